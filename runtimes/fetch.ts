@@ -1,0 +1,43 @@
+import { toStream } from "../src/body.ts";
+import { createFetchTransport } from "../src/fetch.ts";
+import { toHeaders } from "../src/headers.ts";
+import { WebIncoming } from "../src/incoming.ts";
+import {
+  bindProxy,
+  bindProxyFetch,
+  createRoute,
+  type CreateProxyOptions,
+  type Proxy,
+  type ProxyFetch,
+  type Runtime,
+} from "../src/proxy.ts";
+import type { Transport } from "../src/transport.ts";
+
+export * from "../src/index.ts";
+
+/** Requests through the global `fetch`, with the connections that it keeps. */
+export function createTransport(): Transport {
+  return createFetchTransport((url, init) => fetch(url, init));
+}
+
+const runtime: Runtime = {
+  read: (request) => new WebIncoming(request, undefined),
+  createTransport,
+  respond: ({ status, statusText, headers, body }) =>
+    new Response(body && toStream(body), { status, statusText, headers: toHeaders(headers) }),
+};
+
+/**
+ * Forwards a request to a target and resolves to the response to return.
+ * @example export default { fetch: (request) => proxyFetch(request, "https://api.example") };
+ */
+export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+
+/**
+ * A proxy with its options compiled once.
+ * @throws TypeError that names a bad option and the fix
+ * @example export default createProxy({ target: "https://api.example" });
+ */
+export function createProxy(options: CreateProxyOptions): Proxy {
+  return bindProxy(createRoute(options, runtime), runtime);
+}

@@ -1,0 +1,75 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { forward } from "../src/forward.ts";
+import type { PoolOptions } from "../src/options.ts";
+import {
+  bindProxy,
+  bindProxyFetch,
+  createRoute,
+  type CreateProxyOptions,
+  type Proxy,
+  type ProxyFetch,
+  type Runtime,
+} from "../src/proxy.ts";
+import type { Transport } from "../src/transport.ts";
+import { MessageIncoming, readRequest } from "./node/incoming.ts";
+import { respond, sendResponse } from "./node/response.ts";
+import { NodeTransport } from "./node/transport.ts";
+
+export * from "../src/index.ts";
+
+/**
+ * A handler for `node:http`, Express and Fastify.
+ *
+ * `next`, where the framework passes one, is called with the TypeError of a misuse; without it, that is a 500.
+ */
+export type NodeHandler = (
+  req: IncomingMessage,
+  res: ServerResponse,
+  next?: (error?: unknown) => void,
+) => void;
+
+/** A proxy on Node: a `fetch`, and a handler for servers without web requests. */
+export interface NodeProxy extends Proxy {
+  readonly handler: NodeHandler;
+}
+
+/**
+ * Connections to upstreams, through undici's dispatcher. Idle ones do not keep the process alive.
+ * @example const transport = createTransport({ maxSockets: 50 });
+ */
+export function createTransport(options: PoolOptions = {}): Transport {
+  return new NodeTransport(options);
+}
+
+const runtime: Runtime = { read: readRequest, respond, createTransport };
+
+/**
+ * Forwards a request to a target and resolves to the response to return.
+ * @example app.all("/**", (event) => proxyFetch(event.req, "http://127.0.0.1:4000"));
+ */
+export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+
+/**
+ * A proxy with its options compiled once and connections of its own.
+ * @throws TypeError that names a bad option and the fix
+ * @example createServer(createProxy({ target: "http://127.0.0.1:4000" }).handler).listen(3000);
+ */
+export function createProxy(options: CreateProxyOptions): NodeProxy {
+  const route = createRoute(options, runtime);
+  const { target, plan } = route;
+  async function handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const context = { req, res };
+    const incoming = new MessageIncoming(req, res);
+    await sendResponse(await forward(incoming, target, plan, context, respond), res);
+  }
+  return {
+    ...bindProxy(route, runtime),
+    handler(req, res, next) {
+      handle(req, res).catch((error: unknown) => {
+        if (next) next(error);
+        else if (res.headersSent) res.destroy();
+        else res.writeHead(500).end();
+      });
+    },
+  };
+}

@@ -1,0 +1,229 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
+import { toHeaderList } from "../../src/headers.ts";
+import { assertBodyUnread, type Context, type Incoming, pathOf, pathStart, WebIncoming } from "../../src/incoming.ts";
+import type { Body, HeaderList } from "../../src/transport.ts";
+import { IncomingBody } from "./upload.ts";
+
+/** What servers show of themselves on their requests and contexts. */
+interface NodePair {
+  req?: IncomingMessage;
+  res?: ServerResponse;
+  /** srvx: a limit that only its own body stream applies. */
+  maxRequestBodySize?: number;
+}
+
+/** Node's own request and response under a web `Request`. */
+export interface NodeSide {
+  readonly req: IncomingMessage;
+  /** The response to write to, where the server takes a body that writes itself (srvx). */
+  readonly res: ServerResponse | undefined;
+  /** Whether the body may be taken from `req`, past the `Request`. */
+  readonly ownBody: boolean;
+}
+
+/** Finds Node's request under a web one: srvx and h3 show it, @hono/node-server keeps it by a symbol. */
+export function nodeSideOf(request: Request): NodeSide | undefined {
+  const pair = (request as { runtime?: { node?: NodePair } }).runtime?.node;
+  if (pair?.req !== undefined) {
+    return { req: pair.req, res: pair.res, ownBody: pair.maxRequestBodySize === undefined };
+  }
+  let req: IncomingMessage | undefined;
+  let ownBody = true;
+  for (const symbol of Object.getOwnPropertySymbols(request)) {
+    if (symbol.description === "incomingKey") {
+      req = (request as unknown as Record<symbol, IncomingMessage>)[symbol];
+    } else if (symbol.description === "requestCache") ownBody = false;
+  }
+  return req && { req, res: undefined, ownBody };
+}
+
+const PROBE = "fetchway-probe";
+const PROBED = Object.freeze({ [PROBE]: "1" });
+
+/**
+ * Whether the `Headers` of a server's request are still what came in.
+ *
+ * Both servers answer `get` from Node's parsed headers until somebody needs
+ * more of `Headers`, as every change does. So a name that Node's headers have
+ * only for this moment is seen only where nothing was changed.
+ */
+function headersUntouched(request: Request, req: IncomingMessage): boolean {
+  const own = req.headers;
+  req.headers = PROBED;
+  try {
+    return request.headers.get(PROBE) === "1";
+  } finally {
+    req.headers = own;
+  }
+}
+
+/** Whether an HTTP/1 message has content (RFC 9112 §6.3). */
+function hasBody(req: IncomingMessage): boolean {
+  const { headers } = req;
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+}
+
+/** Listeners for the end of connections: one on each socket, however many requests it carries. */
+const watched: WeakMap<Socket, Set<() => void>> = new WeakMap();
+
+function onSocketClose(socket: Socket, listener: () => void): () => void {
+  let listeners = watched.get(socket);
+  if (listeners === undefined) {
+    const added = new Set<() => void>();
+    listeners = added;
+    watched.set(socket, added);
+    socket.once("close", () => {
+      for (const each of added) each();
+    });
+  }
+  const set = listeners;
+  set.add(listener);
+  if (socket.destroyed) listener();
+  return () => void set.delete(listener);
+}
+
+const MAPPED_IPV4 = "::ffff:";
+
+/** The peer's address; an IPv4 one as such, although a dual-stack socket maps it. */
+function addressOf(req: IncomingMessage): string | undefined {
+  const address = req.socket.remoteAddress;
+  return address?.startsWith(MAPPED_IPV4) && address.includes(".")
+    ? address.slice(MAPPED_IPV4.length)
+    : address;
+}
+
+function isSecure(req: IncomingMessage): boolean {
+  return (req.socket as TLSSocket).encrypted === true;
+}
+
+/** A request of Node's server, read from the raw message as far as nothing was changed on the way. */
+abstract class NodeIncoming {
+  readonly secure: boolean;
+  readonly address: string | undefined;
+  protected readonly req: IncomingMessage;
+
+  constructor(req: IncomingMessage) {
+    this.req = req;
+    this.secure = isSecure(req);
+    this.address = addressOf(req);
+  }
+
+  onAbort(listener: () => void): () => void {
+    return onSocketClose(this.req.socket, listener);
+  }
+}
+
+/** A web `Request` with Node's request under it. */
+class HostedIncoming extends NodeIncoming implements Incoming {
+  readonly method: string;
+  readonly path: string;
+  readonly authority: string;
+  readonly headers: HeaderList;
+  readonly body: Body | null;
+  readonly res: ServerResponse | undefined;
+  readonly #request: Request;
+
+  constructor(request: Request, { req, res, ownBody }: NodeSide) {
+    super(req);
+    const { url, method } = request;
+    this.#request = request;
+    this.res = res;
+    this.method = method;
+    this.path = pathOf(url);
+    this.authority = url.slice(url.indexOf("//") + 2, pathStart(url));
+    this.headers = headersUntouched(request, req) ? req.rawHeaders : toHeaderList(request.headers);
+    if (method === "GET" || method === "HEAD" || !hasBody(req)) this.body = null;
+    else {
+      assertBodyUnread(request);
+      const unread = ownBody && req.readableFlowing === null && !req.readableDidRead;
+      this.body = unread ? new IncomingBody(req) : request.body;
+    }
+  }
+
+  request(): Request {
+    return this.#request;
+  }
+}
+
+/** A request of `node:http`, Express or Fastify, without any web object. */
+export class MessageIncoming extends NodeIncoming implements Incoming {
+  readonly method: string;
+  readonly path: string;
+  readonly authority: string;
+  readonly headers: HeaderList;
+  readonly body: Body | null;
+  readonly res: ServerResponse;
+  #request: Request | undefined;
+
+  constructor(req: IncomingMessage, res: ServerResponse) {
+    super(req);
+    const url = req.url ?? "/";
+    this.res = res;
+    this.method = req.method ?? "GET";
+    // Absolute-form names an authority too: the target's counts (RFC 9112 §3.2.2).
+    this.path = url.startsWith("/") || !url.includes("://") ? url : pathOf(url);
+    this.authority = req.headers.host ?? String(req.headers[":authority"] ?? "");
+    this.headers = req.httpVersionMajor === 1 ? req.rawHeaders : withoutPseudo(req.rawHeaders);
+    this.body = messageHasBody(req) ? new IncomingBody(req) : null;
+    if (this.body !== null && req.readableDidRead) {
+      throw new TypeError(
+        "fetchway: the request's body has already been read; put the proxy before body parsers such as express.json()",
+      );
+    }
+  }
+
+  request(): Request {
+    this.#request ??= new Request(
+      `${this.secure ? "https" : "http"}://${this.authority || "localhost"}${this.path}`,
+      {
+        method: this.method,
+        headers: this.headers.length === 0 ? [] : pairs(this.headers),
+      },
+    );
+    return this.#request;
+  }
+
+  override onAbort(listener: () => void): () => void {
+    if (this.req.httpVersionMajor === 1) return super.onAbort(listener);
+    const { res } = this;
+    const onClose = (): void => {
+      if (!res.writableFinished) listener();
+    };
+    res.on("close", onClose);
+    return () => void res.off("close", onClose);
+  }
+}
+
+function messageHasBody(req: IncomingMessage): boolean {
+  if (req.httpVersionMajor === 1) return hasBody(req);
+  return !(req as unknown as { stream: { endAfterHeaders: boolean } }).stream.endAfterHeaders;
+}
+
+/** HTTP/2's `:method` and its like are no fields (RFC 9113 §8.3). */
+function withoutPseudo(raw: HeaderList): HeaderList {
+  return raw.filter((_, i) => (raw[i - (i % 2)] as string)[0] !== ":");
+}
+
+function pairs(list: HeaderList): [string, string][] {
+  const result: [string, string][] = [];
+  for (let i = 0; i < list.length; i += 2) result.push([list[i] as string, list[i + 1] as string]);
+  return result;
+}
+
+/** Reads a web request, by Node's own where there is one under it. */
+export function readRequest(request: Request, context: Context): Incoming {
+  const side = nodeSideOf(request);
+  if (side !== undefined && side.req.httpVersionMajor === 1) return new HostedIncoming(request, side);
+  // Hono's mount() makes a new Request, but passes its environment.
+  const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
+  return new WebIncoming(request, peer?.socket === undefined ? undefined : addressOf(peer));
+}
+
+/** The Node response that a reply to this request can be written to, if the server takes it so. */
+export function responseOf(incoming: Incoming): ServerResponse | undefined {
+  return incoming instanceof HostedIncoming || incoming instanceof MessageIncoming
+    ? incoming.res
+    : undefined;
+}

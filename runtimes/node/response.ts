@@ -1,0 +1,203 @@
+import type { ServerResponse } from "node:http";
+import { toStream } from "../../src/body.ts";
+import { toHeaderList, toHeaders } from "../../src/headers.ts";
+import type { Incoming } from "../../src/incoming.ts";
+import type { HeaderList, Reply } from "../../src/transport.ts";
+import { Exchange } from "./exchange.ts";
+import { responseOf } from "./incoming.ts";
+
+/** What srvx's server asks a response for, instead of reading it as a web one. */
+interface NodeResponse {
+  status: number;
+  statusText: string;
+  headers: HeaderList;
+  body: Uint8Array | ReadableStream<Uint8Array> | Exchange | null;
+}
+
+const NativeResponse = globalThis.Response;
+
+/**
+ * A `Response` that is not built until somebody looks at it.
+ *
+ * The server under the handler asks it for `_toNodeResponse()` and lets the
+ * body write itself. Whoever touches `headers` or `body` before gets real ones,
+ * and what became of them is what is sent.
+ */
+class LazyResponse {
+  readonly #reply: Reply;
+  #headers: Headers | undefined;
+  #real: Response | undefined;
+
+  constructor(reply: Reply) {
+    this.#reply = reply;
+  }
+
+  get status(): number {
+    return this.#reply.status;
+  }
+  get statusText(): string {
+    return this.#reply.statusText;
+  }
+  get ok(): boolean {
+    return this.status >= 200 && this.status < 300;
+  }
+  get headers(): Headers {
+    return (this.#headers ??= toHeaders(this.#reply.headers));
+  }
+  get type(): ResponseType {
+    return "default";
+  }
+  get url(): string {
+    return "";
+  }
+  get redirected(): boolean {
+    return false;
+  }
+  get body(): ReadableStream<Uint8Array> | null {
+    return this.#reply.body === null ? null : this.#response.body;
+  }
+  get bodyUsed(): boolean {
+    return this.#real?.bodyUsed ?? false;
+  }
+  text(): Promise<string> {
+    return this.#response.text();
+  }
+  json(): Promise<unknown> {
+    return this.#response.json();
+  }
+  arrayBuffer(): Promise<ArrayBuffer> {
+    return this.#response.arrayBuffer();
+  }
+  bytes(): Promise<Uint8Array> {
+    return this.#response.bytes();
+  }
+  blob(): Promise<Blob> {
+    return this.#response.blob();
+  }
+  formData(): Promise<FormData> {
+    return this.#response.formData();
+  }
+  clone(): Response {
+    const { body } = this.#response.clone();
+    return new NativeResponse(body, this as unknown as ResponseInit);
+  }
+
+  /** Asked for by srvx's server, under h3 too. */
+  _toNodeResponse(): NodeResponse {
+    const { status, statusText, headers, body } = this.#reply;
+    return {
+      status,
+      statusText,
+      headers: this.#headers === undefined ? headers : toHeaderList(this.#headers),
+      body: this.#real === undefined ? asNodeBody(body) : this.#real.body,
+    };
+  }
+
+  get #response(): Response {
+    return (this.#real ??= new NativeResponse(
+      toBodyInit(this.#reply, true),
+      // Its fields are copied: `headers` stays the one object that counts.
+      this as unknown as ResponseInit,
+    ));
+  }
+}
+
+let base: typeof Response | undefined;
+
+/**
+ * Makes lazy responses `instanceof Response`, whichever that is by now:
+ * @hono/node-server puts a class of its own in the global's place.
+ */
+function followGlobal(): void {
+  if (base === globalThis.Response) return;
+  base = globalThis.Response;
+  Object.setPrototypeOf(LazyResponse.prototype, base.prototype as object);
+}
+
+function asNodeBody(body: Reply["body"]): NodeResponse["body"] {
+  return body === null || body instanceof Uint8Array || body instanceof Exchange
+    ? body
+    : toStream(body);
+}
+
+/**
+ * @param flush whether the stream begins with an empty piece while nothing of the body is
+ * here: srvx sends a response's head no earlier than the first piece of its body
+ */
+function toBodyInit({ body }: Reply, flush: boolean): BodyInit | null {
+  if (body === null) return null;
+  if (body instanceof Exchange) {
+    return (body.whole() as BodyInit | undefined) ?? body.stream(flush);
+  }
+  return body instanceof Uint8Array ? (body as BodyInit) : toStream(body);
+}
+
+/** The response for the server that the request came from: lazy where it can be sent lazily. */
+export function respond(reply: Reply, incoming: Incoming): Response {
+  if (responseOf(incoming) !== undefined) {
+    followGlobal();
+    return new LazyResponse(reply) as unknown as Response;
+  }
+  const { status, statusText } = reply;
+  return new Response(toBodyInit(reply, false), {
+    status,
+    statusText,
+    headers: toHeaders(reply.headers),
+  });
+}
+
+/** Writes a response to Node's. Resolves when nothing is left to do here; it never rejects. */
+export async function sendResponse(response: Response, res: ServerResponse): Promise<void> {
+  const { status, statusText, headers, body } =
+    response instanceof LazyResponse
+      ? response._toNodeResponse()
+      : { ...headOf(response), body: response.body };
+  if (res.destroyed || res.headersSent) {
+    if (body instanceof Exchange) body.destroy();
+    else if (body instanceof ReadableStream) await body.cancel().catch(() => {});
+    return;
+  }
+  // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
+  if (res.req.httpVersionMajor === 1) res.writeHead(status, statusText, headers);
+  else res.writeHead(status, headers);
+  if (body instanceof Exchange) body.pipe(res);
+  else if (body instanceof ReadableStream) await pump(body, res);
+  else if (body === null) res.end();
+  else res.end(body);
+}
+
+function headOf(response: Response): Pick<NodeResponse, "status" | "statusText" | "headers"> {
+  const { status, statusText } = response;
+  return { status, statusText, headers: toHeaderList(response.headers) };
+}
+
+async function pump(body: ReadableStream<Uint8Array>, res: ServerResponse): Promise<void> {
+  const reader = body.getReader();
+  const onClose = (): void => void reader.cancel().catch(() => {});
+  res.on("close", onClose);
+  res.flushHeaders();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      if (!res.write(value)) await drained(res);
+    }
+    res.end();
+  } catch {
+    // The body must not seem whole: no last chunk is written.
+    res.destroy();
+  } finally {
+    res.off("close", onClose);
+  }
+}
+
+function drained(res: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      res.off("drain", done).off("close", done);
+      resolve();
+    };
+    res.on("drain", done).on("close", done);
+    if (res.destroyed) done();
+  });
+}

@@ -1,0 +1,52 @@
+import { ProxyError } from "./error.ts";
+import type { Body } from "./transport.ts";
+
+/** A body as a web stream. */
+export function toStream(body: Body): ReadableStream<Uint8Array> {
+  if (body instanceof ReadableStream) return body;
+  if (!(body instanceof Uint8Array)) return body.stream();
+  return new ReadableStream({
+    start(controller) {
+      if (body.byteLength > 0) controller.enqueue(body);
+      controller.close();
+    },
+  });
+}
+
+/** The error of a request body that is longer than `bodyLimit`. */
+function tooLarge(limit: number): ProxyError {
+  return new ProxyError("http_request_error", {
+    status: 413,
+    message: `the request body is over the limit of ${limit} bytes`,
+  });
+}
+
+/**
+ * Holds a request body to a limit: at once where its length is known, else while it streams.
+ *
+ * @param length its length in bytes where it is known
+ * @param exceeded told when a stream goes over the limit; the body then fails, so that it cannot be taken for whole
+ * @throws ProxyError 413
+ */
+export function limitBody(
+  body: Body,
+  limit: number,
+  length: number | undefined,
+  exceeded: (error: ProxyError) => void,
+): Body {
+  const known = body instanceof Uint8Array ? body.byteLength : length;
+  if (known !== undefined && known > limit) throw tooLarge(limit);
+  if (known !== undefined) return body;
+  let seen = 0;
+  return toStream(body).pipeThrough(
+    new TransformStream<Uint8Array, Uint8Array>({
+      transform(chunk, controller): void {
+        seen += chunk.byteLength;
+        if (seen <= limit) return controller.enqueue(chunk);
+        const error = tooLarge(limit);
+        exceeded(error);
+        controller.error(error);
+      },
+    }),
+  );
+}

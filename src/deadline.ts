@@ -1,0 +1,120 @@
+import { clientGone, ProxyError } from "./error.ts";
+
+/** Something that can tell when the client has left. */
+export interface Abortable {
+  /** Calls the listener once when the client leaves, at once if it has already. Returns how to stop listening. */
+  onAbort(listener: () => void): () => void;
+}
+
+/**
+ * How long one exchange with an upstream may last: the client's leaving, the
+ * caller's signal and the deadlines all end here, in one place.
+ *
+ * The transport says what happens (`touch`, `opened`, `hold`, `end`) and sets
+ * `onabort` to the way to stop its request. After `end()` no timer and no
+ * listener is left behind.
+ */
+export class Lifetime {
+  /** Why the exchange was stopped; the first reason counts. */
+  error: ProxyError | undefined;
+  /** Stops the transport's request. At most called once. */
+  onabort: ((error: ProxyError) => void) | undefined;
+
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #limit = 0;
+  #last = 0;
+  #held = false;
+  #streaming = false;
+  #ended = false;
+  readonly #idleTimeout: number;
+  #stopListening: (() => void) | undefined;
+  #signal: AbortSignal | undefined;
+
+  /**
+   * @param timeout ms until the response headers; 0 for no limit
+   * @param idleTimeout ms between two pieces of the response body; 0 for no limit
+   */
+  constructor(client: Abortable, timeout: number, idleTimeout: number, signal?: AbortSignal) {
+    this.#idleTimeout = idleTimeout;
+    this.#arm(timeout);
+    if (signal) {
+      this.#signal = signal;
+      if (signal.aborted) this.handleEvent();
+      else signal.addEventListener("abort", this);
+    }
+    const stop = client.onAbort(() => this.abort(clientGone()));
+    if (this.#ended) stop();
+    else this.#stopListening = stop;
+  }
+
+  /** Stops the exchange with this reason, unless it has ended already. */
+  abort(error: ProxyError): void {
+    if (this.#ended) return;
+    this.error = error;
+    const onabort = this.onabort;
+    this.end();
+    onabort?.(error);
+  }
+
+  /** A piece of either body moved: the clock starts anew. */
+  touch(): void {
+    if (this.#limit > 0) this.#last = performance.now();
+  }
+
+  /** The response headers are here. An event stream may be silent for as long as it likes. */
+  opened(eventStream: boolean): void {
+    this.#streaming = true;
+    this.#arm(eventStream ? 0 : this.#idleTimeout);
+  }
+
+  /** While the client does not take what is here, silence is not the upstream's fault. */
+  hold(held: boolean): void {
+    this.#held = held;
+    this.touch();
+  }
+
+  /** The exchange is over, well or badly. */
+  end(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.onabort = undefined;
+    clearTimeout(this.#timer);
+    this.#limit = 0;
+    this.#stopListening?.();
+    this.#signal?.removeEventListener("abort", this);
+  }
+
+  /** The caller's signal fired. */
+  handleEvent(): void {
+    this.abort(clientGone(this.#signal?.reason));
+  }
+
+  #arm(limit: number): void {
+    if (this.#ended) return;
+    clearTimeout(this.#timer);
+    this.#limit = limit;
+    if (limit > 0) {
+      this.#last = performance.now();
+      this.#timer = setTimeout(expire, limit, this);
+    }
+  }
+
+  /** @internal A timer restarted by every chunk would cost more than the chunk: it looks at the last one's time instead. */
+  expire(): void {
+    const left = this.#held ? this.#limit : this.#last + this.#limit - performance.now();
+    if (left > 1) {
+      this.#timer = setTimeout(expire, left, this);
+      return;
+    }
+    const what = this.#streaming ? "the next piece of the response body" : "the response headers";
+    this.abort(
+      new ProxyError(this.#streaming ? "connection_read_timeout" : "http_response_timeout", {
+        message: `waited ${this.#limit} ms in vain for ${what}`,
+      }),
+    );
+  }
+}
+
+function expire(lifetime: Lifetime): void {
+  lifetime.expire();
+}

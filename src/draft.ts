@@ -1,0 +1,26 @@
+import { cleanRequest, NameSet, REQUEST_DROPPED, toHeaderList, toHeaders } from "./headers.ts";
+import type { RequestDraft } from "./options.ts";
+import type { Hop } from "./transport.ts";
+
+const encoder = new TextEncoder();
+const derived = new NameSet(REQUEST_DROPPED);
+
+/** A hop as `onRequest` sees it. */
+export function toDraft(hop: Hop): RequestDraft {
+  return { method: hop.method, path: hop.path, headers: toHeaders(hop.headers), body: undefined };
+}
+
+/** The hop that `onRequest` made of its draft. Framing is derived from the body, whatever the hook set. */
+export function fromDraft(hop: Hop, draft: RequestDraft): Hop {
+  const { headers, host } = cleanRequest(toHeaderList(draft.headers), derived);
+  const next: Hop = {
+    ...hop,
+    method: draft.method,
+    path: draft.path,
+    headers,
+    host: host ?? hop.host,
+  };
+  if (draft.body === undefined) return next;
+  const body = typeof draft.body === "string" ? encoder.encode(draft.body) : draft.body;
+  return { ...next, body, contentLength: undefined };
+}

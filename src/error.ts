@@ -1,0 +1,105 @@
+import type { HeaderList, Reply } from "./transport.ts";
+
+/**
+ * The registered proxy error types of RFC 9209 §2.3 that Fetchway reports, with
+ * the status each one answers with. This is the only mapping of errors to statuses.
+ */
+const STATUS_OF = {
+  dns_timeout: 504,
+  dns_error: 502,
+  destination_unavailable: 503,
+  destination_ip_unroutable: 502,
+  connection_refused: 502,
+  connection_terminated: 502,
+  connection_timeout: 504,
+  connection_read_timeout: 504,
+  connection_limit_reached: 503,
+  tls_protocol_error: 502,
+  tls_certificate_error: 502,
+  tls_alert_received: 502,
+  http_request_error: 400,
+  http_response_incomplete: 502,
+  http_response_header_section_size: 502,
+  http_response_timeout: 504,
+  http_protocol_error: 502,
+  proxy_internal_error: 500,
+  proxy_loop_detected: 508,
+} as const;
+
+/** An error type of RFC 9209 §2.3, as in `ProxyError.code` and the `Proxy-Status` header. */
+export type ProxyErrorCode = keyof typeof STATUS_OF;
+
+const REASON: Record<number, string> = {
+  400: "Bad Request",
+  413: "Content Too Large",
+  499: "Client Closed Request",
+  500: "Internal Server Error",
+  501: "Not Implemented",
+  502: "Bad Gateway",
+  503: "Service Unavailable",
+  504: "Gateway Timeout",
+  508: "Loop Detected",
+};
+
+/** What may be said of a `ProxyError` beside its code. */
+export interface ProxyErrorInit {
+  /** The status to answer with, where it is not the code's usual one (413 and 499 are `http_request_error`). */
+  status?: number;
+  /** What went wrong, for the operator. It is never sent to the client. */
+  message?: string;
+  /** What the runtime's client threw. It is never sent to the client: it names addresses. */
+  cause?: unknown;
+}
+
+/**
+ * Why a request could not be forwarded, or its response not be finished.
+ *
+ * Handed to `onError`; also the error of a response body that broke off.
+ * @see https://www.rfc-editor.org/rfc/rfc9209#section-2.3
+ */
+export class ProxyError extends Error {
+  override readonly name = "ProxyError";
+  /** The error type of RFC 9209. */
+  readonly code: ProxyErrorCode;
+  /** The status of the response it becomes: 400 to 599. */
+  readonly status: number;
+
+  constructor(code: ProxyErrorCode, init: ProxyErrorInit = {}) {
+    super(init.message ?? code, "cause" in init ? { cause: init.cause } : undefined);
+    this.code = code;
+    this.status = init.status ?? STATUS_OF[code];
+  }
+}
+
+/** The error of a client that left before its response was complete. */
+export function clientGone(cause?: unknown): ProxyError {
+  return new ProxyError("http_request_error", {
+    status: 499,
+    message: "the client closed the request",
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
+/** Anything thrown on the way, as a `ProxyError`: what is not one already is a fault of ours or of a hook. */
+export function toProxyError(thrown: unknown): ProxyError {
+  if (thrown instanceof ProxyError) return thrown;
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return new ProxyError("proxy_internal_error", { message, cause: thrown });
+}
+
+const encoder = new TextEncoder();
+
+/** The response an error becomes. It says which kind of error, and nothing of addresses or causes. */
+export function toReply(error: ProxyError, method: string): Reply {
+  const statusText = REASON[error.status] ?? "";
+  const bytes = encoder.encode(`${statusText || error.status}: ${error.code}\n`);
+  const headers: HeaderList = [
+    "Content-Type",
+    "text/plain; charset=utf-8",
+    "Content-Length",
+    String(bytes.byteLength),
+    "Proxy-Status",
+    `fetchway; error=${error.code}`,
+  ];
+  return { status: error.status, statusText, headers, body: method === "HEAD" ? null : bytes };
+}

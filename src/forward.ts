@@ -1,0 +1,165 @@
+import { limitBody, toStream } from "./body.ts";
+import { Lifetime } from "./deadline.ts";
+import { fromDraft, toDraft } from "./draft.ts";
+import { ProxyError, toProxyError, toReply } from "./error.ts";
+import { addForwarded, addVia } from "./forwarded.ts";
+import { cleanRequest, cleanResponse, withoutNames } from "./headers.ts";
+import type { Context, Incoming } from "./incoming.ts";
+import type { ProxyOptions } from "./options.ts";
+import type { Plan } from "./plan.ts";
+import { guardEscape, joinTarget, parseTarget, type Target, type Upstream } from "./target.ts";
+import type { Hop, Reply } from "./transport.ts";
+
+/** Builds the runtime's outgoing `Response`. */
+export type Respond = (reply: Reply, incoming: Incoming) => Response;
+
+/**
+ * Forwards one request: the whole proxy, in order.
+ *
+ *     incoming → target → headers + forwarded → body → send → headers back → Response
+ *
+ * Whatever the network or a hook does becomes a response. It rejects only for
+ * a bad target, with a TypeError.
+ */
+export async function forward(
+  incoming: Incoming,
+  target: Target,
+  plan: Plan,
+  context: Context,
+  respond: Respond,
+): Promise<Response> {
+  const { options } = plan;
+  let address = target;
+  if (typeof address === "function") {
+    try {
+      address = await address(incoming.request());
+    } catch (thrown) {
+      return recover(toProxyError(thrown), incoming, options, respond);
+    }
+  }
+  const upstream = parseTarget(address);
+  const lifetime = new Lifetime(incoming, plan.timeout, plan.idleTimeout, options.signal);
+  try {
+    let hop = await toHop(incoming, upstream, plan, context);
+    if (options.onRequest !== undefined) {
+      const draft = toDraft(hop);
+      const answer = await options.onRequest(draft, incoming.request());
+      if (answer) {
+        lifetime.end();
+        return answer;
+      }
+      hop = fromDraft(hop, draft);
+    }
+    if (options.bodyLimit !== undefined && hop.body !== null) {
+      const abort = (error: ProxyError): void => lifetime.abort(error);
+      hop = { ...hop, body: limitBody(hop.body, options.bodyLimit, hop.contentLength, abort) };
+    }
+    if (lifetime.error !== undefined) throw lifetime.error;
+    const reply = await plan.transport.send(hop, lifetime);
+    const response = respond(cleanReply(reply), incoming);
+    if (options.onResponse === undefined) return response;
+    const answer = await options.onResponse(response, incoming.request());
+    if (answer && answer !== response) discard(response, answer);
+    return answer || response;
+  } catch (thrown) {
+    const error = lifetime.error ?? toProxyError(thrown);
+    // Stops what may have been sent already; nothing happens if it is over.
+    lifetime.abort(error);
+    return recover(error, incoming, options, respond);
+  }
+}
+
+/** What goes to the upstream: stripped first, then added to, so that no client can reach what is added. */
+async function toHop(
+  incoming: Incoming,
+  upstream: Upstream,
+  plan: Plan,
+  context: Context,
+): Promise<Hop> {
+  const { options } = plan;
+  const address = options.clientAddress
+    ? options.clientAddress(incoming.request(), context)
+    : incoming.address;
+  const trusted = plan.trusts(address);
+  const head = cleanRequest(
+    incoming.headers,
+    trusted ? plan.droppedIfTrusted : plan.dropped,
+    plan.kept,
+  );
+  const host = head.host ?? incoming.authority;
+
+  let { path } = incoming;
+  if (plan.rewrite !== undefined) {
+    path = await plan.rewrite(path, () => incoming.request());
+    guardEscape(path.split("?", 1)[0] as string);
+  }
+  path = joinTarget(upstream, path);
+
+  let { headers } = head;
+  addForwarded(headers, plan.forwarded, trusted, { address, host, secure: incoming.secure });
+  if (options.via) addVia(headers, options.via);
+  if (plan.overridden !== undefined) headers = withoutNames(headers, plan.overridden);
+  for (let i = 0; i < plan.added.length; i++) headers.push(plan.added[i] as string);
+
+  // Framing follows the body that is there, not what the client claimed (RFC 9112 §6.3).
+  const body = head.contentLength === 0 ? null : incoming.body;
+  return {
+    upstream,
+    method: incoming.method,
+    path,
+    headers,
+    host: options.host ?? (plan.keepHost ? host : undefined),
+    body,
+    contentLength: body === null ? undefined : head.contentLength,
+  };
+}
+
+/** The upstream's answer as it may go to the client. */
+function cleanReply(reply: Reply): Reply {
+  const { status } = reply;
+  if (status < 200 || status > 599) {
+    discardBody(reply);
+    throw new ProxyError("http_protocol_error", { message: `the upstream's status was ${status}` });
+  }
+  const headers = cleanResponse(status, reply.headers);
+  const bodyless = status === 204 || status === 205 || status === 304;
+  if (bodyless) discardBody(reply);
+  return {
+    status,
+    statusText: cleanReason(reply.statusText),
+    headers,
+    body: bodyless ? null : reply.body,
+  };
+}
+
+/** A reason phrase that any server can send: `new Response` and node:http throw for others (RFC 9112 §4). */
+function cleanReason(statusText: string): string {
+  return /^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(statusText) ? statusText : "";
+}
+
+function discardBody(reply: Reply): void {
+  if (reply.body !== null) void toStream(reply.body).cancel().catch(() => {});
+}
+
+/** Lets go of a response that a hook has replaced, unless the new one is made from its body. */
+function discard(response: Response, answer: Response): void {
+  const { body } = response;
+  if (body !== null && !body.locked && body !== answer.body) void body.cancel().catch(() => {});
+}
+
+async function recover(
+  error: ProxyError,
+  incoming: Incoming,
+  options: ProxyOptions,
+  respond: Respond,
+): Promise<Response> {
+  if (options.onError !== undefined) {
+    try {
+      const answer = await options.onError(error, incoming.request());
+      if (answer) return answer;
+    } catch {
+      // The hook failed: the error that it was to handle is still the answer.
+    }
+  }
+  return respond(toReply(error, incoming.method), incoming);
+}

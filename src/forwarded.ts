@@ -1,0 +1,86 @@
+import { getHeader } from "./headers.ts";
+import type { HeaderList } from "./transport.ts";
+
+/** What this proxy knows of the connection a request came on. */
+export interface ClientFacts {
+  /** IP address of the peer; undefined where the server under the handler does not tell. */
+  readonly address: string | undefined;
+  readonly secure: boolean;
+  /** `Host` as the client sent it. */
+  readonly host: string | undefined;
+}
+
+/** Which fields tell the upstream about the client. */
+export type ForwardedStyle = "x-forwarded" | "forwarded" | "none";
+
+/**
+ * Appends what this proxy knows of the client to the forwarding fields.
+ *
+ * `headers` holds inbound forwarding fields only if the peer is trusted: they
+ * are continued then, and otherwise begun anew.
+ *
+ * @see https://www.rfc-editor.org/rfc/rfc7239
+ */
+export function addForwarded(
+  headers: HeaderList,
+  style: ForwardedStyle,
+  trusted: boolean,
+  client: ClientFacts,
+): void {
+  if (style === "none") return;
+  const proto = client.secure ? "https" : "http";
+  if (style === "forwarded") {
+    append(headers, "Forwarded", forwardedElement(client, proto), trusted);
+    return;
+  }
+  if (client.address !== undefined) {
+    append(headers, "X-Forwarded-For", client.address, trusted);
+  }
+  setUnlessTrusted(headers, "X-Forwarded-Proto", proto, trusted);
+  if (client.host === undefined) return;
+  setUnlessTrusted(headers, "X-Forwarded-Host", client.host, trusted);
+  const port = /:(\d+)$/.exec(client.host)?.[1] ?? (client.secure ? "443" : "80");
+  setUnlessTrusted(headers, "X-Forwarded-Port", port, trusted);
+}
+
+/**
+ * Appends this proxy to `Via`.
+ * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
+ */
+export function addVia(headers: HeaderList, pseudonym: string): void {
+  append(headers, "Via", `1.1 ${pseudonym}`, true);
+}
+
+/** Adds `value` to the end of a list field; all of its lines become one. */
+function append(headers: HeaderList, name: string, value: string, trusted: boolean): void {
+  headers.push(name, trusted ? takeAll(headers, name.toLowerCase(), value) : value);
+}
+
+/** Removes every line of a field and returns their values and `last`, as one list. */
+function takeAll(headers: HeaderList, lower: string, last: string): string {
+  const values: string[] = [];
+  for (let i = 0; i < headers.length; ) {
+    if ((headers[i] as string).toLowerCase() === lower) {
+      values.push(...headers.splice(i, 2).slice(1));
+    } else i += 2;
+  }
+  return [...values, last].join(", ");
+}
+
+/** The first proxy that the client reached knows best what it asked for. */
+function setUnlessTrusted(headers: HeaderList, name: string, value: string, trusted: boolean): void {
+  if (trusted && getHeader(headers, name.toLowerCase()) !== undefined) return;
+  headers.push(name, value);
+}
+
+function forwardedElement(client: ClientFacts, proto: string): string {
+  const address = client.address ?? "unknown";
+  // An IPv6 address is bracketed, and what is no token is quoted (RFC 7239 §6).
+  const node = address.includes(":") ? `"[${address}]"` : address;
+  const host = client.host === undefined ? "" : `;host=${quote(client.host)}`;
+  return `for=${node}${host};proto=${proto}`;
+}
+
+function quote(value: string): string {
+  return /^[\w!#$%&'*+.^`|~-]+$/.test(value) ? value : `"${value.replace(/[\\"]/g, "\\$&")}"`;
+}

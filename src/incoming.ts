@@ -1,0 +1,94 @@
+import { toHeaderList } from "./headers.ts";
+import type { Body, HeaderList } from "./transport.ts";
+import type { Abortable } from "./deadline.ts";
+
+/**
+ * What the server under the handler passes beside the request: Deno's `info`,
+ * Bun's `server`, a Worker's `env`, Hono's `c.env`.
+ */
+export type Context = unknown;
+
+/** A request as the core sees it; a runtime may read it cheaper than through `Request`. */
+export interface Incoming extends Abortable {
+  readonly method: string;
+  /** Path and query in origin-form, with the bytes they came in. */
+  readonly path: string;
+  /** Authority of the request's URL: it stands in where there is no `Host` field (HTTP/2). */
+  readonly authority: string;
+  readonly secure: boolean;
+  readonly headers: HeaderList;
+  /** IP address of the peer, where it is known. */
+  readonly address: string | undefined;
+  readonly body: Body | null;
+  /** The request as a `Request`, for hooks; made when first asked for. */
+  request(): Request;
+}
+
+/** Where a URL's path begins. */
+export function pathStart(url: string): number {
+  const authority = url.indexOf("//") + 2;
+  const slash = url.indexOf("/", authority);
+  return slash < 0 ? url.length : slash;
+}
+
+/** Path and query of an absolute URL, without parsing it: parsing changes bytes. */
+export function pathOf(url: string): string {
+  const start = pathStart(url);
+  const hash = url.indexOf("#", start);
+  const path = hash < 0 ? url.slice(start) : url.slice(start, hash);
+  return path === "" ? "/" : path;
+}
+
+/**
+ * Makes sure that the request's body can still be sent.
+ * @throws TypeError if it was read already: it would hang or be sent empty
+ */
+export function assertBodyUnread(request: Request): void {
+  if (request.bodyUsed) {
+    throw new TypeError(
+      "fetchway: the request's body has already been read; proxy before reading it, " +
+        "read request.clone() instead, or pass new Request(request, { body })",
+    );
+  }
+}
+
+/** Reads a request through the standard interface only. */
+export class WebIncoming implements Incoming {
+  readonly method: string;
+  readonly path: string;
+  readonly authority: string;
+  readonly secure: boolean;
+  readonly headers: HeaderList;
+  readonly address: string | undefined;
+  readonly body: Body | null;
+  readonly #request: Request;
+
+  constructor(request: Request, address: string | undefined) {
+    assertBodyUnread(request);
+    const { url, method } = request;
+    const start = pathStart(url);
+    this.#request = request;
+    this.method = method;
+    this.path = pathOf(url);
+    this.authority = url.slice(url.indexOf("//") + 2, start);
+    this.secure = url.startsWith("https:");
+    this.headers = toHeaderList(request.headers);
+    this.address = address;
+    // A web Request has no body with these methods; asking costs a stream on some servers.
+    this.body = method === "GET" || method === "HEAD" ? null : request.body;
+  }
+
+  request(): Request {
+    return this.#request;
+  }
+
+  onAbort(listener: () => void): () => void {
+    const { signal } = this.#request;
+    if (signal.aborted) {
+      listener();
+      return () => {};
+    }
+    signal.addEventListener("abort", listener);
+    return () => signal.removeEventListener("abort", listener);
+  }
+}

@@ -1,0 +1,18 @@
+export type { CreateProxyOptions, Proxy, ProxyFetch } from "./proxy.ts";
+export type { PoolOptions, ProxyOptions, RequestDraft } from "./options.ts";
+export type { Target, TargetAddress, TargetOptions, TlsOptions } from "./target.ts";
+export type { Context } from "./incoming.ts";
+export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";
+export type {
+  Body,
+  Capabilities,
+  HeaderList,
+  Hop,
+  NativeBody,
+  OriginStats,
+  PoolStats,
+  Reply,
+  Transport,
+} from "./transport.ts";
+export type { Upstream } from "./target.ts";
+export type { Lifetime } from "./deadline.ts";

@@ -1,0 +1,136 @@
+import { forward, type Respond } from "./forward.ts";
+import type { Context, Incoming } from "./incoming.ts";
+import { defaults, type PoolOptions, type ProxyOptions } from "./options.ts";
+import { compile, type Plan } from "./plan.ts";
+import { parseTarget, type Target } from "./target.ts";
+import type { PoolStats, Transport } from "./transport.ts";
+
+/** What a runtime contributes: how to read a request, how to send one, how to build a response. */
+export interface Runtime {
+  read(request: Request, context: Context): Incoming;
+  createTransport(pool?: PoolOptions): Transport;
+  respond: Respond;
+}
+
+/** Options of `createProxy`. */
+export interface CreateProxyOptions extends ProxyOptions {
+  /** Where to send requests. */
+  target: Target;
+  /** The proxy's own connections. Not together with `transport`, whose connections are somebody else's. */
+  pool?: PoolOptions;
+}
+
+/** A proxy with its options compiled and connections of its own. */
+export interface Proxy {
+  /**
+   * Forwards a request. Needs no `this`: it is usable as a default export's
+   * `fetch`, as a handler, and in `app.mount()`.
+   * @param context what the server passes beside the request
+   */
+  readonly fetch: (request: Request, context?: Context) => Promise<Response>;
+  /** What its connections have been doing; undefined where the runtime does not tell. */
+  readonly stats: () => PoolStats | undefined;
+  /** Lets running requests finish, then closes the connections. Later requests get 503. */
+  readonly close: () => Promise<void>;
+}
+
+/**
+ * Forwards a request to a target and resolves to the response to return.
+ *
+ * What goes wrong on the way is a response too: 502, 504, 400, …
+ *
+ * @param options read once per object: pass another object to change something
+ * @throws TypeError for misuse: a body that was already read, a bad option, a bad target
+ */
+export type ProxyFetch = (
+  request: Request,
+  target: Target,
+  options?: ProxyOptions,
+) => Promise<Response>;
+
+/** A target and the plan for it: what every call of a proxy shares. */
+export interface Route {
+  readonly target: Target;
+  readonly plan: Plan;
+}
+
+const NO_OPTIONS: ProxyOptions = {};
+
+/** `proxyFetch` on a runtime. Its connections are shared by all calls. */
+export function bindProxyFetch(runtime: Runtime): ProxyFetch {
+  const plans = new WeakMap<ProxyOptions, Plan>();
+  const transports = new Map<number, Transport>();
+
+  function transportFor(options: ProxyOptions): Transport {
+    const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
+    let transport = transports.get(connectTimeout);
+    if (transport === undefined) {
+      transport = runtime.createTransport({ connectTimeout });
+      transports.set(connectTimeout, transport);
+    }
+    return transport;
+  }
+
+  return function proxyFetch(request, target, options = NO_OPTIONS) {
+    try {
+      checkCall(request, target);
+      let plan = plans.get(options);
+      if (plan === undefined) {
+        plan = compile(options, transportFor);
+        plans.set(options, plan);
+      }
+      const incoming = runtime.read(request, undefined);
+      return forward(incoming, target, plan, undefined, runtime.respond);
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
+  };
+}
+
+function checkCall(request: Request, target: Target): void {
+  if (typeof request !== "object" || request === null || !("headers" in request)) {
+    throw new TypeError(
+      "fetchway: proxyFetch(request, target, options?) takes the incoming Request first, then the target",
+    );
+  }
+  if (target === undefined || target === null) {
+    throw new TypeError(
+      'fetchway: proxyFetch(request, target) needs a target such as "http://127.0.0.1:4000"',
+    );
+  }
+}
+
+/**
+ * Compiles the options of `createProxy`.
+ * @throws TypeError that names the option and the fix
+ */
+export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route {
+  const { target, pool, ...options } = createOptions;
+  if (target === undefined) {
+    throw new TypeError(
+      'fetchway: createProxy({ target }) needs a target such as "http://127.0.0.1:4000"',
+    );
+  }
+  if (pool !== undefined && options.transport !== undefined) {
+    throw new TypeError("fetchway: use `pool` or `transport`, not both");
+  }
+  if (typeof target !== "function") parseTarget(target);
+  const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
+  const plan = compile(options, () => runtime.createTransport({ connectTimeout, ...pool }));
+  return { target, plan };
+}
+
+/** The calls of a proxy on this route. */
+export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
+  const { transport, options } = plan;
+  return {
+    async fetch(request, context) {
+      return forward(runtime.read(request, context), target, plan, context, runtime.respond);
+    },
+    stats: () => transport.stats?.(),
+    close: async () => {
+      // A transport that was passed in stays its owner's to close.
+      if (options.transport === undefined) await transport.close?.();
+    },
+  };
+}

@@ -1,0 +1,97 @@
+import type { Lifetime } from "./deadline.ts";
+import type { Upstream } from "./target.ts";
+
+/**
+ * Header fields as a flat list, `[name, value, name, value, …]`: it keeps the
+ * order, the case and the duplicates that `Headers` loses.
+ */
+export type HeaderList = string[];
+
+/** A body that its own runtime moves without a web stream; anyone else can have it as one. */
+export interface NativeBody {
+  /** The body as a web stream. It can be taken once. */
+  stream(): ReadableStream<Uint8Array>;
+}
+
+/** Bytes that are already here, or a stream of those to come. */
+export type Body = Uint8Array | ReadableStream<Uint8Array> | NativeBody;
+
+/**
+ * One request to one upstream. An immutable value: every step takes a hop and
+ * returns a new one, and the next hop of a redirect comes from the previous one.
+ */
+export interface Hop {
+  readonly upstream: Upstream;
+  readonly method: string;
+  /** Path and query in origin-form, byte for byte what goes into the request line. */
+  readonly path: string;
+  /** Complete but for framing and `Host`, which the transport writes. */
+  readonly headers: HeaderList;
+  /** The `Host` to send; the upstream's own authority if undefined. */
+  readonly host: string | undefined;
+  readonly body: Body | null;
+  /** Length of a streamed body in bytes where it is known. */
+  readonly contentLength: number | undefined;
+}
+
+/** A response on its way: what an upstream answered, or what an error becomes. */
+export interface Reply {
+  readonly status: number;
+  readonly statusText: string;
+  readonly headers: HeaderList;
+  readonly body: Body | null;
+}
+
+/** What a runtime's client can do that not every one can. */
+export interface Capabilities {
+  /** Content codings that the client undoes although nobody asked it to. */
+  readonly decodes: readonly string[];
+  /** A `Host` other than the target's can be sent. */
+  readonly host: boolean;
+  /** Unix domain sockets can be reached. */
+  readonly unixSocket: boolean;
+  /** TLS options (CA, client certificate) can be set. */
+  readonly tls: boolean;
+}
+
+/** Counters of a transport's connections; all of them count from its creation. */
+export interface PoolStats {
+  /** Connections that were opened. */
+  readonly created: number;
+  /** Connections that were closed, by either side. */
+  readonly closed: number;
+  /** Connections that could not be opened. */
+  readonly failed: number;
+  /** Requests that were sent. */
+  readonly requests: number;
+  /** By origin, what is there right now. */
+  readonly origins: Readonly<Record<string, OriginStats>>;
+}
+
+/** The connections to one origin at this moment. */
+export interface OriginStats {
+  /** Connections with a request on them. */
+  readonly inUse: number;
+  /** Idle connections, kept for reuse. */
+  readonly free: number;
+  /** Requests that wait for a connection. */
+  readonly waiting: number;
+}
+
+/** The port: what a runtime implements so that the core can send requests on it. */
+export interface Transport {
+  readonly name: string;
+  readonly capabilities: Capabilities;
+  /**
+   * Sends one hop; never follows a redirect, retries or decodes.
+   *
+   * Resolves when the response headers are here and rejects with a `ProxyError`.
+   * It calls `lifetime.end()` when the last byte of the response is through or
+   * the exchange has failed, and stops at once when `lifetime` is aborted.
+   */
+  send(hop: Hop, lifetime: Lifetime): Promise<Reply>;
+  /** What the connections have been doing, where the runtime tells. */
+  stats?(): PoolStats;
+  /** Lets running requests finish, then closes every connection. */
+  close?(): Promise<void>;
+}
