@@ -1,5 +1,5 @@
 import { toStream } from "../src/body.ts";
-import { createFetchTransport } from "../src/fetch.ts";
+import { createFetchTransport, STANDARD } from "../src/fetch.ts";
 import { toHeaders } from "../src/headers.ts";
 import { WebIncoming } from "../src/incoming.ts";
 import {
@@ -17,7 +17,11 @@ export * from "../src/index.ts";
 
 /** Requests through the global `fetch`, with the connections that it keeps. */
 export function createTransport(): Transport {
-  return createFetchTransport((url, init) => fetch(url, init));
+  return createFetchTransport({
+    name: "fetch",
+    capabilities: STANDARD,
+    fetch: (url, init) => fetch(url, init),
+  });
 }
 
 const runtime: Runtime = {

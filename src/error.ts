@@ -20,6 +20,7 @@ const STATUS_OF = {
   http_request_error: 400,
   http_response_incomplete: 502,
   http_response_header_section_size: 502,
+  http_response_transfer_coding: 502,
   http_response_timeout: 504,
   http_protocol_error: 502,
   proxy_internal_error: 500,

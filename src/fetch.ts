@@ -1,31 +1,51 @@
 import { toStream } from "./body.ts";
 import type { Lifetime } from "./deadline.ts";
 import { ProxyError, toProxyError } from "./error.ts";
-import { toHeaderList, toHeaders } from "./headers.ts";
+import { getHeader, toHeaderList, toHeaders } from "./headers.ts";
 import type { Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
 
 /** A `fetch`, or a function of its shape. */
 export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;
 
-const CAPABILITIES: Capabilities = {
-  // The Fetch standard has every fetch decode what it knows; these are all that any is known to.
+/** A client with a `fetch` interface, and how it differs from others. */
+export interface FetchClient {
+  readonly name: string;
+  readonly capabilities: Capabilities;
+  readonly fetch: FetchLike;
+  /**
+   * Adds what this client needs to a request.
+   * @throws ProxyError for what it would send wrongly
+   */
+  readonly prepare?: (init: RequestInit, hop: Hop) => void;
+  /**
+   * Whether bodies go back to the server as they are, unread: it is then the
+   * runtime that moves and cancels them, and `idleTimeout` is not seen.
+   */
+  readonly handsBodiesThrough?: boolean;
+}
+
+/** Of any fetch it must be assumed that it decodes what some fetch is known to decode, and can do no more than the standard. */
+export const STANDARD: Capabilities = {
   decodes: ["gzip", "x-gzip", "deflate", "br", "zstd"],
   host: false,
   unixSocket: false,
   tls: false,
 };
 
-/** A transport over any `fetch`. It does what fetch can: bytes are decoded, `Host` is the URL's. */
-export function createFetchTransport(fetch: FetchLike): Transport {
+/** A transport over any `fetch`. */
+export function createFetchTransport(client: FetchClient): Transport {
+  const { name, capabilities } = client;
   return {
-    name: "fetch",
-    capabilities: CAPABILITIES,
+    name,
+    capabilities,
     async send(hop, lifetime) {
       const controller = new AbortController();
       lifetime.onabort = (error) => controller.abort(error);
       try {
-        const response = await fetch(hop.upstream.origin + hop.path, toInit(hop, controller.signal));
-        return toReply(response, lifetime, controller);
+        const init = toInit(hop, controller.signal);
+        client.prepare?.(init, hop);
+        const response = await client.fetch(hop.upstream.origin + hop.path, init);
+        return toReply(response, lifetime, controller, client);
       } catch (thrown) {
         const error = lifetime.error ?? toNetworkError(thrown);
         lifetime.end();
@@ -36,47 +56,68 @@ export function createFetchTransport(fetch: FetchLike): Transport {
 }
 
 function toInit(hop: Hop, signal: AbortSignal): RequestInit {
-  if (hop.method === "CONNECT" || hop.method === "TRACE" || hop.method === "TRACK") {
-    throw new ProxyError("http_request_error", {
-      status: 501,
-      message: `fetch cannot send ${hop.method}`,
-    });
-  }
+  const { method, headers, body } = hop;
+  if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw unsendable(method);
   const init: RequestInit & { duplex?: "half" } = {
-    method: hop.method,
-    headers: toHeaders(hop.headers),
+    method,
+    headers: toSendable(headers),
     redirect: "manual",
     signal,
   };
-  if (hop.body !== null && hop.method !== "GET" && hop.method !== "HEAD") {
-    init.body = hop.body instanceof Uint8Array ? (hop.body as BodyInit) : toStream(hop.body);
+  if (body !== null && method !== "GET" && method !== "HEAD") {
+    init.body = body instanceof Uint8Array ? (body as BodyInit) : toStream(body);
     // Required by the Fetch standard for a stream (node#46221).
     init.duplex = "half";
   }
   return init;
 }
 
-function toReply(response: Response, lifetime: Lifetime, controller: AbortController): Reply {
-  const headers = toHeaderList(response.headers);
+/** The error of a method that a client would refuse, or turn into another. */
+export function unsendable(method: string): ProxyError {
+  return new ProxyError("http_request_error", {
+    status: 501,
+    message: `this runtime's fetch cannot send ${method}`,
+  });
+}
+
+/** Some clients send control characters as they are (Bun), others throw. */
+function toSendable(list: HeaderList): Headers {
+  for (let i = 1; i < list.length; i += 2) {
+    // oxlint-disable-next-line no-control-regex
+    if (/[\u0000-\u0008\u000a-\u001f\u007f]/.test(list[i] as string)) {
+      throw new ProxyError("http_request_error", { message: `bad characters in ${list[i - 1]}` });
+    }
+  }
+  return toHeaders(list);
+}
+
+function toReply(
+  response: Response,
+  lifetime: Lifetime,
+  controller: AbortController,
+  client: FetchClient,
+): Reply {
   const { status, statusText, body } = response;
-  lifetime.opened(/^text\/event-stream\b/i.test(response.headers.get("content-type") ?? ""));
-  if (body === null) lifetime.end();
+  const headers = toHeaderList(response.headers);
+  const decoded = wasDecoded(client.capabilities.decodes, headers);
+  if (body === null || client.handsBodiesThrough) lifetime.end();
+  else lifetime.opened(/^text\/event-stream\b/i.test(getHeader(headers, "content-type") ?? ""));
   return {
     status,
     statusText,
-    headers: decodedBy(CAPABILITIES.decodes, response.headers) ? withoutCoding(headers) : headers,
-    body: body && watch(body, lifetime, controller),
+    headers: decoded ? withoutCoding(headers) : headers,
+    body: body && (client.handsBodiesThrough ? body : watch(body, lifetime, controller)),
   };
 }
 
-/** Whether the client has undone the response's codings: every one of them, or it leaves them all. */
-function decodedBy(decodes: readonly string[], headers: Headers): boolean {
-  const codings = headers.get("content-encoding");
-  if (codings === null) return false;
+/** Whether the client has undone the response's codings: it does all of them, or none. */
+function wasDecoded(decodes: readonly string[], headers: HeaderList): boolean {
+  const codings = getHeader(headers, "content-encoding");
+  if (codings === undefined) return false;
   return codings.split(",").every((coding) => decodes.includes(coding.trim().toLowerCase()));
 }
 
-/** Makes the headers true of the decoded bytes: no coding, another length, and no longer the same octets (RFC 9110 §8.8.1). */
+/** Makes the headers true of decoded bytes: no coding, another length, and not the same octets (RFC 9110 §8.8.1). */
 function withoutCoding(headers: HeaderList): HeaderList {
   const left: HeaderList = [];
   for (let i = 0; i < headers.length; i += 2) {
@@ -133,7 +174,10 @@ function toNetworkError(thrown: unknown): ProxyError {
   if (code === "ECONNREFUSED" || code === "ConnectionRefused") {
     return new ProxyError("connection_refused", { cause: thrown });
   }
-  if (code === "ENOTFOUND" || code === "EAI_AGAIN") return new ProxyError("dns_error", { cause: thrown });
-  if (thrown instanceof TypeError) return new ProxyError("connection_terminated", { cause: thrown });
+  if (code === "ENOTFOUND" || code === "EAI_AGAIN") {
+    return new ProxyError("dns_error", { cause: thrown });
+  }
+  if (thrown instanceof TypeError)
+    return new ProxyError("connection_terminated", { cause: thrown });
   return toProxyError(thrown);
 }

@@ -118,7 +118,6 @@ async function toHop(
 function cleanReply(reply: Reply): Reply {
   const { status } = reply;
   if (status < 200 || status > 599) {
-    discardBody(reply);
     throw new ProxyError("http_protocol_error", { message: `the upstream's status was ${status}` });
   }
   const headers = cleanResponse(status, reply.headers);
@@ -138,7 +137,10 @@ function cleanReason(statusText: string): string {
 }
 
 function discardBody(reply: Reply): void {
-  if (reply.body !== null) void toStream(reply.body).cancel().catch(() => {});
+  if (reply.body !== null)
+    void toStream(reply.body)
+      .cancel()
+      .catch(() => {});
 }
 
 /** Lets go of a response that a hook has replaced, unless the new one is made from its body. */

@@ -59,7 +59,7 @@ function append(headers: HeaderList, name: string, value: string, trusted: boole
 /** Removes every line of a field and returns their values and `last`, as one list. */
 function takeAll(headers: HeaderList, lower: string, last: string): string {
   const values: string[] = [];
-  for (let i = 0; i < headers.length; ) {
+  for (let i = 0; i < headers.length;) {
     if ((headers[i] as string).toLowerCase() === lower) {
       values.push(...headers.splice(i, 2).slice(1));
     } else i += 2;
@@ -68,7 +68,12 @@ function takeAll(headers: HeaderList, lower: string, last: string): string {
 }
 
 /** The first proxy that the client reached knows best what it asked for. */
-function setUnlessTrusted(headers: HeaderList, name: string, value: string, trusted: boolean): void {
+function setUnlessTrusted(
+  headers: HeaderList,
+  name: string,
+  value: string,
+  trusted: boolean,
+): void {
   if (trusted && getHeader(headers, name.toLowerCase()) !== undefined) return;
   headers.push(name, value);
 }

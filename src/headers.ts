@@ -86,7 +86,8 @@ const BAD_HOST = /[\s/?#@\\,]/;
  * that nominating a field of the proxy's own does not remove it (CVE-2021-33197).
  *
  * @param kept names that stay although `dropped` has them
- * @throws ProxyError 400 for two `Host` fields, or one that is no authority
+ * @throws ProxyError 400 for two `Host` fields or one that is no authority, 501 for a
+ * transfer coding other than `chunked`
  */
 export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet): RequestHead {
   const headers: HeaderList = [];
@@ -118,14 +119,23 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
         }
         contentLength = Number(value);
         continue;
+      case 17:
+        // Servers undo `chunked` and nothing else: other codings would arrive without a name (RFC 9112 §6.1).
+        if (name.toLowerCase() === "transfer-encoding" && value.toLowerCase() !== "chunked") {
+          throw badRequest("Transfer-Encoding", 501);
+        }
+        break;
     }
     if (kept?.has(name)) headers.push(name, value);
   }
   return { headers: withoutNominated(headers, connection), host, contentLength };
 }
 
-function badRequest(name: string): ProxyError {
-  return new ProxyError("http_request_error", { message: `the request's ${name} is not valid` });
+function badRequest(name: string, status = 400): ProxyError {
+  return new ProxyError("http_request_error", {
+    status,
+    message: `the request's ${name} cannot be forwarded`,
+  });
 }
 
 /** Options of `Connection` that nominate no field. */
@@ -157,6 +167,7 @@ const responseDropped = new NameSet(RESPONSE_DROPPED);
  * Drops from a response what may not go through. `Content-Length` goes where it
  * cannot be true of what follows: beside `Transfer-Encoding` (RFC 9112 §6.3), and
  * on a 204 (RFC 9110 §8.6).
+ * @throws ProxyError 502 for a transfer coding that is still on the body
  */
 export function cleanResponse(status: number, raw: HeaderList): HeaderList {
   const headers: HeaderList = [];
@@ -169,7 +180,14 @@ export function cleanResponse(status: number, raw: HeaderList): HeaderList {
     if (responseDropped.has(name)) {
       if (name.length === 10 && name.toLowerCase() === "connection") {
         connection = connection === undefined ? value : `${connection},${value}`;
-      } else if (name.length === 17 && name.toLowerCase() === "transfer-encoding") unsized = true;
+      } else if (name.length === 17 && name.toLowerCase() === "transfer-encoding") {
+        if (!/^(?:chunked|identity)$/i.test(value)) {
+          throw new ProxyError("http_response_transfer_coding", {
+            message: `upstream sent ${value}`,
+          });
+        }
+        unsized = true;
+      }
       continue;
     }
     if (name.length === 14 && name.toLowerCase() === "content-length") lengthAt = headers.length;

@@ -24,19 +24,19 @@ export interface Incoming extends Abortable {
   request(): Request;
 }
 
-/** Where a URL's path begins. */
-export function pathStart(url: string): number {
-  const authority = url.indexOf("//") + 2;
-  const slash = url.indexOf("/", authority);
-  return slash < 0 ? url.length : slash;
+/** Where an absolute URL's authority ends. */
+export function authorityEnd(url: string): number {
+  let end = url.indexOf("//") + 2;
+  while (end < url.length && !"/?#".includes(url[end] as string)) end++;
+  return end;
 }
 
 /** Path and query of an absolute URL, without parsing it: parsing changes bytes. */
 export function pathOf(url: string): string {
-  const start = pathStart(url);
+  const start = authorityEnd(url);
   const hash = url.indexOf("#", start);
   const path = hash < 0 ? url.slice(start) : url.slice(start, hash);
-  return path === "" ? "/" : path;
+  return path.startsWith("/") ? path : `/${path}`;
 }
 
 /**
@@ -66,11 +66,10 @@ export class WebIncoming implements Incoming {
   constructor(request: Request, address: string | undefined) {
     assertBodyUnread(request);
     const { url, method } = request;
-    const start = pathStart(url);
     this.#request = request;
     this.method = method;
     this.path = pathOf(url);
-    this.authority = url.slice(url.indexOf("//") + 2, start);
+    this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
     this.secure = url.startsWith("https:");
     this.headers = toHeaderList(request.headers);
     this.address = address;

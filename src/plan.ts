@@ -1,4 +1,4 @@
-import { createFetchTransport } from "./fetch.ts";
+import { createFetchTransport, STANDARD } from "./fetch.ts";
 import type { ForwardedStyle } from "./forwarded.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./headers.ts";
 import { defaults, type ProxyOptions } from "./options.ts";
@@ -42,7 +42,9 @@ export function compile(
   checkOptions(options);
   const transport =
     options.transport ??
-    (options.fetch ? createFetchTransport(options.fetch) : transportFor(options));
+    (options.fetch
+      ? createFetchTransport({ name: "fetch", capabilities: STANDARD, fetch: options.fetch })
+      : transportFor(options));
   const xfwd = options.xfwd ?? defaults.xfwd;
   const headers = Object.entries(options.headers ?? {});
   const unwanted = [...(options.filterHeaders ?? []), ...headers.map(([name]) => name)];
@@ -52,7 +54,9 @@ export function compile(
     options,
     dropped: new NameSet([...dropped, ...REQUEST_ASSERTIONS]),
     droppedIfTrusted: new NameSet(dropped),
-    kept: options.forwardHeaders && new NameSet(options.forwardHeaders.filter((name) => !filtered.has(name))),
+    kept:
+      options.forwardHeaders &&
+      new NameSet(options.forwardHeaders.filter((name) => !filtered.has(name))),
     overridden: unwanted.some((name) => ADDED_BY_PROXY.has(name)) ? filtered : undefined,
     added: headers.flatMap(([name, value]) => (value === null ? [] : [name, value])),
     forwarded: xfwd === "forwarded" ? "forwarded" : xfwd ? "x-forwarded" : "none",
@@ -133,7 +137,12 @@ const isForwardable: Check = (value) => {
 };
 
 const isFields: Check = (value) => {
-  if (typeof value !== "object" || value === null || Array.isArray(value) || value instanceof Headers) {
+  if (
+    typeof value !== "object" ||
+    value === null ||
+    Array.isArray(value) ||
+    value instanceof Headers
+  ) {
     return 'use an object such as { "x-name": "value" }';
   }
   for (const [name, each] of Object.entries(value)) {
@@ -160,9 +169,13 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
   forwardHeaders: isForwardable,
   changeOrigin: isBoolean,
   host: (value) =>
-    typeof value === "string" && /^[\w.~:[\]-]+$/.test(value) ? undefined : 'use "name" or "name:port"',
+    typeof value === "string" && /^[\w.~:[\]-]+$/.test(value)
+      ? undefined
+      : 'use "name" or "name:port"',
   xfwd: (value) =>
-    value === "forwarded" || typeof value === "boolean" ? undefined : 'use true, false or "forwarded"',
+    value === "forwarded" || typeof value === "boolean"
+      ? undefined
+      : 'use true, false or "forwarded"',
   trustProxy: (value) =>
     typeof value === "boolean" || typeof value === "function"
       ? undefined

@@ -110,7 +110,9 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
 
 function badTarget(target: unknown, fix: string): TypeError {
   const shown =
-    typeof target === "string" || target instanceof URL ? JSON.stringify(String(target)) : typeof target;
+    typeof target === "string" || target instanceof URL
+      ? JSON.stringify(String(target))
+      : typeof target;
   return new TypeError(`fetchway: bad target ${shown}: ${fix}`);
 }
 
@@ -164,5 +166,7 @@ export function guardEscape(pathname: string): void {
     if (decoded === reading) return;
     reading = decoded;
   }
-  throw new ProxyError("http_request_error", { message: "the request path could leave the target's base path" });
+  throw new ProxyError("http_request_error", {
+    message: "the request path could leave the target's base path",
+  });
 }

@@ -36,13 +36,17 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
  */
 export function toNetworkError(thrown: unknown, answered: boolean): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
-  const { code = "", message = "" } = (thrown ?? {}) as { code?: string; message?: string };
-  return new ProxyError(classify(code, message, answered), { message, cause: thrown });
+  const {
+    name = "",
+    code = "",
+    message = "",
+  } = (thrown ?? {}) as Partial<Error & { code: string }>;
+  return new ProxyError(classify(name, code, message, answered), { message, cause: thrown });
 }
 
-function classify(code: string, message: string, answered: boolean): ProxyErrorCode {
-  // undici's parser errors carry llhttp's codes: HPE_INVALID_CONSTANT, …
-  if (code.startsWith("HPE_")) return "http_protocol_error";
+function classify(name: string, code: string, message: string, answered: boolean): ProxyErrorCode {
+  // undici asserts what llhttp lets through and HTTP does not: a status of 000.
+  if (name === "HTTPParserError" || code === "ERR_ASSERTION") return "http_protocol_error";
   if (code.startsWith("CERT_")) return "tls_certificate_error";
   if (code.startsWith("ERR_SSL_")) {
     return code.includes("ALERT") ? "tls_alert_received" : "tls_protocol_error";

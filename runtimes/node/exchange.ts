@@ -94,7 +94,9 @@ export class Exchange implements Job, NativeBody, Dispatcher.DispatchHandler, Re
         // Not left to undici, which would close after each HEAD and DELETE.
         reset: this.#upload !== null && expectsNoBody(method),
         // Otherwise SNI and certificate check would follow `Host`.
-        ...(upstream.secure && { servername: upstream.tls?.servername ?? serverName(upstream.hostname) }),
+        ...(upstream.secure && {
+          servername: upstream.tls?.servername ?? serverName(upstream.hostname),
+        }),
       },
       this,
     );

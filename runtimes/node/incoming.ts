@@ -2,7 +2,14 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { toHeaderList } from "../../src/headers.ts";
-import { assertBodyUnread, type Context, type Incoming, pathOf, pathStart, WebIncoming } from "../../src/incoming.ts";
+import {
+  assertBodyUnread,
+  type Context,
+  type Incoming,
+  pathOf,
+  authorityEnd,
+  WebIncoming,
+} from "../../src/incoming.ts";
 import type { Body, HeaderList } from "../../src/transport.ts";
 import { IncomingBody } from "./upload.ts";
 
@@ -115,6 +122,19 @@ abstract class NodeIncoming {
   }
 }
 
+/** What URL parsers resolve or cut off: the router then saw another path than the one on the wire. */
+const RESOLVED = /[\\#]|\/(?:\.|%2e){1,2}(?:[/?]|$)/i;
+
+/**
+ * The path of a request's URL with the bytes it came in, if the server only
+ * escaped some of them: as UTF-8, what were other bytes before.
+ */
+function wirePath(path: string, url: string, { url: wire = "" }: IncomingMessage): string {
+  if (path === wire || !wire.startsWith("/") || RESOLVED.test(wire)) return path;
+  const base = url.slice(0, authorityEnd(url));
+  return URL.parse(base + wire)?.href === url ? wire : path;
+}
+
 /** A web `Request` with Node's request under it. */
 class HostedIncoming extends NodeIncoming implements Incoming {
   readonly method: string;
@@ -131,8 +151,8 @@ class HostedIncoming extends NodeIncoming implements Incoming {
     this.#request = request;
     this.res = res;
     this.method = method;
-    this.path = pathOf(url);
-    this.authority = url.slice(url.indexOf("//") + 2, pathStart(url));
+    this.path = wirePath(pathOf(url), url, req);
+    this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
     this.headers = headersUntouched(request, req) ? req.rawHeaders : toHeaderList(request.headers);
     if (method === "GET" || method === "HEAD" || !hasBody(req)) this.body = null;
     else {
@@ -166,7 +186,9 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     this.path = url.startsWith("/") || !url.includes("://") ? url : pathOf(url);
     this.authority = req.headers.host ?? String(req.headers[":authority"] ?? "");
     this.headers = req.httpVersionMajor === 1 ? req.rawHeaders : withoutPseudo(req.rawHeaders);
-    this.body = messageHasBody(req) ? new IncomingBody(req) : null;
+    // As in every web request; an upstream may take such a body for the next request.
+    const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
+    this.body = bodyless ? null : new IncomingBody(req);
     if (this.body !== null && req.readableDidRead) {
       throw new TypeError(
         "fetchway: the request's body has already been read; put the proxy before body parsers such as express.json()",
@@ -215,7 +237,8 @@ function pairs(list: HeaderList): [string, string][] {
 /** Reads a web request, by Node's own where there is one under it. */
 export function readRequest(request: Request, context: Context): Incoming {
   const side = nodeSideOf(request);
-  if (side !== undefined && side.req.httpVersionMajor === 1) return new HostedIncoming(request, side);
+  if (side !== undefined && side.req.httpVersionMajor === 1)
+    return new HostedIncoming(request, side);
   // Hono's mount() makes a new Request, but passes its environment.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
   return new WebIncoming(request, peer?.socket === undefined ? undefined : addressOf(peer));

@@ -1,7 +1,14 @@
 import type { Lifetime } from "../../src/deadline.ts";
 import type { PoolOptions } from "../../src/options.ts";
 import type { Upstream } from "../../src/target.ts";
-import type { Capabilities, Hop, OriginStats, PoolStats, Reply, Transport } from "../../src/transport.ts";
+import type {
+  Capabilities,
+  Hop,
+  OriginStats,
+  PoolStats,
+  Reply,
+  Transport,
+} from "../../src/transport.ts";
 import { Exchange } from "./exchange.ts";
 import { type Counters, OriginPool } from "./pool.ts";
 

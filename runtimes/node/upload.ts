@@ -122,7 +122,9 @@ export function toUpload(body: Body, lifetime: Lifetime): Upload | Buffer | null
     return whole.length === 0 ? null : whole;
   }
   if (body instanceof Uint8Array) {
-    return body.byteLength === 0 ? null : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+    return body.byteLength === 0
+      ? null
+      : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   }
   return new Upload(fromStream(toStream(body), lifetime));
 }

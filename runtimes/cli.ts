@@ -1,0 +1,84 @@
+#!/usr/bin/env node
+import process from "node:process";
+import type { Server } from "srvx";
+import { createProxy, type CreateProxyOptions } from "#proxy";
+import { checkOptions, checkTarget } from "./cli/check.ts";
+import { type Command, commandDefaults } from "./cli/flags.ts";
+import { readVersion, renderHelp } from "./cli/help.ts";
+import { listen, stopOnSignals } from "./cli/listen.ts";
+import { type CommandLine, parse } from "./cli/parse.ts";
+import { UsageError } from "./cli/read.ts";
+import { answerDemo, renderFirstSteps } from "./demo.ts";
+
+/** Does what the command line says. Returns what is wrong with it, one line each. */
+async function run(args: readonly string[]): Promise<string[]> {
+  const line = parse(args);
+  const command: Command = { ...commandDefaults, ...line.given.command };
+  if (command.help) {
+    console.log(renderHelp());
+    return [];
+  }
+  if (command.version) {
+    console.log(readVersion());
+    return [];
+  }
+  const problems = [...line.problems, ...checkOptions(line)];
+  if (!line.unsure) problems.push(...checkDestination(line.target, command.demo));
+  if (problems.length > 0) return problems;
+  try {
+    await start(line, command);
+    return [];
+  } catch (error) {
+    if (error instanceof UsageError) return [error.message];
+    throw error;
+  }
+}
+
+function checkDestination(target: string | undefined, demo: boolean): string[] {
+  if (target !== undefined) return checkTarget(target);
+  if (demo) return [];
+  return ["no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo"];
+}
+
+async function start({ target, given }: CommandLine, command: Command): Promise<void> {
+  const demo = target === undefined ? await listen(answerDemo, 0, "127.0.0.1") : undefined;
+  const proxy = createProxy({
+    ...given.proxy,
+    pool: given.pool,
+    target: target ?? demo?.url,
+  } as CreateProxyOptions);
+  const server = await listen(
+    (request) => proxy.fetch(request, request.runtime?.deno?.info ?? request.runtime?.bun?.server),
+    command.port,
+    command.host,
+  );
+  stopOnSignals(server, proxy, command.stopTimeout);
+
+  const address = originOf(server);
+  const to = target === undefined ? `a demo upstream on ${demo && originOf(demo)}` : show(target);
+  console.log(`fetchway listens on ${address} and forwards to ${to}`);
+  // What listens on all addresses is reached by one of them.
+  const near = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
+  if (target !== undefined) console.log(`  curl -i ${near}/`);
+  else {
+    const steps = renderFirstSteps(near).map((curl) => `  ${curl}\n`);
+    console.log(`Try it from another terminal; Ctrl+C stops it.\n\n${steps.join("")}`);
+  }
+}
+
+function originOf(server: Server): string {
+  return new URL(server.url ?? "").origin;
+}
+
+/** A target for the banner: what its query says may be a secret. */
+function show(target: string): string {
+  if (target.startsWith("unix:")) return target;
+  const { origin, pathname, search } = new URL(target);
+  return `${origin}${pathname === "/" ? "" : pathname}${search === "" ? "" : "?…"}`;
+}
+
+const problems = await run(process.argv.slice(2));
+if (problems.length > 0) {
+  const lines = problems.map((problem) => `fetchway: ${problem}\n`);
+  process.stderr.write(lines.join(""), () => process.exit(2));
+}

@@ -1,0 +1,56 @@
+import { createProxy, type CreateProxyOptions, type Proxy } from "#proxy";
+import { flags } from "./flags.ts";
+import { type CommandLine, quote } from "./parse.ts";
+
+const ANY_TARGET = "http://localhost";
+
+/**
+ * Has the proxy check every option that was given, each by itself: `createProxy` stops at the first bad one.
+ * @returns what is wrong, one line each
+ */
+export function checkOptions({ given, texts }: CommandLine): string[] {
+  return flags.flatMap((flag) => {
+    const text = texts.get(flag);
+    if (text === undefined || flag.scope === "command") return [];
+    const option = { [flag.option]: given[flag.scope][flag.option] };
+    const wrong = tryCreate({
+      target: ANY_TARGET,
+      ...(flag.scope === "pool" ? { pool: option } : option),
+    });
+    return wrong === undefined ? [] : [`--${flag.name}${quote(flag, text)}: ${wrong}`];
+  });
+}
+
+/** What is wrong with a target. */
+export function checkTarget(target: string): string[] {
+  const wrong = tryCreate({ target });
+  if (wrong === undefined) return [];
+  // `localhost:4000` is a URL whose scheme is `localhost:`.
+  const port = /^:?(\d+)$/.exec(target)?.[1];
+  const meant = `http://${port === undefined ? target : `127.0.0.1:${port}`}`;
+  const guessed = !target.includes("//") && tryCreate({ target: meant }) === undefined;
+  return [guessed ? `bad target ${JSON.stringify(target)}: use ${meant}` : wrong];
+}
+
+function tryCreate(options: CreateProxyOptions): string | undefined {
+  let proxy: Proxy;
+  try {
+    proxy = createProxy(options);
+  } catch (error) {
+    if (error instanceof TypeError) return toCommandLine(error.message);
+    throw error;
+  }
+  void proxy.close();
+  return undefined;
+}
+
+/** A message about options, in the command line's spelling. */
+function toCommandLine(message: string): string {
+  return message
+    .replace(/^fetchway: (?:bad option `[^`]*`: )?/, "")
+    .replace(/`(\w+)(?:: \{ ([\w-]+) \})?`(?: option)?/g, (all, option: string, name?: string) => {
+      const flag = flags.find((each) => each.option === option && each.scope !== "command");
+      if (flag === undefined) return all;
+      return name === undefined ? `--${flag.name}` : `--${flag.name} "${name}: …"`;
+    });
+}

@@ -1,0 +1,45 @@
+import { readFileSync } from "node:fs";
+import { type Flag, flags, groups } from "./flags.ts";
+
+/** What `--help` shows. Names and defaults are those of the options themselves. */
+export function renderHelp(): string {
+  const width = Math.max(...flags.map((flag) => renderUsage(flag).length));
+  const sections = groups.map((group) => {
+    const lines = flags
+      .filter((flag) => flag.group === group)
+      .map((flag) => `  ${renderUsage(flag).padEnd(width)}  ${flag.help}${renderDefault(flag)}`);
+    return `${group}\n${lines.join("\n")}`;
+  });
+  return `Forwards every HTTP request to a target.
+
+  fetchway <target> [options]   the target is http://…, https://… or unix:/path/to/socket
+  fetchway --demo               the target is a small upstream to try things on
+
+${sections.join("\n\n")}`;
+}
+
+function renderUsage({ name, short, value, negatable }: Flag): string {
+  const long = `--${negatable && value === undefined ? "[no-]" : ""}${name}`;
+  return `${short === undefined ? "    " : `-${short}, `}${long}${value === undefined ? "" : ` ${value}`}`;
+}
+
+function renderDefault({ fallback }: Flag): string {
+  return fallback === undefined || fallback === false ? "" : ` (default ${String(fallback)})`;
+}
+
+/** The version, from the package's own package.json, whether this file runs from the sources or from dist. */
+export function readVersion(): string {
+  for (let up = "../"; ; up += "../") {
+    const found = readPackage(new URL(`${up}package.json`, import.meta.url));
+    if (found?.name === "fetchway" && found.version !== undefined) return found.version;
+    if (up.length > 12) throw new Error("the package.json of fetchway is missing");
+  }
+}
+
+function readPackage(url: URL): { name?: string; version?: string } | undefined {
+  try {
+    return JSON.parse(readFileSync(url, "utf8")) as { name?: string; version?: string };
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,122 @@
+import process from "node:process";
+import { type Server, type ServerHandler, serve } from "srvx";
+import type { Proxy } from "#proxy";
+import { UsageError } from "./read.ts";
+
+/**
+ * Starts a server.
+ * @param port 0 for a free one
+ * @throws UsageError if that port or host cannot be had
+ */
+export async function listen(fetch: ServerHandler, port: number, host: string): Promise<Server> {
+  try {
+    const server = serve({
+      fetch,
+      port,
+      hostname: host,
+      silent: true,
+      gracefulShutdown: false,
+      // Deadlines and limits are the proxy's, and never cut a body that moves; these would.
+      node: { requestTimeout: 0 },
+      bun: { idleTimeout: 0, maxRequestBodySize: Number.MAX_SAFE_INTEGER },
+    });
+    return await server.ready();
+  } catch (error) {
+    throw explainRefusal(error, port, host);
+  }
+}
+
+function explainRefusal(error: unknown, port: number, host: string): unknown {
+  switch ((error as { code?: unknown } | null)?.code) {
+    case "EADDRINUSE":
+      return new UsageError(`port ${port} is in use: use --port with another, or 0 for a free one`);
+    case "EACCES":
+      return new UsageError(`port ${port} needs more rights: use --port with one above 1023`);
+    case "EADDRNOTAVAIL":
+    case "EAI_AGAIN":
+    case "EINVAL":
+    case "ENOTFOUND":
+      return new UsageError(
+        `host ${JSON.stringify(host)} is no address of this machine: use --host 127.0.0.1 or 0.0.0.0`,
+      );
+    default:
+      return error;
+  }
+}
+
+/** As much of Node's server and its responses as is used here. */
+interface NodeServer {
+  on(event: "request", listener: (request: unknown, response: NodeResponse) => void): unknown;
+}
+interface NodeResponse {
+  shouldKeepAlive: boolean;
+  once(event: "close", listener: () => void): unknown;
+}
+
+/** The requests that a server is answering. */
+class Running {
+  readonly #server: Server;
+  readonly #responses: Set<NodeResponse> = new Set();
+  #last = false;
+
+  constructor(server: Server) {
+    this.#server = server;
+    (server.node?.server as NodeServer | undefined)?.on("request", (_, response) => {
+      this.#responses.add(response);
+      response.once("close", () => this.#responses.delete(response));
+      response.shouldKeepAlive &&= !this.#last;
+    });
+  }
+
+  /** How many there are; NaN where the runtime does not tell. */
+  get count(): number {
+    if (this.#server.node) return this.#responses.size;
+    return this.#server.bun?.server?.pendingRequests ?? NaN;
+  }
+
+  /** Stops accepting. Resolves when all have been answered; clients that stay connected do not count. */
+  async finish(): Promise<void> {
+    this.#last = true;
+    // Or a busy client would go on for ever on the connection that it has.
+    for (const response of this.#responses) response.shouldKeepAlive = false;
+    let closed = false;
+    this.#server.close().then(
+      () => (closed = true),
+      () => (closed = true),
+    );
+    while (!closed && this.count !== 0) await delay(20);
+  }
+}
+
+function delay(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** One Ctrl+C comes twice under npm: from the terminal, and passed on by npm. */
+const SAME_SIGNAL = 250;
+const EXIT_CODES = { SIGINT: 130, SIGTERM: 143 };
+
+/** Ends the process on SIGINT or SIGTERM: with what is running finished, within the time given. A second signal ends it at once. */
+export function stopOnSignals(server: Server, proxy: Proxy, stopTimeout: number): void {
+  const running = new Running(server);
+  let since: number | undefined;
+
+  async function stop(): Promise<void> {
+    const finished = running.finish().then(() => proxy.close());
+    const { count } = running;
+    if (count > 0) {
+      console.log(`stopping: ${count} still running; Ctrl+C again to end at once`);
+    }
+    await Promise.race([finished, delay(stopTimeout)]);
+    process.exit(0);
+  }
+
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.on(signal, () => {
+      if (since === undefined) {
+        since = performance.now();
+        void stop();
+      } else if (performance.now() - since > SAME_SIGNAL) process.exit(EXIT_CODES[signal]);
+    });
+  }
+}

@@ -1,0 +1,135 @@
+import { type Flag, flags, type Scope } from "./flags.ts";
+import { UsageError } from "./read.ts";
+
+/** What a command line says. */
+export interface CommandLine {
+  readonly target: string | undefined;
+  /** The options that were given, read but not checked by the proxy yet. */
+  readonly given: Readonly<Record<Scope, Record<string, unknown>>>;
+  /** What each flag was given as, for messages. */
+  readonly texts: ReadonlyMap<Flag, string>;
+  /** What is wrong, one line each. */
+  readonly problems: readonly string[];
+  /** Whether the target may be an unknown flag's value instead. */
+  readonly unsure: boolean;
+}
+
+interface Spelling {
+  readonly flag: Flag;
+  /** `--no-name` */
+  readonly negated: boolean;
+}
+
+const spellings: Map<string, Spelling> = new Map();
+for (const flag of flags) {
+  spellings.set(`--${flag.name}`, { flag, negated: false });
+  if (flag.short !== undefined) spellings.set(`-${flag.short}`, { flag, negated: false });
+  if (flag.negatable) spellings.set(`--no-${flag.name}`, { flag, negated: true });
+}
+
+/** Takes a command line apart. All that is wrong with it is collected. */
+export function parse(args: readonly string[]): CommandLine {
+  const given: CommandLine["given"] = { command: {}, proxy: {}, pool: {} };
+  const texts = new Map<Flag, string>();
+  const targets: string[] = [];
+  const problems: string[] = [];
+  // How many targets there were when an unknown flag came: what follows may be its value.
+  let sure: number | undefined;
+
+  const rest = [...args];
+  for (let arg = rest.shift(); arg !== undefined; arg = rest.shift()) {
+    if (arg === "--") {
+      targets.push(...rest.splice(0));
+      break;
+    }
+    if (!arg.startsWith("-")) {
+      targets.push(arg);
+      continue;
+    }
+    const [, spelled = arg, inline] = /^([^=]*)=(.*)$/s.exec(arg) ?? [];
+    const known = spellings.has(spelled) ? spelled : undefined;
+    const meant = known ?? nearest(spelled);
+    if (known === undefined) {
+      problems.push(`there is no ${spelled}: ${meant ? `use ${meant}` : "see fetchway --help"}`);
+    }
+    const spelling = spellings.get(meant ?? "");
+    if (spelling === undefined) {
+      if (inline === undefined) sure ??= targets.length;
+      continue;
+    }
+    const { flag } = spelling;
+    const text = takeText(spelling, inline, rest);
+    // The value of a misspelt flag is taken, so that it is not mistaken for the target.
+    if (known === undefined) continue;
+    try {
+      if (text === undefined) throw new UsageError("it takes no value, leave that out");
+      if (text === "") throw new UsageError(`a value is missing, write ${known} ${flag.value}`);
+      given[flag.scope][flag.option] = flag.read(text, given[flag.scope][flag.option]);
+      texts.set(flag, text);
+    } catch (error) {
+      if (!(error instanceof UsageError)) throw error;
+      problems.push(`${known}${quote(flag, text)}: ${error.message}`);
+    }
+  }
+
+  for (const extra of targets.slice(1, sure)) {
+    problems.push(`"${withoutCredentials(extra)}": one target is enough, leave the others out`);
+  }
+  return { target: targets[0], given, texts, problems, unsure: sure === 0 };
+}
+
+/** The value of a flag: "" if it is missing, undefined if there should be none. */
+function takeText(
+  { flag, negated }: Spelling,
+  inline: string | undefined,
+  rest: string[],
+): string | undefined {
+  if (negated) return inline === undefined ? "false" : undefined;
+  if (inline !== undefined) return inline;
+  const next = rest[0];
+  if (flag.value === undefined) {
+    return next === "true" || next === "false" ? rest.shift() : "true";
+  }
+  return next === undefined || next.startsWith("--") || spellings.has(next) ? "" : rest.shift();
+}
+
+/** A value as a message shows it after its flag. What may be a secret is not shown. */
+export function quote(flag: Flag, text: string | undefined): string {
+  return !text || flag.repeats ? "" : ` ${JSON.stringify(text)}`;
+}
+
+/** A URL as a message may show it. */
+function withoutCredentials(text: string): string {
+  return text.replace(/\/\/[^/?#]*@/, "//");
+}
+
+/** The spelling that was probably meant. */
+function nearest(spelled: string): string | undefined {
+  let best: string | undefined;
+  let least = Math.max(2, Math.floor(spelled.length / 3));
+  for (const spelling of spellings.keys()) {
+    const edits = countEdits(spelled, spelling);
+    if (spelling.length > 2 && edits <= least) [best, least] = [spelling, edits - 1];
+  }
+  return best;
+}
+
+/** How many letters to add, drop or change to make one of the other (Levenshtein's distance). */
+function countEdits(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= from.length; i++) {
+    const above = row;
+    row = [i];
+    for (let j = 1; j <= to.length; j++) {
+      const same = from[i - 1] === to[j - 1] ? 0 : 1;
+      row.push(
+        Math.min(
+          (above[j] as number) + 1,
+          (row[j - 1] as number) + 1,
+          (above[j - 1] as number) + same,
+        ),
+      );
+    }
+  }
+  return row[to.length] as number;
+}

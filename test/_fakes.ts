@@ -1,0 +1,129 @@
+/** Stand-ins for what unit tests do not open: a client, an upstream, connections. */
+import { expect } from "vitest";
+import { toStream } from "../src/body.ts";
+import { Lifetime } from "../src/deadline.ts";
+import type { ProxyError, ProxyErrorCode } from "../src/error.ts";
+import type { Respond } from "../src/forward.ts";
+import { toHeaders } from "../src/headers.ts";
+import type { Incoming } from "../src/incoming.ts";
+import { parseTarget } from "../src/target.ts";
+import type { Capabilities, Hop, Reply, Transport } from "../src/transport.ts";
+
+export const CAPABLE: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
+
+/** A client that stays until `leave()`, and counts who listens for that. */
+export class FakeClient {
+  readonly listeners: Set<() => void> = new Set();
+
+  onAbort(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => void this.listeners.delete(listener);
+  }
+
+  leave(): void {
+    for (const listener of this.listeners) listener();
+  }
+}
+
+/** A lifetime without deadlines. */
+export function fakeLifetime(): Lifetime {
+  return new Lifetime(new FakeClient(), 0, 0);
+}
+
+export type FakeIncoming = Incoming & FakeClient;
+
+export function fakeIncoming(over: Partial<Incoming> = {}): FakeIncoming {
+  const { method = "GET", path = "/" } = over;
+  return Object.assign(new FakeClient(), {
+    method,
+    path,
+    authority: "proxy.test",
+    secure: false,
+    headers: ["Host", "proxy.test"],
+    address: "192.0.2.7",
+    body: null,
+    request: () => new Request(`http://proxy.test${path}`, { method }),
+    ...over,
+  });
+}
+
+export function fakeHop(over: Partial<Hop> = {}): Hop {
+  return {
+    upstream: parseTarget("http://up.test:4000"),
+    method: "GET",
+    path: "/",
+    headers: [],
+    host: undefined,
+    body: null,
+    contentLength: undefined,
+    ...over,
+  };
+}
+
+export function fakeReply(over: Partial<Reply> = {}): Reply {
+  return { status: 200, statusText: "OK", headers: [], body: null, ...over };
+}
+
+/** Connections in memory: keeps what was sent, answers what it is told to. */
+export class FakeTransport implements Transport {
+  readonly name = "fake";
+  capabilities: Capabilities = CAPABLE;
+  readonly hops: Hop[] = [];
+  readonly lifetimes: Lifetime[] = [];
+  closed = 0;
+  answer: (hop: Hop, lifetime: Lifetime) => Reply | Promise<Reply>;
+
+  constructor(answer: FakeTransport["answer"] = () => fakeReply()) {
+    this.answer = answer;
+  }
+
+  async send(hop: Hop, lifetime: Lifetime): Promise<Reply> {
+    this.hops.push(hop);
+    this.lifetimes.push(lifetime);
+    return this.answer(hop, lifetime);
+  }
+
+  async close(): Promise<void> {
+    this.closed++;
+  }
+}
+
+/** A reply as a web response. */
+export const respond: Respond = ({ status, statusText, headers, body }) =>
+  new Response(body && toStream(body), { status, statusText, headers: toHeaders(headers) });
+
+export const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
+
+/** A stream of pieces, one for each pull; it tells when it is cancelled. */
+export function streamOf(
+  pieces: string[],
+  cancelled?: (reason: unknown) => void,
+): ReadableStream<Uint8Array> {
+  const left = [...pieces];
+  return new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        const piece = left.shift();
+        if (piece === undefined) controller.close();
+        else controller.enqueue(bytes(piece));
+      },
+      cancel: (reason) => cancelled?.(reason),
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+/** What a `ProxyError` of that code and status matches. */
+export function proxyError(code: ProxyErrorCode, status: number): ProxyError {
+  return expect.objectContaining({ name: "ProxyError", code, status }) as ProxyError;
+}
+
+/** The error that a function throws, or a promise rejects with. */
+export async function errorOf(run: () => unknown): Promise<unknown> {
+  try {
+    await run();
+  } catch (error) {
+    return error;
+  }
+  throw new Error("nothing was thrown");
+}

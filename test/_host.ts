@@ -1,0 +1,77 @@
+/** Starts a server with the proxy in it as a process of its own, and ends only that process. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { SetupName } from "./_setups.ts";
+import { within } from "./_wait.ts";
+
+export type HostName = "node" | "srvx" | "h3" | "hono";
+
+export interface Host {
+  name: HostName;
+  pid: number;
+  port(setup: SetupName): number;
+  /** Resident memory in bytes. */
+  rss(): number;
+  /** What went wrong since the last call: the process's exit, or anything on stderr. */
+  complaints(): string;
+  exited(): boolean;
+  stop(): Promise<void>;
+}
+
+function commandOf(host: HostName): [command: string, ...args: string[]] {
+  return [process.execPath, fileURLToPath(new URL(`hosts/${host}.ts`, import.meta.url))];
+}
+
+/** The first line on stdout: the port of each setup. */
+function readPorts(child: ChildProcess): Promise<Record<SetupName, number>> {
+  return new Promise((resolve, reject) => {
+    let text = "";
+    child.stdout?.setEncoding("utf8").on("data", (data: string) => {
+      text += data;
+      const [line, rest] = text.split("\n", 2);
+      if (rest !== undefined) resolve(JSON.parse(line ?? "") as Record<SetupName, number>);
+    });
+    child.once("exit", (code) => reject(new Error(`exited with ${code} before it was ready`)));
+  });
+}
+
+export async function startHost(name: HostName, upstream: string): Promise<Host> {
+  const [command, ...args] = commandOf(name);
+  // The open stdin is the life line: the host ends when this process does, however it ends.
+  const child = spawn(command, args, {
+    env: { ...process.env, UPSTREAM: upstream, NODE_OPTIONS: "" },
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  const exited = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+  let stderr = "";
+  child.stderr.setEncoding("utf8").on("data", (data: string) => (stderr += data));
+  const stop = async (): Promise<void> => {
+    child.kill("SIGTERM");
+    await within(exited, `${name}: exit on SIGTERM`).finally(() => child.kill("SIGKILL"));
+  };
+  const ports = await within(readPorts(child), `${name}: ready`, 20_000).catch(async (error) => {
+    await stop();
+    throw new Error(`${name}: ${String(error)}\n${stderr}`);
+  });
+  const pid = child.pid ?? 0;
+  return {
+    name,
+    pid,
+    port: (setup) => ports[setup],
+    rss: () => residentBytes(pid),
+    complaints() {
+      const code = child.exitCode ?? child.signalCode;
+      const text = (code === null ? "" : `exited with ${code}\n`) + stderr;
+      stderr = "";
+      return text;
+    },
+    exited: () => child.exitCode !== null || child.signalCode !== null,
+    stop,
+  };
+}
+
+function residentBytes(pid: number): number {
+  const status = readFileSync(`/proc/${pid}/status`, "utf8");
+  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;
+}

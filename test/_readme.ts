@@ -1,0 +1,84 @@
+/**
+ * README's tables of options, made of the JSDoc that editors show.
+ *
+ *     node test/_readme.ts    # brings README.md up to date
+ */
+import { readFileSync, writeFileSync } from "node:fs";
+
+/** One member of an options interface. */
+export interface OptionDoc {
+  name: string;
+  /** Its JSDoc without the stars; `""` if it has none. */
+  doc: string;
+  /** What `@default` says. */
+  preset: string | undefined;
+  /** The first sentence. */
+  summary: string;
+}
+
+const MEMBER = /(?:^ {2}\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\n)?^ {2}(\w+)\??:/gm;
+
+/** Reads the members of an interface out of formatted source. */
+export function readInterface(source: string, name: string): OptionDoc[] {
+  const start = source.indexOf(`export interface ${name} {`);
+  const end = source.indexOf("\n}", start);
+  if (start < 0 || end < 0) throw new Error(`no interface ${name}`);
+  return Array.from(source.slice(start, end).matchAll(MEMBER), ([, comment = "", member = ""]) => {
+    const doc = comment.replaceAll(/^\s*\* ?/gm, "").trim();
+    const text = doc.replace(/^@[\s\S]*/m, "").replaceAll(/\s+/g, " ");
+    return {
+      name: member,
+      doc,
+      preset: /^@default (.+)$/m.exec(doc)?.[1],
+      summary: /^.+?\.(?= |$)/.exec(text)?.[0] ?? text,
+    };
+  });
+}
+
+/** A Markdown table, padded as the formatter pads it. */
+function toTable(rows: string[][]): string {
+  const cells = rows.map((row) => row.map((cell) => cell.replaceAll("|", "\\|")));
+  const widths = (cells[0] ?? []).map((_, i) =>
+    Math.max(...cells.map((row) => row[i]?.length ?? 0)),
+  );
+  const lines = cells.map((row) => row.map((cell, i) => cell.padEnd(widths[i] ?? 0)));
+  const rule = widths.map((width) => "-".repeat(width));
+  const [head = [], ...body] = lines;
+  return [head, rule, ...body].map((line) => `| ${line.join(" | ")} |\n`).join("");
+}
+
+function tableOf(options: OptionDoc[]): string {
+  const rows = options.map(({ name, preset, summary }) => [
+    `\`${name}\``,
+    preset === undefined ? "–" : `\`${preset}\``,
+    summary,
+  ]);
+  return toTable([["option", "default", "meaning"], ...rows]);
+}
+
+const OPTIONS = new URL("../src/options.ts", import.meta.url);
+export const README: URL = new URL("../README.md", import.meta.url);
+
+/** What stands between the markers `<!-- name -->` and `<!-- /name -->`. */
+export function readmeBlocks(): Record<string, string> {
+  const source = readFileSync(OPTIONS, "utf8");
+  return {
+    options: tableOf(readInterface(source, "ProxyOptions")),
+    pool: tableOf(readInterface(source, "PoolOptions")),
+  };
+}
+
+/** README with its generated blocks up to date. */
+export function updateReadme(readme: string): string {
+  let updated = readme;
+  for (const [name, block] of Object.entries(readmeBlocks())) {
+    const between = new RegExp(`(<!-- ${name} -->\n)[\\s\\S]*?(<!-- /${name} -->)`);
+    updated = updated.replace(
+      between,
+      (_, open: string, close: string) => `${open}\n${block}\n${close}`,
+    );
+  }
+  return updated;
+}
+
+if (import.meta.main) writeFileSync(README, updateReadme(readFileSync(README, "utf8")));

@@ -1,0 +1,148 @@
+/** The black-box suite: one list of tests, run against a real server of every host. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { connect, type Answer, type Client } from "./_client.ts";
+import { gaps } from "./_gaps.ts";
+import { startHost, type Host, type HostName } from "./_host.ts";
+import type { SetupName } from "./_setups.ts";
+import type { Call } from "./_link.ts";
+import { Upstream } from "./_upstream.ts";
+import { aborts } from "./suite/aborts.ts";
+import { bodies } from "./suite/bodies.ts";
+import { encodings } from "./suite/encodings.ts";
+import { failures } from "./suite/failures.ts";
+import { forwarding } from "./suite/forwarding.ts";
+import { framing } from "./suite/framing.ts";
+import { headers } from "./suite/headers.ts";
+import { hops } from "./suite/hops.ts";
+import { large } from "./suite/large.ts";
+import { options } from "./suite/options.ts";
+import { paths } from "./suite/paths.ts";
+import { responses } from "./suite/responses.ts";
+import { streams } from "./suite/streams.ts";
+import { timeouts } from "./suite/timeouts.ts";
+
+/** What a test is given; connections are closed and the upstream is cleared after it. */
+export interface Tools {
+  host: Host;
+  upstream: Upstream;
+  connect(setup?: SetupName): Promise<Client>;
+  /** One request on a connection of its own; the method is read from its first word. */
+  ask(bytes: string | Uint8Array, setup?: SetupName): Promise<Answer>;
+  /** Either refused and the upstream saw nothing, or 200 and exactly one well-formed request. */
+  refusedOrOne(answer: Answer, refusals?: number[]): Call | undefined;
+}
+
+type Test = (tools: Tools) => Promise<void>;
+
+const themes: Record<string, Record<string, Test>> = {
+  framing,
+  forwarding,
+  hops,
+  headers,
+  encodings,
+  paths,
+  bodies,
+  responses,
+  streams,
+  options,
+  timeouts,
+  failures,
+  aborts,
+  large,
+};
+
+/** The title of every test: what a gap can name. */
+export type TestName =
+  | keyof typeof framing
+  | keyof typeof forwarding
+  | keyof typeof hops
+  | keyof typeof headers
+  | keyof typeof encodings
+  | keyof typeof paths
+  | keyof typeof bodies
+  | keyof typeof responses
+  | keyof typeof streams
+  | keyof typeof options
+  | keyof typeof timeouts
+  | keyof typeof failures
+  | keyof typeof aborts
+  | keyof typeof large;
+
+export function addTests(name: HostName): void {
+  let host: Host;
+  const upstream = new Upstream();
+  const clients: Client[] = [];
+
+  const tools: Omit<Tools, "host"> = {
+    upstream,
+    async connect(setup = "default") {
+      const client = await connect(host.port(setup));
+      clients.push(client);
+      return client;
+    },
+    async ask(bytes, setup) {
+      const client = await tools.connect(setup);
+      client.send(bytes);
+      return client.read(/^\w+/.exec(Buffer.from(bytes).toString("latin1"))?.[0]);
+    },
+    refusedOrOne(answer, refusals = [400]) {
+      if (refusals.includes(answer.status)) {
+        expect(upstream.calls).toHaveLength(0);
+        return undefined;
+      }
+      expect(answer.status).toBe(200);
+      expect(upstream.calls).toHaveLength(1);
+      return upstream.calls[0];
+    },
+  };
+
+  /** What holds for every test: only HTTP reached the upstream, and the process did not complain. */
+  async function run(body: Test): Promise<void> {
+    await body({ ...tools, host });
+    expect(upstream.faults).toEqual([]);
+    expect(host.complaints()).toBe("");
+  }
+
+  async function runGap(body: Test, title: string, reason: string): Promise<void> {
+    const failed = await run(body).then(
+      () => false,
+      () => true,
+    );
+    expect(host.complaints()).toBe("");
+    if (!failed) {
+      throw new Error(
+        `Closed gap: "${title}" passes on ${name} (${reason}). Remove it from _gaps.`,
+      );
+    }
+  }
+
+  beforeAll(async () => {
+    await upstream.listen();
+    host = await startHost(name, upstream.url);
+  }, 30_000);
+
+  afterEach(async () => {
+    for (const client of clients.splice(0)) client.leave("FIN");
+    await upstream.reset();
+    // One test's crash is that test's failure, not that of all after it.
+    if (host.exited()) host = await startHost(name, upstream.url);
+  }, 30_000);
+
+  afterAll(async () => {
+    await host.stop();
+    await upstream.stop();
+  });
+
+  for (const [theme, tests] of Object.entries(themes)) {
+    describe(theme, () => {
+      for (const [title, body] of Object.entries(tests)) {
+        const gap = gaps.find((each) => each.host === name && each.test === title);
+        if (gap) {
+          test(`gap: ${title}`, () => runGap(body, title, gap.reason), 90_000);
+        } else {
+          test(title, () => run(body), 90_000);
+        }
+      }
+    });
+  }
+}

@@ -1,0 +1,222 @@
+/** The proxy in Hono with its own middleware, and called with requests that no server made. */
+import { gunzipSync, gzipSync } from "node:zlib";
+import { Hono } from "hono";
+import { compress } from "hono/compress";
+import { cors } from "hono/cors";
+import { H3 } from "h3";
+import { describe, expect, test } from "vitest";
+import { createProxy, proxyFetch } from "#proxy";
+import { useApps } from "./_apps.ts";
+import { addMiddlewareTests } from "./_middleware.ts";
+import { chunk, lastChunk, request } from "./_wire.ts";
+
+const apps = useApps();
+const { upstream } = apps;
+
+describe("hono", () => {
+  addMiddlewareTests(apps, (before, after) => {
+    const app = new Hono()
+      .use(async (c, next) => {
+        before(c.req.raw);
+        await next();
+        c.res = await after(c.res);
+      })
+      .all("*", (c) => proxyFetch(c.req.raw, upstream.url));
+    return apps.serveHono(app);
+  });
+});
+
+test("an h3 app in the same process as @hono/node-server works as alone", async () => {
+  // That server puts Request and Response classes of its own in the globals' place.
+  const hono = new Hono().all("*", (c) => proxyFetch(c.req.raw, upstream.url));
+  const h3 = new H3()
+    .use(async (event, next) => {
+      const response = (await next()) as Response;
+      expect(response).toBeInstanceOf(Response);
+      event.res.headers.set("x-after", "yes");
+      return new Response(response.body, response);
+    })
+    .all("/**", (event) => proxyFetch(event.req, upstream.url));
+  for (const port of [await apps.serveHono(hono), await apps.serveSrvx(h3.fetch)]) {
+    const answer = await apps.ask(port, request("POST", "/", [["X-Id", "7"]], "body"));
+    expect(answer).toMatchObject({ status: 200, text: "body" });
+    expect(answer.get("x-id")).toBe("7");
+  }
+});
+
+const long: string = "compressible ".repeat(500);
+
+test("hono/compress codes a plain body once and leaves a coded one alone", async () => {
+  const app = new Hono().use(compress()).all("*", (c) => proxyFetch(c.req.raw, upstream.url));
+  const port = await apps.serveHono(app);
+  const bytes = request("GET", "/", [["Accept-Encoding", "gzip"]]);
+  upstream.script = (call) => call.reply(200, [["Content-Type", "text/plain"]], long);
+  const plain = await apps.ask(port, bytes);
+  expect(plain.get("content-encoding")).toBe("gzip");
+  expect(plain.all("content-length")).toEqual([]);
+  expect(gunzipSync(plain.body).toString()).toBe(long);
+  const coded = gzipSync(long);
+  upstream.script = (call) =>
+    call.reply(
+      200,
+      [
+        ["Content-Type", "text/plain"],
+        ["Content-Encoding", "gzip"],
+      ],
+      coded,
+    );
+  const passed = await apps.ask(port, bytes);
+  expect(passed.all("content-encoding")).toEqual(["gzip"]);
+  expect(passed.body.equals(coded)).toBe(true);
+});
+
+test("hono/cors adds its headers to a proxied response and answers preflights itself", async () => {
+  const app = new Hono().use(cors({ origin: "https://shop.test", credentials: true }));
+  app.all("*", (c) => proxyFetch(c.req.raw, upstream.url));
+  const port = await apps.serveHono(app);
+  const origin: [string, string] = ["Origin", "https://shop.test"];
+  const answer = await apps.ask(port, request("POST", "/", [origin, ["X-Id", "7"]], "body"));
+  expect(answer).toMatchObject({ status: 200, text: "body" });
+  expect(answer.get("access-control-allow-origin")).toBe("https://shop.test");
+  expect(answer.get("x-id")).toBe("7");
+  expect(upstream.calls).toHaveLength(1);
+  const preflight = request("OPTIONS", "/", [origin, ["Access-Control-Request-Method", "PUT"]]);
+  expect((await apps.ask(port, preflight)).status).toBe(204);
+  expect(upstream.calls).toHaveLength(1);
+});
+
+test("c.header() before and after counts, and HEAD stays a HEAD", async () => {
+  const app = new Hono().all("*", async (c) => {
+    c.header("x-before", "1");
+    return proxyFetch(c.req.raw, upstream.url);
+  });
+  const port = await apps.serveHono(app);
+  upstream.script = (call) => call.reply(200, [["Content-Length", "1234"]], null);
+  const answer = await apps.ask(port, request("HEAD", "/"));
+  expect(apps.only().method).toBe("HEAD");
+  expect(answer).toMatchObject({ status: 200, length: 0 });
+  expect(answer.get("content-length")).toBe("1234");
+});
+
+test("app.mount takes a proxy's fetch, with body and context", async () => {
+  const proxy = createProxy({ target: upstream.url });
+  const port = await apps.serveHono(new Hono().mount("/api", proxy.fetch));
+  const answer = await apps.ask(port, request("PUT", "/api/x?z=1", [["X-Id", "7"]], "body"));
+  expect(answer).toMatchObject({ status: 200, text: "body" });
+  expect(apps.only()).toMatchObject({ method: "PUT", target: "/x?z=1" });
+  expect(apps.only().get("x-forwarded-for")).toBe("127.0.0.1");
+  const client = await apps.connect(port);
+  client.send(
+    request("POST", "/api/y", [["Transfer-Encoding", "chunked"]]),
+    chunk("a"),
+    chunk("b"),
+    lastChunk,
+  );
+  expect(await client.read()).toMatchObject({ status: 200, text: "ab" });
+});
+
+test("a request that middleware rebuilt is forwarded as rebuilt", async () => {
+  const app = new Hono().all("*", (c) => {
+    const headers = new Headers(c.req.raw.headers);
+    headers.set("x-user", "alice");
+    const raw = new Request("http://other.test/rebuilt?q", new Request(c.req.raw, { headers }));
+    return proxyFetch(raw, upstream.url);
+  });
+  const port = await apps.serveHono(app);
+  const answer = await apps.ask(port, request("POST", "/", [["X-User", "mallory"]], "body"));
+  expect(answer).toMatchObject({ status: 200, text: "body" });
+  expect(apps.only()).toMatchObject({ target: "/rebuilt?q", method: "POST" });
+  expect(apps.only().all("x-user")).toEqual(["alice"]);
+});
+
+test("a body that was read and given anew is what is sent", async () => {
+  const app = new Hono().all("*", async (c) => {
+    const text = await c.req.text();
+    const init = { method: "POST", headers: c.req.raw.headers, body: text.toUpperCase() };
+    return proxyFetch(new Request(c.req.url, init), upstream.url);
+  });
+  const port = await apps.serveHono(app);
+  const answer = await apps.ask(port, request("POST", "/", [], "a longer body"));
+  expect(answer).toMatchObject({ status: 200, text: "A LONGER BODY" });
+});
+
+test("a body that was already read gives a TypeError that names the fix", async () => {
+  const thrown: unknown[] = [];
+  const note = (error: unknown): Response => {
+    thrown.push(error);
+    return new Response("misuse", { status: 500 });
+  };
+  const hono = new Hono().all("*", async (c) => {
+    await c.req.text();
+    return proxyFetch(c.req.raw, upstream.url).catch(note);
+  });
+  const h3 = new H3().all("/**", async (event) => {
+    await event.req.text();
+    return proxyFetch(event.req, upstream.url).catch(note);
+  });
+  for (const port of [await apps.serveHono(hono), await apps.serveSrvx(h3.fetch)]) {
+    for (const body of ["small", "large".repeat(50_000)]) {
+      expect((await apps.ask(port, request("POST", "/", [], body))).status).toBe(500);
+    }
+  }
+  const made = new Request("http://a.test/", { method: "POST", body: "x" });
+  await made.text();
+  await proxyFetch(made, upstream.url).catch(note);
+  expect(thrown).toHaveLength(5);
+  for (const error of thrown) {
+    expect(error).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toMatch(/already been read.*(clone|new Request|before)/s);
+  }
+  expect(upstream.calls).toEqual([]);
+});
+
+test("a request made by hand is forwarded, with and without a body", async () => {
+  const get = await proxyFetch(new Request("http://a.test/x?y"), upstream.url);
+  expect([get.status, await get.text()]).toEqual([200, ""]);
+  const init = { method: "POST", body: "body", headers: { "x-id": "7" } };
+  const post = await proxyFetch(new Request("http://a.test/x?y", init), upstream.url);
+  expect([post.status, post.headers.get("x-id"), await post.text()]).toEqual([200, "7", "body"]);
+  expect(post).toBeInstanceOf(Response);
+  const body = new Blob(["streamed ", "body"]).stream();
+  const put = new Request("http://a.test/", { method: "PUT", body, duplex: "half" } as RequestInit);
+  expect(await (await proxyFetch(put, upstream.url)).text()).toBe("streamed body");
+  const [first, second, third] = upstream.calls;
+  expect(first).toMatchObject({ method: "GET", target: "/x?y", framing: { kind: "none" } });
+  expect(first?.all("x-forwarded-for")).toEqual([]);
+  expect(second?.text).toBe("body");
+  expect(third).toMatchObject({ text: "streamed body", framing: { kind: "chunked" } });
+});
+
+test("an aborted request by hand closes the upstream's connection", async () => {
+  upstream.script = () => {};
+  const aborting = new AbortController();
+  const { signal } = aborting;
+  const answer = proxyFetch(new Request("http://a.test/", { signal }), upstream.url);
+  const call = await upstream.call();
+  aborting.abort();
+  await call.link.closed;
+  expect((await answer).status).toBe(499);
+});
+
+test("misuse rejects with a TypeError that says what to do", async () => {
+  const made = new Request("http://a.test/");
+  const wrong: [Promise<unknown> | (() => unknown), RegExp][] = [
+    [proxyFetch(upstream.url as never, made as never), /Request first/],
+    [proxyFetch(made, undefined as never), /target/],
+    [proxyFetch(made, "not a url"), /target/],
+    [proxyFetch(made, "ftp://a.test"), /http/],
+    [proxyFetch(made, upstream.url, { timeout: -1 }), /timeout/],
+    [proxyFetch(made, upstream.url, { timeOut: 1 } as never), /timeOut/],
+    [() => createProxy({} as never), /target/],
+    [() => createProxy({ target: upstream.url, headers: { connection: "x" } }), /connection/],
+  ];
+  for (const [misuse, message] of wrong) {
+    const error = await (typeof misuse === "function" ? (async () => misuse())() : misuse).then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
+    expect(error, String(message)).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toMatch(message);
+  }
+  expect(upstream.calls).toEqual([]);
+});

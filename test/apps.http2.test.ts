@@ -1,0 +1,206 @@
+/** The proxy behind HTTP/2 servers over TLS: no field of HTTP/1's connections, no pseudo-field passed on. */
+import {
+  connect,
+  createSecureServer,
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+} from "node:http2";
+import { serve } from "srvx";
+import { describe, expect, test } from "vitest";
+import { createProxy, proxyFetch } from "#proxy";
+import { useApps } from "./_apps.ts";
+import { makeCertificate } from "./_certificate.ts";
+import { until, within } from "./_wait.ts";
+import { chunk, lastChunk } from "./_wire.ts";
+
+const apps = useApps();
+const { upstream } = apps;
+const certificate = makeCertificate();
+
+const servers: Record<string, () => Promise<number>> = {
+  async srvx() {
+    const server = serve({
+      fetch: (request) => proxyFetch(request, upstream.url),
+      tls: certificate,
+      port: 0,
+      hostname: "127.0.0.1",
+      silent: true,
+      gracefulShutdown: false,
+    });
+    await server.ready();
+    return apps.track(server.node?.server as import("node:net").Server);
+  },
+  node() {
+    const { handler } = createProxy({ target: upstream.url });
+    const server = createSecureServer(certificate, handler as never);
+    server.listen(0, "127.0.0.1");
+    return apps.track(server);
+  },
+};
+
+interface Reply {
+  headers: Record<string, unknown>;
+  body: string;
+  failed: boolean;
+}
+
+function receive(stream: ClientHttp2Stream): Promise<Reply> {
+  const reply: Reply = { headers: {}, body: "", failed: false };
+  stream.on("response", (headers) => (reply.headers = headers));
+  stream.on("data", (data: Buffer) => (reply.body += data.toString("latin1")));
+  stream.on("error", () => (reply.failed = true));
+  const closed = new Promise<Reply>((resolve) =>
+    stream.on("close", () => {
+      if (stream.rstCode !== 0) reply.failed = true;
+      resolve(reply);
+    }),
+  );
+  return within(closed, "the stream's end");
+}
+
+describe.each(Object.entries(servers))("%s", (_, listen) => {
+  async function using(work: (session: ClientHttp2Session) => Promise<void>): Promise<void> {
+    // The certificate is checked: it is the only one that is trusted.
+    const session = connect(`https://localhost:${await listen()}`, {
+      ca: certificate.cert,
+      lookup: (_host, options, callback) =>
+        options.all
+          ? callback(null, [{ address: "127.0.0.1", family: 4 }])
+          : callback(null, "127.0.0.1", 4),
+    });
+    try {
+      await work(session);
+    } finally {
+      session.destroy();
+    }
+  }
+
+  test("GET and POST are forwarded", async () => {
+    await using(async (session) => {
+      const get = await receive(
+        session.request({ ":path": "/x?y=%2F", "x-id": "7", te: "trailers" }),
+      );
+      expect(get).toMatchObject({
+        headers: { ":status": 200, "x-id": "7" },
+        body: "",
+        failed: false,
+      });
+      const stream = session.request({ ":method": "POST", ":path": "/", cookie: ["a=1", "b=2"] });
+      stream.end("body");
+      expect(await receive(stream)).toMatchObject({ body: "body", failed: false });
+      const [first, second] = upstream.calls;
+      expect(first).toMatchObject({ method: "GET", target: "/x?y=%2F", framing: { kind: "none" } });
+      expect(first?.headers.filter(([name]) => /^(:|te$)/i.test(name))).toEqual([]);
+      expect(first?.get("host")).toBe(upstream.authority);
+      expect(first?.get("x-forwarded-proto")).toBe("https");
+      expect(first?.get("x-forwarded-host")).toMatch(/^localhost:\d+$/);
+      expect(second?.text).toBe("body");
+      expect(second?.all("cookie").join("; ")).toBe("a=1; b=2");
+    });
+  });
+
+  test("a response's fields pass but for those of its connection", async () => {
+    upstream.script = (call) =>
+      call.reply(
+        "203 With a Reason",
+        [
+          ["Connection", "keep-alive, x-secret"],
+          ["Keep-Alive", "timeout=5"],
+          ["X-Secret", "s"],
+          ["Set-Cookie", "a=1"],
+          ["Set-Cookie", "b=2"],
+          ["X-Name", "v"],
+        ],
+        "body",
+      );
+    await using(async (session) => {
+      const { headers, body } = await receive(session.request({ ":path": "/" }));
+      expect(headers).toMatchObject({
+        ":status": 203,
+        "set-cookie": ["a=1", "b=2"],
+        "x-name": "v",
+      });
+      for (const name of ["connection", "keep-alive", "x-secret"])
+        expect(headers[name]).toBe(undefined);
+      expect(body).toBe("body");
+    });
+  });
+
+  test("204, 304 and HEAD have no body", async () => {
+    await using(async (session) => {
+      for (const line of ["204 No Content", "304 Not Modified"]) {
+        upstream.script = (call) => call.write(`HTTP/1.1 ${line}\r\nETag: "x"\r\n\r\n`);
+        const { headers, body, failed } = await receive(session.request({ ":path": "/" }));
+        expect([headers[":status"], headers["etag"], body, failed]).toEqual([
+          Number(line.slice(0, 3)),
+          '"x"',
+          "",
+          false,
+        ]);
+      }
+      upstream.script = (call) => call.reply(200, [["Content-Length", "1234"]], null);
+      const head = await receive(session.request({ ":method": "HEAD", ":path": "/" }));
+      expect(head).toMatchObject({
+        headers: { ":status": 200, "content-length": "1234" },
+        body: "",
+        failed: false,
+      });
+    });
+  });
+
+  test("bodies stream both ways at once", async () => {
+    upstream.script = (call) => {
+      call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+      if (call.length > 0) call.write(chunk(call.body));
+      call.onData = (piece) => call.write(chunk(piece));
+      call.done.then(() => call.write(lastChunk));
+    };
+    await using(async (session) => {
+      const stream = session.request({ ":method": "POST", ":path": "/" });
+      let seen = "";
+      stream.on("data", (data: Buffer) => (seen += data.toString()));
+      const reply = receive(stream);
+      for (const piece of ["one ", "two ", "three"]) {
+        const wanted = seen + piece;
+        stream.write(piece);
+        await until(() => seen === wanted, `${JSON.stringify(wanted)} to come back`);
+      }
+      stream.end();
+      expect(await reply).toMatchObject({ body: "one two three", failed: false });
+    });
+  });
+
+  test("a stream that the client closes closes the upstream request", async () => {
+    upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+    await using(async (session) => {
+      const stream = session.request({ ":path": "/" });
+      stream.on("error", () => {});
+      await within(new Promise((resolve) => stream.once("data", resolve)), "half the body");
+      stream.close(8);
+      await within(apps.only().link.closed, "the upstream's connection closed", 1000);
+    });
+  });
+
+  test("a stream that the client closes before the response closes the upstream request", async () => {
+    upstream.script = () => {};
+    await using(async (session) => {
+      const stream = session.request({ ":path": "/" });
+      stream.on("error", () => {});
+      const call = await upstream.call();
+      stream.close(8);
+      await within(call.link.closed, "the upstream's connection closed", 1000);
+    });
+  });
+
+  test("a body that breaks off fails for the client", async () => {
+    upstream.script = (call) =>
+      call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
+    await using(async (session) => {
+      const stream = session.request({ ":path": "/" });
+      const reply = receive(stream);
+      await within(new Promise((resolve) => stream.once("data", resolve)), "half the body");
+      apps.only().reset();
+      expect(await reply).toMatchObject({ body: "half", failed: true });
+    });
+  });
+});

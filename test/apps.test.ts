@@ -1,0 +1,79 @@
+/** The proxy inside h3 and srvx apps. */
+import type { Server } from "node:net";
+import { H3, onResponse, type H3Event } from "h3";
+import { serve } from "srvx";
+import { describe, expect, test } from "vitest";
+import { createProxy, proxyFetch } from "#proxy";
+import { useApps } from "./_apps.ts";
+import { addMiddlewareTests } from "./_middleware.ts";
+import { request } from "./_wire.ts";
+
+const apps = useApps();
+const { upstream } = apps;
+
+describe("h3", () => {
+  addMiddlewareTests(apps, (before, after) => {
+    const app = new H3()
+      .use(async (event, next) => {
+        before(event.req);
+        return after((await next()) as Response);
+      })
+      .all("/**", (event) => proxyFetch(event.req, upstream.url));
+    return apps.serveSrvx(app.fetch);
+  });
+});
+
+describe("srvx", () => {
+  addMiddlewareTests(apps, async (before, after) => {
+    const server = serve({
+      middleware: [
+        async (req, next) => {
+          before(req);
+          return after(await next());
+        },
+      ],
+      fetch: (req) => proxyFetch(req, upstream.url),
+      port: 0,
+      hostname: "127.0.0.1",
+      silent: true,
+      gracefulShutdown: false,
+    });
+    await server.ready();
+    return apps.track(server.node?.server as Server);
+  });
+});
+
+test("h3: event.res headers and onResponse apply to a proxied response", async () => {
+  let seen = 0;
+  const app = new H3({ onResponse: (response) => void (seen = response.status) })
+    .use(onResponse((response: Response) => response.headers.set("x-hook", "1")))
+    .all("/**", (event: H3Event) => {
+      event.res.headers.set("x-prepared", "1");
+      return proxyFetch(event.req, upstream.url);
+    });
+  const port = await apps.serveSrvx(app.fetch);
+  const answer = await apps.ask(port, request("POST", "/", [["X-Id", "7"]], "body"));
+  expect(answer).toMatchObject({ status: 200, text: "body" });
+  expect(["x-prepared", "x-hook", "x-id"].map((name) => answer.get(name))).toEqual(["1", "1", "7"]);
+  expect(seen).toBe(200);
+});
+
+test.each(["itself", "its fetch"])("h3: app.mount takes a proxy: %s", async (what) => {
+  const proxy = createProxy({ target: `${upstream.url}/v1` });
+  const app = new H3().mount("/api", what === "itself" ? proxy : proxy.fetch);
+  const port = await apps.serveSrvx(app.fetch);
+  const answer = await apps.ask(port, request("PUT", "/api/x%2Fy?z=1", [], "body"));
+  expect(answer).toMatchObject({ status: 200, text: "body" });
+  expect(apps.only()).toMatchObject({ method: "PUT", target: "/v1/x%2Fy?z=1" });
+  await proxy.close();
+});
+
+test("h3: middleware before mount counts too", async () => {
+  const app = new H3()
+    .use((event) => void event.req.headers.set("x-user", "alice"))
+    .mount("/api", createProxy({ target: upstream.url }).fetch);
+  const port = await apps.serveSrvx(app.fetch);
+  await apps.ask(port, request("POST", "/api/x", [["X-User", "mallory"]], "body"));
+  expect(apps.only()).toMatchObject({ target: "/x", text: "body" });
+  expect(apps.only().all("x-user")).toEqual(["alice"]);
+});

@@ -1,0 +1,185 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { Lifetime } from "../src/deadline.ts";
+import { ProxyError } from "../src/error.ts";
+import { FakeClient, proxyError } from "./_fakes.ts";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+const readTimeout = proxyError("connection_read_timeout", 504);
+const headTimeout = proxyError("http_response_timeout", 504);
+const gone = proxyError("http_request_error", 499);
+
+function start(
+  timeout = 1_000,
+  idleTimeout = 500,
+  signal?: AbortSignal,
+): { client: FakeClient; lifetime: Lifetime; onabort: ReturnType<typeof vi.fn> } {
+  const client = new FakeClient();
+  const lifetime = new Lifetime(client, timeout, idleTimeout, signal);
+  const onabort = vi.fn();
+  lifetime.onabort = onabort;
+  return { client, lifetime, onabort };
+}
+
+describe("until the response headers", () => {
+  test("the timeout stops the exchange", () => {
+    const { lifetime, onabort } = start();
+    vi.advanceTimersByTime(990);
+    expect(onabort).not.toHaveBeenCalled();
+    vi.advanceTimersByTime(20);
+    expect(onabort).toHaveBeenCalledExactlyOnceWith(headTimeout);
+    expect(lifetime.error).toEqual(headTimeout);
+    expect(lifetime.error?.message).toContain("1000 ms");
+  });
+
+  test("every piece of the request body starts it anew", () => {
+    const { lifetime, onabort } = start();
+    for (let i = 0; i < 10; i++) {
+      vi.advanceTimersByTime(900);
+      lifetime.touch();
+    }
+    expect(onabort).not.toHaveBeenCalled();
+    vi.advanceTimersByTime(1_010);
+    expect(onabort).toHaveBeenCalledExactlyOnceWith(headTimeout);
+  });
+
+  test("0 waits for ever", () => {
+    const { onabort } = start(0);
+    expect(vi.getTimerCount()).toBe(0);
+    vi.advanceTimersByTime(2 ** 31);
+    expect(onabort).not.toHaveBeenCalled();
+  });
+});
+
+describe("in the response body", () => {
+  test("silence stops the exchange, pieces start it anew", () => {
+    const { lifetime, onabort } = start();
+    vi.advanceTimersByTime(900);
+    lifetime.opened(false);
+    for (let i = 0; i < 10; i++) {
+      vi.advanceTimersByTime(450);
+      lifetime.touch();
+    }
+    expect(onabort).not.toHaveBeenCalled();
+    vi.advanceTimersByTime(510);
+    expect(onabort).toHaveBeenCalledExactlyOnceWith(readTimeout);
+  });
+
+  test("an event stream may be silent, and so may any where idleTimeout is 0", () => {
+    const events = start();
+    events.lifetime.opened(true);
+    const unlimited = start(1_000, 0);
+    unlimited.lifetime.opened(false);
+    vi.advanceTimersByTime(10_000_000);
+    expect(events.onabort).not.toHaveBeenCalled();
+    expect(unlimited.onabort).not.toHaveBeenCalled();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("a client that does not read is not the upstream's silence", () => {
+    const { lifetime, onabort } = start();
+    lifetime.opened(false);
+    lifetime.hold(true);
+    vi.advanceTimersByTime(60_000);
+    expect(onabort).not.toHaveBeenCalled();
+    lifetime.hold(false);
+    vi.advanceTimersByTime(450);
+    expect(onabort).not.toHaveBeenCalled();
+    vi.advanceTimersByTime(1_000);
+    expect(onabort).toHaveBeenCalledExactlyOnceWith(readTimeout);
+  });
+});
+
+describe("who stops it", () => {
+  test("the client", () => {
+    const { client, lifetime, onabort } = start();
+    client.leave();
+    expect(onabort).toHaveBeenCalledExactlyOnceWith(gone);
+    expect(lifetime.error).toEqual(gone);
+  });
+
+  test("the caller's signal, with its reason", () => {
+    const controller = new AbortController();
+    const { lifetime, onabort } = start(1_000, 500, controller.signal);
+    controller.abort("enough");
+    expect(onabort).toHaveBeenCalledExactlyOnceWith(gone);
+    expect(lifetime.error?.cause).toBe("enough");
+  });
+
+  test("a signal that had fired before", () => {
+    const { client, lifetime } = start(1_000, 500, AbortSignal.abort("before"));
+    expect(lifetime.error?.cause).toBe("before");
+    expect(client.listeners.size).toBe(0);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("a client that had left before", () => {
+    const stop = vi.fn();
+    const left = {
+      onAbort(listener: () => void) {
+        listener();
+        return stop;
+      },
+    };
+    expect(new Lifetime(left, 1_000, 500).error).toEqual(gone);
+    expect(stop).toHaveBeenCalledOnce();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("the first reason counts", () => {
+    const { client, lifetime, onabort } = start();
+    const first = new ProxyError("dns_error");
+    lifetime.abort(first);
+    client.leave();
+    lifetime.abort(new ProxyError("connection_refused"));
+    vi.advanceTimersByTime(5_000);
+    expect(lifetime.error).toBe(first);
+    expect(onabort).toHaveBeenCalledExactlyOnceWith(first);
+  });
+});
+
+describe("the end", () => {
+  test.each(["end", "abort", "leave", "signal", "timeout"])(
+    "by %s leaves nothing behind",
+    (how) => {
+      const controller = new AbortController();
+      const remove = vi.spyOn(controller.signal, "removeEventListener");
+      const { client, lifetime } = start(1_000, 500, controller.signal);
+      expect(client.listeners.size).toBe(1);
+      expect(vi.getTimerCount()).toBe(1);
+      if (how === "end") lifetime.end();
+      else if (how === "abort") lifetime.abort(new ProxyError("dns_error"));
+      else if (how === "leave") client.leave();
+      else if (how === "signal") controller.abort();
+      else vi.advanceTimersByTime(1_010);
+      expect(client.listeners.size).toBe(0);
+      expect(vi.getTimerCount()).toBe(0);
+      expect(remove).toHaveBeenCalledWith("abort", lifetime);
+    },
+  );
+
+  test("is final: nothing that comes later starts a timer or stops anything", () => {
+    const { client, lifetime, onabort } = start();
+    lifetime.end();
+    lifetime.touch();
+    lifetime.hold(true);
+    lifetime.hold(false);
+    lifetime.opened(false);
+    lifetime.abort(new ProxyError("dns_error"));
+    client.leave();
+    vi.advanceTimersByTime(5_000);
+    expect(vi.getTimerCount()).toBe(0);
+    expect(lifetime.error).toBeUndefined();
+    expect(onabort).not.toHaveBeenCalled();
+  });
+
+  test("one timer serves any number of pieces", () => {
+    const { lifetime } = start();
+    lifetime.opened(false);
+    const set = vi.spyOn(globalThis, "setTimeout");
+    for (let i = 0; i < 1_000; i++) lifetime.touch();
+    expect(set).not.toHaveBeenCalled();
+    expect(vi.getTimerCount()).toBe(1);
+  });
+});

@@ -1,0 +1,109 @@
+import { describe, expect, test } from "vitest";
+import { fromDraft, toDraft } from "../src/draft.ts";
+import type { RequestDraft } from "../src/options.ts";
+import type { Hop } from "../src/transport.ts";
+import { bytes, fakeHop, proxyError, streamOf } from "./_fakes.ts";
+
+/** The hop after a hook has changed its draft. */
+function changed(hop: Hop, change: (draft: RequestDraft) => void): Hop {
+  const draft = toDraft(hop);
+  change(draft);
+  return fromDraft(hop, draft);
+}
+
+const refused = proxyError("http_request_error", 400);
+
+test("a draft shows what will be sent", () => {
+  const hop = fakeHop({ method: "PUT", path: "/a?b", headers: ["X-A", "1", "x-a", "2"] });
+  const draft = toDraft(hop);
+  expect(draft).toMatchObject({ method: "PUT", path: "/a?b", body: undefined });
+  expect(Array.from(draft.headers)).toEqual([["x-a", "1, 2"]]);
+});
+
+test("a draft that is not changed changes nothing", () => {
+  const body = streamOf([]);
+  const hop = fakeHop({ headers: ["x-a", "1"], host: "a.test", body, contentLength: 3 });
+  expect(changed(hop, () => {})).toEqual(hop);
+});
+
+test("the hop is a new one", () => {
+  const hop = fakeHop({ headers: ["x-a", "1"] });
+  const next = changed(hop, (draft) => {
+    draft.method = "PATCH";
+    draft.path = "/new";
+    draft.headers.set("x-b", "2");
+  });
+  expect(next).toEqual({
+    ...hop,
+    method: "PATCH",
+    path: "/new",
+    headers: ["x-a", "1", "x-b", "2"],
+  });
+  expect(hop).toMatchObject({ method: "GET", path: "/", headers: ["x-a", "1"] });
+});
+
+describe("headers", () => {
+  test("framing and hop-by-hop fields that a hook sets are not sent", () => {
+    const next = changed(fakeHop(), ({ headers }) => {
+      headers.set("content-length", "7");
+      headers.set("transfer-encoding", "chunked");
+      headers.set("connection", "close");
+      headers.set("upgrade", "websocket");
+      headers.set("x-kept", "1");
+    });
+    expect(next.headers).toEqual(["x-kept", "1"]);
+    expect(next.contentLength).toBeUndefined();
+  });
+
+  test("host overrides Host", () => {
+    expect(changed(fakeHop({ host: "a" }), ({ headers }) => headers.set("host", "b")).host).toBe(
+      "b",
+    );
+    expect(changed(fakeHop({ host: "a" }), () => {}).host).toBe("a");
+    const bad = (): Hop => changed(fakeHop(), ({ headers }) => headers.set("host", "a/b"));
+    expect(bad).toThrow(refused);
+  });
+
+  test("forwarding fields and several Set-Cookie-like lines stay", () => {
+    const hop = fakeHop({ headers: ["x-forwarded-for", "1.2.3.4", "forwarded", "for=x"] });
+    expect(changed(hop, () => {}).headers).toEqual([
+      "forwarded",
+      "for=x",
+      "x-forwarded-for",
+      "1.2.3.4",
+    ]);
+  });
+
+  test("proxy-authorization stays: it is there because the caller asked for it", () => {
+    const hop = fakeHop({ headers: ["proxy-authorization", "Basic eA=="] });
+    expect(changed(hop, () => {}).headers).toEqual(hop.headers);
+  });
+});
+
+describe("path", () => {
+  test.each(["", "a", "@evil.test/", ".evil.test/", "http://evil.test/", "/a b", "/a\r\nb: c"])(
+    "a hook cannot reach another authority or request by %j",
+    (path) => {
+      expect(() => changed(fakeHop(), (draft) => (draft.path = path))).toThrow(refused);
+    },
+  );
+});
+
+describe("body", () => {
+  const hop = fakeHop({ method: "POST", body: streamOf(["old"]), contentLength: 3 });
+
+  test("a string is sent as UTF-8", () => {
+    const next = changed(hop, (draft) => (draft.body = "né"));
+    expect(next).toMatchObject({ body: bytes("né"), contentLength: undefined });
+  });
+
+  test.each([bytes("new"), streamOf(["new"])])("bytes and streams are sent as they are", (body) => {
+    expect(changed(hop, (draft) => (draft.body = body))).toMatchObject({ body });
+    expect(changed(hop, (draft) => (draft.body = body)).contentLength).toBeUndefined();
+  });
+
+  test("null sends none", () => {
+    const next = changed(hop, (draft) => (draft.body = null));
+    expect(next).toMatchObject({ body: null, contentLength: undefined });
+  });
+});

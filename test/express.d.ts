@@ -1,0 +1,24 @@
+/** The little of Express that tests use: it has no types of its own. */
+declare module "express" {
+  import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+
+  export type Request = IncomingMessage;
+  export interface Response extends ServerResponse {
+    status(code: number): this;
+  }
+  export type NextFunction = (error?: unknown) => void;
+  type Handler = (req: Request, res: Response, next: NextFunction) => unknown;
+  type ErrorHandler = (error: unknown, req: Request, res: Response, next: NextFunction) => unknown;
+
+  interface Application extends RequestListener {
+    use(handler: Handler): this;
+    use(handler: ErrorHandler): this;
+    use(path: string, handler: Handler): this;
+  }
+
+  function express(): Application;
+  namespace express {
+    function json(): Handler;
+  }
+  export default express;
+}

@@ -1,0 +1,102 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  cleanRequest,
+  cleanResponse,
+  NameSet,
+  REQUEST_ASSERTIONS,
+  REQUEST_DROPPED,
+} from "../src/headers.ts";
+
+const words = (text: string): string[] => text.split(" ");
+
+/** RFC 9110 §7.6.1 and what came before and after it; written again, so that one list checks the other. */
+const HOP_BY_HOP = words(
+  "connection keep-alive proxy-connection te trailer transfer-encoding upgrade http2-settings",
+);
+const REQUEST_ENDS = words("expect host content-length proxy-authorization forwarded");
+const RESPONSE_ENDS = words("alt-svc proxy-authenticate");
+
+const lower = (name: string): string => name.toLowerCase().replaceAll("_", "-");
+
+const name = fc
+  .tuple(
+    fc.oneof(
+      fc.constantFrom(...HOP_BY_HOP, ...REQUEST_ENDS, ...RESPONSE_ENDS),
+      fc.constantFrom("x-forwarded-for", "x-forwarded-x", "content-type"),
+      fc.stringMatching(/^[a-c_-]{1,3}$/),
+    ),
+    fc.array(fc.nat(3), { minLength: 20, maxLength: 20 }),
+  )
+  .map(([plain, dice]) =>
+    plain.replaceAll(/./g, (letter, at: number) => {
+      const roll = dice[at];
+      return roll === 0 ? letter.toUpperCase() : roll === 1 && letter === "-" ? "_" : letter;
+    }),
+  );
+const value = fc.stringMatching(/^[!-~\u00a0-\u00ff]{0,8}$/);
+
+/** Header lists, hostile in all but what is refused as a whole. */
+const lists = fc
+  .array(fc.tuple(name, value, fc.array(name, { maxLength: 3 })), { maxLength: 12 })
+  .map((fields) => {
+    const once = new Set<string>();
+    return fields.flatMap(([field, text, nominated]) => {
+      const plain = field.toLowerCase();
+      if (plain === "connection") return [field, nominated.join(" ,")];
+      if (plain === "transfer-encoding") return [field, "chunked"];
+      if (plain !== "host" && plain !== "content-length") return [field, text];
+      if (once.has(plain)) return [];
+      once.add(plain);
+      return [field, plain === "host" ? "a.test" : "7"];
+    });
+  });
+
+/** What may go through, by the words of the standard. */
+function survivors(list: string[], endHere: string[], prefixes: string[]): string[] {
+  const pairs = Array.from({ length: list.length / 2 }, (_, i) => list.slice(i * 2, i * 2 + 2));
+  const gone = new Set(endHere);
+  for (const [field = "", text = ""] of pairs) {
+    if (field.toLowerCase() !== "connection") continue;
+    for (const option of text.split(",")) gone.add(lower(option.trim()));
+  }
+  return pairs
+    .filter(
+      ([field = ""]) =>
+        !gone.has(lower(field)) && !prefixes.some((prefix) => lower(field).startsWith(prefix)),
+    )
+    .flat();
+}
+
+const dropped = new NameSet([...REQUEST_DROPPED, ...REQUEST_ASSERTIONS]);
+
+describe("fuzzed", () => {
+  test("of a request, nothing hop-by-hop or nominated survives, and all else does, untouched", () => {
+    const endHere = [...HOP_BY_HOP, ...REQUEST_ENDS];
+    fc.assert(
+      fc.property(lists, (list) => {
+        expect(cleanRequest(list, dropped).headers).toEqual(
+          survivors(list, endHere, ["x-forwarded-"]),
+        );
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+
+  test("of a response likewise", () => {
+    const endHere = [...HOP_BY_HOP, ...RESPONSE_ENDS];
+    fc.assert(
+      fc.property(lists, (list) => {
+        const chunked = list.some((each) => each.toLowerCase() === "transfer-encoding");
+        // Beside it a length is not true.
+        const sized = list.flatMap((each, i) =>
+          i % 2 === 1 || (chunked && each.toLowerCase() === "content-length")
+            ? []
+            : [each, list[i + 1] as string],
+        );
+        expect(cleanResponse(200, list)).toEqual(survivors(sized, endHere, []));
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+});

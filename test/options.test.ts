@@ -1,0 +1,181 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { defaults, poolDefaults, type ProxyOptions } from "../src/options.ts";
+import { compile, optionNames } from "../src/plan.ts";
+import { FakeTransport } from "./_fakes.ts";
+import { README, readInterface, updateReadme } from "./_readme.ts";
+
+const source = readFileSync(new URL("../src/options.ts", import.meta.url), "utf8");
+const options = readInterface(source, "ProxyOptions");
+
+describe.each([
+  ["ProxyOptions", defaults],
+  ["PoolOptions", poolDefaults],
+])("%s", (name, presets) => {
+  const docs = readInterface(source, name);
+
+  test.each(docs)("$name is documented", ({ doc, summary }) => {
+    expect(summary).toMatch(/^[A-Z].+\.$/);
+    // In this order, so that a reader finds each where it is elsewhere.
+    expect(doc.replaceAll(/^(?!@default|@example|@see).*\n?/gm, "")).toMatch(
+      /^(@default .*\n?)?(@example .*\n?)?(@see .*)?$/,
+    );
+  });
+
+  test("every @default is the default, and every default is documented", () => {
+    const documented = docs.flatMap(({ name: option, preset }) =>
+      preset === undefined ? [] : [[option, JSON.parse(preset) as unknown]],
+    );
+    expect(Object.fromEntries(documented)).toEqual(presets);
+  });
+});
+
+test("optionNames has them all, in the order of the interface", () => {
+  expect(optionNames).toEqual(options.map(({ name }) => name));
+});
+
+test("README has the tables", () => {
+  const readme = readFileSync(README, "utf8");
+  expect(readme).toContain("<!-- options -->\n");
+  // Otherwise: npm run readme
+  expect(readme).toBe(updateReadme(readme));
+});
+
+type Wrong = readonly [value: unknown, fix: RegExp];
+
+const noFunction: Wrong[] = [
+  [5, /use a function/],
+  [null, /use a function/],
+];
+const noMilliseconds: Wrong[] = [-1, 1.5, Number.NaN, 2 ** 31, "5", Infinity, null].map((value) => [
+  value,
+  /use whole milliseconds, 0 for no limit/,
+]);
+const noNames: Wrong[] = [
+  ["cookie", /use an array of field names, such as \["cookie"\]/],
+  [["a b"], /"a b" is no field name/],
+  [[""], /"" is no field name/],
+  [[5], /5 is no field name/],
+];
+
+/** What each option does not take, and what its error says to do instead. */
+const WRONG: Record<keyof ProxyOptions, Wrong[]> = {
+  headers: [
+    ["x: y", /use an object such as \{ "x-name": "value" \}/],
+    [["x", "y"], /use an object/],
+    [new Headers(), /use an object/],
+    [null, /use an object/],
+    [{ "a b": "c" }, /"a b" is no field name/],
+    [{ Host: "a" }, /set Host by the `host` option/],
+    [{ "Content-Length": "1" }, /"Content-Length" belongs to .* framing; leave it out/],
+    [{ transfer_encoding: "x" }, /belongs to one connection/],
+    [{ a: 5 }, /the value of "a" must be a string without control characters, or null/],
+    [{ a: undefined }, /the value of "a" must be/],
+    [{ a: "b\r\nc: d" }, /the value of "a" must be/],
+    [{ a: "\u{1f600}" }, /the value of "a" must be/],
+  ],
+  filterHeaders: noNames,
+  forwardHeaders: [
+    ...noNames,
+    [["Connection"], /"Connection" belongs to one connection \(RFC 9110 §7\.6\.1\); leave it out/],
+    [["content-length"], /leave it out/],
+  ],
+  changeOrigin: [
+    ["false", /use true or false/],
+    [0, /use true or false/],
+  ],
+  host: [5, "", "a/b", "a b", "a\r\nb", "user@a"].map((value) => [
+    value,
+    /use "name" or "name:port"/,
+  ]),
+  xfwd: [
+    ["x-forwarded", /use true, false or "forwarded"/],
+    [null, /use true, false/],
+  ],
+  trustProxy: [["10.0.0.1", /use true, false or a predicate on the peer's address/]],
+  clientAddress: noFunction,
+  via: [true, "", "a b", null].map((value) => [
+    value,
+    /use a pseudonym of token characters, or false/,
+  ]),
+  stripPrefix: [
+    ["api", /use a path such as "\/api"/],
+    [/^\/api/, /use a path such as/],
+  ],
+  pathRewrite: [
+    ["/api", /use a map of patterns or a function/],
+    [null, /use a map of patterns or a function/],
+    [{ "(": "" }, /Invalid regular expression/],
+  ],
+  timeout: noMilliseconds,
+  connectTimeout: noMilliseconds,
+  idleTimeout: noMilliseconds,
+  bodyLimit: [-1, 1.5, "1mb", Infinity, null].map((value) => [value, /use a number of bytes/]),
+  onRequest: noFunction,
+  onResponse: noFunction,
+  onError: noFunction,
+  signal: [
+    [new AbortController(), /use an AbortSignal/],
+    [null, /use an AbortSignal/],
+  ],
+  fetch: noFunction,
+  transport: [
+    [{}, /use what createTransport\(\) returned/],
+    [null, /use what createTransport/],
+  ],
+};
+
+/** What each takes. */
+const RIGHT: Required<{ [Name in keyof ProxyOptions]: ProxyOptions[Name][] }> = {
+  headers: [{}, { "X-A": "\u00e9\t", b: null }],
+  filterHeaders: [[], ["Cookie"]],
+  forwardHeaders: [["proxy-authorization", "x-forwarded-for"]],
+  changeOrigin: [true, false],
+  host: ["a.test", "a.test:80", "[::1]:80"],
+  xfwd: [true, false, "forwarded"],
+  trustProxy: [true, false, () => true],
+  clientAddress: [() => undefined],
+  via: [false, "fetchway"],
+  stripPrefix: ["/", "/api"],
+  pathRewrite: [{}, { "^/a": "/b" }, (path) => path],
+  timeout: [0, 2 ** 31 - 1],
+  connectTimeout: [0],
+  idleTimeout: [0],
+  bodyLimit: [0, 2 ** 53 - 1],
+  onRequest: [() => {}],
+  onResponse: [() => {}],
+  onError: [() => {}],
+  signal: [AbortSignal.timeout(1)],
+  fetch: [() => new Response()],
+  transport: [new FakeTransport()],
+};
+
+const check = (name: string, value: unknown) => (): unknown =>
+  compile({ [name]: value }, () => new FakeTransport());
+
+describe.each(optionNames)("%s", (name) => {
+  const key = name as keyof ProxyOptions;
+
+  test.each(WRONG[key])("refuses %j", (value, fix) => {
+    expect(check(name, value)).toThrow(TypeError);
+    expect(check(name, value)).toThrow(
+      new RegExp(`^fetchway: bad option \`${name}\`: .*${fix.source}`),
+    );
+  });
+
+  test("takes what it should, and undefined", () => {
+    for (const value of [...RIGHT[key], undefined]) expect(check(name, value)).not.toThrow();
+  });
+});
+
+test("an option that there is not", () => {
+  expect(check("timeOut", 5)).toThrow(TypeError);
+  expect(check("timeOut", 5)).toThrow(
+    /^fetchway: bad option `timeOut`: there is no such option; there are headers, /,
+  );
+});
+
+test("a field name that stands for many is said to be none", () => {
+  expect(check("forwardHeaders", ["x-forwarded-*"])).toThrow(TypeError);
+  expect(check("filterHeaders", ["x-internal-"])).toThrow(TypeError);
+});

@@ -1,0 +1,184 @@
+/** A client that leaves takes its upstream request with it; one half-sent is never made whole. */
+import { expect } from "vitest";
+import type { Client } from "../_client.ts";
+import { pour } from "../_large.ts";
+import type { Tools } from "../_suite.ts";
+import type { Call } from "../_link.ts";
+import { until, within } from "../_wait.ts";
+import { chunk, request } from "../_wire.ts";
+
+const promptly = 1000;
+const ways = ["FIN", "RST"] as const;
+
+async function expectClosed(call: Call, what: string): Promise<void> {
+  await within(call.link.closed, `${what}: the upstream's connection closed`, promptly);
+}
+
+async function expectStillWorks(t: Tools): Promise<void> {
+  t.upstream.script = (call) => call.reply(200, [], "works");
+  expect(await t.ask(request("GET", "/after"))).toMatchObject({ status: 200, text: "works" });
+  await t.upstream.reset();
+}
+
+/** Leaves in the middle of an upload of which the upstream has received a part. */
+async function expectIncomplete(t: Tools, send: (client: Client) => void): Promise<void> {
+  for (const how of ways) {
+    const client = await t.connect();
+    send(client);
+    const call = await t.upstream.call();
+    await until(() => call.length > 0, "part of the body");
+    client.leave(how);
+    await expectClosed(call, how);
+    expect(call.state, how).toBe("cut");
+    await t.upstream.reset();
+  }
+  await expectStillWorks(t);
+}
+
+export const aborts = {
+  async "a client that leaves before the response headers closes the upstream request"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = () => {};
+    for (const bytes of [request("GET", "/"), request("POST", "/", [], "body")]) {
+      for (const how of ways) {
+        const client = await t.connect();
+        client.send(bytes);
+        const call = await t.upstream.call();
+        await call.done;
+        client.leave(how);
+        await expectClosed(call, how);
+        await t.upstream.reset();
+        t.upstream.script = () => {};
+      }
+    }
+    await expectStillWorks(t);
+  },
+
+  async "a client that leaves during a silent body closes the upstream request"(
+    t: Tools,
+  ): Promise<void> {
+    for (const framing of [
+      "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+      "Content-Length: 10\r\n\r\nhalf",
+    ]) {
+      for (const how of ways) {
+        t.upstream.script = (call) => call.write(`HTTP/1.1 200 OK\r\n${framing}`);
+        const client = await t.connect();
+        client.send(request("GET", "/"));
+        const head = await client.readHead();
+        expect(await client.pieces(head).next()).toMatchObject({ done: false });
+        client.leave(how);
+        await expectClosed(await t.upstream.call(), how);
+        await t.upstream.reset();
+      }
+    }
+    await expectStillWorks(t);
+  },
+
+  async "a client that leaves before the first byte of the body closes the upstream request"(
+    t: Tools,
+  ): Promise<void> {
+    for (const how of ways) {
+      t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
+      const client = await t.connect();
+      client.send(request("GET", "/"));
+      await client.readHead();
+      client.leave(how);
+      await expectClosed(await t.upstream.call(), how);
+      await t.upstream.reset();
+    }
+  },
+
+  async "a client that leaves a server-sent event stream closes the upstream request"(
+    t: Tools,
+  ): Promise<void> {
+    for (const how of ways) {
+      t.upstream.script = (call) =>
+        call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
+      const client = await t.connect();
+      client.send(request("GET", "/"));
+      await client.pieces(await client.readHead()).next();
+      client.leave(how);
+      await expectClosed(await t.upstream.call(), how);
+      await t.upstream.reset();
+    }
+  },
+
+  async "a client that leaves during a large body closes the upstream request"(
+    t: Tools,
+  ): Promise<void> {
+    for (const how of ways) {
+      t.upstream.script = async (call) => {
+        call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        await call.pour(1024 ** 3, { chunked: true });
+      };
+      const client = await t.connect();
+      client.send(request("GET", "/"));
+      const pieces = client.pieces(await client.readHead());
+      for (let length = 0; length < 1_000_000;) {
+        const next = await within(pieces.next(), "a piece");
+        length += next.done ? 0 : next.value.length;
+      }
+      client.leave(how);
+      await expectClosed(await t.upstream.call(), how);
+      await t.upstream.reset();
+    }
+    await expectStillWorks(t);
+  },
+
+  async "a sized upload that breaks off never arrives whole"(t: Tools): Promise<void> {
+    await expectIncomplete(t, (client) =>
+      client.send(request("POST", "/", [["Content-Length", "100"]]), "half"),
+    );
+  },
+
+  async "a chunked upload that breaks off never arrives whole"(t: Tools): Promise<void> {
+    await expectIncomplete(t, (client) =>
+      client.send(request("PUT", "/", [["Transfer-Encoding", "chunked"]]), chunk("half")),
+    );
+    await expectIncomplete(t, (client) =>
+      client.send(
+        request("POST", "/", [["Transfer-Encoding", "chunked"]]),
+        chunk("half"),
+        "a\r\nha",
+      ),
+    );
+    await expectIncomplete(t, (client) =>
+      client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk("half"), "0\r\n"),
+    );
+  },
+
+  async "a large upload that breaks off never arrives whole"(t: Tools): Promise<void> {
+    await expectIncomplete(t, (client) => {
+      client.send(request("POST", "/", [["Content-Length", String(1024 ** 3)]]));
+      void pour(client.socket, 1024 ** 3);
+    });
+  },
+
+  async "a client that leaves while the upstream answers its upload closes both"(
+    t: Tools,
+  ): Promise<void> {
+    for (const how of ways) {
+      t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+      const client = await t.connect();
+      client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk("half"));
+      await client.pieces(await client.readHead()).next();
+      client.leave(how);
+      const call = await t.upstream.call();
+      await expectClosed(call, how);
+      expect(call.state, how).toBe("cut");
+      await t.upstream.reset();
+    }
+  },
+
+  async "100 clients that leave at once leave nothing behind"(t: Tools): Promise<void> {
+    t.upstream.script = () => {};
+    const clients = await Promise.all(Array.from({ length: 100 }, () => t.connect()));
+    for (const client of clients) client.send(request("GET", "/"));
+    await until(() => t.upstream.calls.length === 100, "100 requests at the upstream");
+    clients.forEach((client, index) => client.leave(ways[index % 2] ?? "FIN"));
+    await within(Promise.all(t.upstream.links.map((link) => link.closed)), "all closed");
+    await expectStillWorks(t);
+  },
+};

@@ -1,0 +1,214 @@
+/** Methods, and what frames a request's body on its way to the upstream. */
+import { expect } from "vitest";
+import type { Client } from "../_client.ts";
+import type { Tools } from "../_suite.ts";
+import { until } from "../_wait.ts";
+import { chunk, lastChunk, request } from "../_wire.ts";
+
+async function expectMethod(t: Tools, method: string, body?: string): Promise<void> {
+  const answer = await t.ask(request(method, `/${method}`, [], body));
+  expect(answer, method).toMatchObject({ status: 200, text: body ?? "" });
+  const call = t.upstream.calls.at(-1);
+  expect(call, method).toMatchObject({ method, target: `/${method}`, text: body ?? "" });
+}
+
+/** Sends the pieces one by one, each only after the upstream has the one before. */
+async function sendInSteps(
+  t: Tools,
+  client: Client,
+  pieces: (string | Uint8Array)[],
+  lengths: number[],
+): Promise<void> {
+  for (const [index, piece] of pieces.entries()) {
+    client.send(piece);
+    const call = await t.upstream.call();
+    await until(() => call.length === lengths[index], `piece ${index} at the upstream`);
+  }
+}
+
+export const bodies = {
+  async "methods with a body keep it"(t: Tools): Promise<void> {
+    for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"]) {
+      await expectMethod(t, method, "a body");
+      expect(t.upstream.calls.at(-1)?.framing, method).toEqual({ kind: "length", length: 6 });
+    }
+  },
+
+  async "QUERY keeps its body"(t: Tools): Promise<void> {
+    await expectMethod(t, "QUERY", "a body");
+  },
+
+  async "methods without a body have no framing"(t: Tools): Promise<void> {
+    for (const method of ["GET", "DELETE", "OPTIONS"]) {
+      await expectMethod(t, method);
+      expect(t.upstream.calls.at(-1)?.framing, method).toEqual({ kind: "none" });
+    }
+  },
+
+  async "methods that may have a body and have none say so at most by content-length: 0"(
+    t: Tools,
+  ): Promise<void> {
+    for (const method of ["PROPFIND", "MKCOL", "PURGE", "M-SEARCH", "LINK", "QUERY"]) {
+      await expectMethod(t, method);
+      const call = t.upstream.calls.at(-1);
+      expect([[], ["0"]], method).toContainEqual(call?.all("content-length"));
+      expect(call?.all("transfer-encoding"), method).toEqual([]);
+    }
+  },
+
+  async "the method's case is kept or refused"(t: Tools): Promise<void> {
+    const answer = await t.ask(request("patch", "/"));
+    if (answer.status === 200) expect(t.upstream.calls[0]?.method).toBe("patch");
+    else expect(answer.status).toBe(400);
+  },
+
+  async "an empty POST sends content-length: 0"(t: Tools): Promise<void> {
+    await expectMethod(t, "POST", "");
+    expect(t.upstream.calls[0]?.all("content-length")).toEqual(["0"]);
+  },
+
+  async "a POST without framing sends content-length: 0"(t: Tools): Promise<void> {
+    await expectMethod(t, "POST");
+    expect(t.upstream.calls[0]?.all("content-length")).toEqual(["0"]);
+  },
+
+  async "an empty chunked POST is an empty body"(t: Tools): Promise<void> {
+    const client = await t.connect();
+    client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), lastChunk);
+    expect(await client.read()).toMatchObject({ status: 200, text: "" });
+    expect(t.upstream.calls[0]).toMatchObject({ length: 0, state: "complete" });
+  },
+
+  async "DELETE keeps a chunked body"(t: Tools): Promise<void> {
+    const client = await t.connect();
+    client.send(
+      request("DELETE", "/", [["Transfer-Encoding", "chunked"]]),
+      chunk("a body"),
+      lastChunk,
+    );
+    expect(await client.read()).toMatchObject({ status: 200, text: "a body" });
+  },
+
+  async "a chunked upload stays a stream"(t: Tools): Promise<void> {
+    const client = await t.connect();
+    const head = request("POST", "/", [["Transfer-Encoding", "chunked"]]);
+    await sendInSteps(
+      t,
+      client,
+      [Buffer.concat([head, chunk("first ")]), chunk("second ")],
+      [6, 13],
+    );
+    client.send(chunk("third"), lastChunk);
+    expect(await client.read()).toMatchObject({ status: 200, text: "first second third" });
+    expect(t.upstream.calls[0]?.framing).toEqual({ kind: "chunked" });
+  },
+
+  async "an upload with content-length stays a stream and keeps it"(t: Tools): Promise<void> {
+    const client = await t.connect();
+    const head = request("PUT", "/", [["Content-Length", "18"]]);
+    await sendInSteps(
+      t,
+      client,
+      [Buffer.concat([head, Buffer.from("first ")]), "second "],
+      [6, 13],
+    );
+    client.send("third");
+    expect(await client.read()).toMatchObject({ status: 200, text: "first second third" });
+    expect(t.upstream.calls[0]?.all("content-length")).toEqual(["18"]);
+  },
+
+  async "an upload whose first byte comes after the head is sent whole"(t: Tools): Promise<void> {
+    const client = await t.connect();
+    client.send(request("POST", "/", [["Content-Length", "5"]]));
+    const other = await t.connect();
+    other.send(request("GET", "/meanwhile"));
+    await other.read();
+    client.send("hello");
+    expect(await client.read()).toMatchObject({ status: 200, text: "hello" });
+  },
+
+  async "an upload's head goes ahead of its body"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => call.reply(401, [], "not before you log in");
+    const client = await t.connect();
+    client.send(request("POST", "/", [["Content-Length", "500000"]]));
+    expect(await client.read()).toMatchObject({ status: 401, text: "not before you log in" });
+  },
+
+  async "chunk extensions and trailers of a request do no harm"(t: Tools): Promise<void> {
+    const client = await t.connect();
+    const head = request("POST", "/", [
+      ["Transfer-Encoding", "chunked"],
+      ["Trailer", "X-Sum"],
+    ]);
+    client.send(
+      head,
+      '5;ext=1;q="a"\r\nhello\r\n0\r\nX-Sum: 1\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n',
+    );
+    expect(await client.read()).toMatchObject({ status: 200, text: "hello" });
+    const [call] = t.upstream.calls;
+    expect(call?.text).toBe("hello");
+    expect(call?.all("x-forwarded-for")).toEqual(["127.0.0.1"]);
+    expect(call?.trailers.filter(([name]) => !/^x-sum$/i.test(name))).toEqual([]);
+  },
+
+  async "18 Expect: 100-continue is answered here and not forwarded"(t: Tools): Promise<void> {
+    const client = await t.connect();
+    client.send(
+      request("POST", "/", [
+        ["Expect", "100-continue"],
+        ["Content-Length", "5"],
+      ]),
+    );
+    // RFC 9110 §10.1.1: the client waits for the interim response before it sends the body.
+    const sent = client.readHead();
+    await until(() => client.interim > 0, "100 Continue");
+    client.send("hello");
+    const answer = await client.readBody(await sent);
+    expect(answer).toMatchObject({ status: 200, text: "hello" });
+    expect(answer.interim.map((head) => head.status)).toContain(100);
+    expect(t.upstream.calls[0]?.all("expect")).toEqual([]);
+  },
+
+  async "18 CVE-2024-24791: an early answer to an expected body does not spoil the next request"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) => call.reply(200, [], call.target);
+    for (const size of ["5", "500000"]) {
+      const client = await t.connect();
+      client.send(
+        request("POST", "/early", [
+          ["Expect", "100-continue"],
+          ["Content-Length", size],
+        ]),
+      );
+      const answer = client.read();
+      await until(() => client.interim > 0, "100 Continue");
+      client.send("x");
+      expect(await answer).toMatchObject({ status: 200, text: "/early" });
+      const other = await t.connect();
+      for (let count = 0; count < 3; count++) {
+        other.send(request("GET", `/after-${count}`));
+        expect(await other.read()).toMatchObject({ status: 200, text: `/after-${count}` });
+      }
+      client.leave("FIN");
+    }
+    expect(
+      t.upstream.calls.filter((call) => call.method === "POST" && call.state === "complete"),
+    ).toEqual([]);
+  },
+
+  async "200 concurrent echoes do not mix"(t: Tools): Promise<void> {
+    await Promise.all(
+      Array.from({ length: 200 }, async (_, index) => {
+        const client = await t.connect();
+        const body = `${index}:`.repeat(1 + index * 40);
+        client.send(request("POST", `/${index}`, [["X-Id", `${index}`]], body));
+        const answer = await client.read();
+        expect(answer.status).toBe(200);
+        expect(answer.all("x-id")).toEqual([`${index}`]);
+        expect(answer.text === body, `body of ${index}`).toBe(true);
+      }),
+    );
+    expect(t.upstream.calls).toHaveLength(200);
+  },
+};

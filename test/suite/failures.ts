@@ -1,0 +1,222 @@
+/** An upstream that is not there, breaks off, or does not speak HTTP. */
+import { expect } from "vitest";
+import type { Answer } from "../_client.ts";
+import { pour } from "../_large.ts";
+import type { Tools } from "../_suite.ts";
+import type { Script } from "../_upstream.ts";
+import { chunk, request } from "../_wire.ts";
+
+function expectGatewayError(t: Tools, answer: Answer, status: number, type = /[a-z_]+/): void {
+  expect(answer.status).toBe(status);
+  expect(answer.get("proxy-status")).toMatch(new RegExp(`^fetchway; error=${type.source}\\b`));
+  expect(answer.get("content-type")).toMatch(/^text\/plain/);
+  const everything = answer.bytes.toString("latin1") + answer.text;
+  expect(everything).not.toMatch(/127\.0\.0\.1|localhost|ECONN|EPIPE|UND_ERR|HPE_|socket/i);
+  expect(everything).not.toContain(`:${t.upstream.port}`);
+}
+
+async function expectBad(t: Tools, script: Script, type?: RegExp): Promise<void> {
+  t.upstream.script = script;
+  for (const bytes of [request("GET", "/"), request("POST", "/", [], "body")]) {
+    expectGatewayError(t, await t.ask(bytes), 502, type);
+  }
+  t.upstream.script = (call) => call.reply(200, [], "recovered");
+  expect(await t.ask(request("GET", "/"))).toMatchObject({ status: 200, text: "recovered" });
+}
+
+async function expectBadBytes(t: Tools, each: Record<string, string>): Promise<void> {
+  for (const [name, bytes] of Object.entries(each)) {
+    t.upstream.script = (call) => {
+      call.write(bytes);
+      call.close();
+    };
+    const answer = await t.ask(request("GET", "/"));
+    expect(answer.status, name).toBe(502);
+    expectGatewayError(t, answer, 502);
+  }
+}
+
+async function expectCut(t: Tools, bytes: string, how: "FIN" | "RST"): Promise<void> {
+  t.upstream.script = (call) => call.write(bytes);
+  const client = await t.connect();
+  client.send(request("GET", "/"));
+  const head = await client.readHead();
+  const call = await t.upstream.call();
+  if (how === "RST") call.reset();
+  else call.close();
+  const answer = await client.readBody(head);
+  expect(answer).toMatchObject({ status: 200, cut: true, text: halfOf(answer) });
+  await t.upstream.reset();
+}
+
+/** As much of the half body as arrived: nothing else may come in its place. */
+function halfOf({ length }: Answer): string {
+  return "half".slice(0, length);
+}
+
+export const failures = {
+  async "24 h3 936f14ba: a refused connection gets 502 that names no address"(
+    t: Tools,
+  ): Promise<void> {
+    for (const bytes of [request("GET", "/"), request("POST", "/", [], "body")]) {
+      expectGatewayError(t, await t.ask(bytes, "refused"), 502, /connection_refused/);
+    }
+  },
+
+  async "an upstream that closes before it answers gets 502"(t: Tools): Promise<void> {
+    const type = /(connection_terminated|http_response_incomplete)/;
+    await expectBad(t, (call) => call.close(), type);
+    await expectBad(t, (call) => call.reset(), type);
+  },
+
+  async "an upstream that closes within its head gets 502"(t: Tools): Promise<void> {
+    await expectBad(t, (call) => {
+      call.write("HTTP/1.1 200 OK\r\nX-A: ");
+      call.close();
+    });
+  },
+
+  async "a sized body that breaks off fails for the client"(t: Tools): Promise<void> {
+    const bytes = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
+    await expectCut(t, bytes, "FIN");
+    await expectCut(t, bytes, "RST");
+  },
+
+  async "a chunked body that breaks off fails for the client"(t: Tools): Promise<void> {
+    const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (const bytes of [`${head}4\r\nhalf\r\n`, `${head}a\r\nhalf`, `${head}4\r\nhalf\r\n0\r\n`]) {
+      await expectCut(t, bytes, "FIN");
+      await expectCut(t, bytes, "RST");
+    }
+  },
+
+  async "a body that breaks off with its head, all in one packet, fails for the client"(
+    t: Tools,
+  ): Promise<void> {
+    for (const bytes of [
+      "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+    ]) {
+      t.upstream.script = (call) => {
+        call.write(bytes);
+        call.close();
+      };
+      // Often, for it is a race whether a server has sent the head when it hears of the break.
+      for (let count = 0; count < 25; count++) {
+        const answer = await t.ask(request("GET", "/"));
+        if (answer.status === 200)
+          expect(answer).toMatchObject({ cut: true, text: halfOf(answer) });
+        else expectGatewayError(t, answer, 502);
+      }
+    }
+  },
+
+  async "a gzip body that breaks off fails for the client"(t: Tools): Promise<void> {
+    const head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 100\r\n\r\nhalf";
+    await expectCut(t, head, "FIN");
+  },
+
+  async "a malformed chunk fails for the client"(t: Tools): Promise<void> {
+    for (const bad of ["zz\r\n", "5\r\nhello!!\r\n", "-5\r\nhello\r\n", "5\nhello\n"]) {
+      t.upstream.script = (call) =>
+        call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("good"), bad);
+      const answer = await t.ask(request("GET", "/"));
+      if (answer.status === 200) expect(answer.cut, bad).toBe(true);
+      else expectGatewayError(t, answer, 502);
+    }
+    expect((await t.ask(request("GET", "/"), "refused")).status).toBe(502);
+  },
+
+  async "garbage gets 502"(t: Tools): Promise<void> {
+    await expectBad(
+      t,
+      (call) => call.write("\0\x01\x02 this is not HTTP\r\n\r\n"),
+      /http_protocol_error/,
+    );
+    await expectBadBytes(t, {
+      "HTTP/0.9": "<html>hello</html>",
+      "another protocol": "SSH-2.0-OpenSSH_9.9\r\n",
+      "HTTP/2 preface": "\0\0\x12\x04\0\0\0\0\0",
+      "a name with a space": "HTTP/1.1 200 OK\r\nX A: b\r\nContent-Length: 0\r\n\r\n",
+      "a NUL in a value": "HTTP/1.1 200 OK\r\nX-A: b\0c\r\nContent-Length: 0\r\n\r\n",
+    });
+  },
+
+  async "a status of 000, under 100 or over 599 gets 502"(t: Tools): Promise<void> {
+    const each = Object.fromEntries(
+      ["000", "099", "600", "777", "999", "20", "2000", "abc", "-20"].map((status) => [
+        status,
+        `HTTP/1.1 ${status} Odd\r\nContent-Length: 4\r\n\r\nbody`,
+      ]),
+    );
+    await expectBadBytes(t, each);
+  },
+
+  async "headers that overflow get 502"(t: Tools): Promise<void> {
+    const type = /http_response_header_section_size/;
+    await expectBad(t, (call) => call.reply(200, [["X-A", "x".repeat(1024 * 1024)]]), type);
+    await expectBad(
+      t,
+      (call) => call.write("HTTP/1.1 200 OK\r\n", "X-A: b\r\n".repeat(200_000)),
+      type,
+    );
+  },
+
+  async "an unsolicited 101 gets 502"(t: Tools): Promise<void> {
+    const head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: evil\r\n\r\n";
+    await expectBad(t, (call) => call.write(head));
+    await expectBad(t, (call) =>
+      call.write("HTTP/1.1 101 Switching Protocols\r\n\r\n", "evil bytes"),
+    );
+  },
+
+  async "a response with both content-length and transfer-encoding gets 502 or one of them"(
+    t: Tools,
+  ): Promise<void> {
+    const fields = ["Content-Length: 3", "Transfer-Encoding: chunked"];
+    for (const head of [fields, fields.toReversed()]) {
+      t.upstream.script = (call) =>
+        call.write(`HTTP/1.1 200 OK\r\n${head.join("\r\n")}\r\n\r\n5\r\nhello\r\n0\r\n\r\n`);
+      // The client's parser refuses an answer that has both.
+      const answer = await t.ask(request("GET", "/"));
+      if (answer.status === 200) expect(answer).toMatchObject({ text: "hello", cut: false });
+      else expectGatewayError(t, answer, 502);
+    }
+  },
+
+  async "a response with two lengths or an invalid one gets 502"(t: Tools): Promise<void> {
+    const each = [
+      "Content-Length: 3\r\nContent-Length: 5",
+      "Content-Length: -1",
+      "Content-Length: abc",
+      "Content-Length: 5, 6",
+    ];
+    await expectBadBytes(
+      t,
+      Object.fromEntries(each.map((head) => [head, `HTTP/1.1 200 OK\r\n${head}\r\n\r\nhello`])),
+    );
+  },
+
+  async "bytes after a response do not become the next one"(t: Tools): Promise<void> {
+    const next = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
+    t.upstream.script = (call) =>
+      call.target === "/first"
+        ? call.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", next)
+        : call.reply(200, [], "clean");
+    expect(await t.ask(request("GET", "/first"))).toMatchObject({ status: 200, text: "ok" });
+    expect(await t.ask(request("GET", "/second"))).toMatchObject({ status: 200, text: "clean" });
+  },
+
+  async "an early 413 reaches a client in the middle of a large upload"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => {
+      call.link.socket.pause();
+      call.reply(413, [["Connection", "close"]], "too large");
+    };
+    const client = await t.connect();
+    client.send(request("POST", "/", [["Content-Length", String(64 * 1024 * 1024)]]));
+    const sending = pour(client.socket, 64 * 1024 * 1024);
+    expect(await client.read()).toMatchObject({ status: 413, text: "too large" });
+    client.leave("FIN");
+    await sending;
+  },
+};

@@ -1,0 +1,164 @@
+/** What the upstream is told about the client and the target, and what a client cannot make up. */
+import { expect } from "vitest";
+import type { Tools } from "../_suite.ts";
+import { request, type Header } from "../_wire.ts";
+
+const forged: Header[] = [
+  ["X-Forwarded-For", "6.6.6.6"],
+  ["X-Forwarded-Proto", "https"],
+  ["X-Forwarded-Host", "evil.test"],
+  ["X-Forwarded-Port", "666"],
+  ["X-Forwarded-Prefix", "/evil"],
+  ["X-Forwarded-Anything", "evil"],
+  ["Forwarded", "for=6.6.6.6;host=evil.test"],
+  ["X_Forwarded_For", "6.6.6.6"],
+  ["X_FORWARDED_HOST", "evil.test"],
+  ["X-Forwarded_Proto", "https"],
+];
+
+/** The fields that say something of the client, lower-cased, in order of name. */
+function said(headers: Header[]): Header[] {
+  return headers
+    .filter(([name]) => /forwarded/i.test(name))
+    .map(([name, value]): Header => [name.toLowerCase(), value])
+    .toSorted(([a], [b]) => (a < b ? -1 : 1));
+}
+
+export const forwarding = {
+  async "Host is the target's, and the client is told of in X-Forwarded-*"(
+    t: Tools,
+  ): Promise<void> {
+    await t.ask(request("GET", "/", [["Host", "shop.test:8080"]]));
+    const [call] = t.upstream.calls;
+    expect(call?.get("host")).toBe(t.upstream.authority);
+    expect(said(call?.headers ?? [])).toEqual([
+      ["x-forwarded-for", "127.0.0.1"],
+      ["x-forwarded-host", "shop.test:8080"],
+      ["x-forwarded-port", "8080"],
+      ["x-forwarded-proto", "http"],
+    ]);
+  },
+
+  async "6 CVE-2021-33197: nominating X-Forwarded-* keeps the proxy's own and drops the client's"(
+    t: Tools,
+  ): Promise<void> {
+    const nominated =
+      "X-Forwarded-For, x-forwarded-host, X_Forwarded_Proto, X-Forwarded-Port, Host";
+    await t.ask(request("GET", "/", [["Connection", nominated], ...forged]));
+    const [call] = t.upstream.calls;
+    expect(call?.get("host")).toBe(t.upstream.authority);
+    expect(said(call?.headers ?? [])).toEqual([
+      ["x-forwarded-for", "127.0.0.1"],
+      ["x-forwarded-host", "proxy.test"],
+      ["x-forwarded-port", "80"],
+      ["x-forwarded-proto", "http"],
+    ]);
+  },
+
+  async "21 CVE-2026-3635: forged forwarding fields and their _ aliases are gone"(
+    t: Tools,
+  ): Promise<void> {
+    await t.ask(request("GET", "/", forged));
+    expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual([
+      ["x-forwarded-for", "127.0.0.1"],
+      ["x-forwarded-host", "proxy.test"],
+      ["x-forwarded-port", "80"],
+      ["x-forwarded-proto", "http"],
+    ]);
+  },
+
+  async "xfwd: false tells nothing and lets nothing be made up"(t: Tools): Promise<void> {
+    await t.ask(request("GET", "/", forged), "plain");
+    expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual([]);
+  },
+
+  async 'xfwd: "forwarded" says it in RFC 7239 form, quoted where needed'(t: Tools): Promise<void> {
+    await t.ask(request("GET", "/", [["Host", "shop.test:8080"], ...forged]), "forwarded");
+    expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual([
+      ["forwarded", 'for=127.0.0.1;host="shop.test:8080";proto=http'],
+    ]);
+  },
+
+  async "trustProxy continues what the peer said"(t: Tools): Promise<void> {
+    const inbound: Header[] = [
+      ["X-Forwarded-For", "203.0.113.7"],
+      ["X-Forwarded-For", "10.0.0.2"],
+      ["X-Forwarded-Proto", "https"],
+      ["X-Forwarded-Host", "shop.example"],
+    ];
+    await t.ask(request("GET", "/", inbound), "trusting");
+    const [call] = t.upstream.calls;
+    expect(call?.all("x-forwarded-for").join(", ")).toBe("203.0.113.7, 10.0.0.2, 127.0.0.1");
+    expect(call?.all("x-forwarded-proto")).toEqual(["https"]);
+    expect(call?.all("x-forwarded-host")).toEqual(["shop.example"]);
+  },
+
+  async "20 CVE-2026-30851: copies and _ aliases of what the proxy sets or deletes are gone"(
+    t: Tools,
+  ): Promise<void> {
+    const copies: Header[] = [
+      "Remote-User",
+      "Remote_User",
+      "REMOTE_USER",
+      "X-User",
+      "X_User",
+      "x_user",
+      "X-Filtered",
+    ].map((name): Header => [name, "evil"]);
+    await t.ask(request("GET", "/", copies), "identity");
+    const found = t.upstream.calls[0]?.headers.filter(([name]) => /user|filtered/i.test(name));
+    expect(found).toEqual([["X-User", "alice"]]);
+  },
+
+  async "changeOrigin: false keeps the client's Host"(t: Tools): Promise<void> {
+    await t.ask(request("GET", "/", [["Host", "shop.test:8080"]]), "hosted");
+    expect(t.upstream.calls[0]?.all("host")).toEqual(["shop.test:8080"]);
+  },
+
+  async "host sets an explicit Host, via appends to Via"(t: Tools): Promise<void> {
+    await t.ask(request("GET", "/", [["Via", "1.0 first"]]), "named");
+    const [call] = t.upstream.calls;
+    expect(call?.all("host")).toEqual(["shop.example:8443"]);
+    expect(call?.all("via").join(", ")).toBe("1.0 first, 1.1 edge");
+    await t.ask(request("GET", "/"));
+    expect(t.upstream.calls[1]?.all("via")).toEqual([]);
+  },
+
+  async "a request with two Host fields, or none, is refused"(t: Tools): Promise<void> {
+    const heads = [
+      "Host: proxy.test\r\nHost: evil.test",
+      "Host: proxy.test\r\nhost: proxy.test",
+      "X-A: b",
+    ];
+    for (const setup of ["default", "hosted"] as const) {
+      for (const head of heads) {
+        const answer = await t.ask(`GET / HTTP/1.1\r\n${head}\r\n\r\n`, setup);
+        expect(answer.status, `${setup}: ${head}`).toBe(400);
+        expect(t.upstream.calls).toEqual([]);
+      }
+    }
+  },
+
+  async "14 CVE-2026-33131, CVE-2026-33732: a Host that is no authority is refused"(
+    t: Tools,
+  ): Promise<void> {
+    const hosts = [
+      "localhost:3000/abc?",
+      "a/b",
+      "a?b",
+      "a#b",
+      "user@evil.test",
+      "a\\b",
+      "a b",
+      "a\tb",
+      "evil.test/x?",
+    ];
+    for (const setup of ["default", "hosted"] as const) {
+      for (const host of hosts) {
+        const answer = await t.ask(request("GET", "/info", [["Host", host]]), setup);
+        expect(answer.status, `${setup}: ${host}`).toBe(400);
+        expect(t.upstream.calls).toEqual([]);
+      }
+    }
+  },
+};

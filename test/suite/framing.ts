@@ -1,0 +1,245 @@
+/** Requests whose length two parsers could read differently: smuggling, and what has no body. */
+import { expect } from "vitest";
+import type { Client } from "../_client.ts";
+import type { Tools } from "../_suite.ts";
+import { until } from "../_wait.ts";
+import { chunk, lastChunk, request, type Header } from "../_wire.ts";
+
+const smuggled = "GET /secret HTTP/1.1\r\nHost: inner.test\r\n\r\n";
+
+/** A second request on the same client connection must come through as if the first had not been. */
+async function expectNext({ upstream }: Tools, client: Client): Promise<void> {
+  const before = upstream.calls.length;
+  client.send(request("POST", "/next", [["X-Id", "next"]], "follows"));
+  expect(await client.read()).toMatchObject({ status: 200, text: "follows" });
+  expect(upstream.calls.slice(before).map((call) => `${call.method} ${call.target}`)).toEqual([
+    "POST /next",
+  ]);
+}
+
+async function sendUpgradeWithBody(tools: Tools, method: string, fields: Header[]): Promise<void> {
+  const client = await tools.connect();
+  const headers: Header[] = [["Transfer-Encoding", "chunked"], ...fields];
+  client.send(request(method, "/rw", headers), chunk(smuggled), lastChunk);
+  expect(await client.read()).toMatchObject({ status: 200, text: smuggled });
+  expect(tools.upstream.calls).toHaveLength(1);
+  expect(tools.upstream.calls[0]).toMatchObject({ method, target: "/rw", text: smuggled });
+  await expectNext(tools, client);
+}
+
+const ambiguous: [name: string, headers: Header[], body: Uint8Array][] = [
+  ["chunked, gzip", [["Transfer-Encoding", "chunked, gzip"]], chunk("hello")],
+  ["chunked,", [["Transfer-Encoding", "chunked,"]], chunk("hello")],
+  [",chunked", [["Transfer-Encoding", ",chunked"]], chunk("hello")],
+  ["identity, chunked", [["Transfer-Encoding", "identity, chunked"]], chunk("hello")],
+  [
+    "chunked twice",
+    [
+      ["Transfer-Encoding", "chunked"],
+      ["Transfer-Encoding", "chunked"],
+    ],
+    chunk("hello"),
+  ],
+  ["xchunked", [["Transfer-Encoding", "xchunked"]], chunk("hello")],
+  ["vertical tab", [["Transfer-Encoding", "\vchunked"]], chunk("hello")],
+  ["space before the colon", [["Transfer-Encoding ", "chunked"]], chunk("hello")],
+];
+
+export const framing = {
+  async "1 CVE-2026-29057: DELETE with Connection: upgrade keeps its chunked body"(
+    t: Tools,
+  ): Promise<void> {
+    await sendUpgradeWithBody(t, "DELETE", [["Connection", "keep-alive, upgrade"]]);
+  },
+
+  async "1 CVE-2026-29057: OPTIONS with Connection: upgrade keeps its chunked body"(
+    t: Tools,
+  ): Promise<void> {
+    await sendUpgradeWithBody(t, "OPTIONS", [["Connection", "keep-alive, upgrade"]]);
+  },
+
+  async "1 CVE-2026-29057: nominating Transfer-Encoding does not unframe the body"(
+    t: Tools,
+  ): Promise<void> {
+    await sendUpgradeWithBody(t, "DELETE", [["Connection", "Transfer-Encoding, upgrade"]]);
+  },
+
+  async "1 CVE-2026-29057: Upgrade: h2c does not unframe the body"(t: Tools): Promise<void> {
+    await sendUpgradeWithBody(t, "DELETE", [
+      ["Connection", "keep-alive, upgrade"],
+      ["Upgrade", "h2c"],
+    ]);
+  },
+
+  async "2 a GET's content-length and body are forwarded together or not at all"(
+    t: Tools,
+  ): Promise<void> {
+    const body = smuggled.padEnd(200, "x");
+    t.upstream.script = (call) => call.reply(200, [], call.target);
+    const client = await t.connect();
+    client.send(request("GET", "/one", [], body));
+    expect(await client.read()).toMatchObject({ status: 200, text: "/one" });
+    const other = await t.connect();
+    other.send(request("GET", "/two"));
+    expect(await other.read()).toMatchObject({ status: 200, text: "/two" });
+    const [one, two] = t.upstream.calls;
+    expect(t.upstream.calls).toHaveLength(2);
+    expect(["", body]).toContain(one?.text);
+    expect(one?.framing.kind === "none").toBe(one?.text === "");
+    expect(two).toMatchObject({
+      method: "GET",
+      target: "/two",
+      text: "",
+      framing: { kind: "none" },
+    });
+  },
+
+  async "2 a GET that claims a body and sends none does not spoil the pooled connection"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) => call.reply(200, [], call.target);
+    for (const how of ["FIN", "RST"] as const) {
+      const client = await t.connect();
+      client.send(request("GET", "/claims", [["Content-Length", "200"]]));
+      const other = await t.connect();
+      other.send(request("GET", "/during"));
+      expect(await other.read()).toMatchObject({ status: 200, text: "/during" });
+      client.leave(how);
+      other.send(request("GET", "/after"));
+      expect(await other.read()).toMatchObject({ status: 200, text: "/after" });
+    }
+    // The claim itself may wait for its body, but what reached the upstream must be true.
+    for (const call of t.upstream.calls) expect(call.length > 0).toBe(call.framing.kind !== "none");
+    const others = t.upstream.calls.filter((call) => call.target !== "/claims");
+    expect(others.map((call) => call.target)).toEqual(["/during", "/after", "/during", "/after"]);
+  },
+
+  async "2 a GET without a body has no framing"(t: Tools): Promise<void> {
+    expect(await t.ask(request("GET", "/"))).toMatchObject({ status: 200, text: "" });
+    expect(t.upstream.calls[0]?.framing).toEqual({ kind: "none" });
+    const empty = request("GET", "/", [["Content-Length", "0"]]);
+    expect(await t.ask(empty)).toMatchObject({ status: 200, text: "" });
+    expect(t.upstream.calls[1]?.length).toBe(0);
+  },
+
+  async "3 RFC 9112 §6.3: content-length beside transfer-encoding never reaches the upstream"(
+    t: Tools,
+  ): Promise<void> {
+    const headers: Header[] = [
+      ["Content-Length", "5"],
+      ["Transfer-Encoding", "chunked"],
+    ];
+    for (const each of [headers, headers.toReversed()]) {
+      const client = await t.connect();
+      client.send(request("POST", "/", each), chunk("hello"), lastChunk);
+      const call = t.refusedOrOne(await client.read());
+      if (call) expect(call.text).toBe("hello");
+      await t.upstream.reset();
+    }
+  },
+
+  async "3 RFC 9112 §6.3: other transfer codings are refused or re-framed"(
+    t: Tools,
+  ): Promise<void> {
+    for (const [name, headers, body] of ambiguous) {
+      const client = await t.connect();
+      client.send(request("POST", "/", headers), body, lastChunk);
+      // 501 is for a coding that is not understood, 400 for one that is no coding at all.
+      const call = t.refusedOrOne(await client.read(), [400, 501]);
+      if (call) expect(call.text, name).toBe("hello");
+      await t.upstream.reset();
+    }
+  },
+
+  async "3 RFC 9112 §6.1: a transfer coding that nobody undoes is refused"(
+    t: Tools,
+  ): Promise<void> {
+    const headers: Header[] = [["Transfer-Encoding", "gzip, chunked"]];
+    const client = await t.connect();
+    client.send(request("POST", "/", headers), chunk("not unzipped"), lastChunk);
+    expect([400, 501]).toContain((await client.read()).status);
+  },
+
+  async "4 CVE-2026-1525: two different content-lengths are refused or one"(
+    t: Tools,
+  ): Promise<void> {
+    const client = await t.connect();
+    client.send(
+      request("POST", "/", [
+        ["Content-Length", "5"],
+        ["content-length", "6"],
+      ]),
+      "hello!",
+    );
+    t.refusedOrOne(await client.read());
+  },
+
+  async "4 CVE-2026-1525: content-lengths that are no plain number are refused"(
+    t: Tools,
+  ): Promise<void> {
+    for (const value of ["5, 5", "+5", "0x5", "5 5", "-5", "5.0", "99999999999999999999"]) {
+      const client = await t.connect();
+      client.send(request("POST", "/", [["Content-Length", value]]), "hello");
+      expect((await client.read()).status, value).toBe(400);
+      expect(t.upstream.calls.filter((call) => call.state === "complete")).toEqual([]);
+    }
+  },
+
+  async "5 CVE-2026-23527: Transfer-Encoding: ChunKed is forwarded and drained"(
+    t: Tools,
+  ): Promise<void> {
+    const client = await t.connect();
+    client.send(
+      request("POST", "/", [["Transfer-Encoding", "ChunKed"]]),
+      chunk("hello"),
+      lastChunk,
+    );
+    expect(await client.read()).toMatchObject({ status: 200, text: "hello" });
+    await expectNext(t, client);
+  },
+
+  async "a chunk's size, extension and line end cannot hide another request"(
+    t: Tools,
+  ): Promise<void> {
+    const bodies = [
+      "5\nhello\r\n0\r\n\r\n",
+      "5\r\nhelloXX0\r\n\r\n",
+      "-1\r\n\r\n",
+      "zz\r\n\r\n",
+      "5;a=\n\rb\r\nhello\r\n0\r\n\r\n",
+    ];
+    for (const body of bodies) {
+      const client = await t.connect();
+      client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), body);
+      client.finish();
+      await client.rest();
+      await until(() => t.upstream.calls.every((call) => call.state !== "reading"), body);
+      expect(
+        t.upstream.calls.filter((call) => call.state === "complete"),
+        body,
+      ).toEqual([]);
+    }
+  },
+
+  async "header lines that are not of the grammar are refused"(t: Tools): Promise<void> {
+    for (const line of [
+      "X-A : b",
+      " X-A: b",
+      "X-A\0: b",
+      "X-A: b\0",
+      "X-A: b\nX-B: c",
+      "X-A: b\rX-B: c",
+      ": b",
+      "X A: b",
+    ]) {
+      const answer = await t.ask(`GET / HTTP/1.1\r\nHost: proxy.test\r\n${line}\r\n\r\n`);
+      const call = t.refusedOrOne(answer);
+      if (call)
+        expect(
+          call.names.filter((name) => name.startsWith("x-b")),
+          line,
+        ).toEqual([]);
+      await t.upstream.reset();
+    }
+  },
+};

@@ -1,0 +1,154 @@
+/** Fields that belong to one connection end there (RFC 9110 §7.6.1); connections outlive requests. */
+import { expect } from "vitest";
+import type { Tools } from "../_suite.ts";
+import { request, type Header } from "../_wire.ts";
+
+/** Distinctive values, for each side writes some of these fields for its own connection. */
+const hopByHop: Header[] = [
+  ["Keep-Alive", "timeout=77, max=777"],
+  ["Proxy-Connection", "proxy-connection-777"],
+  ["TE", "trailers, deflate;q=0.777"],
+  ["Trailer", "X-Trailer-777"],
+  ["Upgrade", "upgrade-777"],
+  ["HTTP2-Settings", "AAMAAABkAAQAAP__777"],
+  ["X-Secret", "secret-777"],
+  ["X-Other", "other-777"],
+  ["X_Secret", "alias-777"],
+];
+
+const nominating: Header = [
+  "Connection",
+  "x-secret,X-OTHER ,Upgrade, HTTP2-Settings, TE, connection-777",
+];
+
+function expectNoneOf(headers: Header[]): void {
+  expect(headers.filter(([name, value]) => /777/.test(name + value))).toEqual([]);
+}
+
+export const hops = {
+  async "request fields of the connection, and those it nominates, are not forwarded"(
+    t: Tools,
+  ): Promise<void> {
+    const more: Header[] = [
+      ["Proxy-Authorization", "Basic 777"],
+      ["Proxy-Authenticate", "Basic realm=777"],
+    ];
+    const answer = await t.ask(
+      request("POST", "/", [nominating, ...hopByHop, ...more, ["X-Kept", "yes"]], "body"),
+    );
+    expect(answer).toMatchObject({ status: 200, text: "body" });
+    const [call] = t.upstream.calls;
+    expect(call?.get("x-kept")).toBe("yes");
+    expectNoneOf((call?.headers ?? []).filter(([name]) => !/^proxy-authenticate$/i.test(name)));
+  },
+
+  async "a field nominated on a second Connection line is not forwarded either"(
+    t: Tools,
+  ): Promise<void> {
+    await t.ask(
+      request("GET", "/", [
+        ["Connection", "keep-alive"],
+        ["X-Secret", "777"],
+        ["connection", "x-secret"],
+      ]),
+    );
+    expectNoneOf(t.upstream.calls[0]?.headers ?? []);
+  },
+
+  async "nominating an end-to-end field does not break the request's framing or Host"(
+    t: Tools,
+  ): Promise<void> {
+    const headers: Header[] = [["Connection", "content-length, host, content-type"]];
+    const answer = await t.ask(request("POST", "/", headers, "body"));
+    expect(answer).toMatchObject({ status: 200, text: "body" });
+    expect(t.upstream.calls[0]?.get("host")).toBe(t.upstream.authority);
+  },
+
+  async "7 hono 720b5662: response fields of the connection, and those it nominates, are not relayed"(
+    t: Tools,
+  ): Promise<void> {
+    const more: Header[] = [
+      ["Proxy-Authenticate", "Basic realm=777"],
+      ["Alt-Svc", 'h3=":777"'],
+    ];
+    t.upstream.script = (call) =>
+      call.reply(200, [nominating, ...hopByHop, ...more, ["X-Kept", "yes"]], "body");
+    const answer = await t.ask(request("GET", "/"));
+    expect(answer).toMatchObject({ status: 200, text: "body" });
+    expect(answer.get("x-kept")).toBe("yes");
+    expectNoneOf(answer.headers);
+  },
+
+  async "an upstream that nominates framing fields breaks nothing"(t: Tools): Promise<void> {
+    t.upstream.script = (call) =>
+      call.reply(
+        200,
+        [
+          ["Connection", "content-length, content-type, x-a"],
+          ["X-A", "777"],
+        ],
+        "body",
+      );
+    const answer = await t.ask(request("GET", "/"));
+    expect(answer).toMatchObject({ status: 200, text: "body" });
+    expectNoneOf(answer.headers);
+  },
+
+  async "the client's Connection: close closes its connection, not the upstream's"(
+    t: Tools,
+  ): Promise<void> {
+    const client = await t.connect();
+    client.send(request("GET", "/", [["Connection", "close"]]));
+    expect((await client.read()).status).toBe(200);
+    expect(await client.rest()).toHaveLength(0);
+    expect((await t.ask(request("GET", "/"))).status).toBe(200);
+    expect(t.upstream.links).toHaveLength(1);
+  },
+
+  async "the upstream's Connection: close closes its connection, not the client's"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) => {
+      call.reply(200, [["Connection", "close"]], "body");
+      call.close();
+    };
+    const client = await t.connect();
+    for (let count = 0; count < 3; count++) {
+      client.send(request("GET", "/"));
+      expect(await client.read()).toMatchObject({ status: 200, text: "body" });
+    }
+    expect(t.upstream.links).toHaveLength(3);
+  },
+
+  async "50 sequential requests use one upstream connection"(t: Tools): Promise<void> {
+    const client = await t.connect();
+    for (let count = 0; count < 50; count++) {
+      client.send(
+        request(count % 2 ? "POST" : "GET", `/${count}`, [], count % 2 ? `${count}` : undefined),
+      );
+      expect(await client.read()).toMatchObject({ status: 200, text: count % 2 ? `${count}` : "" });
+    }
+    expect(t.upstream.calls.map((call) => call.target)).toEqual(
+      Array.from({ length: 50 }, (_, count) => `/${count}`),
+    );
+    expect(t.upstream.links).toHaveLength(1);
+  },
+
+  async "pipelined requests are answered in order"(t: Tools): Promise<void> {
+    const client = await t.connect();
+    const targets = ["/1", "/2", "/3", "/4", "/5"];
+    t.upstream.script = (call) => call.reply(200, [], call.target);
+    client.send(...targets.map((target) => request("GET", target)));
+    for (const target of targets) {
+      expect(await client.read()).toMatchObject({ status: 200, text: target });
+    }
+  },
+
+  async "an HTTP/1.0 client gets a body without chunks"(t: Tools): Promise<void> {
+    t.upstream.script = (call) =>
+      call.reply(200, [["Transfer-Encoding", "chunked"]], "5\r\nhello\r\n0\r\n\r\n");
+    const answer = await t.ask("GET / HTTP/1.0\r\nHost: proxy.test\r\n\r\n");
+    expect(answer.all("transfer-encoding")).toEqual([]);
+    expect(answer).toMatchObject({ status: 200, text: "hello", cut: false });
+  },
+};

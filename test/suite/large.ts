@@ -1,0 +1,137 @@
+/** Bodies far larger than any buffer: byte-exact, with flat memory, at the pace of the slowest. */
+import { expect } from "vitest";
+import { digestOf, flushed, mebibyte, pour } from "../_large.ts";
+import type { Tools } from "../_suite.ts";
+import { pause, until, within } from "../_wait.ts";
+import { request, type Header } from "../_wire.ts";
+
+const size: number = 256 * mebibyte;
+const warmUp: number = 64 * mebibyte;
+const limit = 30_000;
+
+/** What a pause in both kernels' socket buffers and the proxy's own may take together. */
+const buffered: number = 40 * mebibyte;
+
+/** The growth of the host's resident memory while `work` runs, at its highest. */
+async function growth(t: Tools, work: () => Promise<void>): Promise<number> {
+  const before = t.host.rss();
+  let highest = before;
+  const sampling = setInterval(() => (highest = Math.max(highest, t.host.rss())), 25);
+  try {
+    await work();
+  } finally {
+    clearInterval(sampling);
+  }
+  return highest - before;
+}
+
+async function download(t: Tools, length: number, chunked: boolean): Promise<void> {
+  t.upstream.script = async (call) => {
+    const framing = chunked ? "Transfer-Encoding: chunked" : `Content-Length: ${length}`;
+    call.write(`HTTP/1.1 200 OK\r\n${framing}\r\n\r\n`);
+    await call.pour(length, { chunked });
+  };
+  const client = await t.connect();
+  client.send(request("GET", "/"));
+  const answer = await client.readBody(await client.readHead(), "GET", limit);
+  expect(answer).toMatchObject({ status: 200, length, cut: false, sha256: digestOf(length) });
+}
+
+async function upload(t: Tools, length: number, chunked: boolean): Promise<void> {
+  t.upstream.script = async (call) => {
+    await call.done;
+    call.reply(200, [], `${call.state} ${call.length} ${call.sha256}`);
+  };
+  const client = await t.connect();
+  const framing: Header = chunked
+    ? ["Transfer-Encoding", "chunked"]
+    : ["Content-Length", `${length}`];
+  client.send(request("POST", "/", [framing]));
+  await within(pour(client.socket, length, { chunked }), "the upload", limit);
+  expect(await client.read()).toMatchObject({ text: `complete ${length} ${digestOf(length)}` });
+}
+
+async function expectFlat(t: Tools, transfer: typeof upload, chunked: boolean): Promise<void> {
+  await transfer(t, warmUp, chunked);
+  const grown = await growth(t, () => transfer(t, size, chunked));
+  expect(grown / mebibyte, "MiB of growth").toBeLessThan(64);
+}
+
+/** Waits until nothing more is taken: the sender's count stays the same for a while. */
+async function settled(count: () => number): Promise<number> {
+  let last = -1;
+  let since = performance.now();
+  await until(
+    () => {
+      const now = count();
+      if (now !== last) [last, since] = [now, performance.now()];
+      return performance.now() - since > 400;
+    },
+    "a sender at rest",
+    limit,
+  );
+  return last;
+}
+
+export const large = {
+  async "256 MiB up with content-length: equal hash, flat memory"(t: Tools): Promise<void> {
+    await expectFlat(t, upload, false);
+  },
+
+  async "256 MiB up in chunks: equal hash, flat memory"(t: Tools): Promise<void> {
+    await expectFlat(t, upload, true);
+  },
+
+  async "256 MiB down with content-length: equal hash, flat memory"(t: Tools): Promise<void> {
+    await expectFlat(t, download, false);
+  },
+
+  async "256 MiB down in chunks: equal hash, flat memory"(t: Tools): Promise<void> {
+    await expectFlat(t, download, true);
+  },
+
+  async "22 CVE-2026-25224: a client that does not read pauses the upstream"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = async (call) => {
+      call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
+      await call.pour(size);
+    };
+    const client = await t.connect();
+    client.send(request("GET", "/"));
+    const head = await client.readHead();
+    const { socket } = (await t.upstream.call()).link;
+    expect(await settled(() => flushed(socket))).toBeLessThan(buffered);
+    // Nothing was lost: the rest comes as soon as the client reads.
+    const answer = await client.readBody(head, "GET", limit);
+    expect(answer).toMatchObject({ length: size, cut: false, sha256: digestOf(size) });
+  },
+
+  async "22 CVE-2026-2581: an upstream that does not read pauses the client"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) => void call.link.socket.pause();
+    const client = await t.connect();
+    client.send(request("POST", "/", [["Content-Length", `${size}`]]));
+    void pour(client.socket, size);
+    const call = await t.upstream.call();
+    expect(await settled(() => flushed(client.socket))).toBeLessThan(buffered);
+    call.link.socket.resume();
+    await within(call.done, "the upload", limit);
+    expect(call).toMatchObject({ state: "complete", length: size, sha256: digestOf(size) });
+    call.reply(200);
+    expect((await client.read()).status).toBe(200);
+  },
+
+  async "50 clients that do not read leave the others their share"(t: Tools): Promise<void> {
+    t.upstream.script = async (call) => {
+      if (call.target !== "/large") return call.reply(200, [], "small");
+      call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${mebibyte * 16}\r\n\r\n`);
+      await call.pour(mebibyte * 16);
+    };
+    for (let count = 0; count < 50; count++) (await t.connect()).send(request("GET", "/large"));
+    await until(() => t.upstream.calls.length === 50, "50 requests at the upstream");
+    await pause(0);
+    expect(await t.ask(request("GET", "/small"))).toMatchObject({ status: 200, text: "small" });
+  },
+};

@@ -1,0 +1,61 @@
+/** Hooks and limits, as options of a proxy that runs. */
+import { expect } from "vitest";
+import type { Tools } from "../_suite.ts";
+import { until } from "../_wait.ts";
+import { chunk, lastChunk, request } from "../_wire.ts";
+
+export const options = {
+  async "onRequest changes what is sent, onResponse what is answered"(t: Tools): Promise<void> {
+    const answer = await t.ask(request("POST", "/", [["X-Id", "1"]], "body"), "hooked");
+    expect(answer).toMatchObject({ status: 200, text: "body" });
+    expect(answer.get("x-hooked")).toBe("response");
+    expect(answer.get("x-id")).toBe("1");
+    expect(t.upstream.calls[0]?.get("x-hooked")).toBe("request");
+    expect(t.upstream.calls[0]?.text).toBe("body");
+  },
+
+  async "onError answers instead of the gateway"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => call.reset();
+    const answer = await t.ask(request("GET", "/"), "hooked");
+    expect(answer).toMatchObject({ status: 503, text: "sorry: connection_terminated" });
+  },
+
+  async "bodyLimit: a body of just that size passes, sized or chunked"(t: Tools): Promise<void> {
+    const body = "x".repeat(1000);
+    expect(await t.ask(request("POST", "/", [], body), "limited")).toMatchObject({ text: body });
+    const client = await t.connect("limited");
+    client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk(body), lastChunk);
+    expect(await client.read()).toMatchObject({ status: 200, text: body });
+  },
+
+  async "bodyLimit: a longer content-length gets 413 and nothing is sent"(t: Tools): Promise<void> {
+    const answer = await t.ask(request("POST", "/", [], "x".repeat(1001)), "limited");
+    expect(answer.status).toBe(413);
+    expect(answer.get("proxy-status")).toMatch(/^fetchway; error=http_request_error/);
+    expect(t.upstream.calls).toEqual([]);
+  },
+
+  async "bodyLimit: a longer chunked body gets 413 and never arrives whole"(
+    t: Tools,
+  ): Promise<void> {
+    for (const pieces of [[1001], [600, 600], [1000, 1]]) {
+      const client = await t.connect("limited");
+      client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]));
+      for (const size of pieces) client.send(chunk("x".repeat(size)));
+      client.send(lastChunk);
+      expect((await client.read()).status, `${pieces}`).toBe(413);
+    }
+    await until(() => t.upstream.calls.every((call) => call.state !== "reading"), "broken off");
+    expect(t.upstream.calls.filter((call) => call.state === "complete")).toEqual([]);
+  },
+
+  async "a proxy's gateway error leaves the client's connection in step"(t: Tools): Promise<void> {
+    const client = await t.connect("refused");
+    for (let count = 0; count < 3; count++) {
+      client.send(request("POST", "/", [], "a body that nobody takes"));
+      expect((await client.read()).status).toBe(502);
+      client.send(request("HEAD", "/"));
+      expect(await client.read("HEAD")).toMatchObject({ status: 502, length: 0 });
+    }
+  },
+};

@@ -1,0 +1,228 @@
+/** The authority always comes from the target; path and query keep their bytes. */
+import { expect } from "vitest";
+import type { Tools } from "../_suite.ts";
+import { request, type Header } from "../_wire.ts";
+
+async function targetsOf(
+  t: Tools,
+  targets: string[],
+  setup?: "base" | "rewritten",
+): Promise<string[]> {
+  const seen: string[] = [];
+  for (const target of targets) {
+    const answer = await t.ask(request("GET", target), setup);
+    expect(answer.status, target).toBe(200);
+    seen.push(t.upstream.calls.at(-1)?.target ?? "nothing");
+  }
+  expect(t.upstream.calls).toHaveLength(targets.length);
+  return seen;
+}
+
+/** What tries to choose the authority; each must reach the target, or be refused. */
+const elsewhere = [
+  "http://169.254.169.254/latest?x=1",
+  "https://evil.test/latest",
+  "HTTP://evil.test/latest",
+  "//evil.test/latest",
+  "///evil.test/latest",
+  "/\\evil.test/latest",
+  "\\\\evil.test/latest",
+  "/\t/evil.test/latest",
+  "/@evil.test/latest",
+  "/x:y@evil.test/latest",
+  "@evil.test/latest",
+  ":8080/latest",
+  ".evil.test/latest",
+  "evil.test:80",
+];
+
+async function expectTargetOrRefusal(t: Tools, more: Header[]): Promise<void> {
+  for (const setup of ["default", "base"] as const) {
+    for (const target of elsewhere) {
+      const answer = await t.ask(request("GET", target, more), setup);
+      const call = t.refusedOrOne(answer);
+      if (call) {
+        expect(call.all("host"), target).toEqual([t.upstream.authority]);
+        expect(call.target, target).toMatch(setup === "base" ? /^\/base\/.*[?&]?k=v/ : /^\//);
+      }
+      await t.upstream.reset();
+    }
+  }
+}
+
+export const paths = {
+  async "path and query keep their bytes"(t: Tools): Promise<void> {
+    const targets = [
+      "/",
+      "//x",
+      "//",
+      "/a//b/",
+      "/%2F",
+      "/%2f%20%C3%A9",
+      "/a;b?c=1;d",
+      "/a+b?q=a+b",
+      "/a|b?c|d",
+      "/~a!b$c&d'e(f)*g,h:i=j@k",
+      "/x?%zz&%",
+      "/x?a=http://other.test/y?z",
+      "/x?a=/../b",
+      "/x/...",
+      "/[...slug]?a[]=1",
+    ];
+    expect(await targetsOf(t, targets)).toEqual(targets);
+  },
+
+  async "an empty query keeps its question mark"(t: Tools): Promise<void> {
+    expect(await targetsOf(t, ["/x?", "/?"])).toEqual(["/x?", "/?"]);
+  },
+
+  async "a percent sign that encodes nothing keeps its bytes"(t: Tools): Promise<void> {
+    const targets = ["/%zz", "/100%", "/%2"];
+    expect(await targetsOf(t, targets)).toEqual(targets);
+  },
+
+  async "characters that URL parsers escape keep their bytes"(t: Tools): Promise<void> {
+    const targets = ["/a^b{c}", "/`q`", '/a"b<c>', '/x?a"b<c>', "/x?it's={^}`"];
+    expect(await targetsOf(t, targets)).toEqual(targets);
+  },
+
+  async "19 CVE-2022-2880: the raw query passes verbatim"(t: Tools): Promise<void> {
+    const targets = [
+      "/?a=1;b=2&x=%zz",
+      "/?&&=&a&a=&=b",
+      `/?${"&".repeat(10_000)}`,
+      `/?${"a&".repeat(5000)}`,
+    ];
+    expect(await targetsOf(t, targets)).toEqual(targets);
+  },
+
+  async "base path and query of the target come in front"(t: Tools): Promise<void> {
+    expect(await targetsOf(t, ["/", "/x", "/x?y=z", "//x?y", "/x%2Fy?a;b&c"], "base")).toEqual([
+      "/base/?k=v",
+      "/base/x?k=v",
+      "/base/x?k=v&y=z",
+      "/base//x?k=v&y",
+      "/base/x%2Fy?k=v&a;b&c",
+    ]);
+  },
+
+  async "stripPrefix and pathRewrite come before the base path"(t: Tools): Promise<void> {
+    const targets = ["/api/x?y", "/api", "/apix", "/api/old/x", "/other"];
+    expect(await targetsOf(t, targets, "rewritten")).toEqual([
+      "/v2/x?y",
+      "/v2/",
+      "/v2/apix",
+      "/v2/new/x",
+      "/v2/other",
+    ]);
+  },
+
+  async "8, 9 CVE-2026-44373, GHSA-2q7r-29rg-6m5h: encoded traversal out of a base path is refused"(
+    t: Tools,
+  ): Promise<void> {
+    const targets = [
+      "/..%2fadmin%2fconfig.json",
+      "/..%2Fadmin",
+      "/..%5cadmin",
+      "/..%5Cadmin",
+      "/%2e%2e%2fadmin",
+      "/%252e%252e%252fadmin",
+      "/%25252e%25252e%25252fadmin",
+      "/..%252fadmin",
+      "/x/..%2f..%2fadmin",
+      "/ho/..%5c..%5chi",
+      "/%2e%2e%5cadmin",
+    ];
+    for (const target of targets) {
+      expect((await t.ask(request("GET", target), "api")).status, target).toBe(400);
+      expect(t.upstream.calls, target).toEqual([]);
+    }
+  },
+
+  async "8, 9 GHSA-qmw8-3v4g-gwj4: plain dot segments never leave the base path"(
+    t: Tools,
+  ): Promise<void> {
+    const targets = [
+      "/../admin",
+      "/..",
+      "/x/../../admin",
+      "/%2e%2e/admin",
+      "/ho/%2E%2E/%2E%2E/hi",
+      "/.%2e/admin",
+      "/..\\admin",
+      "/\\..\\admin",
+    ];
+    for (const target of targets) {
+      const call = t.refusedOrOne(await t.ask(request("GET", target), "api"));
+      // A server that resolves dot segments itself leaves none for the proxy to refuse.
+      if (call) expect(call.target, target).toMatch(/^\/api\/orders\/(?!.*(\.\.|%2e|\\))/i);
+      await t.upstream.reset();
+    }
+  },
+
+  async "8, 9 dots that are no traversal stay within the base path as they are"(
+    t: Tools,
+  ): Promise<void> {
+    for (const target of [
+      "/[...slug]",
+      "/a..b/c",
+      "/...",
+      "/..a",
+      "/a../b",
+      "/a?x=/../../admin",
+      "/%2ehidden",
+    ]) {
+      expect((await t.ask(request("GET", target), "api")).status, target).toBe(200);
+      expect(t.upstream.calls.at(-1)?.target, target).toBe(`/api/orders${target}`);
+    }
+  },
+
+  async "12 fast-proxy#42: no request target chooses another upstream"(t: Tools): Promise<void> {
+    await expectTargetOrRefusal(t, []);
+  },
+
+  async "13 CVE-2026-44578: nor with Upgrade: websocket"(t: Tools): Promise<void> {
+    await expectTargetOrRefusal(t, [
+      ["Connection", "Upgrade"],
+      ["Upgrade", "websocket"],
+      ["Sec-WebSocket-Version", "13"],
+      ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
+    ]);
+  },
+
+  async "14 CVE-2026-33732: of an absolute-form target the path is used, or it is refused"(
+    t: Tools,
+  ): Promise<void> {
+    for (const [target, path] of [
+      ["http://proxy.test/info/hp?x=1", "/info/hp?x=1"],
+      ["http://evil.test:81/info", "/info"],
+      ["http://evil.test", "/"],
+      ["http://evil.test?x", "/?x"],
+      ["http://evil.test/?/info", "/?/info"],
+    ] as const) {
+      const call = t.refusedOrOne(await t.ask(request("GET", target)));
+      if (call) {
+        expect(call.target, target).toBe(path);
+        expect(call.get("host")).toBe(t.upstream.authority);
+      }
+      await t.upstream.reset();
+    }
+  },
+
+  async "17 CVE-2024-21536: malformed targets are refused or forwarded as they are"(
+    t: Tools,
+  ): Promise<void> {
+    for (const target of ["/%", "/%E0%A4%A", "//x@x", "/?%", "x", "*", "/a#b", "/\x7f", "/\xe9"]) {
+      const answer = await t.ask(request("GET", target));
+      if (answer.status === 200) {
+        // A server may normalise the target into a URL: then that is what its router saw too.
+        const { pathname, search } = new URL(target.replace(/^\/?/, "http://proxy.test/"));
+        expect([target, pathname + search], target).toContain(t.upstream.calls.at(-1)?.target);
+      } else {
+        expect(answer.status, target).toBeGreaterThanOrEqual(400);
+        expect(answer.status, target).toBeLessThan(500);
+      }
+    }
+    expect((await t.ask(request("GET", "/after"))).status).toBe(200);
+  },
+};

@@ -1,0 +1,193 @@
+/** Responses by status and framing, and that the connection is in step after each of them. */
+import { expect } from "vitest";
+import type { Tools } from "../_suite.ts";
+import { until } from "../_wait.ts";
+import { request, type Header } from "../_wire.ts";
+
+/** Twice on one connection, and a plain request after each: a byte too much or too few would show. */
+async function expectInStep(
+  t: Tools,
+  bytes: string,
+  expected: object,
+  options: { method?: string; headers?: Header[] } = {},
+): Promise<void> {
+  const { method = "GET", headers = [] } = options;
+  t.upstream.script = (call) =>
+    call.target === "/" ? call.write(bytes) : call.reply(200, [], "in step");
+  const client = await t.connect();
+  for (let count = 0; count < 2; count++) {
+    client.send(request(method, "/"));
+    const answer = await client.read(method);
+    expect(answer).toMatchObject({ cut: false, ...expected });
+    for (const [name, value] of headers) expect(answer.all(name), name).toEqual([value]);
+    client.send(request("GET", "/after"));
+    expect(await client.read()).toMatchObject({ status: 200, text: "in step" });
+  }
+}
+
+export const responses = {
+  async "HEAD keeps content-length and has no body"(t: Tools): Promise<void> {
+    const headers: Header[] = [
+      ["Content-Length", "1234"],
+      ["Content-Type", "text/plain"],
+    ];
+    const head = "HTTP/1.1 200 OK\r\nContent-Length: 1234\r\nContent-Type: text/plain\r\n\r\n";
+    await expectInStep(t, head, { status: 200, length: 0 }, { method: "HEAD", headers });
+    expect(t.upstream.calls[0]?.method).toBe("HEAD");
+    expect(t.upstream.links).toHaveLength(1);
+  },
+
+  async "HEAD of a chunked resource has no body"(t: Tools): Promise<void> {
+    const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    await expectInStep(t, head, { status: 200, length: 0 }, { method: "HEAD" });
+  },
+
+  async "204 has no body and no framing"(t: Tools): Promise<void> {
+    const headers: Header[] = [["X-A", "b"]];
+    await expectInStep(
+      t,
+      "HTTP/1.1 204 No Content\r\nX-A: b\r\n\r\n",
+      { status: 204, length: 0 },
+      { headers },
+    );
+  },
+
+  async "204 with a content-length has none for the client"(t: Tools): Promise<void> {
+    // RFC 9110 §8.6 forbids it to a server, yet some send it.
+    await expectInStep(t, "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", {
+      status: 204,
+      length: 0,
+    });
+  },
+
+  async "205 has no body"(t: Tools): Promise<void> {
+    const bytes = "HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n";
+    await expectInStep(t, bytes, { status: 205, length: 0 });
+  },
+
+  async "304 has no body and keeps its validators"(t: Tools): Promise<void> {
+    const bytes =
+      'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\nContent-Length: 1234\r\nCache-Control: no-cache\r\n\r\n';
+    const headers: Header[] = [
+      ["ETag", '"x"'],
+      ["Cache-Control", "no-cache"],
+    ];
+    await expectInStep(t, bytes, { status: 304, length: 0 }, { headers });
+    const answer = await t.ask(request("GET", "/", [["If-None-Match", '"x"']]));
+    expect(t.upstream.calls.at(-1)?.get("if-none-match")).toBe('"x"');
+    // RFC 9110 §8.6: the length a 200 would have, or none; 0 would be a lie.
+    expect([[], ["1234"]]).toContainEqual(answer.all("content-length"));
+  },
+
+  async "304 without any length has no body"(t: Tools): Promise<void> {
+    await expectInStep(t, 'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n', {
+      status: 304,
+      length: 0,
+    });
+  },
+
+  async "every common status passes with its body"(t: Tools): Promise<void> {
+    for (const status of [
+      200, 201, 202, 203, 207, 226, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 406, 407,
+      409, 410, 413, 417, 418, 421, 429, 451, 499, 500, 501, 502, 503, 504, 511, 599,
+    ]) {
+      t.upstream.script = (call) => call.reply(status, [["Location", "/there"]], `body ${status}`);
+      const answer = await t.ask(request("GET", "/"));
+      expect(answer, `${status}`).toMatchObject({ status, text: `body ${status}` });
+    }
+  },
+
+  async "a body of known length keeps content-length"(t: Tools): Promise<void> {
+    const bytes = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    await expectInStep(t, bytes, { text: "hello" }, { headers: [["Content-Length", "5"]] });
+    expect(t.upstream.links).toHaveLength(1);
+  },
+
+  async "an empty body keeps content-length: 0"(t: Tools): Promise<void> {
+    const bytes = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    await expectInStep(t, bytes, { text: "" }, { headers: [["Content-Length", "0"]] });
+  },
+
+  async "a chunked body arrives whole, its extensions and trailers do no harm"(
+    t: Tools,
+  ): Promise<void> {
+    const bytes =
+      "HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n1\r\n!\r\n0\r\nX-Sum: 1\r\n\r\n";
+    await expectInStep(t, bytes, { text: "hello!" });
+    expect(t.upstream.links).toHaveLength(1);
+  },
+
+  async "a body delimited by the connection's close ends cleanly"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => {
+      call.write("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nuntil ");
+      call.write("the end");
+      call.close();
+    };
+    const client = await t.connect();
+    for (let count = 0; count < 2; count++) {
+      client.send(request("GET", "/"));
+      expect(await client.read()).toMatchObject({ status: 200, text: "until the end", cut: false });
+    }
+  },
+
+  async "an HTTP/1.0 upstream is understood"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => {
+      call.write("HTTP/1.0 200 OK\r\nX-A: b\r\n\r\nold");
+      call.close();
+    };
+    expect(await t.ask(request("GET", "/"))).toMatchObject({
+      version: "1.1",
+      status: 200,
+      text: "old",
+    });
+    t.upstream.script = (call) => {
+      call.write("HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold");
+      call.close();
+    };
+    expect(await t.ask(request("GET", "/"))).toMatchObject({
+      version: "1.1",
+      status: 200,
+      text: "old",
+    });
+  },
+
+  async "102 and 103 before the final response do no harm"(t: Tools): Promise<void> {
+    const bytes =
+      "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal";
+    await expectInStep(t, bytes, { status: 200, text: "final" });
+  },
+
+  async "an unsolicited 100 before the final response does no harm"(t: Tools): Promise<void> {
+    // RFC 9110 §15.2: a client must take interim responses that it did not ask for.
+    const bytes = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal";
+    await expectInStep(t, bytes, { status: 200, text: "final" });
+  },
+
+  async "an interim response long before the final one does no harm"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => call.write("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+    const client = await t.connect();
+    client.send(request("GET", "/"));
+    const answer = client.read();
+    const call = await t.upstream.call();
+    await until(() => call.link.socket.bytesWritten > 0, "the interim response");
+    expect((await t.ask(request("GET", "/meanwhile"), "refused")).status).toBe(502);
+    call.reply(200, [], "final");
+    expect(await answer).toMatchObject({ status: 200, text: "final" });
+  },
+
+  async "3xx passes through with its Location"(t: Tools): Promise<void> {
+    for (const location of [
+      "/there",
+      "https://elsewhere.test/x?y#z",
+      "//x",
+      "not a url at all",
+      "",
+    ]) {
+      t.upstream.script = (call) => call.reply("302 Found", [["Location", location]], "moved");
+      const answer = await t.ask(request("GET", "/"));
+      expect(answer).toMatchObject({ status: 302, text: "moved" });
+      expect(answer.all("location")).toEqual([location]);
+    }
+    expect(t.upstream.calls).toHaveLength(5);
+  },
+};

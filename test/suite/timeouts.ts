@@ -1,0 +1,102 @@
+/** Deadlines: until the headers, between pieces of a body, and where there is none. */
+import { expect } from "vitest";
+import type { Tools } from "../_suite.ts";
+import { pause, within } from "../_wait.ts";
+import { chunk, lastChunk, request } from "../_wire.ts";
+
+/** Well past the 300 ms of the setup: the point of these tests is that time goes by. */
+const past = 700;
+
+export const timeouts = {
+  async "a stall before the response headers gets 504"(t: Tools): Promise<void> {
+    t.upstream.script = () => {};
+    const answer = await t.ask(request("GET", "/"), "timeouts");
+    expect(answer.status).toBe(504);
+    expect(answer.get("proxy-status")).toMatch(/^fetchway; error=http_response_timeout/);
+    expect(answer.text).not.toMatch(/127\.0\.0\.1|localhost/);
+    await within(
+      t.upstream.links[0]?.closed ?? Promise.reject(),
+      "the upstream's connection closed",
+    );
+  },
+
+  async "a stall within the response headers gets 504"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nX-A: b\r\n");
+    expect((await t.ask(request("POST", "/", [], "body"), "timeouts")).status).toBe(504);
+  },
+
+  async "interim responses do not stand in for the final one"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => call.write("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+    expect((await t.ask(request("GET", "/"), "timeouts")).status).toBe(504);
+  },
+
+  async "a stall within a sized body past idleTimeout fails the body"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+    const answer = await t.ask(request("GET", "/"), "timeouts");
+    expect(answer).toMatchObject({ status: 200, text: "half", cut: true });
+    await within(
+      t.upstream.links[0]?.closed ?? Promise.reject(),
+      "the upstream's connection closed",
+    );
+  },
+
+  async "a stall within a chunked body past idleTimeout fails the body"(t: Tools): Promise<void> {
+    t.upstream.script = (call) =>
+      call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
+    const answer = await t.ask(request("GET", "/"), "timeouts");
+    expect(answer).toMatchObject({ status: 200, text: "half", cut: true });
+  },
+
+  async "neither timeout cuts a body that keeps coming"(t: Tools): Promise<void> {
+    t.upstream.script = async (call) => {
+      call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+      for (let count = 0; count < 10; count++) {
+        call.write(chunk(`${count}`));
+        await pause(past / 10);
+      }
+      call.write(lastChunk);
+    };
+    const answer = await t.ask(request("GET", "/"), "timeouts");
+    expect(answer).toMatchObject({ status: 200, text: "0123456789", cut: false });
+  },
+
+  async "an upload that keeps coming is not cut"(t: Tools): Promise<void> {
+    const client = await t.connect("timeouts");
+    client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]));
+    for (let count = 0; count < 10; count++) {
+      client.send(chunk(`${count}`));
+      await pause(past / 10);
+    }
+    client.send(lastChunk);
+    expect(await client.read()).toMatchObject({ status: 200, text: "0123456789" });
+  },
+
+  async "server-sent events outlive idleTimeout"(t: Tools): Promise<void> {
+    t.upstream.script = async (call) => {
+      call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n");
+      call.write("Transfer-Encoding: chunked\r\n\r\n", chunk("data: 1\n\n"));
+      await pause(past);
+      call.write(chunk("data: 2\n\n"), lastChunk);
+    };
+    const answer = await t.ask(request("GET", "/"), "timeouts");
+    expect(answer).toMatchObject({ text: "data: 1\n\ndata: 2\n\n", cut: false });
+  },
+
+  async "a client that pauses longer than idleTimeout gets the whole body"(
+    t: Tools,
+  ): Promise<void> {
+    const size = 16 * 1024 * 1024;
+    t.upstream.script = async (call) => {
+      call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
+      await call.pour(size);
+    };
+    const client = await t.connect("timeouts");
+    client.send(request("GET", "/"));
+    const head = await client.readHead();
+    await pause(past);
+    expect(await client.readBody(head)).toMatchObject({
+      length: size,
+      cut: false,
+    });
+  },
+};
