@@ -56,14 +56,15 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
 
   const address = originOf(server);
   const to = target === undefined ? `a demo upstream on ${demo && originOf(demo)}` : show(target);
-  console.log(`fetchway listens on ${address} and forwards to ${to}`);
   // What listens on all addresses is reached by one of them.
   const near = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
-  if (target !== undefined) console.log(`  curl -i ${near}/`);
-  else {
-    const steps = renderFirstSteps(near).map((curl) => `  ${curl}\n`);
-    console.log(`Try it from another terminal; Ctrl+C stops it.\n\n${steps.join("")}`);
-  }
+  const steps = target === undefined ? renderFirstSteps(near) : [`curl -i ${near}/`];
+  const lines = [
+    `fetchway listens on ${address} and forwards to ${to}`,
+    ...(target === undefined ? ["Try it from another terminal; Ctrl+C stops it.", ""] : []),
+    ...steps.map((step) => `  ${step}`),
+  ];
+  console.log(lines.join("\n"));
 }
 
 function originOf(server: Server): string {

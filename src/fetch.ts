@@ -1,6 +1,6 @@
 import { toStream } from "./body.ts";
 import type { Lifetime } from "./deadline.ts";
-import { ProxyError, toProxyError } from "./error.ts";
+import { ProxyError, toProxyError, type ProxyErrorCode } from "./error.ts";
 import { getHeader, toHeaderList, toHeaders } from "./headers.ts";
 import type { Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
 
@@ -12,11 +12,20 @@ export interface FetchClient {
   readonly name: string;
   readonly capabilities: Capabilities;
   readonly fetch: FetchLike;
+  /** The fields of a request as this client takes them without loss; a `Headers` if undefined. */
+  readonly fields?: (hop: Hop) => HeadersInit;
   /**
    * Adds what this client needs to a request.
+   * @param abort breaks the request off
    * @throws ProxyError for what it would send wrongly
    */
-  readonly prepare?: (init: RequestInit, hop: Hop) => void;
+  readonly prepare?: (
+    init: RequestInit,
+    hop: Hop,
+    abort: (reason: unknown) => void,
+  ) => void | Promise<void>;
+  /** The type of an error of this client's; undefined if it does not know either. */
+  readonly classify?: (thrown: unknown) => ProxyErrorCode | undefined;
   /**
    * Whether bodies go back to the server as they are, unread: it is then the
    * runtime that moves and cancels them, and `idleTimeout` is not seen.
@@ -42,12 +51,13 @@ export function createFetchTransport(client: FetchClient): Transport {
       const controller = new AbortController();
       lifetime.onabort = (error) => controller.abort(error);
       try {
-        const init = toInit(hop, controller.signal);
-        client.prepare?.(init, hop);
+        const init = toInit(hop, controller.signal, client);
+        const preparing = client.prepare?.(init, hop, (reason) => controller.abort(reason));
+        if (preparing !== undefined) await preparing;
         const response = await client.fetch(hop.upstream.origin + hop.path, init);
         return toReply(response, lifetime, controller, client);
       } catch (thrown) {
-        const error = lifetime.error ?? toNetworkError(thrown);
+        const error = lifetime.error ?? toNetworkError(thrown, client);
         lifetime.end();
         throw error;
       }
@@ -55,12 +65,13 @@ export function createFetchTransport(client: FetchClient): Transport {
   };
 }
 
-function toInit(hop: Hop, signal: AbortSignal): RequestInit {
+function toInit(hop: Hop, signal: AbortSignal, client: FetchClient): RequestInit {
   const { method, headers, body } = hop;
   if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw unsendable(method);
+  checkValues(headers);
   const init: RequestInit & { duplex?: "half" } = {
     method,
-    headers: toSendable(headers),
+    headers: client.fields === undefined ? toHeaders(headers) : client.fields(hop),
     redirect: "manual",
     signal,
   };
@@ -81,14 +92,13 @@ export function unsendable(method: string): ProxyError {
 }
 
 /** Some clients send control characters as they are (Bun), others throw. */
-function toSendable(list: HeaderList): Headers {
+function checkValues(list: HeaderList): void {
   for (let i = 1; i < list.length; i += 2) {
     // oxlint-disable-next-line no-control-regex
     if (/[\u0000-\u0008\u000a-\u001f\u007f]/.test(list[i] as string)) {
       throw new ProxyError("http_request_error", { message: `bad characters in ${list[i - 1]}` });
     }
   }
-  return toHeaders(list);
 }
 
 function toReply(
@@ -167,8 +177,10 @@ function incomplete(cause: unknown): ProxyError {
 }
 
 /** fetch hides most of what went wrong; what it shows is in the cause's code on some runtimes. */
-function toNetworkError(thrown: unknown): ProxyError {
+function toNetworkError(thrown: unknown, client: FetchClient): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
+  const type = client.classify?.(thrown);
+  if (type !== undefined) return new ProxyError(type, { cause: thrown });
   const cause = (thrown as { cause?: unknown } | null)?.cause ?? thrown;
   const code = (cause as { code?: unknown } | null)?.code;
   if (code === "ECONNREFUSED" || code === "ConnectionRefused") {

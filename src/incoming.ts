@@ -60,7 +60,7 @@ export class WebIncoming implements Incoming {
   readonly secure: boolean;
   readonly headers: HeaderList;
   readonly address: string | undefined;
-  readonly body: Body | null;
+  body: Body | null;
   readonly #request: Request;
 
   constructor(request: Request, address: string | undefined) {

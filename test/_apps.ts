@@ -1,9 +1,9 @@
 /** Servers around the proxy in the test's own process, closed after each test. */
 import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo, Server as NetServer } from "node:net";
+import type { AddressInfo, Server } from "node:net";
 import { serve as serveHono } from "@hono/node-server";
-import { serve as serveSrvx } from "srvx";
+import { serve as serveH3, type H3 } from "h3";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { connect, type Answer, type Client } from "./_client.ts";
 import type { Call } from "./_link.ts";
@@ -14,10 +14,10 @@ type Fetch = (request: Request) => Response | Promise<Response>;
 export interface Apps {
   upstream: Upstream;
   serveNode(handler: RequestListener): Promise<number>;
-  serveSrvx(fetch: Fetch): Promise<number>;
+  serveH3(app: H3): Promise<number>;
   serveHono(app: { fetch: Fetch }): Promise<number>;
   /** Has the server closed after the test. */
-  track(server: NetServer): Promise<number>;
+  track(server: Server): Promise<number>;
   connect(port: number): Promise<Client>;
   ask(port: number, bytes: string | Uint8Array): Promise<Answer>;
   /** The only request that the upstream has seen. */
@@ -34,20 +34,17 @@ export function useApps(): Apps {
       server.listen(0, "127.0.0.1");
       return apps.track(server);
     },
-    async serveSrvx(fetch) {
-      const server = serveSrvx({
-        fetch,
+    async serveH3(app) {
+      const server = serveH3(app, {
         port: 0,
         hostname: "127.0.0.1",
         silent: true,
         gracefulShutdown: false,
       });
       await server.ready();
-      closing.push(() => server.close(true));
-      return Number(new URL(server.url ?? "").port);
+      return apps.track(server.node?.server as Server);
     },
-    serveHono: (app) =>
-      apps.track(serveHono({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }) as NetServer),
+    serveHono: (app) => apps.track(serveHono({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" })),
     async track(server) {
       if (!server.listening) await once(server, "listening");
       closing.push(() => server.close());

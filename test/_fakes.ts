@@ -3,11 +3,16 @@ import { expect } from "vitest";
 import { toStream } from "../src/body.ts";
 import { Lifetime } from "../src/deadline.ts";
 import type { ProxyError, ProxyErrorCode } from "../src/error.ts";
-import type { Respond } from "../src/forward.ts";
+import { createFetchTransport, type FetchClient, type FetchLike, STANDARD } from "../src/fetch.ts";
+import { forward, type Respond } from "../src/forward.ts";
 import { toHeaders } from "../src/headers.ts";
 import type { Incoming } from "../src/incoming.ts";
-import { parseTarget } from "../src/target.ts";
+import type { ProxyOptions } from "../src/options.ts";
+import { compile } from "../src/plan.ts";
+import { parseTarget, type Target } from "../src/target.ts";
 import type { Capabilities, Hop, Reply, Transport } from "../src/transport.ts";
+
+export const TARGET = "http://up.test:4000";
 
 export const CAPABLE: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 
@@ -49,7 +54,7 @@ export function fakeIncoming(over: Partial<Incoming> = {}): FakeIncoming {
 
 export function fakeHop(over: Partial<Hop> = {}): Hop {
   return {
-    upstream: parseTarget("http://up.test:4000"),
+    upstream: parseTarget(TARGET),
     method: "GET",
     path: "/",
     headers: [],
@@ -88,6 +93,38 @@ export class FakeTransport implements Transport {
   }
 }
 
+/** Sends a hop through a transport made of this fetch. */
+export function sendBy(
+  fetch: FetchLike,
+  hop: Partial<Hop> = {},
+  lifetime: Lifetime = fakeLifetime(),
+  client: Partial<FetchClient> = {},
+): Promise<Reply> {
+  const transport = createFetchTransport({
+    name: "test",
+    capabilities: STANDARD,
+    fetch,
+    ...client,
+  });
+  return transport.send(fakeHop(hop), lifetime);
+}
+
+export function streamed({ body }: Reply): ReadableStream<Uint8Array> {
+  return toStream(body ?? bytes(""));
+}
+
+export const textOf = (reply: Reply): Promise<string> => new Response(streamed(reply)).text();
+
+/** Forwards a request through connections in memory. */
+export function run(
+  incoming: Partial<Incoming>,
+  setup: { options?: ProxyOptions; target?: Target; transport?: Transport; context?: unknown } = {},
+): Promise<Response> {
+  const { options = {}, target = TARGET, transport = new FakeTransport(), context } = setup;
+  const plan = compile(options, () => transport);
+  return forward(fakeIncoming(incoming), target, plan, context, respond);
+}
+
 /** A reply as a web response. */
 export const respond: Respond = ({ status, statusText, headers, body }) =>
   new Response(body && toStream(body), { status, statusText, headers: toHeaders(headers) });
@@ -119,9 +156,9 @@ export function proxyError(code: ProxyErrorCode, status: number): ProxyError {
 }
 
 /** The error that a function throws, or a promise rejects with. */
-export async function errorOf(run: () => unknown): Promise<unknown> {
+export async function errorOf(body: () => unknown): Promise<unknown> {
   try {
-    await run();
+    await body();
   } catch (error) {
     return error;
   }

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { SetupName } from "./_setups.ts";
 import { within } from "./_wait.ts";
 
-export type HostName = "node" | "srvx" | "h3" | "hono";
+export type HostName = "node" | "srvx" | "h3" | "hono" | "deno" | "workerd";
 
 export interface Host {
   name: HostName;
@@ -19,8 +19,16 @@ export interface Host {
   stop(): Promise<void>;
 }
 
+function pathOf(relative: string): string {
+  return fileURLToPath(new URL(relative, import.meta.url));
+}
+
 function commandOf(host: HostName): [command: string, ...args: string[]] {
-  return [process.execPath, fileURLToPath(new URL(`hosts/${host}.ts`, import.meta.url))];
+  const file = pathOf(`hosts/${host}.ts`);
+  if (host === "deno") {
+    return [pathOf("../node_modules/.bin/deno"), "run", "--allow-net", "--allow-env", file];
+  }
+  return [process.execPath, file];
 }
 
 /** The first line on stdout: the port of each setup. */
@@ -50,10 +58,12 @@ export async function startHost(name: HostName, upstream: string): Promise<Host>
     child.kill("SIGTERM");
     await within(exited, `${name}: exit on SIGTERM`).finally(() => child.kill("SIGKILL"));
   };
-  const ports = await within(readPorts(child), `${name}: ready`, 20_000).catch(async (error) => {
-    await stop();
-    throw new Error(`${name}: ${String(error)}\n${stderr}`);
-  });
+  const ports = await within(readPorts(child), `${name}: ready`, 20_000).catch(
+    async (error: unknown) => {
+      await stop();
+      throw new Error(`${name}: ${String(error)}\n${stderr}`);
+    },
+  );
   const pid = child.pid ?? 0;
   return {
     name,

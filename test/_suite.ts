@@ -6,6 +6,7 @@ import { startHost, type Host, type HostName } from "./_host.ts";
 import type { SetupName } from "./_setups.ts";
 import type { Call } from "./_link.ts";
 import { Upstream } from "./_upstream.ts";
+import { until } from "./_wait.ts";
 import { aborts } from "./suite/aborts.ts";
 import { bodies } from "./suite/bodies.ts";
 import { encodings } from "./suite/encodings.ts";
@@ -98,7 +99,15 @@ export function addTests(name: HostName): void {
 
   /** What holds for every test: only HTTP reached the upstream, and the process did not complain. */
   async function run(body: Test): Promise<void> {
-    await body({ ...tools, host });
+    try {
+      await body({ ...tools, host });
+    } catch (error) {
+      // A crash shows first as a broken connection: what it says comes a little later.
+      await until(() => host.exited(), "exit", 300).catch(() => {});
+      const complaints = host.complaints();
+      if (complaints && error instanceof Error) error.message += `\nThe host: ${complaints}`;
+      throw error;
+    }
     expect(upstream.faults).toEqual([]);
     expect(host.complaints()).toBe("");
   }

@@ -68,17 +68,17 @@ export class BodyReader {
   }
 
   /** Returns the bytes that follow the body. */
-  feed(data: Buffer, emit: (chunk: Buffer) => void): Buffer {
+  feed(data: Buffer, emit: (piece: Buffer) => void): Buffer {
     let rest = data;
     while (rest.length > 0 && !this.done) {
       if (this.#state !== "data") {
         rest = this.#feedLine(rest);
         continue;
       }
-      const chunk = rest.subarray(0, Math.min(this.#left, rest.length));
-      rest = rest.subarray(chunk.length);
-      this.#left -= chunk.length;
-      emit(chunk);
+      const piece = rest.subarray(0, Math.min(this.#left, rest.length));
+      rest = rest.subarray(piece.length);
+      this.#left -= piece.length;
+      emit(piece);
       if (this.#left > 0) continue;
       if (this.#chunked) this.#state = "line-end";
       else this.done = true;

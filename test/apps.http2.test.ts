@@ -5,6 +5,7 @@ import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
 } from "node:http2";
+import { type Server } from "node:net";
 import { serve } from "srvx";
 import { describe, expect, test } from "vitest";
 import { createProxy, proxyFetch } from "#proxy";
@@ -28,7 +29,7 @@ const servers: Record<string, () => Promise<number>> = {
       gracefulShutdown: false,
     });
     await server.ready();
-    return apps.track(server.node?.server as import("node:net").Server);
+    return apps.track(server.node?.server as Server);
   },
   node() {
     const { handler } = createProxy({ target: upstream.url });
@@ -153,7 +154,7 @@ describe.each(Object.entries(servers))("%s", (_, listen) => {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
       if (call.length > 0) call.write(chunk(call.body));
       call.onData = (piece) => call.write(chunk(piece));
-      call.done.then(() => call.write(lastChunk));
+      void call.done.then(() => call.write(lastChunk));
     };
     await using(async (session) => {
       const stream = session.request({ ":method": "POST", ":path": "/" });

@@ -1,6 +1,6 @@
 import { createProxy, type CreateProxyOptions, type Proxy } from "#proxy";
 import { flags } from "./flags.ts";
-import { type CommandLine, quote } from "./parse.ts";
+import type { CommandLine } from "./parse.ts";
 
 const ANY_TARGET = "http://localhost";
 
@@ -8,16 +8,12 @@ const ANY_TARGET = "http://localhost";
  * Has the proxy check every option that was given, each by itself: `createProxy` stops at the first bad one.
  * @returns what is wrong, one line each
  */
-export function checkOptions({ given, texts }: CommandLine): string[] {
-  return flags.flatMap((flag) => {
-    const text = texts.get(flag);
-    if (text === undefined || flag.scope === "command") return [];
-    const option = { [flag.option]: given[flag.scope][flag.option] };
-    const wrong = tryCreate({
-      target: ANY_TARGET,
-      ...(flag.scope === "pool" ? { pool: option } : option),
-    });
-    return wrong === undefined ? [] : [`--${flag.name}${quote(flag, text)}: ${wrong}`];
+export function checkOptions({ given, labels }: CommandLine): string[] {
+  return Array.from(labels).flatMap(([{ scope, option }, label]) => {
+    if (scope === "command") return [];
+    const one = { [option]: given[scope][option] };
+    const wrong = tryCreate({ target: ANY_TARGET, ...(scope === "pool" ? { pool: one } : one) });
+    return wrong === undefined ? [] : [`${label}: ${wrong}`];
   });
 }
 
@@ -48,7 +44,7 @@ function tryCreate(options: CreateProxyOptions): string | undefined {
 function toCommandLine(message: string): string {
   return message
     .replace(/^fetchway: (?:bad option `[^`]*`: )?/, "")
-    .replace(/`(\w+)(?:: \{ ([\w-]+) \})?`(?: option)?/g, (all, option: string, name?: string) => {
+    .replace(/`(\w+)(?:: \{ ([\w-]+) \})?`/g, (all, option: string, name?: string) => {
       const flag = flags.find((each) => each.option === option && each.scope !== "command");
       if (flag === undefined) return all;
       return name === undefined ? `--${flag.name}` : `--${flag.name} "${name}: …"`;

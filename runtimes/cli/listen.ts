@@ -26,21 +26,23 @@ export async function listen(fetch: ServerHandler, port: number, host: string): 
   }
 }
 
-function explainRefusal(error: unknown, port: number, host: string): unknown {
-  switch ((error as { code?: unknown } | null)?.code) {
+function explainRefusal(error: unknown, port: number, host: string): UsageError {
+  const { code = "", message } = error as Error & { code?: string };
+  switch (code) {
     case "EADDRINUSE":
       return new UsageError(`port ${port} is in use: use --port with another, or 0 for a free one`);
     case "EACCES":
       return new UsageError(`port ${port} needs more rights: use --port with one above 1023`);
     case "EADDRNOTAVAIL":
     case "EAI_AGAIN":
-    case "EINVAL":
     case "ENOTFOUND":
       return new UsageError(
         `host ${JSON.stringify(host)} is no address of this machine: use --host 127.0.0.1 or 0.0.0.0`,
       );
     default:
-      return error;
+      return new UsageError(
+        `--host ${JSON.stringify(host)} --port ${port} cannot be had: ${message}`,
+      );
   }
 }
 

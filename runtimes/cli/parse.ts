@@ -6,8 +6,8 @@ export interface CommandLine {
   readonly target: string | undefined;
   /** The options that were given, read but not checked by the proxy yet. */
   readonly given: Readonly<Record<Scope, Record<string, unknown>>>;
-  /** What each flag was given as, for messages. */
-  readonly texts: ReadonlyMap<Flag, string>;
+  /** The flags that were given, as a message names them. */
+  readonly labels: ReadonlyMap<Flag, string>;
   /** What is wrong, one line each. */
   readonly problems: readonly string[];
   /** Whether the target may be an unknown flag's value instead. */
@@ -30,7 +30,7 @@ for (const flag of flags) {
 /** Takes a command line apart. All that is wrong with it is collected. */
 export function parse(args: readonly string[]): CommandLine {
   const given: CommandLine["given"] = { command: {}, proxy: {}, pool: {} };
-  const texts = new Map<Flag, string>();
+  const labels = new Map<Flag, string>();
   const targets: string[] = [];
   const problems: string[] = [];
   // How many targets there were when an unknown flag came: what follows may be its value.
@@ -61,21 +61,22 @@ export function parse(args: readonly string[]): CommandLine {
     const text = takeText(spelling, inline, rest);
     // The value of a misspelt flag is taken, so that it is not mistaken for the target.
     if (known === undefined) continue;
+    const label = renderLabel(spelled, spelling, text);
     try {
       if (text === undefined) throw new UsageError("it takes no value, leave that out");
-      if (text === "") throw new UsageError(`a value is missing, write ${known} ${flag.value}`);
+      if (text === "") throw new UsageError(`a value is missing, write ${spelled} ${flag.value}`);
       given[flag.scope][flag.option] = flag.read(text, given[flag.scope][flag.option]);
-      texts.set(flag, text);
+      labels.set(flag, label);
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
-      problems.push(`${known}${quote(flag, text)}: ${error.message}`);
+      problems.push(`${label}: ${error.message}`);
     }
   }
 
   for (const extra of targets.slice(1, sure)) {
     problems.push(`"${withoutCredentials(extra)}": one target is enough, leave the others out`);
   }
-  return { target: targets[0], given, texts, problems, unsure: sure === 0 };
+  return { target: targets[0], given, labels, problems, unsure: sure === 0 };
 }
 
 /** The value of a flag: "" if it is missing, undefined if there should be none. */
@@ -93,9 +94,10 @@ function takeText(
   return next === undefined || next.startsWith("--") || spellings.has(next) ? "" : rest.shift();
 }
 
-/** A value as a message shows it after its flag. What may be a secret is not shown. */
-export function quote(flag: Flag, text: string | undefined): string {
-  return !text || flag.repeats ? "" : ` ${JSON.stringify(text)}`;
+/** A flag and its value, which is not shown where it may be a secret. */
+function renderLabel(spelled: string, { flag, negated }: Spelling, text = ""): string {
+  const hidden = text === "" || negated || flag.value === undefined || flag.repeats;
+  return hidden ? spelled : `${spelled} ${JSON.stringify(text)}`;
 }
 
 /** A URL as a message may show it. */

@@ -49,7 +49,7 @@ export function asHeader(text: string, before: unknown): unknown {
 
 export function asRewrite(text: string, before: unknown): unknown {
   const equals = text.indexOf("=");
-  if (equals < 1) throw new UsageError('write it as "pattern=replacement", such as "^/old/=/new/"');
+  if (equals < 1) throw new UsageError('write it as "from=to", such as "^/old/=/new/"');
   return withEntry(before, text.slice(0, equals), text.slice(equals + 1));
 }
 

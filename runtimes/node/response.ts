@@ -146,20 +146,28 @@ export function respond(reply: Reply, incoming: Incoming): Response {
   });
 }
 
-/** Writes a response to Node's. Resolves when nothing is left to do here; it never rejects. */
+/**
+ * Writes a response to Node's. Resolves when nothing is left to do here.
+ * @throws what `writeHead` throws, for fields that a hook made unsendable
+ */
 export async function sendResponse(response: Response, res: ServerResponse): Promise<void> {
   const { status, statusText, headers, body } =
     response instanceof LazyResponse
       ? response._toNodeResponse()
       : { ...headOf(response), body: response.body };
-  if (res.destroyed || res.headersSent) {
+  const letGo = (): void => {
     if (body instanceof Exchange) body.destroy();
-    else if (body instanceof ReadableStream) await body.cancel().catch(() => {});
-    return;
+    else if (body instanceof ReadableStream) body.cancel().catch(() => {});
+  };
+  if (res.destroyed || res.headersSent) return letGo();
+  try {
+    // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
+    if (res.req.httpVersionMajor === 1) res.writeHead(status, statusText, headers);
+    else res.writeHead(status, headers);
+  } catch (error) {
+    letGo();
+    throw error;
   }
-  // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
-  if (res.req.httpVersionMajor === 1) res.writeHead(status, statusText, headers);
-  else res.writeHead(status, headers);
   if (body instanceof Exchange) body.pipe(res);
   else if (body instanceof ReadableStream) await pump(body, res);
   else if (body === null) res.end();

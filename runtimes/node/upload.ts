@@ -12,7 +12,7 @@ export class IncomingBody implements NativeBody {
     this.message = message;
   }
 
-  /** The whole body, if all of it has arrived: a small one has, one microtask after its headers. */
+  /** The whole body, if all of it has arrived. */
   whole(): Buffer | undefined {
     if (!this.message.complete) return undefined;
     return (this.message.read() as Buffer | null) ?? Buffer.alloc(0);

@@ -22,6 +22,13 @@ function named(headers: Header[] | undefined, pattern: RegExp): Header[] {
   return (headers ?? []).filter(([name]) => pattern.test(name));
 }
 
+/** Where a server orders fields by name, only what they are can be compared. */
+function sorted(headers: Header[]): string[] {
+  return lower(headers)
+    .map((header) => header.join(": "))
+    .toSorted((a, b) => (a < b ? -1 : 1));
+}
+
 function lower(headers: Header[]): Header[] {
   return headers.map(([name, value]) => [name.toLowerCase(), value]);
 }
@@ -140,7 +147,7 @@ export const headers = {
     t.upstream.script = (call) => call.reply(200, inherited, "body");
     const answer = await t.ask(request("GET", "/", inherited));
     expect(lower(named(t.upstream.calls[0]?.headers, pattern))).toEqual(lower(inherited));
-    expect(lower(named(answer.headers, pattern)).toSorted()).toEqual(lower(inherited).toSorted());
+    expect(sorted(named(answer.headers, pattern))).toEqual(sorted(inherited));
   },
 
   async "__proto__ is an ordinary field name in a request"(t: Tools): Promise<void> {
@@ -176,7 +183,7 @@ export const headers = {
     t.upstream.script = (call) => call.reply(200, sent, "body");
     const answer = await t.ask(request("GET", "/"));
     const others = answer.headers.filter(([name]) => !/^(connection|keep-alive)$/i.test(name));
-    expect(lower(others).toSorted()).toEqual(lower(sent).toSorted());
+    expect(sorted(others)).toEqual(sorted(sent));
   },
 
   async "a response without content-type gets none"(t: Tools): Promise<void> {

@@ -1,8 +1,11 @@
 /** Hooks and limits, as options of a proxy that runs. */
 import { expect } from "vitest";
 import type { Tools } from "../_suite.ts";
-import { until } from "../_wait.ts";
+import { until, within } from "../_wait.ts";
 import { chunk, lastChunk, request } from "../_wire.ts";
+
+/** Setups in which the proxy looks at the body's stream, or may. */
+const looking = ["limited", "hooked"] as const;
 
 export const options = {
   async "onRequest changes what is sent, onResponse what is answered"(t: Tools): Promise<void> {
@@ -43,10 +46,56 @@ export const options = {
       client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]));
       for (const size of pieces) client.send(chunk("x".repeat(size)));
       client.send(lastChunk);
-      expect((await client.read()).status, `${pieces}`).toBe(413);
+      expect((await client.read()).status, pieces.join("+")).toBe(413);
     }
     await until(() => t.upstream.calls.every((call) => call.state !== "reading"), "broken off");
     expect(t.upstream.calls.filter((call) => call.state === "complete")).toEqual([]);
+  },
+
+  async "an upload under bodyLimit or hooks stays a stream both ways"(t: Tools): Promise<void> {
+    for (const setup of looking) {
+      const client = await t.connect(setup);
+      client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk("first "));
+      const call = await t.upstream.call();
+      await until(() => call.length === 6, `${setup}: the first piece`);
+      client.send(chunk("second"), lastChunk);
+      expect(await client.read()).toMatchObject({ status: 200, text: "first second" });
+      await t.upstream.reset();
+    }
+  },
+
+  async "an upload under bodyLimit or hooks whose upstream answers early does no harm"(
+    t: Tools,
+  ): Promise<void> {
+    for (const setup of looking) {
+      t.upstream.script = (call) => call.reply(401, [], "early");
+      const client = await t.connect(setup);
+      client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk("first "));
+      expect(await client.read()).toMatchObject({ status: 401, text: "early" });
+      client.send(chunk("second"), lastChunk);
+      await t.upstream.reset();
+      expect((await t.ask(request("GET", "/after"), setup)).status).toBe(200);
+      await t.upstream.reset();
+    }
+  },
+
+  async "an upload under bodyLimit or hooks that breaks off never arrives whole"(
+    t: Tools,
+  ): Promise<void> {
+    for (const setup of looking) {
+      for (const how of ["FIN", "RST"] as const) {
+        const client = await t.connect(setup);
+        client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk("half"));
+        const call = await t.upstream.call();
+        await until(() => call.length === 4, `${setup}: half the body`);
+        client.leave(how);
+        await within(call.link.closed, `${setup}: the upstream's connection closed`, 1000);
+        expect(call.state, setup).toBe("cut");
+        await t.upstream.reset();
+      }
+      expect((await t.ask(request("GET", "/after"), setup)).status).toBe(200);
+      await t.upstream.reset();
+    }
   },
 
   async "a proxy's gateway error leaves the client's connection in step"(t: Tools): Promise<void> {

@@ -113,7 +113,7 @@ export const streams = {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
       if (call.length > 0) call.write(chunk(call.body));
       call.onData = (piece) => call.write(chunk(piece));
-      call.done.then(() => call.write(lastChunk));
+      void call.done.then(() => call.write(lastChunk));
     };
     const client = await t.connect();
     client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk("0;"));

@@ -1,0 +1,122 @@
+import { describe, expect, test, vi } from "vitest";
+import { Lifetime } from "../src/deadline.ts";
+import { ProxyError } from "../src/error.ts";
+import type { FetchLike } from "../src/fetch.ts";
+import {
+  errorOf,
+  FakeClient,
+  fakeLifetime,
+  proxyError,
+  sendBy as send,
+  streamed,
+  streamOf,
+  textOf,
+} from "./_fakes.ts";
+
+/** A fetch that answers nothing until it is aborted. */
+const never: FetchLike = (_, { signal }) =>
+  new Promise((_resolve, reject) => {
+    signal?.addEventListener("abort", () => reject(signal.reason as Error));
+  });
+
+describe("the lifetime", () => {
+  test.each([
+    ["without a body", () => new Response(null), true],
+    ["when the body is through", () => new Response("abc"), false],
+  ])("ends %s", async (_, answer, atOnce) => {
+    const client = new FakeClient();
+    const reply = await send(answer, {}, new Lifetime(client, 0, 0));
+    expect(client.listeners.size).toBe(atOnce ? 0 : 1);
+    await textOf(reply);
+    expect(client.listeners.size).toBe(0);
+  });
+
+  test("ends where bodies are handed through, and the body is the client's own", async () => {
+    const client = new FakeClient();
+    const answer = new Response("abc");
+    const options = { handsBodiesThrough: true };
+    const reply = await send(() => answer, {}, new Lifetime(client, 0, 0), options);
+    expect(reply.body).toBe(answer.body);
+    expect(client.listeners.size).toBe(0);
+  });
+
+  test("ends when the body is given up, and so does the request", async () => {
+    const client = new FakeClient();
+    let signal: AbortSignal | null | undefined;
+    const cancelled = vi.fn();
+    const fetch: FetchLike = (_, init) => {
+      signal = init.signal;
+      return new Response(streamOf(["a", "b"], cancelled));
+    };
+    const reply = await send(fetch, {}, new Lifetime(client, 0, 0));
+    await streamed(reply).cancel("enough");
+    expect(signal?.aborted).toBe(true);
+    expect(cancelled).toHaveBeenCalledWith("enough");
+    expect(client.listeners.size).toBe(0);
+  });
+
+  test("stops the request before the headers", async () => {
+    const client = new FakeClient();
+    const sent = send(never, {}, new Lifetime(client, 0, 0));
+    client.leave();
+    await expect(sent).rejects.toEqual(proxyError("http_request_error", 499));
+  });
+
+  test("stops the body after them, with its own reason", async () => {
+    const lifetime = fakeLifetime();
+    const fetch: FetchLike = (_, { signal }) =>
+      new Response(
+        new ReadableStream({
+          start: (controller) =>
+            signal?.addEventListener("abort", () => controller.error(signal.reason)),
+        }),
+      );
+    const reader = streamed(await send(fetch, {}, lifetime)).getReader();
+    const read = reader.read();
+    lifetime.abort(new ProxyError("connection_read_timeout"));
+    await expect(read).rejects.toEqual(proxyError("connection_read_timeout", 504));
+  });
+
+  test("does not wait for a fetch that does not listen to its signal", async () => {
+    const cancelled = vi.fn();
+    let answer: ((late: Response) => void) | undefined;
+    const deaf: FetchLike = () => new Promise((resolve) => (answer = resolve));
+    const sent = send(deaf, {}, new Lifetime(new FakeClient(), 10, 0));
+    const late = new Promise((resolve) => setTimeout(resolve, 200, "still waiting"));
+    await expect(Promise.race([sent, late])).rejects.toEqual(
+      proxyError("http_response_timeout", 504),
+    );
+    answer?.(new Response(streamOf(["a"], cancelled)));
+    await vi.waitFor(() => expect(cancelled).toHaveBeenCalledOnce());
+  });
+});
+
+describe("what goes wrong", () => {
+  test.each([
+    [{ code: "ECONNREFUSED" }, "connection_refused", 502],
+    [{ code: "ConnectionRefused" }, "connection_refused", 502],
+    [{ code: "ENOTFOUND" }, "dns_error", 502],
+    [{ code: "EAI_AGAIN" }, "dns_error", 502],
+    [{ code: "ECONNRESET" }, "connection_terminated", 502],
+    [undefined, "connection_terminated", 502],
+  ] as const)("%j is %s", async (cause, code, status) => {
+    const failed = new TypeError("fetch failed", { cause });
+    const lifetime = fakeLifetime();
+    const error = await errorOf(() => send(() => Promise.reject(failed), {}, lifetime));
+    expect(error).toEqual(proxyError(code, status));
+    expect((error as ProxyError).cause).toBe(failed);
+  });
+
+  test("an error of no network is a fault of the function's", async () => {
+    const sent = send(() => Promise.reject(new RangeError("oops")));
+    await expect(sent).rejects.toEqual(proxyError("proxy_internal_error", 500));
+  });
+
+  test("leaves no listener behind", async () => {
+    const client = new FakeClient();
+    await errorOf(() =>
+      send(() => Promise.reject(new TypeError("x")), {}, new Lifetime(client, 0, 0)),
+    );
+    expect(client.listeners.size).toBe(0);
+  });
+});

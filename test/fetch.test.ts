@@ -1,0 +1,152 @@
+import { describe, expect, test, vi } from "vitest";
+import { ProxyError } from "../src/error.ts";
+import { type FetchLike, STANDARD } from "../src/fetch.ts";
+import type { Hop } from "../src/transport.ts";
+import {
+  bytes,
+  errorOf,
+  fakeLifetime,
+  proxyError,
+  sendBy as send,
+  streamOf,
+  streamed,
+  textOf,
+} from "./_fakes.ts";
+
+describe("the request", () => {
+  test("goes to the upstream as the hop says, and follows nothing", async () => {
+    const fetch = vi.fn<FetchLike>(() => new Response());
+    const headers = ["X-A", "1", "x-a", "2", "accept-encoding", "br"];
+    await send(fetch, { method: "DELETE", path: "/v1/a?b", headers });
+    expect(fetch).toHaveBeenCalledOnce();
+    const [url, init] = fetch.mock.lastCall ?? [];
+    expect(url).toBe("http://up.test:4000/v1/a?b");
+    expect(init).toMatchObject({ method: "DELETE", redirect: "manual" });
+    expect(init?.signal?.aborted).toBe(false);
+    expect(init).not.toHaveProperty("body");
+    expect(Array.from(init?.headers as Headers)).toEqual([
+      ["accept-encoding", "br"],
+      ["x-a", "1, 2"],
+    ]);
+  });
+
+  test.each([
+    ["bytes", bytes("abc")],
+    ["a stream", streamOf(["a", "bc"])],
+    ["a native body", { stream: () => streamOf(["abc"]) }],
+  ])("sends %s", async (_, body) => {
+    const fetch: FetchLike = async (url, init) => {
+      expect(init).toMatchObject({ duplex: "half" });
+      return new Response(await new Request(url, init).text());
+    };
+    expect(await textOf(await send(fetch, { method: "POST", body }))).toBe("abc");
+  });
+
+  test.each(["GET", "HEAD"])("has no body with %s", async (method) => {
+    const fetch = vi.fn<FetchLike>(() => new Response());
+    await send(fetch, { method, body: bytes("abc") });
+    expect(fetch.mock.lastCall?.[1]).not.toHaveProperty("body");
+  });
+
+  test.each(["CONNECT", "TRACE", "TRACK"])("%s is refused: no fetch sends it", async (method) => {
+    const fetch = vi.fn<FetchLike>(() => new Response());
+    await expect(send(fetch, { method })).rejects.toEqual(proxyError("http_request_error", 501));
+    expect(fetch).not.toHaveBeenCalled();
+  });
+
+  test.each(["a\u0000b", "a\nb", "a\rb", "\u007f"])("the value %j is refused", async (value) => {
+    const fetch = vi.fn<FetchLike>(() => new Response());
+    const sent = send(fetch, { headers: ["x-a", value] });
+    await expect(sent).rejects.toEqual(proxyError("http_request_error", 400));
+    expect(fetch).not.toHaveBeenCalled();
+  });
+
+  test("is what the client prepares, and is not sent where that throws", async () => {
+    const fetch = vi.fn<FetchLike>(() => new Response());
+    const prepare = (init: RequestInit, hop: Hop): void => {
+      if (hop.method === "BREW") throw new ProxyError("http_request_error", { status: 501 });
+      init.cache = "no-store";
+    };
+    await send(fetch, {}, fakeLifetime(), { prepare });
+    expect(fetch.mock.lastCall?.[1]).toMatchObject({ cache: "no-store" });
+    const brewed = send(fetch, { method: "BREW" }, fakeLifetime(), { prepare });
+    await expect(brewed).rejects.toEqual(proxyError("http_request_error", 501));
+    expect(fetch).toHaveBeenCalledOnce();
+  });
+});
+
+const pairs = (list: string[]): [string, string][] =>
+  Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i] ?? "", list[2 * i + 1] ?? ""]);
+
+describe("the response", () => {
+  test("comes as it is", async () => {
+    const answer = new Response("abc", {
+      status: 302,
+      statusText: "Over There",
+      headers: [
+        ["set-cookie", "a=1"],
+        ["set-cookie", "b=2"],
+        ["location", "/b"],
+      ],
+    });
+    const reply = await send(() => answer);
+    expect(reply).toMatchObject({ status: 302, statusText: "Over There" });
+    expect(reply.headers).toEqual(
+      expect.arrayContaining(["location", "/b", "set-cookie", "a=1", "b=2"]),
+    );
+    expect(await textOf(reply)).toBe("abc");
+  });
+
+  test.each([
+    ["gzip", 'W/"x"', true],
+    ["br, gzip", 'W/"x"', true],
+    ["GZIP", 'W/"x"', true],
+    ["unknown", '"x"', false],
+    ["gzip, unknown", '"x"', false],
+  ])("tells the truth where %s may have been undone", async (coding, etag, undone) => {
+    const headers = { "content-encoding": coding, "content-length": "9", etag: '"x"', vary: "a" };
+    const reply = await send(() => new Response("abc", { headers }));
+    const left = Object.fromEntries(new Response(null, { headers: pairs(reply.headers) }).headers);
+    const kept = { "content-encoding": coding, "content-length": "9" };
+    expect(left).toMatchObject({ etag, vary: "a", ...(undone ? {} : kept) });
+    expect("content-encoding" in left).toBe(!undone);
+    expect("content-length" in left).toBe(!undone);
+  });
+
+  test("a client that decodes nothing keeps its codings", async () => {
+    const capabilities = { ...STANDARD, decodes: [] };
+    const answer = (): Response => new Response("abc", { headers: { "content-encoding": "gzip" } });
+    const { headers } = await send(answer, {}, fakeLifetime(), { capabilities });
+    expect(headers).toEqual(expect.arrayContaining(["content-encoding", "gzip"]));
+  });
+
+  test("is read no faster than it is taken", async () => {
+    const pull = vi.fn((controller: ReadableStreamDefaultController<Uint8Array>) =>
+      controller.enqueue(bytes("x")),
+    );
+    const reply = await send(
+      () => new Response(new ReadableStream({ pull }, { highWaterMark: 0 })),
+    );
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(pull).not.toHaveBeenCalled();
+    await streamed(reply).getReader().read();
+    expect(pull).toHaveBeenCalledOnce();
+  });
+
+  test("that breaks off fails", async () => {
+    const cause = new TypeError("terminated");
+    const broken = new ReadableStream<Uint8Array>({
+      start(controller) {
+        controller.enqueue(bytes("ab"));
+      },
+      pull(controller) {
+        controller.error(cause);
+      },
+    });
+    const reader = streamed(await send(() => new Response(broken))).getReader();
+    expect(await reader.read()).toMatchObject({ done: false });
+    const error = await errorOf(() => reader.read());
+    expect(error).toEqual(proxyError("http_response_incomplete", 502));
+    expect((error as ProxyError).cause).toBe(cause);
+  });
+});

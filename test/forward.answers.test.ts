@@ -1,0 +1,242 @@
+import { describe, expect, test, vi } from "vitest";
+import { ProxyError } from "../src/error.ts";
+import { forward } from "../src/forward.ts";
+import type { ProxyOptions, RequestDraft } from "../src/options.ts";
+import { compile } from "../src/plan.ts";
+import type { Reply } from "../src/transport.ts";
+import {
+  bytes,
+  fakeIncoming,
+  FakeTransport,
+  fakeReply,
+  proxyError,
+  respond,
+  run,
+  streamOf,
+  TARGET,
+} from "./_fakes.ts";
+
+/** The response to a reply of the upstream's. */
+const answerTo = (reply: Partial<Reply>, options: ProxyOptions = {}): Promise<Response> =>
+  run({}, { options, transport: new FakeTransport(() => fakeReply(reply)) });
+
+const failing = (error: Error): FakeTransport =>
+  new FakeTransport(async () => {
+    throw error;
+  });
+
+describe("the response", () => {
+  test("is the upstream's, cleaned", async () => {
+    const headers = ["Connection", "x-hop", "X-Hop", "1", "Set-Cookie", "a=1", "Set-Cookie", "b=2"];
+    const response = await answerTo({
+      status: 302,
+      statusText: "There",
+      headers,
+      body: bytes("abc"),
+    });
+    expect(response).toMatchObject({ status: 302, statusText: "There" });
+    expect(Array.from(response.headers)).toEqual([
+      ["set-cookie", "a=1"],
+      ["set-cookie", "b=2"],
+    ]);
+    expect(await response.text()).toBe("abc");
+  });
+
+  test.each([204, 205, 304])("%d has no body, and what came is let go", async (status) => {
+    const cancelled = vi.fn();
+    const response = await answerTo({ status, body: streamOf(["abc"], cancelled) });
+    expect(response).toMatchObject({ status, body: null });
+    expect(cancelled).toHaveBeenCalledOnce();
+  });
+
+  test.each([0, 100, 199, 600, 999])("a status of %d is none", async (status) => {
+    const cancelled = vi.fn();
+    const transport = new FakeTransport((_, lifetime) => {
+      lifetime.onabort = cancelled;
+      return fakeReply({ status });
+    });
+    const response = await run({}, { transport });
+    expect(response.status).toBe(502);
+    expect(response.headers.get("proxy-status")).toBe("fetchway; error=http_protocol_error");
+    expect(cancelled).toHaveBeenCalledOnce();
+  });
+
+  test("a status that is none lets go of a body that is handed through", async () => {
+    const cancelled = vi.fn();
+    const transport = new FakeTransport((_, lifetime) => {
+      lifetime.end();
+      return fakeReply({ status: 999, body: streamOf(["abc"], cancelled) });
+    });
+    expect((await run({}, { transport })).status).toBe(502);
+    expect(cancelled).toHaveBeenCalledOnce();
+  });
+
+  test.each([
+    ["Très bien\t!", "Tr\u00e8s bien\t!"],
+    ["a\r\nb: c", ""],
+    ["\u{1f600}", ""],
+    ["\u007f", ""],
+  ])("the reason %j becomes %j", async (statusText, sent) => {
+    expect((await answerTo({ statusText })).statusText).toBe(sent);
+  });
+});
+
+describe("onRequest", () => {
+  test("sees what will be sent, and may change it", async () => {
+    const transport = new FakeTransport();
+    const onRequest = (draft: RequestDraft): void => {
+      expect(Object.fromEntries(draft.headers)).toMatchObject({
+        "x-a": "1",
+        "x-forwarded-for": "192.0.2.7",
+      });
+      draft.method = "POST";
+      draft.body = "new";
+    };
+    await run({}, { options: { onRequest, headers: { "x-a": "1" } }, transport });
+    expect(transport.hops[0]).toMatchObject({ method: "POST", body: bytes("new") });
+  });
+
+  test("may answer itself: nothing is sent and nothing left behind", async () => {
+    const incoming = fakeIncoming();
+    const transport = new FakeTransport();
+    const answer = new Response("mine");
+    const plan = compile({ onRequest: async () => answer }, () => transport);
+    expect(await forward(incoming, TARGET, plan, undefined, respond)).toBe(answer);
+    expect(transport.hops).toHaveLength(0);
+    expect(incoming.listeners.size).toBe(0);
+  });
+});
+
+describe("onResponse", () => {
+  test("may change the response, or leave it", async () => {
+    const response = await answerTo(
+      { headers: ["server", "x"], body: bytes("abc") },
+      { onResponse: ({ headers }) => headers.delete("server") },
+    );
+    expect(response.headers.has("server")).toBe(false);
+    expect(await response.text()).toBe("abc");
+  });
+
+  test("may replace it: the upstream's is let go", async () => {
+    const cancelled = vi.fn();
+    const answer = new Response("mine");
+    const body = streamOf(["abc"], cancelled);
+    expect(await answerTo({ body }, { onResponse: () => answer })).toBe(answer);
+    expect(cancelled).toHaveBeenCalledOnce();
+  });
+
+  test.each<[string, (response: Response) => Response]>([
+    ["its body", (response) => new Response(response.body, { status: 201 })],
+    [
+      "what its body is piped through",
+      ({ body }) => new Response(body?.pipeThrough(new TransformStream())),
+    ],
+    ["itself", (response) => response],
+  ])("may answer with %s", async (_, onResponse) => {
+    const cancelled = vi.fn();
+    const response = await answerTo({ body: streamOf(["a", "bc"], cancelled) }, { onResponse });
+    expect(await response.text()).toBe("abc");
+    expect(cancelled).not.toHaveBeenCalled();
+  });
+
+  test("is not asked about gateway errors", async () => {
+    const onResponse = vi.fn();
+    await run({}, { options: { onResponse }, transport: failing(new ProxyError("dns_error")) });
+    expect(onResponse).not.toHaveBeenCalled();
+  });
+});
+
+describe("failures", () => {
+  test("become responses that say which", async () => {
+    const transport = failing(new ProxyError("connection_refused", { message: "10.0.0.1" }));
+    const response = await run({}, { transport });
+    expect(response.status).toBe(502);
+    expect(response.headers.get("proxy-status")).toBe("fetchway; error=connection_refused");
+    expect(await response.text()).toBe("Bad Gateway: connection_refused\n");
+  });
+
+  const oops = (): never => {
+    throw new Error("10.0.0.1 is secret");
+  };
+  test.each<[string, ProxyOptions, (() => string)?]>([
+    ["target", {}, oops],
+    ["clientAddress", { clientAddress: oops }],
+    ["trustProxy", { trustProxy: oops }],
+    ["pathRewrite", { pathRewrite: oops }],
+    ["onRequest", { onRequest: oops }],
+    ["onResponse", { onResponse: oops }],
+  ])("of %s are 500, and stop what was sent", async (name, options, target = () => TARGET) => {
+    const onabort = vi.fn();
+    const transport = new FakeTransport((_, lifetime) => {
+      lifetime.onabort = onabort;
+      return fakeReply({ body: streamOf(["abc"]) });
+    });
+    const response = await run({}, { options, target, transport });
+    expect(response.status).toBe(500);
+    expect(await response.text()).toBe("Internal Server Error: proxy_internal_error\n");
+    expect(onabort).toHaveBeenCalledTimes(name === "onResponse" ? 1 : 0);
+  });
+
+  test("are shown to onError, whose response is the answer", async () => {
+    const error = new ProxyError("dns_error");
+    const onError = vi.fn(async () => new Response("back soon", { status: 503 }));
+    const response = await run({}, { options: { onError }, transport: failing(error) });
+    expect(onError).toHaveBeenCalledExactlyOnceWith(error, expect.any(Request));
+    expect(response.status).toBe(503);
+  });
+
+  test.each([() => undefined, () => Promise.reject(new Error("in the hook"))])(
+    "are the answer where onError has none",
+    async (onError) => {
+      const transport = failing(new ProxyError("dns_error"));
+      const response = await run({}, { options: { onError }, transport });
+      expect(response.headers.get("proxy-status")).toBe("fetchway; error=dns_error");
+    },
+  );
+
+  test("of a status that cannot be sent are still an answer", async () => {
+    const transport = failing(new ProxyError("dns_error", { status: 700 }));
+    expect((await run({}, { transport })).status).toBeGreaterThanOrEqual(500);
+  });
+});
+
+describe("a client that leaves", () => {
+  const start = (options: ProxyOptions, transport: FakeTransport, incoming = fakeIncoming()) => ({
+    incoming,
+    response: forward(
+      incoming,
+      TARGET,
+      compile(options, () => transport),
+      undefined,
+      respond,
+    ),
+  });
+
+  test("before anything is sent: nothing is", async () => {
+    const transport = new FakeTransport();
+    let go = (): void => {};
+    const pathRewrite = (path: string): Promise<string> =>
+      new Promise((resolve) => (go = () => resolve(path)));
+    const { incoming, response } = start({ pathRewrite }, transport);
+    incoming.leave();
+    go();
+    expect((await response).status).toBe(499);
+    expect(transport.hops).toHaveLength(0);
+  });
+
+  test("while the upstream is silent: its request is stopped", async () => {
+    const onError = vi.fn();
+    const transport = new FakeTransport(
+      (_, lifetime) => new Promise((_resolve, reject) => (lifetime.onabort = reject)),
+    );
+    const { incoming, response } = start({ onError }, transport);
+    await vi.waitFor(() => expect(transport.lifetimes).toHaveLength(1));
+    incoming.leave();
+    expect((await response).status).toBe(499);
+    expect(onError).toHaveBeenCalledWith(
+      proxyError("http_request_error", 499),
+      expect.any(Request),
+    );
+    expect(incoming.listeners.size).toBe(0);
+  });
+});

@@ -1,0 +1,220 @@
+import { describe, expect, test, vi } from "vitest";
+import type { Incoming } from "../src/incoming.ts";
+import type { ProxyOptions } from "../src/options.ts";
+import type { Target } from "../src/target.ts";
+import type { Hop } from "../src/transport.ts";
+import { TARGET, bytes, FakeTransport, fakeReply, run, streamOf } from "./_fakes.ts";
+
+/** The hop that reaches the upstream. */
+async function hopOf(
+  incoming: Partial<Incoming>,
+  options: ProxyOptions = {},
+  target?: Target,
+): Promise<Hop> {
+  const transport = new FakeTransport();
+  const response = await run(incoming, { options, transport, ...(target && { target }) });
+  expect(response.status).toBe(200);
+  expect(transport.hops).toHaveLength(1);
+  return transport.hops[0] as Hop;
+}
+
+const FORWARDED = [
+  ["X-Forwarded-For", "192.0.2.7"],
+  ["X-Forwarded-Proto", "http"],
+  ["X-Forwarded-Host", "proxy.test"],
+  ["X-Forwarded-Port", "80"],
+].flat();
+
+test("the steps come in their order", async () => {
+  const steps: string[] = [];
+  const step = (name: string): undefined => void steps.push(name);
+  const transport = new FakeTransport(() => {
+    step("send");
+    return fakeReply();
+  });
+  const options: ProxyOptions = {
+    clientAddress: () => step("clientAddress"),
+    trustProxy: () => Boolean(step("trustProxy")),
+    stripPrefix: "/api",
+    pathRewrite: (path) => {
+      step(`pathRewrite ${path}`);
+      return path;
+    },
+    onRequest: (draft) => step(`onRequest ${draft.path}`),
+    onResponse: () => step("onResponse"),
+    onError: () => step("onError"),
+  };
+  const target = (): string => {
+    step("target");
+    return `${TARGET}/base`;
+  };
+  await run({ path: "/api/a" }, { options, target, transport });
+  expect(steps).toEqual([
+    "target",
+    "clientAddress",
+    "pathRewrite /a",
+    "onRequest /base/a",
+    "send",
+    "onResponse",
+  ]);
+});
+
+describe("what is sent", () => {
+  test("is the request, cleaned, with what the proxy adds at its end", async () => {
+    const headers = [
+      "Host",
+      "proxy.test",
+      "X-B",
+      "1",
+      "Connection",
+      "x-c",
+      "X-C",
+      "2",
+      "x-b",
+      "3",
+      "X_Forwarded_For",
+      "6.6.6.6",
+    ];
+    const hop = await hopOf({ method: "PATCH", path: "//a%2F?b", headers });
+    expect(hop).toMatchObject({ method: "PATCH", path: "//a%2F?b", host: undefined, body: null });
+    expect(hop.upstream.origin).toBe(TARGET);
+    expect(hop.headers).toEqual(["X-B", "1", "x-b", "3", ...FORWARDED]);
+  });
+
+  test("headers win over the client's and over the proxy's own; null deletes", async () => {
+    const headers = ["x-a", "client", "X_A", "client", "cookie", "c"];
+    const hop = await hopOf(
+      { headers },
+      { headers: { "X-A": "ours", Cookie: null, "x-forwarded-for": "9.9.9.9" } },
+    );
+    const added = ["X-A", "ours", "x-forwarded-for", "9.9.9.9"];
+    expect(hop.headers).toEqual([...FORWARDED.slice(2), ...added]);
+  });
+
+  test("nominating a field of the proxy's own does not remove it", async () => {
+    const headers = ["Connection", "x-forwarded-for, x-a", "X-Forwarded-For", "6.6.6.6"];
+    const hop = await hopOf({ headers }, { headers: { "x-a": "1" } });
+    expect(hop.headers.slice(0, 2)).toEqual(["X-Forwarded-For", "192.0.2.7"]);
+    expect(hop.headers.slice(-2)).toEqual(["x-a", "1"]);
+  });
+
+  test.each<[ProxyOptions, string | undefined]>([
+    [{}, undefined],
+    [{ changeOrigin: false }, "proxy.test"],
+    [{ host: "other.test" }, "other.test"],
+    [{ changeOrigin: false, host: "other.test" }, "other.test"],
+  ])("%j makes Host %s", async (options, host) => {
+    expect((await hopOf({}, options)).host).toBe(host);
+  });
+
+  test("the URL's authority stands in for Host (HTTP/2)", async () => {
+    const hop = await hopOf({ headers: [], authority: "two.test" }, { changeOrigin: false });
+    expect(hop.host).toBe("two.test");
+    expect(hop.headers).toEqual(expect.arrayContaining(["X-Forwarded-Host", "two.test"]));
+  });
+
+  test("the peer is trusted by its address, whatever it claims to be", async () => {
+    const trustProxy = (address: string): boolean => address === "10.0.0.1";
+    const headers = ["X-Forwarded-For", "6.6.6.6", "X-Real-IP", "10.0.0.1"];
+    const clientAddress = (): string => "10.0.0.1";
+    expect((await hopOf({ headers }, { trustProxy })).headers).not.toContain("6.6.6.6");
+    expect((await hopOf({ headers, address: "10.0.0.1" }, { trustProxy })).headers).toContain(
+      "6.6.6.6, 10.0.0.1",
+    );
+    expect((await hopOf({ headers }, { trustProxy, clientAddress })).headers).not.toContain(
+      "6.6.6.6, 10.0.0.1",
+    );
+  });
+
+  test("clientAddress is told the request and the server's context", async () => {
+    const clientAddress = vi.fn(() => "203.0.113.9");
+    const context = { remote: 1 };
+    const transport = new FakeTransport();
+    await run({}, { options: { clientAddress }, transport, context });
+    expect(clientAddress).toHaveBeenCalledExactlyOnceWith(expect.any(Request), context);
+    expect(transport.hops[0]?.headers.slice(0, 2)).toEqual(["X-Forwarded-For", "203.0.113.9"]);
+  });
+
+  test("via", async () => {
+    const { headers } = await hopOf({ headers: ["Via", "1.0 a"] }, { via: "edge" });
+    expect(headers.slice(-2)).toEqual(["Via", "1.0 a, 1.1 edge"]);
+  });
+});
+
+describe("the body", () => {
+  test.each([
+    [["Content-Length", "3"], 3],
+    [["Transfer-Encoding", "chunked"], undefined],
+    [[], undefined],
+  ])("goes on with %j", async (headers, contentLength) => {
+    const body = streamOf(["abc"]);
+    const hop = await hopOf({ method: "POST", headers, body });
+    expect(hop).toMatchObject({ contentLength });
+    expect(hop.body).toBe(body);
+    expect(hop.headers).toEqual(FORWARDED);
+  });
+
+  test("that is not there has no length, whatever is claimed", async () => {
+    const hop = await hopOf({ headers: ["Content-Length", "200"] });
+    expect(hop).toMatchObject({ body: null, contentLength: undefined });
+  });
+
+  test("of length 0 is none", async () => {
+    const body = streamOf([]);
+    const hop = await hopOf({ method: "POST", headers: ["Content-Length", "0"], body });
+    expect(hop).toMatchObject({ body: null, contentLength: undefined });
+  });
+
+  test("over the limit is 413, known before or seen on the way", async () => {
+    const transport = new FakeTransport(async (hop) => {
+      await new Response(hop.body as ReadableStream).text();
+      return fakeReply();
+    });
+    const options = { bodyLimit: 3 };
+    const known = { method: "POST", headers: ["Content-Length", "4"], body: streamOf(["abcd"]) };
+    expect((await run(known, { options, transport })).status).toBe(413);
+    expect(transport.hops).toHaveLength(0);
+    const unknown = { method: "POST", headers: [], body: streamOf(["ab", "cd"]) };
+    expect((await run(unknown, { options, transport })).status).toBe(413);
+    expect(transport.hops).toHaveLength(1);
+  });
+});
+
+describe("the path", () => {
+  test.each<[ProxyOptions, string, string]>([
+    [{}, TARGET, "*"],
+    [{}, `${TARGET}/base`, "/../a"],
+    [{ stripPrefix: "/api" }, TARGET, "/api/../a"],
+    [{ pathRewrite: () => "relative" }, TARGET, "/"],
+    [{ pathRewrite: { "^": "/.%2e" } }, TARGET, "/a"],
+    [{ pathRewrite: async () => "http://evil.test/" }, TARGET, "/"],
+  ])("%j, %s: %s is 400, and nothing is sent", async (options, target, path) => {
+    const transport = new FakeTransport();
+    const response = await run({ path }, { options, target, transport });
+    expect(response.status).toBe(400);
+    expect(await response.text()).toBe("Bad Request: http_request_error\n");
+    expect(transport.hops).toHaveLength(0);
+  });
+
+  test.each(["//evil.test/a", "/\\evil.test", "/@evil.test", "/a?http://evil.test"])(
+    "%s stays a path of the target",
+    async (path) => {
+      expect(await hopOf({ path })).toMatchObject({ path, upstream: { host: "up.test:4000" } });
+    },
+  );
+});
+
+test("a target may be decided for each request", async () => {
+  const target = vi.fn(
+    async (request: Request) => `http://${new URL(request.url).pathname.slice(1)}.test`,
+  );
+  const hop = await hopOf({ path: "/a", body: bytes("") }, {}, target);
+  expect(hop.upstream.host).toBe("a.test");
+});
+
+test("a bad target is misuse", async () => {
+  await expect(run({}, { target: "nowhere" })).rejects.toThrow(TypeError);
+  await expect(run({}, { target: () => "nowhere" })).rejects.toThrow(
+    /^fetchway: bad target "nowhere"/,
+  );
+});

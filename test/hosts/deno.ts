@@ -1,0 +1,28 @@
+/** Run by Deno itself: nothing of Node's here. */
+import { createProxy } from "#proxy";
+import { setups, type SetupName } from "../_setups.ts";
+
+declare const Deno: {
+  env: { get(name: string): string | undefined };
+  exit(code: number): never;
+  serve(
+    options: { port: number; hostname: string; onListen(): void },
+    handler: (request: Request, info: unknown) => Promise<Response>,
+  ): { addr: { port: number } };
+  stdin: { readable: ReadableStream<Uint8Array> };
+};
+
+const upstream = Deno.env.get("UPSTREAM");
+if (!upstream) throw new Error("UPSTREAM is not set");
+const ports: Record<string, number> = {};
+for (const name of Object.keys(setups) as SetupName[]) {
+  const { target, options } = setups[name](upstream);
+  const proxy = createProxy({ target, ...options });
+  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, proxy.fetch);
+  ports[name] = server.addr.port;
+}
+console.log(JSON.stringify(ports));
+
+// The parent holds stdin open as long as it lives.
+for await (const _ of Deno.stdin.readable);
+Deno.exit(0);

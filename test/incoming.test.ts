@@ -1,0 +1,101 @@
+import { describe, expect, test, vi } from "vitest";
+import { assertBodyUnread, pathOf, WebIncoming } from "../src/incoming.ts";
+
+describe("pathOf", () => {
+  test.each([
+    ["http://a.test/", "/"],
+    ["http://a.test", "/"],
+    ["http://a.test?x", "/?x"],
+    ["http://a.test?x=/y", "/?x=/y"],
+    ["http://a.test/b?c#d", "/b?c"],
+    ["http://a.test/b#c?d", "/b"],
+    ["https://a.test:8443//b//c%2F;d?x=+&", "//b//c%2F;d?x=+&"],
+    ["http://a.test/b?", "/b?"],
+    ["http://[::1]:80/b", "/b"],
+    ["http://a.test/\\evil.test/@x:y", "/\\evil.test/@x:y"],
+  ])("of %s is %s", (url, path) => {
+    expect(pathOf(url)).toBe(path);
+  });
+});
+
+describe("WebIncoming", () => {
+  test("reads a request", () => {
+    const request = new Request("https://shop.test:8443/a?b", {
+      method: "POST",
+      headers: [
+        ["X-B", "1"],
+        ["x-a", "2"],
+        ["x-b", "3"],
+      ],
+      body: "hello",
+    });
+    const incoming = new WebIncoming(request, "192.0.2.7");
+    expect(incoming).toMatchObject({
+      method: "POST",
+      path: "/a?b",
+      authority: "shop.test:8443",
+      secure: true,
+      address: "192.0.2.7",
+    });
+    expect(incoming.headers).toEqual(expect.arrayContaining(["x-a", "2", "x-b", "1, 3"]));
+    expect(incoming.body).toBe(request.body);
+    expect(incoming.request()).toBe(request);
+  });
+
+  test.each(["GET", "HEAD"])("does not ask a %s for its body", (method) => {
+    const body = vi.fn();
+    const request = { url: "http://a.test/", method, headers: new Headers(), bodyUsed: false };
+    Object.defineProperty(request, "body", { get: body });
+    expect(new WebIncoming(request as Request, undefined).body).toBeNull();
+    expect(body).not.toHaveBeenCalled();
+  });
+
+  test("a method that may have a body, without one", () => {
+    const request = new Request("http://a.test/", { method: "DELETE" });
+    expect(new WebIncoming(request, undefined).body).toBeNull();
+  });
+
+  test("a body that was read is misuse, and the error says what to do", async () => {
+    const request = new Request("http://a.test/", { method: "POST", body: "x" });
+    expect(() => assertBodyUnread(request)).not.toThrow();
+    await request.text();
+    const read = (): unknown => new WebIncoming(request, undefined);
+    expect(read).toThrow(TypeError);
+    expect(read).toThrow(/already been read.*before reading it.*request\.clone\(\).*new Request\(/);
+  });
+});
+
+describe("onAbort", () => {
+  function incoming(): { controller: AbortController; request: Request; web: WebIncoming } {
+    const controller = new AbortController();
+    const request = new Request("http://a.test/", { signal: controller.signal });
+    return { controller, request, web: new WebIncoming(request, undefined) };
+  }
+
+  test("calls when the client leaves", () => {
+    const { controller, web } = incoming();
+    const listener = vi.fn();
+    web.onAbort(listener);
+    expect(listener).not.toHaveBeenCalled();
+    controller.abort();
+    expect(listener).toHaveBeenCalledOnce();
+  });
+
+  test("calls at once if it has left", () => {
+    const { controller, web } = incoming();
+    controller.abort();
+    const listener = vi.fn();
+    web.onAbort(listener)();
+    expect(listener).toHaveBeenCalledOnce();
+  });
+
+  test("stops listening, with nothing left behind", () => {
+    const { controller, request, web } = incoming();
+    const remove = vi.spyOn(request.signal, "removeEventListener");
+    const listener = vi.fn();
+    web.onAbort(listener)();
+    controller.abort();
+    expect(listener).not.toHaveBeenCalled();
+    expect(remove).toHaveBeenCalledExactlyOnceWith("abort", listener);
+  });
+});

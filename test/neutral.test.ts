@@ -1,0 +1,130 @@
+import { readFileSync } from "node:fs";
+import { builtinModules } from "node:module";
+import { build, type BuildFailure, type Plugin } from "esbuild";
+import { defineEnv } from "unenv";
+import { describe, expect, test } from "vitest";
+
+const root = new URL("../", import.meta.url).pathname;
+const { imports } = JSON.parse(readFileSync(`${root}package.json`, "utf8")) as {
+  imports: { "#proxy": Record<string, string> };
+};
+const entries = imports["#proxy"];
+
+/** Every name of a Node builtin: those of this Node, and those that bundlers for other runtimes know. */
+const BUILTINS = new Set([
+  ...builtinModules.flatMap((name) => [name, `node:${name}`]),
+  ...Object.keys(defineEnv().env.alias),
+]);
+const FREE = "process Buffer global require setImmediate clearImmediate __dirname".split(" ");
+
+interface Bundle {
+  /** Sources in it, from the root of the project. */
+  files: string[];
+  /** Packages and builtins that it imports. */
+  packages: string[];
+  /** Names of Node's that it takes to be global. */
+  free: string[];
+}
+
+/** Bundles for a runtime that is not Node. Packages are left out, and noted. */
+async function bundle(code: string, conditions: string[] = []): Promise<Bundle> {
+  const packages = new Set<string>();
+  const note: Plugin = {
+    name: "note-packages",
+    setup(bundler) {
+      bundler.onResolve({ filter: /^[^./#]/ }, ({ path }) => {
+        packages.add(path);
+        return { path, external: true };
+      });
+    },
+  };
+  const { metafile, outputFiles } = await build({
+    stdin: { contents: code, resolveDir: root, loader: "ts" },
+    absWorkingDir: root,
+    bundle: true,
+    write: false,
+    metafile: true,
+    logLevel: "silent",
+    format: "esm",
+    platform: "neutral",
+    conditions,
+    // esbuild replaces a name only where nothing in the bundle declares it.
+    define: Object.fromEntries(FREE.map((name) => [name, `free_${name}`])),
+    plugins: [note],
+  });
+  const text = outputFiles[0]?.text ?? "";
+  return {
+    files: Object.keys(metafile.inputs),
+    packages: [...packages],
+    free: FREE.filter((name) => new RegExp(`\\bfree_${name}\\b`).test(text)),
+  };
+}
+
+const everythingOf = (path: string): string =>
+  `import * as all from "${path}"; globalThis.all = all;`;
+
+test("the check sees what it should", async () => {
+  const seen = await bundle(`
+    import "node:fs"; import "tls"; import "undici";
+    console.log(process.env, typeof Buffer, ((global) => global)(1), globalThis.setImmediate);
+  `);
+  expect(seen).toMatchObject({
+    packages: ["node:fs", "tls", "undici"],
+    free: ["process", "Buffer"],
+  });
+  expect(seen.packages.filter((name) => BUILTINS.has(name))).toEqual(["node:fs", "tls"]);
+});
+
+describe("neutral", () => {
+  test.each(["./src/index.ts", "./src/proxy.ts"])("%s needs nothing at all", async (path) => {
+    const { files, packages, free } = await bundle(everythingOf(path));
+    expect(files.filter((file) => !file.startsWith("src/") && file !== "<stdin>")).toEqual([]);
+    expect({ packages, free }).toEqual({ packages: [], free: [] });
+  });
+
+  const others = Object.keys(entries).filter((condition) => condition !== "node");
+  test.each(others)("the %s entry has nothing of Node's", async (condition) => {
+    const { packages, free } = await bundle(everythingOf("#proxy"), [condition]);
+    expect(packages.filter((name) => BUILTINS.has(name))).toEqual([]);
+    expect({ packages, free }).toEqual({ packages: [], free: [] });
+  });
+
+  test("the Worker that wrangler builds has nothing of Node's", async () => {
+    const main = /^main = "(.+)"$/m.exec(readFileSync(`${root}wrangler.toml`, "utf8"))?.[1];
+    const { packages, free } = await bundle(everythingOf(`./${main}`), ["workerd"]);
+    expect({ packages, free }).toEqual({ packages: [], free: [] });
+  });
+});
+
+describe("conditions", () => {
+  test.each(Object.entries(entries))("%s takes %s", async (condition, path) => {
+    const conditions = condition === "default" ? [] : [condition];
+    const { files } = await bundle(everythingOf("#proxy"), conditions);
+    const taken = files.filter((file) => /^runtimes\/\w+\.ts$/.test(file));
+    expect(taken).toEqual([path.slice("./".length)]);
+  });
+
+  test("a runtime that can be taken for Node is not", () => {
+    expect(Object.keys(entries)).toEqual(["workerd", "deno", "bun", "node", "default"]);
+  });
+});
+
+test("the Node entry in a bundle for workerd fails loudly, and not at run time", async () => {
+  const failed = build({
+    stdin: { contents: 'import "./runtimes/node.ts"', resolveDir: root },
+    bundle: true,
+    write: false,
+    logLevel: "silent",
+    format: "esm",
+    platform: "neutral",
+    mainFields: ["module", "main"],
+    conditions: ["workerd"],
+  });
+  const { errors } = await failed.then(
+    () => ({ errors: [] }),
+    (error: unknown) => error as BuildFailure,
+  );
+  const missing = errors.map(({ text }) => /^Could not resolve "(.+)"$/.exec(text)?.[1] ?? text);
+  expect(missing).toContain("node:stream");
+  expect(missing.filter((name) => !BUILTINS.has(name))).toEqual([]);
+});

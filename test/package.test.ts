@@ -1,0 +1,116 @@
+import { globSync, readFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { describe, expect, test } from "vitest";
+
+const root = resolve(import.meta.dirname, "..");
+const read = (path: string): string => readFileSync(join(root, path), "utf8");
+const json = (path: string): unknown => JSON.parse(read(path));
+
+const manifest = json("package.json") as {
+  name: string;
+  version: string;
+  imports: { "#proxy": Record<string, string> };
+  exports: { ".": Record<string, { types: string; default: string }> };
+  dependencies: Record<string, string>;
+  devDependencies: Record<string, string>;
+};
+const sources = globSync("{src,runtimes}/**/*.ts", { cwd: root });
+
+describe("package.json", () => {
+  test("exports are the built entries of imports, types first", () => {
+    const built = Object.entries(manifest.imports["#proxy"]).map(([condition, path]) => {
+      const base = path.replace("./", "./dist/").replace(/\.ts$/, "");
+      return [condition, Object.entries({ types: `${base}.d.ts`, default: `${base}.js` })];
+    });
+    const exported = Object.entries(manifest.exports["."]).map(([condition, paths]) => [
+      condition,
+      Object.entries(paths),
+    ]);
+    expect(exported).toEqual(built);
+  });
+
+  test("versions are exact, and those of packages in use", () => {
+    const { dependencies, devDependencies } = manifest;
+    for (const version of Object.values({ ...dependencies, ...devDependencies })) {
+      expect(version).toMatch(/^\d+\.\d+\.\d+(-[\w.]+)?$/);
+    }
+    const imported = sources
+      .flatMap((file) => importsOf(file))
+      .filter((path) => /^[a-z@]/.test(path));
+    const packages = imported.flatMap((path) => /^(?!node:)(?:@[^/]+\/)?[^/]+/.exec(path) ?? []);
+    expect(new Set(packages)).toEqual(new Set(Object.keys(dependencies)));
+  });
+
+  test("deno.json says the same", () => {
+    const deno = json("deno.json") as {
+      name: string;
+      version: string;
+      exports: string;
+      imports: Record<string, string>;
+    };
+    expect(deno.name).toBe(`@fetchway/${manifest.name}`);
+    expect(deno.version).toBe(manifest.version);
+    expect(deno.exports).toBe(manifest.imports["#proxy"]["deno"]);
+    expect(deno.imports["#proxy"]).toBe(deno.exports);
+  });
+
+  test("CHANGELOG knows the version, or what comes after it", () => {
+    const newest = /^## (.+)$/m.exec(read("CHANGELOG.md"))?.[1];
+    expect(["Unreleased", manifest.version]).toContain(newest);
+  });
+});
+
+/** What a source imports, as it says it. */
+function importsOf(file: string): string[] {
+  const statements = read(file).matchAll(/^(?:import|export)\b(?:[^"';]*?\bfrom)?\s*"([^"]+)"/gm);
+  return Array.from(statements, ([, path]) => path as string);
+}
+
+describe("sources", () => {
+  test("are short enough to read", () => {
+    const long = globSync("{src,runtimes,test}/**/*.ts", { cwd: root })
+      .map((file) => [file, read(file).split("\n").length - 1] as const)
+      .filter(([, lines]) => lines > 250);
+    expect(long).toEqual([]);
+  });
+
+  test("of the core import the core only", () => {
+    for (const file of sources.filter((each) => each.startsWith("src/"))) {
+      for (const path of importsOf(file)) expect(path, file).toMatch(/^\.\/[\w-]+\.ts$/);
+    }
+  });
+
+  test("import each other in one direction, types excepted", () => {
+    const graph = new Map(sources.map((file) => [file, valueImportsOf(file)]));
+    expect(graph.get("src/forward.ts")).toContain("src/deadline.ts");
+    expect(cycleIn(graph)).toBeUndefined();
+  });
+});
+
+/** The project's files that a source needs at run time. */
+function valueImportsOf(file: string): string[] {
+  const code = read(file).replaceAll(/^(import|export) type\b[^;]*;/gm, "");
+  return Array.from(code.matchAll(/\bfrom "(\.[^"]+)"|^import "(\.[^"]+)"/gm), ([, from, bare]) =>
+    join(dirname(file), from ?? bare ?? ""),
+  );
+}
+
+/** The first way that leads back to where it began. */
+function cycleIn(graph: Map<string, string[]>): string[] | undefined {
+  const done = new Set<string>();
+  const visit = (file: string, way: string[]): string[] | undefined => {
+    if (way.includes(file)) return [...way.slice(way.indexOf(file)), file];
+    if (done.has(file)) return undefined;
+    for (const next of graph.get(file) ?? []) {
+      const cycle = visit(next, [...way, file]);
+      if (cycle) return cycle;
+    }
+    done.add(file);
+    return undefined;
+  };
+  for (const file of graph.keys()) {
+    const cycle = visit(file, []);
+    if (cycle) return cycle;
+  }
+  return undefined;
+}

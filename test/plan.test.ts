@@ -1,0 +1,163 @@
+import { describe, expect, test, vi } from "vitest";
+import type { ProxyOptions } from "../src/options.ts";
+import { compile, type Plan } from "../src/plan.ts";
+import { CAPABLE, FakeTransport } from "./_fakes.ts";
+
+const plan = (options: ProxyOptions): Plan => compile(options, () => new FakeTransport());
+
+describe("transport", () => {
+  test("is the runtime's own, for these options", () => {
+    const transport = new FakeTransport();
+    const transportFor = vi.fn(() => transport);
+    const options = { connectTimeout: 5 };
+    expect(compile(options, transportFor).transport).toBe(transport);
+    expect(transportFor).toHaveBeenCalledExactlyOnceWith(options);
+  });
+
+  test("is the one passed in, or made of the fetch passed in", () => {
+    const transportFor = vi.fn(() => new FakeTransport());
+    const transport = new FakeTransport();
+    expect(compile({ transport }, transportFor).transport).toBe(transport);
+    expect(compile({ fetch: () => new Response() }, transportFor).transport.name).toBe("fetch");
+    expect(transportFor).not.toHaveBeenCalled();
+  });
+
+  test("must be able to set Host where that is asked for", () => {
+    const transport = new FakeTransport();
+    transport.capabilities = { ...CAPABLE, host: false };
+    expect(() => compile({ changeOrigin: true }, () => transport)).not.toThrow();
+    for (const [options, name] of [
+      [{ changeOrigin: false }, "changeOrigin: false"],
+      [{ host: "a.test" }, "host"],
+    ] as const) {
+      expect(() => compile(options, () => transport)).toThrow(TypeError);
+      expect(() => compile(options, () => transport)).toThrow(
+        `fetchway: bad option \`${name}\`: the fake client cannot set Host; leave the option out`,
+      );
+    }
+  });
+});
+
+test("defaults", () => {
+  expect(plan({})).toMatchObject({
+    added: [],
+    kept: undefined,
+    overridden: undefined,
+    rewrite: undefined,
+    forwarded: "x-forwarded",
+    keepHost: false,
+    timeout: 60_000,
+    idleTimeout: 300_000,
+  });
+  expect(plan({ timeout: 0, idleTimeout: 1 })).toMatchObject({ timeout: 0, idleTimeout: 1 });
+  expect(plan({ changeOrigin: false }).keepHost).toBe(true);
+});
+
+test.each([
+  [true, "x-forwarded"],
+  ["forwarded", "forwarded"],
+  [false, "none"],
+] as const)("xfwd: %s is %s", (xfwd, forwarded) => {
+  expect(plan({ xfwd }).forwarded).toBe(forwarded);
+});
+
+describe("trustProxy", () => {
+  test.each([true, false])("%s is for every peer", (trustProxy) => {
+    expect(plan({ trustProxy }).trusts("10.0.0.1")).toBe(trustProxy);
+    expect(plan({ trustProxy }).trusts(undefined)).toBe(trustProxy);
+  });
+
+  test("a predicate is not asked about an unknown peer, who is not trusted", () => {
+    const trustProxy = vi.fn((address: string) => address === "10.0.0.1");
+    const { trusts } = plan({ trustProxy });
+    expect(trusts("10.0.0.1")).toBe(true);
+    expect(trusts("10.0.0.2")).toBe(false);
+    expect(trusts(undefined)).toBe(false);
+    expect(trustProxy).toHaveBeenCalledTimes(2);
+  });
+});
+
+describe("field names", () => {
+  const options: ProxyOptions = {
+    headers: { "X-Set": "1", "x-deleted": null },
+    filterHeaders: ["Cookie", "via"],
+    forwardHeaders: ["x-forwarded-for", "proxy-authorization", "cookie"],
+  };
+
+  test("what is set, deleted or filtered is dropped from the client's", () => {
+    const { dropped, droppedIfTrusted, added } = plan(options);
+    for (const name of ["x-set", "X_SET", "x-deleted", "cookie", "connection", "host"]) {
+      expect(dropped.has(name)).toBe(true);
+      expect(droppedIfTrusted.has(name)).toBe(true);
+    }
+    expect(dropped.has("accept")).toBe(false);
+    expect(added).toEqual(["X-Set", "1"]);
+  });
+
+  test("only an untrusted peer's forwarding fields are", () => {
+    const { dropped, droppedIfTrusted } = plan({});
+    for (const name of ["forwarded", "x-forwarded-for", "X_Forwarded_Proto"]) {
+      expect(dropped.has(name)).toBe(true);
+      expect(droppedIfTrusted.has(name)).toBe(false);
+    }
+  });
+
+  test("filterHeaders wins over forwardHeaders", () => {
+    const { kept } = plan(options);
+    expect(kept?.has("x-forwarded-for")).toBe(true);
+    expect(kept?.has("Proxy-Authorization")).toBe(true);
+    expect(kept?.has("cookie")).toBe(false);
+  });
+
+  test("only what the proxy itself adds has to be taken out again", () => {
+    expect(plan({ filterHeaders: ["cookie"], headers: { a: "1" } }).overridden).toBeUndefined();
+    expect(plan({ filterHeaders: ["X-Forwarded-Host"] }).overridden?.has("x-forwarded-host")).toBe(
+      true,
+    );
+    expect(plan({ headers: { forwarded: null } }).overridden?.has("Forwarded")).toBe(true);
+    expect(plan(options).overridden?.has("via")).toBe(true);
+  });
+});
+
+describe("rewriting the path", () => {
+  const rewrite = async (options: ProxyOptions, path: string): Promise<string | undefined> =>
+    plan(options).rewrite?.(path, () => new Request("http://a.test"));
+
+  test.each([
+    ["/api/a?b", "/a?b"],
+    ["/api", "/"],
+    ["/api?a", "/?a"],
+    ["/api/", "/"],
+    ["/api//evil", "//evil"],
+    ["/apis/a", "/apis/a"],
+    ["/a/api/b", "/a/api/b"],
+    ["/API/a", "/API/a"],
+  ])("stripPrefix makes %s %s", async (path, stripped) => {
+    expect(await rewrite({ stripPrefix: "/api" }, path)).toBe(stripped);
+    expect(await rewrite({ stripPrefix: "/api/" }, path)).toBe(stripped);
+  });
+
+  test("stripPrefix of / is none", () => {
+    expect(plan({ stripPrefix: "/" }).rewrite).toBeUndefined();
+  });
+
+  test("a map is applied in order, one rule on what the other made", async () => {
+    const pathRewrite = { "^/old/": "/new/", "^/new/(\\d+)": "/item/$1", "\\?.*": "" };
+    expect(await rewrite({ pathRewrite }, "/old/7/x?y")).toBe("/item/7/x");
+    expect(await rewrite({ pathRewrite }, "/other")).toBe("/other");
+  });
+
+  test("comes after stripPrefix", async () => {
+    expect(await rewrite({ stripPrefix: "/api", pathRewrite: { "^/": "/v2/" } }, "/api/a")).toBe(
+      "/v2/a",
+    );
+    const pathRewrite = vi.fn(
+      (path: string, request: Request) => `${path}!${new URL(request.url).host}`,
+    );
+    expect(await rewrite({ stripPrefix: "/api", pathRewrite }, "/api/a")).toBe("/a!a.test");
+  });
+
+  test("a function may take its time", async () => {
+    expect(await rewrite({ pathRewrite: async (path) => `${path}/later` }, "/a")).toBe("/a/later");
+  });
+});

@@ -1,0 +1,167 @@
+import * as native from "#proxy";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { WebIncoming } from "../src/incoming.ts";
+import type { PoolOptions } from "../src/options.ts";
+import {
+  bindProxy,
+  bindProxyFetch,
+  createRoute,
+  type CreateProxyOptions,
+  type Proxy,
+  type Runtime,
+} from "../src/proxy.ts";
+import type { Target } from "../src/target.ts";
+import { FakeTransport, respond, TARGET } from "./_fakes.ts";
+
+let made: { transport: FakeTransport; pool: PoolOptions | undefined }[] = [];
+beforeEach(() => void (made = []));
+
+const runtime: Runtime = {
+  read: (request) => new WebIncoming(request, undefined),
+  createTransport(pool) {
+    const transport = new FakeTransport();
+    made.push({ transport, pool });
+    return transport;
+  },
+  respond,
+};
+
+const request = (): Request => new Request("http://proxy.test/a");
+const createProxy = (options: CreateProxyOptions): Proxy =>
+  bindProxy(createRoute(options, runtime), runtime);
+
+describe("proxyFetch", () => {
+  test("forwards, with connections that all calls share", async () => {
+    const proxyFetch = bindProxyFetch(runtime);
+    expect((await proxyFetch(request(), TARGET)).status).toBe(200);
+    await proxyFetch(request(), "http://other.test", { xfwd: false });
+    expect(made).toHaveLength(1);
+    expect(made[0]?.transport.hops.map(({ upstream }) => upstream.host)).toEqual([
+      "up.test:4000",
+      "other.test",
+    ]);
+  });
+
+  test("has connections for each connectTimeout", async () => {
+    const proxyFetch = bindProxyFetch(runtime);
+    for (const connectTimeout of [5, 6, 5, 10_000])
+      await proxyFetch(request(), TARGET, { connectTimeout });
+    await proxyFetch(request(), TARGET);
+    expect(made.map(({ pool }) => pool)).toEqual([
+      { connectTimeout: 5 },
+      { connectTimeout: 6 },
+      { connectTimeout: 10_000 },
+    ]);
+  });
+
+  test("reads options once per object", async () => {
+    const proxyFetch = bindProxyFetch(runtime);
+    const headers = vi.fn(() => ({ "x-a": "1" }));
+    const options = Object.defineProperty({}, "headers", { get: headers, enumerable: true });
+    await proxyFetch(request(), TARGET, options);
+    const reads = headers.mock.calls.length;
+    await proxyFetch(request(), TARGET, options);
+    expect(headers).toHaveBeenCalledTimes(reads);
+  });
+
+  test.each<[string, unknown[], RegExp]>([
+    [
+      "an address first, as elsewhere",
+      [TARGET, request()],
+      /takes the incoming Request first, then the target/,
+    ],
+    ["a URL first", [new URL(TARGET), request()], /takes the incoming Request first/],
+    ["nothing", [], /takes the incoming Request first/],
+    ["no target", [request()], /needs a target such as "http:/],
+    ["a bad target", [request(), "nowhere"], /bad target "nowhere"/],
+    ["a bad option", [request(), TARGET, { timeout: -1 }], /bad option `timeout`/],
+    ["an unknown option", [request(), TARGET, { agent: {} }], /there is no such option/],
+  ])("rejects %s", async (_, call, message) => {
+    const proxyFetch = bindProxyFetch(runtime) as (...args: unknown[]) => Promise<Response>;
+    const sent = proxyFetch(...call);
+    await expect(sent).rejects.toThrow(TypeError);
+    await expect(sent).rejects.toThrow(message);
+  });
+
+  test("rejects a request whose body was read", async () => {
+    const read = new Request("http://proxy.test", { method: "POST", body: "x" });
+    await read.text();
+    await expect(bindProxyFetch(runtime)(read, TARGET)).rejects.toThrow(/already been read/);
+  });
+});
+
+describe("createProxy", () => {
+  test("forwards without this, with the context of the server", async () => {
+    const clientAddress = vi.fn(() => undefined);
+    const { fetch } = createProxy({ target: TARGET, clientAddress });
+    expect((await fetch(request(), { env: 1 })).status).toBe(200);
+    expect(clientAddress).toHaveBeenCalledExactlyOnceWith(expect.any(Request), { env: 1 });
+  });
+
+  test("has connections of its own, as the pool says", () => {
+    createProxy({ target: TARGET });
+    createProxy({ target: TARGET, connectTimeout: 5, pool: { maxSockets: 2 } });
+    createProxy({ target: TARGET, connectTimeout: 5, pool: { connectTimeout: 7 } });
+    expect(made.map(({ pool }) => pool)).toEqual([
+      { connectTimeout: 10_000 },
+      { connectTimeout: 5, maxSockets: 2 },
+      { connectTimeout: 7 },
+    ]);
+  });
+
+  test("closes its own connections, not the caller's", async () => {
+    await createProxy({ target: TARGET }).close();
+    expect(made[0]?.transport.closed).toBe(1);
+    const transport = new FakeTransport();
+    await createProxy({ target: TARGET, transport }).close();
+    expect(transport.closed).toBe(0);
+  });
+
+  test("shows the counters of its connections, where there are any", () => {
+    const stats = { created: 1, closed: 0, failed: 0, requests: 2, origins: {} };
+    const transport = Object.assign(new FakeTransport(), { stats: () => stats });
+    expect(createProxy({ target: TARGET, transport }).stats()).toBe(stats);
+    expect(createProxy({ target: TARGET }).stats()).toBeUndefined();
+  });
+
+  test("takes a target that is decided later", async () => {
+    const target: Target = (each) => `${TARGET}${new URL(each.url).pathname}`;
+    expect((await createProxy({ target }).fetch(request())).status).toBe(200);
+    expect(made[0]?.transport.hops[0]?.path).toBe("/a/a");
+  });
+
+  test.each<[string, unknown, RegExp]>([
+    ["no options", undefined, /needs a target such as/],
+    ["no target", {}, /needs a target such as "http:/],
+    ["a bad target", { target: "nowhere" }, /bad target "nowhere"/],
+    ["a bad option", { target: TARGET, timeout: "5" }, /bad option `timeout`/],
+    [
+      "two kinds of connections",
+      { target: TARGET, pool: {}, transport: new FakeTransport() },
+      /use `pool` or `transport`/,
+    ],
+    [
+      "connections for what has none",
+      { target: TARGET, pool: {}, fetch: () => new Response() },
+      /`pool`.*`fetch`/,
+    ],
+  ])("refuses %s", (_, options, message) => {
+    const create = (): unknown => createProxy(options as CreateProxyOptions);
+    expect(create).toThrow(TypeError);
+    expect(create).toThrow(message);
+  });
+
+  test.each<[unknown, RegExp]>([
+    [{ maxSockets: 0 }, /`maxSockets`/],
+    [{ maxSockets: "5" }, /`maxSockets`/],
+    [{ maxFreeSockets: -1 }, /`maxFreeSockets`/],
+    [{ freeSocketTimeout: 2 ** 31 }, /`freeSocketTimeout`/],
+    [{ connectTimeout: 1.5 }, /`connectTimeout`/],
+    [{ keepAlive: true }, /`keepAlive`.*there is no such option/],
+  ])("refuses the pool %j", (pool, message) => {
+    const options = { target: TARGET, pool } as CreateProxyOptions;
+    expect(() => native.createProxy(options)).toThrow(TypeError);
+    expect(() => native.createProxy(options)).toThrow(message);
+    expect(() => native.createTransport(pool as PoolOptions)).toThrow(message);
+  });
+});
