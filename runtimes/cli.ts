@@ -2,12 +2,11 @@
 import process from "node:process";
 import type { Server } from "srvx";
 import { createProxy, type CreateProxyOptions } from "#proxy";
-import { checkOptions, checkTarget } from "./cli/check.ts";
+import { checkOptions, checkTarget, explain } from "./cli/check.ts";
 import { type Command, commandDefaults } from "./cli/flags.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
 import { listen, stopOnSignals } from "./cli/listen.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
-import { UsageError } from "./cli/read.ts";
 import { answerDemo, renderFirstSteps } from "./demo.ts";
 
 /** Does what the command line says. Returns what is wrong with it, one line each. */
@@ -29,8 +28,7 @@ async function run(args: readonly string[]): Promise<string[]> {
     await start(line, command);
     return [];
   } catch (error) {
-    if (error instanceof UsageError) return [error.message];
-    throw error;
+    return [explain(error)];
   }
 }
 

@@ -21,7 +21,11 @@ export * from "../src/index.ts";
 /** What is used of Deno, so that no types package is needed. */
 declare const Deno: {
   createHttpClient(options: object): HttpClient;
-  env: { get(name: string): string | undefined; set(name: string, value: string): void; delete(name: string): void };
+  env: {
+    get(name: string): string | undefined;
+    set(name: string, value: string): void;
+    delete(name: string): void;
+  };
   permissions: { querySync(descriptor: { name: "env"; variable: string }): { state: string } };
 };
 
@@ -34,7 +38,9 @@ const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, 
 /** Requests through Deno's `fetch`, with connections of the transport's own. */
 export function createTransport(options: PoolOptions = {}): Transport {
   if (options.maxSockets !== undefined) {
-    throw new TypeError("fetchway: bad option `maxSockets`: Deno's client has no such limit; leave it out");
+    throw new TypeError(
+      "fetchway: bad option `maxSockets`: Deno's client has no such limit; leave it out",
+    );
   }
   const clients = new Map<string, HttpClient>();
   const clientOf = new WeakMap<Upstream, HttpClient>();
@@ -82,7 +88,8 @@ const EVERYWHERE = "*,0.0.0.0/0,::/0";
 /** Deno's clients obey HTTP_PROXY and NO_PROXY as they are when one is created; a reverse proxy goes to its target. */
 function withNoProxy<T>(value: string, create: () => T): T {
   const { env, permissions } = Deno;
-  if (permissions.querySync({ name: "env", variable: "NO_PROXY" }).state !== "granted") return create();
+  if (permissions.querySync({ name: "env", variable: "NO_PROXY" }).state !== "granted")
+    return create();
   const before = env.get("NO_PROXY");
   env.set("NO_PROXY", value);
   try {
@@ -97,7 +104,8 @@ function withNoProxy<T>(value: string, create: () => T): T {
 function toPairs({ headers, host }: Hop): [string, string][] {
   // Only with this very line first are responses not decoded; what the client accepts is a line of its own.
   const pairs: [string, string][] = [["accept-encoding", "identity"]];
-  for (let i = 0; i < headers.length; i += 2) pairs.push([headers[i] as string, headers[i + 1] as string]);
+  for (let i = 0; i < headers.length; i += 2)
+    pairs.push([headers[i] as string, headers[i + 1] as string]);
   if (host !== undefined) pairs.push(["host", host]);
   // Empty is the least that can be said.
   if (getHeader(headers, "user-agent") === undefined) pairs.push(["user-agent", ""]);
@@ -105,18 +113,23 @@ function toPairs({ headers, host }: Hop): [string, string][] {
 }
 
 /** Methods that may be sent twice (RFC 9110 §9.2.2): Deno does so with what it holds in memory. */
-const IDEMPOTENT = /^(?:GET|HEAD|OPTIONS|PUT|DELETE|PROPFIND|REPORT|SEARCH|QUERY|MKCOL|COPY|MOVE|LINK|UNLINK)$/;
+const IDEMPOTENT =
+  /^(?:GET|HEAD|OPTIONS|PUT|DELETE|PROPFIND|REPORT|SEARCH|QUERY|MKCOL|COPY|MOVE|LINK|UNLINK)$/;
 
 async function toBodyInit({ method, body, contentLength }: Hop): Promise<BodyInit | null> {
   if (method === "GET" || method === "HEAD") return null;
   let content: Body | null = body;
   if (content instanceof UnframedBody) content = await content.unlessEmpty();
   if (IDEMPOTENT.test(method)) {
-    return content === null || content instanceof Uint8Array ? (content as BodyInit | null) : toStream(content);
+    return content === null || content instanceof Uint8Array
+      ? (content as BodyInit | null)
+      : toStream(content);
   }
   if (content === null) return toStream(new Uint8Array());
   if (content instanceof Uint8Array) return new SizedStream(toStream(content), content.byteLength);
-  return contentLength === undefined ? toStream(content) : new SizedStream(toStream(content), contentLength);
+  return contentLength === undefined
+    ? toStream(content)
+    : new SizedStream(toStream(content), contentLength);
 }
 
 /** A stream of known length. Deno sends a stream in chunks, but a blob with its size, and no blob twice. */
@@ -167,7 +180,10 @@ class UnframedBody implements NativeBody {
 }
 
 function isFramed(headers: string[]): boolean {
-  return getHeader(headers, "content-length") !== undefined || getHeader(headers, "transfer-encoding") !== undefined;
+  return (
+    getHeader(headers, "content-length") !== undefined ||
+    getHeader(headers, "transfer-encoding") !== undefined
+  );
 }
 
 /** What `Deno.serve` passes beside the request. */

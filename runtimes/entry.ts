@@ -11,7 +11,10 @@ interface Vars {
 const onWorkers = globalThis.navigator?.userAgent === "Cloudflare-Workers";
 
 /** @throws TypeError of one line that names the variable and the fix */
-function readOptions({ FETCHWAY_TARGET: target, FETCHWAY_OPTIONS: json }: Vars): CreateProxyOptions {
+function readOptions({
+  FETCHWAY_TARGET: target,
+  FETCHWAY_OPTIONS: json,
+}: Vars): CreateProxyOptions {
   if (typeof target !== "string" || target === "") {
     throw new TypeError(
       "fetchway: FETCHWAY_TARGET is not set; set it to the upstream's URL, such as http://127.0.0.1:4000",

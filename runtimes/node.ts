@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { checkPoolOptions } from "../src/check.ts";
 import { forward } from "../src/forward.ts";
 import type { PoolOptions } from "../src/options.ts";
 import {
@@ -30,7 +31,7 @@ export type NodeHandler = (
 
 /** A proxy on Node: a `fetch`, and a handler for servers without web requests. */
 export interface NodeProxy extends Proxy {
-  readonly handler: NodeHandler;
+  readonly nodeHandler: NodeHandler;
 }
 
 /**
@@ -38,6 +39,7 @@ export interface NodeProxy extends Proxy {
  * @example const transport = createTransport({ maxSockets: 50 });
  */
 export function createTransport(options: PoolOptions = {}): Transport {
+  checkPoolOptions(options);
   return new NodeTransport(options);
 }
 
@@ -52,7 +54,7 @@ export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
 /**
  * A proxy with its options compiled once and connections of its own.
  * @throws TypeError that names a bad option and the fix
- * @example createServer(createProxy({ target: "http://127.0.0.1:4000" }).handler).listen(3000);
+ * @example createServer(createProxy({ target: "http://127.0.0.1:4000" }).nodeHandler).listen(3000);
  */
 export function createProxy(options: CreateProxyOptions): NodeProxy {
   const route = createRoute(options, runtime);
@@ -64,7 +66,7 @@ export function createProxy(options: CreateProxyOptions): NodeProxy {
   }
   return {
     ...bindProxy(route, runtime),
-    handler(req, res, next) {
+    nodeHandler(req, res, next) {
       handle(req, res).catch((error: unknown) => {
         if (next) next(error);
         else if (res.headersSent) res.destroy();

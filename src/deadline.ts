@@ -47,6 +47,11 @@ export class Lifetime {
     else this.#stopListening = stop;
   }
 
+  /** Whether the response's body may have to be stopped for more than the client's leaving. */
+  get watching(): boolean {
+    return this.#idleTimeout > 0 || this.#signal !== undefined;
+  }
+
   /** Stops the exchange with this reason, unless it has ended already. */
   abort(error: ProxyError): void {
     if (this.#ended) return;

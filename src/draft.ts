@@ -1,9 +1,10 @@
 import { cleanRequest, NameSet, REQUEST_DROPPED, toHeaderList, toHeaders } from "./headers.ts";
 import type { RequestDraft } from "./options.ts";
+import { assertSendable } from "./target.ts";
 import type { Hop } from "./transport.ts";
 
 const encoder = new TextEncoder();
-const derived = new NameSet(REQUEST_DROPPED);
+const derived = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
 
 /** A hop as `onRequest` sees it. */
 export function toDraft(hop: Hop): RequestDraft {
@@ -12,6 +13,7 @@ export function toDraft(hop: Hop): RequestDraft {
 
 /** The hop that `onRequest` made of its draft. Framing is derived from the body, whatever the hook set. */
 export function fromDraft(hop: Hop, draft: RequestDraft): Hop {
+  assertSendable(draft.path);
   const { headers, host } = cleanRequest(toHeaderList(draft.headers), derived);
   const next: Hop = {
     ...hop,

@@ -68,7 +68,11 @@ export class ProxyError extends Error {
   constructor(code: ProxyErrorCode, init: ProxyErrorInit = {}) {
     super(init.message ?? code, "cause" in init ? { cause: init.cause } : undefined);
     this.code = code;
-    this.status = init.status ?? STATUS_OF[code];
+    const { status = STATUS_OF[code] } = init;
+    if (!(status >= 400 && status <= 599)) {
+      throw new RangeError(`fetchway: a ProxyError's status must be 400 to 599, not ${status}`);
+    }
+    this.status = status;
   }
 }
 

@@ -2,7 +2,7 @@ import { toStream } from "./body.ts";
 import type { Lifetime } from "./deadline.ts";
 import { ProxyError, toProxyError, type ProxyErrorCode } from "./error.ts";
 import { getHeader, toHeaderList, toHeaders } from "./headers.ts";
-import type { Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
+import type { Body, Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
 
 /** A `fetch`, or a function of its shape. */
 export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;
@@ -28,7 +28,7 @@ export interface FetchClient {
   readonly classify?: (thrown: unknown) => ProxyErrorCode | undefined;
   /**
    * Whether bodies go back to the server as they are, unread: it is then the
-   * runtime that moves and cancels them, and `idleTimeout` is not seen.
+   * runtime that moves and cancels them. Not where somebody wants to watch them.
    */
   readonly handsBodiesThrough?: boolean;
 }
@@ -47,14 +47,27 @@ export function createFetchTransport(client: FetchClient): Transport {
   return {
     name,
     capabilities,
+    handsBodiesThrough: client.handsBodiesThrough ?? false,
     async send(hop, lifetime) {
       const controller = new AbortController();
-      lifetime.onabort = (error) => controller.abort(error);
+      const aborted = new Promise<never>((_, reject) => {
+        lifetime.onabort = (error) => {
+          controller.abort(error);
+          reject(error);
+        };
+      });
+      // It may be aborted before anybody waits for it.
+      aborted.catch(() => {});
       try {
-        const init = toInit(hop, controller.signal, client);
+        const init = toInit(hop, lifetime, controller.signal, client);
         const preparing = client.prepare?.(init, hop, (reason) => controller.abort(reason));
         if (preparing !== undefined) await preparing;
-        const response = await client.fetch(hop.upstream.origin + hop.path, init);
+        if (lifetime.error !== undefined) throw lifetime.error;
+        const answer = client.fetch(hop.upstream.origin + hop.path, init);
+        const response = await Promise.race([answer, aborted]).catch((error: unknown) => {
+          if (lifetime.error !== undefined) void discardLate(answer);
+          throw error;
+        });
         return toReply(response, lifetime, controller, client);
       } catch (thrown) {
         const error = lifetime.error ?? toNetworkError(thrown, client);
@@ -65,7 +78,21 @@ export function createFetchTransport(client: FetchClient): Transport {
   };
 }
 
-function toInit(hop: Hop, signal: AbortSignal, client: FetchClient): RequestInit {
+/** Lets go of an answer that came although the request was aborted: not every function listens to its signal. */
+async function discardLate(answer: Response | Promise<Response>): Promise<void> {
+  try {
+    await (await answer).body?.cancel();
+  } catch {
+    // It failed, as it was told to.
+  }
+}
+
+function toInit(
+  hop: Hop,
+  lifetime: Lifetime,
+  signal: AbortSignal,
+  client: FetchClient,
+): RequestInit {
   const { method, headers, body } = hop;
   if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw unsendable(method);
   checkValues(headers);
@@ -76,11 +103,33 @@ function toInit(hop: Hop, signal: AbortSignal, client: FetchClient): RequestInit
     signal,
   };
   if (body !== null && method !== "GET" && method !== "HEAD") {
-    init.body = body instanceof Uint8Array ? (body as BodyInit) : toStream(body);
+    init.body = body instanceof Uint8Array ? (body as BodyInit) : toUpload(body, hop, lifetime);
     // Required by the Fetch standard for a stream (node#46221).
     init.duplex = "half";
   }
   return init;
+}
+
+/** A body of at most so many bytes counts as one piece: it is not worth watching. */
+const ONE_PIECE = 65_536;
+
+/** A streamed request body; every piece of it restarts the deadline. */
+function toUpload(body: Body, { contentLength }: Hop, lifetime: Lifetime): ReadableStream<Uint8Array> {
+  const stream = toStream(body);
+  if (contentLength !== undefined && contentLength <= ONE_PIECE) return stream;
+  const reader = stream.getReader();
+  return new ReadableStream(
+    {
+      async pull(sink) {
+        const { done, value } = await reader.read();
+        lifetime.touch();
+        if (done) sink.close();
+        else sink.enqueue(value);
+      },
+      cancel: (reason) => reader.cancel(reason),
+    },
+    { highWaterMark: 0 },
+  );
 }
 
 /** The error of a method that a client would refuse, or turn into another. */
@@ -110,13 +159,14 @@ function toReply(
   const { status, statusText, body } = response;
   const headers = toHeaderList(response.headers);
   const decoded = wasDecoded(client.capabilities.decodes, headers);
-  if (body === null || client.handsBodiesThrough) lifetime.end();
+  const through = client.handsBodiesThrough && !lifetime.watching;
+  if (body === null || through) lifetime.end();
   else lifetime.opened(/^text\/event-stream\b/i.test(getHeader(headers, "content-type") ?? ""));
   return {
     status,
     statusText,
     headers: decoded ? withoutCoding(headers) : headers,
-    body: body && (client.handsBodiesThrough ? body : watch(body, lifetime, controller)),
+    body: body && (through ? body : watch(body, lifetime, controller)),
   };
 }
 

@@ -7,8 +7,15 @@ import { cleanRequest, cleanResponse, withoutNames } from "./headers.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
-import { guardEscape, joinTarget, parseTarget, type Target, type Upstream } from "./target.ts";
-import type { Hop, Reply } from "./transport.ts";
+import {
+  assertReachable,
+  guardEscape,
+  joinTarget,
+  parseTarget,
+  type Target,
+  type Upstream,
+} from "./target.ts";
+import type { HeaderList, Hop, Reply } from "./transport.ts";
 
 /** Builds the runtime's outgoing `Response`. */
 export type Respond = (reply: Reply, incoming: Incoming) => Response;
@@ -38,6 +45,7 @@ export async function forward(
     }
   }
   const upstream = parseTarget(address);
+  assertReachable(upstream, plan.transport);
   const lifetime = new Lifetime(incoming, plan.timeout, plan.idleTimeout, options.signal);
   try {
     let hop = await toHop(incoming, upstream, plan, context);
@@ -55,8 +63,7 @@ export async function forward(
       hop = { ...hop, body: limitBody(hop.body, options.bodyLimit, hop.contentLength, abort) };
     }
     if (lifetime.error !== undefined) throw lifetime.error;
-    const reply = await plan.transport.send(hop, lifetime);
-    const response = respond(cleanReply(reply), incoming);
+    const response = respond(cleanReply(await plan.transport.send(hop, lifetime)), incoming);
     if (options.onResponse === undefined) return response;
     const answer = await options.onResponse(response, incoming.request());
     if (answer && answer !== response) discard(response, answer);
@@ -80,7 +87,7 @@ async function toHop(
   const address = options.clientAddress
     ? options.clientAddress(incoming.request(), context)
     : incoming.address;
-  const trusted = plan.trusts(address);
+  const trusted = plan.trusts(incoming.address);
   const head = cleanRequest(
     incoming.headers,
     trusted ? plan.droppedIfTrusted : plan.dropped,
@@ -114,14 +121,25 @@ async function toHop(
   };
 }
 
-/** The upstream's answer as it may go to the client. */
+/**
+ * The upstream's answer as it may go to the client.
+ * @throws ProxyError 502 for what no client could be sent
+ */
 function cleanReply(reply: Reply): Reply {
   const { status } = reply;
-  if (status < 200 || status > 599) {
-    throw new ProxyError("http_protocol_error", { message: `the upstream's status was ${status}` });
-  }
-  const headers = cleanResponse(status, reply.headers);
   const bodyless = status === 204 || status === 205 || status === 304;
+  let headers: HeaderList;
+  try {
+    if (status < 200 || status > 599) {
+      throw new ProxyError("http_protocol_error", {
+        message: `the upstream's status was ${status}`,
+      });
+    }
+    headers = cleanResponse(status, reply.headers);
+  } catch (error) {
+    discardBody(reply);
+    throw error;
+  }
   if (bodyless) discardBody(reply);
   return {
     status,

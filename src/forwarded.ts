@@ -81,9 +81,13 @@ function setUnlessTrusted(
 function forwardedElement(client: ClientFacts, proto: string): string {
   const address = client.address ?? "unknown";
   // An IPv6 address is bracketed, and what is no token is quoted (RFC 7239 §6).
-  const node = address.includes(":") ? `"[${address}]"` : address;
+  const node = isIPv6(address) ? `"[${address}]"` : quote(address);
   const host = client.host === undefined ? "" : `;host=${quote(client.host)}`;
   return `for=${node}${host};proto=${proto}`;
+}
+
+function isIPv6(address: string): boolean {
+  return /^[\da-f:.]*:[\da-f:.]*$/i.test(address);
 }
 
 function quote(value: string): string {

@@ -166,13 +166,13 @@ const responseDropped = new NameSet(RESPONSE_DROPPED);
 /**
  * Drops from a response what may not go through. `Content-Length` goes where it
  * cannot be true of what follows: beside `Transfer-Encoding` (RFC 9112 §6.3), and
- * on a 204 (RFC 9110 §8.6).
+ * on a 204 or 205, which have no content (RFC 9110 §8.6, §15.3.6).
  * @throws ProxyError 502 for a transfer coding that is still on the body
  */
 export function cleanResponse(status: number, raw: HeaderList): HeaderList {
   const headers: HeaderList = [];
   let connection: string | undefined;
-  let unsized = status === 204;
+  let unsized = status === 204 || status === 205;
   let lengthAt = -1;
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] as string;

@@ -1,3 +1,4 @@
+import { badOption, checkOptions } from "./check.ts";
 import { createFetchTransport, STANDARD } from "./fetch.ts";
 import type { ForwardedStyle } from "./forwarded.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./headers.ts";
@@ -64,12 +65,13 @@ export function compile(
     rewrite: compileRewrite(options),
     keepHost: !(options.changeOrigin ?? defaults.changeOrigin),
     timeout: options.timeout ?? defaults.timeout,
-    idleTimeout: options.idleTimeout ?? defaults.idleTimeout,
+    idleTimeout:
+      options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
     transport,
   };
   if ((plan.keepHost || options.host !== undefined) && !transport.capabilities.host) {
     const option = plan.keepHost ? "changeOrigin: false" : "host";
-    throw bad(option, `the ${transport.name} client cannot set Host; leave the option out`);
+    throw badOption(option, `the ${transport.name} client cannot set Host; leave the option out`);
   }
   return plan;
 }
@@ -103,125 +105,4 @@ function stripped(path: string, prefix: string): string {
   const rest = path.slice(prefix.length);
   if (rest === "" || rest[0] === "?") return `/${rest}`;
   return rest[0] === "/" ? rest : path;
-}
-
-type Check = (value: unknown) => string | undefined;
-
-const isBoolean: Check = (value) => (typeof value === "boolean" ? undefined : "use true or false");
-const isFunction: Check = (value) => (typeof value === "function" ? undefined : "use a function");
-/** Beyond 2^31 - 1 a timer fires at once. */
-const isMilliseconds: Check = (value) =>
-  Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 31
-    ? undefined
-    : "use whole milliseconds, 0 for no limit";
-const isBytes: Check = (value) =>
-  Number.isSafeInteger(value) && (value as number) >= 0 ? undefined : "use a number of bytes";
-
-const TOKEN = /^[!#$%&'*+.^_`|~\w-]+$/;
-/** What a field value may not hold (RFC 9110 §5.5); bytes above 0x7f are opaque. */
-// oxlint-disable-next-line no-control-regex
-const FIELD_VALUE = /^[\t\u0020-\u007e\u0080-\u00ff]*$/;
-const unforwardable = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
-
-const isNames: Check = (value) => {
-  if (!Array.isArray(value)) return 'use an array of field names, such as ["cookie"]';
-  const wrong = value.find((name) => typeof name !== "string" || !TOKEN.test(name));
-  return wrong === undefined ? undefined : `${JSON.stringify(wrong)} is no field name`;
-};
-
-const isForwardable: Check = (value) => {
-  const wrong = isNames(value);
-  if (wrong) return wrong;
-  const name = (value as string[]).find((each) => unforwardable.has(each));
-  return name && `"${name}" belongs to one connection (RFC 9110 §7.6.1); leave it out`;
-};
-
-const isFields: Check = (value) => {
-  if (
-    typeof value !== "object" ||
-    value === null ||
-    Array.isArray(value) ||
-    value instanceof Headers
-  ) {
-    return 'use an object such as { "x-name": "value" }';
-  }
-  for (const [name, each] of Object.entries(value)) {
-    if (!TOKEN.test(name)) return `${JSON.stringify(name)} is no field name`;
-    if (name.toLowerCase() === "host") return "set Host by the `host` option";
-    if (unforwardable.has(name)) {
-      return `"${name}" belongs to one connection or to the framing; leave it out`;
-    }
-    if (each !== null && (typeof each !== "string" || !FIELD_VALUE.test(each))) {
-      return `the value of "${name}" must be a string without control characters, or null`;
-    }
-  }
-  return undefined;
-};
-
-const isTransport: Check = (value) =>
-  typeof (value as Transport | null)?.send === "function"
-    ? undefined
-    : "use what createTransport() returned";
-
-const CHECKS: Record<keyof ProxyOptions, Check> = {
-  headers: isFields,
-  filterHeaders: isNames,
-  forwardHeaders: isForwardable,
-  changeOrigin: isBoolean,
-  host: (value) =>
-    typeof value === "string" && /^[\w.~:[\]-]+$/.test(value)
-      ? undefined
-      : 'use "name" or "name:port"',
-  xfwd: (value) =>
-    value === "forwarded" || typeof value === "boolean"
-      ? undefined
-      : 'use true, false or "forwarded"',
-  trustProxy: (value) =>
-    typeof value === "boolean" || typeof value === "function"
-      ? undefined
-      : "use true, false or a predicate on the peer's address",
-  clientAddress: isFunction,
-  via: (value) =>
-    value === false || (typeof value === "string" && TOKEN.test(value))
-      ? undefined
-      : "use a pseudonym of token characters, or false",
-  stripPrefix: (value) =>
-    typeof value === "string" && value.startsWith("/") ? undefined : 'use a path such as "/api"',
-  pathRewrite: (value) => {
-    if (typeof value === "function") return undefined;
-    if (typeof value !== "object" || value === null) return "use a map of patterns or a function";
-    try {
-      for (const pattern of Object.keys(value)) new RegExp(pattern);
-    } catch (error) {
-      return (error as Error).message;
-    }
-    return undefined;
-  },
-  timeout: isMilliseconds,
-  connectTimeout: isMilliseconds,
-  idleTimeout: isMilliseconds,
-  bodyLimit: isBytes,
-  onRequest: isFunction,
-  onResponse: isFunction,
-  onError: isFunction,
-  signal: (value) => (value instanceof AbortSignal ? undefined : "use an AbortSignal"),
-  fetch: isFunction,
-  transport: isTransport,
-};
-
-/** The names of all options. */
-export const optionNames: readonly string[] = Object.keys(CHECKS);
-
-function checkOptions(options: ProxyOptions): void {
-  for (const [name, value] of Object.entries(options)) {
-    if (!Object.hasOwn(CHECKS, name)) {
-      throw bad(name, `there is no such option; there are ${optionNames.join(", ")}`);
-    }
-    const wrong = value === undefined ? undefined : CHECKS[name as keyof ProxyOptions](value);
-    if (wrong !== undefined) throw bad(name, wrong);
-  }
-}
-
-function bad(option: string, fix: string): TypeError {
-  return new TypeError(`fetchway: bad option \`${option}\`: ${fix}`);
 }

@@ -1,8 +1,9 @@
+import { checkPoolOptions } from "./check.ts";
 import { forward, type Respond } from "./forward.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import { defaults, type PoolOptions, type ProxyOptions } from "./options.ts";
 import { compile, type Plan } from "./plan.ts";
-import { parseTarget, type Target } from "./target.ts";
+import { assertReachable, parseTarget, type Target } from "./target.ts";
 import type { PoolStats, Transport } from "./transport.ts";
 
 /** What a runtime contributes: how to read a request, how to send one, how to build a response. */
@@ -82,7 +83,7 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       const incoming = runtime.read(request, undefined);
       return forward(incoming, target, plan, undefined, runtime.respond);
     } catch (error) {
-      return Promise.reject(error as Error);
+      return Promise.reject(error);
     }
   };
 }
@@ -114,9 +115,10 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   if (pool !== undefined && options.transport !== undefined) {
     throw new TypeError("fetchway: use `pool` or `transport`, not both");
   }
-  if (typeof target !== "function") parseTarget(target);
+  if (pool !== undefined) checkPoolOptions(pool);
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
   const plan = compile(options, () => runtime.createTransport({ connectTimeout, ...pool }));
+  if (typeof target !== "function") assertReachable(parseTarget(target), plan.transport);
   return { target, plan };
 }
 

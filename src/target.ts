@@ -86,14 +86,13 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
   } catch {
     throw badTarget(from, 'use an absolute URL such as "http://127.0.0.1:4000"');
   }
-  if (url.protocol !== "http:" && url.protocol !== "https:") {
-    throw badTarget(from, "its scheme must be http: or https:");
-  }
   if (url.username !== "" || url.password !== "") {
-    // The URL itself is not repeated: it holds the credentials.
     throw new TypeError(
       "fetchway: a target must not hold credentials; set `headers: { authorization }` instead",
     );
+  }
+  if (url.protocol !== "http:" && url.protocol !== "https:") {
+    throw badTarget(from, "its scheme must be http: or https:");
   }
   if (url.hash !== "") throw badTarget(from, "leave out the fragment, it is never sent");
   return {
@@ -109,16 +108,46 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
 }
 
 function badTarget(target: unknown, fix: string): TypeError {
-  const shown =
-    typeof target === "string" || target instanceof URL
-      ? JSON.stringify(String(target))
-      : typeof target;
-  return new TypeError(`fetchway: bad target ${shown}: ${fix}`);
+  return new TypeError(`fetchway: bad target ${show(target)}: ${fix}`);
+}
+
+function show(target: unknown): string {
+  if (typeof target !== "string" && !(target instanceof URL)) return typeof target;
+  // What stands before an @ may be secret.
+  return String(target).includes("@") ? "(not shown: it has an @)" : JSON.stringify(String(target));
+}
+
+/**
+ * Makes sure that a runtime's client can do what an upstream needs.
+ * @throws TypeError that says what it cannot
+ */
+export function assertReachable(
+  upstream: Upstream,
+  client: { name: string; capabilities: { unixSocket: boolean; tls: boolean } },
+): void {
+  if (upstream.socketPath !== undefined && !client.capabilities.unixSocket) {
+    throw new TypeError(`fetchway: the ${client.name} client cannot reach unix sockets; use a URL`);
+  }
+  if (upstream.tls !== undefined && !client.capabilities.tls) {
+    throw new TypeError(
+      `fetchway: the ${client.name} client has no TLS options; leave out \`tls\``,
+    );
+  }
 }
 
 /** A request line can hold no space or control character (RFC 9112 §3). */
 // oxlint-disable-next-line no-control-regex
 const UNSENDABLE = /[\u0000-\u0020\u007f]|[^\u0000-\u00ff]/;
+
+/**
+ * Makes sure that a path can be a request's target in origin-form.
+ * @throws ProxyError 400
+ */
+export function assertSendable(path: string): void {
+  if (path.charCodeAt(0) !== 0x2f /* / */ || UNSENDABLE.test(path)) {
+    throw new ProxyError("http_request_error", { message: "the request path cannot be forwarded" });
+  }
+}
 
 /**
  * Puts base path and query of the target in front of the request's.
@@ -131,9 +160,7 @@ const UNSENDABLE = /[\u0000-\u0020\u007f]|[^\u0000-\u00ff]/;
  * @throws ProxyError 400 where the path cannot be sent, or could leave the base path
  */
 export function joinTarget(upstream: Upstream, path: string): string {
-  if (path.charCodeAt(0) !== 0x2f /* / */ || UNSENDABLE.test(path)) {
-    throw new ProxyError("http_request_error", { message: "the request path cannot be forwarded" });
-  }
+  assertSendable(path);
   if (upstream.basePath === "" && upstream.query === "") return path;
   const mark = path.indexOf("?");
   const pathname = mark < 0 ? path : path.slice(0, mark);

@@ -83,6 +83,11 @@ export interface Transport {
   readonly name: string;
   readonly capabilities: Capabilities;
   /**
+   * Whether response bodies go from the client to the server without being seen here, as long as
+   * `idleTimeout` and `signal` are not set: `idleTimeout` has no default then.
+   */
+  readonly handsBodiesThrough?: boolean;
+  /**
    * Sends one hop; never follows a redirect, retries or decodes.
    *
    * Resolves when the response headers are here and rejects with a `ProxyError`.

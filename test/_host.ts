@@ -1,5 +1,5 @@
 /** Starts a server with the proxy in it as a process of its own, and ends only that process. */
-import { spawn, type ChildProcess } from "node:child_process";
+import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { SetupName } from "./_setups.ts";
@@ -82,6 +82,9 @@ export async function startHost(name: HostName, upstream: string): Promise<Host>
 }
 
 function residentBytes(pid: number): number {
-  const status = readFileSync(`/proc/${pid}/status`, "utf8");
-  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;
+  const kibibytes =
+    process.platform === "linux"
+      ? /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]
+      : execFileSync("ps", ["-o", "rss=", "-p", String(pid)], { encoding: "utf8" });
+  return Number(kibibytes) * 1024;
 }

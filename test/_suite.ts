@@ -113,10 +113,11 @@ export function addTests(name: HostName): void {
   }
 
   async function runGap(body: Test, title: string, reason: string): Promise<void> {
-    const failed = await run(body).then(
-      () => false,
+    const failed = await body({ ...tools, host }).then(
+      () => upstream.faults.length > 0,
       () => true,
     );
+    // What a server cannot do is one thing, to crash over it another.
     expect(host.complaints()).toBe("");
     if (!failed) {
       throw new Error(
@@ -142,6 +143,9 @@ export function addTests(name: HostName): void {
     await upstream.stop();
   });
 
+  const titles = Object.values(themes).flatMap((tests) => Object.keys(tests));
+  if (new Set(titles).size < titles.length) throw new Error("two tests have the same title");
+
   for (const [theme, tests] of Object.entries(themes)) {
     describe(theme, () => {
       for (const [title, body] of Object.entries(tests)) {
@@ -154,4 +158,11 @@ export function addTests(name: HostName): void {
       }
     });
   }
+
+  test("after all of it the process is alive and has printed nothing", async () => {
+    await run(async (t) => {
+      expect((await t.ask("GET / HTTP/1.1\r\nHost: proxy.test\r\n\r\n")).status).toBe(200);
+    });
+    expect(host.exited()).toBe(false);
+  });
 }

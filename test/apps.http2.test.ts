@@ -32,8 +32,8 @@ const servers: Record<string, () => Promise<number>> = {
     return apps.track(server.node?.server as Server);
   },
   node() {
-    const { handler } = createProxy({ target: upstream.url });
-    const server = createSecureServer(certificate, handler as never);
+    const { nodeHandler } = createProxy({ target: upstream.url });
+    const server = createSecureServer(certificate, nodeHandler as never);
     server.listen(0, "127.0.0.1");
     return apps.track(server);
   },

@@ -10,7 +10,7 @@ const apps = useApps();
 const { upstream } = apps;
 
 test("Express: a mounted handler forwards the path below its mount", async () => {
-  const app = express().use("/api", createProxy({ target: `${upstream.url}/v1` }).handler);
+  const app = express().use("/api", createProxy({ target: `${upstream.url}/v1` }).nodeHandler);
   const port = await apps.serveNode(app);
   const answer = await apps.ask(port, request("PUT", "/api/x%2Fy?z=1", [["X-Id", "7"]], "body"));
   expect(answer).toMatchObject({ status: 200, text: "body" });
@@ -26,7 +26,7 @@ test("Express: request headers that middleware sets and deletes are what the ups
       delete req.headers["x-secret"];
       next();
     })
-    .use(createProxy({ target: upstream.url }).handler);
+    .use(createProxy({ target: upstream.url }).nodeHandler);
   const port = await apps.serveNode(app);
   await apps.ask(
     port,
@@ -48,7 +48,7 @@ test("Express: response headers set before the proxy stay, those of the upstream
       res.setHeader("x-both", "express");
       next();
     })
-    .use(createProxy({ target: upstream.url }).handler);
+    .use(createProxy({ target: upstream.url }).nodeHandler);
   upstream.script = (call) =>
     call.reply(
       200,
@@ -73,7 +73,7 @@ test("Express: middleware after sees the status when the response is finished", 
       res.on("finish", () => finished.push(res.statusCode));
       next();
     })
-    .use(createProxy({ target: upstream.url }).handler);
+    .use(createProxy({ target: upstream.url }).nodeHandler);
   upstream.script = (call) => call.reply(418, [], "teapot");
   const answer = await apps.ask(await apps.serveNode(app), request("GET", "/"));
   expect(answer).toMatchObject({ status: 418, text: "teapot" });
@@ -84,7 +84,7 @@ test("Express: a body that a parser has read reaches the error handler as a Type
   const errors: unknown[] = [];
   const app = express()
     .use(express.json())
-    .use(createProxy({ target: upstream.url }).handler)
+    .use(createProxy({ target: upstream.url }).nodeHandler)
     // Express knows an error handler by its four parameters.
     .use((error: unknown, _req: Request, res: Response, _next: NextFunction) => {
       errors.push(error);
@@ -106,7 +106,7 @@ test("Express: an async middleware before the proxy does not lose the body", asy
       await new Promise((resolve) => setTimeout(resolve, 20));
       next();
     })
-    .use(createProxy({ target: upstream.url }).handler);
+    .use(createProxy({ target: upstream.url }).nodeHandler);
   const port = await apps.serveNode(app);
   for (const body of ["small", "large ".repeat(100_000)]) {
     const answer = await apps.ask(port, request("POST", "/", [], body));
@@ -123,7 +123,7 @@ test("Express: an async middleware before the proxy does not lose the body", asy
 });
 
 test("Fastify: a hijacked reply is answered by the handler", async () => {
-  const { handler, close } = createProxy({ target: upstream.url });
+  const { nodeHandler, close } = createProxy({ target: upstream.url });
   const app = fastify();
   // Without a parser Fastify leaves the body in the raw request.
   app.removeAllContentTypeParsers();
@@ -133,7 +133,7 @@ test("Fastify: a hijacked reply is answered by the handler", async () => {
   });
   app.all("/*", (req, reply) => {
     reply.hijack();
-    handler(req.raw, reply.raw);
+    nodeHandler(req.raw, reply.raw);
   });
   await app.ready();
   app.server.listen(0, "127.0.0.1");
@@ -178,7 +178,7 @@ test("Fastify: a web Response of a proxy's fetch can be sent", async () => {
 
 test("stats() counts and close() refuses later requests", async () => {
   const proxy = createProxy({ target: upstream.url });
-  const port = await apps.serveNode(proxy.handler);
+  const port = await apps.serveNode(proxy.nodeHandler);
   await apps.ask(port, request("GET", "/1"));
   await apps.ask(port, request("GET", "/2"));
   expect(proxy.stats()).toMatchObject({ created: 1, requests: 2, failed: 0 });

@@ -38,6 +38,14 @@ describe("ProxyError", () => {
     expect(error).toMatchObject({ status: 413, message: "big", cause });
   });
 
+  test.each([200, 399, 600, Number.NaN])(
+    "has no status %d: no response could have it",
+    (status) => {
+      expect(() => new ProxyError("dns_error", { status })).toThrow(RangeError);
+      expect(() => new ProxyError("no_such_code" as ProxyErrorCode)).toThrow(RangeError);
+    },
+  );
+
   test("clientGone is 499", () => {
     expect(clientGone()).toMatchObject({ code: "http_request_error", status: 499 });
     expect(clientGone("why").cause).toBe("why");

@@ -52,6 +52,7 @@ test("the steps come in their order", async () => {
   expect(steps).toEqual([
     "target",
     "clientAddress",
+    "trustProxy",
     "pathRewrite /a",
     "onRequest /base/a",
     "send",

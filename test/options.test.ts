@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { defaults, poolDefaults, type ProxyOptions } from "../src/options.ts";
-import { compile, optionNames } from "../src/plan.ts";
+import { optionNames } from "../src/check.ts";
+import { compile } from "../src/plan.ts";
 import { FakeTransport } from "./_fakes.ts";
 import { README, readInterface, updateReadme } from "./_readme.ts";
 

@@ -1,6 +1,7 @@
 import { createProxy, type CreateProxyOptions, type Proxy } from "#proxy";
 import { flags } from "./flags.ts";
 import type { CommandLine } from "./parse.ts";
+import { UsageError } from "./read.ts";
 
 const ANY_TARGET = "http://localhost";
 
@@ -33,11 +34,19 @@ function tryCreate(options: CreateProxyOptions): string | undefined {
   try {
     proxy = createProxy(options);
   } catch (error) {
-    if (error instanceof TypeError) return toCommandLine(error.message);
-    throw error;
+    return explain(error);
   }
   void proxy.close();
   return undefined;
+}
+
+/** What the user did wrong, in one line; what is no fault of theirs is thrown again. */
+export function explain(error: unknown): string {
+  if (error instanceof UsageError) return error.message;
+  if (error instanceof TypeError && error.message.startsWith("fetchway: ")) {
+    return toCommandLine(error.message);
+  }
+  throw error;
 }
 
 /** A message about options, in the command line's spelling. */

@@ -17,7 +17,8 @@ export async function listen(fetch: ServerHandler, port: number, host: string): 
       silent: true,
       gracefulShutdown: false,
       // Deadlines and limits are the proxy's, and never cut a body that moves; these would.
-      node: { requestTimeout: 0 },
+      // A head still has to come within a minute, which Node forgets without the other.
+      node: { requestTimeout: 0, headersTimeout: 60_000 },
       bun: { idleTimeout: 0, maxRequestBodySize: Number.MAX_SAFE_INTEGER },
     });
     return await server.ready();

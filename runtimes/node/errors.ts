@@ -41,7 +41,8 @@ export function toNetworkError(thrown: unknown, answered: boolean): ProxyError {
     code = "",
     message = "",
   } = (thrown ?? {}) as Partial<Error & { code: string }>;
-  return new ProxyError(classify(name, code, message, answered), { message, cause: thrown });
+  // What Node says names addresses, and some servers show an error's message to the client.
+  return new ProxyError(classify(name, code, message, answered), { cause: thrown });
 }
 
 function classify(name: string, code: string, message: string, answered: boolean): ProxyErrorCode {

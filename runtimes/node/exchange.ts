@@ -1,25 +1,14 @@
-import type { ServerResponse } from "node:http";
 import { isIP } from "node:net";
 import type { Readable } from "node:stream";
 import type { Client, Dispatcher } from "undici";
 import type { Lifetime } from "../../src/deadline.ts";
-import { ProxyError } from "../../src/error.ts";
+import { clientGone, type ProxyError } from "../../src/error.ts";
 import { getHeader } from "../../src/headers.ts";
-import type { HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
+import type { HeaderList, Hop, Reply } from "../../src/transport.ts";
+import { ResponseBody, type Source } from "./body.ts";
 import { toNetworkError } from "./errors.ts";
 import type { Job, OriginPool } from "./pool.ts";
-import { type Upload, toUpload } from "./upload.ts";
-
-/** Bytes held for a reader that is slow before the upstream is told to wait. */
-const HIGH_WATER_MARK = 65_536;
-
-/** Who takes the response body as it comes. */
-interface Sink {
-  /** @returns false if it wants no more for now */
-  write(chunk: Buffer): boolean;
-  end(): void;
-  fail(error: ProxyError): void;
-}
+import { toUpload, Upload } from "./upload.ts";
 
 /** A method whose body some upstreams do not read: they take it for the next request on the connection. */
 function expectsNoBody(method: string): boolean {
@@ -27,32 +16,24 @@ function expectsNoBody(method: string): boolean {
 }
 
 /**
- * One request and its response on one connection: undici's handler, and the
- * response body at the same time.
+ * One request and its response on one connection: undici's handler.
  *
  * undici's parser hands over headers, data and end of a small response in one
  * synchronous run. By the first microtask after the headers such a body is here
  * as a whole, and travels as bytes; only what is still coming becomes a stream.
  */
-export class Exchange implements Job, NativeBody, Dispatcher.DispatchHandler, Reply {
-  status = 0;
-  statusText = "";
-  headers: HeaderList = [];
-  /** The response's bytes that nobody has taken yet. */
-  #chunks: Buffer[] = [];
-  #buffered = 0;
-  #ended = false;
-  #error: ProxyError | undefined;
-  #sink: Sink | undefined;
-  #controller: Dispatcher.DispatchController | undefined;
-  #client: Client | undefined;
-  #upload: Upload | Buffer | null = null;
-  #bodyless = false;
+export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
   readonly #hop: Hop;
   readonly #lifetime: Lifetime;
   readonly #pool: OriginPool;
   readonly #resolve: (reply: Reply) => void;
   readonly #reject: (error: ProxyError) => void;
+  #client: Client | undefined;
+  #controller: Dispatcher.DispatchController | undefined;
+  #upload: Upload | Buffer | null = null;
+  #body: ResponseBody | undefined;
+  #error: ProxyError | undefined;
+  #ended = false;
 
   constructor(
     hop: Hop,
@@ -66,7 +47,7 @@ export class Exchange implements Job, NativeBody, Dispatcher.DispatchHandler, Re
     this.#pool = pool;
     this.#resolve = resolve;
     this.#reject = reject;
-    lifetime.onabort = (error) => this.#stop(error);
+    lifetime.onabort = (error) => this.#abort(error);
   }
 
   // ── the job ──
@@ -103,8 +84,8 @@ export class Exchange implements Job, NativeBody, Dispatcher.DispatchHandler, Re
   }
 
   fail(error: ProxyError): void {
-    this.#lifetime.end();
     this.#error ??= error;
+    this.#lifetime.end();
     this.#reject(this.#error);
   }
 
@@ -122,132 +103,56 @@ export class Exchange implements Job, NativeBody, Dispatcher.DispatchHandler, Re
     statusText?: string,
   ): void {
     // 1xx: informational, the final response follows (RFC 9110 §15.2).
-    if (status < 200) {
-      this.#lifetime.touch();
-      return;
-    }
-    this.status = status;
-    this.statusText = statusText ?? "";
-    this.headers = toLatin1(controller.rawHeaders as Buffer[]);
-    this.#bodyless = this.#hop.method === "HEAD" || status === 204 || status === 304;
-    const type = getHeader(this.headers, "content-type");
+    if (status < 200) return;
+    const headers = toLatin1(controller.rawHeaders as Buffer[]);
+    const type = getHeader(headers, "content-type");
     this.#lifetime.opened(type !== undefined && /^text\/event-stream\b/i.test(type));
-    this.#resolve(this);
+    this.#body = new ResponseBody(this);
+    const bodyless = this.#hop.method === "HEAD" || status === 204 || status === 304;
+    const body = bodyless ? null : this.#body;
+    this.#resolve({ status, statusText: statusText ?? "", headers, body });
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     this.#lifetime.touch();
-    if (this.#sink !== undefined) {
-      if (!this.#sink.write(chunk)) this.#pause(controller);
-      return;
-    }
-    this.#chunks.push(chunk);
-    this.#buffered += chunk.length;
-    // Not held: if nobody ever takes the body, the idle deadline ends it.
-    if (this.#buffered >= HIGH_WATER_MARK) controller.pause();
+    const want = (this.#body as ResponseBody).push(chunk);
+    if (want === "more") return;
+    controller.pause();
+    // While nobody reads it is not held: the idle deadline ends a body that nobody ever takes.
+    if (want === "hold") this.#lifetime.hold(true);
   }
 
   onResponseEnd(): void {
     this.#ended = true;
     this.#lifetime.end();
     this.#pool.release(this.#client as Client);
-    this.#sink?.end();
+    this.#body?.end();
   }
 
   onResponseError(_controller: unknown, thrown: Error): void {
-    const error = (this.#error ??= toNetworkError(thrown, this.status !== 0));
+    const error = (this.#error ??= toNetworkError(thrown, this.#body !== undefined));
+    this.#ended = true;
     this.#lifetime.end();
     this.#pool.discard(this.#client as Client);
-    if (this.#upload !== null && "destroy" in this.#upload) this.#upload.destroy();
-    this.#chunks = [];
+    if (this.#upload instanceof Upload) this.#upload.destroy();
     this.#reject(error);
-    this.#sink?.fail(error);
+    this.#body?.fail(error);
   }
 
-  // ── the response body ──
+  // ── the source of the response body ──
 
-  get body(): NativeBody | null {
-    return this.#bodyless ? null : this;
-  }
-
-  /** The whole body, if all of it is here already. */
-  whole(): Buffer | undefined {
-    if (!this.#ended) return undefined;
-    return this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
-  }
-
-  /** Writes the body to a Node response whose head is written, and ends it. */
-  pipe(res: ServerResponse): void {
-    const whole = this.whole();
-    if (whole !== undefined) {
-      res.end(whole);
-      return;
-    }
-    res.on("drain", () => this.#resume());
-    // Data first means one write for head and body; no data yet means that the client should have the head now.
-    if (this.#chunks.length === 0) res.flushHeaders();
-    this.#take({
-      write: (chunk) => res.write(chunk),
-      end: () => res.end(),
-      // The body must not seem whole: no last chunk is written.
-      fail: () => res.destroy(),
-    });
-  }
-
-  /** @param flush whether to begin with an empty piece while nothing is here, so that the head is sent */
-  stream(flush = false): ReadableStream<Uint8Array> {
-    let sink: ReadableStreamDefaultController<Uint8Array>;
-    return new ReadableStream<Uint8Array>(
-      {
-        start: (controller) => {
-          sink = controller;
-          if (flush && this.#chunks.length === 0 && !this.#ended) sink.enqueue(new Uint8Array());
-          this.#take({
-            write: (chunk) => {
-              sink.enqueue(chunk);
-              return (sink.desiredSize ?? 0) > 0;
-            },
-            end: () => sink.close(),
-            fail: (error) => sink.error(error),
-          });
-        },
-        pull: () => this.#resume(),
-        cancel: () => this.destroy(),
-      },
-      { highWaterMark: HIGH_WATER_MARK, size: (chunk) => chunk.byteLength },
-    );
-  }
-
-  /** Nobody wants the body (any more). */
-  destroy(): void {
-    this.#sink = undefined;
-    this.#lifetime.end();
-    if (!this.#ended) this.#stop(new ProxyError("http_request_error", { status: 499 }));
-  }
-
-  #take(sink: Sink): void {
-    const chunks = this.#chunks;
-    this.#chunks = [];
-    let wantsMore = true;
-    for (const chunk of chunks) wantsMore = sink.write(chunk);
-    if (this.#error !== undefined) return sink.fail(this.#error);
-    if (this.#ended) return sink.end();
-    this.#sink = sink;
-    if (wantsMore) this.#resume();
-  }
-
-  #pause(controller: Dispatcher.DispatchController): void {
-    controller.pause();
-    this.#lifetime.hold(true);
-  }
-
-  #resume(): void {
+  resume(): void {
     if (this.#ended || this.#controller?.paused !== true) return;
     this.#lifetime.hold(false);
     this.#controller.resume();
   }
 
-  #stop(error: ProxyError): void {
+  stop(): void {
+    this.#lifetime.end();
+    this.#abort(clientGone());
+  }
+
+  #abort(error: ProxyError): void {
     this.#error ??= error;
     if (this.#controller !== undefined) this.#controller.abort(error);
     // Still waiting for a connection: the answer need not wait for it.

@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest } from "node:http2";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
-import { toHeaderList } from "../../src/headers.ts";
+import { getHeader, toHeaderList } from "../../src/headers.ts";
 import {
   assertBodyUnread,
   type Context,
@@ -11,6 +12,7 @@ import {
   WebIncoming,
 } from "../../src/incoming.ts";
 import type { Body, HeaderList } from "../../src/transport.ts";
+import { headersUntouched, messageHeaders } from "./headers.ts";
 import { IncomingBody } from "./upload.ts";
 
 /** What servers show of themselves on their requests and contexts. */
@@ -46,30 +48,12 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
   return req && { req, res: undefined, ownBody };
 }
 
-const PROBE = "fetchway-probe";
-const PROBED = Object.freeze({ [PROBE]: "1" });
-
-/**
- * Whether the `Headers` of a server's request are still what came in.
- *
- * Both servers answer `get` from Node's parsed headers until somebody needs
- * more of `Headers`, as every change does. So a name that Node's headers have
- * only for this moment is seen only where nothing was changed.
- */
-function headersUntouched(request: Request, req: IncomingMessage): boolean {
-  const own = req.headers;
-  req.headers = PROBED;
-  try {
-    return request.headers.get(PROBE) === "1";
-  } finally {
-    req.headers = own;
-  }
-}
-
 /** Whether an HTTP/1 message has content (RFC 9112 §6.3). */
-function hasBody(req: IncomingMessage): boolean {
-  const { headers } = req;
-  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+function hasBody({ rawHeaders }: IncomingMessage): boolean {
+  return (
+    getHeader(rawHeaders, "transfer-encoding") !== undefined ||
+    Number(getHeader(rawHeaders, "content-length") ?? 0) > 0
+  );
 }
 
 /** Listeners for the end of connections: one on each socket, however many requests it carries. */
@@ -102,7 +86,7 @@ function addressOf(req: IncomingMessage): string | undefined {
 }
 
 function isSecure(req: IncomingMessage): boolean {
-  return (req.socket as TLSSocket).encrypted === true;
+  return (req.socket as TLSSocket).encrypted;
 }
 
 /** A request of Node's server, read from the raw message as far as nothing was changed on the way. */
@@ -184,8 +168,8 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     this.method = req.method ?? "GET";
     // Absolute-form names an authority too: the target's counts (RFC 9112 §3.2.2).
     this.path = url.startsWith("/") || !url.includes("://") ? url : pathOf(url);
-    this.authority = req.headers.host ?? String(req.headers[":authority"] ?? "");
-    this.headers = req.httpVersionMajor === 1 ? req.rawHeaders : withoutPseudo(req.rawHeaders);
+    this.authority = getHeader(req.rawHeaders, ":authority") ?? "";
+    this.headers = req.httpVersionMajor === 1 ? messageHeaders(req) : withoutPseudo(req.rawHeaders);
     // As in every web request; an upstream may take such a body for the next request.
     const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
     this.body = bodyless ? null : new IncomingBody(req);
@@ -198,7 +182,7 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
 
   request(): Request {
     this.#request ??= new Request(
-      `${this.secure ? "https" : "http"}://${this.authority || "localhost"}${this.path}`,
+      `${this.secure ? "https" : "http"}://${this.req.headers.host ?? (this.authority || "localhost")}${this.path}`,
       {
         method: this.method,
         headers: this.headers.length === 0 ? [] : pairs(this.headers),
@@ -209,18 +193,16 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
 
   override onAbort(listener: () => void): () => void {
     if (this.req.httpVersionMajor === 1) return super.onAbort(listener);
-    const { res } = this;
-    const onClose = (): void => {
-      if (!res.writableFinished) listener();
-    };
-    res.on("close", onClose);
-    return () => void res.off("close", onClose);
+    const { stream } = this.req as unknown as Http2ServerRequest;
+    stream.on("close", listener);
+    if (stream.closed) listener();
+    return () => void stream.off("close", listener);
   }
 }
 
 function messageHasBody(req: IncomingMessage): boolean {
   if (req.httpVersionMajor === 1) return hasBody(req);
-  return !(req as unknown as { stream: { endAfterHeaders: boolean } }).stream.endAfterHeaders;
+  return !(req as unknown as Http2ServerRequest).stream.endAfterHeaders;
 }
 
 /** HTTP/2's `:method` and its like are no fields (RFC 9113 §8.3). */

@@ -3,7 +3,7 @@ import { toStream } from "../../src/body.ts";
 import { toHeaderList, toHeaders } from "../../src/headers.ts";
 import type { Incoming } from "../../src/incoming.ts";
 import type { HeaderList, Reply } from "../../src/transport.ts";
-import { Exchange } from "./exchange.ts";
+import { breakOff, ResponseBody } from "./body.ts";
 import { responseOf } from "./incoming.ts";
 
 /** What srvx's server asks a response for, instead of reading it as a web one. */
@@ -11,10 +11,16 @@ interface NodeResponse {
   status: number;
   statusText: string;
   headers: HeaderList;
-  body: Uint8Array | ReadableStream<Uint8Array> | Exchange | null;
+  body: Uint8Array | ReadableStream<Uint8Array> | ResponseBody | null;
 }
 
-const NativeResponse = globalThis.Response;
+/** The runtime's own `Response`, under whatever a server has put in its place (@hono/node-server, srvx). */
+const NativeResponse = nativeOf(globalThis.Response);
+
+function nativeOf(current: typeof Response): typeof Response {
+  const parent = Object.getPrototypeOf(current) as Partial<typeof Response>;
+  return parent.prototype === undefined ? current : nativeOf(parent as typeof Response);
+}
 
 /**
  * A `Response` that is not built until somebody looks at it.
@@ -79,7 +85,7 @@ class LazyResponse {
   }
   clone(): Response {
     const { body } = this.#response.clone();
-    return new NativeResponse(body, this as unknown as ResponseInit);
+    return new NativeResponse(body, this);
   }
 
   /** Asked for by srvx's server, under h3 too. */
@@ -97,25 +103,15 @@ class LazyResponse {
     return (this.#real ??= new NativeResponse(
       toBodyInit(this.#reply, true),
       // Its fields are copied: `headers` stays the one object that counts.
-      this as unknown as ResponseInit,
+      this,
     ));
   }
 }
 
-let base: typeof Response | undefined;
-
-/**
- * Makes lazy responses `instanceof Response`, whichever that is by now:
- * @hono/node-server puts a class of its own in the global's place.
- */
-function followGlobal(): void {
-  if (base === globalThis.Response) return;
-  base = globalThis.Response;
-  Object.setPrototypeOf(LazyResponse.prototype, base.prototype as object);
-}
+Object.setPrototypeOf(LazyResponse.prototype, NativeResponse.prototype);
 
 function asNodeBody(body: Reply["body"]): NodeResponse["body"] {
-  return body === null || body instanceof Uint8Array || body instanceof Exchange
+  return body === null || body instanceof Uint8Array || body instanceof ResponseBody
     ? body
     : toStream(body);
 }
@@ -126,7 +122,7 @@ function asNodeBody(body: Reply["body"]): NodeResponse["body"] {
  */
 function toBodyInit({ body }: Reply, flush: boolean): BodyInit | null {
   if (body === null) return null;
-  if (body instanceof Exchange) {
+  if (body instanceof ResponseBody) {
     return (body.whole() as BodyInit | undefined) ?? body.stream(flush);
   }
   return body instanceof Uint8Array ? (body as BodyInit) : toStream(body);
@@ -134,8 +130,8 @@ function toBodyInit({ body }: Reply, flush: boolean): BodyInit | null {
 
 /** The response for the server that the request came from: lazy where it can be sent lazily. */
 export function respond(reply: Reply, incoming: Incoming): Response {
-  if (responseOf(incoming) !== undefined) {
-    followGlobal();
+  // Where the global is another class, only its own instances are responses to everyone.
+  if (responseOf(incoming) !== undefined && globalThis.Response === NativeResponse) {
     return new LazyResponse(reply) as unknown as Response;
   }
   const { status, statusText } = reply;
@@ -156,7 +152,7 @@ export async function sendResponse(response: Response, res: ServerResponse): Pro
       ? response._toNodeResponse()
       : { ...headOf(response), body: response.body };
   const letGo = (): void => {
-    if (body instanceof Exchange) body.destroy();
+    if (body instanceof ResponseBody) body.destroy();
     else if (body instanceof ReadableStream) body.cancel().catch(() => {});
   };
   if (res.destroyed || res.headersSent) return letGo();
@@ -168,7 +164,7 @@ export async function sendResponse(response: Response, res: ServerResponse): Pro
     letGo();
     throw error;
   }
-  if (body instanceof Exchange) body.pipe(res);
+  if (body instanceof ResponseBody) body.pipe(res);
   else if (body instanceof ReadableStream) await pump(body, res);
   else if (body === null) res.end();
   else res.end(body);
@@ -192,8 +188,7 @@ async function pump(body: ReadableStream<Uint8Array>, res: ServerResponse): Prom
     }
     res.end();
   } catch {
-    // The body must not seem whole: no last chunk is written.
-    res.destroy();
+    breakOff(res);
   } finally {
     res.off("close", onClose);
   }

@@ -20,6 +20,7 @@ export class IncomingBody implements NativeBody {
 
   stream(): ReadableStream<Uint8Array> {
     const { message } = this;
+    let stopListening: () => void;
     return new ReadableStream<Uint8Array>(
       {
         start(controller) {
@@ -27,10 +28,15 @@ export class IncomingBody implements NativeBody {
             controller.enqueue(chunk);
             if ((controller.desiredSize ?? 0) <= 0) message.pause();
           });
-          onceOver(message, (error) => (error ? controller.error(error) : controller.close()));
+          stopListening = onceOver(message, (error) =>
+            error ? controller.error(error) : controller.close(),
+          );
         },
         pull: () => void message.resume(),
-        cancel: () => drain(message),
+        cancel() {
+          stopListening();
+          drain(message);
+        },
       },
       { highWaterMark: 65_536, size: (chunk) => chunk.byteLength },
     );

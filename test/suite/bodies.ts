@@ -131,6 +131,7 @@ export const bodies = {
     t.upstream.script = (call) => call.reply(401, [], "not before you log in");
     const client = await t.connect();
     client.send(request("POST", "/", [["Content-Length", "500000"]]));
+    await until(() => t.upstream.calls.length === 1, "the head at the upstream", 2000);
     expect(await client.read()).toMatchObject({ status: 401, text: "not before you log in" });
   },
 

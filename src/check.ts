@@ -1,0 +1,157 @@
+import { NameSet, REQUEST_DROPPED } from "./headers.ts";
+import type { PoolOptions, ProxyOptions } from "./options.ts";
+import type { Transport } from "./transport.ts";
+
+/** Says what is wrong with a value and how to put it right; nothing for a good one. */
+type Check = (value: unknown) => string | undefined;
+
+const isBoolean: Check = (value) => (typeof value === "boolean" ? undefined : "use true or false");
+const isFunction: Check = (value) => (typeof value === "function" ? undefined : "use a function");
+/** Beyond 2^31 - 1 a timer fires at once. */
+const isMilliseconds: Check = (value) =>
+  Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 31
+    ? undefined
+    : "use whole milliseconds, 0 for no limit";
+const isBytes: Check = (value) =>
+  Number.isSafeInteger(value) && (value as number) >= 0 ? undefined : "use a number of bytes";
+
+const TOKEN = /^[!#$%&'*+.^_`|~\w-]+$/;
+/** What a field value may not hold (RFC 9110 §5.5); bytes above 0x7f are opaque. */
+const FIELD_VALUE = /^[\t\u0020-\u007e\u0080-\u00ff]*$/;
+const unforwardable = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
+
+const isNames: Check = (value) => {
+  if (!Array.isArray(value)) return 'use an array of field names, such as ["cookie"]';
+  const wrong = (value as unknown[]).find((name) => typeof name !== "string" || !TOKEN.test(name));
+  return wrong === undefined ? undefined : `${JSON.stringify(wrong)} is no field name`;
+};
+
+const isForwardable: Check = (value) => {
+  const wrong = isNames(value);
+  if (wrong) return wrong;
+  const name = (value as string[]).find((each) => unforwardable.has(each));
+  return name && `"${name}" belongs to one connection (RFC 9110 §7.6.1); leave it out`;
+};
+
+const isFields: Check = (value) => {
+  if (
+    typeof value !== "object" ||
+    value === null ||
+    Array.isArray(value) ||
+    value instanceof Headers
+  ) {
+    return 'use an object such as { "x-name": "value" }';
+  }
+  for (const [name, each] of Object.entries(value)) {
+    if (!TOKEN.test(name)) return `${JSON.stringify(name)} is no field name`;
+    if (name.toLowerCase() === "host") return "set Host by the `host` option";
+    if (unforwardable.has(name)) {
+      return `"${name}" belongs to one connection or to the framing; leave it out`;
+    }
+    if (each !== null && (typeof each !== "string" || !FIELD_VALUE.test(each))) {
+      return `the value of "${name}" must be a string without control characters, or null`;
+    }
+  }
+  return undefined;
+};
+
+const isTransport: Check = (value) =>
+  typeof (value as Transport | null)?.send === "function"
+    ? undefined
+    : "use what createTransport() returned";
+
+const CHECKS: Record<keyof ProxyOptions, Check> = {
+  headers: isFields,
+  filterHeaders: isNames,
+  forwardHeaders: isForwardable,
+  changeOrigin: isBoolean,
+  host: (value) =>
+    typeof value === "string" && /^[\w.~:[\]-]+$/.test(value)
+      ? undefined
+      : 'use "name" or "name:port"',
+  xfwd: (value) =>
+    value === "forwarded" || typeof value === "boolean"
+      ? undefined
+      : 'use true, false or "forwarded"',
+  trustProxy: (value) =>
+    typeof value === "boolean" || typeof value === "function"
+      ? undefined
+      : "use true, false or a predicate on the peer's address",
+  clientAddress: isFunction,
+  via: (value) =>
+    value === false || (typeof value === "string" && TOKEN.test(value))
+      ? undefined
+      : "use a pseudonym of token characters, or false",
+  stripPrefix: (value) =>
+    typeof value === "string" && value.startsWith("/") ? undefined : 'use a path such as "/api"',
+  pathRewrite: (value) => {
+    if (typeof value === "function") return undefined;
+    if (typeof value !== "object" || value === null) return "use a map of patterns or a function";
+    try {
+      for (const pattern of Object.keys(value)) new RegExp(pattern);
+    } catch (error) {
+      return (error as Error).message;
+    }
+    return undefined;
+  },
+  timeout: isMilliseconds,
+  connectTimeout: isMilliseconds,
+  idleTimeout: isMilliseconds,
+  bodyLimit: isBytes,
+  onRequest: isFunction,
+  onResponse: isFunction,
+  onError: isFunction,
+  signal: (value) => (value instanceof AbortSignal ? undefined : "use an AbortSignal"),
+  fetch: isFunction,
+  transport: isTransport,
+};
+
+const isCount: Check = (value) =>
+  Number.isSafeInteger(value) && (value as number) > 0 ? undefined : "use a whole number from 1";
+
+const POOL_CHECKS: Record<keyof PoolOptions, Check> = {
+  maxSockets: isCount,
+  maxFreeSockets: (value) => (value === 0 ? undefined : isCount(value)),
+  freeSocketTimeout: (value) =>
+    value === 0
+      ? "use whole milliseconds from 1; maxFreeSockets: 0 keeps none"
+      : isMilliseconds(value),
+  connectTimeout: isMilliseconds,
+};
+
+/** The names of all options. */
+export const optionNames: readonly string[] = Object.keys(CHECKS);
+
+/**
+ * Makes sure that options are there and of the right kind.
+ * @throws TypeError that names the option and the fix
+ */
+export function checkOptions(options: ProxyOptions): void {
+  check(options, CHECKS, "");
+}
+
+/**
+ * Makes sure that a pool's options are there and of the right kind.
+ * @throws TypeError that names the option and the fix
+ */
+export function checkPoolOptions(options: PoolOptions): void {
+  check(options, POOL_CHECKS, "pool.");
+}
+
+function check(options: object, checks: Record<string, Check>, prefix: string): void {
+  for (const [name, value] of Object.entries(options)) {
+    if (!Object.hasOwn(checks, name)) {
+      throw badOption(
+        prefix + name,
+        `there is no such option; there are ${Object.keys(checks).join(", ")}`,
+      );
+    }
+    const wrong = value === undefined ? undefined : checks[name]?.(value);
+    if (wrong !== undefined) throw badOption(prefix + name, wrong);
+  }
+}
+
+/** The error of an option that cannot be honoured. */
+export function badOption(option: string, fix: string): TypeError {
+  return new TypeError(`fetchway: bad option \`${option}\`: ${fix}`);
+}

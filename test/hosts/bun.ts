@@ -1,0 +1,28 @@
+/** Run by Bun itself: nothing of Node's here. */
+import { createProxy } from "../../runtimes/bun.ts";
+import { setups, type SetupName } from "../_setups.ts";
+
+declare const Bun: {
+  env: Record<string, string | undefined>;
+  serve(options: {
+    port: number;
+    hostname: string;
+    maxRequestBodySize: number;
+    fetch: (request: Request, server: unknown) => Promise<Response>;
+  }): { port: number };
+  stdin: { stream(): ReadableStream<Uint8Array> };
+};
+
+const upstream = Bun.env["UPSTREAM"];
+if (!upstream) throw new Error("UPSTREAM is not set");
+const ports: Record<string, number> = {};
+for (const name of Object.keys(setups) as SetupName[]) {
+  const { target, options } = setups[name](upstream);
+  const { fetch } = createProxy({ target, ...options });
+  const server = Bun.serve({ port: 0, hostname: "127.0.0.1", maxRequestBodySize: Number.MAX_SAFE_INTEGER, fetch });
+  ports[name] = server.port;
+}
+console.log(JSON.stringify(ports));
+
+// The parent holds stdin open as long as it lives.
+for await (const _ of Bun.stdin.stream());
