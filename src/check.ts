@@ -16,13 +16,15 @@ const isBytes: Check = (value) =>
   Number.isSafeInteger(value) && (value as number) >= 0 ? undefined : "use a number of bytes";
 
 const TOKEN = /^[!#$%&'*+.^_`|~\w-]+$/;
+/** A field's name: a token, but for `*`, which is a pattern that somebody hopes to be understood. */
+const NAME = /^[!#$%&'+.^_`|~\w-]+$/;
 /** What a field value may not hold (RFC 9110 §5.5); bytes above 0x7f are opaque. */
 const FIELD_VALUE = /^[\t\u0020-\u007e\u0080-\u00ff]*$/;
 const unforwardable = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
 
 const isNames: Check = (value) => {
   if (!Array.isArray(value)) return 'use an array of field names, such as ["cookie"]';
-  const wrong = (value as unknown[]).find((name) => typeof name !== "string" || !TOKEN.test(name));
+  const wrong = (value as unknown[]).find((name) => typeof name !== "string" || !NAME.test(name));
   return wrong === undefined ? undefined : `${JSON.stringify(wrong)} is no field name`;
 };
 
@@ -127,7 +129,7 @@ export const optionNames: readonly string[] = Object.keys(CHECKS);
  * @throws TypeError that names the option and the fix
  */
 export function checkOptions(options: ProxyOptions): void {
-  check(options, CHECKS, "");
+  check(options, CHECKS);
 }
 
 /**
@@ -135,19 +137,16 @@ export function checkOptions(options: ProxyOptions): void {
  * @throws TypeError that names the option and the fix
  */
 export function checkPoolOptions(options: PoolOptions): void {
-  check(options, POOL_CHECKS, "pool.");
+  check(options, POOL_CHECKS);
 }
 
-function check(options: object, checks: Record<string, Check>, prefix: string): void {
+function check(options: object, checks: Record<string, Check>): void {
   for (const [name, value] of Object.entries(options)) {
     if (!Object.hasOwn(checks, name)) {
-      throw badOption(
-        prefix + name,
-        `there is no such option; there are ${Object.keys(checks).join(", ")}`,
-      );
+      throw badOption(name, `there is no such option; there are ${Object.keys(checks).join(", ")}`);
     }
     const wrong = value === undefined ? undefined : checks[name]?.(value);
-    if (wrong !== undefined) throw badOption(prefix + name, wrong);
+    if (wrong !== undefined) throw badOption(name, wrong);
   }
 }
 

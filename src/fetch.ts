@@ -114,7 +114,11 @@ function toInit(
 const ONE_PIECE = 65_536;
 
 /** A streamed request body; every piece of it restarts the deadline. */
-function toUpload(body: Body, { contentLength }: Hop, lifetime: Lifetime): ReadableStream<Uint8Array> {
+function toUpload(
+  body: Body,
+  { contentLength }: Hop,
+  lifetime: Lifetime,
+): ReadableStream<Uint8Array> {
   const stream = toStream(body);
   if (contentLength !== undefined && contentLength <= ONE_PIECE) return stream;
   const reader = stream.getReader();

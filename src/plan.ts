@@ -65,8 +65,7 @@ export function compile(
     rewrite: compileRewrite(options),
     keepHost: !(options.changeOrigin ?? defaults.changeOrigin),
     timeout: options.timeout ?? defaults.timeout,
-    idleTimeout:
-      options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
+    idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
     transport,
   };
   if ((plan.keepHost || options.host !== undefined) && !transport.capabilities.host) {

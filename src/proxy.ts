@@ -106,7 +106,7 @@ function checkCall(request: Request, target: Target): void {
  * @throws TypeError that names the option and the fix
  */
 export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route {
-  const { target, pool, ...options } = createOptions;
+  const { target, pool, ...options } = createOptions ?? {};
   if (target === undefined) {
     throw new TypeError(
       'fetchway: createProxy({ target }) needs a target such as "http://127.0.0.1:4000"',
@@ -114,6 +114,9 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   }
   if (pool !== undefined && options.transport !== undefined) {
     throw new TypeError("fetchway: use `pool` or `transport`, not both");
+  }
+  if (pool !== undefined && options.fetch !== undefined) {
+    throw new TypeError("fetchway: leave out `pool`: `fetch` has connections of its own");
   }
   if (pool !== undefined) checkPoolOptions(pool);
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;

@@ -135,9 +135,9 @@ export function assertReachable(
   }
 }
 
-/** A request line can hold no space or control character (RFC 9112 §3). */
+/** A request line can hold no space, control character or fragment (RFC 9112 §3). */
 // oxlint-disable-next-line no-control-regex
-const UNSENDABLE = /[\u0000-\u0020\u007f]|[^\u0000-\u00ff]/;
+const UNSENDABLE = /[\u0000-\u0020#\u007f]|[^\u0000-\u00ff]/;
 
 /**
  * Makes sure that a path can be a request's target in origin-form.
@@ -170,10 +170,9 @@ export function joinTarget(upstream: Upstream, path: string): string {
   return `${upstream.basePath}${pathname}?${upstream.query}${query === "" ? "" : `&${query}`}`;
 }
 
-/** What upstreams have been seen to read as `..`: plain, or with a path parameter (`..;x`). */
-const PARENT = /(?:^|[/\\])\.\.(?:[/\\;]|$)/;
-const ENCODED = /%(?:25|2e|2f|5c)/gi;
-const DECODED: Record<string, string> = { "%25": "%", "%2e": ".", "%2f": "/", "%5c": "\\" };
+/** What upstreams read as `..`: by itself, with a path parameter (`..;x`), or before what they cut off. */
+const PARENT = /(?:^|[/\\])\.\.(?:[/\\;?#]|$)/;
+const ENCODED = /%(?:2[35ef]|3[bf]|5c)/gi;
 /** More layers of percent-encoding than any honest client uses. */
 const LAYERS = 8;
 
@@ -189,7 +188,7 @@ export function guardEscape(pathname: string): void {
   let reading = pathname;
   for (let layer = 0; layer < LAYERS; layer++) {
     if (PARENT.test(reading)) break;
-    const decoded = reading.replace(ENCODED, (code) => DECODED[code.toLowerCase()] ?? code);
+    const decoded = reading.replace(ENCODED, decodeURIComponent);
     if (decoded === reading) return;
     reading = decoded;
   }

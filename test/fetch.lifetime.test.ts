@@ -31,13 +31,43 @@ describe("the lifetime", () => {
     expect(client.listeners.size).toBe(0);
   });
 
-  test("ends where bodies are handed through, and the body is the client's own", async () => {
+  test.each([
+    [0, true],
+    [1_000, false],
+  ])("with an idleTimeout of %d, bodies are handed through: %s", async (idleTimeout, through) => {
     const client = new FakeClient();
     const answer = new Response("abc");
+    const { body } = answer;
     const options = { handsBodiesThrough: true };
-    const reply = await send(() => answer, {}, new Lifetime(client, 0, 0), options);
-    expect(reply.body).toBe(answer.body);
+    const reply = await send(() => answer, {}, new Lifetime(client, 0, idleTimeout), options);
+    expect(reply.body === body).toBe(through);
+    expect(client.listeners.size).toBe(through ? 0 : 1);
+    expect(await textOf(reply)).toBe("abc");
     expect(client.listeners.size).toBe(0);
+  });
+
+  test("every piece of an upload starts the deadline anew", async () => {
+    const lifetime = fakeLifetime();
+    const touch = vi.spyOn(lifetime, "touch");
+    let touched = 0;
+    const fetch: FetchLike = async (url, init) => {
+      const text = await new Request(url, init).text();
+      touched = touch.mock.calls.length;
+      return new Response(text);
+    };
+    const hop = { method: "POST", body: streamOf(["a", "b", "c"]) };
+    expect(await textOf(await send(fetch, hop, lifetime))).toBe("abc");
+    expect(touched).toBeGreaterThanOrEqual(3);
+  });
+
+  test("an upload that is given up is let go", async () => {
+    const cancelled = vi.fn();
+    const fetch: FetchLike = async (_, { body }) => {
+      await (body as ReadableStream).cancel("enough");
+      return new Response();
+    };
+    await send(fetch, { method: "POST", body: streamOf(["a", "b"], cancelled) });
+    expect(cancelled).toHaveBeenCalledExactlyOnceWith("enough");
   });
 
   test("ends when the body is given up, and so does the request", async () => {

@@ -3,7 +3,7 @@ import type { Incoming } from "../src/incoming.ts";
 import type { ProxyOptions } from "../src/options.ts";
 import type { Target } from "../src/target.ts";
 import type { Hop } from "../src/transport.ts";
-import { TARGET, bytes, FakeTransport, fakeReply, run, streamOf } from "./_fakes.ts";
+import { bytes, CAPABLE, FakeTransport, fakeReply, run, streamOf, TARGET } from "./_fakes.ts";
 
 /** The hop that reaches the upstream. */
 async function hopOf(
@@ -213,7 +213,10 @@ test("a target may be decided for each request", async () => {
   expect(hop.upstream.host).toBe("a.test");
 });
 
-test("a bad target is misuse", async () => {
+test("a bad target is misuse, and so is one that the client cannot reach", async () => {
+  const transport = new FakeTransport();
+  transport.capabilities = { ...CAPABLE, unixSocket: false };
+  await expect(run({}, { target: "unix:/run/a", transport })).rejects.toThrow(TypeError);
   await expect(run({}, { target: "nowhere" })).rejects.toThrow(TypeError);
   await expect(run({}, { target: () => "nowhere" })).rejects.toThrow(
     /^fetchway: bad target "nowhere"/,

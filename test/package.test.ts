@@ -1,4 +1,4 @@
-import { globSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, test } from "vitest";
 
@@ -6,14 +6,16 @@ const root = resolve(import.meta.dirname, "..");
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
 const json = (path: string): unknown => JSON.parse(read(path));
 
-const manifest = json("package.json") as {
+interface Manifest {
   name: string;
   version: string;
   imports: { "#proxy": Record<string, string> };
   exports: { ".": Record<string, { types: string; default: string }> };
   dependencies: Record<string, string>;
   devDependencies: Record<string, string>;
-};
+  optionalDependencies?: Record<string, string>;
+}
+const manifest = json("package.json") as Manifest;
 const sources = globSync("{src,runtimes}/**/*.ts", { cwd: root });
 
 describe("package.json", () => {
@@ -52,6 +54,23 @@ describe("package.json", () => {
     expect(deno.version).toBe(manifest.version);
     expect(deno.exports).toBe(manifest.imports["#proxy"]["deno"]);
     expect(deno.imports["#proxy"]).toBe(deno.exports);
+  });
+
+  test("package-lock.json is whole, so that npm ci takes it, and names no host", () => {
+    const { packages } = json("package-lock.json") as {
+      packages: Record<string, { resolved?: string }>;
+    };
+    // What another platform needs is in it only if it could be had when the lock was made.
+    const missing = Object.keys(packages)
+      .filter((path) => path !== "" && existsSync(join(root, path)))
+      .flatMap((path) => {
+        const { optionalDependencies = {} } = json(`${path}/package.json`) as Manifest;
+        const locked = (name: string): boolean =>
+          `node_modules/${name}` in packages || `${path}/node_modules/${name}` in packages;
+        return Object.keys(optionalDependencies).filter((name) => !locked(name));
+      });
+    expect(missing).toEqual([]);
+    expect(Object.values(packages).filter(({ resolved }) => resolved !== undefined)).toEqual([]);
   });
 
   test("CHANGELOG knows the version, or what comes after it", () => {

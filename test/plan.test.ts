@@ -53,6 +53,12 @@ test("defaults", () => {
   expect(plan({ changeOrigin: false }).keepHost).toBe(true);
 });
 
+test("idleTimeout is off where bodies are handed through, unless it is asked for", () => {
+  const transport = Object.assign(new FakeTransport(), { handsBodiesThrough: true });
+  expect(compile({}, () => transport).idleTimeout).toBe(0);
+  expect(compile({ idleTimeout: 5 }, () => transport).idleTimeout).toBe(5);
+});
+
 test.each([
   [true, "x-forwarded"],
   ["forwarded", "forwarded"],

@@ -134,6 +134,11 @@ describe("createProxy", () => {
     ["no options", undefined, /needs a target such as/],
     ["no target", {}, /needs a target such as "http:/],
     ["a bad target", { target: "nowhere" }, /bad target "nowhere"/],
+    [
+      "a target out of reach",
+      { target: "unix:/a", fetch: () => new Response() },
+      /cannot reach unix/,
+    ],
     ["a bad option", { target: TARGET, timeout: "5" }, /bad option `timeout`/],
     [
       "two kinds of connections",

@@ -1,7 +1,13 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { ProxyError } from "../src/error.ts";
-import { guardEscape, joinTarget, parseTarget, type TargetAddress } from "../src/target.ts";
+import {
+  assertReachable,
+  guardEscape,
+  joinTarget,
+  parseTarget,
+  type TargetAddress,
+} from "../src/target.ts";
 import { proxyError } from "./_fakes.ts";
 
 const refused = proxyError("http_request_error", 400);
@@ -65,6 +71,27 @@ describe("parseTarget", () => {
   });
 });
 
+describe("assertReachable", () => {
+  const client = (can: boolean) => ({
+    name: "fake",
+    capabilities: { unixSocket: can, tls: can },
+  });
+
+  test.each<[TargetAddress, string]>([
+    ["unix:/run/app.sock", "the fake client cannot reach unix sockets; use a URL"],
+    [{ url: "https://a.test", tls: {} }, "the fake client has no TLS options; leave out `tls`"],
+  ])("%j needs a client that can", (target, fix) => {
+    const upstream = parseTarget(target);
+    expect(() => assertReachable(upstream, client(true))).not.toThrow();
+    expect(() => assertReachable(upstream, client(false))).toThrow(TypeError);
+    expect(() => assertReachable(upstream, client(false))).toThrow(`fetchway: ${fix}`);
+  });
+
+  test("a URL needs nothing", () => {
+    expect(() => assertReachable(parseTarget("https://a.test"), client(false))).not.toThrow();
+  });
+});
+
 describe("joinTarget", () => {
   test.each([
     ["http://u.test", "/a//b%2Fc;d?x=+&y=%20&", "/a//b%2Fc;d?x=+&y=%20&"],
@@ -85,14 +112,13 @@ describe("joinTarget", () => {
     expect(joinTarget(parseTarget(target), path)).toBe(joined);
   });
 
-  test.each("|*|a|@evil.test/|http://evil.test/|/a b|/a\tb|/a\r\nb|/\0|/\u007f|/\u0100".split("|"))(
-    "refuses %j",
-    (path) => {
-      for (const target of ["http://u.test", "http://u.test/v1?k=1"]) {
-        expect(() => joinTarget(parseTarget(target), path)).toThrow(refused);
-      }
-    },
-  );
+  test.each(
+    "|*|a|@evil.test/|http://evil.test/|/a b|/a\tb|/a\r\nb|/a#b|/\0|/\u007f|/\u0100".split("|"),
+  )("refuses %j", (path) => {
+    for (const target of ["http://u.test", "http://u.test/v1?k=1"]) {
+      expect(() => joinTarget(parseTarget(target), path)).toThrow(refused);
+    }
+  });
 
   const escapes =
     "/.. /../ /..#a /..%3bx /a/../../b /%2e%2e/a /.%2E/a /..%2fa /..%5ca /..\\a /%252e%252e/a /..;x/a /a/..; /%2f..%2f";
@@ -112,9 +138,9 @@ function decode(path: string, rounds: number): string {
   return reading;
 }
 
-/** Its segments for a server that takes `\` for `/` and `;x` for a parameter. */
+/** Its segments for a server that takes `\` for `/`, and cuts off what it takes for a parameter or a query. */
 function segmentsOf(path: string): string[] {
-  return path.split(/[/\\]/).map((part) => part.split(";", 1)[0] as string);
+  return path.split(/[/\\]/).map((part) => part.split(/[;?#]/, 1)[0] as string);
 }
 
 /** Where such segments lead. */
@@ -136,7 +162,7 @@ function some(pieces: string, maxLength: number): fc.Arbitrary<string> {
 
 const base = some("/v1 /api /a.b", 3).filter((path) => path !== "");
 const pathname = some(
-  "/ // \\ . .. ... a B ; + ~ % %2e %2E %2f %5C %25 %252e %25252F %c3%a9 \u00e9 & = # @ :",
+  "/ // \\ . .. ... a B ; + ~ % %2e %2E %2f %5C %25 %252e %25252F %3b %3F %23 %c3%a9 \u00e9 & = # @ :",
   12,
 ).map((path) => `/${path}`);
 const query = some("? a = & .. / %2e +", 6);
@@ -185,8 +211,12 @@ describe("fuzzed", () => {
     const layers = fc.nat(8);
     const dots = fc.tuple(layers, layers).map(([a, b]) => layered(".", a) + layered(".", b));
     const slash = fc.tuple(fc.constantFrom("/", "\\"), layers).map(([mark, n]) => layered(mark, n));
+    const cut = fc
+      .tuple(fc.constantFrom(";", "?", "#"), layers)
+      .map(([mark, n]) => layered(mark, n));
     const after = fc.oneof(
-      fc.constantFrom("", ";x"),
+      fc.constant(""),
+      cut.map((mark) => `${mark}x`),
       slash.map((mark) => `${mark}etc`),
     );
     fc.assert(
@@ -199,7 +229,7 @@ describe("fuzzed", () => {
 
   test("a path without .. in any reading is accepted", () => {
     fc.assert(
-      fc.property(some("/ \\ a b.c . ... .. % %2F %252f %5c %2e %c3 ;x", 12), (rest) => {
+      fc.property(some("/ \\ a b.c . ... .. % %2F %252f %5c %2e %3f %253B %c3 ;x", 12), (rest) => {
         const path = `/${rest}`;
         fc.pre(ROUNDS.every((rounds) => !segmentsOf(decode(path, rounds)).includes("..")));
         expect(() => guardEscape(path)).not.toThrow();

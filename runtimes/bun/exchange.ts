@@ -36,7 +36,7 @@ export class Exchange implements NativeBody, Reply {
   #ended = false;
   #uploading = false;
   #response: IncomingMessage | undefined;
-  #fail: ((error: ProxyError) => void) | undefined;
+  #sink: ReadableStreamDefaultController<Uint8Array> | undefined;
   readonly #hop: Hop;
   readonly #request: ClientRequest;
   readonly #lifetime: Lifetime;
@@ -58,6 +58,8 @@ export class Exchange implements NativeBody, Reply {
     const request = pool.request({ method, path, headers: toFields(hop) });
     this.#request = request;
     lifetime.onabort = (error) => this.#stop(error);
+    // Their size is limited; beyond a number of them, they would be left out in silence.
+    request.maxHeadersCount = 0;
     request.on("error", (thrown) => this.#onError(thrown));
     request.on("information", () => lifetime.touch());
     request.on("upgrade", () =>
@@ -77,13 +79,20 @@ export class Exchange implements NativeBody, Reply {
     return bodyless ? null : this;
   }
 
-  /** The whole body, if all of it is here already. */
+  /**
+   * The whole body, if all of it is here already.
+   * @throws ProxyError if it is known by now that it never will be
+   */
   whole(): Uint8Array | undefined {
     const response = this.#response as IncomingMessage;
-    if (!response.complete || this.#error !== undefined) return undefined;
-    const bytes = response.read() as Uint8Array | null;
+    if (!response.complete) {
+      if (this.#error !== undefined) throw this.#error;
+      return undefined;
+    }
+    const chunks: Uint8Array[] = [];
+    for (let chunk; (chunk = response.read() as Uint8Array | null) !== null; ) chunks.push(chunk);
     response.resume();
-    return bytes ?? new Uint8Array();
+    return chunks.length === 1 ? chunks[0] : concat(chunks);
   }
 
   stream(): ReadableStream<Uint8Array> {
@@ -91,16 +100,10 @@ export class Exchange implements NativeBody, Reply {
     return new ReadableStream<Uint8Array>(
       {
         start: (controller) => {
-          this.#fail = (error) => controller.error(error);
-          if (this.#error !== undefined) return this.#fail(this.#error);
-          response.on("end", () => controller.close());
-          response.on("data", (chunk: Uint8Array) => {
-            this.#lifetime.touch();
-            controller.enqueue(chunk);
-            if ((controller.desiredSize ?? 0) > 0) return;
-            response.pause();
-            this.#lifetime.hold(true);
-          });
+          // Without a reason: any other Bun's server would print.
+          if (this.#error !== undefined) return controller.error();
+          this.#sink = controller;
+          response.on("data", (chunk: Uint8Array) => this.#onData(response, chunk));
         },
         pull: () => {
           if (!response.isPaused()) return;
@@ -108,7 +111,7 @@ export class Exchange implements NativeBody, Reply {
           response.resume();
         },
         cancel: () => {
-          this.#fail = undefined;
+          this.#sink = undefined;
           if (!this.#ended) this.#stop(new ProxyError("http_request_error", { status: 499 }));
         },
       },
@@ -128,9 +131,19 @@ export class Exchange implements NativeBody, Reply {
     if (this.body === null) response.resume();
   }
 
+  #onData(response: IncomingMessage, chunk: Uint8Array): void {
+    if (this.#sink === undefined) return;
+    this.#lifetime.touch();
+    this.#sink.enqueue(chunk);
+    if ((this.#sink.desiredSize ?? 0) > 0) return;
+    response.pause();
+    this.#lifetime.hold(true);
+  }
+
   #onEnd(): void {
     this.#ended = true;
     this.#lifetime.end();
+    this.#sink?.close();
     // Answered before all was sent: the rest is not wanted, and the connection not in step.
     if (this.#uploading) this.#request.destroy();
   }
@@ -140,7 +153,8 @@ export class Exchange implements NativeBody, Reply {
     this.#error ??= toNetworkError(thrown, this.status !== 0);
     this.#lifetime.end();
     this.#reject(this.#error);
-    this.#fail?.(this.#error);
+    this.#sink?.error();
+    this.#sink = undefined;
   }
 
   #stop(error: ProxyError): void {
@@ -198,6 +212,16 @@ function toFields({ upstream, method, headers, host, body, contentLength }: Hop)
   } else if (length !== undefined) fields.push("Content-Length", String(length));
   else fields.push("Transfer-Encoding", "chunked");
   return fields;
+}
+
+function concat(chunks: Uint8Array[]): Uint8Array {
+  const bytes = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0));
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return bytes;
 }
 
 function drained(request: ClientRequest): Promise<void> {

@@ -68,7 +68,7 @@ export class ResponseBody implements NativeBody {
   /** The whole body, if all of it is here already. */
   whole(): Buffer | undefined {
     if (!this.#ended) return undefined;
-    return this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
+    return this.#chunks.length === 1 ? this.#chunks[0] : Buffer.concat(this.#chunks);
   }
 
   /** Writes the body to a Node response whose head is written, and ends it. */

@@ -2,6 +2,7 @@ import { ProxyError, type ProxyErrorCode } from "../../src/error.ts";
 
 /** What Node and undici call an error, as RFC 9209 does. */
 const CODES: Readonly<Record<string, ProxyErrorCode>> = {
+  HPE_HEADER_OVERFLOW: "http_response_header_section_size",
   ECONNREFUSED: "connection_refused",
   ECONNRESET: "connection_terminated",
   EPIPE: "connection_terminated",
@@ -54,6 +55,7 @@ function classify(name: string, code: string, message: string, answered: boolean
   }
   // An answer that nobody asked for: "bad response" (100), "bad upgrade" (101).
   if (code === "UND_ERR_SOCKET" && message.startsWith("bad ")) return "http_protocol_error";
-  const known = CODES[code] ?? "proxy_internal_error";
+  const fallback = code.startsWith("HPE_") ? "http_protocol_error" : "proxy_internal_error";
+  const known = CODES[code] ?? fallback;
   return answered && known === "connection_terminated" ? "http_response_incomplete" : known;
 }

@@ -69,7 +69,7 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
       {
         path,
         // undici names the methods it knows; it sends any token.
-        method: method as Dispatcher.HttpMethod,
+        method,
         headers,
         body: this.#upload as Readable | Buffer | null,
         // Not left to undici, which would close after each HEAD and DELETE.

@@ -75,5 +75,5 @@ function isUnchanged(lines: string[], now: string | string[] | undefined): boole
 }
 
 function pushAll(list: HeaderList, name: string, value: string | string[]): void {
-  for (const each of Array.isArray(value) ? value : [value]) list.push(name, String(each));
+  for (const each of Array.isArray(value) ? value : [value]) list.push(name, each);
 }

@@ -26,3 +26,4 @@ console.log(JSON.stringify(ports));
 
 // The parent holds stdin open as long as it lives.
 for await (const _ of Bun.stdin.stream());
+process.exit();

@@ -1,0 +1,250 @@
+import type { ClientRequest, IncomingMessage } from "node:http";
+import { toStream } from "../../src/body.ts";
+import type { Lifetime } from "../../src/deadline.ts";
+import { ProxyError } from "../../src/error.ts";
+import { unsendable } from "../../src/fetch.ts";
+import { getHeader } from "../../src/headers.ts";
+import type { Body, HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
+import { toNetworkError } from "../node/errors.ts";
+import type { Pool } from "./pool.ts";
+
+/** Bytes held for a reader that is slow before the upstream is told to wait. */
+const HIGH_WATER_MARK = 65_536;
+
+/** What Bun's readers can do beside the standard: take all that is here at once. */
+interface Reader extends ReadableStreamDefaultReader<Uint8Array> {
+  readMany?(): Batch | Promise<Batch>;
+}
+
+interface Batch {
+  done: boolean;
+  value: Uint8Array[];
+}
+
+/**
+ * One request and its response on one connection, and the response body at the same time.
+ *
+ * The parser hands over headers, data and end of a small response in one
+ * synchronous run. By the first microtask after the headers such a body is here
+ * as a whole, and travels as bytes; only what is still coming becomes a stream.
+ */
+export class Exchange implements NativeBody, Reply {
+  status = 0;
+  statusText = "";
+  headers: HeaderList = [];
+  #error: ProxyError | undefined;
+  #ended = false;
+  #uploading = false;
+  #response: IncomingMessage | undefined;
+  #fail: ((error: ProxyError) => void) | undefined;
+  readonly #hop: Hop;
+  readonly #request: ClientRequest;
+  readonly #lifetime: Lifetime;
+  readonly #reject: (error: ProxyError) => void;
+
+  constructor(
+    hop: Hop,
+    lifetime: Lifetime,
+    pool: Pool,
+    resolve: (reply: Reply) => void,
+    reject: (error: ProxyError) => void,
+  ) {
+    const { method, path, body } = hop;
+    this.#hop = hop;
+    this.#lifetime = lifetime;
+    this.#reject = reject;
+    // `node:http` would change the case; CONNECT asks for a tunnel, not for a response.
+    if (method !== method.toUpperCase() || method === "CONNECT") throw unsendable(method);
+    const request = pool.request({ method, path, headers: toFields(hop) });
+    this.#request = request;
+    // Deno sends again what it sent on a kept connection that breaks, a POST too.
+    request.on("socket", () => (request.reusedSocket = false));
+    lifetime.onabort = (error) => this.#stop(error);
+    // Their size is limited; beyond a number of them, they would be left out in silence.
+    request.maxHeadersCount = 0;
+    request.on("error", (thrown) => this.#onError(thrown));
+    request.on("information", () => lifetime.touch());
+    request.on("upgrade", () =>
+      this.#stop(new ProxyError("http_protocol_error", { message: "bad upgrade" })),
+    );
+    request.on("response", (response) => {
+      this.#onResponse(response);
+      resolve(this);
+    });
+    if (body === null) request.end();
+    else if (body instanceof Uint8Array) request.end(body);
+    else void this.#upload(body);
+  }
+
+  get body(): NativeBody | null {
+    const bodyless = this.#hop.method === "HEAD" || this.status === 204 || this.status === 304;
+    return bodyless ? null : this;
+  }
+
+  /**
+   * The whole body, if all of it is here already.
+   * @throws ProxyError if it is known by now that it never will be
+   */
+  whole(): Uint8Array | undefined {
+    const response = this.#response as IncomingMessage;
+    if (!response.complete) {
+      if (this.#error !== undefined) throw this.#error;
+      return undefined;
+    }
+    const chunks: Uint8Array[] = [];
+    for (let chunk; (chunk = response.read() as Uint8Array | null) !== null; ) chunks.push(chunk);
+    response.resume();
+    // Before the server can say that the client has what it wanted: to Deno that is an abort.
+    this.#onEnd();
+    return chunks.length === 1 ? chunks[0] : concat(chunks);
+  }
+
+  stream(): ReadableStream<Uint8Array> {
+    const response = this.#response as IncomingMessage;
+    const type = getHeader(this.headers, "content-type");
+    this.#lifetime.opened(type !== undefined && /^text\/event-stream\b/i.test(type));
+    return new ReadableStream<Uint8Array>(
+      {
+        start: (controller) => {
+          this.#fail = (error) => controller.error(error);
+          if (this.#error !== undefined) return this.#fail(this.#error);
+          response.on("end", () => {
+            if (this.#fail !== undefined) controller.close();
+          });
+          response.on("data", (chunk: Uint8Array) => {
+            this.#lifetime.touch();
+            if (this.#fail === undefined) return;
+            controller.enqueue(chunk);
+            if ((controller.desiredSize ?? 0) > 0) return;
+            response.pause();
+            this.#lifetime.hold(true);
+          });
+        },
+        pull: () => {
+          if (!response.isPaused()) return;
+          this.#lifetime.hold(false);
+          response.resume();
+        },
+        cancel: () => {
+          this.#fail = undefined;
+          if (!this.#ended) this.#stop(new ProxyError("http_request_error", { status: 499 }));
+        },
+      },
+      { highWaterMark: HIGH_WATER_MARK, size: (chunk) => chunk.byteLength },
+    );
+  }
+
+  #onResponse(response: IncomingMessage): void {
+    this.#response = response;
+    this.status = response.statusCode ?? 0;
+    this.statusText = response.statusMessage ?? "";
+    this.headers = response.rawHeaders;
+    response.on("error", (thrown) => this.#onError(thrown));
+    response.on("end", () => this.#onEnd());
+    if (this.body === null) response.resume();
+  }
+
+  #onEnd(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#lifetime.end();
+    // Answered before all was sent: the rest is not wanted, and the connection not in step.
+    if (this.#uploading) this.#request.destroy();
+  }
+
+  #onError(thrown: unknown): void {
+    if (this.#ended) return;
+    this.#error ??= toNetworkError(thrown, this.status !== 0);
+    this.#lifetime.end();
+    this.#reject(this.#error);
+    this.#fail?.(this.#error);
+  }
+
+  #stop(error: ProxyError): void {
+    this.#error ??= error;
+    this.#request.destroy();
+    this.#onError(error);
+  }
+
+  /** Sends a body piece by piece, each as soon as the one before has gone. */
+  async #upload(body: Exclude<Body, Uint8Array>): Promise<void> {
+    const { contentLength } = this.#hop;
+    const request = this.#request;
+    const reader = toStream(body).getReader() as Reader;
+    this.#uploading = true;
+    // A small body follows its head so closely that one write takes both.
+    const flush = setTimeout(() => request.flushHeaders(), 1);
+    let sent = 0;
+    try {
+      for (;;) {
+        const { value, done } = await readMany(reader);
+        clearTimeout(flush);
+        if (request.destroyed) break;
+        for (const chunk of value ?? []) {
+          this.#lifetime.touch();
+          sent += chunk.byteLength;
+          if (sent === contentLength) {
+            this.#finish(chunk);
+            // Deno closes the client's connection if nobody has seen the end.
+            await readMany(reader);
+            return;
+          }
+          if (!request.write(chunk)) await drained(request);
+        }
+        if (!done) continue;
+        if (contentLength === undefined) return this.#finish();
+        throw new Error("the request body was not as long as its Content-Length");
+      }
+      void reader.cancel().catch(() => {});
+    } catch (cause) {
+      const message = "the client broke off its request body";
+      this.#stop(new ProxyError("http_request_error", { message, cause }));
+    } finally {
+      clearTimeout(flush);
+    }
+  }
+
+  #finish(last?: Uint8Array): void {
+    this.#uploading = false;
+    this.#request.end(last);
+  }
+}
+
+/** The fields to send, with those of the framing: `node:http` takes a list as it is. */
+function toFields({ upstream, method, headers, host, body, contentLength }: Hop): HeaderList {
+  const fields = ["Host", host ?? upstream.host, ...headers];
+  const length = body instanceof Uint8Array ? body.byteLength : contentLength;
+  if (body === null) {
+    // Otherwise these would be sent in chunks (RFC 9110 §8.6).
+    if (!/^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/.test(method)) fields.push("Content-Length", "0");
+  } else if (length !== undefined) fields.push("Content-Length", String(length));
+  else fields.push("Transfer-Encoding", "chunked");
+  return fields;
+}
+
+async function readMany(reader: Reader): Promise<Batch> {
+  if (reader.readMany !== undefined) return reader.readMany();
+  const { done, value } = await reader.read();
+  return { done, value: value === undefined ? [] : [value] };
+}
+
+function concat(chunks: Uint8Array[]): Uint8Array {
+  const bytes = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0));
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return bytes;
+}
+
+function drained(request: ClientRequest): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      request.off("drain", done).off("close", done);
+      resolve();
+    };
+    request.on("drain", done).on("close", done);
+    if (request.destroyed) done();
+  });
+}
