@@ -25,7 +25,9 @@ function readOptions({
   try {
     options = typeof json === "string" ? JSON.parse(json) : json;
   } catch (error) {
-    throw new TypeError(`fetchway: FETCHWAY_OPTIONS is not JSON: ${(error as Error).message}`);
+    throw new TypeError(`fetchway: FETCHWAY_OPTIONS is not JSON: ${(error as Error).message}`, {
+      cause: error,
+    });
   }
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw new TypeError('fetchway: FETCHWAY_OPTIONS must be an object, such as {"timeout":5000}');

@@ -1,3 +1,5 @@
+// oxlint-disable-next-line import/no-unassigned-import -- it is there for what it throws
+import "./node/guard.ts";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { checkPoolOptions } from "../src/check.ts";
 import { forward } from "../src/forward.ts";

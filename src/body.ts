@@ -36,7 +36,8 @@ export function limitBody(
 ): Body {
   const known = body instanceof Uint8Array ? body.byteLength : length;
   if (known !== undefined && known > limit) throw tooLarge(limit);
-  if (known !== undefined) return body;
+  // Servers hold native bodies to the length that was announced; of other streams nobody knows.
+  if (known !== undefined && !(body instanceof ReadableStream)) return body;
   let seen = 0;
   return toStream(body).pipeThrough(
     new TransformStream<Uint8Array, Uint8Array>({

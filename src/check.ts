@@ -16,8 +16,8 @@ const isBytes: Check = (value) =>
   Number.isSafeInteger(value) && (value as number) >= 0 ? undefined : "use a number of bytes";
 
 const TOKEN = /^[!#$%&'*+.^_`|~\w-]+$/;
-/** A field's name: a token, but for `*`, which is a pattern that somebody hopes to be understood. */
-const NAME = /^[!#$%&'+.^_`|~\w-]+$/;
+/** A field's name: a token, but for `*` and a `-` at its end, by which somebody means more than one. */
+const NAME = /^[!#$%&'+.^_`|~\w-]*[!#$%&'+.^_`|~\w]$/;
 /** What a field value may not hold (RFC 9110 §5.5); bytes above 0x7f are opaque. */
 const FIELD_VALUE = /^[\t\u0020-\u007e\u0080-\u00ff]*$/;
 const unforwardable = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));

@@ -47,6 +47,7 @@ export async function forward(
   const upstream = parseTarget(address);
   assertReachable(upstream, plan.transport);
   const lifetime = new Lifetime(incoming, plan.timeout, plan.idleTimeout, options.signal);
+  let response: Response | undefined;
   try {
     let hop = await toHop(incoming, upstream, plan, context);
     if (options.onRequest !== undefined) {
@@ -63,7 +64,7 @@ export async function forward(
       hop = { ...hop, body: limitBody(hop.body, options.bodyLimit, hop.contentLength, abort) };
     }
     if (lifetime.error !== undefined) throw lifetime.error;
-    const response = respond(cleanReply(await plan.transport.send(hop, lifetime)), incoming);
+    response = respond(cleanReply(await plan.transport.send(hop, lifetime)), incoming);
     if (options.onResponse === undefined) return response;
     const answer = await options.onResponse(response, incoming.request());
     if (answer && answer !== response) discard(response, answer);
@@ -72,6 +73,7 @@ export async function forward(
     const error = lifetime.error ?? toProxyError(thrown);
     // Stops what may have been sent already; nothing happens if it is over.
     lifetime.abort(error);
+    if (response !== undefined) discard(response);
     return recover(error, incoming, options, respond);
   }
 }
@@ -103,7 +105,11 @@ async function toHop(
   path = joinTarget(upstream, path);
 
   let { headers } = head;
-  addForwarded(headers, plan.forwarded, trusted, { address, host, secure: incoming.secure });
+  addForwarded(headers, plan.forwarded, trusted || plan.kept !== undefined, {
+    address,
+    host,
+    secure: incoming.secure,
+  });
   if (options.via) addVia(headers, options.via);
   if (plan.overridden !== undefined) headers = withoutNames(headers, plan.overridden);
   for (let i = 0; i < plan.added.length; i++) headers.push(plan.added[i] as string);
@@ -161,10 +167,10 @@ function discardBody(reply: Reply): void {
       .catch(() => {});
 }
 
-/** Lets go of a response that a hook has replaced, unless the new one is made from its body. */
-function discard(response: Response, answer: Response): void {
+/** Lets go of a response that will not be sent, unless the one that will is made from its body. */
+function discard(response: Response, answer?: Response): void {
   const { body } = response;
-  if (body !== null && !body.locked && body !== answer.body) void body.cancel().catch(() => {});
+  if (body !== null && !body.locked && body !== answer?.body) void body.cancel().catch(() => {});
 }
 
 async function recover(

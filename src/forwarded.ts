@@ -16,31 +16,30 @@ export type ForwardedStyle = "x-forwarded" | "forwarded" | "none";
 /**
  * Appends what this proxy knows of the client to the forwarding fields.
  *
- * `headers` holds inbound forwarding fields only if the peer is trusted: they
- * are continued then, and otherwise begun anew.
- *
+ * @param inbound whether `headers` may hold such fields already, because the peer is trusted or
+ * they are forwarded by option: they are continued then, and otherwise begun anew
  * @see https://www.rfc-editor.org/rfc/rfc7239
  */
 export function addForwarded(
   headers: HeaderList,
   style: ForwardedStyle,
-  trusted: boolean,
+  inbound: boolean,
   client: ClientFacts,
 ): void {
   if (style === "none") return;
   const proto = client.secure ? "https" : "http";
   if (style === "forwarded") {
-    append(headers, "Forwarded", forwardedElement(client, proto), trusted);
+    append(headers, "Forwarded", forwardedElement(client, proto), inbound);
     return;
   }
   if (client.address !== undefined) {
-    append(headers, "X-Forwarded-For", client.address, trusted);
+    append(headers, "X-Forwarded-For", client.address, inbound);
   }
-  setUnlessTrusted(headers, "X-Forwarded-Proto", proto, trusted);
+  setUnlessThere(headers, "X-Forwarded-Proto", proto, inbound);
   if (client.host === undefined) return;
-  setUnlessTrusted(headers, "X-Forwarded-Host", client.host, trusted);
+  setUnlessThere(headers, "X-Forwarded-Host", client.host, inbound);
   const port = /:(\d+)$/.exec(client.host)?.[1] ?? (client.secure ? "443" : "80");
-  setUnlessTrusted(headers, "X-Forwarded-Port", port, trusted);
+  setUnlessThere(headers, "X-Forwarded-Port", port, inbound);
 }
 
 /**
@@ -52,8 +51,8 @@ export function addVia(headers: HeaderList, pseudonym: string): void {
 }
 
 /** Adds `value` to the end of a list field; all of its lines become one. */
-function append(headers: HeaderList, name: string, value: string, trusted: boolean): void {
-  headers.push(name, trusted ? takeAll(headers, name.toLowerCase(), value) : value);
+function append(headers: HeaderList, name: string, value: string, inbound: boolean): void {
+  headers.push(name, inbound ? takeAll(headers, name.toLowerCase(), value) : value);
 }
 
 /** Removes every line of a field and returns their values and `last`, as one list. */
@@ -68,13 +67,8 @@ function takeAll(headers: HeaderList, lower: string, last: string): string {
 }
 
 /** The first proxy that the client reached knows best what it asked for. */
-function setUnlessTrusted(
-  headers: HeaderList,
-  name: string,
-  value: string,
-  trusted: boolean,
-): void {
-  if (trusted && getHeader(headers, name.toLowerCase()) !== undefined) return;
+function setUnlessThere(headers: HeaderList, name: string, value: string, inbound: boolean): void {
+  if (inbound && getHeader(headers, name.toLowerCase()) !== undefined) return;
   headers.push(name, value);
 }
 

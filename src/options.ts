@@ -202,6 +202,16 @@ export interface PoolOptions {
   connectTimeout?: number;
 }
 
+/** Pool options with every default in its place. */
+export function fillPoolOptions(options: PoolOptions): Required<PoolOptions> {
+  return {
+    maxSockets: options.maxSockets ?? poolDefaults.maxSockets,
+    maxFreeSockets: options.maxFreeSockets ?? poolDefaults.maxFreeSockets,
+    freeSocketTimeout: options.freeSocketTimeout ?? poolDefaults.freeSocketTimeout,
+    connectTimeout: options.connectTimeout ?? poolDefaults.connectTimeout,
+  };
+}
+
 /** Every default of a pool. */
 export const poolDefaults: Readonly<Required<PoolOptions>> = {
   maxSockets: 256,

@@ -31,7 +31,10 @@ export interface Proxy {
   readonly fetch: (request: Request, context?: Context) => Promise<Response>;
   /** What its connections have been doing; undefined where the runtime does not tell. */
   readonly stats: () => PoolStats | undefined;
-  /** Lets running requests finish, then closes the connections. Later requests get 503. */
+  /**
+   * Lets running requests finish, then closes the proxy's own connections. Later requests get
+   * 503, where the runtime lets a proxy have its own.
+   */
   readonly close: () => Promise<void>;
 }
 

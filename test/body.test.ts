@@ -29,10 +29,18 @@ describe("limitBody", () => {
     [5, undefined],
     [5, 5],
   ])("leaves what is within %d bytes as it is", (limit, length) => {
-    const body = length === undefined ? bytes("abcd") : streamOf(["abcde"]);
+    const native: NativeBody = { stream: () => streamOf(["abcde"]) };
+    const body = length === undefined ? bytes("abcd") : native;
     const exceeded = vi.fn();
     expect(limitBody(body, limit, length, exceeded)).toBe(body);
     expect(exceeded).not.toHaveBeenCalled();
+  });
+
+  test("counts a web stream, whatever length is claimed", async () => {
+    const exceeded = vi.fn();
+    const body = limitBody(streamOf(["abc", "de"]), 4, 3, exceeded);
+    await expect(text(body as ReadableStream)).rejects.toThrow(tooLarge);
+    expect(exceeded).toHaveBeenCalledOnce();
   });
 
   test("refuses at once what is known to be longer", () => {

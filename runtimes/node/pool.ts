@@ -1,6 +1,6 @@
 import { buildConnector, Client } from "undici";
 import { ProxyError } from "../../src/error.ts";
-import { poolDefaults, type PoolOptions } from "../../src/options.ts";
+import { fillPoolOptions, type PoolOptions } from "../../src/options.ts";
 import type { Upstream } from "../../src/target.ts";
 import type { OriginStats } from "../../src/transport.ts";
 
@@ -43,7 +43,7 @@ export class OriginPool {
 
   constructor(upstream: Upstream, options: PoolOptions, counters: Counters) {
     this.#upstream = upstream;
-    this.#options = { ...poolDefaults, ...options };
+    this.#options = fillPoolOptions(options);
     this.#counters = counters;
     this.#connect = buildConnector({
       timeout: this.#options.connectTimeout,
