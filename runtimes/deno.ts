@@ -1,5 +1,5 @@
 import { toStream } from "../src/body.ts";
-import { toHeaders } from "../src/headers.ts";
+import { getHeader } from "../src/headers.ts";
 import { type Context, type Incoming, WebIncoming } from "../src/incoming.ts";
 import type { PoolOptions } from "../src/options.ts";
 import {
@@ -11,27 +11,29 @@ import {
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
-import type { Reply, Transport } from "../src/transport.ts";
+import type { HeaderList, Reply, Transport } from "../src/transport.ts";
 import { Exchange } from "./http/exchange.ts";
 import { HttpTransport } from "./http/transport.ts";
+import { UnframedBody } from "./http/unframed.ts";
 
 export * from "../src/index.ts";
 
-/** Connections to upstreams, through Deno's `node:http` client. */
+/**
+ * Connections to upstreams, through Deno's `node:http` client.
+ *
+ * Deno's `fetch` would not do for a proxy: it undoes codings unless nothing but
+ * `identity` is accepted, sends a POST again when a connection breaks (also one made for it),
+ * adds `Accept` and `User-Agent`, changes paths, and goes where HTTP_PROXY says.
+ */
 export function createTransport(options: PoolOptions = {}): Transport {
   return new HttpTransport("deno", options);
-}
-
-/** What `Deno.serve` passes beside the request. */
-interface ServeInfo {
-  remoteAddr?: { hostname?: string };
 }
 
 /**
  * Requests whose client is not listened to yet. Asking for a request's signal
  * costs as much as the rest of it, and most are answered long before anybody leaves.
  */
-const unheard = new Set<() => void>();
+const unheard: Set<() => void> = new Set();
 const UNHEARD_FOR = 200;
 let hearing: ReturnType<typeof setTimeout> | undefined;
 
@@ -56,17 +58,36 @@ class DenoIncoming extends WebIncoming {
   }
 }
 
+/** What `Deno.serve` passes beside the request. */
+interface ServeInfo {
+  remoteAddr?: { hostname?: string };
+}
+
 function read(request: Request, context: Context): Incoming {
   const address = (context as ServeInfo | undefined)?.remoteAddr?.hostname;
-  return new DenoIncoming(request, address?.replace(/^::ffff:(?=[\d.]+$)/, ""));
+  const incoming = new DenoIncoming(request, address?.replace(/^::ffff:(?=[\d.]+$)/, ""));
+  const { body, headers } = incoming;
+  if (body instanceof ReadableStream && !isFramed(headers)) incoming.body = new UnframedBody(body);
+  return incoming;
+}
+
+function isFramed(headers: HeaderList): boolean {
+  return (
+    getHeader(headers, "content-length") !== undefined ||
+    getHeader(headers, "transfer-encoding") !== undefined
+  );
 }
 
 function respond({ status, statusText, headers, body }: Reply): Response {
   const whole = body instanceof Exchange ? body.whole() : undefined;
+  const fields: [string, string][] = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    fields.push([headers[i] as string, headers[i + 1] as string]);
+  }
   return new Response((whole as BodyInit | undefined) ?? (body && toStream(body)), {
     status,
     statusText,
-    headers: toHeaders(headers),
+    headers: fields,
   });
 }
 

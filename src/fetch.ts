@@ -1,7 +1,7 @@
 import { toStream } from "./body.ts";
 import type { Lifetime } from "./deadline.ts";
-import { ProxyError, toProxyError, type ProxyErrorCode } from "./error.ts";
-import { getHeader, toHeaderList, toHeaders } from "./headers.ts";
+import { ProxyError, toProxyError } from "./error.ts";
+import { amend, getHeader, toHeaderList, toHeaders } from "./headers.ts";
 import type { Body, Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
 
 /** A `fetch`, or a function of its shape. */
@@ -12,20 +12,15 @@ export interface FetchClient {
   readonly name: string;
   readonly capabilities: Capabilities;
   readonly fetch: FetchLike;
-  /** The fields of a request as this client takes them without loss; a `Headers` if undefined. */
-  readonly fields?: (hop: Hop) => HeadersInit;
   /**
    * Adds what this client needs to a request.
-   * @param abort breaks the request off
    * @throws ProxyError for what it would send wrongly
    */
-  readonly prepare?: (
-    init: RequestInit,
-    hop: Hop,
-    abort: (reason: unknown) => void,
-  ) => void | Promise<void>;
-  /** The type of an error of this client's; undefined if it does not know either. */
-  readonly classify?: (thrown: unknown) => ProxyErrorCode | undefined;
+  readonly prepare?: (init: RequestInit, hop: Hop) => void | Promise<void>;
+  /** What an error of this client's means; undefined if it does not know either. */
+  readonly toError?: (thrown: unknown, hop: Hop) => ProxyError | undefined;
+  /** Whether its `Headers` hold more than a list read from them: they are changed then, not made anew. */
+  readonly amendsHeaders?: boolean;
   /**
    * Whether bodies go back to the server as they are, unread: it is then the
    * runtime that moves and cancels them. Not where somebody wants to watch them.
@@ -59,8 +54,8 @@ export function createFetchTransport(client: FetchClient): Transport {
       // It may be aborted before anybody waits for it.
       aborted.catch(() => {});
       try {
-        const init = toInit(hop, lifetime, controller.signal, client);
-        const preparing = client.prepare?.(init, hop, (reason) => controller.abort(reason));
+        const init = toInit(hop, lifetime, controller, client);
+        const preparing = client.prepare?.(init, hop);
         if (preparing !== undefined) await preparing;
         if (lifetime.error !== undefined) throw lifetime.error;
         const answer = client.fetch(hop.upstream.origin + hop.path, init);
@@ -70,7 +65,7 @@ export function createFetchTransport(client: FetchClient): Transport {
         });
         return toReply(response, lifetime, controller, client);
       } catch (thrown) {
-        const error = lifetime.error ?? toNetworkError(thrown, client);
+        const error = lifetime.error ?? toNetworkError(thrown, hop, client);
         lifetime.end();
         throw error;
       }
@@ -90,20 +85,21 @@ async function discardLate(answer: Response | Promise<Response>): Promise<void> 
 function toInit(
   hop: Hop,
   lifetime: Lifetime,
-  signal: AbortSignal,
+  controller: AbortController,
   client: FetchClient,
 ): RequestInit {
-  const { method, headers, body } = hop;
+  const { method, headers, original, body } = hop;
   if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw unsendable(method);
   checkValues(headers);
   const init: RequestInit & { duplex?: "half" } = {
     method,
-    headers: client.fields === undefined ? toHeaders(headers) : client.fields(hop),
+    headers: client.amendsHeaders && original ? amend(original, headers) : toHeaders(headers),
     redirect: "manual",
-    signal,
+    signal: controller.signal,
   };
   if (body !== null && method !== "GET" && method !== "HEAD") {
-    init.body = body instanceof Uint8Array ? (body as BodyInit) : toUpload(body, hop, lifetime);
+    init.body =
+      body instanceof Uint8Array ? (body as BodyInit) : toUpload(body, hop, lifetime, controller);
     // Required by the Fetch standard for a stream (node#46221).
     init.duplex = "half";
   }
@@ -113,11 +109,15 @@ function toInit(
 /** A body of at most so many bytes counts as one piece: it is not worth watching. */
 const ONE_PIECE = 65_536;
 
-/** A streamed request body; every piece of it restarts the deadline. */
+/**
+ * A streamed request body; every piece of it restarts the deadline. If it fails,
+ * the request is broken off first: some clients (workerd's) end it as if it were whole.
+ */
 function toUpload(
   body: Body,
   { contentLength }: Hop,
   lifetime: Lifetime,
+  controller: AbortController,
 ): ReadableStream<Uint8Array> {
   const stream = toStream(body);
   if (contentLength !== undefined && contentLength <= ONE_PIECE) return stream;
@@ -125,15 +125,29 @@ function toUpload(
   return new ReadableStream(
     {
       async pull(sink) {
-        const { done, value } = await reader.read();
-        lifetime.touch();
-        if (done) sink.close();
-        else sink.enqueue(value);
+        try {
+          const { done, value } = await reader.read();
+          lifetime.touch();
+          if (done) sink.close();
+          else sink.enqueue(value);
+        } catch (thrown) {
+          const error = lifetime.error ?? brokenOff(thrown);
+          controller.abort(error);
+          throw error;
+        }
       },
       cancel: (reason) => reader.cancel(reason),
     },
     { highWaterMark: 0 },
   );
+}
+
+function brokenOff(thrown: unknown): ProxyError {
+  if (thrown instanceof ProxyError) return thrown;
+  return new ProxyError("http_request_error", {
+    message: "the client broke off its request body",
+    cause: thrown,
+  });
 }
 
 /** The error of a method that a client would refuse, or turn into another. */
@@ -170,6 +184,7 @@ function toReply(
     status,
     statusText,
     headers: decoded ? withoutCoding(headers) : headers,
+    original: client.amendsHeaders ? { headers: response.headers, list: headers } : undefined,
     body: body && (through ? body : watch(body, lifetime, controller)),
   };
 }
@@ -231,10 +246,10 @@ function incomplete(cause: unknown): ProxyError {
 }
 
 /** fetch hides most of what went wrong; what it shows is in the cause's code on some runtimes. */
-function toNetworkError(thrown: unknown, client: FetchClient): ProxyError {
+function toNetworkError(thrown: unknown, hop: Hop, client: FetchClient): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
-  const type = client.classify?.(thrown);
-  if (type !== undefined) return new ProxyError(type, { cause: thrown });
+  const known = client.toError?.(thrown, hop);
+  if (known !== undefined) return known;
   const cause = (thrown as { cause?: unknown } | null)?.cause ?? thrown;
   const code = (cause as { code?: unknown } | null)?.code;
   if (code === "ECONNREFUSED" || code === "ConnectionRefused") {

@@ -1,5 +1,5 @@
 import { toHeaderList } from "./headers.ts";
-import type { Body, HeaderList } from "./transport.ts";
+import type { Body, HeaderList, OriginalFields } from "./transport.ts";
 import type { Abortable } from "./deadline.ts";
 
 /**
@@ -17,6 +17,8 @@ export interface Incoming extends Abortable {
   readonly authority: string;
   readonly secure: boolean;
   readonly headers: HeaderList;
+  /** Where `headers` is less than what came in. */
+  readonly original?: OriginalFields;
   /** IP address of the peer, where it is known. */
   readonly address: string | undefined;
   readonly body: Body | null;

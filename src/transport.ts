@@ -7,6 +7,15 @@ import type { Upstream } from "./target.ts";
  */
 export type HeaderList = string[];
 
+/**
+ * Fields as a runtime's own object holds them, and as the list read from it.
+ * What that list has lost (workerd's: case, repeated lines, bytes above 0x7f) is kept by changing a copy.
+ */
+export interface OriginalFields {
+  readonly headers: Headers;
+  readonly list: HeaderList;
+}
+
 /** A body that its own runtime moves without a web stream; anyone else can have it as one. */
 export interface NativeBody {
   /** The body as a web stream. It can be taken once. */
@@ -27,6 +36,8 @@ export interface Hop {
   readonly path: string;
   /** Complete but for framing and `Host`, which the transport writes. */
   readonly headers: HeaderList;
+  /** What the client's own fields were, where that is more than a list can say. */
+  readonly original?: OriginalFields | undefined;
   /** The `Host` to send; the upstream's own authority if undefined. */
   readonly host: string | undefined;
   readonly body: Body | null;
@@ -39,6 +50,8 @@ export interface Reply {
   readonly status: number;
   readonly statusText: string;
   readonly headers: HeaderList;
+  /** What the upstream's own fields were, where that is more than a list can say. */
+  readonly original?: OriginalFields | undefined;
   readonly body: Body | null;
 }
 

@@ -26,7 +26,9 @@ function pathOf(relative: string): string {
 function commandOf(host: HostName): [command: string, ...args: string[]] {
   const file = pathOf(`hosts/${host}.ts`);
   if (host === "deno") {
-    return [pathOf("../node_modules/.bin/deno"), "run", "--allow-net", "--allow-env", file];
+    // Without the flag, Deno says once that it aborts `request.signal` of answered requests too.
+    const flags = ["--allow-net", "--allow-env", "--unstable-no-legacy-abort"];
+    return [pathOf("../node_modules/.bin/deno"), "run", ...flags, file];
   }
   return [process.execPath, file];
 }

@@ -1,9 +1,10 @@
 /**
- * README's tables of options, made of the JSDoc that editors show.
+ * README's tables: of options, made of the JSDoc that editors show, and of runtimes, made of the gaps.
  *
  *     node test/_readme.ts    # brings README.md up to date
  */
 import { readFileSync, writeFileSync } from "node:fs";
+import { type Gap, gaps } from "./_gaps.ts";
 
 /** One member of an options interface. */
 export interface OptionDoc {
@@ -56,6 +57,28 @@ function tableOf(options: OptionDoc[]): string {
   return toTable([["option", "default", "meaning"], ...rows]);
 }
 
+const HOSTS: readonly [Gap["host"], string][] = [
+  ["node", "node:http"],
+  ["srvx", "srvx"],
+  ["h3", "h3"],
+  ["hono", "Hono"],
+  ["bun", "Bun"],
+  ["deno", "Deno"],
+  ["workerd", "Workers"],
+];
+
+/** A row for each reason that one or more hosts have a gap. */
+function gapTable(): string {
+  const reasons = [...new Set(gaps.map(({ reason }) => reason))];
+  const rows = reasons.map((reason) => [
+    reason,
+    ...HOSTS.map(([host]) =>
+      gaps.some((gap) => gap.host === host && gap.reason === reason) ? "no" : "",
+    ),
+  ]);
+  return toTable([["", ...HOSTS.map(([, name]) => name)], ...rows]);
+}
+
 const OPTIONS = new URL("../src/options.ts", import.meta.url);
 export const README: URL = new URL("../README.md", import.meta.url);
 
@@ -65,6 +88,7 @@ export function readmeBlocks(): Record<string, string> {
   return {
     options: tableOf(readInterface(source, "ProxyOptions")),
     pool: tableOf(readInterface(source, "PoolOptions")),
+    runtimes: gapTable(),
   };
 }
 

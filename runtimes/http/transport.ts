@@ -5,6 +5,7 @@ import type { Upstream } from "../../src/target.ts";
 import type { Capabilities, Hop, PoolStats, Reply, Transport } from "../../src/transport.ts";
 import { Exchange } from "./exchange.ts";
 import { type Counters, Pool } from "./pool.ts";
+import { UnframedBody } from "./unframed.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 
@@ -24,11 +25,18 @@ export class HttpTransport implements Transport {
   }
 
   send(hop: Hop, lifetime: Lifetime): Promise<Reply> {
+    if (hop.body instanceof UnframedBody) return this.#sendUnframed(hop, hop.body, lifetime);
     return new Promise((resolve, reject) => {
       if (this.#closed)
         throw new ProxyError("destination_unavailable", { message: "the proxy has been closed" });
       new Exchange(hop, lifetime, this.#pool(hop.upstream), resolve, reject);
     });
+  }
+
+  async #sendUnframed(hop: Hop, unframed: UnframedBody, lifetime: Lifetime): Promise<Reply> {
+    const aborted = new Promise<never>((_, reject) => (lifetime.onabort = reject));
+    const body = await Promise.race([unframed.unlessEmpty(), aborted]);
+    return this.send({ ...hop, body }, lifetime);
   }
 
   stats(): PoolStats {

@@ -6,7 +6,7 @@ declare const Deno: {
   env: { get(name: string): string | undefined };
   exit(code: number): never;
   serve(
-    options: { port: number; hostname: string; onListen(): void },
+    options: { port: number; hostname: string; onListen(): void; onError(): Response },
     handler: (request: Request, info: unknown) => Promise<Response>,
   ): { addr: { port: number } };
   stdin: { readable: ReadableStream<Uint8Array> };
@@ -18,7 +18,16 @@ const ports: Record<string, number> = {};
 for (const name of Object.keys(setups) as SetupName[]) {
   const { target, options } = setups[name](upstream);
   const proxy = createProxy({ target, ...options });
-  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, proxy.fetch);
+  const server = Deno.serve(
+    {
+      port: 0,
+      hostname: "127.0.0.1",
+      onListen() {},
+      // It is told of response bodies that break off, too; without it, Deno prints them.
+      onError: () => new Response(null, { status: 500 }),
+    },
+    proxy.fetch,
+  );
   ports[name] = server.addr.port;
 }
 console.log(JSON.stringify(ports));

@@ -1,0 +1,33 @@
+import type { Body, NativeBody } from "../../src/transport.ts";
+
+/**
+ * The body of a request that says neither how long it is nor that it comes in
+ * chunks: there is none in HTTP/1 (RFC 9112 §6.3), but there may be one in HTTP/2.
+ */
+export class UnframedBody implements NativeBody {
+  readonly #stream: ReadableStream<Uint8Array>;
+
+  constructor(stream: ReadableStream<Uint8Array>) {
+    this.#stream = stream;
+  }
+
+  stream(): ReadableStream<Uint8Array> {
+    return this.#stream;
+  }
+
+  /** The body with its first piece already here; null if it ends without one. */
+  async unlessEmpty(): Promise<Body | null> {
+    const reader = this.#stream.getReader();
+    let next = await reader.read();
+    while (!next.done && next.value.byteLength === 0) next = await reader.read();
+    if (next.done) return null;
+    return new ReadableStream({
+      async pull(controller) {
+        if (next.done) return controller.close();
+        controller.enqueue(next.value);
+        next = await reader.read();
+      },
+      cancel: (reason) => reader.cancel(reason),
+    });
+  }
+}

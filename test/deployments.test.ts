@@ -1,0 +1,134 @@
+/** The ready-to-run entry, and the examples, as their users start them. */
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Program, startProgram } from "./_program.ts";
+
+const upstream = createServer((req, res) => {
+  res.setHeader("Content-Type", "application/json");
+  res.end(JSON.stringify({ method: req.method, path: req.url, headers: req.headers }));
+});
+let target = "";
+
+beforeAll(async () => {
+  await new Promise<void>((resolve) => upstream.listen(0, "127.0.0.1", resolve));
+  target = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
+});
+afterAll(() => {
+  upstream.closeAllConnections();
+  upstream.close();
+});
+
+type Env = Record<string, string>;
+
+/** How each runtime's users start a default export, and how it says where it listens. */
+const runtimes: Record<string, (file: string, env: Env) => Program> = {
+  node: (file, env) =>
+    startProgram("srvx", ["--prod", "--port", "0", "--host", "127.0.0.1", file], env),
+  bun: (file, env) => startProgram("bun", ["run", file], { PORT: "0", ...env }),
+  deno: (file, env) => startProgram("deno", ["serve", "-A", "--port", "0", file], env),
+};
+const LISTENING = /https?:\/\/[\w.[\]:-]*:(\d+)/;
+
+async function originOf(program: Program): Promise<string> {
+  const [, port] = await program.printed(LISTENING);
+  return `http://127.0.0.1:${port}`;
+}
+
+describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
+  test("the entry forwards to FETCHWAY_TARGET under FETCHWAY_OPTIONS", async () => {
+    await using program = start("runtimes/entry.ts", {
+      FETCHWAY_TARGET: `${target}/base`,
+      FETCHWAY_OPTIONS: '{"headers":{"x-set":"1"},"timeout":5000}',
+    });
+    const response = await fetch(`${await originOf(program)}/a%2Fb?c`, {
+      method: "PUT",
+      body: "x",
+    });
+    expect(await response.json()).toMatchObject({
+      method: "PUT",
+      path: "/base/a%2Fb?c",
+      headers: { "x-set": "1", "x-forwarded-for": "127.0.0.1" },
+    });
+  });
+
+  test.each<[string, Env, string]>([
+    ["no target", {}, "FETCHWAY_TARGET is not set"],
+    ["a bad target", { FETCHWAY_TARGET: "ftp://a" }, 'bad target "ftp://a": its scheme must be'],
+    [
+      "no JSON",
+      { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "{" },
+      "FETCHWAY_OPTIONS is not JSON",
+    ],
+    ["a list", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "[]" }, "must be an object"],
+    ["no option", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: '{"timeot":1}' }, "`timeot`"],
+  ])("%s ends the start with one clear line", async (_what, env, line) => {
+    await using program = start("runtimes/entry.ts", env);
+    await program.ended();
+    expect(program.code()).toBe(2);
+    const lines = program.output().trim().split("\n");
+    expect(lines.filter((each) => each.startsWith("fetchway: "))).toHaveLength(1);
+    expect(program.output()).toContain(line);
+    expect(program.output()).not.toMatch(/^\s+at /m);
+  });
+
+  test.each(["h3", "hono"])(
+    "the %s example forwards below /api and serves the rest",
+    async (name) => {
+      // The upstream of the examples has a port of its own; a copy beside them finds the same imports.
+      const path = new URL(`../examples/${name}.ts`, import.meta.url);
+      const copy = new URL(
+        `../examples/_${name}-${process.pid}-${Math.random()}.ts`,
+        import.meta.url,
+      );
+      writeFileSync(copy, readFileSync(path, "utf8").replace("http://127.0.0.1:4000", target));
+      try {
+        await using program = start(fileURLToPath(copy), {});
+        const origin = await originOf(program);
+        const response = await fetch(`${origin}/api/a%2Fb?c`);
+        expect(response.headers.get("x-served-by")).toBe(name);
+        expect(await response.json()).toMatchObject({ method: "GET", path: "/a%2Fb?c" });
+        expect(await (await fetch(`${origin}/health`)).text()).toBe("ok");
+      } finally {
+        rmSync(copy);
+      }
+    },
+  );
+
+  test("the command forwards, and says what is wrong", async () => {
+    const run = tool === "deno" ? ["run", "-A", "runtimes/cli.ts"] : ["runtimes/cli.ts"];
+    await using program = startProgram(tool, [...run, target, "--port", "0", "--via", "edge"]);
+    const [, port] = await program.printed(/listens on http:\/\/127\.0\.0\.1:(\d+)/);
+    const response = await fetch(`http://127.0.0.1:${port}/x`);
+    expect(await response.json()).toMatchObject({ path: "/x", headers: { via: "1.1 edge" } });
+    await using wrong = startProgram(tool, [...run, target, "--tmeout", "5"]);
+    await wrong.ended();
+    expect([wrong.code(), wrong.output()]).toEqual([2, expect.stringContaining("--timeout")]);
+  });
+});
+
+describe("with wrangler", () => {
+  test("the Worker of wrangler.toml can be deployed", async () => {
+    await using program = startProgram("wrangler", ["deploy", "--dry-run"], {
+      WRANGLER_SEND_METRICS: "false",
+    });
+    await program.ended();
+    expect([program.code(), program.output()]).toEqual([
+      0,
+      expect.stringContaining("dry-run: exiting"),
+    ]);
+  });
+
+  test("wrangler dev serves it offline", async () => {
+    await using program = startProgram(
+      "wrangler",
+      ["dev", "--port", "0", "--ip", "127.0.0.1", "--var", `FETCHWAY_TARGET:${target}`],
+      { WRANGLER_SEND_METRICS: "false" },
+    );
+    const [, port] = await program.printed(/Ready on http:\/\/127\.0\.0\.1:(\d+)/);
+    const response = await fetch(`http://127.0.0.1:${port}/a%2Fb?c`);
+    expect(await response.json()).toMatchObject({ method: "GET", path: "/a%2Fb?c" });
+  });
+});
