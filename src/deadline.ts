@@ -31,6 +31,8 @@ export class Lifetime {
   #signal: AbortSignal | undefined;
 
   /**
+   * Starts the time until the response headers.
+   * @param client who may leave
    * @param timeout ms until the response headers; 0 for no limit
    * @param idleTimeout ms between two pieces of the response body; 0 for no limit
    */

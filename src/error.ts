@@ -1,10 +1,33 @@
 import type { HeaderList, Reply } from "./transport.ts";
 
+/** An error type of RFC 9209 §2.3, as in `ProxyError.code` and the `Proxy-Status` header. */
+export type ProxyErrorCode =
+  | "dns_timeout"
+  | "dns_error"
+  | "destination_unavailable"
+  | "destination_ip_unroutable"
+  | "connection_refused"
+  | "connection_terminated"
+  | "connection_timeout"
+  | "connection_read_timeout"
+  | "connection_limit_reached"
+  | "tls_protocol_error"
+  | "tls_certificate_error"
+  | "tls_alert_received"
+  | "http_request_error"
+  | "http_response_incomplete"
+  | "http_response_header_section_size"
+  | "http_response_transfer_coding"
+  | "http_response_timeout"
+  | "http_protocol_error"
+  | "proxy_internal_error"
+  | "proxy_loop_detected";
+
 /**
  * The registered proxy error types of RFC 9209 §2.3 that Fetchway reports, with
  * the status each one answers with. This is the only mapping of errors to statuses.
  */
-const STATUS_OF = {
+const STATUS_OF: Readonly<Record<ProxyErrorCode, number>> = {
   dns_timeout: 504,
   dns_error: 502,
   destination_unavailable: 503,
@@ -25,10 +48,7 @@ const STATUS_OF = {
   http_protocol_error: 502,
   proxy_internal_error: 500,
   proxy_loop_detected: 508,
-} as const;
-
-/** An error type of RFC 9209 §2.3, as in `ProxyError.code` and the `Proxy-Status` header. */
-export type ProxyErrorCode = keyof typeof STATUS_OF;
+};
 
 const REASON: Record<number, string> = {
   400: "Bad Request",
@@ -59,12 +79,14 @@ export interface ProxyErrorInit {
  * @see https://www.rfc-editor.org/rfc/rfc9209#section-2.3
  */
 export class ProxyError extends Error {
+  /** `"ProxyError"`. */
   override readonly name = "ProxyError";
   /** The error type of RFC 9209. */
   readonly code: ProxyErrorCode;
   /** The status of the response it becomes: 400 to 599. */
   readonly status: number;
 
+  /** @throws RangeError for a status that is no error's */
   constructor(code: ProxyErrorCode, init: ProxyErrorInit = {}) {
     super(init.message ?? code, "cause" in init ? { cause: init.cause } : undefined);
     this.code = code;

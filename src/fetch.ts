@@ -1,8 +1,9 @@
-import { toStream } from "./body.ts";
+import { amend } from "./amend.ts";
 import type { Lifetime } from "./deadline.ts";
 import { ProxyError, toProxyError } from "./error.ts";
-import { amend, getHeader, toHeaderList, toHeaders } from "./headers.ts";
-import type { Body, Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
+import { getHeader, toHeaderList, toHeaders } from "./headers.ts";
+import type { Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
+import { toUpload } from "./upload.ts";
 
 /** A `fetch`, or a function of its shape. */
 export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;
@@ -104,50 +105,6 @@ function toInit(
     init.duplex = "half";
   }
   return init;
-}
-
-/** A body of at most so many bytes counts as one piece: it is not worth watching. */
-const ONE_PIECE = 65_536;
-
-/**
- * A streamed request body; every piece of it restarts the deadline. If it fails,
- * the request is broken off first: some clients (workerd's) end it as if it were whole.
- */
-function toUpload(
-  body: Body,
-  { contentLength }: Hop,
-  lifetime: Lifetime,
-  controller: AbortController,
-): ReadableStream<Uint8Array> {
-  const stream = toStream(body);
-  if (contentLength !== undefined && contentLength <= ONE_PIECE) return stream;
-  const reader = stream.getReader();
-  return new ReadableStream(
-    {
-      async pull(sink) {
-        try {
-          const { done, value } = await reader.read();
-          lifetime.touch();
-          if (done) sink.close();
-          else sink.enqueue(value);
-        } catch (thrown) {
-          const error = lifetime.error ?? brokenOff(thrown);
-          controller.abort(error);
-          throw error;
-        }
-      },
-      cancel: (reason) => reader.cancel(reason),
-    },
-    { highWaterMark: 0 },
-  );
-}
-
-function brokenOff(thrown: unknown): ProxyError {
-  if (thrown instanceof ProxyError) return thrown;
-  return new ProxyError("http_request_error", {
-    message: "the client broke off its request body",
-    cause: thrown,
-  });
 }
 
 /** The error of a method that a client would refuse, or turn into another. */

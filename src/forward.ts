@@ -121,6 +121,7 @@ async function toHop(
     method: incoming.method,
     path,
     headers,
+    original: incoming.original,
     host: options.host ?? (plan.keepHost ? host : undefined),
     body,
     contentLength: body === null ? undefined : head.contentLength,
@@ -151,6 +152,7 @@ function cleanReply(reply: Reply): Reply {
     status,
     statusText: cleanReason(reply.statusText),
     headers,
+    original: reply.original,
     body: bodyless ? null : reply.body,
   };
 }

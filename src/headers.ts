@@ -1,5 +1,5 @@
 import { ProxyError } from "./error.ts";
-import type { HeaderList, OriginalFields } from "./transport.ts";
+import type { HeaderList } from "./transport.ts";
 
 /** Fields about one connection, never about the message: RFC 9110 §7.6.1, and what came before and after it. */
 const HOP_BY_HOP = [
@@ -221,33 +221,6 @@ export function toHeaders(list: HeaderList): Headers {
   const headers = new Headers();
   for (let i = 0; i < list.length; i += 2) headers.append(list[i] as string, list[i + 1] as string);
   return headers;
-}
-
-/**
- * A copy of original fields, changed to say what the list says: a field that is
- * the same in both keeps its case, lines and bytes.
- */
-export function amend(original: OriginalFields, list: HeaderList): Headers {
-  const before = joinValues(original.list);
-  const after = joinValues(list);
-  const headers = new Headers(original.headers);
-  for (const [name, value] of before) if (after.get(name) !== value) headers.delete(name);
-  for (let i = 0; i < list.length; i += 2) {
-    const name = (list[i] as string).toLowerCase();
-    if (before.get(name) !== after.get(name)) headers.append(list[i] as string, list[i + 1] as string);
-  }
-  return headers;
-}
-
-function joinValues(list: HeaderList): Map<string, string> {
-  const values = new Map<string, string>();
-  for (let i = 0; i < list.length; i += 2) {
-    const name = (list[i] as string).toLowerCase();
-    const value = list[i + 1] as string;
-    const others = values.get(name);
-    values.set(name, others === undefined ? value : `${others}, ${value}`);
-  }
-  return values;
 }
 
 /** `Headers` as a flat list; several `Set-Cookie` stay several. */

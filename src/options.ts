@@ -15,7 +15,7 @@ export interface RequestDraft {
 }
 
 /** What a hook may answer with: a response of its own, or nothing. */
-type MaybeResponse = Response | void | Promise<Response | void>;
+export type MaybeResponse = Response | void | Promise<Response | void>;
 
 /** Options of `proxyFetch` and `createProxy`. */
 export interface ProxyOptions {

@@ -38,12 +38,15 @@ export interface Upstream {
   readonly host: string;
   /** Host name without port or brackets. */
   readonly hostname: string;
+  /** Whether the scheme is `https:`. */
   readonly secure: boolean;
   /** Base path without its trailing slash; `""` for none. */
   readonly basePath: string;
   /** Query without its `?`; `""` for none. */
   readonly query: string;
+  /** Path of the unix domain socket to connect to instead. */
   readonly socketPath: string | undefined;
+  /** TLS options of this upstream. */
   readonly tls: TlsOptions | undefined;
 }
 

@@ -1,0 +1,114 @@
+import { amend } from "../src/amend.ts";
+import { toStream } from "../src/body.ts";
+import { badOption } from "../src/check.ts";
+import { ProxyError } from "../src/error.ts";
+import { createFetchTransport, unsendable } from "../src/fetch.ts";
+import { toHeaders } from "../src/headers.ts";
+import { WebIncoming } from "../src/incoming.ts";
+import type { PoolOptions } from "../src/options.ts";
+import {
+  bindProxy,
+  bindProxyFetch,
+  createRoute,
+  type CreateProxyOptions,
+  type Proxy,
+  type ProxyFetch,
+  type Runtime,
+} from "../src/proxy.ts";
+import type { Capabilities, Hop, OriginalFields, Reply, Transport } from "../src/transport.ts";
+
+export * from "../src/index.ts";
+
+/** What is used of workerd, so that no types package is needed. */
+declare class FixedLengthStream extends TransformStream<Uint8Array, Uint8Array> {
+  constructor(length: number);
+}
+
+/** Bodies that nobody reads pass as they are, coded or not. */
+const CAPABILITIES: Capabilities = { decodes: [], host: false, unixSocket: false, tls: false };
+
+/** Requests through workerd's `fetch`, whose connections are its own business. */
+export function createTransport(options: PoolOptions = {}): Transport {
+  for (const [name, value] of Object.entries(options)) {
+    if (value !== undefined && name !== "connectTimeout") {
+      throw badOption(name, "Workers have no connections of their own; leave it out");
+    }
+  }
+  return createFetchTransport({
+    name: "workerd",
+    capabilities: CAPABILITIES,
+    fetch: (url, init) => fetch(url, init),
+    prepare,
+    toError,
+    amendsHeaders: true,
+    handsBodiesThrough: true,
+  });
+}
+
+function prepare(init: RequestInit, { method, contentLength }: Hop): void {
+  // It would be sent in upper case.
+  if (method !== method.toUpperCase()) throw unsendable(method);
+  if (!(init.body instanceof ReadableStream) || contentLength === undefined) return;
+  // A stream that breaks off is only seen to be too short where its length is known.
+  const sized = new FixedLengthStream(contentLength);
+  init.body.pipeTo(sized.writable).catch(() => {});
+  init.body = sized.readable;
+}
+
+function toError(thrown: unknown, { method }: Hop): ProxyError | undefined {
+  const { message = "" } = thrown as Partial<Error>;
+  if (message.startsWith("Invalid HTTP method")) return unsendable(method);
+  // It does not say more of a connection that was refused or broke, or of what was no HTTP.
+  if (message === "Network connection lost.") {
+    return new ProxyError("connection_terminated", { message, cause: thrown });
+  }
+  // A name that is not known, a network that is not allowed, TLS that failed.
+  if (message.startsWith("internal error")) {
+    return new ProxyError("destination_unavailable", { message, cause: thrown });
+  }
+  return undefined;
+}
+
+class WorkerIncoming extends WebIncoming {
+  readonly original: OriginalFields;
+
+  constructor(request: Request) {
+    super(request, addressOf(request));
+    this.original = { headers: request.headers, list: this.headers };
+  }
+}
+
+/** Cloudflare overwrites the field that tells the address. Elsewhere it would be the client's word; no client can send `cf`. */
+function addressOf(request: Request): string | undefined {
+  if ((request as { cf?: unknown }).cf === undefined) return undefined;
+  return request.headers.get("cf-connecting-ip") ?? undefined;
+}
+
+function respond({ status, statusText, headers, original, body }: Reply): Response {
+  return new Response(body instanceof Uint8Array ? (body as BodyInit) : body && toStream(body), {
+    status,
+    statusText,
+    headers: original ? amend(original, headers) : toHeaders(headers),
+  });
+}
+
+const runtime: Runtime = {
+  read: (request) => new WorkerIncoming(request),
+  createTransport,
+  respond,
+};
+
+/**
+ * Forwards a request to a target and resolves to the response to return.
+ * @example export default { fetch: (request) => proxyFetch(request, "https://api.example") };
+ */
+export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+
+/**
+ * A proxy with its options compiled once.
+ * @throws TypeError that names a bad option and the fix
+ * @example export default createProxy({ target: "https://api.example" });
+ */
+export function createProxy(options: CreateProxyOptions): Proxy {
+  return bindProxy(createRoute(options, runtime), runtime);
+}
