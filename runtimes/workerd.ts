@@ -48,11 +48,22 @@ export function createTransport(options: PoolOptions = {}): Transport {
 function prepare(init: RequestInit, { method, contentLength }: Hop): void {
   // It would be sent in upper case.
   if (method !== method.toUpperCase()) throw unsendable(method);
-  if (!(init.body instanceof ReadableStream) || contentLength === undefined) return;
-  // A stream that breaks off is only seen to be too short where its length is known.
+  const { body } = init;
+  if (!(body instanceof ReadableStream) || contentLength === undefined || isNative(body)) return;
+  // A script's stream that breaks off is ended as if it were whole, unless its length is known.
   const sized = new FixedLengthStream(contentLength);
-  init.body.pipeTo(sized.writable).catch(() => {});
+  body.pipeTo(sized.writable).catch(() => {});
   init.body = sized.readable;
+}
+
+/** Whether a stream is workerd's own, such as a request's body: those are read into buffers. */
+function isNative(stream: ReadableStream): boolean {
+  try {
+    stream.getReader({ mode: "byob" }).releaseLock();
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function toError(thrown: unknown, { method }: Hop): ProxyError | undefined {
@@ -78,16 +89,27 @@ class WorkerIncoming extends WebIncoming {
   }
 }
 
-/** Cloudflare overwrites the field that tells the address. Elsewhere it would be the client's word; no client can send `cf`. */
+/** What workerd adds to a request; no client can send it. */
+interface Cf {
+  /** Address and port of the peer, where workerd itself is the server. */
+  clientIp?: string;
+  /** The data center, on Cloudflare. */
+  colo?: string;
+}
+
 function addressOf(request: Request): string | undefined {
-  if ((request as { cf?: unknown }).cf === undefined) return undefined;
+  const { cf } = request as { cf?: Cf };
+  if (cf?.clientIp !== undefined) return cf.clientIp.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
+  // Cloudflare overwrites this field. Elsewhere it would be the client's own word.
+  if (cf?.colo === undefined) return undefined;
   return request.headers.get("cf-connecting-ip") ?? undefined;
 }
 
 function respond({ status, statusText, headers, original, body }: Reply): Response {
   return new Response(body instanceof Uint8Array ? (body as BodyInit) : body && toStream(body), {
     status,
-    statusText,
+    // Any other it refuses.
+    statusText: /^[ -~]*$/.test(statusText) ? statusText : "",
     headers: original ? amend(original, headers) : toHeaders(headers),
   });
 }

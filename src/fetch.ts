@@ -134,7 +134,9 @@ function toReply(
   const { status, statusText, body } = response;
   const headers = toHeaderList(response.headers);
   const decoded = wasDecoded(client.capabilities.decodes, headers);
-  const through = client.handsBodiesThrough && !lifetime.watching;
+  // To watch a coded body would be to read it, and so to undo the coding.
+  const coded = getHeader(headers, "content-encoding") !== undefined;
+  const through = client.handsBodiesThrough && (coded || !lifetime.watching);
   if (body === null || through) lifetime.end();
   else lifetime.opened(/^text\/event-stream\b/i.test(getHeader(headers, "content-type") ?? ""));
   return {

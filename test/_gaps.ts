@@ -12,6 +12,8 @@ export interface Gap {
   reason: string;
 }
 
+const UPGRADE = "Deno.serve answers 400 to a request with Upgrade and a body";
+
 /** undici is the client under all four. */
 const onNode = (["node", "srvx", "h3", "hono"] as const).flatMap((host): Gap[] => [
   {
@@ -26,8 +28,26 @@ const onNode = (["node", "srvx", "h3", "hono"] as const).flatMap((host): Gap[] =
   },
 ]);
 
+const onDeno: Gap[] = (
+  [
+    ["1 CVE-2026-29057: Upgrade: h2c does not unframe the body", UPGRADE],
+    ["a request's Upgrade is not forwarded", UPGRADE],
+    ["a request without Host is refused", "Deno.serve accepts HTTP/1.1 requests without Host"],
+    ["repeated request fields stay separate lines", "Headers joins repeated fields"],
+    ["the case of request field names is kept", "Headers lower-cases field names"],
+    ["the reason phrase is kept", "Deno.serve does not write statusText"],
+    ["205 has no body", "Deno.serve writes no framing for 205: its end is the connection's"],
+    ["hundreds of fields pass", "Deno.serve answers 431 to more than 100 request fields"],
+    [
+      "both directions of one exchange stream at once",
+      "Deno's node:http client sends no more of a body once the response has begun",
+    ],
+  ] as const
+).map(([test, reason]) => ({ host: "deno", test, reason }));
+
 export const gaps: Gap[] = [
   ...onNode,
+  ...onDeno,
   {
     host: "h3",
     test: "a percent sign that encodes nothing keeps its bytes",

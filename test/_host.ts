@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { SetupName } from "./_setups.ts";
 import { within } from "./_wait.ts";
 
-export type HostName = "node" | "srvx" | "h3" | "hono" | "deno" | "workerd";
+export type HostName = "node" | "srvx" | "h3" | "hono" | "bun" | "deno" | "workerd";
 
 export interface Host {
   name: HostName;
@@ -30,17 +30,20 @@ function commandOf(host: HostName): [command: string, ...args: string[]] {
     const flags = ["--allow-net", "--allow-env", "--unstable-no-legacy-abort"];
     return [pathOf("../node_modules/.bin/deno"), "run", ...flags, file];
   }
+  if (host === "bun") return [pathOf("../node_modules/.bin/bun"), file];
   return [process.execPath, file];
 }
 
+type Ports = Record<SetupName, number> & { pid?: number };
+
 /** The first line on stdout: the port of each setup. */
-function readPorts(child: ChildProcess): Promise<Record<SetupName, number>> {
+function readPorts(child: ChildProcess): Promise<Ports> {
   return new Promise((resolve, reject) => {
     let text = "";
     child.stdout?.setEncoding("utf8").on("data", (data: string) => {
       text += data;
       const [line, rest] = text.split("\n", 2);
-      if (rest !== undefined) resolve(JSON.parse(line ?? "") as Record<SetupName, number>);
+      if (rest !== undefined) resolve(JSON.parse(line ?? "") as Ports);
     });
     child.once("exit", (code) => reject(new Error(`exited with ${code} before it was ready`)));
   });
@@ -66,7 +69,8 @@ export async function startHost(name: HostName, upstream: string): Promise<Host>
       throw new Error(`${name}: ${String(error)}\n${stderr}`);
     },
   );
-  const pid = child.pid ?? 0;
+  // Some hosts run their server as a process of their own.
+  const pid = ports.pid ?? child.pid ?? 0;
   return {
     name,
     pid,

@@ -59,7 +59,7 @@ export const bodies = {
   async "the method's case is kept or refused"(t: Tools): Promise<void> {
     const answer = await t.ask(request("patch", "/"));
     if (answer.status === 200) expect(t.upstream.calls[0]?.method).toBe("patch");
-    else expect(answer.status).toBe(400);
+    else expect([400, 501]).toContain(answer.status);
   },
 
   async "an empty POST sends content-length: 0"(t: Tools): Promise<void> {

@@ -24,6 +24,14 @@ function said(headers: Header[]): Header[] {
     .toSorted(([a], [b]) => (a < b ? -1 : 1));
 }
 
+async function expectRefused(t: Tools, head: string): Promise<void> {
+  for (const setup of ["default", "hosted"] as const) {
+    const answer = await t.ask(`GET / HTTP/1.1\r\n${head}\r\n\r\n`, setup);
+    expect(answer.status, `${setup}: ${head}`).toBe(400);
+    expect(t.upstream.calls).toEqual([]);
+  }
+}
+
 export const forwarding = {
   async "Host is the target's, and the client is told of in X-Forwarded-*"(
     t: Tools,
@@ -124,19 +132,13 @@ export const forwarding = {
     expect(t.upstream.calls[1]?.all("via")).toEqual([]);
   },
 
-  async "a request with two Host fields, or none, is refused"(t: Tools): Promise<void> {
-    const heads = [
-      "Host: proxy.test\r\nHost: evil.test",
-      "Host: proxy.test\r\nhost: proxy.test",
-      "X-A: b",
-    ];
-    for (const setup of ["default", "hosted"] as const) {
-      for (const head of heads) {
-        const answer = await t.ask(`GET / HTTP/1.1\r\n${head}\r\n\r\n`, setup);
-        expect(answer.status, `${setup}: ${head}`).toBe(400);
-        expect(t.upstream.calls).toEqual([]);
-      }
-    }
+  async "a request with two Host fields is refused"(t: Tools): Promise<void> {
+    await expectRefused(t, "Host: proxy.test\r\nHost: evil.test");
+    await expectRefused(t, "Host: proxy.test\r\nhost: proxy.test");
+  },
+
+  async "a request without Host is refused"(t: Tools): Promise<void> {
+    await expectRefused(t, "X-A: b");
   },
 
   async "14 CVE-2026-33131, CVE-2026-33732: a Host that is no authority is refused"(

@@ -227,7 +227,6 @@ export const framing = {
       " X-A: b",
       "X-A\0: b",
       "X-A: b\0",
-      "X-A: b\nX-B: c",
       "X-A: b\rX-B: c",
       ": b",
       "X A: b",

@@ -146,7 +146,7 @@ export const headers = {
     const pattern = /^(constructor|tostring|hasownproperty|valueof)$/i;
     t.upstream.script = (call) => call.reply(200, inherited, "body");
     const answer = await t.ask(request("GET", "/", inherited));
-    expect(lower(named(t.upstream.calls[0]?.headers, pattern))).toEqual(lower(inherited));
+    expect(sorted(named(t.upstream.calls[0]?.headers, pattern))).toEqual(sorted(inherited));
     expect(sorted(named(answer.headers, pattern))).toEqual(sorted(inherited));
   },
 

@@ -9,8 +9,6 @@ const hopByHop: Header[] = [
   ["Proxy-Connection", "proxy-connection-777"],
   ["TE", "trailers, deflate;q=0.777"],
   ["Trailer", "X-Trailer-777"],
-  ["Upgrade", "upgrade-777"],
-  ["HTTP2-Settings", "AAMAAABkAAQAAP__777"],
   ["X-Secret", "secret-777"],
   ["X-Other", "other-777"],
   ["X_Secret", "alias-777"],
@@ -18,7 +16,7 @@ const hopByHop: Header[] = [
 
 const nominating: Header = [
   "Connection",
-  "x-secret,X-OTHER ,Upgrade, HTTP2-Settings, TE, connection-777",
+  "x-secret,X-OTHER , TE, connection-777",
 ];
 
 function expectNoneOf(headers: Header[]): void {
@@ -40,6 +38,17 @@ export const hops = {
     const [call] = t.upstream.calls;
     expect(call?.get("x-kept")).toBe("yes");
     expectNoneOf((call?.headers ?? []).filter(([name]) => !/^proxy-authenticate$/i.test(name)));
+  },
+
+  async "a request's Upgrade is not forwarded"(t: Tools): Promise<void> {
+    const upgrade: Header[] = [
+      ["Connection", "Upgrade, HTTP2-Settings, connection-777"],
+      ["Upgrade", "upgrade-777"],
+      ["HTTP2-Settings", "AAMAAABkAAQAAP__777"],
+    ];
+    const answer = await t.ask(request("POST", "/", upgrade, "body"));
+    expect(answer).toMatchObject({ status: 200, text: "body" });
+    expectNoneOf(t.upstream.calls[0]?.headers ?? []);
   },
 
   async "a field nominated on a second Connection line is not forwarded either"(

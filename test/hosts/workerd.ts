@@ -1,0 +1,88 @@
+/** Starts workerd with a socket and a service for each setup, and ends it with this process. */
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Readable } from "node:stream";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { setups } from "../_setups.ts";
+
+const upstream = process.env["UPSTREAM"];
+if (!upstream) throw new Error("UPSTREAM is not set");
+const names = Object.keys(setups);
+const directory = mkdtempSync(join(tmpdir(), "fetchway-workerd-"));
+
+await build({
+  entryPoints: [fileURLToPath(new URL("workerd.worker.ts", import.meta.url))],
+  outfile: join(directory, "worker.js"),
+  bundle: true,
+  format: "esm",
+  target: "es2023",
+  conditions: ["workerd"],
+});
+
+const worker = (name: string): string => `(
+  modules = [(name = "worker.js", esModule = embed "worker.js")],
+  compatibilityDate = "2026-10-01",
+  compatibilityFlags = ["enable_request_signal"],
+  bindings = [(name = "SETUP", text = "${name}"), (name = "UPSTREAM", text = "${upstream}")],
+)`;
+const list = (lines: string[]): string => `[\n  ${lines.join(",\n  ")}\n]`;
+const config = `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = ${list([
+    '(name = "internet", network = (allow = ["public", "private"]))',
+    ...names.map((name) => `(name = "${name}", worker = ${worker(name)})`),
+  ])},
+  sockets = ${list(names.map((name) => `(name = "${name}", address = "127.0.0.1:0", http = (), service = "${name}")`))},
+);
+`;
+writeFileSync(join(directory, "config.capnp"), config);
+
+const binary = fileURLToPath(new URL("../../node_modules/.bin/workerd", import.meta.url));
+const child = spawn(binary, ["serve", join(directory, "config.capnp"), "--control-fd=3"], {
+  stdio: ["ignore", 2, "pipe", "pipe"],
+  // The command may be a wrapper, which outlives a plain kill: the whole group is ended.
+  detached: true,
+});
+
+function end(code: number): never {
+  rmSync(directory, { recursive: true, force: true });
+  try {
+    if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
+  } catch {
+    // It is gone already.
+  }
+  process.exit(code);
+}
+
+// It prints why a response body failed, which is nothing to complain of.
+let stderr = "";
+(child.stdio[2] as Readable).setEncoding("utf8").on("data", (data: string) => {
+  const lines = (stderr += data).split("\n");
+  stderr = lines.pop() ?? "";
+  for (const line of lines) {
+    if (!/ Uncaught exception: .*remote\.jsg\.Error: ProxyError: /.test(line)) console.error(line);
+  }
+});
+
+child.on("exit", (code) => end(code ?? 1));
+process.on("SIGTERM", () => end(0));
+// The parent holds stdin open as long as it lives.
+process.stdin.resume().on("end", () => end(0));
+
+/** workerd tells of each socket that it listens on, a line of JSON each. */
+let ports: Record<string, number> = {};
+let text = "";
+(child.stdio[3] as Readable).setEncoding("utf8").on("data", (data: string) => {
+  const lines = (text += data).split("\n");
+  text = lines.pop() ?? "";
+  for (const line of lines) {
+    const { event, socket, port } = JSON.parse(line) as Record<string, string>;
+    if (event === "listen" && socket !== undefined) ports[socket] = Number(port);
+  }
+  if (Object.keys(ports).length < names.length) return;
+  console.log(JSON.stringify({ ...ports, pid: child.pid }));
+  ports = {};
+});
