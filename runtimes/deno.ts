@@ -95,14 +95,27 @@ const runtime: Runtime = { read, createTransport, respond };
 
 /**
  * Forwards a request to a target and resolves to the response to return.
- * @example Deno.serve((request) => proxyFetch(request, "https://api.example"));
+ * @example
+ * ```ts
+ * const handler = (request: Request) => proxyFetch(request, "http://127.0.0.1:4000");
+ *
+ * const response = await handler(new Request("http://localhost/"));
+ * await response.body?.cancel();
+ * ```
  */
 export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
 
 /**
  * A proxy with its options compiled once and connections of its own.
  * @throws TypeError that names a bad option and the fix
- * @example export default createProxy({ target: "https://api.example" });
+ * @example
+ * ```ts
+ * const proxy = createProxy({ target: "http://127.0.0.1:4000", timeout: 5_000 });
+ *
+ * const response = await proxy.fetch(new Request("http://localhost/"));
+ * await response.body?.cancel();
+ * await proxy.close();
+ * ```
  */
 export function createProxy(options: CreateProxyOptions): Proxy {
   return bindProxy(createRoute(options, runtime), runtime);

@@ -97,12 +97,17 @@ interface Cf {
   colo?: string;
 }
 
+/** Once known it stays so, and asking costs as much as all the fields. */
+let onCloudflare = false;
+
 function addressOf(request: Request): string | undefined {
-  const { cf } = request as { cf?: Cf };
-  if (cf?.clientIp !== undefined) return cf.clientIp.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
-  // Cloudflare overwrites this field. Elsewhere it would be the client's own word.
-  if (cf?.colo === undefined) return undefined;
-  return request.headers.get("cf-connecting-ip") ?? undefined;
+  if (!onCloudflare) {
+    const { cf } = request as { cf?: Cf };
+    if (cf?.clientIp) return cf.clientIp.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
+    onCloudflare = cf?.colo !== undefined;
+  }
+  // There it is overwritten on the way in. Elsewhere it would be the client's own word.
+  return onCloudflare ? (request.headers.get("cf-connecting-ip") ?? undefined) : undefined;
 }
 
 function respond({ status, statusText, headers, original, body }: Reply): Response {

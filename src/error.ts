@@ -86,7 +86,10 @@ export class ProxyError extends Error {
   /** The status of the response it becomes: 400 to 599. */
   readonly status: number;
 
-  /** @throws RangeError for a status that is no error's */
+  /**
+   * Makes an error of this type.
+   * @throws RangeError for a status that is no error's
+   */
   constructor(code: ProxyErrorCode, init: ProxyErrorInit = {}) {
     super(init.message ?? code, "cause" in init ? { cause: init.cause } : undefined);
     this.code = code;

@@ -9,6 +9,7 @@ export type {
   HeaderList,
   Hop,
   NativeBody,
+  OriginalFields,
   OriginStats,
   PoolStats,
   Reply,

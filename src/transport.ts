@@ -12,7 +12,9 @@ export type HeaderList = string[];
  * What that list has lost (workerd's: case, repeated lines, bytes above 0x7f) is kept by changing a copy.
  */
 export interface OriginalFields {
+  /** The runtime's own `Headers`, with all that it keeps of them. */
   readonly headers: Headers;
+  /** What they say, as a list. */
   readonly list: HeaderList;
 }
 
@@ -30,7 +32,9 @@ export type Body = Uint8Array | ReadableStream<Uint8Array> | NativeBody;
  * returns a new one, and the next hop of a redirect comes from the previous one.
  */
 export interface Hop {
+  /** Where it goes. */
   readonly upstream: Upstream;
+  /** Method, as it goes into the request line. */
   readonly method: string;
   /** Path and query in origin-form, byte for byte what goes into the request line. */
   readonly path: string;
@@ -40,6 +44,7 @@ export interface Hop {
   readonly original?: OriginalFields | undefined;
   /** The `Host` to send; the upstream's own authority if undefined. */
   readonly host: string | undefined;
+  /** The body; `null` for none. */
   readonly body: Body | null;
   /** Length of a streamed body in bytes where it is known. */
   readonly contentLength: number | undefined;
@@ -47,11 +52,15 @@ export interface Hop {
 
 /** A response on its way: what an upstream answered, or what an error becomes. */
 export interface Reply {
+  /** Status code. */
   readonly status: number;
+  /** Reason phrase; `""` for none. */
   readonly statusText: string;
+  /** Its fields. */
   readonly headers: HeaderList;
   /** What the upstream's own fields were, where that is more than a list can say. */
   readonly original?: OriginalFields | undefined;
+  /** The body; `null` for none. */
   readonly body: Body | null;
 }
 
@@ -93,7 +102,9 @@ export interface OriginStats {
 
 /** The port: what a runtime implements so that the core can send requests on it. */
 export interface Transport {
+  /** What runs it, for people: `node`, `bun`, `deno`, `workerd`, `fetch`. */
   readonly name: string;
+  /** What it can do that not every one can. */
   readonly capabilities: Capabilities;
   /**
    * Whether response bodies go from the client to the server without being seen here, as long as
