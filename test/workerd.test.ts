@@ -1,0 +1,129 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build, type BuildOptions } from "esbuild";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Program, startProgram } from "./_program.ts";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const directory = mkdtempSync(join(tmpdir(), "fetchway-"));
+const upstream = createServer((req, res) => {
+  res.end(JSON.stringify({ method: req.method, path: req.url, headers: req.headers }));
+});
+let target = "";
+
+beforeAll(async () => {
+  await new Promise<void>((resolve) => upstream.listen(0, "127.0.0.1", resolve));
+  target = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
+});
+afterAll(() => {
+  rmSync(directory, { recursive: true });
+  upstream.closeAllConnections();
+  upstream.close();
+});
+
+/** Bundles a Worker and serves it by workerd itself, on a free port that it prints. */
+async function serve(
+  name: string,
+  contents: string,
+  options: BuildOptions,
+  vars: Record<string, string> = {},
+): Promise<Program> {
+  await build({
+    stdin: {
+      contents: contents.replace("http://127.0.0.1:4000", target),
+      resolveDir: root,
+      loader: "ts",
+    },
+    outfile: join(directory, `${name}.js`),
+    bundle: true,
+    format: "esm",
+    logLevel: "silent",
+    ...options,
+  });
+  const bindings = Object.entries(vars).map(
+    ([key, value]) => `(name = "${key}", text = ${JSON.stringify(value)})`,
+  );
+  writeFileSync(
+    join(directory, `${name}.capnp`),
+    `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "internet", network = (allow = ["public", "private"])),
+    (name = "main", worker = (
+      modules = [(name = "worker.js", esModule = embed "${name}.js")],
+      compatibilityDate = "2026-10-01",
+      compatibilityFlags = ["nodejs_compat", "enable_request_signal"],
+      bindings = [${bindings.join(", ")}],
+    )),
+  ],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
+);
+`,
+  );
+  return startProgram("workerd", ["serve", join(directory, `${name}.capnp`), "--control-fd=1"]);
+}
+
+async function get(program: Program, path: string): Promise<Response> {
+  const [, port] = await program.printed(/"port":\s*(\d+)/);
+  return fetch(`http://127.0.0.1:${port}${path}`);
+}
+
+const forWorkers: BuildOptions = { conditions: ["workerd", "worker"] };
+
+test("the entry takes target and options from the Worker's vars", async () => {
+  const vars = { FETCHWAY_TARGET: `${target}/base`, FETCHWAY_OPTIONS: '{"headers":{"x-set":"1"}}' };
+  await using program = await serve(
+    "entry",
+    'export { default } from "./runtimes/entry.ts"',
+    forWorkers,
+    vars,
+  );
+  expect(await (await get(program, "/a%2Fb?c")).json()).toMatchObject({
+    path: "/base/a%2Fb?c",
+    headers: { "x-set": "1" },
+  });
+});
+
+test("wrong vars are a 500 for clients and one clear line for the operator", async () => {
+  const vars = { FETCHWAY_TARGET: "ftp://u.test" };
+  await using program = await serve(
+    "wrong",
+    'export { default } from "./runtimes/entry.ts"',
+    forWorkers,
+    vars,
+  );
+  const response = await get(program, "/");
+  expect([response.status, await response.text()]).toEqual([
+    500,
+    "Internal Server Error: proxy_configuration_error\n",
+  ]);
+  await program.printed(/fetchway: bad target "ftp:\/\/u\.test"/);
+});
+
+describe.each(["h3", "hono"])("the %s example", (name) => {
+  test("forwards below /api and serves the rest", async () => {
+    const source = readFileSync(join(root, "examples", `${name}.ts`), "utf8");
+    await using program = await serve(name, source, forWorkers);
+    const response = await get(program, "/api/a%2Fb?c");
+    expect(response.headers.get("x-served-by")).toBe(name);
+    expect(await response.json()).toMatchObject({ method: "GET", path: "/a%2Fb?c" });
+    expect(await (await get(program, "/health")).text()).toBe("ok");
+  });
+});
+
+test("a bundle that has the entry for Node says what to change", async () => {
+  await using program = await serve("node", 'export { createProxy } from "#proxy"', {
+    platform: "node",
+    conditions: ["node"],
+    banner: {
+      js: 'import { createRequire } from "node:module"; const require = createRequire("/");',
+    },
+  });
+  await program.printed(
+    /fetchway: this is the entry for Node; bundle with the condition "workerd"/,
+  );
+});
