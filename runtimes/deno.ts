@@ -1,4 +1,5 @@
 import { toStream } from "../src/body.ts";
+import { checkPoolOptions } from "../src/check.ts";
 import { getHeader } from "../src/headers.ts";
 import { type Context, type Incoming, WebIncoming } from "../src/incoming.ts";
 import type { PoolOptions } from "../src/options.ts";
@@ -26,6 +27,7 @@ export * from "../src/index.ts";
  * adds `Accept` and `User-Agent`, changes paths, and goes where HTTP_PROXY says.
  */
 export function createTransport(options: PoolOptions = {}): Transport {
+  checkPoolOptions(options);
   return new HttpTransport("deno", options);
 }
 
@@ -58,14 +60,20 @@ class DenoIncoming extends WebIncoming {
   }
 }
 
-/** What `Deno.serve` passes beside the request. */
+/** What `Deno.serve` passes beside the request; srvx and h3 show it on the request. */
 interface ServeInfo {
   remoteAddr?: { hostname?: string };
 }
 
+function addressOf(request: Request, context: Context): string | undefined {
+  const passed = context as ServeInfo | undefined;
+  const shown = (request as { runtime?: { deno?: { info?: ServeInfo } } }).runtime?.deno?.info;
+  const { hostname } = passed?.remoteAddr ?? shown?.remoteAddr ?? {};
+  return hostname?.replace(/^::ffff:(?=[\d.]+$)/, "");
+}
+
 function read(request: Request, context: Context): Incoming {
-  const address = (context as ServeInfo | undefined)?.remoteAddr?.hostname;
-  const incoming = new DenoIncoming(request, address?.replace(/^::ffff:(?=[\d.]+$)/, ""));
+  const incoming = new DenoIncoming(request, addressOf(request, context));
   const { body, headers } = incoming;
   if (body instanceof ReadableStream && !isFramed(headers)) incoming.body = new UnframedBody(body);
   return incoming;

@@ -37,17 +37,138 @@ const onDeno: Gap[] = (
     ["the case of request field names is kept", "Headers lower-cases field names"],
     ["the reason phrase is kept", "Deno.serve does not write statusText"],
     ["205 has no body", "Deno.serve writes no framing for 205: its end is the connection's"],
-    ["hundreds of fields pass", "Deno.serve answers 431 to more than 100 request fields"],
+    ["hundreds of fields pass", "Deno.serve answers 400 to more than 128 request fields"],
     [
       "both directions of one exchange stream at once",
-      "Deno's node:http client sends no more of a body once the response has begun",
+      "Deno.serve reads no more of a request once its answer, a script's stream, has begun",
     ],
   ] as const
 ).map(([test, reason]) => ({ host: "deno", test, reason }));
 
+const HALF_CLOSE =
+  "workerd takes a client's FIN for a half-close, and notices it only when it writes";
+const LOST = "workerd says the same of refused, broken and malformed connections";
+const HOST = "workerd's fetch cannot set Host";
+const SORTED = "Headers sorts fields, and spells the names that it knows its own way";
+const EMPTY = "workerd drops fields that it knows and that are empty";
+
+const onWorkerd: Gap[] = (
+  [
+    ["changeOrigin: false keeps the client's Host", HOST],
+    ["host sets an explicit Host, via appends to Via", HOST],
+    ["repeated request fields stay separate lines", SORTED],
+    ["the case of request field names is kept", SORTED],
+    ["the case of response field names is kept", SORTED],
+    [
+      "several Cookie lines are not joined by a comma",
+      "workerd joins them before a Worker sees them",
+    ],
+    ["accept-encoding stays absent when absent, and empty or identity when so", EMPTY],
+    ["3xx passes through with its Location", EMPTY],
+    [
+      "methods without a body have no framing",
+      "workerd sends content-length: 0 with all methods but GET and HEAD",
+    ],
+    [
+      "methods that may have a body and have none say so at most by content-length: 0",
+      "workerd answers 501 to methods that it does not know",
+    ],
+    ["characters that URL parsers escape keep their bytes", "workerd parses URLs on both sides"],
+    [
+      "17 CVE-2024-21536: malformed targets are refused or forwarded as they are",
+      "workerd puts Host in front of a target without a slash before a Worker sees it",
+    ],
+    [
+      "a response that ends before its request does not lose either",
+      "workerd ends a chunked upload as if it were whole once it has been answered",
+    ],
+    [
+      "a client that leaves while the upstream answers its chunked upload closes both",
+      "workerd ends a chunked upload as if it were whole once it has been answered",
+    ],
+    ["24 h3 936f14ba: a refused connection gets 502 that names no address", LOST],
+    ["garbage gets 502", LOST],
+    ["headers that overflow get 502", LOST],
+    [
+      "a client that leaves before the response headers closes the upstream request, by FIN",
+      HALF_CLOSE,
+    ],
+    ["a client that leaves during a silent body closes the upstream request, by FIN", HALF_CLOSE],
+    [
+      "a client that leaves before the first byte of the body closes the upstream request, by FIN",
+      HALF_CLOSE,
+    ],
+    [
+      "a client that leaves a server-sent event stream closes the upstream request, by FIN",
+      HALF_CLOSE,
+    ],
+    ["100 clients that leave at once leave nothing behind, by FIN", HALF_CLOSE],
+  ] as const
+).map(([test, reason]) => ({ host: "workerd", test, reason }));
+
+const HEAD_WAITS = "Bun.serve sends a response's fields with the first piece of its body";
+const BUN_HEADERS = "Headers joins repeated fields and spells the names that it knows its own way";
+
+const onBun: Gap[] = (
+  [
+    [
+      "pipelined requests are answered in order",
+      "Bun.serve closes a connection with pipelined requests",
+    ],
+    ["repeated request fields stay separate lines", BUN_HEADERS],
+    ["repeated response fields stay separate lines", BUN_HEADERS],
+    ["the case of request field names is kept", BUN_HEADERS],
+    ["the case of response field names is kept", BUN_HEADERS],
+    ["the reason phrase is kept", "Bun.serve does not write statusText"],
+    ["hundreds of fields pass", "Bun.serve refuses some hundreds of request fields"],
+    [
+      "characters that URL parsers escape keep their bytes",
+      "Bun.serve escapes them in request.url",
+    ],
+    [
+      "17 CVE-2024-21536: malformed targets are refused or forwarded as they are",
+      "Bun.serve makes U+FFFD of a target's bytes that are not UTF-8",
+    ],
+    [
+      "the method's case is kept or refused",
+      "Bun.serve closes the connection on a method in lower case",
+    ],
+    [
+      "chunk extensions and trailers of a request do no harm",
+      "Bun.serve answers 400 to request trailers",
+    ],
+    [
+      "response headers arrive before the first byte of a chunked body, and pieces one by one",
+      HEAD_WAITS,
+    ],
+    [
+      "response headers arrive before the first byte of a sized body, and pieces one by one",
+      HEAD_WAITS,
+    ],
+    [
+      "response headers arrive before the first byte of a close-delimited body, and pieces one by one",
+      HEAD_WAITS,
+    ],
+    [
+      "a client that leaves before the first byte of the body closes the upstream request, by FIN",
+      HEAD_WAITS,
+    ],
+    [
+      "a client that leaves before the first byte of the body closes the upstream request, by RST",
+      HEAD_WAITS,
+    ],
+    [
+      "a chunked upload without its last line end never arrives whole",
+      "Bun.serve takes a last chunk for the end, before the line end that follows it",
+    ],
+  ] as const
+).map(([test, reason]) => ({ host: "bun", test, reason }));
+
 export const gaps: Gap[] = [
   ...onNode,
+  ...onBun,
   ...onDeno,
+  ...onWorkerd,
   {
     host: "h3",
     test: "a percent sign that encodes nothing keeps its bytes",

@@ -73,7 +73,7 @@ function gapTable(): string {
   const rows = reasons.map((reason) => [
     reason,
     ...HOSTS.map(([host]) =>
-      gaps.some((gap) => gap.host === host && gap.reason === reason) ? "no" : "",
+      gaps.some((gap) => gap.host === host && gap.reason === reason) ? "gap" : "",
     ),
   ]);
   return toTable([["", ...HOSTS.map(([, name]) => name)], ...rows]);

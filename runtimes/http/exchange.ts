@@ -36,7 +36,8 @@ export class Exchange implements NativeBody, Reply {
   #ended = false;
   #uploading = false;
   #response: IncomingMessage | undefined;
-  #fail: ((error: ProxyError) => void) | undefined;
+  #sink: ReadableStreamDefaultController<Uint8Array> | undefined;
+  #quiet = false;
   readonly #hop: Hop;
   readonly #request: ClientRequest;
   readonly #lifetime: Lifetime;
@@ -99,26 +100,18 @@ export class Exchange implements NativeBody, Reply {
     return chunks.length === 1 ? chunks[0] : concat(chunks);
   }
 
-  stream(): ReadableStream<Uint8Array> {
+  /** @param quiet whether the stream fails without a reason: Bun's server prints any other */
+  stream(quiet = false): ReadableStream<Uint8Array> {
     const response = this.#response as IncomingMessage;
     const type = getHeader(this.headers, "content-type");
     this.#lifetime.opened(type !== undefined && /^text\/event-stream\b/i.test(type));
     return new ReadableStream<Uint8Array>(
       {
         start: (controller) => {
-          this.#fail = (error) => controller.error(error);
-          if (this.#error !== undefined) return this.#fail(this.#error);
-          response.on("end", () => {
-            if (this.#fail !== undefined) controller.close();
-          });
-          response.on("data", (chunk: Uint8Array) => {
-            this.#lifetime.touch();
-            if (this.#fail === undefined) return;
-            controller.enqueue(chunk);
-            if ((controller.desiredSize ?? 0) > 0) return;
-            response.pause();
-            this.#lifetime.hold(true);
-          });
+          this.#sink = controller;
+          this.#quiet = quiet;
+          if (this.#error !== undefined) return this.#failSink(this.#error);
+          response.on("data", (chunk: Uint8Array) => this.#onData(response, chunk));
         },
         pull: () => {
           if (!response.isPaused()) return;
@@ -126,7 +119,7 @@ export class Exchange implements NativeBody, Reply {
           response.resume();
         },
         cancel: () => {
-          this.#fail = undefined;
+          this.#sink = undefined;
           if (!this.#ended) this.#stop(new ProxyError("http_request_error", { status: 499 }));
         },
       },
@@ -144,10 +137,20 @@ export class Exchange implements NativeBody, Reply {
     if (this.body === null) response.resume();
   }
 
+  #onData(response: IncomingMessage, chunk: Uint8Array): void {
+    if (this.#sink === undefined) return;
+    this.#lifetime.touch();
+    this.#sink.enqueue(chunk);
+    if ((this.#sink.desiredSize ?? 0) > 0) return;
+    response.pause();
+    this.#lifetime.hold(true);
+  }
+
   #onEnd(): void {
     if (this.#ended) return;
     this.#ended = true;
     this.#lifetime.end();
+    this.#sink?.close();
     // Answered before all was sent: the rest is not wanted, and the connection not in step.
     if (this.#uploading) this.#request.destroy();
   }
@@ -157,7 +160,12 @@ export class Exchange implements NativeBody, Reply {
     this.#error ??= toNetworkError(thrown, this.status !== 0);
     this.#lifetime.end();
     this.#reject(this.#error);
-    this.#fail?.(this.#error);
+    this.#failSink(this.#error);
+  }
+
+  #failSink(error: ProxyError): void {
+    this.#sink?.error(this.#quiet ? undefined : error);
+    this.#sink = undefined;
   }
 
   #stop(error: ProxyError): void {
@@ -186,7 +194,7 @@ export class Exchange implements NativeBody, Reply {
           if (sent === contentLength) {
             this.#finish(chunk);
             // Deno closes the client's connection if nobody has seen the end.
-            await readMany(reader);
+            await readMany(reader).catch(() => {});
             return;
           }
           if (!request.write(chunk)) await drained(request);

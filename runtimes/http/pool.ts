@@ -1,6 +1,7 @@
 import type { Agent, ClientRequest, RequestOptions } from "node:http";
 import type { Socket } from "node:net";
-import { poolDefaults, type PoolOptions } from "../../src/options.ts";
+import { getHeader } from "../../src/headers.ts";
+import { fillPoolOptions, type PoolOptions } from "../../src/options.ts";
 import type { Upstream } from "../../src/target.ts";
 import type { OriginStats, PoolStats } from "../../src/transport.ts";
 
@@ -15,6 +16,9 @@ const { process } = globalThis as unknown as {
 /** Counters over all origins of a transport. */
 export type Counters = { -readonly [name in Exclude<keyof PoolStats, "origins">]: PoolStats[name] };
 
+/** Milliseconds before the upstream closes an idle connection in which it is not used any more. */
+const MARGIN = 1000;
+
 /** The connections to one origin. */
 export class Pool {
   readonly name: string;
@@ -23,29 +27,27 @@ export class Pool {
   readonly #options: RequestOptions;
   readonly #counters: Counters;
   readonly #sockets: Set<Socket> = new Set();
+  /** Until when connections that are idle may be. */
+  readonly #expiry: WeakMap<Socket, number> = new WeakMap();
+  #sweep: ReturnType<typeof setTimeout> | undefined;
+  #sweepAt = Infinity;
   #onEmpty: (() => void) | undefined;
 
   constructor(upstream: Upstream, options: PoolOptions, counters: Counters) {
     const { origin, hostname, secure, socketPath, tls } = upstream;
-    const { maxSockets, maxFreeSockets, freeSocketTimeout, connectTimeout } = {
-      ...poolDefaults,
-      ...options,
-    };
+    const { maxSockets, maxFreeSockets, freeSocketTimeout, connectTimeout } =
+      fillPoolOptions(options);
     const module = process.getBuiltinModule(secure ? "node:https" : "node:http") as Http & Https;
     this.name = socketPath === undefined ? origin : `unix:${socketPath}`;
     this.#request = module.request;
     this.#counters = counters;
-    this.#agent = new module.Agent({
-      keepAlive: true,
-      maxSockets,
-      maxFreeSockets,
-      // The one used last is the least likely to be stale, and those not needed grow old.
-      scheduling: "lifo",
-      timeout: freeSocketTimeout,
-      ...tls,
-    });
+    // The one used last is the least likely to be stale, and those not needed grow old.
+    const agent = new module.Agent({ keepAlive: true, maxSockets, scheduling: "lifo", ...tls });
+    this.#agent = agent;
+    // As an option, 0 would be taken for none.
+    Object.assign(agent, { maxFreeSockets });
     this.#options = {
-      agent: this.#agent,
+      agent,
       ...(socketPath === undefined
         ? { host: hostname, port: new URL(origin).port || (secure ? 443 : 80) }
         : { socketPath }),
@@ -54,12 +56,14 @@ export class Pool {
         servername: tls?.servername ?? (/^[\d.]+$|:/.test(hostname) ? "" : hostname),
       }),
     };
-    const connect = this.#agent.createConnection.bind(this.#agent);
-    this.#agent.createConnection = (...args) => {
+    const connect = agent.createConnection.bind(agent);
+    agent.createConnection = (...args) => {
       const socket = connect(...args) as Socket;
       this.#watch(socket, secure ? "secureConnect" : "connect", connectTimeout);
       return socket;
     };
+    // Its own way is a timer for each socket, set anew after each request.
+    agent.keepSocketAlive = (socket: Socket) => this.#keep(socket, freeSocketTimeout);
   }
 
   request(options: RequestOptions): ClientRequest {
@@ -69,16 +73,18 @@ export class Pool {
 
   get stats(): OriginStats {
     const { sockets, freeSockets, requests } = this.#agent;
-    return { inUse: count(sockets), free: count(freeSockets), waiting: count(requests) };
+    return {
+      inUse: listed(sockets).length,
+      free: listed(freeSockets).length,
+      waiting: listed(requests).length,
+    };
   }
 
   /** Lets running and waiting requests finish, then closes. */
   close(): Promise<void> {
     // A connection whose request is over is then not kept.
-    (this.#agent as { maxFreeSockets: number }).maxFreeSockets = 0;
-    for (const list of Object.values(this.#agent.freeSockets)) {
-      for (const socket of [...(list ?? [])]) socket.destroy();
-    }
+    Object.assign(this.#agent, { maxFreeSockets: 0 });
+    for (const socket of listed(this.#agent.freeSockets)) socket.destroy();
     if (this.#sockets.size === 0) return Promise.resolve();
     return new Promise((resolve) => (this.#onEmpty = resolve));
   }
@@ -102,8 +108,44 @@ export class Pool {
       if (this.#sockets.size === 0) this.#onEmpty?.();
     });
   }
+
+  /** The connection's request is over. The upstream's hint may shorten the time for the next, never lengthen it. */
+  #keep(socket: Socket, freeSocketTimeout: number): boolean {
+    const { rawHeaders = [] } = (socket as Used)._httpMessage?.res ?? {};
+    const hint = /timeout=(\d+)/i.exec(getHeader(rawHeaders, "keep-alive") ?? "")?.[1];
+    const announced = hint === undefined ? Infinity : Number(hint) * 1000 - MARGIN;
+    const left = Math.min(freeSocketTimeout, announced);
+    if (left <= 0) return false;
+    const expiry = performance.now() + left;
+    this.#expiry.set(socket, expiry);
+    if (expiry < this.#sweepAt) this.#armSweep(expiry);
+    socket.unref();
+    return true;
+  }
+
+  #armSweep(at: number): void {
+    clearTimeout(this.#sweep);
+    this.#sweepAt = at;
+    this.#sweep = setTimeout(() => this.#closeExpired(), Math.ceil(at - performance.now()));
+    this.#sweep.unref?.();
+  }
+
+  #closeExpired(): void {
+    const now = performance.now();
+    let next = Infinity;
+    for (const socket of listed(this.#agent.freeSockets)) {
+      const expiry = this.#expiry.get(socket) ?? now;
+      if (expiry <= now) socket.destroy();
+      else next = Math.min(next, expiry);
+    }
+    this.#sweepAt = Infinity;
+    if (next < Infinity) this.#armSweep(next);
+  }
 }
 
-function count(byName: NodeJS.ReadOnlyDict<unknown[]>): number {
-  return Object.values(byName).reduce((sum, list) => sum + (list?.length ?? 0), 0);
+/** A connection that has carried a request. */
+type Used = Socket & { _httpMessage?: { res?: { rawHeaders: string[] } } };
+
+function listed<T>(byName: NodeJS.ReadOnlyDict<T[]>): T[] {
+  return Object.values(byName).flatMap((list) => list ?? []);
 }

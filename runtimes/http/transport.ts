@@ -3,6 +3,7 @@ import { ProxyError } from "../../src/error.ts";
 import type { PoolOptions } from "../../src/options.ts";
 import type { Upstream } from "../../src/target.ts";
 import type { Capabilities, Hop, PoolStats, Reply, Transport } from "../../src/transport.ts";
+import { toNetworkError } from "../node/errors.ts";
 import { Exchange } from "./exchange.ts";
 import { type Counters, Pool } from "./pool.ts";
 import { UnframedBody } from "./unframed.ts";
@@ -29,7 +30,12 @@ export class HttpTransport implements Transport {
     return new Promise((resolve, reject) => {
       if (this.#closed)
         throw new ProxyError("destination_unavailable", { message: "the proxy has been closed" });
-      new Exchange(hop, lifetime, this.#pool(hop.upstream), resolve, reject);
+      try {
+        new Exchange(hop, lifetime, this.#pool(hop.upstream), resolve, reject);
+      } catch (thrown) {
+        // A field that nobody can send.
+        throw toNetworkError(thrown, false);
+      }
     });
   }
 

@@ -27,6 +27,7 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   UND_ERR_RES_CONTENT_LENGTH_MISMATCH: "http_response_incomplete",
   // The client's own doing: a body that is not what its Content-Length said, a field nobody can send.
   UND_ERR_REQ_CONTENT_LENGTH_MISMATCH: "http_request_error",
+  ERR_INVALID_CHAR: "http_request_error",
   UND_ERR_INVALID_ARG: "http_request_error",
   UND_ERR_NOT_SUPPORTED: "http_request_error",
 };

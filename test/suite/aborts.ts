@@ -9,6 +9,7 @@ import { chunk, request } from "../_wire.ts";
 
 const promptly = 1000;
 const ways = ["FIN", "RST"] as const;
+type Way = (typeof ways)[number];
 
 async function expectClosed(call: Call, what: string): Promise<void> {
   await within(call.link.closed, `${what}: the upstream's connection closed`, promptly);
@@ -35,74 +36,108 @@ async function expectIncomplete(t: Tools, send: (client: Client) => void): Promi
   await expectStillWorks(t);
 }
 
-export const aborts = {
-  async "a client that leaves before the response headers closes the upstream request"(
-    t: Tools,
-  ): Promise<void> {
+async function leaveUnanswered(t: Tools, how: Way): Promise<void> {
+  for (const bytes of [request("GET", "/"), request("POST", "/", [], "body")]) {
     t.upstream.script = () => {};
-    for (const bytes of [request("GET", "/"), request("POST", "/", [], "body")]) {
-      for (const how of ways) {
-        const client = await t.connect();
-        client.send(bytes);
-        const call = await t.upstream.call();
-        await call.done;
-        client.leave(how);
-        await expectClosed(call, how);
-        await t.upstream.reset();
-        t.upstream.script = () => {};
-      }
-    }
-    await expectStillWorks(t);
-  },
+    const client = await t.connect();
+    client.send(bytes);
+    const call = await t.upstream.call();
+    await call.done;
+    client.leave(how);
+    await expectClosed(call, how);
+    await t.upstream.reset();
+  }
+  await expectStillWorks(t);
+}
 
-  async "a client that leaves during a silent body closes the upstream request"(
+/** Leaves when `answer` has arrived, and as much of a body as it has. */
+async function leaveSilentBody(t: Tools, answer: string, how: Way): Promise<void> {
+  t.upstream.script = (call) => call.write(`HTTP/1.1 200 OK\r\n${answer}`);
+  const client = await t.connect();
+  client.send(request("GET", "/"));
+  const head = await client.readHead();
+  if (!answer.endsWith("\r\n\r\n")) {
+    expect(await client.pieces(head).next()).toMatchObject({ done: false });
+  }
+  client.leave(how);
+  await expectClosed(await t.upstream.call(), how);
+  await t.upstream.reset();
+  await expectStillWorks(t);
+}
+
+const sized = "Content-Length: 10\r\n\r\n";
+const chunked = "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n";
+const events = "Content-Type: text/event-stream\r\n\r\ndata: 1\n\n";
+
+async function leaveAnsweredUpload(t: Tools, framing: string, how: Way): Promise<void> {
+  t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+  const client = await t.connect();
+  client.send(`POST / HTTP/1.1\r\nHost: proxy.test\r\n${framing}`);
+  await client.pieces(await client.readHead()).next();
+  client.leave(how);
+  const call = await t.upstream.call();
+  await expectClosed(call, how);
+  expect(call.state, how).toBe("cut");
+  await t.upstream.reset();
+}
+
+async function leaveTogether(t: Tools, how: Way): Promise<void> {
+  t.upstream.script = () => {};
+  const clients = await Promise.all(Array.from({ length: 100 }, () => t.connect()));
+  for (const client of clients) client.send(request("GET", "/"));
+  await until(() => t.upstream.calls.length === 100, "100 requests at the upstream");
+  for (const client of clients) client.leave(how);
+  await within(Promise.all(t.upstream.links.map((link) => link.closed)), "all closed");
+  await expectStillWorks(t);
+}
+
+export const aborts = {
+  async "a client that leaves before the response headers closes the upstream request, by FIN"(
     t: Tools,
   ): Promise<void> {
-    for (const framing of [
-      "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
-      "Content-Length: 10\r\n\r\nhalf",
-    ]) {
-      for (const how of ways) {
-        t.upstream.script = (call) => call.write(`HTTP/1.1 200 OK\r\n${framing}`);
-        const client = await t.connect();
-        client.send(request("GET", "/"));
-        const head = await client.readHead();
-        expect(await client.pieces(head).next()).toMatchObject({ done: false });
-        client.leave(how);
-        await expectClosed(await t.upstream.call(), how);
-        await t.upstream.reset();
-      }
-    }
-    await expectStillWorks(t);
+    await leaveUnanswered(t, "FIN");
   },
 
-  async "a client that leaves before the first byte of the body closes the upstream request"(
+  async "a client that leaves before the response headers closes the upstream request, by RST"(
     t: Tools,
   ): Promise<void> {
-    for (const how of ways) {
-      t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
-      const client = await t.connect();
-      client.send(request("GET", "/"));
-      await client.readHead();
-      client.leave(how);
-      await expectClosed(await t.upstream.call(), how);
-      await t.upstream.reset();
-    }
+    await leaveUnanswered(t, "RST");
   },
 
-  async "a client that leaves a server-sent event stream closes the upstream request"(
+  async "a client that leaves during a silent body closes the upstream request, by FIN"(
     t: Tools,
   ): Promise<void> {
-    for (const how of ways) {
-      t.upstream.script = (call) =>
-        call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
-      const client = await t.connect();
-      client.send(request("GET", "/"));
-      await client.pieces(await client.readHead()).next();
-      client.leave(how);
-      await expectClosed(await t.upstream.call(), how);
-      await t.upstream.reset();
-    }
+    for (const answer of [`${sized}half`, chunked]) await leaveSilentBody(t, answer, "FIN");
+  },
+
+  async "a client that leaves during a silent body closes the upstream request, by RST"(
+    t: Tools,
+  ): Promise<void> {
+    for (const answer of [`${sized}half`, chunked]) await leaveSilentBody(t, answer, "RST");
+  },
+
+  async "a client that leaves before the first byte of the body closes the upstream request, by FIN"(
+    t: Tools,
+  ): Promise<void> {
+    await leaveSilentBody(t, sized, "FIN");
+  },
+
+  async "a client that leaves before the first byte of the body closes the upstream request, by RST"(
+    t: Tools,
+  ): Promise<void> {
+    await leaveSilentBody(t, sized, "RST");
+  },
+
+  async "a client that leaves a server-sent event stream closes the upstream request, by FIN"(
+    t: Tools,
+  ): Promise<void> {
+    await leaveSilentBody(t, events, "FIN");
+  },
+
+  async "a client that leaves a server-sent event stream closes the upstream request, by RST"(
+    t: Tools,
+  ): Promise<void> {
+    await leaveSilentBody(t, events, "RST");
   },
 
   async "a client that leaves during a large body closes the upstream request"(
@@ -144,6 +179,9 @@ export const aborts = {
         "a\r\nha",
       ),
     );
+  },
+
+  async "a chunked upload without its last line end never arrives whole"(t: Tools): Promise<void> {
     await expectIncomplete(t, (client) =>
       client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk("half"), "0\r\n"),
     );
@@ -156,29 +194,23 @@ export const aborts = {
     });
   },
 
-  async "a client that leaves while the upstream answers its upload closes both"(
+  async "a client that leaves while the upstream answers its sized upload closes both"(
     t: Tools,
   ): Promise<void> {
-    for (const how of ways) {
-      t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
-      const client = await t.connect();
-      client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk("half"));
-      await client.pieces(await client.readHead()).next();
-      client.leave(how);
-      const call = await t.upstream.call();
-      await expectClosed(call, how);
-      expect(call.state, how).toBe("cut");
-      await t.upstream.reset();
-    }
+    for (const how of ways) await leaveAnsweredUpload(t, "Content-Length: 100\r\n\r\nhalf", how);
   },
 
-  async "100 clients that leave at once leave nothing behind"(t: Tools): Promise<void> {
-    t.upstream.script = () => {};
-    const clients = await Promise.all(Array.from({ length: 100 }, () => t.connect()));
-    for (const client of clients) client.send(request("GET", "/"));
-    await until(() => t.upstream.calls.length === 100, "100 requests at the upstream");
-    clients.forEach((client, index) => client.leave(ways[index % 2] ?? "FIN"));
-    await within(Promise.all(t.upstream.links.map((link) => link.closed)), "all closed");
-    await expectStillWorks(t);
+  async "a client that leaves while the upstream answers its chunked upload closes both"(
+    t: Tools,
+  ): Promise<void> {
+    for (const how of ways) await leaveAnsweredUpload(t, chunked, how);
+  },
+
+  async "100 clients that leave at once leave nothing behind, by FIN"(t: Tools): Promise<void> {
+    await leaveTogether(t, "FIN");
+  },
+
+  async "100 clients that leave at once leave nothing behind, by RST"(t: Tools): Promise<void> {
+    await leaveTogether(t, "RST");
   },
 };

@@ -195,7 +195,7 @@ export const headers = {
     const many = Array.from({ length: 300 }, (_, index): Header => [`x-${index}`, `${index}`]);
     t.upstream.script = (call) => call.reply(200, many, "body");
     const answer = await t.ask(request("GET", "/", many));
-    expect(lower(named(t.upstream.calls[0]?.headers, /^x-\d+$/i))).toEqual(many);
+    expect(sorted(named(t.upstream.calls[0]?.headers, /^x-\d+$/i))).toEqual(sorted(many));
     expect(lower(named(answer.headers, /^x-\d+$/i))).toHaveLength(300);
   },
 };

@@ -14,10 +14,7 @@ const hopByHop: Header[] = [
   ["X_Secret", "alias-777"],
 ];
 
-const nominating: Header = [
-  "Connection",
-  "x-secret,X-OTHER , TE, connection-777",
-];
+const nominating: Header = ["Connection", "x-secret,X-OTHER , TE, connection-777"];
 
 function expectNoneOf(headers: Header[]): void {
   expect(headers.filter(([name, value]) => /777/.test(name + value))).toEqual([]);

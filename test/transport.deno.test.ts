@@ -1,0 +1,115 @@
+/** What the suite does not ask of every host: Deno's own ways of going wrong. */
+import { rmSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { connect } from "./_client.ts";
+import { type Program, startProgram } from "./_program.ts";
+import { Upstream } from "./_upstream.ts";
+import { chunk, lastChunk, request } from "./_wire.ts";
+
+const upstream = new Upstream();
+beforeAll(() => upstream.listen());
+afterEach(() => upstream.reset());
+afterAll(() => upstream.stop());
+
+const runtime = JSON.stringify(new URL("../runtimes/deno.ts", import.meta.url).href);
+
+/** A server with a proxy to `target`, with all that an environment can say against it. */
+function serve(target: string): Program {
+  return run(`
+    import { createProxy } from ${runtime};
+    const proxy = createProxy({ target: ${JSON.stringify(target)} });
+    Deno.serve({ port: 0, hostname: "127.0.0.1" }, proxy.fetch);
+  `);
+}
+
+function run(code: string): Program {
+  return startProgram("deno", ["eval", "--unstable-no-legacy-abort", code], {
+    HTTP_PROXY: "http://127.0.0.1:1",
+    http_proxy: "http://127.0.0.1:1",
+    ALL_PROXY: "http://127.0.0.1:1",
+    NO_PROXY: "",
+  });
+}
+
+async function portOf(program: Program): Promise<number> {
+  return Number((await program.printed(/http:\/\/127\.0\.0\.1:(\d+)/))[1]);
+}
+
+test("proxies of the environment are not asked", async () => {
+  await using program = serve(upstream.url);
+  const client = await connect(await portOf(program));
+  client.send(request("GET", "/direct"));
+  expect((await client.read()).status).toBe(200);
+  expect(upstream.calls.map((call) => call.target)).toEqual(["/direct"]);
+});
+
+test("under srvx, the address that it shows is the client's", async () => {
+  await using program = run(`
+    import { serve } from "srvx";
+    import { proxyFetch } from ${runtime};
+    const fetch = (request) => proxyFetch(request, ${JSON.stringify(upstream.url)});
+    serve({ fetch, port: 0, hostname: "127.0.0.1", gracefulShutdown: false });
+  `);
+  const client = await connect(await portOf(program));
+  client.send(request("POST", "/", [["X-Forwarded-For", "6.6.6.6"]], "body"));
+  expect(await client.read()).toMatchObject({ status: 200, text: "body" });
+  expect(upstream.calls[0]?.all("x-forwarded-for")).toEqual(["127.0.0.1"]);
+});
+
+test("a unix socket gets the path alone in its request line", async () => {
+  const path = join(tmpdir(), `fetchway-${process.pid}.sock`);
+  const server = createServer((req, res) => void res.end(`${req.headers.host} ${req.url}`));
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  try {
+    await using program = serve(`unix:${path}`);
+    const client = await connect(await portOf(program));
+    client.send(request("GET", "/a/../b?c"));
+    expect(await client.read()).toMatchObject({ status: 200, text: "localhost /a/../b?c" });
+  } finally {
+    server.closeAllConnections();
+    server.close();
+    rmSync(path, { force: true });
+  }
+});
+
+const posts: Record<string, (id: string) => Uint8Array> = {
+  "without a body": (id) => request("POST", "/", [["X-Id", id]]),
+  "with a body": (id) => request("POST", "/", [["X-Id", id]], "a body"),
+  "with a chunked body": (id) => {
+    const headers: [string, string][] = [
+      ["X-Id", id],
+      ["Transfer-Encoding", "chunked"],
+    ];
+    return Buffer.concat([request("POST", "/", headers), chunk("a body"), lastChunk]);
+  },
+};
+
+test.each(Object.entries(posts))(
+  "a POST %s is never sent twice, whenever the upstream closes",
+  async (_, post) => {
+    // The second request on each connection is carried out, and the connection breaks before the answer.
+    upstream.script = async (call) => {
+      await call.done;
+      const kept = call.link.calls.indexOf(call) === 0 && upstream.calls.indexOf(call) % 5 !== 4;
+      if (kept) call.reply(200);
+      else if (upstream.links.length % 2) call.close();
+      else call.reset();
+    };
+    await using program = serve(upstream.url);
+    const port = await portOf(program);
+    const statuses = new Set<number>();
+    for (let id = 0; id < 100; id++) {
+      const client = await connect(port);
+      client.send(post(`${id}`));
+      statuses.add((await client.read()).status);
+      client.leave("FIN");
+    }
+    expect(statuses).toEqual(new Set([200, 502]));
+    expect(upstream.calls.map((call) => call.get("x-id"))).toEqual(
+      Array.from({ length: 100 }, (__, id) => `${id}`),
+    );
+  },
+);
