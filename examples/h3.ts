@@ -21,5 +21,5 @@ const app = new H3()
   .get("/health", () => "ok")
   .mount("/api", api.fetch);
 
-const server: { fetch: typeof app.fetch } = { fetch: app.fetch };
+const server = { fetch: (request: Request) => app.fetch(request) };
 export default server;

@@ -22,5 +22,4 @@ const app = new Hono()
   .get("/health", (c) => c.text("ok"))
   .all("/api/*", (c) => proxyFetch(c.req.raw, target, options));
 
-const server: { fetch: typeof app.fetch } = { fetch: app.fetch };
-export default server;
+export default app;

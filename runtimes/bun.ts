@@ -1,7 +1,7 @@
 import { checkPoolOptions } from "../src/check.ts";
 import { toStream } from "../src/body.ts";
 import { getHeader, toHeaders } from "../src/headers.ts";
-import { type Context, type Incoming, WebIncoming } from "../src/incoming.ts";
+import { type Context, WebIncoming } from "../src/incoming.ts";
 import type { PoolOptions } from "../src/options.ts";
 import {
   bindProxy,

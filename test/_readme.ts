@@ -70,12 +70,13 @@ const HOSTS: readonly [Gap["host"], string][] = [
 /** A row for each reason that one or more hosts have a gap. */
 function gapTable(): string {
   const reasons = [...new Set(gaps.map(({ reason }) => reason))];
-  const rows = reasons.map((reason) => [
-    reason,
-    ...HOSTS.map(([host]) =>
-      gaps.some((gap) => gap.host === host && gap.reason === reason) ? "gap" : "",
+  const rows = reasons.map((reason) =>
+    [reason].concat(
+      HOSTS.map(([host]) =>
+        gaps.some((gap) => gap.host === host && gap.reason === reason) ? "gap" : "",
+      ),
     ),
-  ]);
+  );
   return toTable([["", ...HOSTS.map(([, name]) => name)], ...rows]);
 }
 

@@ -39,7 +39,7 @@ describe("limitBody", () => {
   test("counts a web stream, whatever length is claimed", async () => {
     const exceeded = vi.fn();
     const body = limitBody(streamOf(["abc", "de"]), 4, 3, exceeded);
-    await expect(text(body as ReadableStream)).rejects.toThrow(tooLarge);
+    await expect(text(body as ReadableStream<Uint8Array>)).rejects.toThrow(tooLarge);
     expect(exceeded).toHaveBeenCalledOnce();
   });
 

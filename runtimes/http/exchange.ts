@@ -6,20 +6,11 @@ import { unsendable } from "../../src/fetch.ts";
 import { getHeader } from "../../src/headers.ts";
 import type { Body, HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
 import { toNetworkError } from "../node/errors.ts";
+import { concat, type PieceReader, readMany } from "./pieces.ts";
 import type { Pool } from "./pool.ts";
 
 /** Bytes held for a reader that is slow before the upstream is told to wait. */
 const HIGH_WATER_MARK = 65_536;
-
-/** What Bun's readers can do beside the standard: take all that is here at once. */
-interface Reader extends ReadableStreamDefaultReader<Uint8Array> {
-  readMany?(): Batch | Promise<Batch>;
-}
-
-interface Batch {
-  done: boolean;
-  value: Uint8Array[];
-}
 
 /**
  * One request and its response on one connection, and the response body at the same time.
@@ -93,7 +84,7 @@ export class Exchange implements NativeBody, Reply {
       return undefined;
     }
     const chunks: Uint8Array[] = [];
-    for (let chunk; (chunk = response.read() as Uint8Array | null) !== null; ) chunks.push(chunk);
+    for (let chunk; (chunk = response.read() as Uint8Array | null) !== null;) chunks.push(chunk);
     response.resume();
     // Before the server can say that the client has what it wanted: to Deno that is an abort.
     this.#onEnd();
@@ -178,7 +169,7 @@ export class Exchange implements NativeBody, Reply {
   async #upload(body: Exclude<Body, Uint8Array>): Promise<void> {
     const { contentLength } = this.#hop;
     const request = this.#request;
-    const reader = toStream(body).getReader() as Reader;
+    const reader = toStream(body).getReader() as PieceReader;
     this.#uploading = true;
     // A small body follows its head so closely that one write takes both.
     const flush = setTimeout(() => request.flushHeaders(), 1);
@@ -228,22 +219,6 @@ function toFields({ upstream, method, headers, host, body, contentLength }: Hop)
   } else if (length !== undefined) fields.push("Content-Length", String(length));
   else fields.push("Transfer-Encoding", "chunked");
   return fields;
-}
-
-async function readMany(reader: Reader): Promise<Batch> {
-  if (reader.readMany !== undefined) return reader.readMany();
-  const { done, value } = await reader.read();
-  return { done, value: value === undefined ? [] : [value] };
-}
-
-function concat(chunks: Uint8Array[]): Uint8Array {
-  const bytes = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0));
-  let at = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, at);
-    at += chunk.byteLength;
-  }
-  return bytes;
 }
 
 function drained(request: ClientRequest): Promise<void> {

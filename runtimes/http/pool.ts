@@ -126,7 +126,8 @@ export class Pool {
   #armSweep(at: number): void {
     clearTimeout(this.#sweep);
     this.#sweepAt = at;
-    this.#sweep = setTimeout(() => this.#closeExpired(), Math.ceil(at - performance.now()));
+    const wait = Math.max(1, Math.ceil(at - performance.now()));
+    this.#sweep = setTimeout(() => this.#closeExpired(), wait);
     this.#sweep.unref?.();
   }
 

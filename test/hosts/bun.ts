@@ -19,7 +19,12 @@ const ports: Record<string, number> = {};
 for (const name of Object.keys(setups) as SetupName[]) {
   const { target, options } = setups[name](upstream);
   const { fetch } = createProxy({ target, ...options });
-  const server = Bun.serve({ port: 0, hostname: "127.0.0.1", maxRequestBodySize: Number.MAX_SAFE_INTEGER, fetch });
+  const server = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+    fetch,
+  });
   ports[name] = server.port;
 }
 console.log(JSON.stringify(ports));

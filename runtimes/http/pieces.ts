@@ -1,0 +1,27 @@
+/** What Bun's readers can do beside the standard: take all that is here at once. */
+export interface PieceReader extends ReadableStreamDefaultReader<Uint8Array> {
+  readMany?(): Batch | Promise<Batch>;
+}
+
+interface Batch {
+  done: boolean;
+  value: Uint8Array[];
+}
+
+/** The next pieces: all that are here, or the one that comes. */
+export async function readMany(reader: PieceReader): Promise<Batch> {
+  if (reader.readMany !== undefined) return reader.readMany();
+  const { done, value } = await reader.read();
+  return { done, value: value === undefined ? [] : [value] };
+}
+
+/** Several pieces as one. */
+export function concat(chunks: Uint8Array[]): Uint8Array {
+  const bytes = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0));
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return bytes;
+}
