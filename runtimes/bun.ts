@@ -27,10 +27,24 @@ export * from "../src/index.ts";
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
+  const { Bun } = globalThis as { Bun?: BunGlobal };
+  if (Bun !== undefined && Bun.semver.order(Bun.version, OLDEST) < 0) {
+    throw new TypeError(
+      `fetchway: Bun ${Bun.version} rewrites and repeats requests; run \`bun upgrade\`, ${OLDEST} or newer is needed`,
+    );
+  }
   return new HttpTransport("bun", options);
 }
 
-/** What is used of Bun's server, so that no types package is needed. */
+/** The first whose `node:http` client is not made of `fetch`. */
+const OLDEST = "1.4.0";
+
+/** What is used of Bun and its server, so that no types package is needed. */
+interface BunGlobal {
+  version: string;
+  semver: { order(a: string, b: string): number };
+}
+
 interface BunServer {
   requestIP(request: Request): { address: string } | null;
   timeout(request: Request, seconds: number): void;
@@ -41,6 +55,12 @@ function serverOf(request: Request, context: Context): BunServer | undefined {
   const passed = context as Partial<BunServer> | undefined;
   if (typeof passed?.requestIP === "function") return passed as BunServer;
   return (request as { runtime?: { bun?: { server?: BunServer } } }).runtime?.bun?.server;
+}
+
+/** A proxy on Bun: as a default export it starts a server. */
+export interface BunProxy extends Proxy {
+  /** Tells such a server to let all bodies in, not only those up to 128 MB; `bodyLimit` is the proxy's own. */
+  readonly maxRequestBodySize: number;
 }
 
 /** Seconds that Bun gives an idle connection, unless told otherwise. */
@@ -91,15 +111,27 @@ const runtime: Runtime = {
 
 /**
  * Forwards a request to a target and resolves to the response to return.
- * @example Bun.serve({ idleTimeout: 0, fetch: (request) => proxyFetch(request, "https://api.example") });
+ *
+ * It does not know the server: that closes a connection after 10 s of silence unless told
+ * otherwise, and the upstream is not told the client's address. `createProxy(…).fetch` does both.
+ * @example
+ * ```ts
+ * export default {
+ *   fetch(request, server) {
+ *     server.timeout(request, 0);
+ *     return proxyFetch(request, "http://127.0.0.1:4000");
+ *   },
+ * };
+ * ```
  */
 export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
 
 /**
  * A proxy with its options compiled once and connections of its own.
  * @throws TypeError that names a bad option and the fix
- * @example export default createProxy({ target: "https://api.example" });
+ * @example export default createProxy({ target: "http://127.0.0.1:4000" });
  */
-export function createProxy(options: CreateProxyOptions): Proxy {
-  return bindProxy(createRoute(options, runtime), runtime);
+export function createProxy(options: CreateProxyOptions): BunProxy {
+  const proxy = bindProxy(createRoute(options, runtime), runtime);
+  return { ...proxy, maxRequestBodySize: Number.MAX_SAFE_INTEGER };
 }

@@ -26,11 +26,14 @@ export interface Incoming extends Abortable {
   request(): Request;
 }
 
-/** Where an absolute URL's authority ends. */
+/** Where an absolute URL's authority ends; at 0 if there is a path alone, as in Bun where `Host` is no authority. */
 export function authorityEnd(url: string): number {
-  let end = url.indexOf("//") + 2;
-  while (end < url.length && !"/?#".includes(url[end] as string)) end++;
-  return end;
+  if (url.startsWith("/")) return 0;
+  for (let end = url.indexOf("//") + 2; end < url.length; end++) {
+    const code = url.charCodeAt(end);
+    if (code === 0x2f /* / */ || code === 0x3f /* ? */ || code === 0x23 /* # */) return end;
+  }
+  return url.length;
 }
 
 /** Path and query of an absolute URL, without parsing it: parsing changes bytes. */

@@ -13,6 +13,9 @@ describe("pathOf", () => {
     ["http://a.test/b?", "/b?"],
     ["http://[::1]:80/b", "/b"],
     ["http://a.test/\\evil.test/@x:y", "/\\evil.test/@x:y"],
+    // Bun, where Host is none or no authority.
+    ["/b?c#d", "/b?c"],
+    ["//b//c", "//b//c"],
   ])("of %s is %s", (url, path) => {
     expect(pathOf(url)).toBe(path);
   });

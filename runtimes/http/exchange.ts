@@ -129,10 +129,12 @@ export class Exchange implements NativeBody, Reply {
   }
 
   #onData(response: IncomingMessage, chunk: Uint8Array): void {
-    if (this.#sink === undefined) return;
+    const sink = this.#sink;
+    if (sink === undefined) return;
     this.#lifetime.touch();
-    this.#sink.enqueue(chunk);
-    if ((this.#sink.desiredSize ?? 0) > 0) return;
+    sink.enqueue(chunk);
+    // Where nobody reads any more, Deno cancels the stream within enqueue().
+    if (this.#sink === undefined || (sink.desiredSize ?? 0) > 0) return;
     response.pause();
     this.#lifetime.hold(true);
   }

@@ -62,6 +62,8 @@ export class Pool {
       this.#watch(socket, secure ? "secureConnect" : "connect", connectTimeout);
       return socket;
     };
+    // There is but one origin to tell from others.
+    (agent as { getName(): string }).getName = () => this.name;
     // Its own way is a timer for each socket, set anew after each request.
     agent.keepSocketAlive = (socket: Socket) => this.#keep(socket, freeSocketTimeout);
   }

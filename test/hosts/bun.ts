@@ -1,5 +1,5 @@
 /** Run by Bun itself: nothing of Node's here. */
-import { createProxy } from "../../runtimes/bun.ts";
+import { createProxy } from "#proxy";
 import { setups, type SetupName } from "../_setups.ts";
 
 declare const Bun: {

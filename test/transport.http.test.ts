@@ -1,0 +1,223 @@
+/** The pool of the runtimes whose client is their `node:http`: limits, idle connections, closing. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { type Client, connect } from "./_client.ts";
+import type { PoolOptions } from "../src/options.ts";
+import type { PoolStats } from "../src/transport.ts";
+import { type Program, startProgram } from "./_program.ts";
+import { Upstream } from "./_upstream.ts";
+import { pause, until, within } from "./_wait.ts";
+import { request } from "./_wire.ts";
+
+const upstream = new Upstream();
+beforeAll(() => upstream.listen());
+afterEach(() => upstream.reset());
+afterAll(() => upstream.stop());
+
+const runtimes = {
+  bun: { args: ["-e"], serve: "Bun.serve({ port: 0, hostname, fetch })" },
+  deno: {
+    args: ["eval", "--unstable-no-legacy-abort"],
+    serve: "Deno.serve({ port: 0, hostname, onListen() {} }, fetch).addr",
+  },
+};
+
+/** A server that answers for its proxy's connections beside being one. */
+class Served implements AsyncDisposable {
+  readonly #program: Program;
+  readonly #clients: Client[] = [];
+
+  constructor(runtime: keyof typeof runtimes, target: string, pool: PoolOptions = {}) {
+    const entry = new URL(`../runtimes/${runtime}.ts`, import.meta.url).href;
+    const { args, serve } = runtimes[runtime];
+    const code = `
+      import { createProxy } from ${JSON.stringify(entry)};
+      const proxy = createProxy(${JSON.stringify({ target, pool })});
+      const hostname = "127.0.0.1";
+      const fetch = async (request, context) => {
+        if (request.url.endsWith("/stats")) return Response.json(proxy.stats());
+        if (request.url.endsWith("/close")) return proxy.close().then(() => new Response("closed"));
+        return proxy.fetch(request, context);
+      };
+      console.log("port=" + ${serve}.port);
+    `;
+    this.#program = startProgram(runtime, [...args, code]);
+  }
+
+  async connect(): Promise<Client> {
+    const client = await connect(Number((await this.#program.printed(/port=(\d+)/))[1]));
+    this.#clients.push(client);
+    return client;
+  }
+
+  /** Sends a request on a connection of its own. */
+  async send(path: string): Promise<Client> {
+    const client = await this.connect();
+    client.send(request("GET", path));
+    return client;
+  }
+
+  async ask(path: string): Promise<string> {
+    const { status, text } = await (await this.send(path)).read();
+    return `${status} ${text}`;
+  }
+
+  async stats(): Promise<PoolStats> {
+    return JSON.parse((await this.ask("/stats")).slice("200 ".length)) as PoolStats;
+  }
+
+  /** Waits until so many requests wait for a connection. */
+  async waiting(count: number): Promise<void> {
+    const poll = async (): Promise<void> => {
+      while ((await this.stats()).origins[upstream.url]?.waiting !== count) await pause(5);
+    };
+    await within(poll(), `${count} waiting requests`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const client of this.#clients) client.leave("FIN");
+    await this.#program[Symbol.asyncDispose]();
+  }
+}
+
+function openLinks(): number {
+  return upstream.links.filter((link) => !link.isClosed).length;
+}
+
+async function requestsAt(count: number): Promise<void> {
+  await until(() => upstream.calls.length === count, `${count} requests at the upstream`);
+}
+
+describe.each(["bun", "deno"] as const)("%s", (runtime) => {
+  test("maxSockets bounds the connections; what waits is sent in order, unless its client leaves", async () => {
+    upstream.script = () => {};
+    await using served = new Served(runtime, upstream.url, { maxSockets: 1 });
+    const first = await served.send("/first");
+    await requestsAt(1);
+    const gone = await served.send("/gone");
+    await served.waiting(1);
+    const last = await served.send("/last");
+    await served.waiting(2);
+    gone.leave("FIN");
+    await pause(300);
+    (await upstream.call(0)).reply(200, [], "one");
+    (await upstream.call(1)).reply(200, [], "two");
+    expect(await first.read()).toMatchObject({ status: 200, text: "one" });
+    expect(await last.read()).toMatchObject({ status: 200, text: "two" });
+    expect(upstream.calls.map(({ target }) => target)).toEqual(["/first", "/last"]);
+    expect(upstream.links).toHaveLength(1);
+  });
+
+  test.each([2, 0])("maxFreeSockets: %i idle connections are kept", async (maxFreeSockets) => {
+    upstream.script = () => {};
+    await using served = new Served(runtime, upstream.url, { maxFreeSockets });
+    const clients = await Promise.all(["/1", "/2", "/3", "/4"].map((path) => served.send(path)));
+    await requestsAt(4);
+    for (const call of upstream.calls) call.reply(200);
+    for (const client of clients) expect((await client.read()).status).toBe(200);
+    await until(() => openLinks() === maxFreeSockets, `${maxFreeSockets} connections left`);
+    const { origins } = await served.stats();
+    expect(origins[upstream.url]).toEqual({ inUse: 0, free: maxFreeSockets, waiting: 0 });
+  });
+
+  test("idle connections are closed after freeSocketTimeout", async () => {
+    await using served = new Served(runtime, upstream.url, { freeSocketTimeout: 200 });
+    for (let count = 1; count <= 2; count++) {
+      expect(await served.ask("/")).toBe("200 ");
+      await until(() => openLinks() === 0, "no connection left", 2000);
+      expect(await served.stats()).toMatchObject({ created: count, closed: count, failed: 0 });
+    }
+    expect(upstream.links).toHaveLength(2);
+  });
+
+  test("the upstream's Keep-Alive hint shortens that time, and never lengthens it", async () => {
+    upstream.script = (call) =>
+      call.reply(200, [["Keep-Alive", `timeout=${call.target.slice(1)}`]]);
+    await using served = new Served(runtime, upstream.url);
+    expect(await served.ask("/1")).toBe("200 ");
+    await until(() => openLinks() === 0, "a connection too short-lived to keep closed", 500);
+    expect(await served.ask("/2")).toBe("200 ");
+    expect(await served.ask("/2")).toBe("200 ");
+    expect(upstream.links).toHaveLength(2);
+    await until(() => openLinks() === 0, "a connection closed before its time", 1900);
+    expect(await served.ask("/600")).toBe("200 ");
+    await until(() => openLinks() === 0, "a connection closed after our time", 5000);
+  }, 15_000);
+
+  test("the connection used last is reused first", async () => {
+    upstream.script = () => {};
+    await using served = new Served(runtime, upstream.url);
+    const clients: Client[] = [];
+    for (const path of ["/1", "/2", "/3"]) {
+      // One after the other, so that the calls at the upstream are in the clients' order.
+      clients.push(await served.send(path));
+      await requestsAt(clients.length);
+    }
+    for (const [index, call] of upstream.calls.entries()) {
+      call.reply(200);
+      expect((await clients[index]?.read())?.status).toBe(200);
+    }
+    upstream.script = (call) => call.reply(200);
+    const last = upstream.calls[2]?.link;
+    for (let count = 0; count < 5; count++) await served.ask("/");
+    expect(upstream.calls.slice(3).map(({ link }) => link)).toEqual(Array(5).fill(last));
+  });
+
+  test("a connection that the upstream closed while it was idle is not used", async () => {
+    upstream.script = (call) => {
+      call.reply(200, [], "ok");
+      call.close();
+    };
+    await using served = new Served(runtime, upstream.url);
+    for (let count = 0; count < 20; count++) {
+      expect(await served.ask("/")).toBe("200 ok");
+      await until(() => openLinks() === 0, "the connection closed");
+    }
+  });
+
+  test("a request is carried out once, whatever its method, when its connection breaks", async () => {
+    // The second request on each connection is taken, and the connection breaks before the answer.
+    upstream.script = async (call) => {
+      await call.done;
+      if (call.link.calls.indexOf(call) === 0) call.reply(200);
+      else if (upstream.links.length % 2) call.close();
+      else call.reset();
+    };
+    await using served = new Served(runtime, upstream.url);
+    const methods = ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "POST", "QUERY"];
+    const sent: string[] = [];
+    for (let id = 0; id < 100; id++) {
+      const method = methods[id % methods.length] ?? "";
+      const body = /^(PUT|POST|QUERY)$/.test(method) ? "a body" : undefined;
+      const client = await served.connect();
+      client.send(request(method, `/${id}`, [], body));
+      await client.read(method);
+      sent.push(`${method} /${id}`);
+    }
+    expect(upstream.calls.map(({ method, target }) => `${method} ${target}`)).toEqual(sent);
+  });
+
+  test("a connection that cannot be made is counted, and lets the next request try", async () => {
+    await using served = new Served(runtime, "http://127.0.0.1:1", { maxSockets: 1 });
+    const answers = await Promise.all(["/1", "/2", "/3"].map((path) => served.ask(path)));
+    expect(answers).toEqual(Array(3).fill("502 Bad Gateway: connection_refused\n"));
+    expect(await served.stats()).toMatchObject({ created: 0, failed: 3, requests: 3 });
+  });
+
+  test("close() lets running and waiting requests finish, and refuses new ones", async () => {
+    upstream.script = () => {};
+    await using served = new Served(runtime, upstream.url, { maxSockets: 1 });
+    const running = await served.send("/running");
+    await requestsAt(1);
+    const waiting = await served.send("/waiting");
+    await served.waiting(1);
+    const closing = await served.send("/close");
+    await pause(100);
+    expect(await served.ask("/late")).toMatch(/^503 /);
+    (await upstream.call(0)).reply(200, [], "one");
+    (await upstream.call(1)).reply(200, [], "two");
+    expect((await running.read()).text).toBe("one");
+    expect((await waiting.read()).text).toBe("two");
+    expect((await closing.read()).text).toBe("closed");
+    await until(() => openLinks() === 0, "no connection left");
+  });
+});
