@@ -54,8 +54,8 @@ async function upload(t: Tools, length: number, chunked: boolean): Promise<void>
 async function expectFlat(t: Tools, transfer: typeof upload, chunked: boolean): Promise<void> {
   await transfer(t, warmUp, chunked);
   const grown = await growth(t, () => transfer(t, size, chunked));
-  // Buffers that have passed are freed some 64 MiB later; a body that is kept would be all of it.
-  expect(grown / mebibyte, "MiB of growth").toBeLessThan(96);
+  // Collectors free buffers that have passed late, Deno's at 110 MiB; a body that is kept would be all of it.
+  expect(grown / mebibyte, "MiB of growth").toBeLessThan(160);
 }
 
 /** Waits until nothing more is taken: the sender's count stays the same for a while. */
