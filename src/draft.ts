@@ -1,5 +1,5 @@
 import { cleanRequest, NameSet, REQUEST_DROPPED, toHeaderList, toHeaders } from "./headers.ts";
-import type { RequestDraft } from "./options.ts";
+import type { RequestDraft } from "./hooks.ts";
 import { assertSendable } from "./target.ts";
 import type { Hop } from "./transport.ts";
 

@@ -76,9 +76,10 @@ export function compile(
 }
 
 function compileTrust(
-  trust: boolean | ((address: string) => boolean),
+  trust: NonNullable<ProxyOptions["trustProxy"]>,
 ): (address: string | undefined) => boolean {
   if (typeof trust === "boolean") return () => trust;
+  if (typeof trust !== "function") return (address) => trust.includes(address ?? "");
   return (address) => address !== undefined && trust(address);
 }
 
