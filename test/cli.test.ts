@@ -109,17 +109,23 @@ describe("tells of itself", () => {
       headers: "header",
       host: "host-header",
       socketTTL: "socket-ttl",
+      cookieDomainRewrite: "cookie-domain",
+      cookiePathRewrite: "cookie-path",
     };
-    const add = (option: string, preset: unknown, name = renamed[option]): void => {
+    const add = (
+      option: string,
+      preset: string | number | boolean | object | undefined,
+      name = renamed[option],
+    ): void => {
       const kebab = option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-      const on = typeof preset === "object" ? true : (preset ?? false);
-      expected.set(name ?? kebab, String(on));
+      expected.set(name ?? kebab, typeof preset === "object" ? "true" : `${preset ?? false}`);
     };
     const { timeout, ...pool } = { ...poolDefaults, socketPath: undefined };
     add("timeout", timeout, "socket-timeout");
     for (const [option, preset] of Object.entries(pool)) add(option, preset);
+    const presets: Record<string, string | number | boolean | object> = defaults;
     for (const option of optionNames) {
-      if (!unsayable.test(option)) add(option, (defaults as Record<string, unknown>)[option]);
+      if (!unsayable.test(option)) add(option, presets[option]);
     }
     expect(Object.fromEntries(shown)).toEqual(Object.fromEntries(expected));
   });

@@ -137,6 +137,7 @@ export const proxyFlags: Record<Expressible<ProxyOptions>, Entry> = {
   },
   cookieDomainRewrite: {
     group: "Headers",
+    name: "cookie-domain",
     value: '"from=to"',
     repeats: true,
     help: "rewrite cookies' domain; * is any other, =to is all",
@@ -144,6 +145,7 @@ export const proxyFlags: Record<Expressible<ProxyOptions>, Entry> = {
   },
   cookiePathRewrite: {
     group: "Headers",
+    name: "cookie-path",
     value: '"from=to"',
     repeats: true,
     help: "rewrite cookies' path, in the same way",
