@@ -119,8 +119,8 @@ export const proxyFlags: Record<Expressible<ProxyOptions>, Entry> = {
   },
   redirectTargets: {
     group: "Limits",
-    value: "<same-origin|any>",
-    help: "where following may go",
+    value: "<where>",
+    help: "where following may go: same-origin or any",
     read: asText,
   },
   replayLimit: {
