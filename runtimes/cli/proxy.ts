@@ -120,7 +120,7 @@ export const proxyFlags: Record<Expressible<ProxyOptions>, Entry> = {
   redirectTargets: {
     group: "Limits",
     value: "<where>",
-    help: "where following may go: same-origin or any",
+    help: "where following may go, or any",
     read: asText,
   },
   replayLimit: {
