@@ -26,3 +26,11 @@ export function fromDraft(hop: Hop, draft: RequestDraft): Hop {
   const body = typeof draft.body === "string" ? encoder.encode(draft.body) : draft.body;
   return { ...next, body, contentLength: undefined };
 }
+
+/** Names of the fields that a hook set or changed. */
+export function fieldsOf(before: Hop, after: Hop): string[] {
+  const known = toHeaders(before.headers);
+  return [...toHeaders(after.headers)]
+    .filter(([name, value]) => known.get(name) !== value)
+    .map(([name]) => name);
+}
