@@ -22,8 +22,17 @@ export const REQUEST_DROPPED: readonly string[] = [
   "proxy-authorization",
 ];
 
-/** What a client may not assert to the upstream, unless it is trusted. `x-forwarded-` stands for all that begin so. */
-export const REQUEST_ASSERTIONS: readonly string[] = ["forwarded", "x-forwarded-"];
+/**
+ * What a client may not assert to the upstream, unless it is trusted. `x-forwarded-` stands for all that begin so.
+ * The others say the same in names that upstreams believe and no vendor owns.
+ */
+export const REQUEST_ASSERTIONS: readonly string[] = [
+  "forwarded",
+  "x-forwarded-",
+  "x-real-ip",
+  "x-client-ip",
+  "x-cluster-client-ip",
+];
 
 /** Not forwarded from an upstream. `alt-svc` would send clients past the proxy. */
 const RESPONSE_DROPPED: readonly string[] = [...HOP_BY_HOP, "alt-svc", "proxy-authenticate"];

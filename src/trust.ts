@@ -32,8 +32,9 @@ export function compileTrust(
   if (typeof trust === "function") {
     return (text) => {
       if (text === undefined || parseAddress(text) === undefined) return false;
+      const answer: unknown = trust(text.replace(/^::ffff:(?=\d+\.)/i, ""));
       // A promise is no yes.
-      return trust(text.replace(/^::ffff:(?=\d+\.)/i, "")) === true;
+      return answer === true;
     };
   }
   const ranges = trust.flatMap((entry) => NAMED.get(entry) ?? entry).map(parseRange);

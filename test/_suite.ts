@@ -23,6 +23,7 @@ import { responses } from "./suite/responses.ts";
 import { retries } from "./suite/retries.ts";
 import { streams } from "./suite/streams.ts";
 import { timeouts } from "./suite/timeouts.ts";
+import { trust } from "./suite/trust.ts";
 
 /** What a test is given; connections are closed and the upstream is cleared after it. */
 export interface Tools {
@@ -40,6 +41,7 @@ type Test = (tools: Tools) => Promise<void>;
 const themes: Record<string, Record<string, Test>> = {
   framing,
   forwarding,
+  trust,
   hops,
   headers,
   encodings,
@@ -60,6 +62,7 @@ const themes: Record<string, Record<string, Test>> = {
 export type TestName =
   | keyof typeof framing
   | keyof typeof forwarding
+  | keyof typeof trust
   | keyof typeof hops
   | keyof typeof headers
   | keyof typeof encodings
