@@ -46,7 +46,8 @@ export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply
   const { transport, retry } = plan;
   let hop = first;
   let attempts = retry.attempts;
-  const visited = plan.maxRedirects > 0 ? [nameOf(hop)] : [];
+  /** What was sent so far, where redirects are followed. */
+  const visited = plan.maxRedirects > 0 ? [nameOf(hop)] : undefined;
   for (;;) {
     let again: Hop | undefined;
     let next: Hop | undefined;
@@ -55,7 +56,7 @@ export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply
       if (attempts > 0 && retry.statusCodes.includes(reply.status)) {
         again = hopAgain(hop, retry.methods);
       }
-      if (visited.length > 0 && visited.length <= plan.maxRedirects) {
+      if (visited !== undefined && visited.length <= plan.maxRedirects) {
         next = nextHop(hop, reply, plan.mayFollow, trip.secrets);
         // The same once more would have the same answer.
         if (next !== undefined && visited.includes(nameOf(next))) next = undefined;
@@ -74,7 +75,7 @@ export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply
     } else if (next !== undefined) {
       attempts = retry.attempts;
       hop = next;
-      visited.push(nameOf(hop));
+      visited?.push(nameOf(hop));
     }
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
   }
