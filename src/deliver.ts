@@ -9,7 +9,7 @@ import type { Hop, Reply } from "./transport.ts";
 
 /** What changes while a request is on its way. */
 export interface Trip {
-  /** Of what is being sent now. */
+  /** Of the hop that is being sent. */
   lifetime: Lifetime;
   /** Names of the fields that only the first origin may see. */
   secrets: readonly string[];
@@ -20,7 +20,9 @@ export async function wrapBody(hop: Hop, plan: Plan, trip: Trip): Promise<Hop> {
   const { bodyLimit } = plan.options;
   const { contentLength } = hop;
   let { body } = hop;
-  if (body !== null && "unlessEmpty" in body) body = await body.unlessEmpty();
+  if (body !== null && "unlessEmpty" in body) {
+    body = await trip.lifetime.orAbort(body.unlessEmpty());
+  }
   if (body !== null && bodyLimit !== undefined) {
     body = limitBody(body, bodyLimit, contentLength, (error) => trip.lifetime.abort(error));
   }
@@ -66,12 +68,14 @@ export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply
     } catch (thrown) {
       if (attempts > 0 && neverAnswered(thrown)) again = hopAgain(hop, retry.methods);
       if (again === undefined || trip.lifetime.error !== undefined) throw thrown;
+      // Any kept connection may be as stale as this one.
+      again = { ...again, fresh: true };
     }
     trip.lifetime = trip.lifetime.again();
     if (again !== undefined) {
       attempts--;
       hop = again;
-      if (retry.delay > 0) await trip.lifetime.pause(retry.delay);
+      if (retry.delay > 0) await pause(retry.delay, trip.lifetime);
     } else if (next !== undefined) {
       attempts = retry.attempts;
       hop = next;
@@ -79,6 +83,14 @@ export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply
     }
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
   }
+}
+
+function pause(delay: number, lifetime: Lifetime): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const over = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, delay);
+  });
+  return lifetime.orAbort(over).finally(() => clearTimeout(timer));
 }
 
 function nameOf({ method, upstream, path }: Hop): string {
