@@ -15,6 +15,7 @@ import { forwarding } from "./suite/forwarding.ts";
 import { framing } from "./suite/framing.ts";
 import { headers } from "./suite/headers.ts";
 import { hops } from "./suite/hops.ts";
+import { hostile } from "./suite/hostile.ts";
 import { large } from "./suite/large.ts";
 import { options } from "./suite/options.ts";
 import { paths } from "./suite/paths.ts";
@@ -37,6 +38,7 @@ type Test = (tools: Tools) => Promise<void>;
 
 const themes: Record<string, Record<string, Test>> = {
   framing,
+  hostile,
   forwarding,
   hops,
   headers,
@@ -55,6 +57,7 @@ const themes: Record<string, Record<string, Test>> = {
 /** The title of every test: what a gap can name. */
 export type TestName =
   | keyof typeof framing
+  | keyof typeof hostile
   | keyof typeof forwarding
   | keyof typeof hops
   | keyof typeof headers
