@@ -1,34 +1,17 @@
 /** More of the corpus: request lines, fields, versions and sizes. */
-import { each, entries, get, hidden, post, type Entry } from "./_corpus.ts";
+import { each, entries, get, hidden, list, post, type Entry } from "./_corpus.ts";
 
 // ── lines ──
 
 const lines: Entry[] = [
   ...each(
     "a field line",
-    [
-      ...[
-        "X-A : b",
-        "X A: b",
-        "X\tA: b",
-        ": b",
-        "X-A",
-        "X\0A: b",
-        "X-\xe9: b",
-        "(X): b",
-        "X-A\x7f: b",
-      ],
-      ...[
-        "X-A: b\0c",
-        "X-A: b\x01",
-        "X-A: b\x7f",
-        "X-A: b\rX-Smuggled: c",
-        "X-A\r: b",
-        "X-A: b\r\r",
-      ],
-      ...["X-A: b\r\n X-Smuggled: c", "X-A: b\r\n\tX-Smuggled: c", "X-A\nX-Smuggled: c", "=: b"],
-      ...['"X": b', "X-A;b: c", "[X]: b", "X-A: b\n\r", "\x80: b", "X-A: b\x08c"],
-    ],
+    list(
+      "X-A : b|X A: b|X\tA: b|: b|X-A|X\0A: b|X-\xe9: b|(X): b|X-A\x7f: b",
+      "X-A: b\0c|X-A: b\x01|X-A: b\x7f|X-A: b\rX-Smuggled: c|X-A\r: b|X-A: b\r\r",
+      "X-A: b\r\n X-Smuggled: c|X-A: b\r\n\tX-Smuggled: c|X-A\nX-Smuggled: c|=: b",
+      '"X": b|X-A;b: c|[X]: b|X-A: b\n\r|\x80: b|X-A: b\x08c',
+    ),
     // Some of it may be mended: what arrives is well-formed, and has no field that was hidden.
     (line) => [get("/", line), "GET /"],
   ),
@@ -63,33 +46,12 @@ const lines: Entry[] = [
 const starts: Entry[] = [
   ...each(
     "request line",
-    [
-      ...[
-        "GET  /{id}/ HTTP/1.1",
-        "GET\t/{id}/\tHTTP/1.1",
-        "GET /{id}/  HTTP/1.1",
-        "GET /{id}/ HTTP/1.1 ",
-      ],
-      ...[
-        "GET /{id}/ HTTP/1.2",
-        "GET /{id}/ http/1.1",
-        "GET /{id}/ HTTP/1.1x",
-        "GET /{id}/ HTTP/01.1",
-      ],
-      ...[
-        "GET /{id}/ HTTP/1.10",
-        "GET /{id}/ HTTP/0.9",
-        "GET /{id}/ HTTP/2.0",
-        "GET /{id}/ HTTP/11",
-      ],
-      ...[
-        "GET /{id}/ HTTP/-1.1",
-        "GET /{id}/ HTTP/1,1",
-        "GET /{id}/ ",
-        "GET /{id}/",
-        "GET/{id}/ HTTP/1.1",
-      ],
-    ],
+    list(
+      "GET  /{id}/ HTTP/1.1|GET\t/{id}/\tHTTP/1.1|GET /{id}/  HTTP/1.1|GET /{id}/ HTTP/1.1 ",
+      "GET /{id}/ HTTP/1.2|GET /{id}/ http/1.1|GET /{id}/ HTTP/1.1x|GET /{id}/ HTTP/01.1",
+      "GET /{id}/ HTTP/1.10|GET /{id}/ HTTP/0.9|GET /{id}/ HTTP/2.0|GET /{id}/ HTTP/11",
+      "GET /{id}/ HTTP/-1.1|GET /{id}/ HTTP/1,1|GET /{id}/ |GET /{id}/|GET/{id}/ HTTP/1.1",
+    ),
     // Several spaces may be taken for one (RFC 9112 §3), another 1.x for 1.1 (RFC 9110 §2.5).
     (line) => [`${line}\r\nHost: proxy.test\r\n\r\n`, "GET /"],
   ),
@@ -100,19 +62,19 @@ const starts: Entry[] = [
   ),
   ...each(
     "target",
-    [
-      ...["/{id}/ /{id}/smuggled", "/{id}/\0", "/{id}/\r", "/{id}/\n", "/{id}/\x01", "/{id}/\t"],
-      ...["/{id}/\rHost:evil.test", "/{id}/\x7f", "/{id}/a\vb"],
-    ],
+    list(
+      "/{id}/ /{id}/smuggled|/{id}/\0|/{id}/\r|/{id}/\n|/{id}/\x01|/{id}/\t",
+      "/{id}/\rHost:evil.test|/{id}/\x7f|/{id}/a\vb",
+    ),
     (target) => [get("/").replace("/{id}/", () => target), "GET *"],
   ),
   ...each(
     "target",
-    [
-      ...["/{id}/%0d%0aX-Smuggled:%201", "/{id}/a#b", "http://evil.test/{id}/", "/{id}/\xe9\xff"],
-      ...["http://proxy.test:80/{id}/?a=%00", "/{id}/?\xe9", "/{id}/%00", "/{id}/\\other"],
-      ...["HTTPS://u:p@evil.test/{id}/", "http:/{id}/", "http://[::1/{id}/", "//evil.test/{id}/"],
-    ],
+    list(
+      "/{id}/%0d%0aX-Smuggled:%201|/{id}/a#b|http://evil.test/{id}/|/{id}/\xe9\xff",
+      "http://proxy.test:80/{id}/?a=%00|/{id}/?\xe9|/{id}/%00|/{id}/\\other",
+      "HTTPS://u:p@evil.test/{id}/|http:/{id}/|http://[::1/{id}/|//evil.test/{id}/",
+    ),
     (target) => [get("/").replace("/{id}/", () => target), "GET *"],
   ),
   ...entries("other protocols", {
@@ -145,10 +107,7 @@ const starts: Entry[] = [
 const hosts: Entry[] = [
   ...each(
     "Host",
-    [
-      ...["a\r\nHost: b", "a\r\nhost: a", "a b", "a,b", "a/b", "a?b", "a#b", "u@a", "a\\b", "a\tb"],
-      ...["a\0b", "a\r\nHost : b"],
-    ],
+    list("a\r\nHost: b|a\r\nhost: a|a b|a,b|a/b|a?b|a#b|u@a|a\\b|a\tb", "a\0b|a\r\nHost : b"),
     (host) => [get("/").replace("proxy.test", () => host)],
   ),
   ...each(

@@ -11,6 +11,7 @@ import { aborts } from "./suite/aborts.ts";
 import { bodies } from "./suite/bodies.ts";
 import { encodings } from "./suite/encodings.ts";
 import { failures } from "./suite/failures.ts";
+import { faulty } from "./suite/faults.ts";
 import { forwarding } from "./suite/forwarding.ts";
 import { framing } from "./suite/framing.ts";
 import { headers } from "./suite/headers.ts";
@@ -50,6 +51,7 @@ const themes: Record<string, Record<string, Test>> = {
   options,
   timeouts,
   failures,
+  faulty,
   aborts,
   large,
 };
@@ -69,6 +71,7 @@ export type TestName =
   | keyof typeof options
   | keyof typeof timeouts
   | keyof typeof failures
+  | keyof typeof faulty
   | keyof typeof aborts
   | keyof typeof large;
 
@@ -148,6 +151,9 @@ export function addTests(name: HostName): void {
 
   const titles = Object.values(themes).flatMap((tests) => Object.keys(tests));
   if (new Set(titles).size < titles.length) throw new Error("two tests have the same title");
+
+  const unknown = gaps.find((gap) => gap.host === name && !titles.includes(gap.test));
+  if (unknown) throw new Error(`no such test: the gap "${unknown.test}"`);
 
   for (const [theme, tests] of Object.entries(themes)) {
     describe(theme, () => {

@@ -52,7 +52,7 @@ async function tryAll(t: Tools, entries: readonly Entry[]): Promise<void> {
 }
 
 function faultOf(
-  { name, may, plain }: Entry,
+  { name, may }: Entry,
   calls: readonly Call[],
   id: number,
   answer: string,
@@ -67,7 +67,7 @@ function faultOf(
   // One that was broken off did no harm, if it was not hidden in another.
   const cut = calls.find((call) => call.state === "cut" && call.target.includes("smuggled"));
   if (cut) return `began a request that was hidden: ${cut.target}`;
-  const hidden = calls.flatMap((call) => call.names).find((name) => /^x-smuggled|_/.test(name));
+  const hidden = calls.flatMap((call) => call.names).find((each) => /^x-smuggled|_/.test(each));
   if (hidden) return `reached the upstream with ${hidden}`;
   const statuses = Array.from(answer.matchAll(/HTTP\/1\.[01] (\d{3})/g), ([, status]) => status);
   const answered = statuses.filter((status) => status === "200").length;
@@ -75,7 +75,8 @@ function faultOf(
   // No client's bytes are a fault of the proxy's, or of an upstream's. workerd says 500 to each tunnel by itself.
   const blames = statuses.some((status) => /50[0234]/.test(status ?? ""));
   if (blames && !name.includes("CONNECT")) return `was answered ${statuses.join()}`;
-  if (plain && answered < may.length) return `was not answered but ${JSON.stringify(answer)}`;
+  if (name.startsWith("plain") && answered < may.length)
+    return `was not answered but ${JSON.stringify(answer)}`;
   return undefined;
 }
 
