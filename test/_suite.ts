@@ -15,12 +15,14 @@ import { faulty } from "./suite/faults.ts";
 import { forwarding } from "./suite/forwarding.ts";
 import { framing } from "./suite/framing.ts";
 import { headers } from "./suite/headers.ts";
+import { hooks } from "./suite/hooks.ts";
 import { hops } from "./suite/hops.ts";
 import { hostile } from "./suite/hostile.ts";
 import { large } from "./suite/large.ts";
 import { options } from "./suite/options.ts";
 import { paths } from "./suite/paths.ts";
 import { responses } from "./suite/responses.ts";
+import { routes } from "./suite/routes.ts";
 import { streams } from "./suite/streams.ts";
 import { timeouts } from "./suite/timeouts.ts";
 
@@ -49,6 +51,8 @@ const themes: Record<string, Record<string, Test>> = {
   responses,
   streams,
   options,
+  hooks,
+  routes,
   timeouts,
   failures,
   faulty,
@@ -69,6 +73,8 @@ export type TestName =
   | keyof typeof responses
   | keyof typeof streams
   | keyof typeof options
+  | keyof typeof hooks
+  | keyof typeof routes
   | keyof typeof timeouts
   | keyof typeof failures
   | keyof typeof faulty

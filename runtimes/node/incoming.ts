@@ -13,6 +13,7 @@ import {
 } from "../../src/incoming.ts";
 import type { Body, HeaderList } from "../../src/transport.ts";
 import { headersUntouched, messageHeaders } from "./headers.ts";
+import { toRequest } from "./request.ts";
 import { IncomingBody } from "./upload.ts";
 
 /** What servers show of themselves on their requests and contexts. */
@@ -181,13 +182,8 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
   }
 
   request(): Request {
-    this.#request ??= new Request(
-      `${this.secure ? "https" : "http"}://${this.req.headers.host ?? (this.authority || "localhost")}${this.path}`,
-      {
-        method: this.method,
-        headers: this.headers.length === 0 ? [] : pairs(this.headers),
-      },
-    );
+    const host = this.req.headers.host || this.authority || "localhost";
+    this.#request ??= toRequest(this.secure ? "https" : "http", host, this);
     return this.#request;
   }
 
@@ -213,12 +209,6 @@ function messageHasBody(req: IncomingMessage): boolean {
 /** HTTP/2's `:method` and its like are no fields (RFC 9113 §8.3). */
 function withoutPseudo(raw: HeaderList): HeaderList {
   return raw.filter((_, i) => (raw[i - (i % 2)] as string)[0] !== ":");
-}
-
-function pairs(list: HeaderList): [string, string][] {
-  const result: [string, string][] = [];
-  for (let i = 0; i < list.length; i += 2) result.push([list[i] as string, list[i + 1] as string]);
-  return result;
 }
 
 /** Reads a web request, by Node's own where there is one under it. */
