@@ -62,18 +62,16 @@ export class Lifetime {
     return new Lifetime(this.#client, timeout, this.#idleTimeout, this.#signal);
   }
 
-  /** Resolves after so many ms; rejects at once with the reason if the exchange is stopped before. */
-  pause(delay: number): Promise<void> {
+  /** What a promise gives; rejects with the reason as soon as the exchange is stopped. */
+  orAbort<T>(work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.onabort = undefined;
-        resolve();
-      }, delay);
-      this.onabort = (error) => {
-        clearTimeout(timer);
-        reject(error);
-      };
-      if (this.error !== undefined) this.onabort(this.error);
+      if (this.error !== undefined) reject(this.error);
+      this.onabort = reject;
+      work
+        .finally(() => {
+          if (this.onabort === reject) this.onabort = undefined;
+        })
+        .then(resolve, reject);
     });
   }
 

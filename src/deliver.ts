@@ -9,7 +9,7 @@ import type { Hop, Reply } from "./transport.ts";
 
 /** What changes while a request is on its way. */
 export interface Trip {
-  /** Of what is being sent now. */
+  /** Of the hop that is being sent. */
   lifetime: Lifetime;
   /** Names of the fields that only the first origin may see. */
   secrets: readonly string[];
@@ -20,7 +20,9 @@ export async function wrapBody(hop: Hop, plan: Plan, trip: Trip): Promise<Hop> {
   const { bodyLimit } = plan.options;
   const { contentLength } = hop;
   let { body } = hop;
-  if (body !== null && "unlessEmpty" in body) body = await body.unlessEmpty();
+  if (body !== null && "unlessEmpty" in body) {
+    body = await trip.lifetime.orAbort(body.unlessEmpty());
+  }
   if (body !== null && bodyLimit !== undefined) {
     body = limitBody(body, bodyLimit, contentLength, (error) => trip.lifetime.abort(error));
   }
@@ -46,7 +48,8 @@ export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply
   const { transport, retry } = plan;
   let hop = first;
   let attempts = retry.attempts;
-  const visited = plan.maxRedirects > 0 ? [nameOf(hop)] : [];
+  /** What was sent so far, where redirects are followed. */
+  const visited = plan.maxRedirects > 0 ? [nameOf(hop)] : undefined;
   for (;;) {
     let again: Hop | undefined;
     let next: Hop | undefined;
@@ -55,7 +58,7 @@ export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply
       if (attempts > 0 && retry.statusCodes.includes(reply.status)) {
         again = hopAgain(hop, retry.methods);
       }
-      if (visited.length > 0 && visited.length <= plan.maxRedirects) {
+      if (visited !== undefined && visited.length <= plan.maxRedirects) {
         next = nextHop(hop, reply, plan.mayFollow, trip.secrets);
         // The same once more would have the same answer.
         if (next !== undefined && visited.includes(nameOf(next))) next = undefined;
@@ -65,19 +68,29 @@ export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply
     } catch (thrown) {
       if (attempts > 0 && neverAnswered(thrown)) again = hopAgain(hop, retry.methods);
       if (again === undefined || trip.lifetime.error !== undefined) throw thrown;
+      // Any kept connection may be as stale as this one.
+      again = { ...again, fresh: true };
     }
     trip.lifetime = trip.lifetime.again();
     if (again !== undefined) {
       attempts--;
       hop = again;
-      if (retry.delay > 0) await trip.lifetime.pause(retry.delay);
+      if (retry.delay > 0) await pause(retry.delay, trip.lifetime);
     } else if (next !== undefined) {
       attempts = retry.attempts;
       hop = next;
-      visited.push(nameOf(hop));
+      visited?.push(nameOf(hop));
     }
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
   }
+}
+
+function pause(delay: number, lifetime: Lifetime): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const over = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, delay);
+  });
+  return lifetime.orAbort(over).finally(() => clearTimeout(timer));
 }
 
 function nameOf({ method, upstream, path }: Hop): string {

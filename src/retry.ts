@@ -20,13 +20,12 @@ export function neverAnswered(error: unknown): boolean {
 }
 
 /**
- * The hop to send once more, on a connection of its own: any kept one may be as stale as the first.
- *
+ * The hop to send once more.
  * @returns undefined where the method is not safe to repeat, or the body is gone
  * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
  */
 export function hopAgain(hop: Hop, methods: readonly string[]): Hop | undefined {
   if (!methods.includes(hop.method)) return undefined;
   const body = keptBody(hop.body);
-  return body === undefined ? undefined : { ...hop, body, fresh: true };
+  return body === undefined ? undefined : { ...hop, body };
 }

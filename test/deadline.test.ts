@@ -231,20 +231,14 @@ describe("one more attempt", () => {
     expect(client.listeners.size).toBe(0);
   });
 
-  test("a pause ends by itself, or with the exchange", async () => {
+  test("what is waited for ends by itself, or with the exchange", async () => {
     const { lifetime } = start(1_000);
-    const done = vi.fn();
-    void lifetime.pause(300).then(done);
-    await vi.advanceTimersByTimeAsync(290);
-    expect(done).not.toHaveBeenCalled();
-    await vi.advanceTimersByTimeAsync(20);
-    expect(done).toHaveBeenCalledOnce();
-
-    const cut = lifetime.pause(5_000);
-    const failed = expect(cut).rejects.toEqual(headTimeout);
-    await vi.advanceTimersByTimeAsync(1_000);
+    expect(await lifetime.orAbort(Promise.resolve(5))).toBe(5);
+    await expect(lifetime.orAbort(Promise.reject(new Error("oops")))).rejects.toThrow("oops");
+    expect(lifetime.onabort).toBeUndefined();
+    const failed = expect(lifetime.orAbort(new Promise(() => {}))).rejects.toEqual(headTimeout);
+    await vi.advanceTimersByTimeAsync(1_100);
     await failed;
-    await expect(lifetime.pause(5_000)).rejects.toEqual(headTimeout);
-    expect(vi.getTimerCount()).toBe(0);
+    await expect(lifetime.orAbort(Promise.resolve(5))).rejects.toEqual(headTimeout);
   });
 });
