@@ -14,12 +14,11 @@ export type SetupName =
   | "forwarded"
   | "ranged"
   | "rangedForwarded"
-  | "distrusting"
+  | "rangedElsewhere"
   | "traced"
   | "plain"
   | "rewritten"
   | "hooked"
-  | "refused"
   | "following"
   | "sameOrigin"
   | "retrying"
@@ -69,7 +68,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     target,
     options: { trustProxy: ["loopback", "10.0.0.0/8", "fd00::/8"], xfwd: "forwarded" },
   }),
-  distrusting: (target) => ({ target, options: { trustProxy: ["10.0.0.0/8"] } }),
+  rangedElsewhere: (target) => ({ target, options: { trustProxy: ["10.0.0.0/8"] } }),
   traced: (target) => ({ target, options: { via: "edge", xfwd: "forwarded" } }),
   plain: (target) => ({ target, options: { xfwd: false } }),
   rewritten: (upstream) => ({
