@@ -15,7 +15,6 @@ export type SetupName =
   | "plain"
   | "rewritten"
   | "hooked"
-  | "refused"
   | "following"
   | "sameOrigin"
   | "retrying"
