@@ -12,18 +12,19 @@ import type { Trust } from "./trust.ts";
  */
 export function cutChain(headers: HeaderList, trusts: Trust): HeaderList {
   const left: HeaderList = [];
-  const addresses: string[] = [];
+  const lines: string[] = [];
   const forwarded: string[] = [];
   const asked: [name: string, value: string][] = [];
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     const value = headers[i + 1] as string;
     const lower = name.toLowerCase();
-    if (lower === "x-forwarded-for") addresses.push(...listOf(value));
+    if (lower === "x-forwarded-for") lines.push(value);
     else if (lower === "forwarded") forwarded.push(value);
     else if (/^x-forwarded-(?:proto|host|port)$/.test(lower)) asked.push([name, value]);
     else if (!isAlias(lower)) left.push(name, value);
   }
+  const addresses = listOf(lines.join(","));
   const client = findClient(addresses, trusts);
   if (addresses.length > 0) left.push("X-Forwarded-For", addresses.slice(client ?? 0).join(", "));
   left.push(...(client === undefined ? asked : lastValues(asked)).flat());

@@ -53,6 +53,12 @@ describe("X-Forwarded-For", () => {
     expect(cut("X-Forwarded-For", [value])).toBeUndefined();
   });
 
+  test("may be as long as a server lets it be", () => {
+    const value = "10.0.0.1,".repeat(200_000);
+    expect(cut("X-Forwarded-For", [`${value}6.6.6.6,10.0.0.2`])).toBe("6.6.6.6, 10.0.0.2");
+    expect(cut("X-Forwarded-For", [value])).toHaveLength(200_000 * 10 - 2);
+  });
+
   test("stays whole where everybody is trusted", () => {
     const lines = ["6.6.6.6, unknown", "evil,10.0.0.1"];
     expect(cut("X-Forwarded-For", lines, everybody)).toBe("6.6.6.6, unknown, evil, 10.0.0.1");
@@ -198,6 +204,7 @@ describe("Forwarded", () => {
     ["spaces after a pair", `for=a${" ".repeat(200_000)}x`],
     ["an open quote", `for="${"\\a".repeat(100_000)}`],
     ["a token", "a".repeat(200_000)],
+    ["empty elements", `${", ".repeat(100_000)}@`],
     ["empty parameters", `${"; ".repeat(100_000)}@`],
   ])("takes no longer for a lot of %s", (_, value) => {
     // A quadratic reading takes longer than a test may.
