@@ -147,7 +147,7 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
         expect(upstream.faults).toEqual([]);
         expect(host.complaints()).toBe("");
       }),
-      { numRuns: 150, interruptAfterTimeLimit: 20_000 },
+      { numRuns: 150, plugins: [fc.interruptAfterTimeLimit(20_000)] },
     );
   }, 60_000);
 });
