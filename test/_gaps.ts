@@ -93,10 +93,6 @@ const onWorkerd: Gap[] = (
     ["24 h3 936f14ba: a refused connection gets 502 that names no address", LOST],
     ["garbage gets 502", LOST],
     ["headers that overflow get 502", LOST],
-    [
-      "bodyLimit: an upload over the limit gets 413 although the client sends on",
-      "workerd resets a connection whose request it does not read to its end, and the answer is lost",
-    ],
     ["fault: the upstream refuses the connection", LOST],
     ["fault: the upstream sends garbage", LOST],
     ["fault: the upstream sends a field of 1 MiB", LOST],
