@@ -190,7 +190,8 @@ export function cleanResponse(status: number, raw: HeaderList): HeaderList {
       if (name.length === 10 && name.toLowerCase() === "connection") {
         connection = connection === undefined ? value : `${connection},${value}`;
       } else if (name.length === 17 && name.toLowerCase() === "transfer-encoding") {
-        if (!/^(?:chunked|identity)$/i.test(value)) {
+        // Not every parser cuts off the white space behind a value.
+        if (!/^(?:chunked|identity)[\t ]*$/i.test(value)) {
           throw new ProxyError("http_response_transfer_coding", {
             message: `upstream sent ${value}`,
           });
