@@ -20,9 +20,8 @@ export async function wrapBody(hop: Hop, plan: Plan, trip: Trip): Promise<Hop> {
   const { bodyLimit } = plan.options;
   const { contentLength } = hop;
   let { body } = hop;
-  if (body !== null && "unlessEmpty" in body) {
-    body = await trip.lifetime.orAbort(body.unlessEmpty());
-  }
+  const settling = body !== null && "unlessEmpty" in body ? body.unlessEmpty?.() : undefined;
+  if (settling !== undefined) body = await trip.lifetime.orAbort(settling);
   if (body !== null && bodyLimit !== undefined) {
     body = limitBody(body, bodyLimit, contentLength, (error) => trip.lifetime.abort(error));
   }
