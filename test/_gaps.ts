@@ -56,6 +56,11 @@ const onWorkerd: Gap[] = (
   [
     ["changeOrigin: false keeps the client's Host", HOST],
     ["host sets an explicit Host, via appends to Via", HOST],
+    ["where the client's Host is sent, it is a name of the target", HOST],
+    [
+      "other bytes in what is rewritten are kept, too",
+      "workerd makes U+FFFD of a field's bytes that are not UTF-8, where a script changes the field",
+    ],
     ["repeated request fields stay separate lines", SORTED],
     ["the case of request field names is kept", SORTED],
     ["the case of response field names is kept", SORTED],

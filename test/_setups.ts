@@ -18,7 +18,10 @@ export type SetupName =
   | "refused"
   | "following"
   | "sameOrigin"
-  | "retrying";
+  | "retrying"
+  | "moved"
+  | "mapped"
+  | "unmoved";
 
 export interface Setup {
   target: Target;
@@ -73,5 +76,26 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     target,
     options: { retry: { attempts: 2, statusCodes: [503], delay: 10 } },
   }),
+  moved: (upstream) => ({
+    target: `${upstream}/v2?key=k`,
+    options: {
+      stripPrefix: "/api",
+      cookieDomainRewrite: { "up.test": "shop.test", "*": "" },
+      cookiePathRewrite: { "/v2": "/api" },
+    },
+  }),
+  mapped: (upstream) => ({
+    target: upstream,
+    options: {
+      cookieDomainRewrite: "",
+      cookiePathRewrite: "/",
+      locationRewrite: {
+        [`${upstream}/`]: "https://shop.test/",
+        [`${upstream}/old/`]: "/",
+        "/old/": "/new/",
+      },
+    },
+  }),
+  unmoved: (upstream) => ({ target: `${upstream}/v2`, options: { locationRewrite: false } }),
   refused: () => ({ target: "http://127.0.0.1:1", options: {} }),
 };
