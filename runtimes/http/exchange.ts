@@ -55,7 +55,6 @@ export class Exchange implements NativeBody, Reply {
     // Their size is limited; beyond a number of them, they would be left out in silence.
     request.maxHeadersCount = 0;
     request.on("error", (thrown) => this.#onError(thrown));
-    request.on("information", () => lifetime.touch());
     request.on("upgrade", () =>
       this.#stop(new ProxyError("http_protocol_error", { message: "bad upgrade" })),
     );
