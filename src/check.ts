@@ -1,6 +1,7 @@
 import { NameSet, REQUEST_DROPPED } from "./headers.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Transport } from "./transport.ts";
+import { isRange } from "./trust.ts";
 
 /** Says what is wrong with a value and how to put it right; nothing for a good one. */
 export type Check = (value: unknown) => string | undefined;
@@ -113,12 +114,16 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
     value === "forwarded" || typeof value === "boolean"
       ? undefined
       : 'use true, false or "forwarded"',
-  trustProxy: (value) =>
-    typeof value === "boolean" ||
-    typeof value === "function" ||
-    (Array.isArray(value) && value.every((each) => typeof each === "string"))
+  trustProxy: (value) => {
+    if (typeof value === "boolean" || typeof value === "function") return undefined;
+    if (!Array.isArray(value)) {
+      return "use true, false, an array of addresses and CIDR ranges, or a predicate on an address";
+    }
+    const wrong = (value as unknown[]).find((each) => typeof each !== "string" || !isRange(each));
+    return wrong === undefined && !value.includes(undefined)
       ? undefined
-      : "use true, false, an array of addresses and CIDR ranges, or a predicate on an address",
+      : `${JSON.stringify(wrong)} is no address or CIDR range`;
+  },
   clientAddress: isFunction,
   via: (value) =>
     value === false || (typeof value === "string" && TOKEN.test(value))

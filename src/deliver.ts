@@ -29,13 +29,11 @@ export async function wrapBody(hop: Hop, plan: Plan, trip: Trip): Promise<Hop> {
     body = limitBody(body, bodyLimit, contentLength, (error) => trip.lifetime.abort(error));
   }
   const keeps = plan.maxRedirects > 0 || plan.keepsFor.includes(hop.method);
-  if (
-    keeps &&
-    body !== null &&
-    !(body instanceof Uint8Array) &&
-    (contentLength ?? 0) <= plan.replayLimit
-  ) {
-    body = new KeptBody(toStream(body), plan.replayLimit, contentLength);
+  if (keeps && body !== null && !(body instanceof Uint8Array)) {
+    const stream = toStream(body);
+    // As a stream alone it is not kept, even where the runtime would have it as bytes.
+    const long = (contentLength ?? 0) > plan.replayLimit;
+    body = long ? stream : new KeptBody(stream, plan.replayLimit, contentLength);
   }
   return { ...hop, body };
 }

@@ -12,6 +12,7 @@ export interface Gap {
   reason: string;
 }
 
+const VERSION = "the server does not say which HTTP version a request came in";
 const UPGRADE = "Deno.serve answers 400 to a request with Upgrade and a body";
 
 /** undici is the client under all four. */
@@ -34,6 +35,7 @@ const onDeno: Gap[] = (
   [
     ["1 CVE-2026-29057: Upgrade: h2c does not unframe the body", UPGRADE],
     ["a request's Upgrade is not forwarded", UPGRADE],
+    ["via tells the HTTP version that the request came in", VERSION],
     ["a request without Host is refused", "Deno.serve accepts HTTP/1.1 requests without Host"],
     ["repeated request fields stay separate lines", "Headers joins repeated fields"],
     ["the case of request field names is kept", "Headers lower-cases field names"],
@@ -65,6 +67,7 @@ const onWorkerd: Gap[] = (
       "other bytes in what is rewritten are kept, too",
       "workerd makes U+FFFD of a changed field's bytes that are not UTF-8",
     ],
+    ["via tells the HTTP version that the request came in", VERSION],
     ["repeated request fields stay separate lines", SORTED],
     ["the case of request field names is kept", SORTED],
     ["the case of response field names is kept", SORTED],
@@ -129,6 +132,7 @@ const onBun: Gap[] = (
       "pipelined requests are answered in order",
       "Bun.serve closes a connection with pipelined requests",
     ],
+    ["via tells the HTTP version that the request came in", VERSION],
     ["repeated request fields stay separate lines", BUN_HEADERS],
     ["repeated response fields stay separate lines", BUN_HEADERS],
     ["the case of request field names is kept", BUN_HEADERS],

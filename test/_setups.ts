@@ -12,6 +12,10 @@ export type SetupName =
   | "identity"
   | "trusting"
   | "forwarded"
+  | "ranged"
+  | "rangedForwarded"
+  | "rangedElsewhere"
+  | "traced"
   | "plain"
   | "rewritten"
   | "hooked"
@@ -59,6 +63,16 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
   }),
   trusting: (target) => ({ target, options: { trustProxy: true } }),
   forwarded: (target) => ({ target, options: { xfwd: "forwarded" } }),
+  ranged: (target) => ({
+    target,
+    options: { trustProxy: ["127.0.0.0/8", "10.0.0.0/8", "fd00::/8"] },
+  }),
+  rangedForwarded: (target) => ({
+    target,
+    options: { trustProxy: ["loopback", "10.0.0.0/8", "fd00::/8"], xfwd: "forwarded" },
+  }),
+  rangedElsewhere: (target) => ({ target, options: { trustProxy: ["10.0.0.0/8"] } }),
+  traced: (target) => ({ target, options: { via: "edge", xfwd: "forwarded" } }),
   plain: (target) => ({ target, options: { xfwd: false } }),
   rewritten: (upstream) => ({
     target: `${upstream}/v2`,

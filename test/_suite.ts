@@ -28,6 +28,7 @@ import { rewriting } from "./suite/rewriting.ts";
 import { routes } from "./suite/routes.ts";
 import { streams } from "./suite/streams.ts";
 import { timeouts } from "./suite/timeouts.ts";
+import { trust } from "./suite/trust.ts";
 
 /** What a test is given; connections are closed and the upstream is cleared after it. */
 export interface Tools {
@@ -46,6 +47,7 @@ const themes: Record<string, Record<string, Test>> = {
   framing,
   hostile,
   forwarding,
+  trust,
   hops,
   headers,
   encodings,
@@ -71,6 +73,7 @@ export type TestName =
   | keyof typeof framing
   | keyof typeof hostile
   | keyof typeof forwarding
+  | keyof typeof trust
   | keyof typeof hops
   | keyof typeof headers
   | keyof typeof encodings

@@ -2,8 +2,9 @@ import type { Agent, ClientRequest, RequestOptions } from "node:http";
 import type { Socket } from "node:net";
 import { getHeader } from "../../src/headers.ts";
 import { fillPoolOptions, type PoolOptions } from "../../src/pool.ts";
+import type { Counters } from "../../src/stats.ts";
 import type { Upstream } from "../../src/target.ts";
-import type { OriginStats, PoolStats } from "../../src/transport.ts";
+import type { OriginStats } from "../../src/transport.ts";
 
 type Http = typeof import("node:http");
 type Https = typeof import("node:https");
@@ -12,9 +13,6 @@ type Https = typeof import("node:https");
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: string): unknown };
 };
-
-/** Counters over all origins of a transport. */
-export type Counters = { -readonly [name in Exclude<keyof PoolStats, "origins">]: PoolStats[name] };
 
 /** Milliseconds before the upstream closes an idle connection in which it is not used any more. */
 const MARGIN = 1000;

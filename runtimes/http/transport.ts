@@ -1,11 +1,12 @@
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
 import type { PoolOptions } from "../../src/pool.ts";
+import { Counters } from "../../src/stats.ts";
 import type { Upstream } from "../../src/target.ts";
 import type { Capabilities, Hop, PoolStats, Reply, Transport } from "../../src/transport.ts";
 import { toNetworkError } from "../node/errors.ts";
 import { Exchange } from "./exchange.ts";
-import { type Counters, Pool } from "./pool.ts";
+import { Pool } from "./pool.ts";
 import { UnframedBody } from "./unframed.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
@@ -15,7 +16,7 @@ export class HttpTransport implements Transport {
   readonly name: string;
   readonly capabilities: Capabilities = CAPABILITIES;
   readonly #options: PoolOptions;
-  readonly #counters: Counters = { created: 0, closed: 0, failed: 0, requests: 0 };
+  readonly #counters: Counters = new Counters();
   readonly #pools: Map<string, Pool> = new Map();
   readonly #poolOf: WeakMap<Upstream, Pool> = new WeakMap();
   #closed = false;
@@ -47,7 +48,8 @@ export class HttpTransport implements Transport {
 
   stats(): PoolStats {
     const origins = Array.from(this.#pools.values(), (pool) => [pool.name, pool.stats] as const);
-    return { ...this.#counters, origins: Object.fromEntries(origins) };
+    this.#counters.version++;
+    return this.#counters.stats(() => Object.fromEntries(origins));
   }
 
   async close(): Promise<void> {

@@ -1,0 +1,77 @@
+/** A name server (RFC 1035) over UDP whose records a test changes as it likes. */
+import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
+import { once } from "node:events";
+
+const A = 1;
+const NXDOMAIN = 3;
+const SERVFAIL = 2;
+
+export interface Zone {
+  addresses: string[];
+  /** Seconds. */
+  ttl: number;
+}
+
+export class NameServer implements AsyncDisposable {
+  /** By name; a name without a record does not exist. */
+  zones: Record<string, Zone> = {};
+  /** Answers that something is wrong with it. */
+  broken = false;
+  /** Answers nothing at all. */
+  silent = false;
+  /** Questions for IPv4 addresses, by name. */
+  asked: string[] = [];
+  readonly #socket: Socket = createSocket("udp4");
+
+  async listen(): Promise<this> {
+    this.#socket.on("message", (question, from) => this.#answer(question, from));
+    this.#socket.bind(0, "127.0.0.1");
+    await once(this.#socket, "listening");
+    return this;
+  }
+
+  get address(): string {
+    return `127.0.0.1:${this.#socket.address().port}`;
+  }
+
+  #answer(query: Buffer, from: RemoteInfo): void {
+    // One question: labels with their lengths, an empty one at the end, type, class.
+    const labels: string[] = [];
+    let at = 12;
+    for (let size = query[at] ?? 0; size > 0; size = query[at] ?? 0) {
+      labels.push(query.toString("latin1", at + 1, at + 1 + size));
+      at += 1 + size;
+    }
+    const type = query.readUInt16BE(at + 1);
+    const question = query.subarray(12, at + 5);
+    // c-ares may mix the case of a name, so that answers cannot be guessed.
+    const name = labels.join(".").toLowerCase();
+    if (type === A) this.asked.push(name);
+    if (this.silent) return;
+    const zone = this.zones[name];
+    const records = type === A && zone !== undefined && !this.broken ? zone.addresses : [];
+    const head = Buffer.alloc(12);
+    query.copy(head, 0, 0, 2);
+    const code = this.broken ? SERVFAIL : zone === undefined ? NXDOMAIN : 0;
+    head.writeUInt16BE(0x8180 | code, 2);
+    head.writeUInt16BE(1, 4);
+    head.writeUInt16BE(records.length, 6);
+    const answers = records.map((address) => {
+      const record = Buffer.alloc(16);
+      // The name is that of the question.
+      record.writeUInt16BE(0xc00c, 0);
+      record.writeUInt16BE(A, 2);
+      record.writeUInt16BE(1, 4);
+      record.writeUInt32BE(zone?.ttl ?? 0, 6);
+      record.writeUInt16BE(4, 10);
+      record.set(address.split(".").map(Number), 12);
+      return record;
+    });
+    this.#socket.send(Buffer.concat([head, question, ...answers]), from.port, from.address);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#socket.close();
+    await once(this.#socket, "close");
+  }
+}

@@ -1,0 +1,165 @@
+import { isIP } from "node:net";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { Resolver } from "../runtimes/dns.ts";
+import { ProxyError } from "../src/error.ts";
+import type { DnsOptions } from "../src/pool.ts";
+import { NameServer } from "./_dns.ts";
+import { until } from "./_wait.ts";
+
+const server = new NameServer();
+beforeAll(() => server.listen());
+beforeEach(() => {
+  Object.assign(server, { zones: {}, broken: false, silent: false, asked: [] });
+});
+afterAll(() => server[Symbol.asyncDispose]());
+
+const names = (options: DnsOptions = {}): Resolver =>
+  new Resolver({ servers: [server.address], ...options });
+
+async function good(resolver: Resolver, name: string): Promise<string[]> {
+  return (await resolver.resolve(name)).good.map(({ address }) => address);
+}
+
+function record(name: string, addresses: string[], ttl = 60): void {
+  server.zones[name] = { addresses, ttl };
+}
+
+describe("turns", () => {
+  test("each time another address is the first", async () => {
+    record("a.test", ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
+    const resolver = names();
+    const firsts: (string | undefined)[] = [];
+    for (let i = 0; i < 6; i++) firsts.push((await good(resolver, "a.test"))[0]);
+    expect(new Set(firsts.slice(0, 3)).size).toBe(3);
+    expect(firsts.slice(3)).toEqual(firsts.slice(0, 3));
+  });
+
+  test("one that failed comes last for a while, and the others share its turn", async () => {
+    record("a.test", ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
+    const resolver = names();
+    await resolver.resolve("a.test");
+    resolver.failed("a.test", "127.0.0.2");
+    const firsts: Record<string, number> = {};
+    for (let i = 0; i < 10; i++) {
+      const answer = await resolver.resolve("a.test");
+      expect(answer.down.map(({ address }) => address)).toEqual(["127.0.0.2"]);
+      const first = answer.good[0]?.address ?? "";
+      firsts[first] = (firsts[first] ?? 0) + 1;
+    }
+    expect(firsts).toEqual({ "127.0.0.1": 5, "127.0.0.3": 5 });
+  });
+
+  test("an address that failed under one name is good under another", async () => {
+    record("a.test", ["127.0.0.1"]);
+    record("b.test", ["127.0.0.1"]);
+    const resolver = names();
+    await Promise.all([resolver.resolve("a.test"), resolver.resolve("b.test")]);
+    resolver.failed("a.test", "127.0.0.1");
+    expect(await good(resolver, "a.test")).toEqual([]);
+    expect(await good(resolver, "b.test")).toEqual(["127.0.0.1"]);
+  });
+});
+
+describe("time", () => {
+  test("an answer is kept as long as it says", async () => {
+    record("a.test", ["127.0.0.1"]);
+    const resolver = names();
+    for (let i = 0; i < 5; i++) await resolver.resolve("a.test");
+    expect(server.asked).toEqual(["a.test"]);
+  });
+
+  test("and no longer", async () => {
+    record("a.test", ["127.0.0.1"], 0);
+    const resolver = names();
+    expect(await good(resolver, "a.test")).toEqual(["127.0.0.1"]);
+    record("a.test", ["127.0.0.2"], 1);
+    expect(await good(resolver, "a.test")).toEqual(["127.0.0.2"]);
+    record("a.test", ["127.0.0.3"], 1);
+    const since = performance.now();
+    let now: string[] = [];
+    await until(() => {
+      void good(resolver, "a.test").then((found) => (now = found));
+      return now[0] === "127.0.0.3";
+    }, "the record that has changed");
+    expect(performance.now() - since).toBeGreaterThan(500);
+    expect(server.asked).toHaveLength(3);
+  });
+
+  test("who asks at the same time shares one question", async () => {
+    record("a.test", ["127.0.0.1"]);
+    const resolver = names();
+    await Promise.all(Array.from({ length: 100 }, () => resolver.resolve("a.test")));
+    expect(server.asked).toEqual(["a.test"]);
+  });
+});
+
+describe("faults", () => {
+  const failure = (resolver: Resolver): Promise<unknown> =>
+    resolver.resolve("a.test").then(
+      () => "found",
+      (error: unknown) => (error instanceof ProxyError ? error.code : error),
+    );
+
+  test("a name that there is not", async () => {
+    expect(await failure(names())).toBe("dns_error");
+  });
+
+  test("a name server that is broken", async () => {
+    server.broken = true;
+    expect(await failure(names())).toBe("dns_error");
+  });
+
+  test("a name server that is not there is no upstream that refuses", async () => {
+    expect(await failure(new Resolver({ servers: ["127.0.0.1:1"] }))).toMatch(/^dns_/);
+  });
+
+  test("a name server that says nothing", async () => {
+    server.silent = true;
+    expect(await failure(names())).toBe("dns_timeout");
+  }, 20_000);
+
+  test("what was known is used on while the name server is broken, but not once the name is gone", async () => {
+    record("a.test", ["127.0.0.1"], 0);
+    const resolver = names();
+    await resolver.resolve("a.test");
+    server.broken = true;
+    expect(await good(resolver, "a.test")).toEqual(["127.0.0.1"]);
+    server.broken = false;
+    server.zones = {};
+    expect(await failure(resolver)).toBe("dns_error");
+    record("a.test", ["127.0.0.9"], 0);
+    expect(await good(resolver, "a.test")).toEqual(["127.0.0.9"]);
+  });
+
+  test("a name server that is no address", () => {
+    expect(() => new Resolver({ servers: ["no.such.host"] })).toThrow(
+      /^fetchway: bad option `dns`: servers: use addresses such as /,
+    );
+  });
+});
+
+describe("lookup, as node:net calls it", () => {
+  type Found = [error: Error | null, address: unknown, family?: number | undefined];
+  const look = (resolver: Resolver, name: string, options: object): Promise<Found> =>
+    new Promise((resolve) => resolver.lookup(name, options, (...found) => resolve(found)));
+
+  test("all, one, of a family, none", async () => {
+    record("a.test", ["127.0.0.1"]);
+    const resolver = names();
+    const address = { address: "127.0.0.1", family: 4 };
+    expect(await look(resolver, "a.test", { all: true })).toEqual([
+      null,
+      [expect.objectContaining(address)],
+    ]);
+    expect(await look(resolver, "a.test", {})).toEqual([null, "127.0.0.1", 4]);
+    expect(await look(resolver, "a.test", { family: 4 })).toEqual([null, "127.0.0.1", 4]);
+    expect((await look(resolver, "a.test", { family: 6 }))[0]).toMatchObject({ code: "dns_error" });
+    expect((await look(resolver, "b.test", {}))[0]).toMatchObject({ code: "dns_error" });
+  });
+
+  test("asks the system where no name server is given", async () => {
+    const resolver = new Resolver({});
+    const { good: found } = await resolver.resolve("localhost");
+    expect(found.map(({ address, family }) => isIP(address) === family)).toContain(true);
+  });
+});
