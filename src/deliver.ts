@@ -13,6 +13,8 @@ export interface Trip {
   lifetime: Lifetime;
   /** Names of the fields that only the first origin may see. */
   secrets: readonly string[];
+  /** The hop that redirects led to, if any. */
+  followed?: Hop;
 }
 
 /** Holds the request's body to its limit, and keeps it where it may have to be sent again. */
@@ -75,7 +77,7 @@ export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply
       if (retry.delay > 0) await pause(retry.delay, trip.lifetime);
     } else if (next !== undefined) {
       attempts = retry.attempts;
-      hop = next;
+      trip.followed = hop = next;
       visited?.push(nameOf(hop));
     }
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;

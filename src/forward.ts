@@ -69,7 +69,9 @@ export async function forward(
     }
     if (plan.wrapsBodies && hop.body !== null) hop = await wrapBody(hop, plan, trip);
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
-    response = respond(cleanReply(await deliver(hop, plan, trip)), incoming);
+    const reply = cleanReply(await deliver(hop, plan, trip));
+    plan.rewriteResponse?.(reply.headers, hop, trip.followed);
+    response = respond(reply, incoming);
     if (options.onResponse === undefined) return response;
     const answer = await options.onResponse(response, incoming.request());
     if (answer && answer !== response) discard(response, answer);

@@ -154,23 +154,24 @@ export interface ProxyOptions {
    */
   retry?: false | RetryOptions;
   /**
-   * Rewrites the domain in `Set-Cookie`: one for all, or a map of domains, `"*"` for any other;
-   * `""` takes it off, so that the cookie is the proxy's own.
+   * Rewrites the domain in `Set-Cookie`: one for all, or a map of domains, `"*"` for any other; `""` takes it
+   * off, so that the cookie is the proxy's own. Case and a leading dot do not count. A cookie without one stays so.
    * @example { "internal.example": "shop.example", "*": "" }
-   * @see https://www.rfc-editor.org/rfc/rfc6265#section-5.2.3
    */
   cookieDomainRewrite?: string | Readonly<Record<string, string>>;
   /**
    * Rewrites the path in `Set-Cookie`: one for all, or a map of paths, `"*"` for any other; `""` takes it off.
+   * Paths are compared as a whole: `"/internal"` is not `"/internal/x"`. A cookie without one stays so.
    * @example { "/internal": "/" }
-   * @see https://www.rfc-editor.org/rfc/rfc6265#section-5.2.4
    */
   cookiePathRewrite?: string | Readonly<Record<string, string>>;
   /**
-   * Rewrites `Location`, `Content-Location` and `Refresh`: `true` makes those that point into the target
-   * point to the proxy, as paths, so that no name of the upstream's leaks; a map replaces prefixes of the URL, the longest first; `false` leaves them.
+   * Rewrites `Location`, `Content-Location` and `Refresh`: `true` makes URLs into the target paths of the proxy;
+   * a map replaces prefixes of URLs, the longest first, and does the same for the rest; `false` leaves all.
    *
-   * What `pathRewrite` changed is not changed back: use a map.
+   * Into the target is what has its origin, or the `Host` it was sent, and its base path. That and its query come
+   * off, what `stripPrefix` took goes on again. All else stays, as does what is relative to the request's path.
+   * What `pathRewrite` changed, or the app before it called the proxy (`mount`), is not changed back: use a map.
    * @default true
    * @example { "http://internal:4000/": "https://shop.example/" }
    */

@@ -4,6 +4,7 @@ import type { ForwardedStyle } from "./forwarded.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./headers.ts";
 import { defaults, type ProxyOptions } from "./options.ts";
 import { type RedirectPolicy, redirectPolicy } from "./redirect.ts";
+import { compileResponseRewrite, type ResponseRewrite } from "./rewrite.ts";
 import type { RetryOptions } from "./retry.ts";
 import type { HeaderList, Transport } from "./transport.ts";
 import { compileTrust, type Trust } from "./trust.ts";
@@ -30,6 +31,7 @@ export interface Plan {
   readonly trusts: Trust | undefined;
   readonly clientAddress: ProxyOptions["clientAddress"];
   readonly rewrite: PathRewrite | undefined;
+  readonly rewriteResponse: ResponseRewrite | undefined;
   readonly keepHost: boolean;
   readonly timeout: number;
   readonly idleTimeout: number;
@@ -80,6 +82,7 @@ export function compile(
   const unwanted = [...(options.filterHeaders ?? []), ...headers.map(([name]) => name)];
   const filtered = new NameSet(unwanted);
   const dropped = [...REQUEST_DROPPED, ...unwanted];
+  const prefix = options.stripPrefix?.replace(/\/$/, "") ?? "";
   const plan: Plan = {
     options,
     dropped: new NameSet([...dropped, ...REQUEST_ASSERTIONS]),
@@ -93,7 +96,11 @@ export function compile(
     by: options.via && /^[\w.-]+$/.test(options.via) ? options.via : undefined,
     trusts: compileTrust(options.trustProxy ?? defaults.trustProxy),
     clientAddress: options.clientAddress && compileAddress(options.clientAddress),
-    rewrite: compileRewrite(options),
+    rewrite: compileRewrite(prefix, options.pathRewrite),
+    rewriteResponse: compileResponseRewrite(
+      { ...options, locationRewrite: options.locationRewrite ?? defaults.locationRewrite },
+      prefix,
+    ),
     keepHost: !(options.changeOrigin ?? defaults.changeOrigin),
     timeout: options.timeout ?? defaults.timeout,
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
@@ -141,8 +148,10 @@ function compileAddress(tell: ClientAddress): ClientAddress {
   };
 }
 
-function compileRewrite({ stripPrefix, pathRewrite }: ProxyOptions): PathRewrite | undefined {
-  const prefix = stripPrefix?.replace(/\/$/, "");
+function compileRewrite(
+  prefix: string,
+  pathRewrite: ProxyOptions["pathRewrite"],
+): PathRewrite | undefined {
   const strip = prefix ? (path: string): string => stripped(path, prefix) : undefined;
   if (pathRewrite === undefined) return strip;
   if (typeof pathRewrite === "function") {

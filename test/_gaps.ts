@@ -62,6 +62,11 @@ const onWorkerd: Gap[] = (
   [
     ["changeOrigin: false keeps the client's Host", HOST],
     ["host sets an explicit Host, via appends to Via", HOST],
+    ["where the client's Host is sent, it is a name of the target", HOST],
+    [
+      "other bytes in what is rewritten are kept, too",
+      "workerd makes U+FFFD of a changed field's bytes that are not UTF-8",
+    ],
     ["via tells the HTTP version that the request came in", VERSION],
     ["repeated request fields stay separate lines", SORTED],
     ["the case of request field names is kept", SORTED],

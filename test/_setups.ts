@@ -22,6 +22,9 @@ export type SetupName =
   | "following"
   | "sameOrigin"
   | "retrying"
+  | "moved"
+  | "mapped"
+  | "unmoved"
   | "throwing"
   | "distrusting"
   | "routed"
@@ -101,6 +104,27 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     target,
     options: { retry: { attempts: 2, statusCodes: [503], delay: 10 } },
   }),
+  moved: (upstream) => ({
+    target: `${upstream}/v2?key=k`,
+    options: {
+      stripPrefix: "/api",
+      cookieDomainRewrite: { "up.test": "shop.test", "*": "" },
+      cookiePathRewrite: { "/v2": "/api" },
+    },
+  }),
+  mapped: (upstream) => ({
+    target: upstream,
+    options: {
+      cookieDomainRewrite: "",
+      cookiePathRewrite: "/",
+      locationRewrite: {
+        [`${upstream}/`]: "https://shop.test/",
+        [`${upstream}/old/`]: "/",
+        "/old/": "/new/",
+      },
+    },
+  }),
+  unmoved: (upstream) => ({ target: `${upstream}/v2`, options: { locationRewrite: false } }),
   throwing: (upstream) => ({
     target: (request) => failIn("target", request.url) ?? upstream,
     options: {

@@ -24,6 +24,7 @@ import { paths } from "./suite/paths.ts";
 import { redirects } from "./suite/redirects.ts";
 import { responses } from "./suite/responses.ts";
 import { retries } from "./suite/retries.ts";
+import { rewriting } from "./suite/rewriting.ts";
 import { routes } from "./suite/routes.ts";
 import { streams } from "./suite/streams.ts";
 import { timeouts } from "./suite/timeouts.ts";
@@ -63,6 +64,7 @@ const themes: Record<string, Record<string, Test>> = {
   aborts,
   redirects,
   retries,
+  rewriting,
   large,
 };
 
@@ -88,6 +90,7 @@ export type TestName =
   | keyof typeof aborts
   | keyof typeof redirects
   | keyof typeof retries
+  | keyof typeof rewriting
   | keyof typeof large;
 
 export function addTests(name: HostName): void {

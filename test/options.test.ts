@@ -138,12 +138,16 @@ const WRONG: Record<keyof ProxyOptions, Wrong[]> = {
     [{ delay: "5" }, /delay: use whole milliseconds/],
     [{ times: 5 }, /times: there is no such option; there are attempts, /],
   ],
-  cookieDomainRewrite: [5, null, "a;b", { a: 5 }].map((value) => [value, /use a string, or a map/]),
-  cookiePathRewrite: [5, null, "a;b", { a: 5 }].map((value) => [value, /use a string, or a map/]),
-  locationRewrite: ["/a", null, { a: 5 }].map((value) => [
+  cookieDomainRewrite: [5, null, "a;b", "a b", "*", "http://a", ["a.test"], { a: 5 }].map(
+    (value) => [value, /use a domain such as "shop\.example", "" for none, or a map of domains/],
+  ),
+  cookiePathRewrite: [5, null, "a", "/a;b", "/a,b", "/\n", ["/a"], { "/a": 5 }].map((value) => [
     value,
-    /use true, false or a map of URL prefixes/,
+    /use a path such as "\/", "" for none, or a map of paths/,
   ]),
+  locationRewrite: ["/a", null, ["/a"], { a: 5 }, { a: "" }, { "": "/a" }, { a: "/ b" }].map(
+    (value) => [value, /use true, false or a map of URL prefixes such as/],
+  ),
   bodyLimit: [-1, 1.5, "1mb", Infinity, null].map((value) => [value, /use a number of bytes/]),
   onRequest: noFunction,
   onResponse: noFunction,
@@ -186,8 +190,8 @@ const RIGHT: Required<{ [Name in keyof ProxyOptions]: ProxyOptions[Name][] }> = 
   replayLimit: [0],
   retry: [false, {}, { attempts: 0, methods: ["PATCH"], statusCodes: [503], delay: 5 }],
   cookieDomainRewrite: ["", "a.test", { "a.test": "", "*": "b.test" }],
-  cookiePathRewrite: ["/", { "/a": "/b" }],
-  locationRewrite: [true, false, { "http://a/": "/b/" }],
+  cookiePathRewrite: ["", "/", { "/a": "/b c\u00e9", "*": "" }],
+  locationRewrite: [true, false, {}, { "http://a/": "/b;c,d/", "/e/": "/" }],
   bodyLimit: [0, 2 ** 53 - 1],
   onRequest: [() => {}],
   onResponse: [() => {}],
