@@ -1,8 +1,7 @@
-import { checkPoolOptions } from "../src/check.ts";
 import { toStream } from "../src/body.ts";
 import { getHeader, toHeaders } from "../src/headers.ts";
 import { type Context, WebIncoming } from "../src/incoming.ts";
-import type { PoolOptions } from "../src/options.ts";
+import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
 import {
   bindProxy,
   bindProxyFetch,

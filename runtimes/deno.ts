@@ -1,8 +1,7 @@
 import { toStream } from "../src/body.ts";
-import { checkPoolOptions } from "../src/check.ts";
 import { getHeader } from "../src/headers.ts";
 import { type Context, type Incoming, WebIncoming } from "../src/incoming.ts";
-import type { PoolOptions } from "../src/options.ts";
+import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
 import {
   bindProxy,
   bindProxyFetch,

@@ -1,9 +1,8 @@
 // oxlint-disable-next-line import/no-unassigned-import -- it is there for what it throws
 import "./node/guard.ts";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { checkPoolOptions } from "../src/check.ts";
 import { forward } from "../src/forward.ts";
-import type { PoolOptions } from "../src/options.ts";
+import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
 import {
   bindProxy,
   bindProxyFetch,

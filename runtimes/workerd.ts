@@ -5,7 +5,7 @@ import { ProxyError } from "../src/error.ts";
 import { createFetchTransport, unsendable } from "../src/fetch.ts";
 import { toHeaders } from "../src/headers.ts";
 import { WebIncoming } from "../src/incoming.ts";
-import type { PoolOptions } from "../src/options.ts";
+import type { PoolOptions } from "../src/pool.ts";
 import {
   bindProxy,
   bindProxyFetch,

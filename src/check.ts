@@ -1,17 +1,20 @@
 import { NameSet, REQUEST_DROPPED } from "./headers.ts";
-import type { PoolOptions, ProxyOptions } from "./options.ts";
+import type { ProxyOptions } from "./options.ts";
 import type { Transport } from "./transport.ts";
 
 /** Says what is wrong with a value and how to put it right; nothing for a good one. */
-type Check = (value: unknown) => string | undefined;
+export type Check = (value: unknown) => string | undefined;
 
-const isBoolean: Check = (value) => (typeof value === "boolean" ? undefined : "use true or false");
+export const isBoolean: Check = (value) =>
+  typeof value === "boolean" ? undefined : "use true or false";
 const isFunction: Check = (value) => (typeof value === "function" ? undefined : "use a function");
 /** Beyond 2^31 - 1 a timer fires at once. */
-const isMilliseconds: Check = (value) =>
+export const isMilliseconds: Check = (value) =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 31
     ? undefined
     : "use whole milliseconds, 0 for no limit";
+export const isCount: Check = (value) =>
+  Number.isSafeInteger(value) && (value as number) > 0 ? undefined : "use a whole number from 1";
 const isBytes: Check = (value) =>
   Number.isSafeInteger(value) && (value as number) >= 0 ? undefined : "use a number of bytes";
 
@@ -57,6 +60,39 @@ const isFields: Check = (value) => {
   return undefined;
 };
 
+/** A text for all, or a map of texts to texts. */
+const isRewrite: Check = (value) => {
+  const texts = typeof value === "object" && value !== null ? Object.values(value) : [value];
+  return texts.every(
+    (text) => typeof text === "string" && /^[^;,]*$/.test(text) && FIELD_VALUE.test(text),
+  )
+    ? undefined
+    : "use a string, or a map of strings to strings, without control characters and `;`";
+};
+
+const isRetry: Check = (value) => {
+  if (value === false) return undefined;
+  if (typeof value !== "object" || value === null)
+    return "use false, or an object such as { attempts: 2 }";
+  for (const [name, each] of Object.entries(value)) {
+    const wrong =
+      each === undefined ? undefined : (RETRY_CHECKS[name] ?? noSuch(RETRY_CHECKS))(each);
+    if (wrong) return `${name}: ${wrong}`;
+  }
+  return undefined;
+};
+
+const RETRY_CHECKS: Record<string, Check> = {
+  attempts: (value) => (value === 0 ? undefined : isCount(value)),
+  methods: isNames,
+  statusCodes: (value) =>
+    Array.isArray(value) &&
+    value.every((each) => Number.isInteger(each) && each >= 400 && each <= 599)
+      ? undefined
+      : "use an array of statuses from 400 to 599",
+  delay: isMilliseconds,
+};
+
 const isTransport: Check = (value) =>
   typeof (value as Transport | null)?.send === "function"
     ? undefined
@@ -76,9 +112,11 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
       ? undefined
       : 'use true, false or "forwarded"',
   trustProxy: (value) =>
-    typeof value === "boolean" || typeof value === "function"
+    typeof value === "boolean" ||
+    typeof value === "function" ||
+    (Array.isArray(value) && value.every((each) => typeof each === "string"))
       ? undefined
-      : "use true, false or a predicate on the peer's address",
+      : "use true, false, an array of addresses and CIDR ranges, or a predicate on an address",
   clientAddress: isFunction,
   via: (value) =>
     value === false || (typeof value === "string" && TOKEN.test(value))
@@ -99,6 +137,22 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
   timeout: isMilliseconds,
   connectTimeout: isMilliseconds,
   idleTimeout: isMilliseconds,
+  followRedirects: (value) =>
+    typeof value === "boolean" || (Number.isSafeInteger(value) && (value as number) >= 0)
+      ? undefined
+      : "use true, false or a whole number of redirects",
+  redirectTargets: (value) =>
+    value === "same-origin" || value === "any" || typeof value === "function"
+      ? undefined
+      : 'use "same-origin", "any" or a predicate on the URL',
+  replayLimit: isBytes,
+  retry: isRetry,
+  cookieDomainRewrite: isRewrite,
+  cookiePathRewrite: isRewrite,
+  locationRewrite: (value) =>
+    typeof value === "boolean" || (typeof value !== "string" && isRewrite(value) === undefined)
+      ? undefined
+      : "use true, false or a map of URL prefixes",
   bodyLimit: isBytes,
   onRequest: isFunction,
   onResponse: isFunction,
@@ -106,19 +160,6 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
   signal: (value) => (value instanceof AbortSignal ? undefined : "use an AbortSignal"),
   fetch: isFunction,
   transport: isTransport,
-};
-
-const isCount: Check = (value) =>
-  Number.isSafeInteger(value) && (value as number) > 0 ? undefined : "use a whole number from 1";
-
-const POOL_CHECKS: Record<keyof PoolOptions, Check> = {
-  maxSockets: isCount,
-  maxFreeSockets: (value) => (value === 0 ? undefined : isCount(value)),
-  freeSocketTimeout: (value) =>
-    value === 0
-      ? "use whole milliseconds from 1; maxFreeSockets: 0 keeps none"
-      : isMilliseconds(value),
-  connectTimeout: isMilliseconds,
 };
 
 /** The names of all options. */
@@ -133,21 +174,21 @@ export function checkOptions(options: ProxyOptions): void {
 }
 
 /**
- * Makes sure that a pool's options are there and of the right kind.
+ * Makes sure that there are such options and that each is of the right kind.
  * @throws TypeError that names the option and the fix
  */
-export function checkPoolOptions(options: PoolOptions): void {
-  check(options, POOL_CHECKS);
-}
-
-function check(options: object, checks: Record<string, Check>): void {
+export function check(options: object, checks: Record<string, Check>): void {
   for (const [name, value] of Object.entries(options)) {
     if (!Object.hasOwn(checks, name)) {
-      throw badOption(name, `there is no such option; there are ${Object.keys(checks).join(", ")}`);
+      throw badOption(name, noSuch(checks)());
     }
     const wrong = value === undefined ? undefined : checks[name]?.(value);
     if (wrong !== undefined) throw badOption(name, wrong);
   }
+}
+
+function noSuch(checks: Record<string, Check>): () => string {
+  return () => `there is no such option; there are ${Object.keys(checks).join(", ")}`;
 }
 
 /** The error of an option that cannot be honoured. */

@@ -23,12 +23,16 @@ export class Lifetime {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #limit = 0;
   #last = 0;
+  /** When the last piece of the request was sent, once there are response headers. */
+  #asked: number | undefined;
   #held = false;
   #streaming = false;
   #ended = false;
+  readonly #client: Abortable;
+  readonly #timeout: number;
   readonly #idleTimeout: number;
+  readonly #signal: AbortSignal | undefined;
   #stopListening: (() => void) | undefined;
-  #signal: AbortSignal | undefined;
 
   /**
    * Starts the time until the response headers.
@@ -37,16 +41,38 @@ export class Lifetime {
    * @param idleTimeout ms between two pieces of the response body; 0 for no limit
    */
   constructor(client: Abortable, timeout: number, idleTimeout: number, signal?: AbortSignal) {
+    this.#client = client;
+    this.#timeout = timeout;
     this.#idleTimeout = idleTimeout;
+    this.#signal = signal;
     this.#arm(timeout);
     if (signal) {
-      this.#signal = signal;
       if (signal.aborted) this.handleEvent();
       else signal.addEventListener("abort", this);
     }
     const stop = client.onAbort(() => this.abort(clientGone()));
     if (this.#ended) stop();
     else this.#stopListening = stop;
+  }
+
+  /** For one more attempt, or the next hop: what is left of the time until the response headers. */
+  again(): Lifetime {
+    const left = (this.#asked ?? this.#last) + this.#timeout - performance.now();
+    const timeout = this.#timeout > 0 ? Math.max(1, Math.ceil(left)) : 0;
+    return new Lifetime(this.#client, timeout, this.#idleTimeout, this.#signal);
+  }
+
+  /** What a promise gives; rejects with the reason as soon as the exchange is stopped. */
+  orAbort<T>(work: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      if (this.error !== undefined) reject(this.error);
+      this.onabort = reject;
+      work
+        .finally(() => {
+          if (this.onabort === reject) this.onabort = undefined;
+        })
+        .then(resolve, reject);
+    });
   }
 
   /** Whether the response's body may have to be stopped for more than the client's leaving. */
@@ -71,6 +97,7 @@ export class Lifetime {
   /** The response headers are here. An event stream may be silent for as long as it likes. */
   opened(eventStream: boolean): void {
     this.#streaming = true;
+    this.#asked = this.#last;
     this.#arm(eventStream ? 0 : this.#idleTimeout);
   }
 

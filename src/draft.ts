@@ -1,5 +1,5 @@
 import { cleanRequest, NameSet, REQUEST_DROPPED, toHeaderList, toHeaders } from "./headers.ts";
-import type { RequestDraft } from "./options.ts";
+import type { RequestDraft } from "./hooks.ts";
 import { assertSendable } from "./target.ts";
 import type { Hop } from "./transport.ts";
 
@@ -25,4 +25,12 @@ export function fromDraft(hop: Hop, draft: RequestDraft): Hop {
   if (draft.body === undefined) return next;
   const body = typeof draft.body === "string" ? encoder.encode(draft.body) : draft.body;
   return { ...next, body, contentLength: undefined };
+}
+
+/** Names of the fields that a hook set or changed. */
+export function fieldsOf(before: Hop, after: Hop): string[] {
+  const known = toHeaders(before.headers);
+  return [...toHeaders(after.headers)]
+    .filter(([name, value]) => known.get(name) !== value)
+    .map(([name]) => name);
 }

@@ -70,6 +70,8 @@ export interface ProxyErrorInit {
   message?: string;
   /** What the runtime's client threw. It is never sent to the client: it names addresses. */
   cause?: unknown;
+  /** Whether a connection kept from an earlier request broke before a byte of the response: it may have been closed before. */
+  stale?: boolean;
 }
 
 /**
@@ -85,6 +87,8 @@ export class ProxyError extends Error {
   readonly code: ProxyErrorCode;
   /** The status of the response it becomes: 400 to 599. */
   readonly status: number;
+  /** Whether a connection kept from an earlier request broke before a byte of the response. */
+  readonly stale: boolean;
 
   /**
    * Makes an error of this type.
@@ -98,6 +102,7 @@ export class ProxyError extends Error {
       throw new RangeError(`fetchway: a ProxyError's status must be 400 to 599, not ${status}`);
     }
     this.status = status;
+    this.stale = init.stale ?? false;
   }
 }
 

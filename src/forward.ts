@@ -1,12 +1,13 @@
-import { limitBody, toStream } from "./body.ts";
 import { Lifetime } from "./deadline.ts";
-import { fromDraft, toDraft } from "./draft.ts";
-import { ProxyError, toProxyError, toReply } from "./error.ts";
+import { deliver, type Trip, wrapBody } from "./deliver.ts";
+import { fieldsOf, fromDraft, toDraft } from "./draft.ts";
+import { type ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded, addVia } from "./forwarded.ts";
-import { cleanRequest, cleanResponse, withoutNames } from "./headers.ts";
+import { cleanRequest, withoutNames } from "./headers.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
+import { cleanReply, discard } from "./reply.ts";
 import {
   assertReachable,
   guardEscape,
@@ -15,7 +16,7 @@ import {
   type Target,
   type Upstream,
 } from "./target.ts";
-import type { HeaderList, Hop, Reply } from "./transport.ts";
+import type { Hop, Reply } from "./transport.ts";
 
 /** Builds the runtime's outgoing `Response`. */
 export type Respond = (reply: Reply, incoming: Incoming) => Response;
@@ -23,7 +24,7 @@ export type Respond = (reply: Reply, incoming: Incoming) => Response;
 /**
  * Forwards one request: the whole proxy, in order.
  *
- *     incoming → target → headers + forwarded → body → send → headers back → Response
+ *     incoming → target → headers + forwarded → body → deliver → headers back → Response
  *
  * Whatever the network or a hook does becomes a response. It rejects only for
  * a bad target, with a TypeError.
@@ -46,7 +47,10 @@ export async function forward(
   }
   const upstream = parseTarget(address);
   assertReachable(upstream, plan.transport);
-  const lifetime = new Lifetime(incoming, plan.timeout, plan.idleTimeout, options.signal);
+  const trip: Trip = {
+    lifetime: new Lifetime(incoming, plan.timeout, plan.idleTimeout, options.signal),
+    secrets: plan.secrets,
+  };
   let response: Response | undefined;
   try {
     let hop = await toHop(incoming, upstream, plan, context);
@@ -54,25 +58,24 @@ export async function forward(
       const draft = toDraft(hop);
       const answer = await options.onRequest(draft, incoming.request());
       if (answer) {
-        lifetime.end();
+        trip.lifetime.end();
         return answer;
       }
-      hop = fromDraft(hop, draft);
+      const drafted = fromDraft(hop, draft);
+      if (plan.maxRedirects > 0) trip.secrets = [...plan.secrets, ...fieldsOf(hop, drafted)];
+      hop = drafted;
     }
-    if (options.bodyLimit !== undefined && hop.body !== null) {
-      const abort = (error: ProxyError): void => lifetime.abort(error);
-      hop = { ...hop, body: limitBody(hop.body, options.bodyLimit, hop.contentLength, abort) };
-    }
-    if (lifetime.error !== undefined) throw lifetime.error;
-    response = respond(cleanReply(await plan.transport.send(hop, lifetime)), incoming);
+    if (plan.wrapsBodies && hop.body !== null) hop = await wrapBody(hop, plan, trip);
+    if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
+    response = respond(cleanReply(await deliver(hop, plan, trip)), incoming);
     if (options.onResponse === undefined) return response;
     const answer = await options.onResponse(response, incoming.request());
     if (answer && answer !== response) discard(response, answer);
     return answer || response;
   } catch (thrown) {
-    const error = lifetime.error ?? toProxyError(thrown);
+    const error = trip.lifetime.error ?? toProxyError(thrown);
     // Stops what may have been sent already; nothing happens if it is over.
-    lifetime.abort(error);
+    trip.lifetime.abort(error);
     if (response !== undefined) discard(response);
     return recover(error, incoming, options, respond);
   }
@@ -126,53 +129,6 @@ async function toHop(
     body,
     contentLength: body === null ? undefined : head.contentLength,
   };
-}
-
-/**
- * The upstream's answer as it may go to the client.
- * @throws ProxyError 502 for what no client could be sent
- */
-function cleanReply(reply: Reply): Reply {
-  const { status } = reply;
-  const bodyless = status === 204 || status === 205 || status === 304;
-  let headers: HeaderList;
-  try {
-    if (status < 200 || status > 599) {
-      throw new ProxyError("http_protocol_error", {
-        message: `the upstream's status was ${status}`,
-      });
-    }
-    headers = cleanResponse(status, reply.headers);
-  } catch (error) {
-    discardBody(reply);
-    throw error;
-  }
-  if (bodyless) discardBody(reply);
-  return {
-    status,
-    statusText: cleanReason(reply.statusText),
-    headers,
-    original: reply.original,
-    body: bodyless ? null : reply.body,
-  };
-}
-
-/** A reason phrase that any server can send: `new Response` and node:http throw for others (RFC 9112 §4). */
-function cleanReason(statusText: string): string {
-  return /^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(statusText) ? statusText : "";
-}
-
-function discardBody(reply: Reply): void {
-  if (reply.body !== null)
-    void toStream(reply.body)
-      .cancel()
-      .catch(() => {});
-}
-
-/** Lets go of a response that will not be sent, unless the one that will is made from its body. */
-function discard(response: Response, answer?: Response): void {
-  const { body } = response;
-  if (body !== null && !body.locked && body !== answer?.body) void body.cancel().catch(() => {});
 }
 
 async function recover(

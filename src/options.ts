@@ -1,21 +1,8 @@
 import type { Context } from "./incoming.ts";
 import type { ProxyError } from "./error.ts";
+import type { MaybeResponse, RequestDraft } from "./hooks.ts";
+import type { RetryOptions } from "./retry.ts";
 import type { Transport } from "./transport.ts";
-
-/** A request about to be sent. `onRequest` may change every field of it. */
-export interface RequestDraft {
-  /** Method, as it goes into the request line. */
-  method: string;
-  /** Path and query in origin-form, the target's already joined. */
-  path: string;
-  /** Fields without hop-by-hop ones, forwarding fields and `headers` already set. `host` overrides `Host`. */
-  headers: Headers;
-  /** `undefined` sends the request's own body, `null` none. */
-  body: string | Uint8Array | ReadableStream<Uint8Array> | null | undefined;
-}
-
-/** What a hook may answer with: a response of its own, or nothing. */
-export type MaybeResponse = Response | void | Promise<Response | void>;
 
 /** Options of `proxyFetch` and `createProxy`. */
 export interface ProxyOptions {
@@ -67,14 +54,16 @@ export interface ProxyOptions {
    */
   xfwd?: boolean | "forwarded";
   /**
-   * Whether the peer is a proxy of yours whose forwarding fields are kept and
-   * continued: all peers, none, or those whose address the predicate accepts.
+   * Which peers are proxies of yours, whose forwarding fields are kept and continued: all, none,
+   * those at these addresses and CIDR ranges, or those whose address the predicate accepts.
    *
-   * `true` where clients connect directly lets them forge their address.
+   * A list or predicate is asked from right to left along the chain of addresses, and what stands
+   * left of the first that is not trusted is dropped: the client wrote it. `true` keeps the entire chain, so where
+   * clients connect directly they can forge their address.
    * @default false
-   * @example (address) => address === "10.0.0.1"
+   * @example ["10.0.0.0/8", "fd00::/8", "127.0.0.1"]
    */
-  trustProxy?: boolean | ((address: string) => boolean);
+  trustProxy?: boolean | readonly string[] | ((address: string) => boolean);
   /**
    * Tells the client's address, where the runtime cannot or should not:
    * `undefined` for unknown. `context` is what the server passed to `fetch`.
@@ -84,6 +73,8 @@ export interface ProxyOptions {
   /**
    * A pseudonym to append to `Via`; `false` adds none, for some upstreams
    * (nginx) stop compressing for requests that carry it.
+   *
+   * A request that has passed a proxy of this name already goes in circles: it gets 508.
    * @default false
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
    */
@@ -124,6 +115,63 @@ export interface ProxyOptions {
    */
   idleTimeout?: number;
   /**
+   * Follows redirects instead of handing them to the client: `true` up to 5, or a number.
+   *
+   * Methods change as by the Fetch standard. `authorization`, `cookie`, `proxy-authorization` and
+   * the fields of `headers` are left out from the first change of origin on. What may not be followed goes to the client:
+   * too many hops, a target that `redirectTargets` refuses, a body that was not kept.
+   * @default false
+   * @see https://fetch.spec.whatwg.org/#http-redirect-fetch
+   */
+  followRedirects?: boolean | number;
+  /**
+   * Where following may go: the origin of the hop before, `"any"`, or where the predicate says yes.
+   *
+   * `"any"` lets the upstream send this proxy anywhere it can reach, metadata services and private networks
+   * included, but never from `https:` to `http:`. A predicate sees every hop and alone decides.
+   * @default "same-origin"
+   * @example (url) => url.protocol === "https:" && url.hostname.endsWith(".example.com")
+   */
+  redirectTargets?: "same-origin" | "any" | ((url: URL) => boolean);
+  /**
+   * Bytes of a request body that are kept while it streams, to be sent again by a 307 or 308 that is
+   * followed or a `retry` that is set. A longer body is sent once. Nothing is kept where neither is set.
+   * @default 1048576
+   */
+  replayLimit?: number;
+  /**
+   * Sends a request once more when nothing of a response has come: on a kept connection that turns out to
+   * be closed, or refused. Only methods that are safe to repeat, and bodies that are still there. `false` never.
+   *
+   * A method such as `POST` in `methods` may be carried out twice.
+   * @default { "attempts": 1, "methods": ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"], "statusCodes": [], "delay": 0 }
+   * @example { attempts: 2, statusCodes: [503], delay: 100 }
+   * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
+   */
+  retry?: false | RetryOptions;
+  /**
+   * Rewrites the domain in `Set-Cookie`: one for all, or a map of domains, `"*"` for any other;
+   * `""` takes it off, so that the cookie is the proxy's own.
+   * @example { "internal.example": "shop.example", "*": "" }
+   * @see https://www.rfc-editor.org/rfc/rfc6265#section-5.2.3
+   */
+  cookieDomainRewrite?: string | Readonly<Record<string, string>>;
+  /**
+   * Rewrites the path in `Set-Cookie`: one for all, or a map of paths, `"*"` for any other; `""` takes it off.
+   * @example { "/internal": "/" }
+   * @see https://www.rfc-editor.org/rfc/rfc6265#section-5.2.4
+   */
+  cookiePathRewrite?: string | Readonly<Record<string, string>>;
+  /**
+   * Rewrites `Location`, `Content-Location` and `Refresh`: `true` makes those that point into the target
+   * point to the proxy, as paths, so that no name of the upstream's leaks; a map replaces prefixes of the URL, the longest first; `false` leaves them.
+   *
+   * What `pathRewrite` changed is not changed back: use a map.
+   * @default true
+   * @example { "http://internal:4000/": "https://shop.example/" }
+   */
+  locationRewrite?: boolean | Readonly<Record<string, string>>;
+  /**
    * Bytes that a request body may have, then 413 and the upstream request is
    * broken off. No limit if undefined.
    */
@@ -163,9 +211,19 @@ export const defaults: Readonly<
   Required<
     Pick<
       ProxyOptions,
-      "changeOrigin" | "xfwd" | "trustProxy" | "via" | "timeout" | "connectTimeout" | "idleTimeout"
+      | "changeOrigin"
+      | "xfwd"
+      | "trustProxy"
+      | "via"
+      | "timeout"
+      | "connectTimeout"
+      | "idleTimeout"
+      | "followRedirects"
+      | "redirectTargets"
+      | "replayLimit"
+      | "locationRewrite"
     >
-  >
+  > & { retry: Required<RetryOptions> }
 > = {
   changeOrigin: true,
   xfwd: true,
@@ -174,48 +232,14 @@ export const defaults: Readonly<
   timeout: 60_000,
   connectTimeout: 10_000,
   idleTimeout: 300_000,
-};
-
-/** Options of a pool of connections, for `createTransport` and for `createProxy`'s `pool`. */
-export interface PoolOptions {
-  /**
-   * Connections to one origin at the same time; requests beyond it wait.
-   * @default 256
-   */
-  maxSockets?: number;
-  /**
-   * Idle connections kept to one origin; those beyond it are closed.
-   * @default 64
-   */
-  maxFreeSockets?: number;
-  /**
-   * Milliseconds that an idle connection is kept. Below the 5 s of usual
-   * upstreams, so that it is not the upstream that closes first; a shorter
-   * `Keep-Alive: timeout` of the upstream wins.
-   * @default 4000
-   */
-  freeSocketTimeout?: number;
-  /**
-   * Milliseconds to connect; `0` leaves it to the system.
-   * @default 10000
-   */
-  connectTimeout?: number;
-}
-
-/** Pool options with every default in its place. */
-export function fillPoolOptions(options: PoolOptions): Required<PoolOptions> {
-  return {
-    maxSockets: options.maxSockets ?? poolDefaults.maxSockets,
-    maxFreeSockets: options.maxFreeSockets ?? poolDefaults.maxFreeSockets,
-    freeSocketTimeout: options.freeSocketTimeout ?? poolDefaults.freeSocketTimeout,
-    connectTimeout: options.connectTimeout ?? poolDefaults.connectTimeout,
-  };
-}
-
-/** Every default of a pool. */
-export const poolDefaults: Readonly<Required<PoolOptions>> = {
-  maxSockets: 256,
-  maxFreeSockets: 64,
-  freeSocketTimeout: 4_000,
-  connectTimeout: 10_000,
+  followRedirects: false,
+  redirectTargets: "same-origin",
+  replayLimit: 1_048_576,
+  retry: {
+    attempts: 1,
+    methods: ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"],
+    statusCodes: [],
+    delay: 0,
+  },
+  locationRewrite: true,
 };

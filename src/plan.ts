@@ -3,6 +3,8 @@ import { createFetchTransport, STANDARD } from "./fetch.ts";
 import type { ForwardedStyle } from "./forwarded.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./headers.ts";
 import { defaults, type ProxyOptions } from "./options.ts";
+import { type RedirectPolicy, redirectPolicy } from "./redirect.ts";
+import type { RetryOptions } from "./retry.ts";
 import type { HeaderList, Transport } from "./transport.ts";
 
 /** Rewrites path and query of a request. */
@@ -26,8 +28,22 @@ export interface Plan {
   readonly keepHost: boolean;
   readonly timeout: number;
   readonly idleTimeout: number;
+  readonly retry: Required<RetryOptions>;
+  /** How many redirects are followed; 0 for none. */
+  readonly maxRedirects: number;
+  readonly mayFollow: RedirectPolicy;
+  /** Names of the fields that only the target's own origin may see. */
+  readonly secrets: readonly string[];
+  /** Whether request bodies are limited, or kept. */
+  readonly wrapsBodies: boolean;
+  /** Methods whose bodies are kept although no redirect is followed. */
+  readonly keepsFor: readonly string[];
+  readonly replayLimit: number;
   readonly transport: Transport;
 }
+
+/** What `followRedirects: true` stands for. */
+const MAX_REDIRECTS = 5;
 
 const ADDED_BY_PROXY = new NameSet([...REQUEST_ASSERTIONS, "via"]);
 
@@ -66,6 +82,8 @@ export function compile(
     keepHost: !(options.changeOrigin ?? defaults.changeOrigin),
     timeout: options.timeout ?? defaults.timeout,
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
+    ...compileReplay(options),
+    secrets: headers.map(([name]) => name),
     transport,
   };
   if ((plan.keepHost || options.host !== undefined) && !transport.capabilities.host) {
@@ -75,10 +93,34 @@ export function compile(
   return plan;
 }
 
+type Replay = Pick<
+  Plan,
+  "retry" | "maxRedirects" | "mayFollow" | "wrapsBodies" | "keepsFor" | "replayLimit"
+>;
+
+function compileReplay(options: ProxyOptions): Replay {
+  const follow = options.followRedirects ?? defaults.followRedirects;
+  const maxRedirects = typeof follow === "number" ? follow : follow ? MAX_REDIRECTS : 0;
+  const given = Object.entries(options.retry || {}).filter(([, value]) => value !== undefined);
+  const retry = { ...defaults.retry, ...Object.fromEntries(given) } as Required<RetryOptions>;
+  if (options.retry === false) retry.attempts = 0;
+  // Nothing is kept unless somebody asked for it.
+  const keepsFor = options.retry && retry.attempts > 0 ? retry.methods : [];
+  return {
+    retry,
+    maxRedirects,
+    mayFollow: redirectPolicy(options.redirectTargets ?? defaults.redirectTargets),
+    wrapsBodies: options.bodyLimit !== undefined || maxRedirects > 0 || keepsFor.length > 0,
+    keepsFor,
+    replayLimit: options.replayLimit ?? defaults.replayLimit,
+  };
+}
+
 function compileTrust(
-  trust: boolean | ((address: string) => boolean),
+  trust: NonNullable<ProxyOptions["trustProxy"]>,
 ): (address: string | undefined) => boolean {
   if (typeof trust === "boolean") return () => trust;
+  if (typeof trust !== "function") return (address) => trust.includes(address ?? "");
   return (address) => address !== undefined && trust(address);
 }
 

@@ -1,7 +1,7 @@
-import { checkPoolOptions } from "./check.ts";
 import { forward, type Respond } from "./forward.ts";
 import type { Context, Incoming } from "./incoming.ts";
-import { defaults, type PoolOptions, type ProxyOptions } from "./options.ts";
+import { checkPoolOptions, type PoolOptions } from "./pool.ts";
+import { defaults, type ProxyOptions } from "./options.ts";
 import { compile, type Plan } from "./plan.ts";
 import { assertReachable, parseTarget, type Target } from "./target.ts";
 import type { PoolStats, Transport } from "./transport.ts";

@@ -22,6 +22,10 @@ export interface OriginalFields {
 export interface NativeBody {
   /** The body as a web stream. It can be taken once. */
   stream(): ReadableStream<Uint8Array>;
+  /** All of it, where it was taken as bytes: it can be sent again. */
+  readonly kept?: Uint8Array | undefined;
+  /** Where only its end tells whether there is a body: the body with its first piece here, or `null`. */
+  unlessEmpty?(): Promise<Body | null>;
 }
 
 /** Bytes that are already here, or a stream of those to come. */
@@ -48,6 +52,8 @@ export interface Hop {
   readonly body: Body | null;
   /** Length of a streamed body in bytes where it is known. */
   readonly contentLength: number | undefined;
+  /** Whether only a new connection will do: a kept one has failed already. */
+  readonly fresh?: boolean;
 }
 
 /** A response on its way: what an upstream answered, or what an error becomes. */

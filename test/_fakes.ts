@@ -2,7 +2,7 @@
 import { expect } from "vitest";
 import { toStream } from "../src/body.ts";
 import { Lifetime } from "../src/deadline.ts";
-import type { ProxyError, ProxyErrorCode } from "../src/error.ts";
+import { ProxyError, type ProxyErrorCode } from "../src/error.ts";
 import { createFetchTransport, type FetchClient, type FetchLike, STANDARD } from "../src/fetch.ts";
 import { forward, type Respond } from "../src/forward.ts";
 import { toHeaders } from "../src/headers.ts";
@@ -164,3 +164,27 @@ export async function errorOf(body: () => unknown): Promise<unknown> {
   }
   throw new Error("nothing was thrown");
 }
+
+/** What one request is met with. */
+export type Answer = Partial<Reply> | Error;
+
+/** Answers with these, in turn; the body that came with each is read first. */
+export function answering(...answers: Answer[]): FakeTransport & { bodies: (string | null)[] } {
+  const bodies: (string | null)[] = [];
+  const transport = new FakeTransport(async ({ body }) => {
+    bodies.push(body && (await new Response(toStream(body)).text()));
+    const answer = answers.shift() ?? {};
+    if (answer instanceof Error) throw answer;
+    return fakeReply(answer);
+  });
+  return Object.assign(transport, { bodies });
+}
+
+/** A connection that was kept turns out to be closed. */
+export const stale: ProxyError = new ProxyError("connection_terminated", { stale: true });
+
+/** A redirect. */
+export const to = (location: string, status = 302): Partial<Reply> => ({
+  status,
+  headers: ["Location", location],
+});

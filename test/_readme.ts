@@ -19,8 +19,12 @@ export interface OptionDoc {
 
 const MEMBER = /(?:^ {2}\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\n)?^ {2}(\w+)\??:/gm;
 
-/** Reads the members of an interface out of formatted source. */
-export function readInterface(source: string, name: string): OptionDoc[] {
+/** Where the options are. */
+const HOMES = { ProxyOptions: "../src/options.ts", PoolOptions: "../src/pool.ts" };
+
+/** Reads the members of an interface of options out of its formatted source. */
+export function readInterface(name: keyof typeof HOMES): OptionDoc[] {
+  const source = readFileSync(new URL(HOMES[name], import.meta.url), "utf8");
   const start = source.indexOf(`export interface ${name} {`);
   const end = source.indexOf("\n}", start);
   if (start < 0 || end < 0) throw new Error(`no interface ${name}`);
@@ -80,15 +84,13 @@ function gapTable(): string {
   return toTable([["", ...HOSTS.map(([, name]) => name)], ...rows]);
 }
 
-const OPTIONS = new URL("../src/options.ts", import.meta.url);
 export const README: URL = new URL("../README.md", import.meta.url);
 
 /** What stands between the markers `<!-- name -->` and `<!-- /name -->`. */
 export function readmeBlocks(): Record<string, string> {
-  const source = readFileSync(OPTIONS, "utf8");
   return {
-    options: tableOf(readInterface(source, "ProxyOptions")),
-    pool: tableOf(readInterface(source, "PoolOptions")),
+    options: tableOf(readInterface("ProxyOptions")),
+    pool: tableOf(readInterface("PoolOptions")),
     runtimes: gapTable(),
   };
 }

@@ -15,7 +15,10 @@ export type SetupName =
   | "plain"
   | "rewritten"
   | "hooked"
-  | "refused";
+  | "refused"
+  | "following"
+  | "sameOrigin"
+  | "retrying";
 
 export interface Setup {
   target: Target;
@@ -55,6 +58,20 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
       },
       onError: (error) => new Response(`sorry: ${error.code}`, { status: 503 }),
     },
+  }),
+  following: (target) => ({
+    target,
+    options: {
+      followRedirects: true,
+      redirectTargets: "any",
+      replayLimit: 1000,
+      headers: { "X-Secret": "of the first origin" },
+    },
+  }),
+  sameOrigin: (target) => ({ target, options: { followRedirects: true } }),
+  retrying: (target) => ({
+    target,
+    options: { retry: { attempts: 2, statusCodes: [503], delay: 10 } },
   }),
   refused: () => ({ target: "http://127.0.0.1:1", options: {} }),
 };

@@ -18,7 +18,9 @@ import { hops } from "./suite/hops.ts";
 import { large } from "./suite/large.ts";
 import { options } from "./suite/options.ts";
 import { paths } from "./suite/paths.ts";
+import { redirects } from "./suite/redirects.ts";
 import { responses } from "./suite/responses.ts";
+import { retries } from "./suite/retries.ts";
 import { streams } from "./suite/streams.ts";
 import { timeouts } from "./suite/timeouts.ts";
 
@@ -49,6 +51,8 @@ const themes: Record<string, Record<string, Test>> = {
   timeouts,
   failures,
   aborts,
+  redirects,
+  retries,
   large,
 };
 
@@ -67,6 +71,8 @@ export type TestName =
   | keyof typeof timeouts
   | keyof typeof failures
   | keyof typeof aborts
+  | keyof typeof redirects
+  | keyof typeof retries
   | keyof typeof large;
 
 export function addTests(name: HostName): void {

@@ -38,8 +38,8 @@ $ http://a --xfwd maybe
 --xfwd "maybe": use true, false or "forwarded"
 $ http://a --no-xfwd=1
 --no-xfwd: it takes no value, leave that out
-$ http://a --trust-proxy=1
---trust-proxy: use true or false
+$ http://a --demo=1
+--demo: use true or false
 $ http://a --header 'authorization s3cret'
 --header: write it as "name: value", or as "name:" to delete it
 $ http://a --header 'a b: s3cret'

@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
-import { defaults, poolDefaults } from "../src/options.ts";
+import { poolDefaults } from "../src/pool.ts";
+import { defaults } from "../src/options.ts";
 import { optionNames } from "../src/check.ts";
 import { command, listening, root, upstream } from "./_command.ts";
 
@@ -36,7 +37,7 @@ describe("with a target", () => {
     const { origin } = await listening(
       `${upstream.url} --header 'X-Set: a: b' --header=cookie: --filter-headers 'x-one, x-two' \
        --filter-headers=x-three --forward-headers=proxy-authorization --xfwd=forwarded \
-       --host-header shop.example --trust-proxy --via edge --strip-prefix /api \
+       --host-header shop.example --trust-proxy true --via edge --strip-prefix /api \
        --path-rewrite '^/old/=/new/' --path-rewrite x+=y=z`,
     );
     const names = ["cookie", "x-one", "x-two", "x-three", "x-four", "proxy-authorization"];
@@ -104,15 +105,27 @@ describe("tells of itself", () => {
       ...["demo", "help", "version"].map((name) => [name, "false"] as const),
     ]);
     const unsayable = /^(?:on[A-Z].*|clientAddress|signal|fetch|transport)$/;
-    const renamed: Record<string, string> = { headers: "header", host: "host-header" };
-    const fallbacks: Record<string, unknown> = { ...poolDefaults, ...defaults };
-    for (const option of [...Object.keys(poolDefaults), ...optionNames]) {
-      if (unsayable.test(option)) continue;
-      const name = option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-      expected.set(
-        renamed[option] ?? name,
-        `${(fallbacks[option] as string | undefined) ?? false}`,
-      );
+    const renamed: Record<string, string> = {
+      headers: "header",
+      host: "host-header",
+      socketTTL: "socket-ttl",
+      cookieDomainRewrite: "cookie-domain",
+      cookiePathRewrite: "cookie-path",
+    };
+    const add = (
+      option: string,
+      preset: string | number | boolean | object | undefined,
+      name = renamed[option],
+    ): void => {
+      const kebab = option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+      expected.set(name ?? kebab, typeof preset === "object" ? "true" : `${preset ?? false}`);
+    };
+    const { timeout, ...pool } = { ...poolDefaults, socketPath: undefined };
+    add("timeout", timeout, "socket-timeout");
+    for (const [option, preset] of Object.entries(pool)) add(option, preset);
+    const presets: Record<string, string | number | boolean | object> = defaults;
+    for (const option of optionNames) {
+      if (!unsayable.test(option)) add(option, presets[option]);
     }
     expect(Object.fromEntries(shown)).toEqual(Object.fromEntries(expected));
   });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { fromDraft, toDraft } from "../src/draft.ts";
-import type { RequestDraft } from "../src/options.ts";
+import type { RequestDraft } from "../src/hooks.ts";
 import type { Hop } from "../src/transport.ts";
 import { bytes, fakeHop, proxyError, streamOf } from "./_fakes.ts";
 

@@ -1,7 +1,8 @@
 import { describe, expect, test, vi } from "vitest";
 import { ProxyError } from "../src/error.ts";
 import { forward } from "../src/forward.ts";
-import type { ProxyOptions, RequestDraft } from "../src/options.ts";
+import type { RequestDraft } from "../src/hooks.ts";
+import type { ProxyOptions } from "../src/options.ts";
 import { compile } from "../src/plan.ts";
 import type { Reply } from "../src/transport.ts";
 import {

@@ -1,19 +1,19 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { defaults, poolDefaults, type ProxyOptions } from "../src/options.ts";
+import { poolDefaults } from "../src/pool.ts";
+import { defaults, type ProxyOptions } from "../src/options.ts";
 import { optionNames } from "../src/check.ts";
 import { compile } from "../src/plan.ts";
 import { FakeTransport } from "./_fakes.ts";
 import { README, readInterface, updateReadme } from "./_readme.ts";
 
-const source = readFileSync(new URL("../src/options.ts", import.meta.url), "utf8");
-const options = readInterface(source, "ProxyOptions");
+const options = readInterface("ProxyOptions");
 
 describe.each([
   ["ProxyOptions", defaults],
   ["PoolOptions", poolDefaults],
-])("%s", (name, presets) => {
-  const docs = readInterface(source, name);
+] as const)("%s", (name, presets) => {
+  const docs = readInterface(name);
 
   test.each(docs)("$name is documented", ({ doc, summary }) => {
     expect(summary).toMatch(/^[A-Z].+\.$/);
@@ -93,7 +93,10 @@ const WRONG: Record<keyof ProxyOptions, Wrong[]> = {
     ["x-forwarded", /use true, false or "forwarded"/],
     [null, /use true, false/],
   ],
-  trustProxy: [["10.0.0.1", /use true, false or a predicate on the peer's address/]],
+  trustProxy: [
+    ["10.0.0.1", /use true, false, an array of addresses and CIDR ranges, or a predicate/],
+    [[5], /use true, false, an array/],
+  ],
   clientAddress: noFunction,
   via: [true, "", "a b", null].map((value) => [
     value,
@@ -111,6 +114,30 @@ const WRONG: Record<keyof ProxyOptions, Wrong[]> = {
   timeout: noMilliseconds,
   connectTimeout: noMilliseconds,
   idleTimeout: noMilliseconds,
+  followRedirects: [-1, 1.5, "5", null].map((value) => [
+    value,
+    /use true, false or a whole number/,
+  ]),
+  redirectTargets: ["same-site", true, null].map((value) => [
+    value,
+    /use "same-origin", "any" or a predicate on the URL/,
+  ]),
+  replayLimit: [-1, "1mb", null].map((value) => [value, /use a number of bytes/]),
+  retry: [
+    [true, /use false, or an object such as \{ attempts: 2 \}/],
+    [null, /use false, or an object/],
+    [{ attempts: -1 }, /attempts: use a whole number/],
+    [{ methods: "GET" }, /methods: use an array/],
+    [{ statusCodes: [200] }, /statusCodes: use an array of statuses from 400 to 599/],
+    [{ delay: "5" }, /delay: use whole milliseconds/],
+    [{ times: 5 }, /times: there is no such option; there are attempts, /],
+  ],
+  cookieDomainRewrite: [5, null, "a;b", { a: 5 }].map((value) => [value, /use a string, or a map/]),
+  cookiePathRewrite: [5, null, "a;b", { a: 5 }].map((value) => [value, /use a string, or a map/]),
+  locationRewrite: ["/a", null, { a: 5 }].map((value) => [
+    value,
+    /use true, false or a map of URL prefixes/,
+  ]),
   bodyLimit: [-1, 1.5, "1mb", Infinity, null].map((value) => [value, /use a number of bytes/]),
   onRequest: noFunction,
   onResponse: noFunction,
@@ -134,7 +161,7 @@ const RIGHT: Required<{ [Name in keyof ProxyOptions]: ProxyOptions[Name][] }> = 
   changeOrigin: [true, false],
   host: ["a.test", "a.test:80", "[::1]:80"],
   xfwd: [true, false, "forwarded"],
-  trustProxy: [true, false, () => true],
+  trustProxy: [true, false, [], ["10.0.0.1", "10.0.0.0/8", "::1", "fd00::/8"], () => true],
   clientAddress: [() => undefined],
   via: [false, "fetchway"],
   stripPrefix: ["/", "/api"],
@@ -142,6 +169,13 @@ const RIGHT: Required<{ [Name in keyof ProxyOptions]: ProxyOptions[Name][] }> = 
   timeout: [0, 2 ** 31 - 1],
   connectTimeout: [0],
   idleTimeout: [0],
+  followRedirects: [true, false, 0, 20],
+  redirectTargets: ["same-origin", "any", () => true],
+  replayLimit: [0],
+  retry: [false, {}, { attempts: 0, methods: ["PATCH"], statusCodes: [503], delay: 5 }],
+  cookieDomainRewrite: ["", "a.test", { "a.test": "", "*": "b.test" }],
+  cookiePathRewrite: ["/", { "/a": "/b" }],
+  locationRewrite: [true, false, { "http://a/": "/b/" }],
   bodyLimit: [0, 2 ** 53 - 1],
   onRequest: [() => {}],
   onResponse: [() => {}],

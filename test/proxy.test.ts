@@ -1,7 +1,7 @@
 import * as native from "#proxy";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { WebIncoming } from "../src/incoming.ts";
-import type { PoolOptions } from "../src/options.ts";
+import type { PoolOptions } from "../src/pool.ts";
 import {
   bindProxy,
   bindProxyFetch,
@@ -162,7 +162,19 @@ describe("createProxy", () => {
     [{ maxFreeSockets: -1 }, /`maxFreeSockets`/],
     [{ freeSocketTimeout: 2 ** 31 }, /`freeSocketTimeout`/],
     [{ connectTimeout: 1.5 }, /`connectTimeout`/],
-    [{ keepAlive: true }, /`keepAlive`.*there is no such option/],
+    [{ timeout: -1 }, /`timeout`/],
+    [{ socketTTL: "5m" }, /`socketTTL`/],
+    [{ maxQueued: -1 }, /`maxQueued`/],
+    [{ queueTimeout: 0.5 }, /`queueTimeout`/],
+    [{ keepAlive: "no" }, /`keepAlive`: use true or false/],
+    [{ keepAliveInitialDelay: -1 }, /`keepAliveInitialDelay`/],
+    [{ noDelay: 1 }, /`noDelay`/],
+    [{ dns: true }, /`dns`: use false, or/],
+    [{ dns: { ttl: -1 } }, /`dns`/],
+    [{ dns: { servers: "1.1.1.1" } }, /`dns`/],
+    [{ tls: true }, /`tls`/],
+    [{ socketPath: "app.sock" }, /`socketPath`: use a path/],
+    [{ keepalive: true }, /`keepalive`.*there is no such option/],
   ])("refuses the pool %j", (pool, message) => {
     const options = { target: TARGET, pool } as CreateProxyOptions;
     expect(() => native.createProxy(options)).toThrow(TypeError);

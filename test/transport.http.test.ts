@@ -1,7 +1,7 @@
 /** The pool of the runtimes whose client is their `node:http`: limits, idle connections, closing. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Client, connect } from "./_client.ts";
-import type { PoolOptions } from "../src/options.ts";
+import type { PoolOptions } from "../src/pool.ts";
 import type { PoolStats } from "../src/transport.ts";
 import { type Program, startProgram } from "./_program.ts";
 import { Upstream } from "./_upstream.ts";

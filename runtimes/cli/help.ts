@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
-import { type Flag, flags, groups } from "./flags.ts";
+import { groups } from "./entry.ts";
+import { type Flag, flags } from "./flags.ts";
 
 /** What `--help` shows. Names and defaults are those of the options themselves. */
 export function renderHelp(): string {

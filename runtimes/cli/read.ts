@@ -29,6 +29,34 @@ export function asNumberFrom(least: number, most: number, fix: string): Read {
   };
 }
 
+export const milliseconds: Read = asNumberFrom(0, 2 ** 31 - 1, "use whole milliseconds");
+export const count: Read = asNumberFrom(
+  1,
+  Number.MAX_SAFE_INTEGER,
+  "use a whole number, 1 or more",
+);
+export const countOrNone: Read = asNumberFrom(0, Number.MAX_SAFE_INTEGER, "use a whole number");
+
+export const asSwitchOrNumber: Read = (text, before) =>
+  text === "true" || text === "false" ? text === "true" : asNumber(text, before);
+
+export const asSwitchOrNames: Read = (text, before) =>
+  text === "true" || text === "false"
+    ? text === "true"
+    : asNames(text, Array.isArray(before) ? before : []);
+
+/** A feature whose details text cannot say: on, as by default, or off. */
+export const asObjectOrFalse: Read = (text) => (asSwitch(text) ? {} : false);
+
+export const asSwitchOrMap: Read = (text, before) =>
+  text === "true" || text === "false"
+    ? text === "true"
+    : asRewrite(text, typeof before === "object" ? before : {});
+
+/** `from=to` for one, `=to` for all. */
+export const asTextOrMap: Read = (text, before) =>
+  text.startsWith("=") ? text.slice(1) : asRewrite(text, typeof before === "object" ? before : {});
+
 export function asBytes(text: string): unknown {
   const [, digits, unit = ""] = /^(\d+)([kmg]?)(?:i?b)?$/i.exec(text) ?? [];
   if (digits === undefined) throw new UsageError("use bytes, or a size such as 512k or 10mb");

@@ -1,7 +1,7 @@
 import type { Agent, ClientRequest, RequestOptions } from "node:http";
 import type { Socket } from "node:net";
 import { getHeader } from "../../src/headers.ts";
-import { fillPoolOptions, type PoolOptions } from "../../src/options.ts";
+import { fillPoolOptions, type PoolOptions } from "../../src/pool.ts";
 import type { Upstream } from "../../src/target.ts";
 import type { OriginStats, PoolStats } from "../../src/transport.ts";
 

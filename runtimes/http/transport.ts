@@ -1,6 +1,6 @@
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
-import type { PoolOptions } from "../../src/options.ts";
+import type { PoolOptions } from "../../src/pool.ts";
 import type { Upstream } from "../../src/target.ts";
 import type { Capabilities, Hop, PoolStats, Reply, Transport } from "../../src/transport.ts";
 import { toNetworkError } from "../node/errors.ts";

@@ -1,6 +1,6 @@
 import { buildConnector, Client } from "undici";
 import { ProxyError } from "../../src/error.ts";
-import { fillPoolOptions, type PoolOptions } from "../../src/options.ts";
+import { fillPoolOptions, type FilledPoolOptions, type PoolOptions } from "../../src/pool.ts";
 import type { Upstream } from "../../src/target.ts";
 import type { OriginStats } from "../../src/transport.ts";
 
@@ -31,7 +31,7 @@ export interface Counters {
  */
 export class OriginPool {
   readonly #upstream: Upstream;
-  readonly #options: Required<PoolOptions>;
+  readonly #options: FilledPoolOptions;
   readonly #counters: Counters;
   readonly #connect: buildConnector.connector;
   readonly #free: Client[] = [];

@@ -1,5 +1,5 @@
 import type { Lifetime } from "../../src/deadline.ts";
-import type { PoolOptions } from "../../src/options.ts";
+import type { PoolOptions } from "../../src/pool.ts";
 import type { Upstream } from "../../src/target.ts";
 import type {
   Capabilities,

@@ -1,0 +1,98 @@
+import { limitBody, toStream } from "./body.ts";
+import type { Lifetime } from "./deadline.ts";
+import type { Plan } from "./plan.ts";
+import { nextHop } from "./redirect.ts";
+import { KeptBody } from "./replay.ts";
+import { discardBody } from "./reply.ts";
+import { hopAgain, neverAnswered } from "./retry.ts";
+import type { Hop, Reply } from "./transport.ts";
+
+/** What changes while a request is on its way. */
+export interface Trip {
+  /** Of the hop that is being sent. */
+  lifetime: Lifetime;
+  /** Names of the fields that only the first origin may see. */
+  secrets: readonly string[];
+}
+
+/** Holds the request's body to its limit, and keeps it where it may have to be sent again. */
+export async function wrapBody(hop: Hop, plan: Plan, trip: Trip): Promise<Hop> {
+  const { bodyLimit } = plan.options;
+  const { contentLength } = hop;
+  let { body } = hop;
+  if (body !== null && "unlessEmpty" in body) {
+    body = await trip.lifetime.orAbort(body.unlessEmpty());
+  }
+  if (body !== null && bodyLimit !== undefined) {
+    body = limitBody(body, bodyLimit, contentLength, (error) => trip.lifetime.abort(error));
+  }
+  const keeps = plan.maxRedirects > 0 || plan.keepsFor.includes(hop.method);
+  if (
+    keeps &&
+    body !== null &&
+    !(body instanceof Uint8Array) &&
+    (contentLength ?? 0) <= plan.replayLimit
+  ) {
+    body = new KeptBody(toStream(body), plan.replayLimit, contentLength);
+  }
+  return { ...hop, body };
+}
+
+/**
+ * Sends a hop, once more where that is safe, and on to where redirects lead.
+ *
+ *     hop → send → reply
+ *      ↑ nextHop(hop, reply) | hopAgain(hop) ↓
+ */
+export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply> {
+  const { transport, retry } = plan;
+  let hop = first;
+  let attempts = retry.attempts;
+  /** What was sent so far, where redirects are followed. */
+  const visited = plan.maxRedirects > 0 ? [nameOf(hop)] : undefined;
+  for (;;) {
+    let again: Hop | undefined;
+    let next: Hop | undefined;
+    try {
+      const reply = await transport.send(hop, trip.lifetime);
+      if (attempts > 0 && retry.statusCodes.includes(reply.status)) {
+        again = hopAgain(hop, retry.methods);
+      }
+      if (visited !== undefined && visited.length <= plan.maxRedirects) {
+        next = nextHop(hop, reply, plan.mayFollow, trip.secrets);
+        // The same once more would have the same answer.
+        if (next !== undefined && visited.includes(nameOf(next))) next = undefined;
+      }
+      if (again === undefined && next === undefined) return reply;
+      discardBody(reply);
+    } catch (thrown) {
+      if (attempts > 0 && neverAnswered(thrown)) again = hopAgain(hop, retry.methods);
+      if (again === undefined || trip.lifetime.error !== undefined) throw thrown;
+      // Any kept connection may be as stale as this one.
+      again = { ...again, fresh: true };
+    }
+    trip.lifetime = trip.lifetime.again();
+    if (again !== undefined) {
+      attempts--;
+      hop = again;
+      if (retry.delay > 0) await pause(retry.delay, trip.lifetime);
+    } else if (next !== undefined) {
+      attempts = retry.attempts;
+      hop = next;
+      visited?.push(nameOf(hop));
+    }
+    if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
+  }
+}
+
+function pause(delay: number, lifetime: Lifetime): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const over = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, delay);
+  });
+  return lifetime.orAbort(over).finally(() => clearTimeout(timer));
+}
+
+function nameOf({ method, upstream, path }: Hop): string {
+  return `${method} ${upstream.origin}${path}`;
+}

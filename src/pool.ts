@@ -1,0 +1,163 @@
+import { type Check, check, isBoolean, isCount, isMilliseconds } from "./check.ts";
+import type { TlsOptions } from "./target.ts";
+
+/** How names are looked up. */
+export interface DnsOptions {
+  /** Milliseconds that an answer is kept where it does not say so itself. */
+  ttl?: number;
+  /**
+   * Name servers to ask instead of the system, as `"address"` or `"address:port"`: their answers say how long they hold.
+   * They know nothing of `/etc/hosts`.
+   */
+  servers?: readonly string[];
+}
+
+/** Options of a pool of connections, for `createTransport` and for `createProxy`'s `pool`. */
+export interface PoolOptions {
+  /**
+   * Connections to one origin at the same time; requests beyond it wait, in the order they came.
+   * @default 256
+   */
+  maxSockets?: number;
+  /**
+   * Idle connections kept to one origin; those beyond it are closed.
+   * @default 64
+   */
+  maxFreeSockets?: number;
+  /**
+   * Milliseconds that an idle connection is kept. Below the 5 s of usual
+   * upstreams, so that it is not the upstream that closes first; a shorter
+   * `Keep-Alive: timeout` of the upstream wins.
+   * @default 4000
+   */
+  freeSocketTimeout?: number;
+  /**
+   * Milliseconds that a connection in use may be silent, then it is closed and its request fails.
+   * `0` for no limit: the request's own `timeout` and `idleTimeout` count.
+   * @default 0
+   */
+  timeout?: number;
+  /**
+   * Milliseconds that a connection lives: then it takes no further request, and closes after the one it has, so that
+   * traffic spreads anew over addresses and instances. `0` for no limit.
+   * @default 0
+   */
+  socketTTL?: number;
+  /**
+   * Milliseconds to connect; `0` leaves it to the system.
+   * @default 10000
+   */
+  connectTimeout?: number;
+  /**
+   * Requests that may wait for a connection to one origin; those beyond it get 503 with `Retry-After`.
+   * @default 4096
+   */
+  maxQueued?: number;
+  /**
+   * Milliseconds that a request may wait for a connection, then 503 with `Retry-After`.
+   * `0` for as long as the request's `timeout` lets it.
+   * @default 0
+   */
+  queueTimeout?: number;
+  /**
+   * Whether connections are kept for further requests; `false` makes one for each.
+   * @default true
+   */
+  keepAlive?: boolean;
+  /**
+   * Milliseconds of silence before TCP asks whether the peer is still there; `0` never asks.
+   * @default 60000
+   */
+  keepAliveInitialDelay?: number;
+  /**
+   * Whether small writes go out at once (`TCP_NODELAY`).
+   * @default true
+   */
+  noDelay?: boolean;
+  /**
+   * How names are looked up. The addresses of a name are used in turn, and one that does not answer is left
+   * alone for a while. `false` asks the system for each connection and takes its first answer.
+   * @default { "ttl": 10000 }
+   */
+  dns?: false | DnsOptions;
+  /** TLS options of upstreams that bring none of their own. */
+  tls?: TlsOptions;
+  /** Path of a unix domain socket to connect to, for upstreams that bring none of their own. */
+  socketPath?: string;
+}
+
+/** Pool options with every default in its place. */
+export type FilledPoolOptions = Required<Omit<PoolOptions, "tls" | "socketPath" | "dns">> &
+  Pick<PoolOptions, "tls" | "socketPath"> & { dns: false | (DnsOptions & { ttl: number }) };
+
+/** Every default of a pool. */
+export const poolDefaults: Readonly<FilledPoolOptions> = {
+  maxSockets: 256,
+  maxFreeSockets: 64,
+  freeSocketTimeout: 4_000,
+  timeout: 0,
+  socketTTL: 0,
+  connectTimeout: 10_000,
+  maxQueued: 4096,
+  queueTimeout: 0,
+  keepAlive: true,
+  keepAliveInitialDelay: 60_000,
+  noDelay: true,
+  dns: { ttl: 10_000 },
+};
+
+/** Puts every default in its place. */
+export function fillPoolOptions(options: PoolOptions): FilledPoolOptions {
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  const filled: FilledPoolOptions = { ...poolDefaults, ...Object.fromEntries(given) };
+  if (options.dns) filled.dns = { ttl: 10_000, ...options.dns };
+  return filled;
+}
+
+const isCountOrNone: Check = (value) => (value === 0 ? undefined : isCount(value));
+
+const isTls: Check = (value) =>
+  typeof value === "object" && value !== null
+    ? undefined
+    : "use an object such as { ca, servername }";
+
+const isDns: Check = (value) => {
+  if (value === false) return undefined;
+  const { ttl = 0, servers = [], ...rest } = (value ?? { rest: true }) as DnsOptions;
+  const known = typeof value === "object" && Object.keys(rest).length === 0;
+  const good = known && isMilliseconds(ttl) === undefined && Array.isArray(servers);
+  return good && servers.every((each) => typeof each === "string")
+    ? undefined
+    : "use false, or { ttl, servers }: milliseconds, and an array of addresses";
+};
+
+const POOL_CHECKS: Record<keyof PoolOptions, Check> = {
+  maxSockets: isCount,
+  maxFreeSockets: isCountOrNone,
+  freeSocketTimeout: (value) =>
+    value === 0
+      ? "use whole milliseconds from 1; maxFreeSockets: 0 keeps none"
+      : isMilliseconds(value),
+  timeout: isMilliseconds,
+  socketTTL: isMilliseconds,
+  connectTimeout: isMilliseconds,
+  maxQueued: isCountOrNone,
+  queueTimeout: isMilliseconds,
+  keepAlive: isBoolean,
+  keepAliveInitialDelay: isMilliseconds,
+  noDelay: isBoolean,
+  dns: isDns,
+  tls: isTls,
+  socketPath: (value) =>
+    typeof value === "string" && value.startsWith("/")
+      ? undefined
+      : 'use a path such as "/run/app.sock"',
+};
+
+/**
+ * Makes sure that a pool's options are there and of the right kind.
+ * @throws TypeError that names the option and the fix
+ */
+export function checkPoolOptions(options: PoolOptions): void {
+  check(options, POOL_CHECKS);
+}

@@ -1,0 +1,88 @@
+import { getHeader, NameSet, withoutNames } from "./headers.ts";
+import { keptBody } from "./replay.ts";
+import { parseTarget } from "./target.ts";
+import type { HeaderList, Hop, Reply } from "./transport.ts";
+
+/** Whether following may go from one URL to another. */
+export type RedirectPolicy = (from: URL, to: URL) => boolean;
+
+/** What `redirectTargets` says, as a policy. */
+export function redirectPolicy(
+  targets: "same-origin" | "any" | ((url: URL) => boolean),
+): RedirectPolicy {
+  if (targets === "same-origin") return (from, to) => from.origin === to.origin;
+  if (targets === "any") return (from, to) => from.protocol === "http:" || to.protocol === "https:";
+  return (_, to) => targets(to);
+}
+
+/** Fields about the content, which go with it (Fetch standard: request-body-header names). */
+const ABOUT_CONTENT = new NameSet([
+  "content-encoding",
+  "content-language",
+  "content-length",
+  "content-location",
+  "content-type",
+]);
+
+/** Fields by which a client shows to one origin who it is (CVE-2023-45143, CVE-2024-30260). */
+const CREDENTIALS: readonly string[] = ["authorization", "cookie", "proxy-authorization"];
+
+/**
+ * The hop that a redirect asks for, made of the hop before it: what was left
+ * out on the way never comes back.
+ *
+ * @param secrets names of fields that were meant for the first origin only
+ * @returns undefined if it is no redirect, or one that must not or cannot be followed
+ * @see https://fetch.spec.whatwg.org/#http-redirect-fetch
+ */
+export function nextHop(
+  hop: Hop,
+  { status, headers }: Reply,
+  allows: RedirectPolicy,
+  secrets: readonly string[],
+): Hop | undefined {
+  if (!isRedirect(status)) return undefined;
+  const from = new URL(hop.upstream.origin + hop.path);
+  const url = parseLocation(headers, from);
+  if (url === undefined || !allows(from, url)) return undefined;
+
+  const toGet = status === 303 ? !isSafe(hop.method) : status < 303 && hop.method === "POST";
+  const body = toGet ? null : keptBody(hop.body);
+  if (body === undefined) return undefined;
+  let fields = toGet ? withoutNames(hop.headers, ABOUT_CONTENT) : hop.headers;
+
+  const next = {
+    ...hop,
+    method: toGet ? "GET" : hop.method,
+    path: url.pathname + url.search,
+    body,
+    contentLength: body?.byteLength,
+    fresh: false,
+  };
+  if (url.origin === hop.upstream.origin) return { ...next, headers: fields };
+  fields = withoutNames(fields, new NameSet([...CREDENTIALS, ...secrets]));
+  // Socket, client certificate and an explicit Host were for the origin before, too.
+  return { ...next, headers: fields, upstream: parseTarget(url.origin), host: undefined };
+}
+
+function isRedirect(status: number): boolean {
+  return status === 301 || status === 302 || status === 303 || status === 307 || status === 308;
+}
+
+function isSafe(method: string): boolean {
+  return method === "GET" || method === "HEAD";
+}
+
+/** Where a response points, if that is a URL to go to; user and password in it were for nobody here. */
+function parseLocation(headers: HeaderList, base: URL): URL | undefined {
+  const location = getHeader(headers, "location");
+  if (location === undefined) return undefined;
+  // Bytes above 0x7f are meant as they are, not as the characters that they are read as.
+  const bytes = location.replaceAll(
+    /[\u0080-\u00ff]/g,
+    (byte) => `%${byte.charCodeAt(0).toString(16)}`,
+  );
+  const url = URL.parse(bytes, base);
+  if (url === null || (url.protocol !== "http:" && url.protocol !== "https:")) return undefined;
+  return url.username === "" && url.password === "" ? url : undefined;
+}

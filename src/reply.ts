@@ -1,0 +1,52 @@
+import { toStream } from "./body.ts";
+import { ProxyError } from "./error.ts";
+import { cleanResponse } from "./headers.ts";
+import type { HeaderList, Reply } from "./transport.ts";
+
+/**
+ * The upstream's answer as it may go to the client.
+ * @throws ProxyError 502 for what no client could be sent
+ */
+export function cleanReply(reply: Reply): Reply {
+  const { status } = reply;
+  const bodyless = status === 204 || status === 205 || status === 304;
+  let headers: HeaderList;
+  try {
+    if (status < 200 || status > 599) {
+      throw new ProxyError("http_protocol_error", {
+        message: `the upstream's status was ${status}`,
+      });
+    }
+    headers = cleanResponse(status, reply.headers);
+  } catch (error) {
+    discardBody(reply);
+    throw error;
+  }
+  if (bodyless) discardBody(reply);
+  return {
+    status,
+    statusText: cleanReason(reply.statusText),
+    headers,
+    original: reply.original,
+    body: bodyless ? null : reply.body,
+  };
+}
+
+/** A reason phrase that any server can send: `new Response` and node:http throw for others (RFC 9112 §4). */
+function cleanReason(statusText: string): string {
+  return /^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(statusText) ? statusText : "";
+}
+
+/** Lets go of a response's body, unread. */
+export function discardBody(reply: Reply): void {
+  if (reply.body !== null)
+    void toStream(reply.body)
+      .cancel()
+      .catch(() => {});
+}
+
+/** Lets go of a response that will not be sent, unless the one that will is made from its body. */
+export function discard(response: Response, answer?: Response): void {
+  const { body } = response;
+  if (body !== null && !body.locked && body !== answer?.body) void body.cancel().catch(() => {});
+}

@@ -1,0 +1,128 @@
+import { describe, expect, test, vi } from "vitest";
+import type { ProxyOptions } from "../src/options.ts";
+import {
+  answering,
+  bytes,
+  fakeReply,
+  FakeTransport,
+  proxyError,
+  run,
+  stale,
+  streamOf,
+  TARGET,
+  to,
+} from "./_fakes.ts";
+
+describe("redirects", () => {
+  const options: ProxyOptions = { followRedirects: true, redirectTargets: "any" };
+
+  test("are not followed by default", async () => {
+    const transport = answering(to("/next"));
+    const response = await run({}, { transport });
+    expect(response.status).toBe(302);
+    expect(transport.hops).toHaveLength(1);
+  });
+
+  test("are followed, each from the hop before, and what they said is let go", async () => {
+    const cancelled = vi.fn();
+    const moved = { ...to("b"), body: streamOf(["moved"], cancelled) };
+    const transport = answering(moved, to("c"), { body: bytes("here") });
+    const response = await run({ path: "/x/a" }, { transport, options });
+    expect(await response.text()).toBe("here");
+    expect(transport.hops.map(({ path }) => path)).toEqual(["/x/a", "/x/b", "/x/c"]);
+    expect(cancelled).toHaveBeenCalledOnce();
+  });
+
+  test("five by default, then the last goes to the client", async () => {
+    const transport = new FakeTransport(({ path }) => fakeReply(to(`${path}x`)));
+    const response = await run({}, { transport, options });
+    expect(response.status).toBe(302);
+    expect(transport.hops).toHaveLength(6);
+  });
+
+  test("as many as the number says; 0 is none", async () => {
+    for (const followRedirects of [0, 2, 8]) {
+      const transport = new FakeTransport(({ path }) => fakeReply(to(`${path}x`)));
+      await run({}, { transport, options: { ...options, followRedirects } });
+      expect(transport.hops).toHaveLength(followRedirects + 1);
+    }
+  });
+
+  test("in a circle go to the client", async () => {
+    const transport = new FakeTransport(({ path }) => fakeReply(to(path === "/a" ? "/b" : "/a")));
+    const response = await run({ path: "/a" }, { transport, options });
+    expect(response.status).toBe(302);
+    expect(transport.hops).toHaveLength(2);
+  });
+
+  test("a form that is answered with its own address as GET is no circle", async () => {
+    const transport = answering(to("/form", 303));
+    const form = { method: "POST", path: "/form" };
+    expect((await run(form, { transport, options })).status).toBe(200);
+    expect(transport.hops.map(({ method }) => method)).toEqual(["POST", "GET"]);
+  });
+
+  test("to another origin lose what `headers` and onRequest set, and the client's credentials", async () => {
+    const transport = answering(to("http://b.test/"), to(`${TARGET}/back`));
+    const headers = ["Host", "a", "Cookie", "c=1", "X-Client", "1", "X-Both", "client"];
+    await run(
+      { headers },
+      {
+        transport,
+        options: {
+          ...options,
+          xfwd: false,
+          headers: { "x-config": "secret" },
+          onRequest: ({ headers: draft }) => {
+            draft.set("x-hook", "secret");
+            draft.set("x-both", "hook");
+          },
+        },
+      },
+    );
+    const names = transport.hops.map((hop) => hop.headers.filter((_, i) => i % 2 === 0));
+    expect(names).toEqual([
+      ["cookie", "x-both", "x-client", "x-config", "x-hook"],
+      ["x-client"],
+      ["x-client"],
+    ]);
+  });
+
+  test("are asked of the policy at each hop", async () => {
+    const seen: string[] = [];
+    const redirectTargets = ({ href }: URL): boolean => {
+      seen.push(href);
+      return !href.includes("secret");
+    };
+    const transport = answering(to("http://b.test/1"), to("http://b.test/secret"));
+    const response = await run({}, { transport, options: { ...options, redirectTargets } });
+    expect(response.status).toBe(302);
+    expect(seen).toEqual(["http://b.test/1", "http://b.test/secret"]);
+  });
+
+  test("a policy that throws is a 500, and nothing is left running", async () => {
+    const transport = answering(to("/next"));
+    const onError = vi.fn();
+    const redirectTargets = (): never => {
+      throw new Error("oops");
+    };
+    const response = await run(
+      {},
+      { transport, options: { ...options, redirectTargets, onError } },
+    );
+    expect(response.status).toBe(500);
+    expect(onError).toHaveBeenCalledOnce();
+    expect(transport.lifetimes[0]?.error).toEqual(proxyError("proxy_internal_error", 500));
+  });
+
+  test("each hop may be sent once more", async () => {
+    const transport = answering(stale, to("/next"), stale, { status: 201 });
+    expect((await run({ path: "/a" }, { transport, options })).status).toBe(201);
+    expect(transport.hops.map(({ path, fresh = false }) => [path, fresh])).toEqual([
+      ["/a", false],
+      ["/a", true],
+      ["/next", false],
+      ["/next", true],
+    ]);
+  });
+});

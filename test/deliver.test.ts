@@ -1,0 +1,208 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { ProxyError } from "../src/error.ts";
+import { forward } from "../src/forward.ts";
+import type { ProxyOptions } from "../src/options.ts";
+import { compile } from "../src/plan.ts";
+import type { Hop } from "../src/transport.ts";
+import {
+  type Answer,
+  answering,
+  bytes,
+  fakeIncoming,
+  FakeTransport,
+  respond,
+  run,
+  stale,
+  streamOf,
+  TARGET,
+  to,
+} from "./_fakes.ts";
+
+const refused = new ProxyError("connection_refused");
+
+describe("once more", () => {
+  test.each([stale, refused])("after %s, on a new connection", async (error) => {
+    const transport = answering(error);
+    expect((await run({ path: "/a" }, { transport })).status).toBe(200);
+    expect(transport.hops).toMatchObject([{ path: "/a" }, { path: "/a", fresh: true }]);
+    expect(transport.hops[0]?.fresh).toBeFalsy();
+  });
+
+  test.each(["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"])("%s", async (method) => {
+    const transport = answering(stale);
+    expect((await run({ method }, { transport })).status).toBe(200);
+    expect(transport.hops).toHaveLength(2);
+  });
+
+  test.each(["POST", "PATCH", "LOCK", "get"])("never %s", async (method) => {
+    const transport = answering(stale);
+    const response = await run(
+      { method, request: () => new Request("http://proxy.test/") },
+      { transport },
+    );
+    expect(response.status).toBe(502);
+    expect(transport.hops).toHaveLength(1);
+  });
+
+  test.each<[string, Error]>([
+    ["an error of an answer that had begun", new ProxyError("http_response_incomplete")],
+    ["a connection that broke at its first request", new ProxyError("connection_terminated")],
+    ["a deadline", new ProxyError("http_response_timeout")],
+    ["a name that is not known", new ProxyError("dns_error")],
+    ["a fault of ours", new TypeError("oops")],
+  ])("not after %s", async (_, error) => {
+    const transport = answering(error);
+    await run({}, { transport });
+    expect(transport.hops).toHaveLength(1);
+  });
+
+  test("as often as `attempts` says, and no more", async () => {
+    const transport = answering(stale, stale, stale, stale);
+    const response = await run({}, { transport, options: { retry: { attempts: 2 } } });
+    expect(response.status).toBe(502);
+    expect(transport.hops).toHaveLength(3);
+  });
+
+  test.each<ProxyOptions>([{ retry: false }, { retry: { attempts: 0 } }])(
+    "never with %j",
+    async (options) => {
+      const transport = answering(stale);
+      expect((await run({}, { transport, options })).status).toBe(502);
+      expect(transport.hops).toHaveLength(1);
+    },
+  );
+
+  test("the methods that `methods` names, and no others", async () => {
+    const options: ProxyOptions = { retry: { methods: ["POST"] } };
+    expect((await run({ method: "POST" }, { transport: answering(stale), options })).status).toBe(
+      200,
+    );
+    expect((await run({}, { transport: answering(stale), options })).status).toBe(502);
+  });
+
+  test("statuses count as no response where `statusCodes` names them", async () => {
+    const cancelled = vi.fn();
+    const busy = (): Answer => ({ status: 503, body: streamOf(["busy"], cancelled) });
+    const options: ProxyOptions = { retry: { attempts: 2, statusCodes: [503] } };
+    const transport = answering(busy(), busy(), { status: 200 });
+    expect((await run({}, { transport, options })).status).toBe(200);
+    expect(transport.hops).toHaveLength(3);
+    expect(cancelled).toHaveBeenCalledTimes(2);
+
+    const last = await run({}, { transport: answering(busy(), busy(), busy()), options });
+    expect(last.status).toBe(503);
+    expect(await last.text()).toBe("busy");
+    expect((await run({ method: "POST" }, { transport: answering(busy()), options })).status).toBe(
+      503,
+    );
+  });
+});
+
+describe("a body", () => {
+  const put = (body: Hop["body"]): Parameters<typeof run>[0] => ({
+    method: "PUT",
+    headers: ["Host", "a", "Transfer-Encoding", "chunked"],
+    body,
+  });
+
+  test("of bytes is sent again", async () => {
+    const transport = answering(stale);
+    await run(put(bytes("abc")), { transport });
+    expect(transport.bodies).toEqual(["abc", "abc"]);
+  });
+
+  test("that streams is not kept, and not sent again", async () => {
+    const transport = answering(stale);
+    const body = streamOf(["abc"]);
+    expect((await run(put(body), { transport })).status).toBe(502);
+    expect(transport.hops).toHaveLength(1);
+    expect(transport.hops[0]?.body).toBe(body);
+  });
+
+  test("that streams is kept where `retry` is set, up to replayLimit", async () => {
+    const options: ProxyOptions = { retry: {}, replayLimit: 6 };
+    const kept = answering(stale);
+    expect((await run(put(streamOf(["abc", "def"])), { transport: kept, options })).status).toBe(
+      200,
+    );
+    expect(kept.bodies).toEqual(["abcdef", "abcdef"]);
+    const longer = answering(stale);
+    expect((await run(put(streamOf(["abc", "defg"])), { transport: longer, options })).status).toBe(
+      502,
+    );
+    expect(longer.bodies).toEqual(["abcdefg"]);
+  });
+
+  test("of a method that is not repeated is not kept", async () => {
+    const transport = answering();
+    const body = streamOf(["abc"]);
+    await run({ ...put(body), method: "POST" }, { transport, options: { retry: {} } });
+    expect(transport.hops[0]?.body).toBe(body);
+  });
+
+  test("announced as longer than replayLimit is not even looked at", async () => {
+    const transport = answering();
+    const body = streamOf(["abcdefg"]);
+    const headers = ["Host", "a", "Content-Length", "7"];
+    const options: ProxyOptions = { followRedirects: true, replayLimit: 6 };
+    await run({ method: "POST", headers, body }, { transport, options });
+    expect(transport.hops[0]?.body).toBe(body);
+  });
+
+  test("that only its end tells of is asked for it before it is limited or kept", async () => {
+    for (const options of [{ bodyLimit: 5 }, { followRedirects: true }]) {
+      const transport = answering();
+      const body = { stream: () => streamOf([]), unlessEmpty: async () => null };
+      await run({ method: "DELETE", body }, { transport, options });
+      expect(transport.hops[0]?.body).toBeNull();
+    }
+  });
+
+  test("both limited and kept keeps to its limit", async () => {
+    const options: ProxyOptions = { followRedirects: true, bodyLimit: 5 };
+    const transport = answering(to("/next", 307));
+    expect((await run(put(streamOf(["abc", "de"])), { transport, options })).status).toBe(200);
+    expect(transport.bodies).toEqual(["abcde", "abcde"]);
+    const over = await run(put(streamOf(["abc", "def"])), { transport: answering(), options });
+    expect(over.status).toBe(413);
+  });
+});
+
+describe("time", () => {
+  beforeEach(() => void vi.useFakeTimers());
+  afterEach(() => void vi.useRealTimers());
+
+  const options: ProxyOptions = { timeout: 1000, retry: { attempts: 9, delay: 300 } };
+
+  test("the timeout is one for all attempts", async () => {
+    const transport = new FakeTransport(async () => {
+      throw refused;
+    });
+    const done = vi.fn();
+    const answer = run({}, { transport, options });
+    void answer.then(done);
+    await vi.advanceTimersByTimeAsync(950);
+    expect(transport.hops).toHaveLength(4);
+    expect(done).not.toHaveBeenCalled();
+    await vi.advanceTimersByTimeAsync(100);
+    expect((await answer).status).toBe(504);
+    expect(transport.hops).toHaveLength(4);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("a client that leaves between two attempts ends it", async () => {
+    const incoming = fakeIncoming();
+    const transport = new FakeTransport(async () => {
+      throw refused;
+    });
+    const plan = compile(options, () => transport);
+    const answer = forward(incoming, TARGET, plan, undefined, respond);
+    await vi.advanceTimersByTimeAsync(100);
+    incoming.leave();
+    expect((await answer).status).toBe(499);
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(transport.hops).toHaveLength(1);
+    expect(incoming.listeners.size).toBe(0);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});

@@ -1,0 +1,103 @@
+/** Connections that break before an answer: what is sent once more, and what never is. */
+import { expect } from "vitest";
+import type { Tools } from "../_suite.ts";
+import type { Call } from "../_link.ts";
+import { chunk, lastChunk, request } from "../_wire.ts";
+
+/** How an upstream closes a kept connection at the moment of its reuse. */
+const closings: ((call: Call) => void)[] = [(call) => call.close(), (call) => call.reset()];
+
+/** The first request on a connection is answered, every later one is met by a close. */
+function closesWhenReused(t: Tools, close: (call: Call) => void): void {
+  t.upstream.script = async (call) => {
+    await call.done;
+    if (call.link.calls.length > 1) close(call);
+    else call.reply(200, [["X-Id", call.get("x-id") ?? ""]], call.body);
+  };
+}
+
+export const retries = {
+  async "a kept connection that is closed as it is reused costs an idempotent request nothing"(
+    t: Tools,
+  ): Promise<void> {
+    for (const close of closings) {
+      closesWhenReused(t, close);
+      const client = await t.connect();
+      for (let id = 0; id < 40; id++) {
+        const method = ["GET", "HEAD", "DELETE", "OPTIONS"][id % 4] as string;
+        client.send(request(method, "/", [["X-Id", String(id)]]));
+        const answer = await client.read(method);
+        expect(answer.status, `${method} ${id}`).toBe(200);
+        expect(answer.get("x-id")).toBe(String(id));
+      }
+    }
+    // Otherwise nothing was kept, and nothing tried.
+    expect(t.upstream.links.some(({ calls }) => calls.length > 1)).toBe(true);
+  },
+
+  async "a POST on such a connection is seen once at most"(t: Tools): Promise<void> {
+    for (const close of closings) {
+      closesWhenReused(t, close);
+      const client = await t.connect();
+      for (let id = 0; id < 40; id++) {
+        const body = ["", "a body"][id % 2];
+        client.send(
+          request("POST", "/", [["X-Id", `${String(close)} ${id}`.replaceAll(/\s/g, "")]], body),
+        );
+        const answer = await client.read();
+        expect([200, 502]).toContain(answer.status);
+      }
+    }
+    const ids = t.upstream.calls.map((call) => call.get("x-id"));
+    expect(ids.length).toBeGreaterThanOrEqual(80);
+    expect(new Set(ids).size).toBe(ids.length);
+  },
+
+  async "a PUT that is kept is sent again, byte for byte"(t: Tools): Promise<void> {
+    closesWhenReused(t, (call) => call.reset());
+    const client = await t.connect("retrying");
+    const body = "0123456789".repeat(90);
+    for (let id = 0; id < 20; id++) {
+      const head: [string, string][] = [["Transfer-Encoding", "chunked"]];
+      client.send(
+        id % 2
+          ? request("PUT", "/", [], body)
+          : Buffer.concat([request("PUT", "/", head), chunk(body), lastChunk]),
+      );
+      expect(await client.read()).toMatchObject({ status: 200, text: body });
+    }
+  },
+
+  async "an answer that has begun is never asked for again"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => {
+      if (call.target === "/first") return call.reply(200, [], "ok");
+      call.write("HTTP/1.1 200 OK\r\nContent-Le");
+      call.close();
+    };
+    const client = await t.connect();
+    client.send(request("GET", "/first"));
+    await client.read();
+    client.send(request("GET", "/second"));
+    expect((await client.read()).status).toBe(502);
+    expect(t.upstream.calls.filter(({ target }) => target === "/second")).toHaveLength(1);
+  },
+
+  async "a status that `retry` names is asked for again, as often as it says"(
+    t: Tools,
+  ): Promise<void> {
+    let busy = 2;
+    t.upstream.script = (call) =>
+      busy-- > 0 ? call.reply(503, [], "busy") : call.reply(200, [], "ok");
+    expect(await t.ask(request("GET", "/"), "retrying")).toMatchObject({ status: 200, text: "ok" });
+    busy = 9;
+    expect(await t.ask(request("GET", "/"), "retrying")).toMatchObject({
+      status: 503,
+      text: "busy",
+    });
+    expect(t.upstream.calls).toHaveLength(6);
+    busy = 9;
+    const post = await t.ask(request("POST", "/", [], "body"), "retrying");
+    expect(post).toMatchObject({ status: 503, text: "busy" });
+    expect(t.upstream.calls).toHaveLength(7);
+  },
+};
