@@ -52,6 +52,21 @@ const forwarder =
 const handler = ({ upstream }: Apps): ReturnType<typeof createProxy>["nodeHandler"] =>
   createProxy({ target: upstream.url, ...options }).nodeHandler;
 
+/** A server that shows something else of itself on its requests than it does today. */
+function onChangedSrvx(apps: Apps, change: (runtime: Runtime) => unknown): Promise<number> {
+  return onSrvx(apps, (request) => {
+    const runtime = change((request as unknown as { runtime: Runtime }).runtime);
+    // Not on the request itself: the server needs its own.
+    const get = (target: Request, name: string | symbol): unknown =>
+      name === "runtime" ? runtime : Reflect.get(target, name, target);
+    return forwarder(apps)(new Proxy(request, { get }));
+  });
+}
+
+interface Runtime {
+  node: { req: object; res: object };
+}
+
 /** HTTP/1 in front, and nothing that replaces the global `Response`. */
 export const ways: Record<string, Way> = {
   "node:http": (apps) => apps.serveNode(handler(apps)),
@@ -91,6 +106,20 @@ export const ways: Record<string, Way> = {
     onSrvx(apps, async (request) => (await forwarder(apps)(request)).clone()),
 };
 
+/** What is left if servers change what nobody has promised. */
+export const changedWays: Record<string, Way> = {
+  "srvx as it is": ways["srvx"] as Way,
+  "srvx without runtime": (apps) => onChangedSrvx(apps, () => undefined),
+  "srvx without node": (apps) => onChangedSrvx(apps, () => ({ name: "node" })),
+  "srvx without res": (apps) => onChangedSrvx(apps, ({ node: { req } }) => ({ node: { req } })),
+  "srvx with another req": (apps) => onChangedSrvx(apps, ({ node }) => ({ node: { req: node } })),
+  "srvx that reads a response as a web one": (apps) =>
+    onSrvx(apps, async (request) => {
+      const response = await forwarder(apps)(request);
+      return Object.defineProperty(response, "_toNodeResponse", { value: undefined });
+    }),
+};
+
 /** HTTP/2 in front. */
 export const http2Ways: Record<string, Way> = {
   "node:http2": (apps) => onHttp2(apps, handler(apps)),
@@ -102,5 +131,9 @@ export const replacingWays: Record<string, Way> = {
   hono: (apps) => apps.serveHono(new Hono().all("*", (c) => forwarder(apps)(c.req.raw))),
   "hono, a Request made by hand": (apps) =>
     apps.serveHono(new Hono().all("*", (c) => forwarder(apps)(makeRequest(c.req.raw)))),
+  "hono without its symbols": (apps) =>
+    apps.serveHono(
+      new Hono().all("*", (c) => forwarder(apps)(Object.create(c.req.raw) as Request)),
+    ),
   "node:http beside hono": (apps) => apps.serveNode(handler(apps)),
 };

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { useApps } from "./_apps.ts";
 import type { Call } from "./_link.ts";
 import { within } from "./_wait.ts";
-import { http2Ways, replacingWays, type Way, ways } from "./_ways.ts";
+import { changedWays, http2Ways, replacingWays, type Way, ways } from "./_ways.ts";
 import { chunk, type Header, lastChunk, request, response } from "./_wire.ts";
 
 const apps = useApps();
@@ -205,6 +205,10 @@ async function expectSame(all: [string, Ask, number][]): Promise<void> {
 
 test("raw and made by hand, untouched and touched, HTTP/1 and HTTP/2: the same bytes", async () => {
   await expectSame([...(await start(ways, askHttp1)), ...(await start(http2Ways, askHttp2))]);
+}, 60_000);
+
+test("servers that change what they show: the same bytes", async () => {
+  await expectSame(await start(changedWays, askHttp1));
 }, 60_000);
 
 test("where the global Response is another's: the same bytes", async () => {
