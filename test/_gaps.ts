@@ -15,7 +15,7 @@ export interface Gap {
 const UPGRADE = "Deno.serve answers 400 to a request with Upgrade and a body";
 
 /** undici is the client under all four. */
-const onNode = (["node", "srvx", "h3", "hono"] as const).flatMap((host): Gap[] => [
+const onNode = (["node", "srvx", "slow", "h3", "hono"] as const).flatMap((host): Gap[] => [
   {
     host,
     test: "an unsolicited 100 before the final response does no harm",
@@ -27,6 +27,40 @@ const onNode = (["node", "srvx", "h3", "hono"] as const).flatMap((host): Gap[] =
     reason: "undici sends a request's head with the first piece of its body",
   },
 ]);
+
+const LISTED = "Headers joins repeated fields and lower-cases their names";
+const STREAMED = "srvx sends a response's head with the first piece of a web stream";
+
+/** A Request made by hand holds what the standard lets it hold. */
+const onSlow: Gap[] = (
+  [
+    ["repeated request fields stay separate lines", LISTED],
+    ["repeated response fields stay separate lines", LISTED],
+    ["the case of request field names is kept", LISTED],
+    ["the case of response field names is kept", LISTED],
+    ["characters that URL parsers escape keep their bytes", "new Request() parses its URL"],
+    [
+      "response headers arrive before the first byte of a chunked body, and pieces one by one",
+      STREAMED,
+    ],
+    [
+      "response headers arrive before the first byte of a sized body, and pieces one by one",
+      STREAMED,
+    ],
+    [
+      "response headers arrive before the first byte of a close-delimited body, and pieces one by one",
+      STREAMED,
+    ],
+    [
+      "a client that leaves before the first byte of the body closes the upstream request, by FIN",
+      STREAMED,
+    ],
+    [
+      "a client that leaves before the first byte of the body closes the upstream request, by RST",
+      STREAMED,
+    ],
+  ] as const
+).map(([test, reason]) => ({ host: "slow", test, reason }));
 
 const onDeno: Gap[] = (
   [
@@ -166,6 +200,7 @@ const onBun: Gap[] = (
 
 export const gaps: Gap[] = [
   ...onNode,
+  ...onSlow,
   ...onBun,
   ...onDeno,
   ...onWorkerd,
