@@ -42,6 +42,8 @@ export function createTransport(options: PoolOptions = {}): Transport {
     toError,
     amendsHeaders: true,
     handsBodiesThrough: true,
+    // workerd's are of 4 KiB, and each costs 50 µs.
+    ownBuffers: true,
   });
 }
 

@@ -16,7 +16,7 @@ const VERSION = "the server does not say which HTTP version a request came in";
 const UPGRADE = "Deno.serve answers 400 to a request with Upgrade and a body";
 
 /** undici is the client under all four. */
-const onNode = (["node", "srvx", "h3", "hono"] as const).flatMap((host): Gap[] => [
+const onNode = (["node", "srvx", "slow", "h3", "hono"] as const).flatMap((host): Gap[] => [
   {
     host,
     test: "an unsolicited 100 before the final response does no harm",
@@ -30,6 +30,39 @@ const onNode = (["node", "srvx", "h3", "hono"] as const).flatMap((host): Gap[] =
 ]);
 
 const DROPPED = "Deno's client drops what comes on an idle connection, and takes no offence at it";
+const LISTED = "Headers joins repeated fields and lower-cases their names";
+const STREAMED = "srvx sends a response's head with the first piece of a web stream";
+
+/** A Request made by hand holds what the standard lets it hold. */
+const onSlow: Gap[] = (
+  [
+    ["repeated request fields stay separate lines", LISTED],
+    ["repeated response fields stay separate lines", LISTED],
+    ["the case of request field names is kept", LISTED],
+    ["the case of response field names is kept", LISTED],
+    ["characters that URL parsers escape keep their bytes", "new Request() parses its URL"],
+    [
+      "response headers arrive before the first byte of a chunked body, and pieces one by one",
+      STREAMED,
+    ],
+    [
+      "response headers arrive before the first byte of a sized body, and pieces one by one",
+      STREAMED,
+    ],
+    [
+      "response headers arrive before the first byte of a close-delimited body, and pieces one by one",
+      STREAMED,
+    ],
+    [
+      "a client that leaves before the first byte of the body closes the upstream request, by FIN",
+      STREAMED,
+    ],
+    [
+      "a client that leaves before the first byte of the body closes the upstream request, by RST",
+      STREAMED,
+    ],
+  ] as const
+).map(([test, reason]) => ({ host: "slow", test, reason }));
 
 const onDeno: Gap[] = (
   [
@@ -184,6 +217,7 @@ const onBun: Gap[] = (
 
 export const gaps: Gap[] = [
   ...onNode,
+  ...onSlow,
   ...onBun,
   ...onDeno,
   ...onWorkerd,
