@@ -6,8 +6,9 @@ import { unsendable } from "../../src/fetch.ts";
 import { getHeader } from "../../src/headers.ts";
 import type { Body, HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
 import { toNetworkError } from "../node/errors.ts";
+import type { Connection } from "./connection.ts";
 import { concat, type PieceReader, readMany } from "./pieces.ts";
-import type { Pool } from "./pool.ts";
+import type { Job, Pool } from "./pool.ts";
 
 /** Bytes held for a reader that is slow before the upstream is told to wait. */
 const HIGH_WATER_MARK = 65_536;
@@ -19,7 +20,7 @@ const HIGH_WATER_MARK = 65_536;
  * synchronous run. By the first microtask after the headers such a body is here
  * as a whole, and travels as bytes; only what is still coming becomes a stream.
  */
-export class Exchange implements NativeBody, Reply {
+export class Exchange implements Job, NativeBody, Reply {
   status = 0;
   statusText = "";
   headers: HeaderList = [];
@@ -29,44 +30,72 @@ export class Exchange implements NativeBody, Reply {
   #response: IncomingMessage | undefined;
   #sink: ReadableStreamDefaultController<Uint8Array> | undefined;
   #quiet = false;
+  /** Whether only a new connection will do. */
+  readonly fresh: boolean;
+  #connection: Connection | undefined;
+  #request: ClientRequest | undefined;
+  #leaveQueue: (() => void) | undefined;
   readonly #hop: Hop;
-  readonly #request: ClientRequest;
   readonly #lifetime: Lifetime;
+  readonly #resolve: (reply: Reply) => void;
   readonly #reject: (error: ProxyError) => void;
 
   constructor(
     hop: Hop,
     lifetime: Lifetime,
-    pool: Pool,
     resolve: (reply: Reply) => void,
     reject: (error: ProxyError) => void,
   ) {
-    const { method, path, body } = hop;
+    const { method, fresh } = hop;
     this.#hop = hop;
     this.#lifetime = lifetime;
+    this.#resolve = resolve;
     this.#reject = reject;
+    this.fresh = fresh ?? false;
     // `node:http` would change the case; CONNECT asks for a tunnel, not for a response.
     if (method !== method.toUpperCase() || method === "CONNECT") throw unsendable(method);
-    const request = pool.request({ method, path, headers: toFields(hop) });
+  }
+
+  /** Sends it as soon as there is a connection for it. */
+  run(pool: Pool): void {
+    this.#lifetime.onabort = (error) => this.fail(error);
+    this.#leaveQueue = pool.run(this);
+  }
+
+  // ── the job ──
+
+  get held(): boolean {
+    return this.#response?.isPaused() ?? false;
+  }
+
+  start(connection: Connection): void {
+    const { method, path, body } = this.#hop;
+    const request = connection.request({ method, path, headers: toFields(this.#hop) }, this);
+    this.#connection = connection;
     this.#request = request;
-    // Deno sends again what it sent on a kept connection that breaks, a POST too.
-    request.on("socket", () => (request.reusedSocket = false));
-    lifetime.onabort = (error) => this.#stop(error);
     // Their size is limited; beyond a number of them, they would be left out in silence.
     request.maxHeadersCount = 0;
     request.on("error", (thrown) => this.#onError(thrown));
-    request.on("information", () => lifetime.touch());
+    request.on("information", () => this.#lifetime.touch());
     request.on("upgrade", () =>
-      this.#stop(new ProxyError("http_protocol_error", { message: "bad upgrade" })),
+      this.fail(new ProxyError("http_protocol_error", { message: "bad upgrade" })),
     );
-    request.on("response", (response) => {
-      this.#onResponse(response);
-      resolve(this);
-    });
+    request.on("response", (response) => this.#onResponse(response));
     if (body === null) request.end();
     else if (body instanceof Uint8Array) request.end(body);
-    else void this.#upload(body);
+    else void this.#upload(request, body);
   }
+
+  fail(thrown: unknown): void {
+    const error = toNetworkError(thrown, this.status !== 0);
+    this.#error ??= error;
+    this.#leaveQueue?.();
+    this.#request?.destroy();
+    this.#connection?.destroy();
+    this.#onError(error);
+  }
+
+  // ── the reply, and its body ──
 
   get body(): NativeBody | null {
     const bodyless = this.#hop.method === "HEAD" || this.status === 204 || this.status === 304;
@@ -111,7 +140,7 @@ export class Exchange implements NativeBody, Reply {
         },
         cancel: () => {
           this.#sink = undefined;
-          if (!this.#ended) this.#stop(new ProxyError("http_request_error", { status: 499 }));
+          if (!this.#ended) this.fail(new ProxyError("http_request_error", { status: 499 }));
         },
       },
       { highWaterMark: HIGH_WATER_MARK, size: (chunk) => chunk.byteLength },
@@ -120,12 +149,14 @@ export class Exchange implements NativeBody, Reply {
 
   #onResponse(response: IncomingMessage): void {
     this.#response = response;
+    this.#connection?.answered(response);
     this.status = response.statusCode ?? 0;
     this.statusText = response.statusMessage ?? "";
     this.headers = response.rawHeaders;
     response.on("error", (thrown) => this.#onError(thrown));
     response.on("end", () => this.#onEnd());
     if (this.body === null) response.resume();
+    this.#resolve(this);
   }
 
   #onData(response: IncomingMessage, chunk: Uint8Array): void {
@@ -145,15 +176,22 @@ export class Exchange implements NativeBody, Reply {
     this.#lifetime.end();
     this.#sink?.close();
     // Answered before all was sent: the rest is not wanted, and the connection not in step.
-    if (this.#uploading) this.#request.destroy();
+    if (this.#uploading) this.#request?.destroy();
   }
 
   #onError(thrown: unknown): void {
     if (this.#ended) return;
-    this.#error ??= toNetworkError(thrown, this.status !== 0);
+    this.#error ??= this.#toError(thrown);
     this.#lifetime.end();
     this.#reject(this.#error);
     this.#failSink(this.#error);
+  }
+
+  #toError(thrown: unknown): ProxyError {
+    const error = toNetworkError(thrown, this.status !== 0);
+    const { code, cause } = error;
+    const stale = code === "connection_terminated" && this.#connection?.stale;
+    return stale ? new ProxyError(code, { cause, stale }) : error;
   }
 
   #failSink(error: ProxyError): void {
@@ -161,16 +199,9 @@ export class Exchange implements NativeBody, Reply {
     this.#sink = undefined;
   }
 
-  #stop(error: ProxyError): void {
-    this.#error ??= error;
-    this.#request.destroy();
-    this.#onError(error);
-  }
-
   /** Sends a body piece by piece, each as soon as the one before has gone. */
-  async #upload(body: Exclude<Body, Uint8Array>): Promise<void> {
+  async #upload(request: ClientRequest, body: Exclude<Body, Uint8Array>): Promise<void> {
     const { contentLength } = this.#hop;
-    const request = this.#request;
     const reader = toStream(body).getReader() as PieceReader;
     this.#uploading = true;
     // A small body follows its head so closely that one write takes both.
@@ -185,7 +216,7 @@ export class Exchange implements NativeBody, Reply {
           this.#lifetime.touch();
           sent += chunk.byteLength;
           if (sent === contentLength) {
-            this.#finish(chunk);
+            this.#finish(request, chunk);
             // Deno closes the client's connection if nobody has seen the end.
             await readMany(reader).catch(() => {});
             return;
@@ -193,21 +224,21 @@ export class Exchange implements NativeBody, Reply {
           if (!request.write(chunk)) await drained(request);
         }
         if (!done) continue;
-        if (contentLength === undefined) return this.#finish();
+        if (contentLength === undefined) return this.#finish(request);
         throw new Error("the request body was not as long as its Content-Length");
       }
       void reader.cancel().catch(() => {});
     } catch (cause) {
       const message = "the client broke off its request body";
-      this.#stop(new ProxyError("http_request_error", { message, cause }));
+      this.fail(new ProxyError("http_request_error", { message, cause }));
     } finally {
       clearTimeout(flush);
     }
   }
 
-  #finish(last?: Uint8Array): void {
+  #finish(request: ClientRequest, last?: Uint8Array): void {
     this.#uploading = false;
-    this.#request.end(last);
+    request.end(last);
   }
 }
 
