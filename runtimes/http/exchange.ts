@@ -1,14 +1,14 @@
 import type { ClientRequest, IncomingMessage } from "node:http";
-import { toStream } from "../../src/body.ts";
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
 import { unsendable } from "../../src/fetch.ts";
 import { getHeader } from "../../src/headers.ts";
-import type { Body, HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
+import type { HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
 import { toNetworkError } from "../node/errors.ts";
 import type { Connection } from "./connection.ts";
-import { concat, type PieceReader, readMany } from "./pieces.ts";
+import { concat } from "./pieces.ts";
 import type { Job, Pool } from "./pool.ts";
+import { upload } from "./upload.ts";
 
 /** Bytes held for a reader that is slow before the upstream is told to wait. */
 const HIGH_WATER_MARK = 65_536;
@@ -26,7 +26,6 @@ export class Exchange implements Job, NativeBody, Reply {
   headers: HeaderList = [];
   #error: ProxyError | undefined;
   #ended = false;
-  #uploading = false;
   #response: IncomingMessage | undefined;
   #sink: ReadableStreamDefaultController<Uint8Array> | undefined;
   #quiet = false;
@@ -83,7 +82,10 @@ export class Exchange implements Job, NativeBody, Reply {
     request.on("response", (response) => this.#onResponse(response));
     if (body === null) request.end();
     else if (body instanceof Uint8Array) request.end(body);
-    else void this.#upload(request, body);
+    else
+      upload(request, body, this.#hop.contentLength, this.#lifetime).catch((thrown) =>
+        this.fail(thrown),
+      );
   }
 
   fail(thrown: unknown): void {
@@ -176,7 +178,7 @@ export class Exchange implements Job, NativeBody, Reply {
     this.#lifetime.end();
     this.#sink?.close();
     // Answered before all was sent: the rest is not wanted, and the connection not in step.
-    if (this.#uploading) this.#request?.destroy();
+    if (this.#request?.writableEnded === false) this.#request.destroy();
   }
 
   #onError(thrown: unknown): void {
@@ -198,48 +200,6 @@ export class Exchange implements Job, NativeBody, Reply {
     this.#sink?.error(this.#quiet ? undefined : error);
     this.#sink = undefined;
   }
-
-  /** Sends a body piece by piece, each as soon as the one before has gone. */
-  async #upload(request: ClientRequest, body: Exclude<Body, Uint8Array>): Promise<void> {
-    const { contentLength } = this.#hop;
-    const reader = toStream(body).getReader() as PieceReader;
-    this.#uploading = true;
-    // A small body follows its head so closely that one write takes both.
-    const flush = setTimeout(() => request.flushHeaders(), 1);
-    let sent = 0;
-    try {
-      for (;;) {
-        const { value, done } = await readMany(reader);
-        clearTimeout(flush);
-        if (request.destroyed) break;
-        for (const chunk of value ?? []) {
-          this.#lifetime.touch();
-          sent += chunk.byteLength;
-          if (sent === contentLength) {
-            this.#finish(request, chunk);
-            // Deno closes the client's connection if nobody has seen the end.
-            await readMany(reader).catch(() => {});
-            return;
-          }
-          if (!request.write(chunk)) await drained(request);
-        }
-        if (!done) continue;
-        if (contentLength === undefined) return this.#finish(request);
-        throw new Error("the request body was not as long as its Content-Length");
-      }
-      void reader.cancel().catch(() => {});
-    } catch (cause) {
-      const message = "the client broke off its request body";
-      this.fail(new ProxyError("http_request_error", { message, cause }));
-    } finally {
-      clearTimeout(flush);
-    }
-  }
-
-  #finish(request: ClientRequest, last?: Uint8Array): void {
-    this.#uploading = false;
-    request.end(last);
-  }
 }
 
 /** The fields to send, with those of the framing: `node:http` takes a list as it is. */
@@ -252,15 +212,4 @@ function toFields({ upstream, method, headers, host, body, contentLength }: Hop)
   } else if (length !== undefined) fields.push("Content-Length", String(length));
   else fields.push("Transfer-Encoding", "chunked");
   return fields;
-}
-
-function drained(request: ClientRequest): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      request.off("drain", done).off("close", done);
-      resolve();
-    };
-    request.on("drain", done).on("close", done);
-    if (request.destroyed) done();
-  });
 }
