@@ -29,6 +29,8 @@ export function toUpload(
           else sink.enqueue(value);
         } catch (thrown) {
           const error = lifetime.error ?? brokenOff(thrown);
+          // Some clients reject with an error of their own: this one counts. After the headers nobody waits for it.
+          lifetime.abort(error);
           controller.abort(error);
           throw error;
         }

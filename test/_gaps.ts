@@ -28,6 +28,8 @@ const onNode = (["node", "srvx", "h3", "hono"] as const).flatMap((host): Gap[] =
   },
 ]);
 
+const DROPPED = "Deno's client drops what comes on an idle connection, and takes no offence at it";
+
 const onDeno: Gap[] = (
   [
     ["1 CVE-2026-29057: Upgrade: h2c does not unframe the body", UPGRADE],
@@ -38,6 +40,8 @@ const onDeno: Gap[] = (
     ["the reason phrase is kept", "Deno.serve does not write statusText"],
     ["205 has no body", "Deno.serve writes no framing for 205: its end is the connection's"],
     ["hundreds of fields pass", "Deno.serve answers 400 to more than 128 request fields"],
+    ["fault: the upstream sends another answer a little later", DROPPED],
+    ["fault: the upstream sends half of another answer a little later", DROPPED],
     [
       "both directions of one exchange stream at once",
       "Deno.serve reads no more of a request once its answer, a script's stream, has begun",
@@ -89,6 +93,11 @@ const onWorkerd: Gap[] = (
     ["24 h3 936f14ba: a refused connection gets 502 that names no address", LOST],
     ["garbage gets 502", LOST],
     ["headers that overflow get 502", LOST],
+    ["fault: the upstream refuses the connection", LOST],
+    ["fault: the upstream sends garbage", LOST],
+    ["fault: the upstream sends a field of 1 MiB", LOST],
+    ["fault: the upstream sends 100 000 fields", LOST],
+    ["fault: the upstream sends fields without end", LOST],
     [
       "a client that leaves before the response headers closes the upstream request, by FIN",
       HALF_CLOSE,

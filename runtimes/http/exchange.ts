@@ -68,27 +68,25 @@ export class Exchange implements Job, NativeBody, Reply {
   }
 
   start(connection: Connection): void {
-    const { method, path, body } = this.#hop;
+    const { method, path, body, contentLength } = this.#hop;
     const request = connection.request({ method, path, headers: toFields(this.#hop) }, this);
     this.#connection = connection;
     this.#request = request;
     // Their size is limited; beyond a number of them, they would be left out in silence.
     request.maxHeadersCount = 0;
     request.on("error", (thrown) => this.#onError(thrown));
-    request.on("information", () => this.#lifetime.touch());
     request.on("upgrade", () =>
       this.fail(new ProxyError("http_protocol_error", { message: "bad upgrade" })),
     );
     request.on("response", (response) => this.#onResponse(response));
     if (body === null) request.end();
     else if (body instanceof Uint8Array) request.end(body);
-    else
-      upload(request, body, this.#hop.contentLength, this.#lifetime).catch((thrown) =>
-        this.fail(thrown),
-      );
+    else upload(request, body, contentLength, this.#lifetime).catch((error) => this.fail(error));
   }
 
   fail(thrown: unknown): void {
+    // The connection is no longer its own then.
+    if (this.#ended) return;
     const error = toNetworkError(thrown, this.status !== 0);
     this.#error ??= error;
     this.#leaveQueue?.();
@@ -119,7 +117,7 @@ export class Exchange implements Job, NativeBody, Reply {
     response.resume();
     // Before the server can say that the client has what it wanted: to Deno that is an abort.
     this.#onEnd();
-    return chunks.length === 1 ? chunks[0] : concat(chunks);
+    return concat(chunks);
   }
 
   /** @param quiet whether the stream fails without a reason: Bun's server prints any other */
@@ -206,7 +204,7 @@ export class Exchange implements Job, NativeBody, Reply {
 function toFields({ upstream, method, headers, host, body, contentLength }: Hop): HeaderList {
   const fields = ["Host", host ?? upstream.host, ...headers];
   const length = body instanceof Uint8Array ? body.byteLength : contentLength;
-  if (body === null) {
+  if (body === null || length === 0) {
     // Otherwise these would be sent in chunks (RFC 9110 §8.6).
     if (!/^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/.test(method)) fields.push("Content-Length", "0");
   } else if (length !== undefined) fields.push("Content-Length", String(length));

@@ -3,7 +3,8 @@ import { toStream } from "../../src/body.ts";
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
 import type { Body } from "../../src/transport.ts";
-import { type PieceReader, readMany } from "./pieces.ts";
+import { RequestBody } from "./body.ts";
+import { concat, lengthOf, type PieceReader, readMany } from "./pieces.ts";
 
 /**
  * Sends a body piece by piece, each as soon as the one before has gone, and ends the request.
@@ -25,9 +26,14 @@ export async function upload(
       const { value, done } = await readMany(reader);
       clearTimeout(flush);
       if (request.destroyed) break;
+      if (sent === 0 && body instanceof RequestBody && value !== undefined) {
+        if (lengthOf(value) === contentLength) body.kept = concat(value);
+      }
       for (const chunk of value ?? []) {
         lifetime.touch();
         sent += chunk.byteLength;
+        // What goes beyond it would be the next request on the connection (RFC 9112 §6.3).
+        if (contentLength !== undefined && sent > contentLength) throw badLength();
         if (sent === contentLength) {
           request.end(chunk);
           // Deno closes the client's connection if nobody has seen the end.
@@ -38,7 +44,7 @@ export async function upload(
       }
       if (!done) continue;
       if (contentLength === undefined) return void request.end();
-      throw new Error("the request body was not as long as its Content-Length");
+      throw badLength();
     }
     void reader.cancel().catch(() => {});
   } catch (cause) {
@@ -47,6 +53,10 @@ export async function upload(
   } finally {
     clearTimeout(flush);
   }
+}
+
+function badLength(): Error {
+  return new Error("the request body was not as long as its Content-Length");
 }
 
 function drained(request: ClientRequest): Promise<void> {
