@@ -27,13 +27,11 @@ export async function wrapBody(hop: Hop, plan: Plan, trip: Trip): Promise<Hop> {
     body = limitBody(body, bodyLimit, contentLength, (error) => trip.lifetime.abort(error));
   }
   const keeps = plan.maxRedirects > 0 || plan.keepsFor.includes(hop.method);
-  if (
-    keeps &&
-    body !== null &&
-    !(body instanceof Uint8Array) &&
-    (contentLength ?? 0) <= plan.replayLimit
-  ) {
-    body = new KeptBody(toStream(body), plan.replayLimit, contentLength);
+  if (keeps && body !== null && !(body instanceof Uint8Array)) {
+    const stream = toStream(body);
+    const fits = (contentLength ?? 0) <= plan.replayLimit;
+    // What is over the limit is not to be kept by its runtime either.
+    body = fits ? new KeptBody(stream, plan.replayLimit, contentLength) : stream;
   }
   return { ...hop, body };
 }

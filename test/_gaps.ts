@@ -28,8 +28,6 @@ const onNode = (["node", "srvx", "h3", "hono"] as const).flatMap((host): Gap[] =
   },
 ]);
 
-const DROPPED = "Deno's client drops what comes on an idle connection, and takes no offence at it";
-
 const onDeno: Gap[] = (
   [
     ["1 CVE-2026-29057: Upgrade: h2c does not unframe the body", UPGRADE],
@@ -40,8 +38,6 @@ const onDeno: Gap[] = (
     ["the reason phrase is kept", "Deno.serve does not write statusText"],
     ["205 has no body", "Deno.serve writes no framing for 205: its end is the connection's"],
     ["hundreds of fields pass", "Deno.serve answers 400 to more than 128 request fields"],
-    ["fault: the upstream sends another answer a little later", DROPPED],
-    ["fault: the upstream sends half of another answer a little later", DROPPED],
     [
       "both directions of one exchange stream at once",
       "Deno.serve reads no more of a request once its answer, a script's stream, has begun",
