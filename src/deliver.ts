@@ -29,9 +29,9 @@ export async function wrapBody(hop: Hop, plan: Plan, trip: Trip): Promise<Hop> {
   const keeps = plan.maxRedirects > 0 || plan.keepsFor.includes(hop.method);
   if (keeps && body !== null && !(body instanceof Uint8Array)) {
     const stream = toStream(body);
-    const fits = (contentLength ?? 0) <= plan.replayLimit;
-    // What is over the limit is not to be kept by its runtime either.
-    body = fits ? new KeptBody(stream, plan.replayLimit, contentLength) : stream;
+    // As a stream alone it is not kept, even where the runtime would have it as bytes.
+    const long = (contentLength ?? 0) > plan.replayLimit;
+    body = long ? stream : new KeptBody(stream, plan.replayLimit, contentLength);
   }
   return { ...hop, body };
 }

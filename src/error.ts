@@ -136,5 +136,7 @@ export function toReply(error: ProxyError, method: string): Reply {
     "Proxy-Status",
     `fetchway; error=${error.code}`,
   ];
+  // Too many at a time: a moment later there may be room.
+  if (error.code === "connection_limit_reached") headers.push("Retry-After", "1");
   return { status: error.status, statusText, headers, body: method === "HEAD" ? null : bytes };
 }

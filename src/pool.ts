@@ -1,9 +1,10 @@
 import { badOption, type Check, check, isBoolean, isCount, isMilliseconds } from "./check.ts";
+import { ProxyError } from "./error.ts";
 import type { TlsOptions } from "./target.ts";
 
 /** How names are looked up. */
 export interface DnsOptions {
-  /** Milliseconds that an answer is kept where it does not say so itself. */
+  /** Milliseconds that an answer of the system is kept, which does not say so itself: 10 000 by default. */
   ttl?: number;
   /**
    * Name servers to ask instead of the system, as `"address"` or `"address:port"`: their answers say how long they hold.
@@ -75,8 +76,8 @@ export interface PoolOptions {
    */
   noDelay?: boolean;
   /**
-   * How names are looked up. The addresses of a name are used in turn, and one that does not answer is left
-   * alone for a while. `false` asks the system for each connection and takes its first answer.
+   * How names are looked up. The addresses of a name share the requests evenly, and one that does not answer is
+   * left alone for a while. `false` asks the system for each connection and leaves the choice to it.
    * @default { "ttl": 10000 }
    */
   dns?: false | DnsOptions;
@@ -112,6 +113,28 @@ export function fillPoolOptions(options: PoolOptions): FilledPoolOptions {
   const filled: FilledPoolOptions = { ...poolDefaults, ...Object.fromEntries(given) };
   if (options.dns) filled.dns = { ttl: 10_000, ...options.dns };
   return filled;
+}
+
+/** The error of a request that came after `close()`, or was cut off by `destroy()`. */
+export function poolClosed(): ProxyError {
+  return new ProxyError("destination_unavailable", { message: "the proxy has been closed" });
+}
+
+/**
+ * Waits for what is closing, and destroys what is left of it after a while.
+ * @param timeout milliseconds; 0 for no limit
+ * @throws TypeError for a timeout that is none
+ */
+export async function closeWithin(
+  timeout: number,
+  closing: () => Promise<unknown>,
+  destroy: () => void,
+): Promise<void> {
+  const wrong = isMilliseconds(timeout);
+  if (wrong) throw new TypeError(`fetchway: close(timeout): ${wrong}`);
+  const timer = timeout > 0 ? setTimeout(destroy, timeout) : undefined;
+  await closing();
+  clearTimeout(timer);
 }
 
 const isCountOrNone: Check = (value) => (value === 0 ? undefined : isCount(value));

@@ -29,13 +29,20 @@ export interface Proxy {
    * @param context what the server passes beside the request
    */
   readonly fetch: (request: Request, context?: Context) => Promise<Response>;
-  /** What its connections have been doing; undefined where the runtime does not tell. */
+  /**
+   * What its connections have been doing; undefined where the runtime does not tell.
+   * The same object until something changes, so that asking often costs little.
+   */
   readonly stats: () => PoolStats | undefined;
   /**
-   * Lets running requests finish, then closes the proxy's own connections. Later requests get
-   * 503, where the runtime lets a proxy have its own.
+   * Lets running and waiting requests finish, then closes the proxy's own connections. Later
+   * requests get 503, where the runtime lets a proxy have its own.
+   * @param timeout milliseconds that they may take, then as `destroy`; `0` for as long as they like
+   * @throws TypeError for a timeout that is none
    */
-  readonly close: () => Promise<void>;
+  readonly close: (timeout?: number) => Promise<void>;
+  /** Closes the proxy's own connections at once: requests without a response yet get 503, other responses break off. */
+  readonly destroy: () => void;
 }
 
 /**
@@ -136,9 +143,12 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
       return forward(runtime.read(request, context), target, plan, context, runtime.respond);
     },
     stats: () => transport.stats?.(),
-    close: async () => {
-      // A transport that was passed in stays its owner's to close.
-      if (options.transport === undefined) await transport.close?.();
+    // A transport that was passed in stays its owner's to close.
+    close: async (timeout) => {
+      if (options.transport === undefined) await transport.close?.(timeout);
+    },
+    destroy: () => {
+      if (options.transport === undefined) transport.destroy?.();
     },
   };
 }

@@ -90,8 +90,14 @@ export interface PoolStats {
   readonly closed: number;
   /** Connections that could not be opened. */
   readonly failed: number;
-  /** Requests that were sent. */
+  /** Connections that were closed because they were silent for too long with a request on them. */
+  readonly timedOut: number;
+  /** Requests that were given a connection. */
   readonly requests: number;
+  /** How many of them there were to a connection, on average. */
+  readonly requestsPerSocket: number;
+  /** A number that grows with everything that changes here. */
+  readonly version: number;
   /** By origin, what is there right now. */
   readonly origins: Readonly<Record<string, OriginStats>>;
 }
@@ -125,8 +131,13 @@ export interface Transport {
    * the exchange has failed, and stops at once when `lifetime` is aborted.
    */
   send(hop: Hop, lifetime: Lifetime): Promise<Reply>;
-  /** What the connections have been doing, where the runtime tells. */
+  /** What the connections have been doing, where the runtime tells: the same object until something changes. */
   stats?(): PoolStats;
-  /** Lets running requests finish, then closes every connection. */
-  close?(): Promise<void>;
+  /**
+   * Lets running and waiting requests finish, then closes every connection. Later requests fail.
+   * @param timeout milliseconds that they may take, then as `destroy`; `0` for as long as they like
+   */
+  close?(timeout?: number): Promise<void>;
+  /** Closes every connection at once; running and waiting requests fail. */
+  destroy?(): void;
 }

@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo, Socket } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { createProxy, createTransport, type NodeProxy } from "../runtimes/node.ts";
+import type { ProxyOptions } from "../src/options.ts";
 import type { PoolOptions } from "../src/pool.ts";
 import { until } from "./_wait.ts";
 
@@ -58,8 +59,8 @@ async function startUpstream(
   };
 }
 
-function startProxy(target: string, pool: PoolOptions = {}): NodeProxy {
-  const proxy = createProxy({ target, pool });
+function startProxy(target: string, pool: PoolOptions = {}, more: ProxyOptions = {}): NodeProxy {
+  const proxy = createProxy({ target, pool, ...more });
   cleanups.push(() => proxy.close());
   return proxy;
 }
@@ -104,7 +105,7 @@ describe("maxSockets", () => {
   });
 
   it("a connection that cannot be made lets the next request try", async () => {
-    const proxy = startProxy("http://127.0.0.1:1", { maxSockets: 1 });
+    const proxy = startProxy("http://127.0.0.1:1", { maxSockets: 1 }, { retry: false });
     const answers = await Promise.all(["/1", "/2", "/3"].map((path) => ask(proxy, path)));
     expect(answers).toEqual(Array(3).fill("502 Bad Gateway: connection_refused\n"));
     expect(proxy.stats()).toMatchObject({ created: 0, failed: 3, requests: 3 });

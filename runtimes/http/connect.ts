@@ -1,32 +1,37 @@
 import type { Agent, AgentOptions } from "node:http";
+import type { LookupAddress, LookupOptions } from "node:dns";
 import type { Socket } from "node:net";
+import { ProxyError } from "../../src/error.ts";
 import type { FilledPoolOptions } from "../../src/pool.ts";
-import type { Upstream } from "../../src/target.ts";
 import type { Resolver } from "../dns.ts";
+import type { Destination } from "../destination.ts";
+import type { Spread } from "../node/spread.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
+type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
 
 /** Taken at run time: a bundle for another runtime has nothing of Node's in it. */
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: string): AgentModule };
 };
 
-/** Milliseconds before the next address of a name is tried, where the time to connect has no limit. */
-const ATTEMPT_TIMEOUT = 2500;
+/** Milliseconds that one of several addresses may take: then the next is tried. Only the last may take all that is left. */
+const ATTEMPT = 1000;
 
-/** A way to make connections to an upstream; `onConnect` is called once one is made. */
+/** A way to make connections; `onConnect` is called once one is made, TLS included. */
 export type Connect = (onConnect: () => void) => Socket;
 
-/** How connections to an upstream are made. */
+/**
+ * How connections to an origin are made.
+ * @param resolver undefined where the system is asked
+ */
 export function connectTo(
-  upstream: Upstream,
+  { origin, hostname, secure, socketPath, tls }: Destination,
   options: FilledPoolOptions,
   resolver: Resolver | undefined,
+  spread: Spread,
 ): Connect {
-  const { origin, hostname, secure } = upstream;
   const { connectTimeout, keepAliveInitialDelay, noDelay } = options;
-  const socketPath = upstream.socketPath ?? options.socketPath;
-  const tls = upstream.tls ?? options.tls;
   // An agent knows the sessions of TLS connections that were made before.
   const { Agent } = process.getBuiltinModule(secure ? "node:https" : "node:http");
   const agent = new Agent({}) as Agent & { createConnection(options: object): Socket };
@@ -42,16 +47,32 @@ export function connectTo(
     }),
     ...(keepAliveInitialDelay > 0 && { keepAlive: true, keepAliveInitialDelay }),
     noDelay: true,
-    ...(resolver !== undefined && {
-      lookup: resolver.lookup.bind(resolver),
-      autoSelectFamily: true,
-      autoSelectFamilyAttemptTimeout: connectTimeout / 4 || ATTEMPT_TIMEOUT,
-    }),
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout:
+      connectTimeout > 0 ? Math.min(ATTEMPT, Math.ceil(connectTimeout / 2)) : ATTEMPT,
   };
   return (onConnect) => {
-    const socket = agent.createConnection(connectOptions);
+    let resolving = false;
+    const lookup = (name: string, { all }: LookupOptions, found: Found): void => {
+      resolving = true;
+      (resolver as Resolver)
+        .resolve(name)
+        .finally(() => (resolving = false))
+        .then(
+          (answer) => {
+            const addresses = spread.order(answer);
+            const [first] = addresses;
+            if (all) found(null, addresses);
+            else found(null, first?.address ?? "", first?.family);
+          },
+          (error: Error) => found(error, []),
+        );
+    };
+    const socket = agent.createConnection(
+      resolver === undefined ? connectOptions : { ...connectOptions, lookup },
+    );
     const late = (): void => {
-      socket.destroy(Object.assign(new Error("connect timeout"), { code: "ETIMEDOUT" }));
+      socket.destroy(new ProxyError(resolving ? "dns_timeout" : "connection_timeout"));
     };
     const timer = connectTimeout > 0 ? setTimeout(late, connectTimeout) : undefined;
     socket.once("close", () => clearTimeout(timer));

@@ -35,8 +35,10 @@ export class Connection {
   readonly openedAt: number = performance.now();
   /** Until when it may be idle, as `performance.now()` has it. */
   expiry = 0;
-  /** Whether it has been made. */
+  /** Whether it has been made, */
   isOpen = false;
+  /** and the address that it leads to. */
+  address: string | undefined;
   /** What uses it for now. */
   job: Job | undefined;
   readonly #socket: Socket;
@@ -63,6 +65,11 @@ export class Connection {
       socket.setTimeout(silence);
       owner.onSilence(this);
     });
+  }
+
+  opened(address: string | undefined): void {
+    this.isOpen = true;
+    this.address = address;
   }
 
   /** Sends a request's head. The rest goes to what this returns. */

@@ -5,6 +5,7 @@ import { unsendable } from "../../src/fetch.ts";
 import { getHeader } from "../../src/headers.ts";
 import type { HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
 import { toNetworkError } from "../node/errors.ts";
+import type { Place } from "../node/queue.ts";
 import type { Connection } from "./connection.ts";
 import { concat } from "./pieces.ts";
 import type { Job, Pool } from "./pool.ts";
@@ -29,11 +30,11 @@ export class Exchange implements Job, NativeBody, Reply {
   #response: IncomingMessage | undefined;
   #sink: ReadableStreamDefaultController<Uint8Array> | undefined;
   #quiet = false;
-  /** Whether only a new connection will do. */
   readonly fresh: boolean;
+  place: Place | undefined;
   #connection: Connection | undefined;
   #request: ClientRequest | undefined;
-  #leaveQueue: (() => void) | undefined;
+  #pool: Pool | undefined;
   readonly #hop: Hop;
   readonly #lifetime: Lifetime;
   readonly #resolve: (reply: Reply) => void;
@@ -57,8 +58,9 @@ export class Exchange implements Job, NativeBody, Reply {
 
   /** Sends it as soon as there is a connection for it. */
   run(pool: Pool): void {
+    this.#pool = pool;
     this.#lifetime.onabort = (error) => this.fail(error);
-    this.#leaveQueue = pool.run(this);
+    pool.run(this);
   }
 
   // ── the job ──
@@ -89,7 +91,7 @@ export class Exchange implements Job, NativeBody, Reply {
     if (this.#ended) return;
     const error = toNetworkError(thrown, this.status !== 0);
     this.#error ??= error;
-    this.#leaveQueue?.();
+    if (this.place !== undefined) this.#pool?.leave(this);
     this.#request?.destroy();
     this.#connection?.destroy();
     this.#onError(error);

@@ -1,14 +1,16 @@
 import { ProxyError } from "../../src/error.ts";
-import type { FilledPoolOptions } from "../../src/pool.ts";
-import type { Upstream } from "../../src/target.ts";
-import type { OriginStats, PoolStats } from "../../src/transport.ts";
+import { type FilledPoolOptions, poolClosed } from "../../src/pool.ts";
+import type { Counters } from "../../src/stats.ts";
+import type { OriginStats } from "../../src/transport.ts";
 import type { Resolver } from "../dns.ts";
+import type { Destination } from "../destination.ts";
+import { Queue, type Waiting } from "../node/queue.ts";
+import { Spread } from "../node/spread.ts";
 import { type Connect, connectTo } from "./connect.ts";
 import { Connection, type Owner } from "./connection.ts";
-import { Queue } from "./queue.ts";
 
 /** A request that wants a connection. */
-export interface Job {
+export interface Job extends Waiting {
   /** Whether only a new one will do. */
   readonly fresh: boolean;
   /** Whether its client does not take what is here: that its connection is silent is nobody's fault then. */
@@ -22,90 +24,79 @@ export interface Job {
   fail(thrown: unknown): void;
 }
 
-interface Waiting {
-  readonly job: Job;
-  readonly timer: ReturnType<typeof setTimeout> | undefined;
-}
-
-/** Counters over all origins of a transport. */
-export type Counters = {
-  -readonly [name in Exclude<keyof PoolStats, "origins">]: PoolStats[name];
-} & { timedOut: number };
-
 /** Milliseconds before the upstream closes an idle connection in which it is not used any more. */
 const MARGIN = 1000;
 
 /** The connections to one origin. */
 export class Pool implements Owner {
   readonly name: string;
-  /** Whether it has been forgotten: there may be another one for its origin. */
-  retired = false;
+  /** Whether its transport has forgotten it. */
+  evicted = false;
   readonly #options: FilledPoolOptions;
   readonly #counters: Counters;
   readonly #connect: Connect;
+  readonly #spread: Spread = new Spread();
   readonly #connections: Set<Connection> = new Set();
   /** The one used last is taken first: it is the least likely to be stale, and those not needed grow old. */
   readonly #free: Connection[] = [];
-  readonly #waiting: Queue<Waiting> = new Queue();
+  readonly #waiting: Queue<Job>;
   #sweep: ReturnType<typeof setTimeout> | undefined;
   #sweepAt = Infinity;
   #closed = false;
-  #onEmpty: (() => void) | undefined;
+  #onEmpty: (() => void)[] = [];
 
   constructor(
-    upstream: Upstream,
+    destination: Destination,
     options: FilledPoolOptions,
-    resolver: Resolver | undefined,
     counters: Counters,
+    resolver: Resolver | undefined,
   ) {
-    const { origin, socketPath = options.socketPath } = upstream;
+    const { origin, socketPath } = destination;
     this.name = socketPath === undefined ? origin : `unix:${socketPath}`;
     this.#options = options;
     this.#counters = counters;
-    this.#connect = connectTo(upstream, options, resolver);
+    this.#connect = connectTo(destination, options, resolver, this.#spread);
+    this.#waiting = new Queue(options);
   }
 
-  /**
-   * Starts a job as soon as there is a connection for it, in the order they came.
-   * @returns how to give up waiting; undefined if it does not wait
-   */
-  run(job: Job): (() => void) | undefined {
-    const { maxSockets, maxQueued } = this.#options;
-    const kept = job.fresh ? undefined : this.#takeFree();
-    if (kept !== undefined || this.#connections.size < maxSockets) {
-      this.#start(job, kept);
-      return undefined;
-    }
-    // A new one takes the place of one that is idle, once that is closed.
-    const idle = this.#free.shift();
-    idle?.destroy();
-    if (idle !== undefined || this.#waiting.size < maxQueued) return this.#wait(job);
-    job.fail(limitReached("too many requests wait for a connection"));
-    return undefined;
+  /** Starts a job as soon as there is a connection for it, in the order they came. */
+  run(job: Job): void {
+    if (this.#closed) return job.fail(poolClosed());
+    const kept = job.fresh ? undefined : this.#take();
+    if (kept !== undefined || this.#hasRoom()) return this.#start(job, kept);
+    this.#counters.version++;
+    this.#waiting.push(job);
+  }
+
+  /** A job does not want to wait any more. */
+  leave(job: Job): void {
+    this.#counters.version++;
+    this.#waiting.remove(job);
   }
 
   get stats(): OriginStats {
     const free = this.#free.length;
-    return { inUse: this.#connections.size - free, free, waiting: this.#waiting.size };
+    return { inUse: this.#connections.size - free, free, waiting: this.#waiting.length };
   }
 
-  get isUnused(): boolean {
+  /** Whether there is nothing in it. */
+  get empty(): boolean {
     return this.#connections.size === 0;
   }
 
   /** Lets running and waiting requests finish, then closes. */
   close(): Promise<void> {
     this.#closed = true;
-    for (const connection of this.#free.splice(0)) connection.destroy();
-    if (this.isUnused) return Promise.resolve();
-    return new Promise((resolve) => (this.#onEmpty = resolve));
+    for (const connection of this.#free) connection.destroy();
+    if (this.empty) return Promise.resolve();
+    return new Promise((resolve) => void this.#onEmpty.push(resolve));
   }
 
-  /** Breaks off what runs, and refuses what waits. */
+  /** Closes at once. */
   destroy(): void {
+    const error = poolClosed();
     this.#closed = true;
-    const error = new ProxyError("destination_unavailable", { message: "the proxy was closed" });
-    for (let job; (job = this.#next()) !== undefined;) job.fail(error);
+    for (let job; (job = this.#waiting.shift()) !== undefined;) job.fail(error);
     for (const connection of this.#connections) {
       connection.job?.fail(error);
       connection.destroy();
@@ -115,12 +106,15 @@ export class Pool implements Owner {
   /** A connection's request is over. */
   onFree(connection: Connection): void {
     const { maxFreeSockets, freeSocketTimeout, socketTTL } = this.#options;
+    this.#counters.version++;
     const now = performance.now();
     const end = socketTTL > 0 ? connection.openedAt + socketTTL : Infinity;
-    const first = this.#waiting.first?.job;
-    // What has to have a new connection gets one as soon as this one is closed.
-    if (now >= end || first?.fresh) return connection.destroy();
-    if (first !== undefined) return this.#start(this.#next() as Job, connection);
+    const next = this.#waiting.shift();
+    if (next !== undefined) {
+      const usable = now < end && !next.fresh;
+      if (!usable) this.#drop(connection);
+      return this.#start(next, usable ? connection : undefined);
+    }
     // The upstream's hint may shorten the time, never lengthen it.
     const left = Math.min(freeSocketTimeout, connection.hint - MARGIN, end - now);
     const kept = left > 0 && this.#free.length < maxFreeSockets && !this.#closed;
@@ -133,19 +127,21 @@ export class Pool implements Owner {
   onSilence({ job }: Connection): void {
     if (job === undefined || job.held) return;
     this.#counters.timedOut++;
+    this.#counters.version++;
     job.fail(new ProxyError("connection_read_timeout", { message: "the connection was silent" }));
   }
 
   onClose(connection: Connection): void {
     this.#counters[connection.isOpen ? "closed" : "failed"]++;
+    this.#counters.version++;
     this.#connections.delete(connection);
     const index = this.#free.indexOf(connection);
     if (index >= 0) this.#free.splice(index, 1);
     if (this.#connections.size < this.#options.maxSockets) {
-      const job = this.#next();
-      if (job !== undefined) this.#start(job);
+      const next = this.#waiting.shift();
+      if (next !== undefined) this.#start(next);
     }
-    if (this.isUnused) this.#onEmpty?.();
+    if (this.empty) for (const onEmpty of this.#onEmpty.splice(0)) onEmpty();
   }
 
   #start(job: Job, kept?: Connection): void {
@@ -153,6 +149,8 @@ export class Pool implements Owner {
     try {
       connection ??= this.#open();
       this.#counters.requests++;
+      this.#counters.version++;
+      if (this.#spread.size > 1) this.#spread.count(connection.address);
       job.start(connection);
     } catch (thrown) {
       job.fail(thrown);
@@ -163,42 +161,48 @@ export class Pool implements Owner {
   #open(): Connection {
     const { keepAlive, timeout } = this.#options;
     const socket = this.#connect(() => {
-      connection.isOpen = true;
+      connection.opened(socket.remoteAddress);
       this.#counters.created++;
+      this.#counters.version++;
     });
     const connection = new Connection(socket, keepAlive, timeout, this);
     this.#connections.add(connection);
     return connection;
   }
 
-  #takeFree(): Connection | undefined {
-    for (let kept; (kept = this.#free.pop()) !== undefined;) {
+  /** The free connection to use; none if there should be a new one. */
+  #take(): Connection | undefined {
+    const spread = this.#spread;
+    for (let kept; (kept = this.#free.at(-1)) !== undefined;) {
       // A timer may be late.
-      if (kept.usable && kept.expiry > performance.now()) return kept;
-      kept.destroy();
+      if (!kept.usable || kept.expiry <= performance.now()) {
+        this.#drop(kept);
+        continue;
+      }
+      if (spread.size < 2) return this.#free.pop();
+      const { least } = spread;
+      const index = this.#free.findLastIndex(({ address }) => address === least);
+      if (index >= 0) return this.#free.splice(index, 1)[0];
+      const full = this.#connections.size >= this.#options.maxSockets;
+      return full || !spread.exceeds(kept.address) ? this.#free.pop() : undefined;
     }
     return undefined;
   }
 
-  #wait(job: Job): () => void {
-    const { queueTimeout } = this.#options;
-    const late = (): void => {
-      leave();
-      job.fail(limitReached(`waited ${queueTimeout} ms in vain for a connection`));
-    };
-    const timer = queueTimeout > 0 ? setTimeout(late, queueTimeout) : undefined;
-    const leave = this.#waiting.push({ job, timer });
-    return () => {
-      clearTimeout(timer);
-      leave();
-    };
+  /** Whether there may be one more connection, where need be instead of a free one. */
+  #hasRoom(): boolean {
+    if (this.#connections.size < this.#options.maxSockets) return true;
+    const oldest = this.#free[0];
+    if (oldest !== undefined) this.#drop(oldest);
+    return oldest !== undefined;
   }
 
-  /** Who has waited longest. */
-  #next(): Job | undefined {
-    const next = this.#waiting.shift();
-    clearTimeout(next?.timer);
-    return next?.job;
+  /** Another may take its place before it is closed. */
+  #drop(connection: Connection): void {
+    this.#connections.delete(connection);
+    const index = this.#free.indexOf(connection);
+    if (index >= 0) this.#free.splice(index, 1);
+    connection.destroy();
   }
 
   #armSweep(at: number): void {
@@ -219,8 +223,4 @@ export class Pool implements Owner {
     this.#sweepAt = Infinity;
     if (next < Infinity) this.#armSweep(next);
   }
-}
-
-function limitReached(message: string): ProxyError {
-  return new ProxyError("connection_limit_reached", { message });
 }

@@ -1,18 +1,31 @@
 import type { Lifetime } from "../../src/deadline.ts";
-import { ProxyError } from "../../src/error.ts";
-import { fillPoolOptions, type FilledPoolOptions, type PoolOptions } from "../../src/pool.ts";
+import {
+  closeWithin,
+  type FilledPoolOptions,
+  fillPoolOptions,
+  poolClosed,
+  type PoolOptions,
+} from "../../src/pool.ts";
+import { addOrigin, Counters } from "../../src/stats.ts";
 import type { Upstream } from "../../src/target.ts";
-import type { Capabilities, Hop, PoolStats, Reply, Transport } from "../../src/transport.ts";
+import type {
+  Capabilities,
+  Hop,
+  OriginStats,
+  PoolStats,
+  Reply,
+  Transport,
+} from "../../src/transport.ts";
+import { toDestination } from "../destination.ts";
 import { Resolver } from "../dns.ts";
 import { Exchange } from "./exchange.ts";
-import { type Counters, Pool } from "./pool.ts";
+import { Pool } from "./pool.ts";
 import { UnframedBody } from "./unframed.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 
-/** Origins that are remembered although they have no connection. */
-const MANY = 100;
-const CLOSED = "the proxy was closed";
+/** Origins that are remembered although they have no connection: targets may be made of what clients send. */
+const ORIGINS = 100;
 
 /** Connections through the `node:http` client of a runtime that is not Node, which writes what it is told. */
 export class HttpTransport implements Transport {
@@ -20,10 +33,10 @@ export class HttpTransport implements Transport {
   readonly capabilities: Capabilities = CAPABILITIES;
   readonly #options: FilledPoolOptions;
   readonly #resolver: Resolver | undefined;
-  readonly #counters: Counters = { created: 0, closed: 0, failed: 0, timedOut: 0, requests: 0 };
+  readonly #counters: Counters = new Counters();
   readonly #pools: Map<string, Pool> = new Map();
   readonly #poolOf: WeakMap<Upstream, Pool> = new WeakMap();
-  #tidyAt = MANY;
+  #limit = ORIGINS;
   #closed = false;
 
   constructor(name: string, options: PoolOptions) {
@@ -36,7 +49,6 @@ export class HttpTransport implements Transport {
   send(hop: Hop, lifetime: Lifetime): Promise<Reply> {
     if (hop.body instanceof UnframedBody) return this.#sendUnframed(hop, hop.body, lifetime);
     return new Promise((resolve, reject) => {
-      if (this.#closed) throw new ProxyError("destination_unavailable", { message: CLOSED });
       new Exchange(hop, lifetime, resolve, reject).run(this.#pool(hop.upstream));
     });
   }
@@ -48,13 +60,19 @@ export class HttpTransport implements Transport {
   }
 
   stats(): PoolStats {
-    const origins = Array.from(this.#pools.values(), (pool) => [pool.name, pool.stats] as const);
-    return { ...this.#counters, origins: Object.fromEntries(origins) };
+    return this.#counters.stats(() => {
+      const origins: Record<string, OriginStats> = {};
+      for (const pool of this.#pools.values()) addOrigin(origins, pool.name, pool.stats);
+      return origins;
+    });
   }
 
-  async close(): Promise<void> {
-    this.#closed = true;
-    await Promise.all(Array.from(this.#pools.values(), (pool) => pool.close()));
+  async close(timeout = 0): Promise<void> {
+    const closing = (): Promise<unknown> => {
+      this.#closed = true;
+      return Promise.all(Array.from(this.#pools.values(), (pool) => pool.close()));
+    };
+    await closeWithin(timeout, closing, () => this.destroy());
   }
 
   destroy(): void {
@@ -64,26 +82,30 @@ export class HttpTransport implements Transport {
 
   #pool(upstream: Upstream): Pool {
     let pool = this.#poolOf.get(upstream);
-    if (pool !== undefined && !pool.retired) return pool;
+    if (pool !== undefined && !pool.evicted) return pool;
+    const destination = toDestination(upstream, this.#options);
     // Connections are shared only where nothing of them differs (GHSA-v574-6498-x57v: keys that ran together).
-    const key = JSON.stringify([upstream.origin, upstream.socketPath, upstream.tls]);
+    const key = JSON.stringify([destination.origin, destination.socketPath, destination.tls]);
     pool = this.#pools.get(key);
     if (pool === undefined) {
-      if (this.#pools.size >= this.#tidyAt) this.#tidy();
-      pool = new Pool(upstream, this.#options, this.#resolver, this.#counters);
+      if (this.#closed) throw poolClosed();
+      if (this.#pools.size >= this.#limit) this.#evict();
+      pool = new Pool(destination, this.#options, this.#counters, this.#resolver);
       this.#pools.set(key, pool);
     }
     this.#poolOf.set(upstream, pool);
     return pool;
   }
 
-  /** Forgets the origins that have no connection: targets may be made of what clients send. */
-  #tidy(): void {
+  /** Forgets the origins that have no connection. */
+  #evict(): void {
     for (const [key, pool] of this.#pools) {
-      if (!pool.isUnused) continue;
-      pool.retired = true;
+      if (!pool.empty) continue;
+      pool.evicted = true;
       this.#pools.delete(key);
     }
-    this.#tidyAt = Math.max(MANY, 2 * this.#pools.size);
+    this.#counters.version++;
+    // Where most are in use, not with each that is new.
+    this.#limit = Math.max(ORIGINS, 2 * this.#pools.size);
   }
 }

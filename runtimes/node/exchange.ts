@@ -1,13 +1,14 @@
-import { isIP } from "node:net";
 import type { Readable } from "node:stream";
-import type { Client, Dispatcher } from "undici";
+import type { Dispatcher } from "undici";
 import type { Lifetime } from "../../src/deadline.ts";
-import { clientGone, type ProxyError } from "../../src/error.ts";
+import { clientGone, ProxyError } from "../../src/error.ts";
 import { getHeader } from "../../src/headers.ts";
 import type { HeaderList, Hop, Reply } from "../../src/transport.ts";
 import { ResponseBody, type Source } from "./body.ts";
 import { toNetworkError } from "./errors.ts";
+import type { Connection } from "./connection.ts";
 import type { Job, OriginPool } from "./pool.ts";
+import type { Place } from "./queue.ts";
 import { toUpload, Upload } from "./upload.ts";
 
 /** A method whose body some upstreams do not read: they take it for the next request on the connection. */
@@ -28,12 +29,19 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
   readonly #pool: OriginPool;
   readonly #resolve: (reply: Reply) => void;
   readonly #reject: (error: ProxyError) => void;
-  #client: Client | undefined;
+  place: Place | undefined;
+  #connection: Connection | undefined;
   #controller: Dispatcher.DispatchController | undefined;
   #upload: Upload | Buffer | null = null;
   #body: ResponseBody | undefined;
   #error: ProxyError | undefined;
   #ended = false;
+  /** Whether its connection had carried a request before. */
+  #reused = false;
+  /** Whether a byte of any response is here. */
+  #answered = false;
+  /** Whether it was aborted before anything of it was sent. */
+  #unsent = false;
 
   constructor(
     hop: Hop,
@@ -56,35 +64,35 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
     return this.#error !== undefined;
   }
 
-  start(client: Client): void {
-    const { upstream, method, path, host, body, contentLength } = this.#hop;
+  get fresh(): boolean {
+    return this.#hop.fresh === true;
+  }
+
+  start(connection: Connection): void {
+    const { method, path, host, body, contentLength } = this.#hop;
     let { headers } = this.#hop;
-    this.#client = client;
+    this.#connection = connection;
     this.#upload = body === null ? null : toUpload(body, this.#lifetime);
     if (host !== undefined) headers = ["Host", host, ...headers];
     if (this.#upload !== null && contentLength !== undefined) {
       headers = [...headers, "Content-Length", String(contentLength)];
     }
-    client.dispatch(
-      {
-        path,
-        // undici names the methods it knows; it sends any token.
-        method,
-        headers,
-        body: this.#upload as Readable | Buffer | null,
-        // Not left to undici, which would close after each HEAD and DELETE.
-        reset: this.#upload !== null && expectsNoBody(method),
-        // Otherwise SNI and certificate check would follow `Host`.
-        ...(upstream.secure && {
-          servername: upstream.tls?.servername ?? serverName(upstream.hostname),
-        }),
-      },
-      this,
-    );
+    const options = {
+      path,
+      // undici names the methods it knows; it sends any token.
+      method,
+      headers,
+      body: this.#upload as Readable | Buffer | null,
+      // Not left to undici, which would close after each HEAD and DELETE.
+      reset: !this.#pool.options.keepAlive || (this.#upload !== null && expectsNoBody(method)),
+      servername: this.#pool.servername,
+    };
+    connection.client.dispatch(options, this);
   }
 
   fail(error: ProxyError): void {
     this.#error ??= error;
+    this.#pool.counters.version++;
     this.#lifetime.end();
     this.#reject(this.#error);
   }
@@ -92,8 +100,19 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
   // ── undici's handler ──
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
+    const connection = this.#connection as Connection;
+    if (this.#error !== undefined) {
+      // To throw, and not to abort: nothing is sent, and the connection stays good.
+      this.#unsent = true;
+      throw this.#error;
+    }
     this.#controller = controller;
-    if (this.#error !== undefined) controller.abort(this.#error);
+    this.#reused = connection.used;
+    connection.used = true;
+  }
+
+  onResponseStarted(): void {
+    this.#answered = true;
   }
 
   onResponseStart(
@@ -125,15 +144,17 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
   onResponseEnd(): void {
     this.#ended = true;
     this.#lifetime.end();
-    this.#pool.release(this.#client as Client);
+    this.#pool.release(this.#connection as Connection);
     this.#body?.end();
   }
 
   onResponseError(_controller: unknown, thrown: Error): void {
-    const error = (this.#error ??= toNetworkError(thrown, this.#body !== undefined));
+    const error = (this.#error ??= this.#toError(thrown));
     this.#ended = true;
     this.#lifetime.end();
-    this.#pool.discard(this.#client as Client);
+    const connection = this.#connection as Connection;
+    if (this.#unsent) this.#pool.release(connection);
+    else this.#pool.discard(connection);
     if (this.#upload instanceof Upload) this.#upload.destroy();
     this.#reject(error);
     this.#body?.fail(error);
@@ -154,15 +175,18 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
 
   #abort(error: ProxyError): void {
     this.#error ??= error;
-    if (this.#controller !== undefined) this.#controller.abort(error);
+    if (this.#controller !== undefined) return this.#controller.abort(error);
     // Still waiting for a connection: the answer need not wait for it.
-    else this.#reject(error);
+    this.#pool.leave(this);
+    this.#reject(error);
   }
-}
 
-/** TLS has no server name for an address (RFC 6066 §3). */
-function serverName(hostname: string): string | undefined {
-  return isIP(hostname) === 0 ? hostname : undefined;
+  #toError(thrown: unknown): ProxyError {
+    const error = toNetworkError(thrown, this.#body !== undefined);
+    const { code, cause } = error;
+    if (!this.#reused || this.#answered || code !== "connection_terminated") return error;
+    return new ProxyError(code, { cause, stale: true });
+  }
 }
 
 function toLatin1(raw: Buffer[]): HeaderList {

@@ -1,147 +1,196 @@
-import { buildConnector, Client } from "undici";
-import { ProxyError } from "../../src/error.ts";
-import { fillPoolOptions, type FilledPoolOptions, type PoolOptions } from "../../src/pool.ts";
-import type { Upstream } from "../../src/target.ts";
+import { type FilledPoolOptions, poolClosed } from "../../src/pool.ts";
+import type { Counters } from "../../src/stats.ts";
 import type { OriginStats } from "../../src/transport.ts";
+import type { Resolver } from "../dns.ts";
+import type { Destination } from "../destination.ts";
+import { Connector } from "./connect.ts";
+import { Connection } from "./connection.ts";
+import { Queue, type Waiting } from "./queue.ts";
+import { Spread } from "./spread.ts";
 
 /** A request that wants a connection. */
-export interface Job {
+export interface Job extends Waiting {
+  /** Whether only a new connection will do. */
+  readonly fresh: boolean;
   /** Sends itself on a connection that is free. */
-  start(client: Client): void;
-  /** Whether it has been aborted while it waited. */
-  readonly aborted: boolean;
-  /** There will be no connection. */
-  fail(error: ProxyError): void;
-}
-
-/** Counters over all origins of a transport. */
-export interface Counters {
-  created: number;
-  closed: number;
-  failed: number;
-  requests: number;
+  start(connection: Connection): void;
 }
 
 /**
  * The connections to one origin.
  *
- * Each undici `Client` is one connection, with one request on it at a time.
  * The one used last is reused first: it is the least likely to be stale, and those not
  * needed any more grow old and close.
  */
 export class OriginPool {
-  readonly #upstream: Upstream;
-  readonly #options: FilledPoolOptions;
-  readonly #counters: Counters;
-  readonly #connect: buildConnector.connector;
-  readonly #free: Client[] = [];
-  readonly #waiting: Job[] = [];
-  readonly #clients: Set<Client> = new Set();
+  /** Which origin this is, for people. */
+  readonly name: string;
+  /** What undici is told, or it would connect anew, and ask for another name in TLS, with each new `Host`. */
+  readonly servername: string | null;
+  /** Whether its transport has forgotten it. */
+  evicted = false;
+  readonly options: FilledPoolOptions;
+  readonly counters: Counters;
+  readonly connector: Connector;
+  readonly #destination: Destination;
+  readonly #spread: Spread = new Spread();
+  readonly #free: Connection[] = [];
+  readonly #waiting: Queue<Job>;
+  readonly #connections: Set<Connection> = new Set();
+  #opened = 0;
+  #openedAtLook = 0;
   #closed = false;
   #lastClosed: Promise<void> = Promise.resolve();
-  #onEmpty: (() => void) | undefined;
+  #onEmpty: (() => void)[] = [];
 
-  constructor(upstream: Upstream, options: PoolOptions, counters: Counters) {
-    this.#upstream = upstream;
-    this.#options = fillPoolOptions(options);
-    this.#counters = counters;
-    this.#connect = buildConnector({
-      timeout: this.#options.connectTimeout,
-      allowH2: false,
-      ...(upstream.socketPath === undefined ? {} : { socketPath: upstream.socketPath }),
-      ...upstream.tls,
-    });
+  constructor(
+    destination: Destination,
+    options: FilledPoolOptions,
+    counters: Counters,
+    resolver: Resolver | undefined,
+  ) {
+    const { origin, hostname, secure, socketPath } = destination;
+    this.name = socketPath === undefined ? origin : `unix:${socketPath}`;
+    this.servername = secure ? hostname : null;
+    this.options = options;
+    this.counters = counters;
+    this.#destination = destination;
+    this.#waiting = new Queue(options);
+    this.connector = new Connector(destination, options, resolver, this.#spread);
   }
 
   /** Starts the job as soon as there is a connection for it, in the order they came. */
   run(job: Job): void {
-    if (this.#closed) {
-      job.fail(new ProxyError("destination_unavailable", { message: "the proxy has been closed" }));
-      return;
+    if (this.#closed) return job.fail(poolClosed());
+    const connection = job.fresh ? undefined : this.#take();
+    if (connection !== undefined) this.#start(job, connection);
+    else if (this.#hasRoom()) this.#start(job, this.#open());
+    else {
+      this.counters.version++;
+      this.#waiting.push(job);
     }
-    const client = this.#free.pop();
-    if (client !== undefined) this.#start(job, client);
-    else if (this.#clients.size < this.#options.maxSockets) this.#start(job, this.#open());
-    else this.#waiting.push(job);
+  }
+
+  /** The job does not want to wait any more. */
+  leave(job: Job): void {
+    this.counters.version++;
+    this.#waiting.remove(job);
   }
 
   /** The connection's request is over: it goes to the next job, or waits for one. */
-  release(client: Client): void {
-    const next = this.#next();
-    if (next !== undefined) this.#start(next, client);
-    else if (this.#closed || this.#free.length >= this.#options.maxFreeSockets) this.#drop(client);
-    else this.#free.push(client);
+  release(connection: Connection): void {
+    this.counters.version++;
+    connection.busy = false;
+    const next = this.#waiting.shift();
+    if (connection.retired || next?.fresh) {
+      this.#drop(connection);
+      if (next !== undefined) this.#start(next, this.#open());
+    } else if (next !== undefined) this.#start(next, connection);
+    else if (this.#closed || this.#free.length >= this.options.maxFreeSockets) {
+      this.#drop(connection);
+    } else this.#free.push(connection);
   }
 
   /** The connection's request has failed, and the connection with it. */
-  discard(client: Client): void {
-    this.#drop(client);
-    const next = this.#next();
+  discard(connection: Connection): void {
+    this.counters.version++;
+    this.#drop(connection);
+    const next = this.#waiting.shift();
     if (next !== undefined) this.#start(next, this.#open());
-  }
-
-  /** Which origin this is, for people. */
-  get name(): string {
-    const { origin, socketPath } = this.#upstream;
-    return socketPath === undefined ? origin : `unix:${socketPath}`;
   }
 
   get stats(): OriginStats {
     const free = this.#free.length;
-    return { inUse: this.#clients.size - free, free, waiting: this.#waiting.length };
+    return { inUse: this.#connections.size - free, free, waiting: this.#waiting.length };
+  }
+
+  /** Whether there is nothing in it. */
+  get empty(): boolean {
+    return this.#connections.size === 0;
+  }
+
+  /** Whether nothing has been in it since it was last asked. */
+  wasEmpty(): boolean {
+    const opened = this.#opened !== this.#openedAtLook;
+    this.#openedAtLook = this.#opened;
+    return this.empty && !opened;
   }
 
   /** Lets running and waiting requests finish, then closes. */
   close(): Promise<void> {
     this.#closed = true;
-    for (const client of this.#free.splice(0)) this.#drop(client);
-    if (this.#clients.size === 0) return this.#lastClosed;
+    for (const connection of this.#free.splice(0)) this.#drop(connection);
+    if (this.#connections.size === 0) return this.#lastClosed;
     return new Promise((resolve) => {
-      this.#onEmpty = () => resolve(this.#lastClosed);
+      this.#onEmpty.push(() => resolve(this.#lastClosed));
     });
   }
 
-  #start(job: Job, client: Client): void {
-    this.#counters.requests++;
-    job.start(client);
+  /** Closes at once. */
+  destroy(): void {
+    const error = poolClosed();
+    this.#closed = true;
+    for (let job = this.#waiting.shift(); job !== undefined; job = this.#waiting.shift())
+      job.fail(error);
+    this.#free.length = 0;
+    for (const connection of this.#connections) {
+      connection.destroy(error);
+      this.#drop(connection);
+    }
   }
 
-  #next(): Job | undefined {
-    let job = this.#waiting.shift();
-    while (job?.aborted) job = this.#waiting.shift();
-    return job;
+  onRetired(connection: Connection): void {
+    if (!connection.busy) this.onClosed(connection);
   }
 
-  #open(): Client {
-    const client = new Client(this.#upstream.origin, {
-      connect: this.#connect,
-      keepAliveTimeout: this.#options.freeSocketTimeout,
-      // The server's hint may shorten the time, never lengthen it: edges close
-      // at 30 s what undici would keep for 600.
-      keepAliveMaxTimeout: this.#options.freeSocketTimeout,
-      // The deadlines are the request's own, and the same on every runtime.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      allowH2: false,
-    });
-    this.#clients.add(client);
-    client.on("connect", () => void this.#counters.created++);
-    client.on("connectionError", () => void this.#counters.failed++);
-    client.on("disconnect", () => {
-      this.#counters.closed++;
-      const index = this.#free.indexOf(client);
-      if (index >= 0) {
-        this.#free.splice(index, 1);
-        this.#drop(client);
-      }
-    });
-    return client;
+  /** A free one is of no more use. One with a request on it: the request says how it ends. */
+  onClosed(connection: Connection): void {
+    const index = this.#free.indexOf(connection);
+    if (index < 0) return;
+    this.#free.splice(index, 1);
+    this.#drop(connection);
+  }
+
+  /** The free connection to use; none if there should be a new one. */
+  #take(): Connection | undefined {
+    const free = this.#free;
+    const spread = this.#spread;
+    if (spread.size < 2 || free.length === 0) return free.pop();
+    const { least } = spread;
+    const index = free.findLastIndex(({ address }) => address === least);
+    if (index >= 0) return free.splice(index, 1)[0];
+    const full = this.#connections.size >= this.options.maxSockets;
+    return full || !spread.exceeds(free.at(-1)?.address) ? free.pop() : undefined;
+  }
+
+  /** Whether there may be one more connection, where need be instead of a free one. */
+  #hasRoom(): boolean {
+    if (this.#connections.size < this.options.maxSockets) return true;
+    const oldest = this.#free.shift();
+    if (oldest !== undefined) this.#drop(oldest);
+    return oldest !== undefined;
+  }
+
+  #start(job: Job, connection: Connection): void {
+    this.counters.requests++;
+    this.counters.version++;
+    connection.busy = true;
+    if (this.#spread.size > 1) this.#spread.count(connection.address);
+    job.start(connection);
+  }
+
+  #open(): Connection {
+    const connection = new Connection(this.#destination.origin, this);
+    this.#opened++;
+    this.#connections.add(connection);
+    return connection;
   }
 
   /** Nothing will be sent on it any more: it closes when its last response is through. */
-  #drop(client: Client): void {
-    if (!this.#clients.delete(client)) return;
-    this.#lastClosed = client.close().catch(() => {});
-    if (this.#clients.size === 0) this.#onEmpty?.();
+  #drop(connection: Connection): void {
+    if (!this.#connections.delete(connection)) return;
+    this.#lastClosed = connection.close();
+    if (this.#connections.size > 0) return;
+    for (const onEmpty of this.#onEmpty.splice(0)) onEmpty();
   }
 }

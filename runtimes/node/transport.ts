@@ -1,5 +1,12 @@
 import type { Lifetime } from "../../src/deadline.ts";
-import type { PoolOptions } from "../../src/pool.ts";
+import {
+  closeWithin,
+  type FilledPoolOptions,
+  fillPoolOptions,
+  poolClosed,
+  type PoolOptions,
+} from "../../src/pool.ts";
+import { addOrigin, Counters } from "../../src/stats.ts";
 import type { Upstream } from "../../src/target.ts";
 import type {
   Capabilities,
@@ -9,14 +16,21 @@ import type {
   Reply,
   Transport,
 } from "../../src/transport.ts";
+import { Resolver } from "../dns.ts";
+import { toDestination } from "../destination.ts";
 import { Exchange } from "./exchange.ts";
-import { type Counters, OriginPool } from "./pool.ts";
+import { OriginPool } from "./pool.ts";
 import { IncomingBody } from "./upload.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 
 /** Bytes that Node's server takes in before it stops reading. */
 const SMALL = 65_536;
+
+/** Milliseconds after which an origin without connections is forgotten, */
+const EVICTION = 60_000;
+/** or at once where there are more than so many: targets may be made of what clients send. */
+const ORIGINS = 1000;
 
 function runUnlessAborted(pool: OriginPool, exchange: Exchange): void {
   if (!exchange.aborted) pool.run(exchange);
@@ -29,14 +43,20 @@ function runUnlessAborted(pool: OriginPool, exchange: Exchange): void {
 export class NodeTransport implements Transport {
   readonly name = "node";
   readonly capabilities: Capabilities = CAPABILITIES;
-  readonly #options: PoolOptions;
-  readonly #counters: Counters = { created: 0, closed: 0, failed: 0, requests: 0 };
+  readonly #options: FilledPoolOptions;
+  readonly #resolver: Resolver | undefined;
+  readonly #counters: Counters = new Counters();
   readonly #pools: Map<string, OriginPool> = new Map();
   /** Upstreams are parsed once and shared: most requests find their pool by identity. */
   readonly #poolOf: WeakMap<Upstream, OriginPool> = new WeakMap();
+  #limit = ORIGINS;
+  #sweep: NodeJS.Timeout | undefined;
+  #closed = false;
 
   constructor(options: PoolOptions) {
-    this.#options = options;
+    this.#options = fillPoolOptions(options);
+    const { dns } = this.#options;
+    this.#resolver = dns === false ? undefined : new Resolver(dns);
   }
 
   send(hop: Hop, lifetime: Lifetime): Promise<Reply> {
@@ -52,26 +72,57 @@ export class NodeTransport implements Transport {
   }
 
   stats(): PoolStats {
-    const origins: Record<string, OriginStats> = {};
-    for (const pool of this.#pools.values()) origins[pool.name] = pool.stats;
-    return { ...this.#counters, origins };
+    return this.#counters.stats(() => {
+      const origins: Record<string, OriginStats> = {};
+      for (const pool of this.#pools.values()) addOrigin(origins, pool.name, pool.stats);
+      return origins;
+    });
   }
 
-  async close(): Promise<void> {
-    await Promise.all(Array.from(this.#pools.values(), (pool) => pool.close()));
+  async close(timeout = 0): Promise<void> {
+    const closing = (): Promise<unknown> => {
+      this.#closed = true;
+      clearTimeout(this.#sweep);
+      return Promise.all(Array.from(this.#pools.values(), (pool) => pool.close()));
+    };
+    await closeWithin(timeout, closing, () => this.destroy());
+  }
+
+  destroy(): void {
+    this.#closed = true;
+    clearTimeout(this.#sweep);
+    for (const pool of this.#pools.values()) pool.destroy();
   }
 
   #pool(upstream: Upstream): OriginPool {
     let pool = this.#poolOf.get(upstream);
-    if (pool !== undefined) return pool;
+    if (pool !== undefined && !pool.evicted) return pool;
+    const destination = toDestination(upstream, this.#options);
     // Connections are shared only where nothing of them differs (GHSA-v574-6498-x57v: keys that ran together).
-    const key = JSON.stringify([upstream.origin, upstream.socketPath, upstream.tls]);
+    const key = JSON.stringify([destination.origin, destination.socketPath, destination.tls]);
     pool = this.#pools.get(key);
     if (pool === undefined) {
-      pool = new OriginPool(upstream, this.#options, this.#counters);
+      if (this.#closed) throw poolClosed();
+      if (this.#pools.size >= this.#limit) this.#evict((each) => each.empty);
+      pool = new OriginPool(destination, this.#options, this.#counters, this.#resolver);
       this.#pools.set(key, pool);
+      this.#sweep ??= setTimeout(() => this.#evict((each) => each.wasEmpty()), EVICTION).unref();
     }
     this.#poolOf.set(upstream, pool);
     return pool;
+  }
+
+  #evict(dispensable: (pool: OriginPool) => boolean): void {
+    for (const [key, pool] of this.#pools) {
+      if (!dispensable(pool)) continue;
+      pool.evicted = true;
+      this.#pools.delete(key);
+    }
+    this.#counters.version++;
+    // Where most are in use, not with each that is new.
+    this.#limit = Math.max(ORIGINS, 2 * this.#pools.size);
+    // A timer would keep all this in memory although nobody uses it any more.
+    if (this.#pools.size > 0) this.#sweep?.refresh();
+    else this.#sweep = undefined;
   }
 }

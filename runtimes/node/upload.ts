@@ -7,6 +7,7 @@ import type { Body, NativeBody } from "../../src/transport.ts";
 /** The body of a request that Node's server is receiving. */
 export class IncomingBody implements NativeBody {
   readonly message: IncomingMessage;
+  kept: Buffer | undefined;
 
   constructor(message: IncomingMessage) {
     this.message = message;
@@ -15,7 +16,8 @@ export class IncomingBody implements NativeBody {
   /** The whole body, if all of it has arrived. */
   whole(): Buffer | undefined {
     if (!this.message.complete) return undefined;
-    return (this.message.read() as Buffer | null) ?? Buffer.alloc(0);
+    this.kept = (this.message.read() as Buffer | null) ?? Buffer.alloc(0);
+    return this.kept;
   }
 
   stream(): ReadableStream<Uint8Array> {
