@@ -61,6 +61,7 @@ export class Connection {
     });
     this.client.on("disconnect", () => {
       clearTimeout(this.#lifespan);
+      this.used = false;
       owner.counters.closed++;
       owner.counters.version++;
       owner.onClosed(this);

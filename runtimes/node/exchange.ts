@@ -32,7 +32,7 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
   place: Place | undefined;
   #connection: Connection | undefined;
   #controller: Dispatcher.DispatchController | undefined;
-  #upload: Upload | Buffer | null = null;
+  #upload: Upload | Buffer | null | undefined;
   #body: ResponseBody | undefined;
   #error: ProxyError | undefined;
   #ended = false;
@@ -72,7 +72,9 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
     const { method, path, host, body, contentLength } = this.#hop;
     let { headers } = this.#hop;
     this.#connection = connection;
-    this.#upload = body === null ? null : toUpload(body, this.#lifetime);
+    if (this.#upload === undefined) {
+      this.#upload = body === null ? null : toUpload(body, this.#lifetime);
+    }
     if (host !== undefined) headers = ["Host", host, ...headers];
     if (this.#upload !== null && contentLength !== undefined) {
       headers = [...headers, "Content-Length", String(contentLength)];
@@ -149,6 +151,7 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: unknown, thrown: Error): void {
+    if (this.#wasForgotten(thrown)) return this.#moveOn();
     const error = (this.#error ??= this.#toError(thrown));
     this.#ended = true;
     this.#lifetime.end();
@@ -181,12 +184,27 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
     this.#reject(error);
   }
 
+  /** Whether it still waited for a kept connection to be looked at when that broke: undici gives it up then. */
+  #wasForgotten(thrown: unknown): boolean {
+    if (this.#controller !== undefined || this.#error !== undefined) return false;
+    return (this.#connection as Connection).used && isTerminated(toNetworkError(thrown, false));
+  }
+
+  /** Nothing was sent: whatever the method, another connection will do. */
+  #moveOn(): void {
+    if (this.#upload instanceof Upload) this.#upload = this.#upload.again();
+    this.#pool.replace(this.#connection as Connection, this);
+  }
+
   #toError(thrown: unknown): ProxyError {
     const error = toNetworkError(thrown, this.#body !== undefined);
-    const { code, cause } = error;
-    if (!this.#reused || this.#answered || code !== "connection_terminated") return error;
-    return new ProxyError(code, { cause, stale: true });
+    if (!this.#reused || this.#answered || !isTerminated(error)) return error;
+    return new ProxyError(error.code, { cause: error.cause, stale: true });
   }
+}
+
+function isTerminated({ code }: ProxyError): boolean {
+  return code === "connection_terminated";
 }
 
 function toLatin1(raw: Buffer[]): HeaderList {

@@ -91,6 +91,12 @@ export class OriginPool {
     } else this.#free.push(connection);
   }
 
+  /** The connection has broken before anything of the job was sent on it. */
+  replace(connection: Connection, job: Job): void {
+    this.#drop(connection);
+    this.#start(job, this.#open());
+  }
+
   /** The connection's request has failed, and the connection with it. */
   discard(connection: Connection): void {
     this.counters.version++;

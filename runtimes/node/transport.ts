@@ -20,12 +20,8 @@ import { Resolver } from "../dns.ts";
 import { toDestination } from "../destination.ts";
 import { Exchange } from "./exchange.ts";
 import { OriginPool } from "./pool.ts";
-import { IncomingBody } from "./upload.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
-
-/** Bytes that Node's server takes in before it stops reading. */
-const SMALL = 65_536;
 
 /** Milliseconds after which an origin without connections is forgotten, */
 const EVICTION = 60_000;
@@ -63,11 +59,13 @@ export class NodeTransport implements Transport {
     return new Promise((resolve, reject) => {
       const pool = this.#pool(hop.upstream);
       const exchange = new Exchange(hop, lifetime, pool, resolve, reject);
+      const { method, body } = hop;
       // A small body is in the same packet as its head, but parsed after the handler
       // has run: by the check phase it is here, and goes out in one write with the head.
-      if (hop.body instanceof IncomingBody && (hop.contentLength ?? 0) <= SMALL) {
-        setImmediate(runUnlessAborted, pool, exchange);
-      } else pool.run(exchange);
+      // And undici looks at a kept connection in the check phase after that: what has been
+      // closed meanwhile is known by then, and not used for what cannot be sent twice.
+      if (body === null && (method === "GET" || method === "HEAD")) pool.run(exchange);
+      else setImmediate(runUnlessAborted, pool, exchange);
     });
   }
 

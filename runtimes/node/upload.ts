@@ -81,6 +81,7 @@ function drain(message: IncomingMessage): void {
  */
 export class Upload extends EventEmitter {
   destroyed = false;
+  #begun = false;
   readonly #source: Source;
 
   constructor(source: Source) {
@@ -101,17 +102,24 @@ export class Upload extends EventEmitter {
   }
 
   resume(): this {
-    if (!this.destroyed) this.#source.resume(this);
+    if (this.destroyed) return this;
+    this.#begun = true;
+    this.#source.resume(this);
     return this;
   }
 
   destroy(): this {
     if (!this.destroyed) {
       this.destroyed = true;
-      this.#source.stop();
+      if (this.#begun) this.#source.stop();
       this.emit("close");
     }
     return this;
+  }
+
+  /** The same body for another request, where undici has taken nothing of it. */
+  again(): Upload {
+    return new Upload(this.#source);
   }
 }
 

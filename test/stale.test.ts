@@ -1,0 +1,288 @@
+/** Kept connections that the upstream closes just when they are reused. */
+import { createServer } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { createServer as createTlsServer } from "node:tls";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { createProxy, createTransport } from "../runtimes/node.ts";
+import { Lifetime } from "../src/deadline.ts";
+import type { PoolOptions } from "../src/pool.ts";
+import { parseTarget } from "../src/target.ts";
+import type { Hop, Transport } from "../src/transport.ts";
+import { makeCertificate } from "./_certificate.ts";
+import { bytes, errorOf, FakeClient, fakeHop, fakeLifetime, streamOf, textOf } from "./_fakes.ts";
+import type { Call } from "./_link.ts";
+import { portOf } from "./_port.ts";
+import { type Script, Upstream } from "./_upstream.ts";
+import { pause, until } from "./_wait.ts";
+import type { Header } from "./_wire.ts";
+
+/** Requests of each kind; for more of them: REQUESTS=10000 npx vitest run test/stale.test.ts */
+const REQUESTS = Number(process.env["REQUESTS"] ?? 250);
+const LONG = 30_000 + 10 * REQUESTS;
+
+const upstream = new Upstream();
+beforeAll(() => upstream.listen());
+afterAll(() => upstream.stop());
+
+let transport: Transport;
+beforeEach(() => {
+  transport = createTransport();
+});
+afterEach(async () => {
+  transport.destroy?.();
+  await upstream.reset();
+});
+
+function use(options: PoolOptions): void {
+  transport = createTransport(options);
+}
+
+async function send(over: Partial<Hop> = {}, lifetime = fakeLifetime()): Promise<string> {
+  const hop = fakeHop({ upstream: parseTarget(upstream.url), ...over });
+  const reply = await transport.send(hop, lifetime);
+  return `${reply.status} ${await textOf(reply)}`;
+}
+
+/** Answers the first request of each connection, and meets the others with this. */
+function answerOnce(later: Script): void {
+  upstream.script = (call) =>
+    call.link.calls.length === 1 ? call.reply(200, [], "first") : later(call);
+}
+
+const FIN = (call: Call): void => call.close();
+const RST = (call: Call): void => call.reset();
+const closings = { FIN, RST };
+
+describe("an error is stale", () => {
+  test.each(Object.entries(closings))("by %s, whatever the method", async (_, close) => {
+    answerOnce(close);
+    for (const method of ["GET", "HEAD", "PUT", "POST"]) {
+      const body = method.startsWith("P") ? bytes("a body") : null;
+      await send();
+      expect(await errorOf(() => send({ method, body }))).toMatchObject({
+        code: "connection_terminated",
+        stale: true,
+      });
+    }
+    expect(upstream.calls).toHaveLength(8);
+  });
+
+  test("in the middle of an upload", async () => {
+    answerOnce(RST);
+    await send();
+    const endless = new ReadableStream<Uint8Array>({
+      pull: (controller) => controller.enqueue(new Uint8Array(65_536)),
+    });
+    const error = await errorOf(() => send({ method: "POST", body: endless }));
+    expect(error).toMatchObject({ code: "connection_terminated", stale: true });
+  });
+
+  test.each(["FIN", "RST"])("by %s over TLS", async (how) => {
+    const { cert, key } = makeCertificate();
+    const raw = new Map<number, Socket>();
+    const server = createTlsServer({ cert, key }, (socket) => {
+      socket.on("error", () => {});
+      let requests = 0;
+      socket.on("data", () => {
+        if (requests++ === 0) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        else if (how === "FIN") socket.end();
+        else raw.get(socket.remotePort as number)?.resetAndDestroy();
+      });
+    });
+    server.on("connection", (socket: Socket) => raw.set(socket.remotePort as number, socket));
+    const port = await portOf(server);
+    const to = parseTarget({ url: `https://localhost:${port}`, tls: { ca: cert } });
+    await send({ upstream: to });
+    const error = await errorOf(() => send({ upstream: to }));
+    server.close();
+    expect(error).toMatchObject({ code: "connection_terminated", stale: true });
+  });
+});
+
+describe("an error is not stale", () => {
+  const first = "HTTP/1.1 200 OK\r\n";
+
+  test.each<[string, Script]>([
+    ["after a byte of the response", (call) => (call.write("H"), call.close())],
+    ["after some fields", (call) => (call.write(first), call.close())],
+    ["after a 103", (call) => (call.write("HTTP/1.1 103 Early Hints\r\n\r\n"), call.close())],
+    ["that is not HTTP", (call) => call.write("220 smtp\r\n")],
+  ])("%s", async (_, script) => {
+    answerOnce(script);
+    await send();
+    expect(await errorOf(send)).toMatchObject({ name: "ProxyError", stale: false });
+    expect(upstream.links).toHaveLength(1);
+  });
+
+  test.each(Object.entries(closings))("on a new connection, by %s", async (_, close) => {
+    upstream.script = close;
+    expect(await errorOf(send)).toMatchObject({ code: "connection_terminated", stale: false });
+    expect(await errorOf(send)).toMatchObject({ code: "connection_terminated", stale: false });
+  });
+
+  test("when the client leaves, or has waited for long enough", async () => {
+    answerOnce(() => {});
+    await send();
+    const client = new FakeClient();
+    const left = errorOf(() => send({}, new Lifetime(client, 0, 0)));
+    await upstream.call(1);
+    client.leave();
+    expect(await left).toMatchObject({ status: 499, stale: false });
+    await send();
+    const late = await errorOf(() => send({}, new Lifetime(new FakeClient(), 100, 0)));
+    expect(late).toMatchObject({ code: "http_response_timeout", stale: false });
+  });
+});
+
+describe("a kept connection that is closed already when it is taken", () => {
+  // The close is in the system by then, and the transport has not been told.
+  const closes: Record<string, (socket: Socket) => void> = {
+    FIN: (socket) => socket.end(),
+    RST: (socket) => socket.resetAndDestroy(),
+  };
+
+  test.each(Object.entries(closes))("%s costs nothing, not even a POST", async (_, close) => {
+    upstream.script = async (call) => {
+      await call.done;
+      call.reply(200, [], call.body);
+    };
+    const bodies = [null, bytes("a body"), streamOf(["a ", "body"])];
+    for (const [index, body] of bodies.entries()) {
+      await send();
+      close((await upstream.call(2 * index)).link.socket);
+      expect(await send({ method: "POST", body })).toBe(body === null ? "200 " : "200 a body");
+      // All that was kept is closed, or the next one would be used.
+      transport.destroy?.();
+      transport = createTransport();
+    }
+    expect(upstream.links).toHaveLength(6);
+    expect(upstream.calls).toHaveLength(6);
+  });
+});
+
+describe("a fresh hop", () => {
+  const fresh = { fresh: true };
+
+  test("goes on a connection of its own, which is kept", async () => {
+    upstream.script = (call) => call.reply(200, [], String(call.link.id));
+    expect([await send(), await send(), await send(fresh), await send()]).toEqual([
+      "200 0",
+      "200 0",
+      "200 1",
+      "200 1",
+    ]);
+  });
+
+  test("takes the place of a free one where there is no more room", async () => {
+    use({ maxSockets: 1 });
+    upstream.script = (call) => call.reply(200, [], String(call.link.id));
+    expect([await send(), await send(fresh), await send()]).toEqual(["200 0", "200 1", "200 1"]);
+    await until(() => upstream.links[0]?.isClosed === true, "the free connection's end");
+  });
+
+  test("waits for its turn, and not for the connection", async () => {
+    use({ maxSockets: 1 });
+    upstream.script = () => {};
+    const answers = [send(), send(fresh), send()];
+    for (let index = 0; index < 3; index++) {
+      const call = await upstream.call(index);
+      call.reply(200, [], String(call.link.id));
+    }
+    expect(await Promise.all(answers)).toEqual(["200 0", "200 1", "200 1"]);
+  });
+});
+
+describe("with retries", () => {
+  const server = createServer();
+  afterAll(() => server.close().closeAllConnections());
+
+  /** Starts a proxy on the transport; it answers at the origin that is returned. */
+  async function startProxy(target: string): Promise<string> {
+    const { nodeHandler } = createProxy({ target, transport });
+    server.removeAllListeners("request").on("request", nodeHandler);
+    if (!server.listening) await portOf(server);
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  }
+
+  const hints: Record<string, Header[]> = {
+    "no hint": [],
+    "a hint": [["Keep-Alive", "timeout=5"]],
+  };
+  /** Whether the second request on a connection finds it closing, or each finds it closed. */
+  const moments = ["as it is reused", "after each answer"] as const;
+  const cases = Object.keys(closings).flatMap((how) =>
+    moments.flatMap((moment) => Object.keys(hints).map((hint) => [how, moment, hint] as const)),
+  );
+
+  test.each(cases)(
+    "%s %s, with %s: idempotent requests never fail, a POST is seen once at most",
+    async (how, moment, hint) => {
+      const seen = new Map<string, number>();
+      const close = closings[how as "FIN" | "RST"];
+      upstream.script = async (call) => {
+        await call.done;
+        seen.set(call.target, (seen.get(call.target) ?? 0) + 1);
+        if (moment === "as it is reused" && call.link.calls.length > 1) return close(call);
+        call.reply(200, hints[hint], "ok");
+        if (moment === "after each answer") setTimeout(close, Math.random() * 3, call);
+      };
+      const proxy = await startProxy(upstream.url);
+      const failed: string[] = [];
+      let posts = 0;
+      let id = 0;
+      const work = async (): Promise<void> => {
+        while (id < REQUESTS) {
+          const method = ["GET", "PUT", "POST", "DELETE", "HEAD"][id % 5] as string;
+          const body = method.startsWith("P") ? "a body" : null;
+          const path = `/${method}/${id++}`;
+          const response = await fetch(proxy + path, { method, body });
+          await response.arrayBuffer();
+          if (method === "POST") posts++;
+          if (response.status !== 200) failed.push(path);
+          if (moment === "after each answer") await pause(Math.random() * 3);
+        }
+      };
+      await Promise.all(Array.from({ length: 8 }, work));
+      const failedPosts = failed.filter((path) => path.startsWith("/POST"));
+      expect(failed).toEqual(failedPosts);
+      const twice = [...seen].filter(([path, times]) => path.startsWith("/POST") && times > 1);
+      expect(twice).toEqual([]);
+      // Otherwise no connection was kept, and nothing tried.
+      expect(transport.stats?.().requests).toBeGreaterThan(REQUESTS);
+      if (process.env["REQUESTS"]) console.log(`${failedPosts.length} of ${posts} POSTs failed`);
+    },
+    LONG,
+  );
+
+  test(
+    "an upstream that closes what is idle for longer than we keep it never fails a POST",
+    async () => {
+      // A usual server and our default, both ten times faster: 500 ms there, 400 ms here.
+      const ids: string[] = [];
+      const slow = createServer((req, res) => {
+        ids.push(req.url as string);
+        req.resume().on("end", () => res.end());
+      });
+      Object.assign(slow, { keepAliveTimeout: 500, keepAliveTimeoutBuffer: 0 });
+      slow.on("request", (_, res) => res.removeHeader("Keep-Alive"));
+      const port = await portOf(slow);
+      use({ freeSocketTimeout: 400 });
+      const proxy = await startProxy(`http://127.0.0.1:${port}`);
+      const failed: number[] = [];
+      let id = 0;
+      const work = async (): Promise<void> => {
+        while (id < REQUESTS) {
+          const response = await fetch(`${proxy}/${id++}`, { method: "POST", body: "a body" });
+          if (response.status !== 200) failed.push(id);
+          // Around the time when either of them closes.
+          await pause(350 + Math.random() * 200);
+        }
+      };
+      await Promise.all(Array.from({ length: Math.ceil(REQUESTS / 8) }, work));
+      slow.close();
+      expect(failed).toEqual([]);
+      expect(new Set(ids).size).toBe(ids.length);
+    },
+    LONG,
+  );
+});
