@@ -48,6 +48,7 @@ const onDeno: Gap[] = (
 const HALF_CLOSE =
   "workerd takes a client's FIN for a half-close, and notices it only when it writes";
 const LOST = "workerd says the same of refused, broken and malformed connections";
+const STALE = `${LOST}, and of a client that has left: nothing can be sent again`;
 const HOST = "workerd's fetch cannot set Host";
 const SORTED = "Headers sorts fields, and spells the names that it knows its own way";
 const EMPTY = "workerd drops fields that it knows and that are empty";
@@ -87,6 +88,8 @@ const onWorkerd: Gap[] = (
       "workerd ends a chunked upload as if it were whole once it has been answered",
     ],
     ["24 h3 936f14ba: a refused connection gets 502 that names no address", LOST],
+    ["a kept connection that is closed as it is reused costs an idempotent request nothing", STALE],
+    ["a PUT that is kept is sent again, byte for byte", STALE],
     ["garbage gets 502", LOST],
     ["headers that overflow get 502", LOST],
     ["fault: the upstream refuses the connection", LOST],

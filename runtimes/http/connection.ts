@@ -1,6 +1,7 @@
-import type { ClientRequest, IncomingMessage, RequestOptions } from "node:http";
+import type { Agent, ClientRequest, IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { getHeader } from "../../src/headers.ts";
+import type { HeaderList } from "../../src/transport.ts";
 import type { Job } from "./pool.ts";
 
 type Http = typeof import("node:http");
@@ -9,6 +10,7 @@ type Http = typeof import("node:http");
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: "node:http"): Http };
 };
+let http: Http | undefined;
 
 /** Who is told what becomes of a connection. */
 export interface Owner {
@@ -73,10 +75,10 @@ export class Connection {
   }
 
   /** Sends a request's head. The rest goes to what this returns. */
-  request(options: RequestOptions, job: Job): ClientRequest {
-    const request = process
-      .getBuiltinModule("node:http")
-      .request({ ...options, agent: this as unknown as RequestOptions["agent"] });
+  request(method: string, path: string, headers: HeaderList, job: Job): ClientRequest {
+    http ??= process.getBuiltinModule("node:http");
+    const agent = this as unknown as Agent;
+    const request = http.request({ method, path, headers, agent });
     this.job = job;
     this.#response = undefined;
     this.#requests++;
@@ -116,6 +118,7 @@ export class Connection {
   /** Nobody uses it until then at most: it does not hold the process. */
   rest(expiry: number): void {
     this.expiry = expiry;
+    this.#response = undefined;
     this.#socket.unref();
   }
 

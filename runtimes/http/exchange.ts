@@ -71,7 +71,7 @@ export class Exchange implements Job, NativeBody, Reply {
 
   start(connection: Connection): void {
     const { method, path, body, contentLength } = this.#hop;
-    const request = connection.request({ method, path, headers: toFields(this.#hop) }, this);
+    const request = connection.request(method, path, toFields(this.#hop), this);
     this.#connection = connection;
     this.#request = request;
     // Their size is limited; beyond a number of them, they would be left out in silence.

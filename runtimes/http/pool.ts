@@ -124,8 +124,8 @@ export class Pool implements Owner {
     if (connection.expiry < this.#sweepAt) this.#armSweep(connection.expiry);
   }
 
-  onSilence({ job }: Connection): void {
-    if (job === undefined || job.held) return;
+  onSilence({ job, isOpen }: Connection): void {
+    if (job === undefined || job.held || !isOpen) return;
     this.#counters.timedOut++;
     this.#counters.version++;
     job.fail(new ProxyError("connection_read_timeout", { message: "the connection was silent" }));
@@ -135,8 +135,7 @@ export class Pool implements Owner {
     this.#counters[connection.isOpen ? "closed" : "failed"]++;
     this.#counters.version++;
     this.#connections.delete(connection);
-    const index = this.#free.indexOf(connection);
-    if (index >= 0) this.#free.splice(index, 1);
+    this.#unlist(connection);
     if (this.#connections.size < this.#options.maxSockets) {
       const next = this.#waiting.shift();
       if (next !== undefined) this.#start(next);
@@ -172,21 +171,25 @@ export class Pool implements Owner {
 
   /** The free connection to use; none if there should be a new one. */
   #take(): Connection | undefined {
-    const spread = this.#spread;
-    for (let kept; (kept = this.#free.at(-1)) !== undefined;) {
+    for (let kept; (kept = this.#preferred()) !== undefined;) {
       // A timer may be late.
-      if (!kept.usable || kept.expiry <= performance.now()) {
-        this.#drop(kept);
-        continue;
+      if (kept.usable && kept.expiry > performance.now()) {
+        this.#unlist(kept);
+        return kept;
       }
-      if (spread.size < 2) return this.#free.pop();
-      const { least } = spread;
-      const index = this.#free.findLastIndex(({ address }) => address === least);
-      if (index >= 0) return this.#free.splice(index, 1)[0];
-      const full = this.#connections.size >= this.#options.maxSockets;
-      return full || !spread.exceeds(kept.address) ? this.#free.pop() : undefined;
+      this.#drop(kept);
     }
     return undefined;
+  }
+
+  /** Of those that are free, one to the address that has had the fewest requests. */
+  #preferred(): Connection | undefined {
+    const last = this.#free.at(-1);
+    if (this.#spread.size < 2 || last === undefined) return last;
+    const { least } = this.#spread;
+    const found = this.#free.findLast(({ address }) => address === least);
+    const full = this.#connections.size >= this.#options.maxSockets;
+    return found ?? (full || !this.#spread.exceeds(last.address) ? last : undefined);
   }
 
   /** Whether there may be one more connection, where need be instead of a free one. */
@@ -200,9 +203,14 @@ export class Pool implements Owner {
   /** Another may take its place before it is closed. */
   #drop(connection: Connection): void {
     this.#connections.delete(connection);
+    this.#unlist(connection);
+    connection.destroy();
+  }
+
+  #unlist(connection: Connection): void {
+    if (this.#free.at(-1) === connection) return void this.#free.pop();
     const index = this.#free.indexOf(connection);
     if (index >= 0) this.#free.splice(index, 1);
-    connection.destroy();
   }
 
   #armSweep(at: number): void {
