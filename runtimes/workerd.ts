@@ -40,6 +40,8 @@ export function createTransport(options: PoolOptions = {}): Transport {
     toError,
     amendsHeaders: true,
     handsBodiesThrough: true,
+    // workerd's are of 4 KiB, and each costs 50 µs.
+    ownBuffers: true,
   });
 }
 
@@ -85,6 +87,11 @@ class WorkerIncoming extends WebIncoming {
     super(request, addressOf(request));
     this.original = { headers: request.headers, list: this.headers };
   }
+
+  override version(): string {
+    const { cf } = this.request() as { cf?: Cf };
+    return cf?.httpProtocol?.replace("HTTP/", "") || super.version();
+  }
 }
 
 /** What workerd adds to a request; no client can send it. */
@@ -93,6 +100,8 @@ interface Cf {
   clientIp?: string;
   /** The data center, on Cloudflare. */
   colo?: string;
+  /** `HTTP/2`, on Cloudflare. */
+  httpProtocol?: string;
 }
 
 /** Once known it stays so, and asking costs as much as all the fields. */

@@ -27,6 +27,8 @@ export interface FetchClient {
    * runtime that moves and cancels them. Not where somebody wants to watch them.
    */
   readonly handsBodiesThrough?: boolean;
+  /** Whether request bodies are read into buffers of our own, because the runtime's are small. */
+  readonly ownBuffers?: boolean;
 }
 
 /** Of any fetch it must be assumed that it decodes what some fetch is known to decode, and can do no more than the standard. */
@@ -100,7 +102,9 @@ function toInit(
   };
   if (body !== null && method !== "GET" && method !== "HEAD") {
     init.body =
-      body instanceof Uint8Array ? (body as BodyInit) : toUpload(body, hop, lifetime, controller);
+      body instanceof Uint8Array
+        ? (body as BodyInit)
+        : toUpload(body, hop, lifetime, controller, client.ownBuffers);
     // Required by the Fetch standard for a stream (node#46221).
     init.duplex = "half";
   }

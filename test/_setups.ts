@@ -12,12 +12,19 @@ export type SetupName =
   | "identity"
   | "trusting"
   | "forwarded"
+  | "ranged"
+  | "rangedForwarded"
+  | "rangedElsewhere"
+  | "traced"
   | "plain"
   | "rewritten"
   | "hooked"
   | "following"
   | "sameOrigin"
   | "retrying"
+  | "moved"
+  | "mapped"
+  | "unmoved"
   | "throwing"
   | "distrusting"
   | "routed"
@@ -56,6 +63,16 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
   }),
   trusting: (target) => ({ target, options: { trustProxy: true } }),
   forwarded: (target) => ({ target, options: { xfwd: "forwarded" } }),
+  ranged: (target) => ({
+    target,
+    options: { trustProxy: ["127.0.0.0/8", "10.0.0.0/8", "fd00::/8"] },
+  }),
+  rangedForwarded: (target) => ({
+    target,
+    options: { trustProxy: ["loopback", "10.0.0.0/8", "fd00::/8"], xfwd: "forwarded" },
+  }),
+  rangedElsewhere: (target) => ({ target, options: { trustProxy: ["10.0.0.0/8"] } }),
+  traced: (target) => ({ target, options: { via: "edge", xfwd: "forwarded" } }),
   plain: (target) => ({ target, options: { xfwd: false } }),
   rewritten: (upstream) => ({
     target: `${upstream}/v2`,
@@ -87,6 +104,27 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     target,
     options: { retry: { attempts: 2, statusCodes: [503], delay: 10 } },
   }),
+  moved: (upstream) => ({
+    target: `${upstream}/v2?key=k`,
+    options: {
+      stripPrefix: "/api",
+      cookieDomainRewrite: { "up.test": "shop.test", "*": "" },
+      cookiePathRewrite: { "/v2": "/api" },
+    },
+  }),
+  mapped: (upstream) => ({
+    target: upstream,
+    options: {
+      cookieDomainRewrite: "",
+      cookiePathRewrite: "/",
+      locationRewrite: {
+        [`${upstream}/`]: "https://shop.test/",
+        [`${upstream}/old/`]: "/",
+        "/old/": "/new/",
+      },
+    },
+  }),
+  unmoved: (upstream) => ({ target: `${upstream}/v2`, options: { locationRewrite: false } }),
   throwing: (upstream) => ({
     target: (request) => failIn("target", request.url) ?? upstream,
     options: {

@@ -24,9 +24,11 @@ import { paths } from "./suite/paths.ts";
 import { redirects } from "./suite/redirects.ts";
 import { responses } from "./suite/responses.ts";
 import { retries } from "./suite/retries.ts";
+import { rewriting } from "./suite/rewriting.ts";
 import { routes } from "./suite/routes.ts";
 import { streams } from "./suite/streams.ts";
 import { timeouts } from "./suite/timeouts.ts";
+import { trust } from "./suite/trust.ts";
 
 /** What a test is given; connections are closed and the upstream is cleared after it. */
 export interface Tools {
@@ -45,6 +47,7 @@ const themes: Record<string, Record<string, Test>> = {
   framing,
   hostile,
   forwarding,
+  trust,
   hops,
   headers,
   encodings,
@@ -61,6 +64,7 @@ const themes: Record<string, Record<string, Test>> = {
   aborts,
   redirects,
   retries,
+  rewriting,
   large,
 };
 
@@ -69,6 +73,7 @@ export type TestName =
   | keyof typeof framing
   | keyof typeof hostile
   | keyof typeof forwarding
+  | keyof typeof trust
   | keyof typeof hops
   | keyof typeof headers
   | keyof typeof encodings
@@ -85,6 +90,7 @@ export type TestName =
   | keyof typeof aborts
   | keyof typeof redirects
   | keyof typeof retries
+  | keyof typeof rewriting
   | keyof typeof large;
 
 export function addTests(name: HostName): void {

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, type Client } from "./_client.ts";
 import { type Host, type HostName, startHost } from "./_host.ts";
 import type { Call } from "./_link.ts";
+import type { SetupName } from "./_setups.ts";
 import { Upstream } from "./_upstream.ts";
 import { within } from "./_wait.ts";
 import { chunk, lastChunk, request, type Header } from "./_wire.ts";
@@ -43,6 +44,10 @@ const exchange: fc.Arbitrary<Exchange> = fc.record({
   responseFraming: fc.constantFrom("sized", "chunked", "close"),
   early: fc.boolean(),
 });
+
+const exchanges = fc.array(exchange, { minLength: 1, maxLength: 4 });
+/** With hooks, the proxy looks at what it otherwise only hands on. */
+const setup = fc.constantFrom<SetupName>("default", "hooked");
 
 /** Bytes that say where they belong: a piece lost, doubled or moved shows. */
 function bytesOf(sizes: number[], salt: number): Buffer {
@@ -130,14 +135,14 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
 
   test("any exchange", async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(exchange, { minLength: 1, maxLength: 4 }), async (steps) => {
+      fc.asyncProperty(exchanges, setup, async (steps, way) => {
         await upstream.reset();
-        let client = await connect(host.port("default"));
+        let client = await connect(host.port(way));
         try {
           for (const [index, step] of steps.entries()) {
             if (index > 0 && mayClose(steps[index - 1] as Exchange)) {
               client.leave("FIN");
-              client = await connect(host.port("default"));
+              client = await connect(host.port(way));
             }
             await run(client, step, index);
           }

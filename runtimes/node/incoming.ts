@@ -102,6 +102,10 @@ abstract class NodeIncoming {
     this.address = addressOf(req);
   }
 
+  version(): string {
+    return this.req.httpVersion;
+  }
+
   onAbort(listener: () => void): () => void {
     return onSocketClose(this.req.socket, listener);
   }
@@ -217,7 +221,8 @@ export function readRequest(request: Request, context: Context): Incoming {
   if (side !== undefined && !isHttp2(side.req)) return new HostedIncoming(request, side);
   // Hono's mount() makes a new Request, but passes its environment.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
-  return new WebIncoming(request, peer?.socket === undefined ? undefined : addressOf(peer));
+  const address = peer?.socket === undefined ? undefined : addressOf(peer);
+  return new WebIncoming(request, address, peer?.httpVersion);
 }
 
 /** The Node response that a reply to this request can be written to, if the server takes it so. */

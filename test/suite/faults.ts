@@ -2,7 +2,7 @@
 import { expect } from "vitest";
 import { faults, type Fault } from "../_faults.ts";
 import type { Tools } from "../_suite.ts";
-import { until } from "../_wait.ts";
+import { until, within } from "../_wait.ts";
 import { request } from "../_wire.ts";
 import { expectGatewayError } from "./failures.ts";
 
@@ -20,7 +20,7 @@ async function expectFault(t: Tools, fault: Fault): Promise<void> {
   const broken = [...upstream.links];
   // Paused, it would not see the end.
   for (const { socket } of broken) socket.resume();
-  await scripted;
+  if (scripted) await within(scripted, "the fault's end");
   const closed = (): boolean => broken.every((link) => link.isClosed);
   // Not all clients look at a connection before they want to use it again.
   if (!fault.kept) await until(closed, "the broken connection closed", 300).catch(() => {});

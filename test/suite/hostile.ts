@@ -2,10 +2,12 @@
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
 import { framings, type Entry } from "../_corpus.ts";
+import { type AnswerEntry, answers } from "../_corpus.answers.ts";
 import { heads } from "../_corpus.heads.ts";
 import type { Call } from "../_link.ts";
 import type { Tools } from "../_suite.ts";
 import { settled, until } from "../_wait.ts";
+import { request } from "../_wire.ts";
 
 /** So that all numbers have the three digits that lengths in the corpus count on. */
 const first = 100;
@@ -38,12 +40,12 @@ async function tryAll(t: Tools, entries: readonly Entry[]): Promise<void> {
   });
   // Whoever still waits for the rest learns now that there is none.
   for (const { client } of attempts) client.finish();
-  const answers = await Promise.all(attempts.map(({ rest }) => rest));
+  const texts = await Promise.all(attempts.map(({ rest }) => rest));
   await until(() => calls.every((call) => call.state !== "reading"), "all requests whole or cut");
 
   const wrong = attempts.flatMap(({ entry }, at) => {
     const seen = calls.filter((call) => numbered.exec(call.target)?.[2] === String(first + at));
-    const fault = faultOf(entry, seen, first + at, (answers[at] as Buffer).toString("latin1"));
+    const fault = faultOf(entry, seen, first + at, (texts[at] as Buffer).toString("latin1"));
     return fault === undefined ? [] : [`${entry.name}: ${fault}`];
   });
   expect(wrong).toEqual([]);
@@ -91,6 +93,21 @@ function textOf(call: Call): string {
   return `${call.method} ${before}${path} ${call.text}`.trimEnd();
 }
 
+async function tryAnswer(t: Tools, { name, may }: AnswerEntry, at: number): Promise<string[]> {
+  const client = await t.connect();
+  client.send(request("GET", `/${at}`));
+  try {
+    // Its parser takes nothing that is not well-formed.
+    const answer = await client.read();
+    if (answer.headers.some(([field]) => /smuggled/i.test(field))) return [`${name}: smuggled`];
+    if (answer.status === 200 && may.includes(answer.text)) return [];
+    if (!name.startsWith("plain") && (answer.status === 502 || answer.cut)) return [];
+    return [`${name}: ${answer.status} ${JSON.stringify(answer.text)}`];
+  } catch (error) {
+    return [`${name}: ${String(error)}`];
+  }
+}
+
 export const hostile = {
   async "corpus: lengths, codings and chunks that can be read in two ways"(
     t: Tools,
@@ -100,5 +117,26 @@ export const hostile = {
 
   async "corpus: heads that are malformed, odd, huge or many"(t: Tools): Promise<void> {
     await tryAll(t, heads);
+  },
+
+  async "corpus: answers that can be read in two ways"(t: Tools): Promise<void> {
+    const { upstream } = t;
+    upstream.script = async (call) => {
+      // Each has a connection of its own: none is kept before all are there.
+      await until(() => upstream.calls.length >= answers.length, "all requests");
+      call.write(answers[Number(call.target.slice(1))]?.bytes ?? "");
+      call.close();
+    };
+    const wrong = await Promise.all(answers.map((entry, at) => tryAnswer(t, entry, at)));
+    expect(wrong.flat()).toEqual([]);
+    // Nothing of them is left on a connection.
+    await until(() => upstream.links.every((link) => link.isClosed), "all connections closed");
+    upstream.script = (call) => call.reply(200, [], call.target);
+    await Promise.all(
+      Array.from({ length: 50 }, async (_, count) => {
+        const answer = await t.ask(request("GET", `/after-${count}`));
+        expect(answer).toMatchObject({ status: 200, text: `/after-${count}` });
+      }),
+    );
   },
 };
