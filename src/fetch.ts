@@ -137,7 +137,8 @@ function toReply(
 ): Reply {
   const { status, statusText, body } = response;
   const headers = toHeaderList(response.headers);
-  const decoded = wasDecoded(client.capabilities.decodes, headers);
+  // What a script made of bytes has no URL, and nobody has undone anything for it.
+  const decoded = response.url !== "" && wasDecoded(client.capabilities.decodes, headers);
   // To watch a coded body would be to read it, and so to undo the coding.
   const coded = getHeader(headers, "content-encoding") !== undefined;
   const through = client.handsBodiesThrough && (coded || !lifetime.watching);

@@ -203,8 +203,12 @@ export interface ProxyOptions {
   signal?: AbortSignal;
   /**
    * A `fetch`-shaped function to send requests with, instead of the runtime's
-   * own client. It must hand through `redirect: "manual"`; codings that it decodes are the caller's to know.
-   * @example (request, init) => app.request(request, init)
+   * own client. It must hand through `redirect: "manual"`.
+   *
+   * A response with a URL is taken to be decoded, as the Fetch standard has it, and loses `Content-Encoding`; one
+   * that was made by `new Response` is what its fields say. So that there is nothing to decode, the upstream is
+   * asked for `Accept-Encoding: identity`, unless `headers`, `forwardHeaders` or `onRequest` say otherwise.
+   * @example (url, init) => app.request(url, init)
    */
   fetch?: (url: string, init: RequestInit) => Response | Promise<Response>;
   /** Connections to use, made by `createTransport`. They stay the caller's to close. */

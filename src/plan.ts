@@ -78,7 +78,7 @@ export function compile(
       : transportFor(options));
   const xfwd = options.xfwd ?? defaults.xfwd;
   const forwarded = xfwd === "forwarded" ? "forwarded" : xfwd ? "x-forwarded" : "none";
-  const headers = Object.entries(options.headers ?? {});
+  const headers = Object.entries(withIdentity(options, transport));
   const unwanted = [...(options.filterHeaders ?? []), ...headers.map(([name]) => name)];
   const filtered = new NameSet(unwanted);
   const dropped = [...REQUEST_DROPPED, ...unwanted];
@@ -105,7 +105,7 @@ export function compile(
     timeout: options.timeout ?? defaults.timeout,
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
     ...compileReplay(options),
-    secrets: headers.map(([name]) => name),
+    secrets: Object.keys(options.headers ?? {}),
     transport,
   };
   if ((plan.keepHost || options.host !== undefined) && !transport.capabilities.host) {
@@ -113,6 +113,21 @@ export function compile(
     throw badOption(option, `the ${transport.name} client cannot set Host; leave the option out`);
   }
   return plan;
+}
+
+/**
+ * The fields to set. A client that undoes codings unasked is to be sent none: the work would be for nothing,
+ * length and strong `ETag` with it. Who sets or forwards `Accept-Encoding` wants them all the same.
+ */
+function withIdentity(
+  options: ProxyOptions,
+  { capabilities }: Transport,
+): Record<string, string | null> {
+  const { headers = {}, forwardHeaders = [], filterHeaders = [] } = options;
+  const named = [...Object.keys(headers), ...forwardHeaders, ...filterHeaders];
+  const asked = named.some((name) => name.toLowerCase() === "accept-encoding");
+  if (asked || capabilities.decodes.length === 0) return headers;
+  return { ...headers, "accept-encoding": "identity" };
 }
 
 type Replay = Pick<

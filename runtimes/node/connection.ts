@@ -22,8 +22,6 @@ interface Owner {
 /** One connection: an undici `Client`, with one request on it at a time. */
 export class Connection {
   readonly client: Client;
-  /** Whether a request is on it. */
-  busy = false;
   /** Whether it has carried a request already. */
   used = false;
   /** Whether it may take no further request. */
@@ -33,6 +31,7 @@ export class Connection {
   readonly #owner: Owner;
   #abort: ((error: Error) => void) | undefined;
   #lifespan: NodeJS.Timeout | undefined;
+  #busy = false;
 
   constructor(origin: string, owner: Owner) {
     this.#owner = owner;
@@ -68,6 +67,19 @@ export class Connection {
     });
   }
 
+  /** A request is about to be sent on it. Returns whether there was one before. */
+  begin(): boolean {
+    const { used } = this;
+    this.used = true;
+    this.#busy = true;
+    return used;
+  }
+
+  /** Its request is over. */
+  end(): void {
+    this.#busy = false;
+  }
+
   /** Closes when its last response is through. */
   close(): Promise<void> {
     return this.client.close().catch(() => {});
@@ -85,23 +97,27 @@ export class Connection {
     this.used = false;
     this.address = address;
     if (options.timeout > 0) {
-      socket.setTimeout(options.timeout, () => this.#onSilence(socket));
+      socket.setTimeout(options.timeout).on("timeout", () => this.#onSilence(socket));
     }
     if (options.socketTTL > 0) {
       this.#lifespan = setTimeout(() => this.#retire(), options.socketTTL).unref();
     }
   }
 
+  /** What could not be read because there was no time for it, or nobody wants to read, is not the upstream's silence. */
   #onSilence(socket: Socket): void {
     const { options, counters } = this.#owner;
-    // What nobody has read yet is not the upstream's silence; idle connections have a time of their own.
-    if (!this.busy || socket.readableLength > 0) {
-      socket.setTimeout(options.timeout);
-      return;
-    }
-    counters.timedOut++;
-    const message = `waited ${options.timeout} ms in vain for the connection to move`;
-    socket.destroy(new ProxyError("connection_read_timeout", { message }));
+    const moved = socket.bytesRead + socket.bytesWritten;
+    setImmediate(() => {
+      if (socket.destroyed || !this.#busy || socket.bytesRead + socket.bytesWritten > moved) return;
+      if (socket.readableLength > 0) {
+        socket.setTimeout(options.timeout);
+        return;
+      }
+      counters.timedOut++;
+      const message = `waited ${options.timeout} ms in vain for the connection to move`;
+      socket.destroy(new ProxyError("connection_read_timeout", { message }));
+    });
   }
 
   #retire(): void {

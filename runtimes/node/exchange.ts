@@ -102,15 +102,13 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
   // ── undici's handler ──
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
-    const connection = this.#connection as Connection;
     if (this.#error !== undefined) {
       // To throw, and not to abort: nothing is sent, and the connection stays good.
       this.#unsent = true;
       throw this.#error;
     }
     this.#controller = controller;
-    this.#reused = connection.used;
-    connection.used = true;
+    this.#reused = (this.#connection as Connection).begin();
   }
 
   onResponseStarted(): void {

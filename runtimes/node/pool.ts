@@ -2,7 +2,8 @@ import { type FilledPoolOptions, poolClosed } from "../../src/pool.ts";
 import type { Counters } from "../../src/stats.ts";
 import type { OriginStats } from "../../src/transport.ts";
 import type { Resolver } from "../dns.ts";
-import { Connector, type Destination } from "./connect.ts";
+import type { Destination } from "../destination.ts";
+import { Connector } from "./connect.ts";
 import { Connection } from "./connection.ts";
 import { Queue, type Waiting } from "./queue.ts";
 import { Spread } from "./spread.ts";
@@ -79,7 +80,7 @@ export class OriginPool {
   /** The connection's request is over: it goes to the next job, or waits for one. */
   release(connection: Connection): void {
     this.counters.version++;
-    connection.busy = false;
+    connection.end();
     const next = this.#waiting.shift();
     if (connection.retired || next?.fresh) {
       this.#drop(connection);
@@ -145,7 +146,7 @@ export class OriginPool {
   }
 
   onRetired(connection: Connection): void {
-    if (!connection.busy) this.onClosed(connection);
+    this.onClosed(connection);
   }
 
   /** A free one is of no more use. One with a request on it: the request says how it ends. */
@@ -179,7 +180,6 @@ export class OriginPool {
   #start(job: Job, connection: Connection): void {
     this.counters.requests++;
     this.counters.version++;
-    connection.busy = true;
     if (this.#spread.size > 1) this.#spread.count(connection.address);
     job.start(connection);
   }

@@ -1,0 +1,47 @@
+/** A proxy on Node with a pool of its own, before a scriptable upstream. */
+import { afterAll, afterEach, beforeAll } from "vitest";
+import { createProxy, type NodeProxy } from "../runtimes/node.ts";
+import type { ProxyOptions } from "../src/options.ts";
+import type { PoolOptions } from "../src/pool.ts";
+import type { Target } from "../src/target.ts";
+import type { OriginStats, PoolStats } from "../src/transport.ts";
+import { Upstream } from "./_upstream.ts";
+
+export const upstream: Upstream = new Upstream();
+beforeAll(() => upstream.listen());
+afterAll(() => upstream.stop());
+
+const proxies: NodeProxy[] = [];
+afterEach(async () => {
+  for (const proxy of proxies.splice(0)) proxy.destroy();
+  await upstream.reset();
+});
+
+/** A proxy that ends with its test. It asks nobody twice. */
+export function pooled(
+  pool: PoolOptions = {},
+  target: Target = upstream.url,
+  options: ProxyOptions = {},
+): NodeProxy {
+  const proxy = createProxy({ target, pool, retry: false, ...options });
+  proxies.push(proxy);
+  return proxy;
+}
+
+export async function ask(proxy: NodeProxy, path = "/", init?: RequestInit): Promise<string> {
+  const response = await proxy.fetch(new Request(`http://proxy.test${path}`, init));
+  return `${response.status} ${await response.text()}`;
+}
+
+export function statsOf(proxy: NodeProxy): PoolStats {
+  return proxy.stats() as PoolStats;
+}
+
+export function originOf(proxy: NodeProxy, origin: string = upstream.url): OriginStats | undefined {
+  return statsOf(proxy).origins[origin];
+}
+
+/** How many connections the upstream has open. */
+export function openLinks(): number {
+  return upstream.links.filter((link) => !link.isClosed).length;
+}

@@ -1,0 +1,119 @@
+import { createServer } from "node:http";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { ask, originOf, pooled, statsOf, upstream } from "./_pool.ts";
+import { portOf } from "./_port.ts";
+import { until } from "./_wait.ts";
+
+afterEach(() => void vi.useRealTimers());
+
+describe("stats", () => {
+  test("count, by transport and by origin", async () => {
+    const proxy = pooled({ maxSockets: 1 });
+    expect(statsOf(proxy)).toEqual({
+      created: 0,
+      closed: 0,
+      failed: 0,
+      timedOut: 0,
+      requests: 0,
+      requestsPerSocket: 0,
+      version: 0,
+      origins: {},
+    });
+    for (let i = 0; i < 10; i++) await ask(proxy);
+    expect(statsOf(proxy)).toMatchObject({ created: 1, requests: 10, requestsPerSocket: 10 });
+    expect(originOf(proxy)).toEqual({ inUse: 0, free: 1, waiting: 0 });
+    upstream.script = () => {};
+    const before = upstream.calls.length;
+    const answers = [ask(proxy), ask(proxy)];
+    await until(() => upstream.calls.length > before, "a request");
+    expect(originOf(proxy)).toEqual({ inUse: 1, free: 0, waiting: 1 });
+    (await upstream.call(before)).reply(200);
+    (await upstream.call(before + 1)).reply(200);
+    await Promise.all(answers);
+    upstream.links[0]?.socket.destroy();
+    await until(() => statsOf(proxy).closed === 1, "a connection less");
+    expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0 });
+  });
+
+  test("are the same object until something changes, and then have a higher version", async () => {
+    upstream.script = () => {};
+    const proxy = pooled({ maxSockets: 1, freeSocketTimeout: 100 });
+    let last = statsOf(proxy);
+    const changed = async (what: string): Promise<void> => {
+      await until(() => statsOf(proxy) !== last, what);
+      const now = statsOf(proxy);
+      expect(now).toBe(statsOf(proxy));
+      expect(now.version).toBeGreaterThan(last.version);
+      last = now;
+    };
+    const first = ask(proxy);
+    await upstream.call();
+    await changed("a request");
+    const leaving = new AbortController();
+    const second = ask(proxy, "/", { signal: leaving.signal });
+    await changed("one waiting");
+    expect(last).toBe(statsOf(proxy));
+    leaving.abort();
+    await second;
+    await changed("none waiting");
+    (await upstream.call()).reply(200);
+    await first;
+    await changed("a free connection");
+    expect(originOf(proxy)).toMatchObject({ free: 1 });
+    await changed("none any more");
+    expect(statsOf(proxy).closed).toBe(1);
+  });
+
+  test("an origin with several pools has them added up", async () => {
+    const target = (request: Request): { url: string; tls?: object } =>
+      request.url.endsWith("/tls") ? { url: upstream.url } : { url: upstream.url, tls: {} };
+    const proxy = pooled({}, target);
+    await Promise.all([ask(proxy), ask(proxy, "/tls")]);
+    expect(originOf(proxy)?.free).toBe(2);
+  });
+});
+
+describe("origins that nobody uses any more", () => {
+  test("are forgotten after a while", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    const proxy = pooled();
+    const used = async (): Promise<void> => {
+      expect(await ask(proxy)).toBe("200 ");
+      expect(originOf(proxy)?.free).toBe(1);
+      upstream.links.at(-1)?.socket.destroy();
+      while (originOf(proxy)?.free === 1) await new Promise(setImmediate);
+    };
+    await used();
+    vi.advanceTimersByTime(50_000);
+    await used();
+    // Now it is looked at for the first time, and has just been used.
+    vi.advanceTimersByTime(10_000);
+    expect(Object.keys(statsOf(proxy).origins)).toEqual([upstream.url]);
+    vi.advanceTimersByTime(60_000);
+    expect(statsOf(proxy).origins).toEqual({});
+    await used();
+    expect(Object.keys(statsOf(proxy).origins)).toEqual([upstream.url]);
+  });
+
+  test("and at once where there are very many", async () => {
+    const server = createServer((_, res) => res.end("ok"));
+    const port = await portOf(server, "0.0.0.0");
+    // Each of these addresses is this machine.
+    const target = (request: Request): string =>
+      `http://127.7${new URL(request.url).pathname.replaceAll("/", ".")}:${port}`;
+    const proxy = pooled({ keepAlive: false }, target);
+    let most = 0;
+    for (let high = 0; high < 12; high++) {
+      const paths = Array.from({ length: 100 }, (_, low) => `/${high}/${low + 1}`);
+      const answers = await Promise.all(paths.map((path) => ask(proxy, path)));
+      expect(answers).toEqual(Array(100).fill("200 ok"));
+      most = Math.max(most, Object.keys(statsOf(proxy).origins).length);
+    }
+    expect(most).toBe(1000);
+    expect(Object.keys(statsOf(proxy).origins).length).toBeLessThan(500);
+    // One that was forgotten is made anew.
+    expect(await ask(proxy, "/0/1")).toBe("200 ok");
+    expect(statsOf(proxy).origins[`http://127.7.0.1:${port}`]).toBeDefined();
+    server.close();
+  });
+});

@@ -1,0 +1,121 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { describe, expect, test } from "vitest";
+import { type Place, Queue, type Waiting } from "../runtimes/node/queue.ts";
+import type { ProxyError } from "../src/error.ts";
+import { pause, until } from "./_wait.ts";
+
+class Item implements Waiting {
+  place: Place | undefined;
+  error: ProxyError | undefined;
+  readonly name: string;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  fail(error: ProxyError): void {
+    this.error = error;
+  }
+}
+
+function queueOf(names: string, limits = {}): [Queue<Item>, Record<string, Item>] {
+  const queue = new Queue<Item>({ maxQueued: 1e6, queueTimeout: 0, ...limits });
+  const items = Array.from(names, (name) => new Item(name));
+  for (const item of items) queue.push(item);
+  return [queue, Object.fromEntries(items.map((item) => [item.name, item]))];
+}
+
+function namesIn(queue: Queue<Item>): string {
+  let names = "";
+  for (let item = queue.shift(); item !== undefined; item = queue.shift()) names += item.name;
+  expect(queue.length).toBe(0);
+  return names;
+}
+
+test("first in, first out", () => {
+  const [queue] = queueOf("abcd");
+  expect(queue.length).toBe(4);
+  expect(namesIn(queue)).toBe("abcd");
+  queue.push(new Item("e"));
+  expect(namesIn(queue)).toBe("e");
+});
+
+test.each([
+  ["a", "bcde"],
+  ["c", "abde"],
+  ["e", "abcd"],
+  ["abcde", ""],
+  ["edcba", ""],
+  ["bd", "ace"],
+  ["cc", "abde"],
+])("without %s", (leaving, left) => {
+  const [queue, items] = queueOf("abcde");
+  for (const name of leaving) queue.remove(items[name] as Item);
+  expect(queue.length).toBe(left.length);
+  expect(namesIn(queue)).toBe(left);
+  // Who left can come again.
+  for (const name of new Set(leaving)) queue.push(items[name] as Item);
+  expect(namesIn(queue)).toBe([...new Set(leaving)].join(""));
+});
+
+test("no more than maxQueued", () => {
+  const [queue, items] = queueOf("abcd", { maxQueued: 2 });
+  const failed = Object.values(items).map(({ error }) => error?.code);
+  const limit = "connection_limit_reached";
+  expect(failed).toEqual([undefined, undefined, limit, limit]);
+  expect(items["c"]?.error?.status).toBe(503);
+  expect(namesIn(queue)).toBe("ab");
+});
+
+test("no longer than queueTimeout, whoever is in front", async () => {
+  const [queue, items] = queueOf("ab", { queueTimeout: 100 });
+  await pause(60);
+  for (const name of "cd") queue.push((items[name] = new Item(name)));
+  queue.remove(items["a"] as Item);
+  await until(() => items["b"]?.error !== undefined, "b");
+  expect(items["b"]?.error?.code).toBe("connection_limit_reached");
+  expect([items["a"]?.error, items["c"]?.error, queue.length]).toEqual([undefined, undefined, 2]);
+  await until(() => items["d"]?.error !== undefined, "d");
+  expect(queue.length).toBe(0);
+  queue.push((items["e"] = new Item("e")));
+  await until(() => items["e"]?.error !== undefined, "e");
+});
+
+describe("what has left", () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+
+  test("is not held by those who stay", async () => {
+    const [queue, items] = queueOf("abcde");
+    const gone = Array.from("bcd", (name) => new WeakRef(items[name] as Item));
+    for (const name of "cbd") queue.remove(items[name] as Item);
+    for (const name of Object.keys(items)) delete items[name];
+    // A WeakRef holds what it refers to until the turn of the event loop is over.
+    await pause(1);
+    collect();
+    expect(gone.map((each) => each.deref())).toEqual([undefined, undefined, undefined]);
+    expect(namesIn(queue)).toBe("ae");
+  });
+
+  test("does not make those behind it move up", () => {
+    const items = Array.from({ length: 50_000 }, () => new Item(""));
+    const odd = items.filter((_, index) => index % 2 === 1);
+    const timed = (work: () => void): number => {
+      const since = performance.now();
+      work();
+      return performance.now() - since;
+    };
+    const queued = timed(() => {
+      const [queue] = queueOf("");
+      for (const item of items) queue.push(item);
+      for (const item of odd) queue.remove(item);
+      while (queue.shift() !== undefined);
+    });
+    const array = timed(() => {
+      const list = [...items];
+      for (const item of odd) list.splice(list.indexOf(item), 1);
+    });
+    expect(5 * queued).toBeLessThan(array);
+  });
+});
