@@ -1,9 +1,10 @@
-import { addForwarded, addVia } from "../../src/forwarded.ts";
+import { addForwarded } from "../../src/forwarded.ts";
 import { forward } from "../../src/forward.ts";
 import type { Incoming } from "../../src/incoming.ts";
 import type { ProxyOptions } from "../../src/options.ts";
 import { compile, type Plan } from "../../src/plan.ts";
 import type { Reply, Transport } from "../../src/transport.ts";
+import { addVia } from "../../src/via.ts";
 import { answer, browser } from "./headers.ts";
 import type { Steps } from "./run.ts";
 
@@ -28,6 +29,7 @@ const incoming: Incoming = {
   headers: browser,
   address: "192.0.2.7",
   body: null,
+  version: () => "1.1",
   onAbort: () => () => {},
   request: () => new Request("http://shop.example/"),
 };
@@ -42,7 +44,7 @@ export const forwarding: Steps = {
   "X-Forwarded-* continued": () =>
     addForwarded([...browser, "X-Forwarded-For", "198.51.100.1"], "x-forwarded", true, client),
   Forwarded: () => addForwarded([], "forwarded", false, client),
-  Via: () => addVia([], "edge"),
+  Via: () => addVia([], "edge", "1.1"),
   "an exchange, but for both ends": exchange(plan({})),
   "the same with hooks": exchange(plan({ onRequest() {}, onResponse() {} })),
 };
