@@ -4,6 +4,7 @@ import type { Incoming } from "../../src/incoming.ts";
 import type { ProxyOptions } from "../../src/options.ts";
 import { compile, type Plan } from "../../src/plan.ts";
 import type { Reply, Transport } from "../../src/transport.ts";
+import { addVia } from "../../src/via.ts";
 import { answer, browser } from "./headers.ts";
 import { addVia } from "../../src/via.ts";
 import type { Steps } from "./run.ts";
