@@ -35,7 +35,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   test.each(cases)(
     "closed by %s as it is reused (hint: %s), no idempotent request fails",
     async (how, hint) => {
-      closesWhenReused(how as string, hint as string);
+      closesWhenReused(how, hint);
       await using served = new Served(runtime, upstream.url);
       const client = await served.connect();
       for (let id = 0; id < COUNT; id++) {
@@ -58,7 +58,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   test.each(cases)(
     "closed by %s as it is reused (hint: %s), a POST is seen once",
     async (how, hint) => {
-      closesWhenReused(how as string, hint as string);
+      closesWhenReused(how, hint);
       await using served = new Served(runtime, upstream.url);
       const client = await served.connect();
       const statuses: number[] = [];
