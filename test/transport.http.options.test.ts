@@ -121,7 +121,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
       await until(() => openLinks() === 0, "the connection closed");
     }
     expect(upstream.links).toHaveLength(3);
-    expect(upstream.calls.map((call) => call.all("connection"))).toEqual(Array(3).fill(["close"]));
+    expect(upstream.calls.map((call) => call.get("connection"))).toEqual(Array(3).fill("close"));
   });
 
   test.runIf(process.platform === "linux")(

@@ -53,20 +53,18 @@ export function connectTo(
   };
   return (onConnect) => {
     let resolving = false;
-    const lookup = (name: string, { all }: LookupOptions, found: Found): void => {
+    const lookup = async (name: string, { all }: LookupOptions, found: Found): Promise<void> => {
       resolving = true;
-      (resolver as Resolver)
-        .resolve(name)
-        .finally(() => (resolving = false))
-        .then(
-          (answer) => {
-            const addresses = spread.order(answer);
-            const [first] = addresses;
-            if (all) found(null, addresses);
-            else found(null, first?.address ?? "", first?.family);
-          },
-          (error: Error) => found(error, []),
-        );
+      try {
+        const addresses = spread.order(await (resolver as Resolver).resolve(name));
+        const [first] = addresses;
+        if (all) found(null, addresses);
+        else found(null, first?.address ?? "", first?.family);
+      } catch (error) {
+        found(error as Error, []);
+      } finally {
+        resolving = false;
+      }
     };
     const socket = agent.createConnection(
       resolver === undefined ? connectOptions : { ...connectOptions, lookup },

@@ -83,7 +83,10 @@ export class Exchange implements Job, NativeBody, Reply {
     request.on("response", (response) => this.#onResponse(response));
     if (body === null) request.end();
     else if (body instanceof Uint8Array) request.end(body);
-    else upload(request, body, contentLength, this.#lifetime).catch((error) => this.fail(error));
+    else
+      upload(request, body, contentLength, this.#lifetime).catch((thrown: unknown) =>
+        this.fail(thrown),
+      );
   }
 
   fail(thrown: unknown): void {
