@@ -12,6 +12,7 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { HeaderList, Reply, Transport } from "../src/transport.ts";
+import { RequestBody } from "./http/body.ts";
 import { Exchange } from "./http/exchange.ts";
 import { HttpTransport } from "./http/transport.ts";
 
@@ -71,6 +72,7 @@ class BunIncoming extends WebIncoming {
   constructor(request: Request, server: BunServer | undefined) {
     super(request, server?.requestIP(request)?.address.replace(/^::ffff:(?=[\d.]+$)/, ""));
     this.#server = server;
+    if (this.body instanceof ReadableStream) this.body = new RequestBody(this.body);
   }
 
   /** While the exchange lasts, its own deadlines count: the server's would cut it off in silence after 10 s. */

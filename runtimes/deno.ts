@@ -12,6 +12,7 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { HeaderList, Reply, Transport } from "../src/transport.ts";
+import { RequestBody } from "./http/body.ts";
 import { Exchange } from "./http/exchange.ts";
 import { HttpTransport } from "./http/transport.ts";
 import { UnframedBody } from "./http/unframed.ts";
@@ -74,7 +75,9 @@ function addressOf(request: Request, context: Context): string | undefined {
 function read(request: Request, context: Context): Incoming {
   const incoming = new DenoIncoming(request, addressOf(request, context));
   const { body, headers } = incoming;
-  if (body instanceof ReadableStream && !isFramed(headers)) incoming.body = new UnframedBody(body);
+  if (body instanceof ReadableStream) {
+    incoming.body = isFramed(headers) ? new RequestBody(body) : new UnframedBody(body);
+  }
   return incoming;
 }
 

@@ -2,6 +2,7 @@ import { toStream } from "../src/body.ts";
 import { createFetchTransport, STANDARD } from "../src/fetch.ts";
 import { toHeaders } from "../src/headers.ts";
 import { WebIncoming } from "../src/incoming.ts";
+import { type PoolOptions, refusePoolOptions } from "../src/pool.ts";
 import {
   bindProxy,
   bindProxyFetch,
@@ -15,8 +16,12 @@ import type { Transport } from "../src/transport.ts";
 
 export * from "../src/index.ts";
 
-/** Requests through the global `fetch`, with the connections that it keeps. */
-export function createTransport(): Transport {
+/**
+ * Requests through the global `fetch`, with the connections that it keeps.
+ * @throws TypeError for any pool option but `connectTimeout`, which has no effect
+ */
+export function createTransport(options: PoolOptions = {}): Transport {
+  refusePoolOptions(options, "the connections are those of the global fetch");
   return createFetchTransport({
     name: "fetch",
     capabilities: STANDARD,

@@ -1,6 +1,7 @@
 import { NameSet, REQUEST_DROPPED } from "./headers.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Transport } from "./transport.ts";
+import { isRange } from "./trust.ts";
 
 /** Says what is wrong with a value and how to put it right; nothing for a good one. */
 export type Check = (value: unknown) => string | undefined;
@@ -60,15 +61,17 @@ const isFields: Check = (value) => {
   return undefined;
 };
 
+/** Whether all values of a map are texts of that form. */
+function isMapTo(form: RegExp, value: unknown): boolean {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  return Object.values(value).every((text) => typeof text === "string" && form.test(text));
+}
+
 /** A text for all, or a map of texts to texts. */
-const isRewrite: Check = (value) => {
-  const texts = typeof value === "object" && value !== null ? Object.values(value) : [value];
-  return texts.every(
-    (text) => typeof text === "string" && /^[^;,]*$/.test(text) && FIELD_VALUE.test(text),
-  )
-    ? undefined
-    : "use a string, or a map of strings to strings, without control characters and `;`";
-};
+function isRewrite(form: RegExp, fix: string): Check {
+  return (value) =>
+    isMapTo(form, typeof value === "string" ? { all: value } : value) ? undefined : fix;
+}
 
 const isRetry: Check = (value) => {
   if (value === false) return undefined;
@@ -111,12 +114,16 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
     value === "forwarded" || typeof value === "boolean"
       ? undefined
       : 'use true, false or "forwarded"',
-  trustProxy: (value) =>
-    typeof value === "boolean" ||
-    typeof value === "function" ||
-    (Array.isArray(value) && value.every((each) => typeof each === "string"))
+  trustProxy: (value) => {
+    if (typeof value === "boolean" || typeof value === "function") return undefined;
+    if (!Array.isArray(value)) {
+      return "use true, false, an array of addresses and CIDR ranges, or a predicate on an address";
+    }
+    const wrong = (value as unknown[]).find((each) => typeof each !== "string" || !isRange(each));
+    return wrong === undefined && !value.includes(undefined)
       ? undefined
-      : "use true, false, an array of addresses and CIDR ranges, or a predicate on an address",
+      : `${JSON.stringify(wrong)} is no address or CIDR range`;
+  },
   clientAddress: isFunction,
   via: (value) =>
     value === false || (typeof value === "string" && TOKEN.test(value))
@@ -147,12 +154,20 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
       : 'use "same-origin", "any" or a predicate on the URL',
   replayLimit: isBytes,
   retry: isRetry,
-  cookieDomainRewrite: isRewrite,
-  cookiePathRewrite: isRewrite,
+  cookieDomainRewrite: isRewrite(
+    /^[\w.-]*$/,
+    'use a domain such as "shop.example", "" for none, or a map of domains to such',
+  ),
+  // Any other would be no path to a client (RFC 6265 §5.2.4).
+  cookiePathRewrite: isRewrite(
+    /^(?:\/[ -+\--:<-~\u0080-\u00ff]*)?$/,
+    'use a path such as "/", "" for none, or a map of paths to such',
+  ),
   locationRewrite: (value) =>
-    typeof value === "boolean" || (typeof value !== "string" && isRewrite(value) === undefined)
+    typeof value === "boolean" ||
+    (isMapTo(/^[!-~\u0080-\u00ff]+$/, value) && !Object.hasOwn(value as object, ""))
       ? undefined
-      : "use true, false or a map of URL prefixes",
+      : 'use true, false or a map of URL prefixes such as { "http://internal:4000/": "/" }',
   bodyLimit: isBytes,
   onRequest: isFunction,
   onResponse: isFunction,

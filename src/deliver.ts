@@ -13,6 +13,8 @@ export interface Trip {
   lifetime: Lifetime;
   /** Names of the fields that only the first origin may see. */
   secrets: readonly string[];
+  /** The hop that redirects led to, if any. */
+  followed?: Hop;
 }
 
 /** Holds the request's body to its limit, and keeps it where it may have to be sent again. */
@@ -20,9 +22,8 @@ export async function wrapBody(hop: Hop, plan: Plan, trip: Trip): Promise<Hop> {
   const { bodyLimit } = plan.options;
   const { contentLength } = hop;
   let { body } = hop;
-  if (body !== null && "unlessEmpty" in body) {
-    body = await trip.lifetime.orAbort(body.unlessEmpty());
-  }
+  const settling = body !== null && "unlessEmpty" in body ? body.unlessEmpty?.() : undefined;
+  if (settling !== undefined) body = await trip.lifetime.orAbort(settling);
   if (body !== null && bodyLimit !== undefined) {
     body = limitBody(body, bodyLimit, contentLength, (error) => trip.lifetime.abort(error));
   }
@@ -76,7 +77,7 @@ export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply
       if (retry.delay > 0) await pause(retry.delay, trip.lifetime);
     } else if (next !== undefined) {
       attempts = retry.attempts;
-      hop = next;
+      trip.followed = hop = next;
       visited?.push(nameOf(hop));
     }
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;

@@ -27,6 +27,8 @@ export interface FetchClient {
    * runtime that moves and cancels them. Not where somebody wants to watch them.
    */
   readonly handsBodiesThrough?: boolean;
+  /** Whether request bodies are read into buffers of our own, because the runtime's are small. */
+  readonly ownBuffers?: boolean;
 }
 
 /** Of any fetch it must be assumed that it decodes what some fetch is known to decode, and can do no more than the standard. */
@@ -100,7 +102,9 @@ function toInit(
   };
   if (body !== null && method !== "GET" && method !== "HEAD") {
     init.body =
-      body instanceof Uint8Array ? (body as BodyInit) : toUpload(body, hop, lifetime, controller);
+      body instanceof Uint8Array
+        ? (body as BodyInit)
+        : toUpload(body, hop, lifetime, controller, client.ownBuffers);
     // Required by the Fetch standard for a stream (node#46221).
     init.duplex = "half";
   }
@@ -133,7 +137,8 @@ function toReply(
 ): Reply {
   const { status, statusText, body } = response;
   const headers = toHeaderList(response.headers);
-  const decoded = wasDecoded(client.capabilities.decodes, headers);
+  // What a script made of bytes has no URL, and nobody has undone anything for it.
+  const decoded = response.url !== "" && wasDecoded(client.capabilities.decodes, headers);
   // To watch a coded body would be to read it, and so to undo the coding.
   const coded = getHeader(headers, "content-encoding") !== undefined;
   const through = client.handsBodiesThrough && (coded || !lifetime.watching);

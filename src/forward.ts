@@ -1,8 +1,9 @@
+import { cutChain } from "./chain.ts";
 import { Lifetime } from "./deadline.ts";
 import { deliver, type Trip, wrapBody } from "./deliver.ts";
 import { fieldsOf, fromDraft, toDraft } from "./draft.ts";
 import { type ProxyError, toProxyError, toReply } from "./error.ts";
-import { addForwarded, addVia } from "./forwarded.ts";
+import { addForwarded } from "./forwarded.ts";
 import { cleanRequest, withoutNames } from "./headers.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { ProxyOptions } from "./options.ts";
@@ -17,6 +18,7 @@ import {
   type Upstream,
 } from "./target.ts";
 import type { Hop, Reply } from "./transport.ts";
+import { addVia } from "./via.ts";
 
 /** Builds the runtime's outgoing `Response`. */
 export type Respond = (reply: Reply, incoming: Incoming) => Response;
@@ -67,7 +69,9 @@ export async function forward(
     }
     if (plan.wrapsBodies && hop.body !== null) hop = await wrapBody(hop, plan, trip);
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
-    response = respond(cleanReply(await deliver(hop, plan, trip)), incoming);
+    const reply = cleanReply(await deliver(hop, plan, trip));
+    plan.rewriteResponse?.(reply.headers, hop, trip.followed);
+    response = respond(reply, incoming);
     if (options.onResponse === undefined) return response;
     const answer = await options.onResponse(response, incoming.request());
     if (answer && answer !== response) discard(response, answer);
@@ -89,13 +93,13 @@ async function toHop(
   context: Context,
 ): Promise<Hop> {
   const { options } = plan;
-  const address = options.clientAddress
-    ? options.clientAddress(incoming.request(), context)
+  const address = plan.clientAddress
+    ? plan.clientAddress(incoming.request(), context)
     : incoming.address;
-  const trusted = plan.trusts(incoming.address);
+  const trusts = plan.trusts?.(incoming.address ?? address) ? plan.trusts : undefined;
   const head = cleanRequest(
     incoming.headers,
-    trusted ? plan.droppedIfTrusted : plan.dropped,
+    trusts ? plan.droppedIfTrusted : plan.dropped,
     plan.kept,
   );
   const host = head.host ?? incoming.authority;
@@ -107,13 +111,14 @@ async function toHop(
   }
   path = joinTarget(upstream, path);
 
-  let { headers } = head;
-  addForwarded(headers, plan.forwarded, trusted || plan.kept !== undefined, {
+  let headers = trusts ? cutChain(head.headers, trusts) : head.headers;
+  addForwarded(headers, plan.forwarded, trusts !== undefined || plan.kept !== undefined, {
     address,
     host,
     secure: incoming.secure,
+    by: plan.by,
   });
-  if (options.via) addVia(headers, options.via);
+  if (options.via) addVia(headers, options.via, incoming.version());
   if (plan.overridden !== undefined) headers = withoutNames(headers, plan.overridden);
   for (let i = 0; i < plan.added.length; i++) headers.push(plan.added[i] as string);
 

@@ -8,6 +8,8 @@ export interface ClientFacts {
   readonly secure: boolean;
   /** `Host` as the client sent it. */
   readonly host: string | undefined;
+  /** What this proxy calls itself. */
+  readonly by?: string | undefined;
 }
 
 /** Which fields tell the upstream about the client. */
@@ -28,26 +30,23 @@ export function addForwarded(
 ): void {
   if (style === "none") return;
   const proto = client.secure ? "https" : "http";
+  const address = client.address && withoutZone(client.address);
   if (style === "forwarded") {
-    append(headers, "Forwarded", forwardedElement(client, proto), inbound);
+    append(headers, "Forwarded", toElement(client, address, proto), inbound);
     return;
   }
-  if (client.address !== undefined) {
-    append(headers, "X-Forwarded-For", client.address, inbound);
-  }
-  setUnlessThere(headers, "X-Forwarded-Proto", proto, inbound);
+  if (address !== undefined) append(headers, "X-Forwarded-For", address, inbound);
+  const asked = setUnlessThere(headers, "X-Forwarded-Proto", proto, inbound);
   if (client.host === undefined) return;
-  setUnlessThere(headers, "X-Forwarded-Host", client.host, inbound);
-  const port = /:(\d+)$/.exec(client.host)?.[1] ?? (client.secure ? "443" : "80");
+  const host = setUnlessThere(headers, "X-Forwarded-Host", client.host, inbound);
+  const port = /:(\d+)$/.exec(host)?.[1] ?? (asked === "https" ? "443" : "80");
   setUnlessThere(headers, "X-Forwarded-Port", port, inbound);
 }
 
-/**
- * Appends this proxy to `Via`.
- * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
- */
-export function addVia(headers: HeaderList, pseudonym: string): void {
-  append(headers, "Via", `1.1 ${pseudonym}`, true);
+/** The name of an interface of this machine is nobody else's business (RFC 4007 §11.2). */
+function withoutZone(address: string): string {
+  const end = address.indexOf("%");
+  return end < 0 ? address : address.slice(0, end);
 }
 
 /** Adds `value` to the end of a list field; all of its lines become one. */
@@ -66,18 +65,28 @@ function takeAll(headers: HeaderList, lower: string, last: string): string {
   return [...values, last].join(", ");
 }
 
-/** The first proxy that the client reached knows best what it asked for. */
-function setUnlessThere(headers: HeaderList, name: string, value: string, inbound: boolean): void {
-  if (inbound && getHeader(headers, name.toLowerCase()) !== undefined) return;
+/**
+ * The first proxy that the client reached knows best what it asked for.
+ * @returns what is said now: of a list, the first value
+ */
+function setUnlessThere(
+  headers: HeaderList,
+  name: string,
+  value: string,
+  inbound: boolean,
+): string {
+  const there = inbound ? getHeader(headers, name.toLowerCase()) : undefined;
+  if (there !== undefined) return (there.split(",", 1)[0] as string).trim();
   headers.push(name, value);
+  return value;
 }
 
-function forwardedElement(client: ClientFacts, proto: string): string {
-  const address = client.address ?? "unknown";
+function toElement({ by, host }: ClientFacts, address = "unknown", proto: string): string {
   // An IPv6 address is bracketed, and what is no token is quoted (RFC 7239 §6).
   const node = isIPv6(address) ? `"[${address}]"` : quote(address);
-  const host = client.host === undefined ? "" : `;host=${quote(client.host)}`;
-  return `for=${node}${host};proto=${proto}`;
+  // A name that is no address is obfuscated (RFC 7239 §6.3).
+  const self = by === undefined ? "" : `;by=_${by}`;
+  return `for=${node}${self}${host === undefined ? "" : `;host=${quote(host)}`};proto=${proto}`;
 }
 
 function isIPv6(address: string): boolean {

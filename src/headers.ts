@@ -22,8 +22,17 @@ export const REQUEST_DROPPED: readonly string[] = [
   "proxy-authorization",
 ];
 
-/** What a client may not assert to the upstream, unless it is trusted. `x-forwarded-` stands for all that begin so. */
-export const REQUEST_ASSERTIONS: readonly string[] = ["forwarded", "x-forwarded-"];
+/**
+ * What a client may not assert to the upstream, unless it is trusted. `x-forwarded-` stands for all that begin so.
+ * The others say the same in names that upstreams believe and no vendor owns.
+ */
+export const REQUEST_ASSERTIONS: readonly string[] = [
+  "forwarded",
+  "x-forwarded-",
+  "x-real-ip",
+  "x-client-ip",
+  "x-cluster-client-ip",
+];
 
 /** Not forwarded from an upstream. `alt-svc` would send clients past the proxy. */
 const RESPONSE_DROPPED: readonly string[] = [...HOP_BY_HOP, "alt-svc", "proxy-authenticate"];
@@ -181,7 +190,8 @@ export function cleanResponse(status: number, raw: HeaderList): HeaderList {
       if (name.length === 10 && name.toLowerCase() === "connection") {
         connection = connection === undefined ? value : `${connection},${value}`;
       } else if (name.length === 17 && name.toLowerCase() === "transfer-encoding") {
-        if (!/^(?:chunked|identity)$/i.test(value)) {
+        // Not every parser cuts off the white space behind a value.
+        if (!/^(?:chunked|identity)[\t ]*$/i.test(value)) {
           throw new ProxyError("http_response_transfer_coding", {
             message: `upstream sent ${value}`,
           });

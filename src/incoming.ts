@@ -22,6 +22,8 @@ export interface Incoming extends Abortable {
   /** IP address of the peer, where it is known. */
   readonly address: string | undefined;
   readonly body: Body | null;
+  /** HTTP version it came in; `1.1` where the server under the handler does not tell. */
+  version(): string;
   /** The request as a `Request`, for hooks; made when first asked for. */
   request(): Request;
 }
@@ -67,11 +69,13 @@ export class WebIncoming implements Incoming {
   readonly address: string | undefined;
   body: Body | null;
   readonly #request: Request;
+  readonly #version: string;
 
-  constructor(request: Request, address: string | undefined) {
+  constructor(request: Request, address: string | undefined, version = "1.1") {
     assertBodyUnread(request);
     const { url, method } = request;
     this.#request = request;
+    this.#version = version;
     this.method = method;
     this.path = pathOf(url);
     this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
@@ -80,6 +84,10 @@ export class WebIncoming implements Incoming {
     this.address = address;
     // A web Request has no body with these methods; asking costs a stream on some servers.
     this.body = method === "GET" || method === "HEAD" ? null : request.body;
+  }
+
+  version(): string {
+    return this.#version;
   }
 
   request(): Request {

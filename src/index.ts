@@ -1,6 +1,7 @@
 export type { CreateProxyOptions, Proxy, ProxyFetch } from "./proxy.ts";
-export type { PoolOptions } from "./pool.ts";
+export type { DnsOptions, PoolOptions } from "./pool.ts";
 export type { MaybeResponse, RequestDraft } from "./hooks.ts";
+export type { RetryOptions } from "./retry.ts";
 export type { ProxyOptions } from "./options.ts";
 export type { Target, TargetAddress, TargetOptions, TlsOptions } from "./target.ts";
 export type { Context } from "./incoming.ts";

@@ -23,7 +23,7 @@ export interface ProxyOptions {
   filterHeaders?: readonly string[];
   /**
    * Names of fields to forward although they are dropped by default:
-   * `forwarded`, `x-forwarded-*`, `proxy-authorization`.
+   * `forwarded`, `x-forwarded-*`, `x-real-ip`, `x-client-ip`, `x-cluster-client-ip`, `proxy-authorization`.
    *
    * With it the client may assert these to the upstream as it likes. Hop-by-hop and framing
    * fields are refused.
@@ -39,16 +39,14 @@ export interface ProxyOptions {
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.2
    */
   changeOrigin?: boolean;
-  /**
-   * An explicit `Host` for the upstream. It wins over `changeOrigin`.
-   * Refused where the runtime's client cannot set `Host`.
-   */
+  /** An explicit `Host` for the upstream. It wins over `changeOrigin`. Refused where the runtime's client cannot set it. */
   host?: string;
   /**
    * Tells the upstream about the client: `true` sets `X-Forwarded-For`,
    * `-Proto`, `-Host` and `-Port`, `"forwarded"` the `Forwarded` field, `false` neither.
    *
-   * What the client sent in them is dropped first, unless `trustProxy` says otherwise.
+   * What the client sent in them is dropped first, unless `trustProxy` says otherwise; fields of the other kind
+   * are dropped even then, so that the two never contradict. `by` in `Forwarded` is the pseudonym of `via`.
    * @default true
    * @see https://www.rfc-editor.org/rfc/rfc7239
    */
@@ -57,24 +55,27 @@ export interface ProxyOptions {
    * Which peers are proxies of yours, whose forwarding fields are kept and continued: all, none,
    * those at these addresses and CIDR ranges, or those whose address the predicate accepts.
    *
-   * A list or predicate is asked from right to left along the chain of addresses, and what stands
-   * left of the first that is not trusted is dropped: the client wrote it. `true` keeps the entire chain, so where
-   * clients connect directly they can forge their address.
+   * `"loopback"`, `"linklocal"` and `"uniquelocal"` name ranges, as in Express. The chain of addresses is walked from right
+   * to left, and what stands left of the first that is not trusted is dropped: the client wrote it. A trusted proxy must
+   * set or drop all forwarding fields itself: what it lets through is believed. `true` keeps the entire chain, so where
+   * clients connect directly they can forge their address; it alone trusts a peer whose address is not known.
    * @default false
-   * @example ["10.0.0.0/8", "fd00::/8", "127.0.0.1"]
+   * @example ["10.0.0.0/8", "fd00::/8", "loopback"]
+   * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1
    */
   trustProxy?: boolean | readonly string[] | ((address: string) => boolean);
   /**
-   * Tells the client's address, where the runtime cannot or should not:
-   * `undefined` for unknown. `context` is what the server passed to `fetch`.
+   * Tells the client's address, where the runtime cannot or should not: `undefined` for unknown, as is what is
+   * not one address. `context` is what the server passed to `fetch`.
+   *
+   * Taken from a field that clients can send, it is what they like. `trustProxy` asks it only where the runtime knows none.
    * @example (request) => request.headers.get("cf-connecting-ip") ?? undefined
    */
   clientAddress?: (request: Request, context: Context) => string | undefined;
   /**
-   * A pseudonym to append to `Via`; `false` adds none, for some upstreams
-   * (nginx) stop compressing for requests that carry it.
+   * A pseudonym to append to `Via`; `false` adds none, for some upstreams (nginx) stop compressing for requests that carry it.
    *
-   * A request that has passed a proxy of this name already goes in circles: it gets 508.
+   * A request that has passed a proxy of this name already goes in circles: it gets 508. Responses get no `Via`.
    * @default false
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
    */
@@ -103,14 +104,13 @@ export interface ProxyOptions {
   timeout?: number;
   /**
    * Milliseconds to connect to the upstream, then 504. `0` leaves it to the
-   * system. Only on Node; elsewhere `timeout` covers it.
+   * system. Workers have no connections of their own: `timeout` covers it there.
    * @default 10000
    */
   connectTimeout?: number;
   /**
-   * Milliseconds between two pieces of the response body, then the body fails.
-   * `0` waits for ever. Not applied to `text/event-stream`, nor while the
-   * client does not read.
+   * Milliseconds between two pieces of the response body, then the body fails. `0` waits for ever.
+   * Not applied to `text/event-stream`, nor while the client does not read.
    * @default 300000
    */
   idleTimeout?: number;
@@ -150,31 +150,29 @@ export interface ProxyOptions {
    */
   retry?: false | RetryOptions;
   /**
-   * Rewrites the domain in `Set-Cookie`: one for all, or a map of domains, `"*"` for any other;
-   * `""` takes it off, so that the cookie is the proxy's own.
+   * Rewrites the domain in `Set-Cookie`: one for all, or a map of domains, `"*"` for any other; `""` takes it
+   * off, so that the cookie is the proxy's own. Case and a leading dot do not count. A cookie without one stays so.
    * @example { "internal.example": "shop.example", "*": "" }
-   * @see https://www.rfc-editor.org/rfc/rfc6265#section-5.2.3
    */
   cookieDomainRewrite?: string | Readonly<Record<string, string>>;
   /**
    * Rewrites the path in `Set-Cookie`: one for all, or a map of paths, `"*"` for any other; `""` takes it off.
+   * Paths are compared as a whole: `"/internal"` is not `"/internal/x"`. A cookie without one stays so.
    * @example { "/internal": "/" }
-   * @see https://www.rfc-editor.org/rfc/rfc6265#section-5.2.4
    */
   cookiePathRewrite?: string | Readonly<Record<string, string>>;
   /**
-   * Rewrites `Location`, `Content-Location` and `Refresh`: `true` makes those that point into the target
-   * point to the proxy, as paths, so that no name of the upstream's leaks; a map replaces prefixes of the URL, the longest first; `false` leaves them.
+   * Rewrites `Location`, `Content-Location` and `Refresh`: `true` makes URLs into the target paths of the proxy;
+   * a map replaces prefixes of URLs, the longest first, and does the same for the rest; `false` leaves all.
    *
-   * What `pathRewrite` changed is not changed back: use a map.
+   * Into the target is what has its origin, or the `Host` it was sent, and its base path. That and its query come
+   * off, what `stripPrefix` took goes on again. All else stays, as does what is relative to the request's path.
+   * What `pathRewrite` changed, or the app before it called the proxy (`mount`), is not changed back: use a map.
    * @default true
    * @example { "http://internal:4000/": "https://shop.example/" }
    */
   locationRewrite?: boolean | Readonly<Record<string, string>>;
-  /**
-   * Bytes that a request body may have, then 413 and the upstream request is
-   * broken off. No limit if undefined.
-   */
+  /** Bytes that a request body may have, then 413 and the upstream request is broken off. No limit if undefined. */
   bodyLimit?: number;
   /**
    * Called before the request is sent, with what will be sent. A `Response`
@@ -198,8 +196,12 @@ export interface ProxyOptions {
   signal?: AbortSignal;
   /**
    * A `fetch`-shaped function to send requests with, instead of the runtime's
-   * own client. It must hand through `redirect: "manual"`; codings that it decodes are the caller's to know.
-   * @example (request, init) => app.request(request, init)
+   * own client. It must hand through `redirect: "manual"`.
+   *
+   * A response with a URL is taken to be decoded, as the Fetch standard has it, and loses `Content-Encoding`; one
+   * that was made by `new Response` is what its fields say. So that there is nothing to decode, the upstream is
+   * asked for `Accept-Encoding: identity`, unless `headers`, `forwardHeaders` or `onRequest` say otherwise.
+   * @example (url, init) => app.request(url, init)
    */
   fetch?: (url: string, init: RequestInit) => Response | Promise<Response>;
   /** Connections to use, made by `createTransport`. They stay the caller's to close. */

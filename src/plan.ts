@@ -4,8 +4,10 @@ import type { ForwardedStyle } from "./forwarded.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./headers.ts";
 import { defaults, type ProxyOptions } from "./options.ts";
 import { type RedirectPolicy, redirectPolicy } from "./redirect.ts";
+import { compileResponseRewrite, type ResponseRewrite } from "./rewrite.ts";
 import type { RetryOptions } from "./retry.ts";
 import type { HeaderList, Transport } from "./transport.ts";
+import { compileTrust, type Trust } from "./trust.ts";
 
 /** Rewrites path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
@@ -23,8 +25,13 @@ export interface Plan {
   /** The fields of `headers`. */
   readonly added: HeaderList;
   readonly forwarded: ForwardedStyle;
-  readonly trusts: (address: string | undefined) => boolean;
+  /** What this proxy calls itself in `Forwarded`. */
+  readonly by: string | undefined;
+  /** Undefined where nobody is trusted. */
+  readonly trusts: Trust | undefined;
+  readonly clientAddress: ProxyOptions["clientAddress"];
   readonly rewrite: PathRewrite | undefined;
+  readonly rewriteResponse: ResponseRewrite | undefined;
   readonly keepHost: boolean;
   readonly timeout: number;
   readonly idleTimeout: number;
@@ -45,7 +52,14 @@ export interface Plan {
 /** What `followRedirects: true` stands for. */
 const MAX_REDIRECTS = 5;
 
-const ADDED_BY_PROXY = new NameSet([...REQUEST_ASSERTIONS, "via"]);
+const ADDED_BY_PROXY = new NameSet(["forwarded", "x-forwarded-", "via"]);
+
+/** Whose `Forwarded` and `X-Forwarded-*` are not spoken here: two stories of one client may contradict. */
+const UNSPOKEN: Readonly<Record<ForwardedStyle, readonly string[]>> = {
+  "x-forwarded": ["forwarded"],
+  forwarded: ["x-forwarded-"],
+  none: [],
+};
 
 /**
  * Checks options and compiles them.
@@ -63,27 +77,35 @@ export function compile(
       ? createFetchTransport({ name: "fetch", capabilities: STANDARD, fetch: options.fetch })
       : transportFor(options));
   const xfwd = options.xfwd ?? defaults.xfwd;
-  const headers = Object.entries(options.headers ?? {});
+  const forwarded = xfwd === "forwarded" ? "forwarded" : xfwd ? "x-forwarded" : "none";
+  const headers = Object.entries(withIdentity(options, transport));
   const unwanted = [...(options.filterHeaders ?? []), ...headers.map(([name]) => name)];
   const filtered = new NameSet(unwanted);
   const dropped = [...REQUEST_DROPPED, ...unwanted];
+  const prefix = options.stripPrefix?.replace(/\/$/, "") ?? "";
   const plan: Plan = {
     options,
     dropped: new NameSet([...dropped, ...REQUEST_ASSERTIONS]),
-    droppedIfTrusted: new NameSet(dropped),
+    droppedIfTrusted: new NameSet([...dropped, ...UNSPOKEN[forwarded]]),
     kept:
       options.forwardHeaders &&
       new NameSet(options.forwardHeaders.filter((name) => !filtered.has(name))),
     overridden: unwanted.some((name) => ADDED_BY_PROXY.has(name)) ? filtered : undefined,
     added: headers.flatMap(([name, value]) => (value === null ? [] : [name, value])),
-    forwarded: xfwd === "forwarded" ? "forwarded" : xfwd ? "x-forwarded" : "none",
+    forwarded,
+    by: options.via && /^[\w.-]+$/.test(options.via) ? options.via : undefined,
     trusts: compileTrust(options.trustProxy ?? defaults.trustProxy),
-    rewrite: compileRewrite(options),
+    clientAddress: options.clientAddress && compileAddress(options.clientAddress),
+    rewrite: compileRewrite(prefix, options.pathRewrite),
+    rewriteResponse: compileResponseRewrite(
+      { ...options, locationRewrite: options.locationRewrite ?? defaults.locationRewrite },
+      prefix,
+    ),
     keepHost: !(options.changeOrigin ?? defaults.changeOrigin),
     timeout: options.timeout ?? defaults.timeout,
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
     ...compileReplay(options),
-    secrets: headers.map(([name]) => name),
+    secrets: Object.keys(options.headers ?? {}),
     transport,
   };
   if ((plan.keepHost || options.host !== undefined) && !transport.capabilities.host) {
@@ -91,6 +113,21 @@ export function compile(
     throw badOption(option, `the ${transport.name} client cannot set Host; leave the option out`);
   }
   return plan;
+}
+
+/**
+ * The fields to set. A client that undoes codings unasked is to be sent none: the work would be for nothing,
+ * length and strong `ETag` with it. Who sets or forwards `Accept-Encoding` wants them all the same.
+ */
+function withIdentity(
+  options: ProxyOptions,
+  { capabilities }: Transport,
+): Record<string, string | null> {
+  const { headers = {}, forwardHeaders = [], filterHeaders = [] } = options;
+  const named = [...Object.keys(headers), ...forwardHeaders, ...filterHeaders];
+  const asked = named.some((name) => name.toLowerCase() === "accept-encoding");
+  if (asked || capabilities.decodes.length === 0) return headers;
+  return { ...headers, "accept-encoding": "identity" };
 }
 
 type Replay = Pick<
@@ -116,16 +153,20 @@ function compileReplay(options: ProxyOptions): Replay {
   };
 }
 
-function compileTrust(
-  trust: NonNullable<ProxyOptions["trustProxy"]>,
-): (address: string | undefined) => boolean {
-  if (typeof trust === "boolean") return () => trust;
-  if (typeof trust !== "function") return (address) => trust.includes(address ?? "");
-  return (address) => address !== undefined && trust(address);
+type ClientAddress = NonNullable<ProxyOptions["clientAddress"]>;
+
+/** What it took from a header may be a list: that would be more than one address in the fields made of it. */
+function compileAddress(tell: ClientAddress): ClientAddress {
+  return (request, context) => {
+    const address = tell(request, context);
+    return typeof address === "string" && /^[\w.:%[\]-]+$/.test(address) ? address : undefined;
+  };
 }
 
-function compileRewrite({ stripPrefix, pathRewrite }: ProxyOptions): PathRewrite | undefined {
-  const prefix = stripPrefix?.replace(/\/$/, "");
+function compileRewrite(
+  prefix: string,
+  pathRewrite: ProxyOptions["pathRewrite"],
+): PathRewrite | undefined {
   const strip = prefix ? (path: string): string => stripped(path, prefix) : undefined;
   if (pathRewrite === undefined) return strip;
   if (typeof pathRewrite === "function") {

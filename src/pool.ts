@@ -1,4 +1,4 @@
-import { type Check, check, isBoolean, isCount, isMilliseconds } from "./check.ts";
+import { badOption, type Check, check, isBoolean, isCount, isMilliseconds } from "./check.ts";
 import { ProxyError } from "./error.ts";
 import type { TlsOptions } from "./target.ts";
 
@@ -183,4 +183,18 @@ const POOL_CHECKS: Record<keyof PoolOptions, Check> = {
  */
 export function checkPoolOptions(options: PoolOptions): void {
   check(options, POOL_CHECKS);
+}
+
+/**
+ * For clients whose connections are not the proxy's own: all that there is to set is set in vain.
+ * The time to connect is the exception, for it is an option of requests as well.
+ * @throws TypeError that names the option and the fix
+ */
+export function refusePoolOptions(options: PoolOptions, whose: string): void {
+  checkPoolOptions(options);
+  for (const [name, value] of Object.entries(options)) {
+    if (value !== undefined && name !== "connectTimeout") {
+      throw badOption(name, `${whose}; leave it out`);
+    }
+  }
 }

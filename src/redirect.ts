@@ -1,4 +1,5 @@
 import { getHeader, NameSet, withoutNames } from "./headers.ts";
+import { parseReference } from "./reference.ts";
 import { keptBody } from "./replay.ts";
 import { parseTarget } from "./target.ts";
 import type { HeaderList, Hop, Reply } from "./transport.ts";
@@ -77,12 +78,7 @@ function isSafe(method: string): boolean {
 function parseLocation(headers: HeaderList, base: URL): URL | undefined {
   const location = getHeader(headers, "location");
   if (location === undefined) return undefined;
-  // Bytes above 0x7f are meant as they are, not as the characters that they are read as.
-  const bytes = location.replaceAll(
-    /[\u0080-\u00ff]/g,
-    (byte) => `%${byte.charCodeAt(0).toString(16)}`,
-  );
-  const url = URL.parse(bytes, base);
+  const url = parseReference(location, base);
   if (url === null || (url.protocol !== "http:" && url.protocol !== "https:")) return undefined;
   return url.username === "" && url.password === "" ? url : undefined;
 }

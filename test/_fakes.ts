@@ -47,6 +47,7 @@ export function fakeIncoming(over: Partial<Incoming> = {}): FakeIncoming {
     headers: ["Host", "proxy.test"],
     address: "192.0.2.7",
     body: null,
+    version: () => "1.1",
     request: () => new Request(`http://proxy.test${path}`, { method }),
     ...over,
   });

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { SetupName } from "./_setups.ts";
 import { within } from "./_wait.ts";
 
-export type HostName = "node" | "srvx" | "h3" | "hono" | "bun" | "deno" | "workerd";
+export type HostName = "node" | "slow" | "srvx" | "h3" | "hono" | "bun" | "deno" | "workerd";
 
 export interface Host {
   name: HostName;

@@ -12,18 +12,39 @@ export type SetupName =
   | "identity"
   | "trusting"
   | "forwarded"
+  | "ranged"
+  | "rangedForwarded"
+  | "rangedElsewhere"
+  | "traced"
   | "plain"
   | "rewritten"
   | "hooked"
-  | "refused"
   | "following"
   | "sameOrigin"
-  | "retrying";
+  | "retrying"
+  | "moved"
+  | "mapped"
+  | "unmoved"
+  | "throwing"
+  | "distrusting"
+  | "routed"
+  | "refused";
 
 export interface Setup {
   target: Target;
   options: ProxyOptions;
 }
+
+/** Fails as the path says that this hook should: `/hook/throws` at once, `/hook/rejects` later. */
+function failIn(hook: string, url: string): undefined {
+  if (url.includes(`/${hook}/throws`)) throw new Error(secret);
+  // A promise only to those who look: hooks that may answer later wait for whatever is returned.
+  if (url.includes(`/${hook}/rejects`)) return Promise.reject(new Error(secret)) as never;
+  return undefined;
+}
+
+/** What an error of a hook's may say, and no client may read. */
+const secret = "10.0.0.1 is secret";
 
 export const setups: Record<SetupName, (upstream: string) => Setup> = {
   default: (target) => ({ target, options: {} }),
@@ -42,6 +63,16 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
   }),
   trusting: (target) => ({ target, options: { trustProxy: true } }),
   forwarded: (target) => ({ target, options: { xfwd: "forwarded" } }),
+  ranged: (target) => ({
+    target,
+    options: { trustProxy: ["127.0.0.0/8", "10.0.0.0/8", "fd00::/8"] },
+  }),
+  rangedForwarded: (target) => ({
+    target,
+    options: { trustProxy: ["loopback", "10.0.0.0/8", "fd00::/8"], xfwd: "forwarded" },
+  }),
+  rangedElsewhere: (target) => ({ target, options: { trustProxy: ["10.0.0.0/8"] } }),
+  traced: (target) => ({ target, options: { via: "edge", xfwd: "forwarded" } }),
   plain: (target) => ({ target, options: { xfwd: false } }),
   rewritten: (upstream) => ({
     target: `${upstream}/v2`,
@@ -72,6 +103,51 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
   retrying: (target) => ({
     target,
     options: { retry: { attempts: 2, statusCodes: [503], delay: 10 } },
+  }),
+  moved: (upstream) => ({
+    target: `${upstream}/v2?key=k`,
+    options: {
+      stripPrefix: "/api",
+      cookieDomainRewrite: { "up.test": "shop.test", "*": "" },
+      cookiePathRewrite: { "/v2": "/api" },
+    },
+  }),
+  mapped: (upstream) => ({
+    target: upstream,
+    options: {
+      cookieDomainRewrite: "",
+      cookiePathRewrite: "/",
+      locationRewrite: {
+        [`${upstream}/`]: "https://shop.test/",
+        [`${upstream}/old/`]: "/",
+        "/old/": "/new/",
+      },
+    },
+  }),
+  unmoved: (upstream) => ({ target: `${upstream}/v2`, options: { locationRewrite: false } }),
+  throwing: (upstream) => ({
+    target: (request) => failIn("target", request.url) ?? upstream,
+    options: {
+      clientAddress: ({ url }) => failIn("clientAddress", url) ?? "192.0.2.1",
+      pathRewrite: (path) => failIn("pathRewrite", path) ?? path,
+      onRequest: (_, { url }) => failIn("onRequest", url),
+      onResponse: (_, { url }) => failIn("onResponse", url),
+      onError: ({ status, code }, { url }) =>
+        failIn("onError", url) ?? new Response(`told: ${code}`, { status }),
+    },
+  }),
+  distrusting: (target) => ({
+    target,
+    options: { trustProxy: () => failIn("trustProxy", "/trustProxy/throws") ?? true },
+  }),
+  routed: (upstream) => ({
+    /** Says what the router has seen of the path; only one name is served. */
+    target({ url }) {
+      const { host, pathname } = new URL(url);
+      if (host !== "shop.test") return "http://127.0.0.1:1";
+      return `${upstream}?saw=${encodeURIComponent(pathname)}`;
+    },
+    options: {},
   }),
   refused: () => ({ target: "http://127.0.0.1:1", options: {} }),
 };

@@ -11,18 +11,24 @@ import { aborts } from "./suite/aborts.ts";
 import { bodies } from "./suite/bodies.ts";
 import { encodings } from "./suite/encodings.ts";
 import { failures } from "./suite/failures.ts";
+import { faulty } from "./suite/faults.ts";
 import { forwarding } from "./suite/forwarding.ts";
 import { framing } from "./suite/framing.ts";
 import { headers } from "./suite/headers.ts";
+import { hooks } from "./suite/hooks.ts";
 import { hops } from "./suite/hops.ts";
+import { hostile } from "./suite/hostile.ts";
 import { large } from "./suite/large.ts";
 import { options } from "./suite/options.ts";
 import { paths } from "./suite/paths.ts";
 import { redirects } from "./suite/redirects.ts";
 import { responses } from "./suite/responses.ts";
 import { retries } from "./suite/retries.ts";
+import { rewriting } from "./suite/rewriting.ts";
+import { routes } from "./suite/routes.ts";
 import { streams } from "./suite/streams.ts";
 import { timeouts } from "./suite/timeouts.ts";
+import { trust } from "./suite/trust.ts";
 
 /** What a test is given; connections are closed and the upstream is cleared after it. */
 export interface Tools {
@@ -39,7 +45,9 @@ type Test = (tools: Tools) => Promise<void>;
 
 const themes: Record<string, Record<string, Test>> = {
   framing,
+  hostile,
   forwarding,
+  trust,
   hops,
   headers,
   encodings,
@@ -48,18 +56,24 @@ const themes: Record<string, Record<string, Test>> = {
   responses,
   streams,
   options,
+  hooks,
+  routes,
   timeouts,
   failures,
+  faulty,
   aborts,
   redirects,
   retries,
+  rewriting,
   large,
 };
 
 /** The title of every test: what a gap can name. */
 export type TestName =
   | keyof typeof framing
+  | keyof typeof hostile
   | keyof typeof forwarding
+  | keyof typeof trust
   | keyof typeof hops
   | keyof typeof headers
   | keyof typeof encodings
@@ -68,11 +82,15 @@ export type TestName =
   | keyof typeof responses
   | keyof typeof streams
   | keyof typeof options
+  | keyof typeof hooks
+  | keyof typeof routes
   | keyof typeof timeouts
   | keyof typeof failures
+  | keyof typeof faulty
   | keyof typeof aborts
   | keyof typeof redirects
   | keyof typeof retries
+  | keyof typeof rewriting
   | keyof typeof large;
 
 export function addTests(name: HostName): void {
@@ -151,6 +169,9 @@ export function addTests(name: HostName): void {
 
   const titles = Object.values(themes).flatMap((tests) => Object.keys(tests));
   if (new Set(titles).size < titles.length) throw new Error("two tests have the same title");
+
+  const unknown = gaps.find((gap) => gap.host === name && !titles.includes(gap.test));
+  if (unknown) throw new Error(`no such test: the gap "${unknown.test}"`);
 
   for (const [theme, tests] of Object.entries(themes)) {
     describe(theme, () => {

@@ -39,8 +39,9 @@ export class Upstream {
     links.push(new Link(links.length, socket, onCall, (fault) => faults.push(fault)));
   }
 
-  async listen(): Promise<void> {
-    this.#server.listen(0, "127.0.0.1");
+  /** @throws where a given port is taken */
+  async listen(port = 0): Promise<void> {
+    this.#server.listen(port, "127.0.0.1");
     await once(this.#server, "listening");
   }
 

@@ -36,3 +36,19 @@ export async function until(
     await pause(2);
   }
 }
+
+/** Waits until `count` has stayed the same for a while: whatever moved it is at rest. */
+export async function settled(count: () => number, limit: number = patience): Promise<number> {
+  let last = -1;
+  let since = performance.now();
+  await until(
+    () => {
+      const now = count();
+      if (now !== last) [last, since] = [now, performance.now()];
+      return performance.now() - since > 400;
+    },
+    "rest",
+    limit,
+  );
+  return last;
+}

@@ -18,10 +18,12 @@ const apps = useApps();
 const { upstream } = apps;
 const certificate = makeCertificate();
 
+const traced = { via: "edge" };
+
 const servers: Record<string, () => Promise<number>> = {
   async srvx() {
     const server = serve({
-      fetch: (request) => proxyFetch(request, upstream.url),
+      fetch: (request) => proxyFetch(request, upstream.url, traced),
       tls: certificate,
       port: 0,
       hostname: "127.0.0.1",
@@ -32,7 +34,7 @@ const servers: Record<string, () => Promise<number>> = {
     return apps.track(server.node?.server as Server);
   },
   node() {
-    const { nodeHandler } = createProxy({ target: upstream.url });
+    const { nodeHandler } = createProxy({ target: upstream.url, ...traced });
     const server = createSecureServer(certificate, nodeHandler as never);
     server.listen(0, "127.0.0.1");
     return apps.track(server);
@@ -94,6 +96,7 @@ describe.each(Object.entries(servers))("%s", (_, listen) => {
       expect(first?.headers.filter(([name]) => /^(:|te$)/i.test(name))).toEqual([]);
       expect(first?.get("host")).toBe(upstream.authority);
       expect(first?.get("x-forwarded-proto")).toBe("https");
+      expect(first?.get("via")).toBe("2.0 edge");
       expect(first?.get("x-forwarded-host")).toMatch(/^localhost:\d+$/);
       expect(second?.text).toBe("body");
       expect(second?.all("cookie").join("; ")).toBe("a=1; b=2");

@@ -75,6 +75,11 @@ describe("the request", () => {
   });
 });
 
+/** A response as the network's: what a script makes has no URL. */
+function fetched(body: string, headers: Record<string, string>): Response {
+  return Object.defineProperty(new Response(body, { headers }), "url", { value: "http://up.test" });
+}
+
 const pairs = (list: string[]): [string, string][] =>
   Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i] ?? "", list[2 * i + 1] ?? ""]);
 
@@ -105,7 +110,7 @@ describe("the response", () => {
     ["gzip, unknown", '"x"', false],
   ])("tells the truth where %s may have been undone", async (coding, etag, undone) => {
     const headers = { "content-encoding": coding, "content-length": "9", etag: '"x"', vary: "a" };
-    const reply = await send(() => new Response("abc", { headers }));
+    const reply = await send(() => fetched("abc", headers));
     const left = Object.fromEntries(new Response(null, { headers: pairs(reply.headers) }).headers);
     const kept = { "content-encoding": coding, "content-length": "9" };
     expect(left).toMatchObject({ etag, vary: "a", ...(undone ? {} : kept) });
@@ -113,9 +118,17 @@ describe("the response", () => {
     expect("content-length" in left).toBe(!undone);
   });
 
+  test("what a script made of coded bytes is still coded", async () => {
+    const headers = { "content-encoding": "gzip", "content-length": "3", etag: '"x"' };
+    const reply = await send(() => new Response("abc", { headers }));
+    expect(
+      Object.fromEntries(new Response(null, { headers: pairs(reply.headers) }).headers),
+    ).toMatchObject(headers);
+  });
+
   test("a client that decodes nothing keeps its codings", async () => {
     const capabilities = { ...STANDARD, decodes: [] };
-    const answer = (): Response => new Response("abc", { headers: { "content-encoding": "gzip" } });
+    const answer = (): Response => fetched("abc", { "content-encoding": "gzip" });
     const { headers } = await send(answer, {}, fakeLifetime(), { capabilities });
     expect(headers).toEqual(expect.arrayContaining(["content-encoding", "gzip"]));
   });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { addForwarded, addVia, type ClientFacts } from "../src/forwarded.ts";
+import { addForwarded, type ClientFacts } from "../src/forwarded.ts";
 
 const client: ClientFacts = { address: "192.0.2.7", secure: false, host: "shop.test:8080" };
 
@@ -54,6 +54,28 @@ describe("x-forwarded", () => {
       ...list,
     ]);
   });
+
+  test.each([
+    [["X-Forwarded-Proto", "https"], "shop.test", "443"],
+    [["X-Forwarded-Proto", "https , http"], "shop.test", "443"],
+    [["X-Forwarded-Host", "shop.example:8443"], "shop.test:8080", "8443"],
+    [["X-Forwarded-Host", "shop.example:8443, inner"], "shop.test:8080", "8443"],
+    [["X-Forwarded-Host", "shop.example"], "shop.test:8080", "80"],
+    [["X-Forwarded-Host", "shop.example", "X-Forwarded-Proto", "https"], "shop.test:8080", "443"],
+  ])("the port does not contradict %j, with Host %s: %s", (inbound, host, port) => {
+    const headers = forwarded("x-forwarded", { host }, inbound);
+    expect(headers.slice(-2)).toEqual(["X-Forwarded-Port", port]);
+  });
+
+  test("what was sent and is not trusted decides nothing", () => {
+    const headers = forwarded("x-forwarded", {}, ["X-Forwarded-Proto", "https"], false);
+    expect(headers.slice(-2)).toEqual(["X-Forwarded-Port", "8080"]);
+    expect(headers.filter((each) => each === "X-Forwarded-Proto")).toHaveLength(2);
+  });
+
+  test("an interface of this machine is not named", () => {
+    expect(forwarded("x-forwarded", { address: "fe80::1%eth0" })[1]).toBe("fe80::1");
+  });
 });
 
 describe("forwarded", () => {
@@ -62,6 +84,11 @@ describe("forwarded", () => {
     [{ host: "shop.test", secure: true }, "for=192.0.2.7;host=shop.test;proto=https"],
     [{ address: "2001:db8::1", host: undefined }, 'for="[2001:db8::1]";proto=http'],
     [{ address: undefined, host: undefined }, "for=unknown;proto=http"],
+    [{ address: "_hidden", host: undefined }, "for=_hidden;proto=http"],
+    [{ address: "fe80::1%eth0", host: undefined }, 'for="[fe80::1]";proto=http'],
+    [{ address: "[2001:db8::1]:80", host: undefined }, 'for="[2001:db8::1]:80";proto=http'],
+    [{ host: "[2001:db8::1]:81" }, 'for=192.0.2.7;host="[2001:db8::1]:81";proto=http'],
+    [{ by: "edge", host: undefined }, "for=192.0.2.7;by=_edge;proto=http"],
     [{ host: 'a"b\\c' }, 'for=192.0.2.7;host="a\\"b\\\\c";proto=http'],
     // What an address option took from a header must not become parameters of ours.
     [{ address: "1.1.1.1;proto=https", host: undefined }, 'for="1.1.1.1;proto=https";proto=http'],
@@ -81,10 +108,4 @@ describe("forwarded", () => {
 
 test("none adds nothing", () => {
   expect(forwarded("none", {}, ["X-Forwarded-For", "1"])).toEqual(["X-Forwarded-For", "1"]);
-});
-
-test("Via is appended to, whoever sent it", () => {
-  const headers = ["via", "1.0 a", "B", "1", "Via", "1.1 c"];
-  addVia(headers, "fetchway");
-  expect(headers).toEqual(["B", "1", "Via", "1.0 a, 1.1 c, 1.1 fetchway"]);
 });

@@ -14,7 +14,9 @@ const words = (text: string): string[] => text.split(" ");
 const HOP_BY_HOP = words(
   "connection keep-alive proxy-connection te trailer transfer-encoding upgrade http2-settings",
 );
-const REQUEST_ENDS = words("expect host content-length proxy-authorization forwarded");
+const REQUEST_ENDS = words(
+  "expect host content-length proxy-authorization forwarded x-real-ip x-client-ip x-cluster-client-ip",
+);
 const RESPONSE_ENDS = words("alt-svc proxy-authenticate");
 
 const lower = (name: string): string => name.toLowerCase().replaceAll("_", "-");

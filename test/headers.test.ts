@@ -71,15 +71,20 @@ describe("cleanRequest", () => {
     }
   });
 
-  test.each(["Forwarded", "X-Forwarded-For", "x_forwarded_host", "X-FORWARDED-ANYTHING"])(
-    "drops %s unless the peer is trusted or the name is kept",
-    (name) => {
-      const raw = [name, "x"];
-      expect(cleanRequest(raw, dropped).headers).toEqual([]);
-      expect(cleanRequest(raw, new NameSet(REQUEST_DROPPED)).headers).toEqual(raw);
-      expect(cleanRequest(raw, dropped, new NameSet([name])).headers).toEqual(raw);
-    },
-  );
+  test.each([
+    "Forwarded",
+    "X-Forwarded-For",
+    "x_forwarded_host",
+    "X-FORWARDED-ANYTHING",
+    "x_real_IP",
+    "X-Client-IP",
+    "X-Cluster-Client-IP",
+  ])("drops %s unless the peer is trusted or the name is kept", (name) => {
+    const raw = [name, "x"];
+    expect(cleanRequest(raw, dropped).headers).toEqual([]);
+    expect(cleanRequest(raw, new NameSet(REQUEST_DROPPED)).headers).toEqual(raw);
+    expect(cleanRequest(raw, dropped, new NameSet([name])).headers).toEqual(raw);
+  });
 
   test.each([
     ["close, X-Secret", ["x-secret", "1"], []],

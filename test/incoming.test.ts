@@ -43,6 +43,8 @@ describe("WebIncoming", () => {
     expect(incoming.headers).toEqual(expect.arrayContaining(["x-a", "2", "x-b", "1, 3"]));
     expect(incoming.body).toBe(request.body);
     expect(incoming.request()).toBe(request);
+    expect(incoming.version()).toBe("1.1");
+    expect(new WebIncoming(new Request("http://a.test"), undefined, "2.0").version()).toBe("2.0");
   });
 
   test.each(["GET", "HEAD"])("does not ask a %s for its body", (method) => {

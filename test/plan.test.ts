@@ -67,20 +67,39 @@ test.each([
   expect(plan({ xfwd }).forwarded).toBe(forwarded);
 });
 
-describe("trustProxy", () => {
-  test.each([true, false])("%s is for every peer", (trustProxy) => {
-    expect(plan({ trustProxy }).trusts("10.0.0.1")).toBe(trustProxy);
-    expect(plan({ trustProxy }).trusts(undefined)).toBe(trustProxy);
-  });
+test("trustProxy is compiled, nobody to nothing", () => {
+  expect(plan({}).trusts).toBeUndefined();
+  expect(plan({ trustProxy: false }).trusts).toBeUndefined();
+  expect(plan({ trustProxy: ["10.0.0.0/8"] }).trusts?.("10.0.0.1")).toBe(true);
+});
 
-  test("a predicate is not asked about an unknown peer, who is not trusted", () => {
-    const trustProxy = vi.fn((address: string) => address === "10.0.0.1");
-    const { trusts } = plan({ trustProxy });
-    expect(trusts("10.0.0.1")).toBe(true);
-    expect(trusts("10.0.0.2")).toBe(false);
-    expect(trusts(undefined)).toBe(false);
-    expect(trustProxy).toHaveBeenCalledTimes(2);
+describe("clientAddress", () => {
+  const told = (said: unknown): string | undefined =>
+    plan({ clientAddress: () => said as string }).clientAddress?.(new Request("http://a.test"), 1);
+
+  test.each(["192.0.2.7", "192.0.2.7:80", "2001:db8::1", "[::1]:80", "unknown", "_hidden"])(
+    "may be %s",
+    (address) => {
+      expect(told(address)).toBe(address);
+    },
+  );
+
+  test.each(["192.0.2.7, 10.0.0.1", "", "a b", 'a"', "a;b", "a\r\nb", null, undefined, 5])(
+    "%j is none",
+    (address) => {
+      expect(told(address)).toBeUndefined();
+    },
+  );
+
+  test("is not there by default", () => {
+    expect(plan({}).clientAddress).toBeUndefined();
   });
+});
+
+test("via names this proxy in Forwarded, too, if it can stand there", () => {
+  expect(plan({}).by).toBeUndefined();
+  expect(plan({ via: "edge-1.example" }).by).toBe("edge-1.example");
+  expect(plan({ via: "edge!" }).by).toBeUndefined();
 });
 
 describe("field names", () => {
@@ -102,10 +121,20 @@ describe("field names", () => {
 
   test("only an untrusted peer's forwarding fields are", () => {
     const { dropped, droppedIfTrusted } = plan({});
-    for (const name of ["forwarded", "x-forwarded-for", "X_Forwarded_Proto"]) {
+    for (const name of ["x-real-ip", "x-forwarded-for", "X_Forwarded_Proto"]) {
       expect(dropped.has(name)).toBe(true);
       expect(droppedIfTrusted.has(name)).toBe(false);
     }
+  });
+
+  test.each([
+    [true, ["Forwarded"], ["X-Forwarded-For", "X-Real-IP"]],
+    ["forwarded", ["X-Forwarded-For", "x_forwarded_host"], ["Forwarded", "X-Real-IP"]],
+    [false, [], ["Forwarded", "X-Forwarded-For"]],
+  ] as const)("xfwd: %s drops %j even from a trusted peer, not %j", (xfwd, gone, left) => {
+    const { droppedIfTrusted } = plan({ xfwd });
+    for (const name of gone) expect(droppedIfTrusted.has(name)).toBe(true);
+    for (const name of left) expect(droppedIfTrusted.has(name)).toBe(false);
   });
 
   test("filterHeaders wins over forwardHeaders", () => {

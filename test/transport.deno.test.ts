@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { connect } from "./_client.ts";
+import { mebibyte } from "./_large.ts";
 import { type Program, startProgram } from "./_program.ts";
 import { Upstream } from "./_upstream.ts";
 import { chunk, lastChunk, request } from "./_wire.ts";
@@ -73,6 +74,33 @@ test("a unix socket gets the path alone in its request line", async () => {
     server.close();
     rmSync(path, { force: true });
   }
+});
+
+test("clients that leave in the middle of large bodies do no harm", async () => {
+  upstream.script = async (call) => {
+    call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    await call.pour(64 * mebibyte, { chunked: true });
+  };
+  await using program = serve(upstream.url);
+  const port = await portOf(program);
+  for (let round = 0; round < 10; round++) {
+    const clients = await Promise.all(Array.from({ length: 20 }, () => connect(port)));
+    await Promise.all(
+      clients.map(async (client, index) => {
+        client.send(request("GET", "/large"));
+        const pieces = client.pieces(await client.readHead());
+        for (let length = 0; length < (index + 1) * 100_000;) {
+          const next = await pieces.next();
+          length += next.done ? Infinity : next.value.length;
+        }
+        client.leave(index % 2 ? "FIN" : "RST");
+      }),
+    );
+  }
+  upstream.script = (call) => call.reply(200, [], "still here");
+  const client = await connect(port);
+  client.send(request("GET", "/after"));
+  expect(await client.read()).toMatchObject({ status: 200, text: "still here" });
 });
 
 const posts: Record<string, (id: string) => Uint8Array> = {

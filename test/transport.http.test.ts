@@ -1,83 +1,15 @@
 /** The pool of the runtimes whose client is their `node:http`: limits, idle connections, closing. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type Client, connect } from "./_client.ts";
-import type { PoolOptions } from "../src/pool.ts";
-import type { PoolStats } from "../src/transport.ts";
-import { type Program, startProgram } from "./_program.ts";
+import type { Client } from "./_client.ts";
+import { Served } from "./_served.ts";
 import { Upstream } from "./_upstream.ts";
-import { pause, until, within } from "./_wait.ts";
+import { pause, until } from "./_wait.ts";
 import { request } from "./_wire.ts";
 
 const upstream = new Upstream();
 beforeAll(() => upstream.listen());
 afterEach(() => upstream.reset());
 afterAll(() => upstream.stop());
-
-const runtimes = {
-  bun: { args: ["-e"], serve: "Bun.serve({ port: 0, hostname, fetch })" },
-  deno: {
-    args: ["eval", "--unstable-no-legacy-abort"],
-    serve: "Deno.serve({ port: 0, hostname, onListen() {} }, fetch).addr",
-  },
-};
-
-/** A server that answers for its proxy's connections beside being one. */
-class Served implements AsyncDisposable {
-  readonly #program: Program;
-  readonly #clients: Client[] = [];
-
-  constructor(runtime: keyof typeof runtimes, target: string, pool: PoolOptions = {}) {
-    const entry = new URL(`../runtimes/${runtime}.ts`, import.meta.url).href;
-    const { args, serve } = runtimes[runtime];
-    const code = `
-      import { createProxy } from ${JSON.stringify(entry)};
-      const proxy = createProxy(${JSON.stringify({ target, pool })});
-      const hostname = "127.0.0.1";
-      const fetch = async (request, context) => {
-        if (request.url.endsWith("/stats")) return Response.json(proxy.stats());
-        if (request.url.endsWith("/close")) return proxy.close().then(() => new Response("closed"));
-        return proxy.fetch(request, context);
-      };
-      console.log("port=" + ${serve}.port);
-    `;
-    this.#program = startProgram(runtime, [...args, code]);
-  }
-
-  async connect(): Promise<Client> {
-    const client = await connect(Number((await this.#program.printed(/port=(\d+)/))[1]));
-    this.#clients.push(client);
-    return client;
-  }
-
-  /** Sends a request on a connection of its own. */
-  async send(path: string): Promise<Client> {
-    const client = await this.connect();
-    client.send(request("GET", path));
-    return client;
-  }
-
-  async ask(path: string): Promise<string> {
-    const { status, text } = await (await this.send(path)).read();
-    return `${status} ${text}`;
-  }
-
-  async stats(): Promise<PoolStats> {
-    return JSON.parse((await this.ask("/stats")).slice("200 ".length)) as PoolStats;
-  }
-
-  /** Waits until so many requests wait for a connection. */
-  async waiting(count: number): Promise<void> {
-    const poll = async (): Promise<void> => {
-      while ((await this.stats()).origins[upstream.url]?.waiting !== count) await pause(5);
-    };
-    await within(poll(), `${count} waiting requests`);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const client of this.#clients) client.leave("FIN");
-    await this.#program[Symbol.asyncDispose]();
-  }
-}
 
 function openLinks(): number {
   return upstream.links.filter((link) => !link.isClosed).length;
@@ -94,9 +26,9 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     const first = await served.send("/first");
     await requestsAt(1);
     const gone = await served.send("/gone");
-    await served.waiting(1);
+    await served.waiting(upstream.url, 1);
     const last = await served.send("/last");
-    await served.waiting(2);
+    await served.waiting(upstream.url, 2);
     gone.leave("FIN");
     await pause(300);
     (await upstream.call(0)).reply(200, [], "one");
@@ -182,7 +114,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
       else if (upstream.links.length % 2) call.close();
       else call.reset();
     };
-    await using served = new Served(runtime, upstream.url);
+    await using served = new Served(runtime, upstream.url, {}, { retry: false });
     const methods = ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "POST", "QUERY"];
     const sent: string[] = [];
     for (let id = 0; id < 100; id++) {
@@ -197,7 +129,12 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
   });
 
   test("a connection that cannot be made is counted, and lets the next request try", async () => {
-    await using served = new Served(runtime, "http://127.0.0.1:1", { maxSockets: 1 });
+    await using served = new Served(
+      runtime,
+      "http://127.0.0.1:1",
+      { maxSockets: 1 },
+      { retry: false },
+    );
     const answers = await Promise.all(["/1", "/2", "/3"].map((path) => served.ask(path)));
     expect(answers).toEqual(Array(3).fill("502 Bad Gateway: connection_refused\n"));
     expect(await served.stats()).toMatchObject({ created: 0, failed: 3, requests: 3 });
@@ -209,7 +146,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     const running = await served.send("/running");
     await requestsAt(1);
     const waiting = await served.send("/waiting");
-    await served.waiting(1);
+    await served.waiting(upstream.url, 1);
     const closing = await served.send("/close");
     await pause(100);
     expect(await served.ask("/late")).toMatch(/^503 /);

@@ -152,6 +152,38 @@ test("a client that leaves closes the upstream request, although the Worker goes
   await within(call.link.closed, "the upstream's connection closed", 1000);
 });
 
+describe.each(["FIN", "RST"])("a connection closed by %s as it is reused", (how) => {
+  /** Sends requests one after the other; each is answered on a new connection, and met with a close on a kept one. */
+  async function statusesOf(method: string, body?: string): Promise<Set<number>> {
+    upstream.script = async (call) => {
+      await call.done;
+      if (call.link.calls.length === 1) call.reply(200);
+      else if (how === "FIN") call.close();
+      else call.reset();
+    };
+    const statuses = new Set<number>();
+    for (let id = 0; id < 60; id++) {
+      const client = await send(request(method, "/plain", [["X-Id", `${id}`]], body));
+      statuses.add((await client.read(method)).status);
+      client.leave("FIN");
+    }
+    // Otherwise nothing was kept, and nothing tried.
+    expect(upstream.links.some(({ calls }) => calls.length > 1)).toBe(true);
+    return statuses;
+  }
+
+  test.each([
+    ["GET", undefined],
+    ["PUT", "a body"],
+    ["POST", undefined],
+    ["POST", "a body"],
+  ])("a %s is seen once at most (body: %s)", async (method, body) => {
+    expect(await statusesOf(method, body)).toContain(200);
+    const ids = upstream.calls.map((call) => call.get("x-id"));
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+});
+
 describe("what Workers cannot do is refused at creation", () => {
   const target = "http://127.0.0.1:4000";
   test.each([

@@ -1,13 +1,15 @@
 import type { ClientRequest, IncomingMessage } from "node:http";
-import { toStream } from "../../src/body.ts";
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
 import { unsendable } from "../../src/fetch.ts";
 import { getHeader } from "../../src/headers.ts";
-import type { Body, HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
+import type { HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
 import { toNetworkError } from "../node/errors.ts";
-import { concat, type PieceReader, readMany } from "./pieces.ts";
-import type { Pool } from "./pool.ts";
+import type { Place } from "../node/queue.ts";
+import type { Connection } from "./connection.ts";
+import { concat } from "./pieces.ts";
+import type { Job, Pool } from "./pool.ts";
+import { upload } from "./upload.ts";
 
 /** Bytes held for a reader that is slow before the upstream is told to wait. */
 const HIGH_WATER_MARK = 65_536;
@@ -19,54 +21,86 @@ const HIGH_WATER_MARK = 65_536;
  * synchronous run. By the first microtask after the headers such a body is here
  * as a whole, and travels as bytes; only what is still coming becomes a stream.
  */
-export class Exchange implements NativeBody, Reply {
+export class Exchange implements Job, NativeBody, Reply {
   status = 0;
   statusText = "";
   headers: HeaderList = [];
   #error: ProxyError | undefined;
   #ended = false;
-  #uploading = false;
   #response: IncomingMessage | undefined;
   #sink: ReadableStreamDefaultController<Uint8Array> | undefined;
   #quiet = false;
+  readonly fresh: boolean;
+  place: Place | undefined;
+  #connection: Connection | undefined;
+  #request: ClientRequest | undefined;
+  #pool: Pool | undefined;
   readonly #hop: Hop;
-  readonly #request: ClientRequest;
   readonly #lifetime: Lifetime;
+  readonly #resolve: (reply: Reply) => void;
   readonly #reject: (error: ProxyError) => void;
 
   constructor(
     hop: Hop,
     lifetime: Lifetime,
-    pool: Pool,
     resolve: (reply: Reply) => void,
     reject: (error: ProxyError) => void,
   ) {
-    const { method, path, body } = hop;
+    const { method, fresh } = hop;
     this.#hop = hop;
     this.#lifetime = lifetime;
+    this.#resolve = resolve;
     this.#reject = reject;
+    this.fresh = fresh ?? false;
     // `node:http` would change the case; CONNECT asks for a tunnel, not for a response.
     if (method !== method.toUpperCase() || method === "CONNECT") throw unsendable(method);
-    const request = pool.request({ method, path, headers: toFields(hop) });
+  }
+
+  /** Sends it as soon as there is a connection for it. */
+  run(pool: Pool): void {
+    this.#pool = pool;
+    this.#lifetime.onabort = (error) => this.fail(error);
+    pool.run(this);
+  }
+
+  // ── the job ──
+
+  get held(): boolean {
+    return this.#response?.isPaused() ?? false;
+  }
+
+  start(connection: Connection): void {
+    const { method, path, body, contentLength } = this.#hop;
+    const request = connection.request(method, path, toFields(this.#hop), this);
+    this.#connection = connection;
     this.#request = request;
-    // Deno sends again what it sent on a kept connection that breaks, a POST too.
-    request.on("socket", () => (request.reusedSocket = false));
-    lifetime.onabort = (error) => this.#stop(error);
     // Their size is limited; beyond a number of them, they would be left out in silence.
     request.maxHeadersCount = 0;
     request.on("error", (thrown) => this.#onError(thrown));
-    request.on("information", () => lifetime.touch());
     request.on("upgrade", () =>
-      this.#stop(new ProxyError("http_protocol_error", { message: "bad upgrade" })),
+      this.fail(new ProxyError("http_protocol_error", { message: "bad upgrade" })),
     );
-    request.on("response", (response) => {
-      this.#onResponse(response);
-      resolve(this);
-    });
+    request.on("response", (response) => this.#onResponse(response));
     if (body === null) request.end();
     else if (body instanceof Uint8Array) request.end(body);
-    else void this.#upload(body);
+    else
+      upload(request, body, contentLength, this.#lifetime).catch((thrown: unknown) =>
+        this.fail(thrown),
+      );
   }
+
+  fail(thrown: unknown): void {
+    // The connection is no longer its own then.
+    if (this.#ended) return;
+    const error = toNetworkError(thrown, this.status !== 0);
+    this.#error ??= error;
+    if (this.place !== undefined) this.#pool?.leave(this);
+    this.#request?.destroy();
+    this.#connection?.destroy();
+    this.#onError(error);
+  }
+
+  // ── the reply, and its body ──
 
   get body(): NativeBody | null {
     const bodyless = this.#hop.method === "HEAD" || this.status === 204 || this.status === 304;
@@ -88,7 +122,7 @@ export class Exchange implements NativeBody, Reply {
     response.resume();
     // Before the server can say that the client has what it wanted: to Deno that is an abort.
     this.#onEnd();
-    return chunks.length === 1 ? chunks[0] : concat(chunks);
+    return concat(chunks);
   }
 
   /** @param quiet whether the stream fails without a reason: Bun's server prints any other */
@@ -111,7 +145,7 @@ export class Exchange implements NativeBody, Reply {
         },
         cancel: () => {
           this.#sink = undefined;
-          if (!this.#ended) this.#stop(new ProxyError("http_request_error", { status: 499 }));
+          if (!this.#ended) this.fail(new ProxyError("http_request_error", { status: 499 }));
         },
       },
       { highWaterMark: HIGH_WATER_MARK, size: (chunk) => chunk.byteLength },
@@ -120,12 +154,14 @@ export class Exchange implements NativeBody, Reply {
 
   #onResponse(response: IncomingMessage): void {
     this.#response = response;
+    this.#connection?.answered(response);
     this.status = response.statusCode ?? 0;
     this.statusText = response.statusMessage ?? "";
     this.headers = response.rawHeaders;
     response.on("error", (thrown) => this.#onError(thrown));
     response.on("end", () => this.#onEnd());
     if (this.body === null) response.resume();
+    this.#resolve(this);
   }
 
   #onData(response: IncomingMessage, chunk: Uint8Array): void {
@@ -145,69 +181,27 @@ export class Exchange implements NativeBody, Reply {
     this.#lifetime.end();
     this.#sink?.close();
     // Answered before all was sent: the rest is not wanted, and the connection not in step.
-    if (this.#uploading) this.#request.destroy();
+    if (this.#request?.writableEnded === false) this.#request.destroy();
   }
 
   #onError(thrown: unknown): void {
     if (this.#ended) return;
-    this.#error ??= toNetworkError(thrown, this.status !== 0);
+    this.#error ??= this.#toError(thrown);
     this.#lifetime.end();
     this.#reject(this.#error);
     this.#failSink(this.#error);
   }
 
+  #toError(thrown: unknown): ProxyError {
+    const error = toNetworkError(thrown, this.status !== 0);
+    const { code, cause } = error;
+    const stale = code === "connection_terminated" && this.#connection?.stale;
+    return stale ? new ProxyError(code, { cause, stale }) : error;
+  }
+
   #failSink(error: ProxyError): void {
     this.#sink?.error(this.#quiet ? undefined : error);
     this.#sink = undefined;
-  }
-
-  #stop(error: ProxyError): void {
-    this.#error ??= error;
-    this.#request.destroy();
-    this.#onError(error);
-  }
-
-  /** Sends a body piece by piece, each as soon as the one before has gone. */
-  async #upload(body: Exclude<Body, Uint8Array>): Promise<void> {
-    const { contentLength } = this.#hop;
-    const request = this.#request;
-    const reader = toStream(body).getReader() as PieceReader;
-    this.#uploading = true;
-    // A small body follows its head so closely that one write takes both.
-    const flush = setTimeout(() => request.flushHeaders(), 1);
-    let sent = 0;
-    try {
-      for (;;) {
-        const { value, done } = await readMany(reader);
-        clearTimeout(flush);
-        if (request.destroyed) break;
-        for (const chunk of value ?? []) {
-          this.#lifetime.touch();
-          sent += chunk.byteLength;
-          if (sent === contentLength) {
-            this.#finish(chunk);
-            // Deno closes the client's connection if nobody has seen the end.
-            await readMany(reader).catch(() => {});
-            return;
-          }
-          if (!request.write(chunk)) await drained(request);
-        }
-        if (!done) continue;
-        if (contentLength === undefined) return this.#finish();
-        throw new Error("the request body was not as long as its Content-Length");
-      }
-      void reader.cancel().catch(() => {});
-    } catch (cause) {
-      const message = "the client broke off its request body";
-      this.#stop(new ProxyError("http_request_error", { message, cause }));
-    } finally {
-      clearTimeout(flush);
-    }
-  }
-
-  #finish(last?: Uint8Array): void {
-    this.#uploading = false;
-    this.#request.end(last);
   }
 }
 
@@ -215,21 +209,10 @@ export class Exchange implements NativeBody, Reply {
 function toFields({ upstream, method, headers, host, body, contentLength }: Hop): HeaderList {
   const fields = ["Host", host ?? upstream.host, ...headers];
   const length = body instanceof Uint8Array ? body.byteLength : contentLength;
-  if (body === null) {
+  if (body === null || length === 0) {
     // Otherwise these would be sent in chunks (RFC 9110 §8.6).
     if (!/^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/.test(method)) fields.push("Content-Length", "0");
   } else if (length !== undefined) fields.push("Content-Length", String(length));
   else fields.push("Transfer-Encoding", "chunked");
   return fields;
-}
-
-function drained(request: ClientRequest): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      request.off("drain", done).off("close", done);
-      resolve();
-    };
-    request.on("drain", done).on("close", done);
-    if (request.destroyed) done();
-  });
 }

@@ -1,126 +1,216 @@
-import type { Agent, ClientRequest, RequestOptions } from "node:http";
-import type { Socket } from "node:net";
-import { getHeader } from "../../src/headers.ts";
-import { fillPoolOptions, type PoolOptions } from "../../src/pool.ts";
+import { ProxyError } from "../../src/error.ts";
+import { type FilledPoolOptions, poolClosed } from "../../src/pool.ts";
 import type { Counters } from "../../src/stats.ts";
-import type { Upstream } from "../../src/target.ts";
 import type { OriginStats } from "../../src/transport.ts";
+import type { Resolver } from "../dns.ts";
+import type { Destination } from "../destination.ts";
+import { Queue, type Waiting } from "../node/queue.ts";
+import { Spread } from "../node/spread.ts";
+import { type Connect, connectTo } from "./connect.ts";
+import { Connection, type Owner } from "./connection.ts";
 
-type Http = typeof import("node:http");
-type Https = typeof import("node:https");
-
-/** Bun's own `node:http`, taken at run time: a bundle for another runtime has nothing of Node's in it. */
-const { process } = globalThis as unknown as {
-  process: { getBuiltinModule(name: string): unknown };
-};
+/** A request that wants a connection. */
+export interface Job extends Waiting {
+  /** Whether only a new one will do. */
+  readonly fresh: boolean;
+  /** Whether its client does not take what is here: that its connection is silent is nobody's fault then. */
+  readonly held: boolean;
+  /**
+   * Sends itself on a connection, which is its own until it is over.
+   * @throws for what nobody can send: the connection has not been used then
+   */
+  start(connection: Connection): void;
+  /** Stops it, wherever it is. */
+  fail(thrown: unknown): void;
+}
 
 /** Milliseconds before the upstream closes an idle connection in which it is not used any more. */
 const MARGIN = 1000;
 
 /** The connections to one origin. */
-export class Pool {
+export class Pool implements Owner {
   readonly name: string;
-  readonly #agent: Agent;
-  readonly #request: Http["request"];
-  readonly #options: RequestOptions;
+  /** Whether its transport has forgotten it. */
+  evicted = false;
+  readonly #options: FilledPoolOptions;
   readonly #counters: Counters;
-  readonly #sockets: Set<Socket> = new Set();
-  /** Until when connections that are idle may be. */
-  readonly #expiry: WeakMap<Socket, number> = new WeakMap();
+  readonly #connect: Connect;
+  readonly #spread: Spread = new Spread();
+  readonly #connections: Set<Connection> = new Set();
+  /** The one used last is taken first: it is the least likely to be stale, and those not needed grow old. */
+  readonly #free: Connection[] = [];
+  readonly #waiting: Queue<Job>;
   #sweep: ReturnType<typeof setTimeout> | undefined;
   #sweepAt = Infinity;
-  #onEmpty: (() => void) | undefined;
+  #closed = false;
+  #onEmpty: (() => void)[] = [];
 
-  constructor(upstream: Upstream, options: PoolOptions, counters: Counters) {
-    const { origin, hostname, secure, socketPath, tls } = upstream;
-    const { maxSockets, maxFreeSockets, freeSocketTimeout, connectTimeout } =
-      fillPoolOptions(options);
-    const module = process.getBuiltinModule(secure ? "node:https" : "node:http") as Http & Https;
+  constructor(
+    destination: Destination,
+    options: FilledPoolOptions,
+    counters: Counters,
+    resolver: Resolver | undefined,
+  ) {
+    const { origin, socketPath } = destination;
     this.name = socketPath === undefined ? origin : `unix:${socketPath}`;
-    this.#request = module.request;
+    this.#options = options;
     this.#counters = counters;
-    // The one used last is the least likely to be stale, and those not needed grow old.
-    const agent = new module.Agent({ keepAlive: true, maxSockets, scheduling: "lifo", ...tls });
-    this.#agent = agent;
-    // As an option, 0 would be taken for none.
-    Object.assign(agent, { maxFreeSockets });
-    this.#options = {
-      agent,
-      ...(socketPath === undefined
-        ? { host: hostname, port: new URL(origin).port || (secure ? 443 : 80) }
-        : { socketPath }),
-      // Otherwise SNI and certificate check would follow `Host`. An address has no name (RFC 6066 §3).
-      ...(secure && {
-        servername: tls?.servername ?? (/^[\d.]+$|:/.test(hostname) ? "" : hostname),
-      }),
-    };
-    const connect = agent.createConnection.bind(agent);
-    agent.createConnection = (...args) => {
-      const socket = connect(...args) as Socket;
-      this.#watch(socket, secure ? "secureConnect" : "connect", connectTimeout);
-      return socket;
-    };
-    // There is but one origin to tell from others.
-    (agent as { getName(): string }).getName = () => this.name;
-    // Its own way is a timer for each socket, set anew after each request.
-    agent.keepSocketAlive = (socket: Socket) => this.#keep(socket, freeSocketTimeout);
+    this.#connect = connectTo(destination, options, resolver, this.#spread);
+    this.#waiting = new Queue(options);
   }
 
-  request(options: RequestOptions): ClientRequest {
-    this.#counters.requests++;
-    return this.#request({ ...this.#options, ...options });
+  /** Starts a job as soon as there is a connection for it, in the order they came. */
+  run(job: Job): void {
+    if (this.#closed) return job.fail(poolClosed());
+    const kept = job.fresh ? undefined : this.#take();
+    if (kept !== undefined || this.#hasRoom()) return this.#start(job, kept);
+    this.#counters.version++;
+    this.#waiting.push(job);
+  }
+
+  /** A job does not want to wait any more. */
+  leave(job: Job): void {
+    this.#counters.version++;
+    this.#waiting.remove(job);
   }
 
   get stats(): OriginStats {
-    const { sockets, freeSockets, requests } = this.#agent;
-    return {
-      inUse: listed(sockets).length,
-      free: listed(freeSockets).length,
-      waiting: listed(requests).length,
-    };
+    const free = this.#free.length;
+    return { inUse: this.#connections.size - free, free, waiting: this.#waiting.length };
+  }
+
+  /** Whether there is nothing in it. */
+  get empty(): boolean {
+    return this.#connections.size === 0;
   }
 
   /** Lets running and waiting requests finish, then closes. */
   close(): Promise<void> {
-    // A connection whose request is over is then not kept.
-    Object.assign(this.#agent, { maxFreeSockets: 0 });
-    for (const socket of listed(this.#agent.freeSockets)) socket.destroy();
-    if (this.#sockets.size === 0) return Promise.resolve();
-    return new Promise((resolve) => (this.#onEmpty = resolve));
+    this.#closed = true;
+    for (const connection of this.#free) connection.destroy();
+    if (this.empty) return Promise.resolve();
+    return new Promise((resolve) => void this.#onEmpty.push(resolve));
   }
 
-  #watch(socket: Socket, ready: string, connectTimeout: number): void {
-    let connected = false;
-    this.#sockets.add(socket);
-    const late = (): void => {
-      socket.destroy(Object.assign(new Error("connect timeout"), { code: "ETIMEDOUT" }));
-    };
-    const timer = connectTimeout > 0 ? setTimeout(late, connectTimeout) : undefined;
-    socket.once(ready, () => {
-      connected = true;
-      clearTimeout(timer);
+  /** Closes at once. */
+  destroy(): void {
+    const error = poolClosed();
+    this.#closed = true;
+    for (let job; (job = this.#waiting.shift()) !== undefined;) job.fail(error);
+    for (const connection of this.#connections) {
+      connection.job?.fail(error);
+      connection.destroy();
+    }
+  }
+
+  /** A connection's request is over. */
+  onFree(connection: Connection): void {
+    const { maxFreeSockets, freeSocketTimeout, socketTTL } = this.#options;
+    this.#counters.version++;
+    const now = performance.now();
+    const end = socketTTL > 0 ? connection.openedAt + socketTTL : Infinity;
+    const next = this.#waiting.shift();
+    if (next !== undefined) {
+      const usable = now < end && !next.fresh;
+      if (!usable) this.#drop(connection);
+      return this.#start(next, usable ? connection : undefined);
+    }
+    // The upstream's hint may shorten the time, never lengthen it.
+    const left = Math.min(freeSocketTimeout, connection.hint - MARGIN, end - now);
+    const kept = left > 0 && this.#free.length < maxFreeSockets && !this.#closed;
+    if (!kept) return connection.destroy();
+    connection.rest(now + left);
+    this.#free.push(connection);
+    if (connection.expiry < this.#sweepAt) this.#armSweep(connection.expiry);
+  }
+
+  onSilence({ job, isOpen }: Connection): void {
+    if (job === undefined || job.held || !isOpen) return;
+    this.#counters.timedOut++;
+    this.#counters.version++;
+    job.fail(new ProxyError("connection_read_timeout", { message: "the connection was silent" }));
+  }
+
+  onClose(connection: Connection): void {
+    this.#counters[connection.isOpen ? "closed" : "failed"]++;
+    this.#counters.version++;
+    this.#connections.delete(connection);
+    this.#unlist(connection);
+    if (this.#connections.size < this.#options.maxSockets) {
+      const next = this.#waiting.shift();
+      if (next !== undefined) this.#start(next);
+    }
+    if (this.empty) for (const onEmpty of this.#onEmpty.splice(0)) onEmpty();
+  }
+
+  #start(job: Job, kept?: Connection): void {
+    let connection = kept;
+    try {
+      connection ??= this.#open();
+      this.#counters.requests++;
+      this.#counters.version++;
+      if (this.#spread.size > 1) this.#spread.count(connection.address);
+      job.start(connection);
+    } catch (thrown) {
+      job.fail(thrown);
+      if (connection !== undefined) this.onFree(connection);
+    }
+  }
+
+  #open(): Connection {
+    const { keepAlive, timeout } = this.#options;
+    const socket = this.#connect(() => {
+      connection.opened(socket.remoteAddress);
       this.#counters.created++;
+      this.#counters.version++;
     });
-    socket.once("close", () => {
-      clearTimeout(timer);
-      this.#counters[connected ? "closed" : "failed"]++;
-      this.#sockets.delete(socket);
-      if (this.#sockets.size === 0) this.#onEmpty?.();
-    });
+    const connection = new Connection(socket, keepAlive, timeout, this);
+    this.#connections.add(connection);
+    return connection;
   }
 
-  /** The connection's request is over. The upstream's hint may shorten the time for the next, never lengthen it. */
-  #keep(socket: Socket, freeSocketTimeout: number): boolean {
-    const { rawHeaders = [] } = (socket as Used)._httpMessage?.res ?? {};
-    const hint = /timeout=(\d+)/i.exec(getHeader(rawHeaders, "keep-alive") ?? "")?.[1];
-    const announced = hint === undefined ? Infinity : Number(hint) * 1000 - MARGIN;
-    const left = Math.min(freeSocketTimeout, announced);
-    if (left <= 0) return false;
-    const expiry = performance.now() + left;
-    this.#expiry.set(socket, expiry);
-    if (expiry < this.#sweepAt) this.#armSweep(expiry);
-    socket.unref();
-    return true;
+  /** The free connection to use; none if there should be a new one. */
+  #take(): Connection | undefined {
+    for (let kept; (kept = this.#preferred()) !== undefined;) {
+      // A timer may be late.
+      if (kept.usable && kept.expiry > performance.now()) {
+        this.#unlist(kept);
+        return kept;
+      }
+      this.#drop(kept);
+    }
+    return undefined;
+  }
+
+  /** Of those that are free, one to the address that has had the fewest requests. */
+  #preferred(): Connection | undefined {
+    const last = this.#free.at(-1);
+    if (this.#spread.size < 2 || last === undefined) return last;
+    const { least } = this.#spread;
+    const found = this.#free.findLast(({ address }) => address === least);
+    const full = this.#connections.size >= this.#options.maxSockets;
+    return found ?? (full || !this.#spread.exceeds(last.address) ? last : undefined);
+  }
+
+  /** Whether there may be one more connection, where need be instead of a free one. */
+  #hasRoom(): boolean {
+    if (this.#connections.size < this.#options.maxSockets) return true;
+    const oldest = this.#free[0];
+    if (oldest !== undefined) this.#drop(oldest);
+    return oldest !== undefined;
+  }
+
+  /** Another may take its place before it is closed. */
+  #drop(connection: Connection): void {
+    this.#connections.delete(connection);
+    this.#unlist(connection);
+    connection.destroy();
+  }
+
+  #unlist(connection: Connection): void {
+    if (this.#free.at(-1) === connection) return void this.#free.pop();
+    const index = this.#free.indexOf(connection);
+    if (index >= 0) this.#free.splice(index, 1);
   }
 
   #armSweep(at: number): void {
@@ -134,19 +224,11 @@ export class Pool {
   #closeExpired(): void {
     const now = performance.now();
     let next = Infinity;
-    for (const socket of listed(this.#agent.freeSockets)) {
-      const expiry = this.#expiry.get(socket) ?? now;
-      if (expiry <= now) socket.destroy();
-      else next = Math.min(next, expiry);
+    for (const connection of this.#free) {
+      if (connection.expiry <= now) connection.destroy();
+      else next = Math.min(next, connection.expiry);
     }
     this.#sweepAt = Infinity;
     if (next < Infinity) this.#armSweep(next);
   }
-}
-
-/** A connection that has carried a request. */
-type Used = Socket & { _httpMessage?: { res?: { rawHeaders: string[] } } };
-
-function listed<T>(byName: NodeJS.ReadOnlyDict<T[]>): T[] {
-  return Object.values(byName).flatMap((list) => list ?? []);
 }

@@ -1,42 +1,55 @@
 import type { Lifetime } from "../../src/deadline.ts";
-import { ProxyError } from "../../src/error.ts";
-import type { PoolOptions } from "../../src/pool.ts";
-import { Counters } from "../../src/stats.ts";
+import {
+  closeWithin,
+  type FilledPoolOptions,
+  fillPoolOptions,
+  poolClosed,
+  type PoolOptions,
+} from "../../src/pool.ts";
+import { addOrigin, Counters } from "../../src/stats.ts";
 import type { Upstream } from "../../src/target.ts";
-import type { Capabilities, Hop, PoolStats, Reply, Transport } from "../../src/transport.ts";
-import { toNetworkError } from "../node/errors.ts";
+import type {
+  Capabilities,
+  Hop,
+  OriginStats,
+  PoolStats,
+  Reply,
+  Transport,
+} from "../../src/transport.ts";
+import { toDestination } from "../destination.ts";
+import { Resolver } from "../dns.ts";
 import { Exchange } from "./exchange.ts";
 import { Pool } from "./pool.ts";
 import { UnframedBody } from "./unframed.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 
+/** Origins that are remembered although they have no connection: targets may be made of what clients send. */
+const ORIGINS = 100;
+
 /** Connections through the `node:http` client of a runtime that is not Node, which writes what it is told. */
 export class HttpTransport implements Transport {
   readonly name: string;
   readonly capabilities: Capabilities = CAPABILITIES;
-  readonly #options: PoolOptions;
+  readonly #options: FilledPoolOptions;
+  readonly #resolver: Resolver | undefined;
   readonly #counters: Counters = new Counters();
   readonly #pools: Map<string, Pool> = new Map();
   readonly #poolOf: WeakMap<Upstream, Pool> = new WeakMap();
+  #limit = ORIGINS;
   #closed = false;
 
   constructor(name: string, options: PoolOptions) {
     this.name = name;
-    this.#options = options;
+    this.#options = fillPoolOptions(options);
+    const { dns } = this.#options;
+    this.#resolver = dns === false ? undefined : new Resolver(dns);
   }
 
   send(hop: Hop, lifetime: Lifetime): Promise<Reply> {
     if (hop.body instanceof UnframedBody) return this.#sendUnframed(hop, hop.body, lifetime);
     return new Promise((resolve, reject) => {
-      if (this.#closed)
-        throw new ProxyError("destination_unavailable", { message: "the proxy has been closed" });
-      try {
-        new Exchange(hop, lifetime, this.#pool(hop.upstream), resolve, reject);
-      } catch (thrown) {
-        // A field that nobody can send.
-        throw toNetworkError(thrown, false);
-      }
+      new Exchange(hop, lifetime, resolve, reject).run(this.#pool(hop.upstream));
     });
   }
 
@@ -47,24 +60,52 @@ export class HttpTransport implements Transport {
   }
 
   stats(): PoolStats {
-    const origins = Array.from(this.#pools.values(), (pool) => [pool.name, pool.stats] as const);
-    this.#counters.version++;
-    return this.#counters.stats(() => Object.fromEntries(origins));
+    return this.#counters.stats(() => {
+      const origins: Record<string, OriginStats> = {};
+      for (const pool of this.#pools.values()) addOrigin(origins, pool.name, pool.stats);
+      return origins;
+    });
   }
 
-  async close(): Promise<void> {
+  async close(timeout = 0): Promise<void> {
+    const closing = (): Promise<unknown> => {
+      this.#closed = true;
+      return Promise.all(Array.from(this.#pools.values(), (pool) => pool.close()));
+    };
+    await closeWithin(timeout, closing, () => this.destroy());
+  }
+
+  destroy(): void {
     this.#closed = true;
-    await Promise.all(Array.from(this.#pools.values(), (pool) => pool.close()));
+    for (const pool of this.#pools.values()) pool.destroy();
   }
 
   #pool(upstream: Upstream): Pool {
     let pool = this.#poolOf.get(upstream);
-    if (pool !== undefined) return pool;
+    if (pool !== undefined && !pool.evicted) return pool;
+    const destination = toDestination(upstream, this.#options);
     // Connections are shared only where nothing of them differs (GHSA-v574-6498-x57v: keys that ran together).
-    const key = JSON.stringify([upstream.origin, upstream.socketPath, upstream.tls]);
-    pool = this.#pools.get(key) ?? new Pool(upstream, this.#options, this.#counters);
-    this.#pools.set(key, pool);
+    const key = JSON.stringify([destination.origin, destination.socketPath, destination.tls]);
+    pool = this.#pools.get(key);
+    if (pool === undefined) {
+      if (this.#closed) throw poolClosed();
+      if (this.#pools.size >= this.#limit) this.#evict();
+      pool = new Pool(destination, this.#options, this.#counters, this.#resolver);
+      this.#pools.set(key, pool);
+    }
     this.#poolOf.set(upstream, pool);
     return pool;
+  }
+
+  /** Forgets the origins that have no connection. */
+  #evict(): void {
+    for (const [key, pool] of this.#pools) {
+      if (!pool.empty) continue;
+      pool.evicted = true;
+      this.#pools.delete(key);
+    }
+    this.#counters.version++;
+    // Where most are in use, not with each that is new.
+    this.#limit = Math.max(ORIGINS, 2 * this.#pools.size);
   }
 }

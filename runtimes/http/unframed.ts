@@ -5,6 +5,8 @@ import type { Body, NativeBody } from "../../src/transport.ts";
  * chunks: there is none in HTTP/1 (RFC 9112 §6.3), but there may be one in HTTP/2.
  */
 export class UnframedBody implements NativeBody {
+  /** Nothing, where that is all there was: then it can be sent again. */
+  kept: Uint8Array | undefined;
   readonly #stream: ReadableStream<Uint8Array>;
 
   constructor(stream: ReadableStream<Uint8Array>) {
@@ -20,7 +22,10 @@ export class UnframedBody implements NativeBody {
     const reader = this.#stream.getReader();
     let next = await reader.read();
     while (!next.done && next.value.byteLength === 0) next = await reader.read();
-    if (next.done) return null;
+    if (next.done) {
+      this.kept = new Uint8Array();
+      return null;
+    }
     return new ReadableStream({
       async pull(controller) {
         if (next.done) return controller.close();

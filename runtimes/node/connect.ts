@@ -2,28 +2,12 @@ import { isIP, type Socket } from "node:net";
 import { buildConnector } from "undici";
 import { ProxyError } from "../../src/error.ts";
 import type { FilledPoolOptions } from "../../src/pool.ts";
-import type { TlsOptions, Upstream } from "../../src/target.ts";
-import type { Address, Answer, Resolver } from "../dns.ts";
+import type { Address, Resolver } from "../dns.ts";
+import type { Destination } from "../destination.ts";
 import type { Spread } from "./spread.ts";
 
 /** Milliseconds that one of several addresses may take: then the next is tried. Only the last may take all that is left. */
 const ATTEMPT = 1000;
-
-/** Where one origin's connections go, with what is the pool's where the target says nothing. */
-export interface Destination {
-  readonly origin: string;
-  readonly hostname: string;
-  readonly secure: boolean;
-  readonly socketPath: string | undefined;
-  readonly tls: TlsOptions | undefined;
-}
-
-/** An upstream, and what the pool has for those that bring none of their own. */
-export function toDestination(upstream: Upstream, options: FilledPoolOptions): Destination {
-  const { origin, hostname, secure } = upstream;
-  const tls = secure ? (upstream.tls ?? options.tls) : undefined;
-  return { origin, hostname, secure, socketPath: upstream.socketPath ?? options.socketPath, tls };
-}
 
 /** A connection that is being made. */
 interface Attempt {
@@ -116,19 +100,10 @@ export class Connector {
     else {
       this.#resolver
         .resolve(hostname)
-        .then((answer) => attempt(this.#order(answer)))
+        .then((answer) => attempt(this.#spread.order(answer)))
         .catch(end);
     }
     return { abort: end };
-  }
-
-  /** The address that has had the fewest requests first. */
-  #order({ good, down }: Answer): Address[] {
-    this.#spread.update(good.map(({ address }) => address));
-    const { least } = this.#spread;
-    const first = good.filter(({ address }) => address === least);
-    this.#spread.count(least);
-    return [...first, ...good.filter(({ address }) => address !== least), ...down];
   }
 
   #open(to: buildConnector.Options, hostname: string, done: (error: Error | null) => void): Socket {

@@ -13,6 +13,7 @@ import {
 } from "../../src/incoming.ts";
 import type { Body, HeaderList } from "../../src/transport.ts";
 import { headersUntouched, messageHeaders } from "./headers.ts";
+import { toRequest } from "./request.ts";
 import { IncomingBody } from "./upload.ts";
 
 /** What servers show of themselves on their requests and contexts. */
@@ -101,6 +102,10 @@ abstract class NodeIncoming {
     this.address = addressOf(req);
   }
 
+  version(): string {
+    return this.req.httpVersion;
+  }
+
   onAbort(listener: () => void): () => void {
     return onSocketClose(this.req.socket, listener);
   }
@@ -169,7 +174,7 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     // Absolute-form names an authority too: the target's counts (RFC 9112 §3.2.2).
     this.path = url.startsWith("/") || !url.includes("://") ? url : pathOf(url);
     this.authority = getHeader(req.rawHeaders, ":authority") ?? "";
-    this.headers = req.httpVersionMajor === 1 ? messageHeaders(req) : withoutPseudo(req.rawHeaders);
+    this.headers = isHttp2(req) ? withoutPseudo(req.rawHeaders) : messageHeaders(req);
     // As in every web request; an upstream may take such a body for the next request.
     const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
     this.body = bodyless ? null : new IncomingBody(req);
@@ -181,28 +186,28 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
   }
 
   request(): Request {
-    this.#request ??= new Request(
-      `${this.secure ? "https" : "http"}://${this.req.headers.host ?? (this.authority || "localhost")}${this.path}`,
-      {
-        method: this.method,
-        headers: this.headers.length === 0 ? [] : pairs(this.headers),
-      },
-    );
+    const host = this.req.headers.host || this.authority || "localhost";
+    this.#request ??= toRequest(this.secure ? "https" : "http", host, this);
     return this.#request;
   }
 
   override onAbort(listener: () => void): () => void {
-    if (this.req.httpVersionMajor === 1) return super.onAbort(listener);
-    const { stream } = this.req as unknown as Http2ServerRequest;
+    const req: object = this.req;
+    if (!isHttp2(req)) return super.onAbort(listener);
+    const { stream } = req;
     stream.on("close", listener);
     if (stream.closed) listener();
     return () => void stream.off("close", listener);
   }
 }
 
+/** Not by its version: of that the client says what it likes, and Node's parser takes 0.9 and 2.0 too. */
+function isHttp2(req: object): req is Http2ServerRequest {
+  return "stream" in req;
+}
+
 function messageHasBody(req: IncomingMessage): boolean {
-  if (req.httpVersionMajor === 1) return hasBody(req);
-  return !(req as unknown as Http2ServerRequest).stream.endAfterHeaders;
+  return isHttp2(req) ? !req.stream.endAfterHeaders : hasBody(req);
 }
 
 /** HTTP/2's `:method` and its like are no fields (RFC 9113 §8.3). */
@@ -210,20 +215,14 @@ function withoutPseudo(raw: HeaderList): HeaderList {
   return raw.filter((_, i) => (raw[i - (i % 2)] as string)[0] !== ":");
 }
 
-function pairs(list: HeaderList): [string, string][] {
-  const result: [string, string][] = [];
-  for (let i = 0; i < list.length; i += 2) result.push([list[i] as string, list[i + 1] as string]);
-  return result;
-}
-
 /** Reads a web request, by Node's own where there is one under it. */
 export function readRequest(request: Request, context: Context): Incoming {
   const side = nodeSideOf(request);
-  if (side !== undefined && side.req.httpVersionMajor === 1)
-    return new HostedIncoming(request, side);
+  if (side?.req.httpVersionMajor === 1) return new HostedIncoming(request, side);
   // Hono's mount() makes a new Request, but passes its environment.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
-  return new WebIncoming(request, peer?.socket === undefined ? undefined : addressOf(peer));
+  const address = peer?.socket === undefined ? undefined : addressOf(peer);
+  return new WebIncoming(request, address, peer?.httpVersion);
 }
 
 /** The Node response that a reply to this request can be written to, if the server takes it so. */

@@ -77,7 +77,9 @@ export class Queue<T extends Waiting> {
   /** One timer for all: who has waited longest is the first. */
   #expireIn(ms: number): void {
     this.#expiring = true;
-    setTimeout(() => this.#expire(), ms).unref();
+    const timer: { unref?(): unknown } = setTimeout(() => this.#expire(), ms);
+    // On Deno it is a number.
+    timer.unref?.();
   }
 
   #expire(): void {

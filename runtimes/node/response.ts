@@ -158,8 +158,8 @@ export async function sendResponse(response: Response, res: ServerResponse): Pro
   if (res.destroyed || res.headersSent) return letGo();
   try {
     // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
-    if (res.req.httpVersionMajor === 1) res.writeHead(status, statusText, headers);
-    else res.writeHead(status, headers);
+    if ("stream" in res) res.writeHead(status, headers);
+    else res.writeHead(status, statusText, headers);
   } catch (error) {
     letGo();
     throw error;

@@ -1,3 +1,5 @@
+import type { Address, Answer } from "../dns.ts";
+
 /**
  * Requests that an address may be ahead of another before a new connection
  * is worth its price: kept connections alone would stay with the address they have.
@@ -24,6 +26,15 @@ export class Spread {
     for (const address of addresses) {
       if (!this.#counts.has(address)) this.#counts.set(address, this.#most);
     }
+  }
+
+  /** In which order to try the addresses for a new connection: those that have had the fewest requests first. */
+  order({ good, down }: Answer): Address[] {
+    this.update(good.map(({ address }) => address));
+    const { least } = this;
+    this.count(least);
+    const first = good.filter(({ address }) => address === least);
+    return [...first, ...good.filter(({ address }) => address !== least), ...down];
   }
 
   /** A request goes to this address. */

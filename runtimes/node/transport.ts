@@ -17,7 +17,7 @@ import type {
   Transport,
 } from "../../src/transport.ts";
 import { Resolver } from "../dns.ts";
-import { toDestination } from "./connect.ts";
+import { toDestination } from "../destination.ts";
 import { Exchange } from "./exchange.ts";
 import { OriginPool } from "./pool.ts";
 

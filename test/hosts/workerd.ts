@@ -57,13 +57,15 @@ function end(code: number): never {
   process.exit(code);
 }
 
-// It prints why a response body failed, which is nothing to complain of.
+// It prints why a response body failed, and that it was asked for a tunnel: nothing to complain of.
+const ordinary: RegExp =
+  / Uncaught exception: .*remote\.jsg\.Error: (?:ProxyError: |Handler does not export a connect\(\))|^Received a connect event/;
 let stderr = "";
 (child.stdio[2] as Readable).setEncoding("utf8").on("data", (data: string) => {
   const lines = (stderr += data).split("\n");
   stderr = lines.pop() ?? "";
   for (const line of lines) {
-    if (!/ Uncaught exception: .*remote\.jsg\.Error: ProxyError: /.test(line)) console.error(line);
+    if (!ordinary.test(line)) console.error(line);
   }
 });
 

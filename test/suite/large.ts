@@ -2,7 +2,7 @@
 import { expect } from "vitest";
 import { digestOf, flushed, mebibyte, pour } from "../_large.ts";
 import type { Tools } from "../_suite.ts";
-import { pause, until, within } from "../_wait.ts";
+import { pause, settled, until, within } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
 
 const size: number = 256 * mebibyte;
@@ -58,22 +58,6 @@ async function expectFlat(t: Tools, transfer: typeof upload, chunked: boolean): 
   expect(grown / mebibyte, "MiB of growth").toBeLessThan(160);
 }
 
-/** Waits until nothing more is taken: the sender's count stays the same for a while. */
-async function settled(count: () => number): Promise<number> {
-  let last = -1;
-  let since = performance.now();
-  await until(
-    () => {
-      const now = count();
-      if (now !== last) [last, since] = [now, performance.now()];
-      return performance.now() - since > 400;
-    },
-    "a sender at rest",
-    limit,
-  );
-  return last;
-}
-
 export const large = {
   async "256 MiB up with content-length: equal hash, flat memory"(t: Tools): Promise<void> {
     await expectFlat(t, upload, false);
@@ -102,7 +86,7 @@ export const large = {
     client.send(request("GET", "/"));
     const head = await client.readHead();
     const { socket } = (await t.upstream.call()).link;
-    expect(await settled(() => flushed(socket))).toBeLessThan(buffered);
+    expect(await settled(() => flushed(socket), limit)).toBeLessThan(buffered);
     // Nothing was lost: the rest comes as soon as the client reads.
     const answer = await client.readBody(head, "GET", limit);
     expect(answer).toMatchObject({ length: size, cut: false, sha256: digestOf(size) });
@@ -116,7 +100,7 @@ export const large = {
     client.send(request("POST", "/", [["Content-Length", `${size}`]]));
     void pour(client.socket, size);
     const call = await t.upstream.call();
-    expect(await settled(() => flushed(client.socket))).toBeLessThan(buffered);
+    expect(await settled(() => flushed(client.socket), limit)).toBeLessThan(buffered);
     call.link.socket.resume();
     await within(call.done, "the upload", limit);
     expect(call).toMatchObject({ state: "complete", length: size, sha256: digestOf(size) });

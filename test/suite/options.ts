@@ -1,5 +1,6 @@
 /** Hooks and limits, as options of a proxy that runs. */
 import { expect } from "vitest";
+import { mebibyte, pour } from "../_large.ts";
 import type { Tools } from "../_suite.ts";
 import { until, within } from "../_wait.ts";
 import { chunk, lastChunk, request } from "../_wire.ts";
@@ -35,7 +36,17 @@ export const options = {
     const answer = await t.ask(request("POST", "/", [], "x".repeat(1001)), "limited");
     expect(answer.status).toBe(413);
     expect(answer.get("proxy-status")).toMatch(/^fetchway; error=http_request_error/);
-    expect(t.upstream.calls).toEqual([]);
+    // Not even a connection: nobody has to wait for it.
+    expect(t.upstream.links).toEqual([]);
+  },
+
+  async "bodyLimit: a length over the limit is refused before its body is sent"(
+    t: Tools,
+  ): Promise<void> {
+    const client = await t.connect("limited");
+    client.send(request("POST", "/", [["Content-Length", "1000000000000"]]));
+    expect((await client.read()).status).toBe(413);
+    expect(t.upstream.links).toEqual([]);
   },
 
   async "bodyLimit: a longer chunked body gets 413 and never arrives whole"(
@@ -48,8 +59,32 @@ export const options = {
       client.send(lastChunk);
       expect((await client.read()).status, pieces.join("+")).toBe(413);
     }
-    await until(() => t.upstream.calls.every((call) => call.state !== "reading"), "broken off");
-    expect(t.upstream.calls.filter((call) => call.state === "complete")).toEqual([]);
+    const { calls, links } = t.upstream;
+    await until(() => calls.every((call) => call.state !== "reading"), "broken off");
+    expect(calls.filter((call) => call.state === "complete")).toEqual([]);
+    for (const { link } of calls) await within(link.closed, "the upstream's connection", 1500);
+    expect((await t.ask(request("GET", "/after"), "limited")).status).toBe(200);
+    expect(links.filter((link) => link.calls.length > 1)).toEqual([]);
+  },
+
+  async "bodyLimit: an upload over the limit is broken off although the client sends on"(
+    t: Tools,
+  ): Promise<void> {
+    const client = await t.connect("limited");
+    client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk("first"));
+    const call = await t.upstream.call();
+    await until(() => call.length > 0, "the first piece");
+    void pour(client.socket, 64 * mebibyte, { chunked: true });
+    // A server may close on a client that sends on, and the answer is then lost (RFC 9110 §15.5.14).
+    expect(
+      await client.readHead().then(
+        ({ status }) => status,
+        () => 413,
+      ),
+    ).toBe(413);
+    await within(call.link.closed, "the upstream's connection closed", 1500);
+    expect(call.state).toBe("cut");
+    expect(call.length).toBeLessThanOrEqual(1000);
   },
 
   async "an upload under bodyLimit or hooks stays a stream both ways"(t: Tools): Promise<void> {

@@ -147,6 +147,7 @@ export const paths = {
       "/..",
       "/x/../../admin",
       "/%2e%2e/admin",
+      "/ho/%2E%2E/hi",
       "/ho/%2E%2E/%2E%2E/hi",
       "/.%2e/admin",
       "/..\\admin",

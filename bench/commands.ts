@@ -1,0 +1,118 @@
+/** How the contestants that are no scripts are started. */
+import { spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+/** A program and its arguments. */
+export type Command = [program: string, ...args: string[]];
+
+/** Where a contestant is to listen and to send. */
+export interface Place {
+  readonly port: number;
+  readonly target: string;
+  /** A directory for what it needs. */
+  readonly directory: string;
+}
+
+const found = new Map<string, boolean>();
+
+export function hasCommand(name: string): boolean {
+  let has = found.get(name);
+  if (has === undefined) {
+    has = spawnSync("sh", ["-c", `command -v ${name}`]).status === 0;
+    found.set(name, has);
+  }
+  return has;
+}
+
+let goBinary: string | undefined;
+
+/** Builds Go's proxy once per run. */
+export function goCommand(directory: string): Command {
+  if (goBinary === undefined) {
+    const cwd = fileURLToPath(new URL("contestants/go", import.meta.url));
+    const binary = join(directory, "go-proxy");
+    const { status, stderr } = spawnSync("go", ["build", "-o", binary, "."], {
+      cwd,
+      encoding: "utf8",
+      env: { ...process.env, GOFLAGS: "-mod=mod", GOTOOLCHAIN: "local" },
+    });
+    if (status !== 0) throw new Error(`go build failed: ${stderr}`);
+    goBinary = binary;
+  }
+  return [goBinary];
+}
+
+/** One worker, with connections kept; bodies pass as they come, and never through a file. */
+export function nginxCommand({ port, target, directory }: Place): Command {
+  const config = `
+    daemon off;
+    worker_processes 1;
+    pid ${directory}/nginx.pid;
+    error_log stderr error;
+    events { worker_connections 16384; }
+    http {
+      access_log off;
+      client_body_temp_path ${directory}/body;
+      proxy_temp_path ${directory}/proxy;
+      fastcgi_temp_path ${directory}/fastcgi;
+      uwsgi_temp_path ${directory}/uwsgi;
+      scgi_temp_path ${directory}/scgi;
+      keepalive_requests 100000000;
+      client_max_body_size 0;
+      upstream target {
+        server ${new URL(target).host};
+        keepalive 256;
+        keepalive_requests 100000000;
+      }
+      server {
+        listen 127.0.0.1:${port} backlog=4096;
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+        proxy_request_buffering off;
+        proxy_buffers 8 64k;
+        proxy_max_temp_file_size 0;
+        location / { proxy_pass http://target; }
+        location /events { proxy_buffering off; proxy_pass http://target; }
+      }
+    }`;
+  const file = join(directory, `nginx-${port}.conf`);
+  writeFileSync(file, config);
+  return ["nginx", "-p", directory, "-e", "stderr", "-c", file];
+}
+
+/** Bundles a Worker, and writes the configuration of a workerd that serves it. */
+export async function workerdCommand(
+  binary: string,
+  entry: string,
+  { port, target, directory }: Place,
+): Promise<Command> {
+  await build({
+    entryPoints: [entry],
+    outfile: join(directory, `worker-${port}.js`),
+    bundle: true,
+    format: "esm",
+    target: "es2023",
+    conditions: ["workerd"],
+  });
+  const config = `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "internet", network = (allow = ["public", "private"])),
+    (name = "main", worker = (
+      modules = [(name = "worker.js", esModule = embed "worker-${port}.js")],
+      compatibilityDate = "2026-10-01",
+      compatibilityFlags = ["enable_request_signal"],
+      bindings = [(name = "TARGET", text = "${target}")],
+    )),
+  ],
+  sockets = [(name = "http", address = "127.0.0.1:${port}", http = (), service = "main")],
+);
+`;
+  const file = join(directory, `workerd-${port}.capnp`);
+  writeFileSync(file, config);
+  return [binary, "serve", file];
+}

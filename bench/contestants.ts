@@ -1,0 +1,115 @@
+/** Who runs side by side. */
+import { fileURLToPath } from "node:url";
+import {
+  type Command,
+  goCommand,
+  hasCommand,
+  nginxCommand,
+  type Place,
+  workerdCommand,
+} from "./commands.ts";
+
+/** What a contestant is there for: ratios are taken between roles. */
+export type Role =
+  /** This project. */
+  | "fetchway"
+  /** What no proxy on Node can be much better than. */
+  | "floor"
+  /** A proxy for Node that somebody could use instead. */
+  | "peer"
+  /** The proxy that a host of ours brings along. */
+  | "own"
+  /** One line of `fetch`, on another runtime. */
+  | "naive"
+  /** Not JavaScript. */
+  | "reference";
+
+export interface Contestant {
+  /** As `--only` takes it. */
+  readonly name: string;
+  readonly title: string;
+  readonly role: Role;
+  /** What it is compared with beside the others: the host's own proxy, or the naive one. */
+  readonly rival?: string;
+  /** Why it cannot run here; undefined if it can. */
+  missing?(): string | undefined;
+  command(place: Place): Command | Promise<Command>;
+}
+
+const fileOf = (name: string): string =>
+  fileURLToPath(new URL(`contestants/${name}.ts`, import.meta.url));
+const binOf = (name: string): string =>
+  fileURLToPath(new URL(`../node_modules/.bin/${name}`, import.meta.url));
+
+function onNode(name: string, title: string, role: Role, rival?: string): Contestant {
+  return {
+    name,
+    title,
+    role,
+    ...(rival && { rival }),
+    command: () => [process.execPath, fileOf(name)],
+  };
+}
+
+function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
+  const command = (name: string, place: Place): Command | Promise<Command> => {
+    if (runtime === "bun") return [binOf("bun"), fileOf(name)];
+    if (runtime === "deno")
+      return [binOf("deno"), "run", "--allow-net", "--allow-env", fileOf(name)];
+    return workerdCommand(binOf("workerd"), fileOf(name), place);
+  };
+  const title = { bun: "Bun", deno: "Deno", workerd: "workerd" }[runtime];
+  const naive = `${runtime}-naive`;
+  return [
+    {
+      name: runtime,
+      title: `Fetchway, ${title}`,
+      role: "fetchway",
+      rival: naive,
+      command: (place) => command(runtime, place),
+    },
+    {
+      name: naive,
+      title: `naive fetch, ${title}`,
+      role: "naive",
+      command: (place) => command(naive, place),
+    },
+  ];
+}
+
+function needs(command: string): () => string | undefined {
+  return () => (hasCommand(command) ? undefined : `${command} is not on the path`);
+}
+
+export const contestants: readonly Contestant[] = [
+  onNode("floor", "floor: node:http + dispatch", "floor"),
+  onNode("node", "Fetchway, node:http", "fetchway"),
+  onNode("srvx", "Fetchway, srvx", "fetchway", "h3-own"),
+  onNode("h3", "Fetchway, h3", "fetchway", "h3-own"),
+  onNode("hono", "Fetchway, Hono", "fetchway", "hono-own"),
+  onNode("httpxy-server", "httpxy server", "peer"),
+  onNode("httpxy-fetch", "httpxy proxyFetch, srvx", "peer"),
+  onNode("fast-proxy", "fast-proxy", "peer"),
+  onNode("fastify", "@fastify/http-proxy", "peer"),
+  onNode("http-proxy-3", "http-proxy-3, with an agent", "peer"),
+  onNode("http-proxy-middleware", "http-proxy-middleware", "peer"),
+  onNode("h3-own", "h3 proxyRequest", "own"),
+  onNode("hono-own", "hono/proxy", "own"),
+  {
+    name: "go",
+    title: "Go ReverseProxy",
+    role: "reference",
+    missing: needs("go"),
+    command: ({ directory }) => goCommand(directory),
+  },
+  {
+    name: "nginx",
+    title: "nginx, one worker",
+    role: "reference",
+    missing: needs("nginx"),
+    command: nginxCommand,
+  },
+  ...on("bun"),
+  ...on("deno"),
+  ...on("workerd"),
+];

@@ -1,0 +1,7 @@
+import proxy from "@fastify/http-proxy";
+import fastify from "fastify";
+import { hostname, port, target } from "./_serve.ts";
+
+const app = fastify();
+await app.register(proxy, { upstream: target });
+await app.listen({ port, host: hostname });

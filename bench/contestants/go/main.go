@@ -1,0 +1,36 @@
+// Go's ReverseProxy, as its documentation shows it, with the pool that it needs to reuse connections.
+package main
+
+import (
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+)
+
+func main() {
+	target, err := url.Parse(os.Getenv("TARGET"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	// The default keeps two idle connections to a host, and opens the others anew.
+	transport.MaxIdleConnsPerHost = 4096
+	transport.MaxIdleConns = 4096
+	transport.DisableCompression = true
+	proxy := &httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.SetXForwarded()
+		},
+	}
+	// Ends with the bench, however that ends: it holds stdin open.
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), proxy))
+}

@@ -1,0 +1,12 @@
+import { createProxy } from "#proxy";
+import { listen, target } from "./_serve.ts";
+
+const count = Number(process.argv[2]);
+const { port } = new URL(target);
+// On Linux all of 127.0.0.0/8 is this machine.
+const targets = Array.from(
+  { length: count },
+  (_, i) => `http://127.1.${Math.floor(i / 250)}.${1 + (i % 250)}:${port}`,
+);
+let next = 0;
+listen(createProxy({ target: () => targets[next++ % count] as string }).nodeHandler);

@@ -1,0 +1,8 @@
+/** The proxy of one line, on workerd. */
+const worker: { fetch(request: Request, env: { TARGET: string }): Promise<Response> } = {
+  fetch(request, env) {
+    const { pathname, search } = new URL(request.url);
+    return fetch(new Request(env.TARGET + pathname + search, request));
+  },
+};
+export default worker;

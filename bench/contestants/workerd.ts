@@ -1,0 +1,12 @@
+/** Run by workerd itself: nothing of Node's here. */
+import { createProxy, type Proxy } from "../../runtimes/workerd.ts";
+
+let proxy: Proxy | undefined;
+
+const worker: { fetch(request: Request, env: { TARGET: string }): Promise<Response> } = {
+  fetch(request, env) {
+    proxy ??= createProxy({ target: env.TARGET });
+    return proxy.fetch(request, env);
+  },
+};
+export default worker;

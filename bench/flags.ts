@@ -1,0 +1,120 @@
+/** What `npm run bench` is asked for. */
+import { parseArgs } from "node:util";
+import { contestants, type Contestant } from "./contestants.ts";
+import { type Workload, workloads } from "./workloads.ts";
+
+export interface BenchOptions {
+  readonly contestants: readonly Contestant[];
+  readonly workloads: readonly Workload[];
+  readonly rounds: number;
+  /** Length of a round. */
+  readonly seconds: number;
+  /** One run for each number of connections. */
+  readonly connections: readonly number[];
+  /** One run for each number of upstream origins; only our own contestant for it takes part in more than one. */
+  readonly origins: readonly number[];
+  /** Nothing was left out: the figures may go into README. */
+  readonly complete: boolean;
+}
+
+const DEFAULTS = { rounds: 5, seconds: 2, connections: 64 };
+/** Enough to see that nothing has got much slower. */
+const QUICK = { rounds: 3, seconds: 1, workloads: ["get-1k", "post-1k"] };
+
+export const help: string = `Usage: npm run bench -- [flags]
+
+Runs proxies side by side and says what a request costs each of them.
+
+  --quick               ${QUICK.rounds} rounds of ${QUICK.seconds} s, ${QUICK.workloads.join(" and ")} only
+  --only <names>        these contestants, separated by commas; a name may end in *
+  --workloads <names>   these workloads
+  --rounds <n>          interleaved rounds, ${DEFAULTS.rounds} by default
+  --seconds <n>         length of a round, ${DEFAULTS.seconds} by default
+  --connections <n,…>   connections of the load, ${DEFAULTS.connections} by default; several are run one after the other
+  --origins <n,…>       Fetchway before so many upstream origins (Linux), instead of the contestants
+  --help                this text
+
+Contestants: ${contestants.map(({ name }) => name).join(", ")}
+Workloads: ${workloads.map(({ name }) => name).join(", ")}
+
+Figures of a complete run go into bench/README.md, bench/chart.svg and bench/results.json,
+those of any other into bench/_results.json.`;
+
+/**
+ * Reads the command line.
+ * @returns undefined if help is asked for
+ * @throws TypeError that names the flag and the fix
+ */
+export function readFlags(args: string[]): BenchOptions | undefined {
+  const values = parse(args);
+  if (values.help) return undefined;
+  const quick = values.quick ? QUICK : undefined;
+  const origins = values.origins === undefined ? [] : numbers("origins", values.origins, 1000);
+  return {
+    contestants: select("only", contestants, values.only),
+    workloads: select("workloads", workloads, values.workloads ?? quick?.workloads.join(",")),
+    rounds: number("rounds", values.rounds, quick?.rounds ?? DEFAULTS.rounds),
+    seconds: number("seconds", values.seconds, quick?.seconds ?? DEFAULTS.seconds),
+    connections: numbers("connections", values.connections ?? `${DEFAULTS.connections}`, 10_000),
+    origins,
+    // Longer ones may, shorter ones not.
+    complete: Object.keys(values).every((name) => name === "rounds" || name === "seconds"),
+  };
+}
+
+type Values = Partial<
+  Record<"only" | "workloads" | "rounds" | "seconds" | "connections" | "origins", string>
+> &
+  Partial<Record<"quick" | "help", boolean>>;
+
+function parse(args: string[]): Values {
+  const string = { type: "string" } as const;
+  try {
+    return parseArgs({
+      args,
+      options: {
+        quick: { type: "boolean" },
+        help: { type: "boolean", short: "h" },
+        only: string,
+        workloads: string,
+        rounds: string,
+        seconds: string,
+        connections: string,
+        origins: string,
+      },
+    }).values;
+  } catch (error) {
+    throw new TypeError((error as Error).message.split(". ")[0], { cause: error });
+  }
+}
+
+function select<T extends { name: string }>(
+  flag: string,
+  all: readonly T[],
+  names: string | undefined,
+): readonly T[] {
+  if (names === undefined) return all;
+  const chosen = new Set<T>();
+  for (const name of names.split(",")) {
+    const matches = all.filter((each) =>
+      name.endsWith("*") ? each.name.startsWith(name.slice(0, -1)) : each.name === name,
+    );
+    if (matches.length === 0) {
+      const known = all.map((each) => each.name).join(", ");
+      throw new TypeError(`--${flag}: there is no ${JSON.stringify(name)}; use ${known}`);
+    }
+    for (const match of matches) chosen.add(match);
+  }
+  return all.filter((each) => chosen.has(each));
+}
+
+function number(flag: string, text: string | undefined, fallback: number, most = 1000): number {
+  if (text === undefined) return fallback;
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= 1 && value <= most) return value;
+  throw new TypeError(`--${flag}: ${JSON.stringify(text)} is no whole number from 1 to ${most}`);
+}
+
+function numbers(flag: string, text: string, most: number): number[] {
+  return text.split(",").map((each) => number(flag, each, 0, most));
+}

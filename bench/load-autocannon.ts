@@ -1,0 +1,29 @@
+/** One run of the load generator of npm, in a process of its own: a line of JSON at the end. */
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+/** What is used of it; it has no types. */
+type Autocannon = (settings: object) => Promise<{
+  requests: { total: number };
+  latency: { p50: number; p99: number };
+  throughput: { total: number };
+  duration: number;
+  errors: number;
+  non2xx: number;
+}>;
+
+const autocannon = createRequire(import.meta.url)("autocannon") as Autocannon;
+const settings = JSON.parse(process.argv[2] ?? "{}") as object;
+const { LOAD_METHOD: method, LOAD_BODY: path, LOAD_TYPE: type } = process.env;
+const body = path ? { body: readFileSync(path), headers: { "content-type": type } } : {};
+const result = await autocannon({ ...settings, method, ...body });
+console.log(
+  JSON.stringify({
+    requests: result.requests.total,
+    duration: result.duration,
+    bytes: result.throughput.total,
+    p50: result.latency.p50,
+    p99: result.latency.p99,
+    errors: result.errors + result.non2xx,
+  }),
+);

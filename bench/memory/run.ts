@@ -1,0 +1,198 @@
+/** `npm run bench:memory`: what bodies, idle streams and a million requests leave behind. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { type Command, workerdCommand } from "../commands.ts";
+import { runLoad } from "../load.ts";
+import { freePort, pin, Program, sleep } from "../program.ts";
+import { describeMachine, writeBetween } from "../report.ts";
+import { median } from "../statistics.ts";
+import { usageOf } from "../usage.ts";
+import type { Workload } from "../workloads.ts";
+import { download, openStreams, upload } from "./clients.ts";
+
+const HOSTS = ["node", "srvx", "h3", "hono", "bun", "deno", "workerd"];
+const MIB = 1024 ** 2;
+
+const { values } = parseArgs({
+  options: {
+    only: { type: "string", default: HOSTS.join(",") },
+    bytes: { type: "string", default: `${1024 * MIB}` },
+    streams: { type: "string", default: "5000" },
+    requests: { type: "string", default: "1000000" },
+    node: { type: "string", default: "" },
+    help: { type: "boolean", default: false },
+  },
+});
+
+const help = `Usage: npm run bench:memory -- [flags]
+
+  --only <hosts>      of ${HOSTS.join(", ")}
+  --bytes <n>         of a body, 1 GiB by default
+  --streams <n>       idle event streams, 5000 by default
+  --requests <n>      a million by default; 0 leaves that out
+  --node <flags>      for the hosts on Node, such as --max-semi-space-size=4`;
+
+/** Growth of resident memory, in bytes. */
+interface Growth {
+  host: string;
+  down: number;
+  up: number;
+  /** Of one idle stream, and of one that the server makes itself. */
+  stream: number;
+  own: number;
+  /** From the first tenth of all requests to the last. */
+  requests: number;
+}
+
+const fileOf = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
+const binOf = (name: string): string => fileOf(`../../node_modules/.bin/${name}`);
+
+async function commandOf(
+  host: string,
+  place: { port: number; target: string; directory: string },
+): Promise<Command> {
+  if (host === "bun") return [binOf("bun"), fileOf("hosts/bun.ts")];
+  if (host === "deno") {
+    return [binOf("deno"), "run", "--allow-net", "--allow-env", fileOf("hosts/deno.ts")];
+  }
+  if (host === "workerd")
+    return workerdCommand(binOf("workerd"), fileOf("hosts/workerd.ts"), place);
+  const flags = values.node.split(" ").filter((flag) => flag !== "");
+  return [process.execPath, ...flags, fileOf("hosts/node.ts"), host];
+}
+
+/** The highest growth while `work` runs. */
+async function growth(pid: number, work: () => Promise<void>): Promise<number> {
+  const before = usageOf(pid).rss;
+  let highest = before;
+  const sample = (): void => void (highest = Math.max(highest, usageOf(pid).rss));
+  const sampling = setInterval(sample, 50);
+  try {
+    await work();
+    sample();
+  } finally {
+    clearInterval(sampling);
+  }
+  return highest - before;
+}
+
+/** Resident memory when nothing happens any more. */
+async function settled(pid: number): Promise<number> {
+  let last = 0;
+  for (let i = 0; i < 10; i++) {
+    await sleep(300);
+    const { rss } = usageOf(pid);
+    if (Math.abs(rss - last) < MIB / 2) return rss;
+    last = rss;
+  }
+  return last;
+}
+
+async function streamCost({ pid, port }: Program, path: string, count: number): Promise<number> {
+  // What the first ones bring with them is not what one costs.
+  const first = await openStreams(port, path, Math.ceil(count / 10));
+  const before = await settled(pid);
+  const rest = await openStreams(port, path, count - first.length);
+  const cost = ((await settled(pid)) - before) / rest.length;
+  for (const socket of [...first, ...rest]) socket.removeAllListeners("close").destroy();
+  await sleep(1000);
+  return cost;
+}
+
+const counted: Workload = {
+  name: "count",
+  title: "GET 1 KB",
+  method: "GET",
+  path: "/count",
+  body: undefined,
+  answer: Buffer.alloc(1024),
+  type: "text/plain",
+};
+
+async function requestGrowth({ pid, port }: Program, requests: number): Promise<number> {
+  const seen: number[] = [];
+  for (let done = 0; done < requests;) {
+    done += (await runLoad(counted, port, 3, 64)).requests;
+    seen.push(usageOf(pid).rss);
+  }
+  const part = Math.max(1, Math.round(seen.length / 10));
+  return median(seen.slice(-part)) - median(seen.slice(1, 1 + part));
+}
+
+async function measure(host: string, target: string, directory: string): Promise<Growth> {
+  const [bytes, streams, requests] = [values.bytes, values.streams, values.requests].map(
+    Number,
+  ) as [number, number, number];
+  const start = async (): Promise<Program> => {
+    const port = await freePort();
+    const command = await commandOf(host, { port, target, directory });
+    return Program.start(pin(command, "proxy"), port, { TARGET: target });
+  };
+  const using = async <T>(work: (program: Program) => Promise<T>): Promise<T> => {
+    const program = await start();
+    try {
+      return await work(program);
+    } finally {
+      await program.stop();
+    }
+  };
+  const transfer = (move: typeof upload): Promise<number> =>
+    using(async ({ pid, port }) => {
+      await move(port, bytes / 16);
+      return growth(pid, () => move(port, bytes));
+    });
+  return {
+    host,
+    down: await transfer(download),
+    up: await transfer(upload),
+    stream: await using((program) => streamCost(program, "/idle", streams)),
+    own: await using((program) => streamCost(program, "/own", streams)),
+    requests: requests > 0 ? await using((program) => requestGrowth(program, requests)) : 0,
+  };
+}
+
+const mib = (bytes: number): string => (bytes / MIB).toFixed(0);
+const kib = (bytes: number): string => (bytes / 1024).toFixed(1);
+
+function toMarkdown(results: readonly Growth[]): string {
+  const rows = results.map(
+    ({ host, down, up, stream, own, requests }) =>
+      `| ${host} | ${mib(down)} | ${mib(up)} | ${kib(stream)} | ${kib(own)} | ${kib(stream - own)} | ${mib(requests)} |`,
+  );
+  const { versions, date } = describeMachine();
+  return [
+    `Node ${versions["node"]}, Bun ${versions["bun"]}, Deno ${versions["deno"]}, workerd ${versions["workerd"]}, ${date}.${values.node && ` Node with ${values.node}.`} Growth of resident memory.`,
+    "",
+    `| | ${mib(Number(values.bytes))} MiB down, MiB | up, MiB | idle stream, KiB | the server's own, KiB | above it, KiB | ${values.requests} requests, MiB |`,
+    "|---|--:|--:|--:|--:|--:|--:|",
+    ...rows,
+  ].join("\n");
+}
+
+if (values.help) console.log(help);
+else {
+  const directory = mkdtempSync(join(tmpdir(), "fetchway-bench-"));
+  process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
+  const port = await freePort();
+  const upstream = await Program.start(
+    pin([process.execPath, fileOf("target.ts")], "others"),
+    port,
+  );
+  const results: Growth[] = [];
+  for (const host of values.only.split(",")) {
+    if (!HOSTS.includes(host))
+      throw new TypeError(`--only: there is no host ${host}; use ${HOSTS.join(", ")}`);
+    const result = await measure(host, `http://127.0.0.1:${port}`, directory);
+    process.stderr.write(`${JSON.stringify(result)}\n`);
+    results.push(result);
+  }
+  await upstream.stop();
+  console.log(toMarkdown(results));
+  if (process.argv.length === 2) {
+    writeFileSync(fileOf("../memory.json"), `${JSON.stringify(results, undefined, 2)}\n`);
+    writeBetween("memory", toMarkdown(results));
+  }
+}

@@ -1,0 +1,50 @@
+import { addForwarded } from "../../src/forwarded.ts";
+import { forward } from "../../src/forward.ts";
+import type { Incoming } from "../../src/incoming.ts";
+import type { ProxyOptions } from "../../src/options.ts";
+import { compile, type Plan } from "../../src/plan.ts";
+import type { Reply, Transport } from "../../src/transport.ts";
+import { addVia } from "../../src/via.ts";
+import { answer, browser } from "./headers.ts";
+import type { Steps } from "./run.ts";
+
+const client = { address: "192.0.2.7", secure: false, host: "shop.example:8080" };
+
+const reply: Reply = { status: 200, statusText: "OK", headers: answer, body: null };
+/** Answers at once. */
+const transport: Transport = {
+  name: "bench",
+  capabilities: { decodes: [], host: true, unixSocket: true, tls: true },
+  async send(_, lifetime) {
+    lifetime.end();
+    return reply;
+  },
+};
+
+const incoming: Incoming = {
+  method: "GET",
+  path: "/api/items/17?page=2",
+  authority: "shop.example",
+  secure: false,
+  headers: browser,
+  address: "192.0.2.7",
+  body: null,
+  version: () => "1.1",
+  onAbort: () => () => {},
+  request: () => new Request("http://shop.example/"),
+};
+
+const plan = (options: ProxyOptions): Plan => compile(options, () => transport);
+const done = (): Response => undefined as unknown as Response;
+const exchange = (what: Plan) => (): Promise<Response> =>
+  forward(incoming, "http://127.0.0.1:4000/base", what, undefined, done);
+
+export const forwarding: Steps = {
+  "X-Forwarded-* of an untrusted client": () => addForwarded([], "x-forwarded", false, client),
+  "X-Forwarded-* continued": () =>
+    addForwarded([...browser, "X-Forwarded-For", "198.51.100.1"], "x-forwarded", true, client),
+  Forwarded: () => addForwarded([], "forwarded", false, client),
+  Via: () => addVia([], "edge", "1.1"),
+  "an exchange, but for both ends": exchange(plan({})),
+  "the same with hooks": exchange(plan({ onRequest() {}, onResponse() {} })),
+};

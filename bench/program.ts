@@ -1,0 +1,135 @@
+/** Programs that the bench starts, pinned to their core; it ends these, by their process group, and no other. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { get } from "node:http";
+import { createServer, type AddressInfo } from "node:net";
+import { availableParallelism } from "node:os";
+import { type Command, hasCommand } from "./commands.ts";
+
+const cores = availableParallelism();
+
+/** The proxy has a core for itself; load and upstream share the others. */
+const PINS: Readonly<Record<"proxy" | "others", string>> = {
+  proxy: `${cores - 1}`,
+  others: cores > 2 ? `0-${cores - 2}` : "0",
+};
+
+export const pinned: boolean = cores > 1 && process.platform === "linux" && hasCommand("taskset");
+
+/** A command on its core, where the system can do that. */
+export function pin(command: Command, pins: keyof typeof PINS): Command {
+  return pinned ? ["taskset", "-c", PINS[pins], ...command] : command;
+}
+
+const running = new Set<Program>();
+
+process.on("exit", () => {
+  for (const program of running) program.kill("SIGKILL");
+});
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+  process.on(signal, () => process.exit(130));
+}
+
+export class Program {
+  readonly pid: number;
+  readonly port: number;
+  readonly #child: ChildProcess;
+  #output = "";
+
+  private constructor(command: Command, port: number, env: Record<string, string>) {
+    const [file, ...args] = command;
+    this.#child = spawn(file, args, {
+      // A group of its own: some commands start others, which outlive them.
+      detached: true,
+      env: {
+        ...process.env,
+        NODE_ENV: "production",
+        NODE_OPTIONS: "",
+        NO_COLOR: "1",
+        PORT: `${port}`,
+        ...env,
+      },
+      // stdin is held open as long as the bench lives.
+      stdio: ["pipe", "pipe", "pipe"],
+    });
+    this.#child.on("error", (error) => (this.#output += String(error)));
+    const take = (data: string): void => void (this.#output = (this.#output + data).slice(-4000));
+    this.#child.stdout?.setEncoding("utf8").on("data", take);
+    this.#child.stderr?.setEncoding("utf8").on("data", take);
+    this.pid = this.#child.pid ?? 0;
+    this.port = port;
+    running.add(this);
+  }
+
+  /** Starts it and waits until it answers with a status below 500. */
+  static async start(
+    command: Command,
+    port: number,
+    env: Record<string, string> = {},
+    patience = 20_000,
+  ): Promise<Program> {
+    const program = new Program(command, port, env);
+    const deadline = performance.now() + patience;
+    while (!(await answers(port))) {
+      if (!program.alive || performance.now() > deadline) {
+        await program.stop();
+        throw new Error(`it did not start: ${program.output.trim().slice(-400)}`);
+      }
+      await sleep(20);
+    }
+    return program;
+  }
+
+  get alive(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null && this.pid > 0;
+  }
+
+  /** The last of what it printed. */
+  get output(): string {
+    return this.#output;
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    try {
+      if (this.pid > 0) process.kill(-this.pid, signal);
+    } catch {
+      // The group is gone already.
+    }
+  }
+
+  async stop(): Promise<void> {
+    const exited = this.alive ? once(this.#child, "exit") : undefined;
+    this.kill("SIGTERM");
+    const late = setTimeout(() => this.kill("SIGKILL"), 2000);
+    await exited;
+    clearTimeout(late);
+    // What the first one left behind.
+    this.kill("SIGKILL");
+    running.delete(this);
+  }
+}
+
+export function sleep(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}
+
+function answers(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const request = get({ host: "127.0.0.1", port, path: "/", agent: false }, (response) => {
+      response.resume().on("error", () => {});
+      resolve((response.statusCode ?? 500) < 500);
+    });
+    request.on("error", () => resolve(false));
+    request.setTimeout(2000, () => request.destroy());
+  });
+}
+
+/** A port that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}

@@ -1,0 +1,61 @@
+/** How contestants compare, within one run. */
+import { type Contestant, contestants, type Role } from "./contestants.ts";
+import type { Measurement, Sample } from "./rounds.ts";
+import { median, ratio } from "./statistics.ts";
+
+/** What the others are compared with. */
+export const BASES = ["floor", "go", "peer", "rival"] as const;
+export type Base = (typeof BASES)[number];
+
+export const BASE_TITLES: Readonly<Record<Base, string>> = {
+  floor: "to the floor",
+  go: "to Go",
+  peer: "to the best Node peer",
+  rival: "to the host's own, or the naive one",
+};
+
+/** Whose best is "the best Node peer". */
+const PEERS: ReadonlySet<Role | undefined> = new Set(["peer", "own"]);
+
+export function contestantOf(name: string): Contestant | undefined {
+  return contestants.find((each) => each.name === name);
+}
+
+export function valuesOf({ samples }: Measurement, what: keyof Sample): number[] {
+  return samples.map((sample) => sample[what]);
+}
+
+/** The measurements of the same workload and load. */
+export function besides(all: readonly Measurement[], one: Measurement): Measurement[] {
+  return all.filter(
+    ({ workload, connections, failed }) =>
+      workload === one.workload && connections === one.connections && failed === undefined,
+  );
+}
+
+/** Whom a measurement is compared with: undefined if nobody of that kind has figures. */
+export function baseOf(
+  all: readonly Measurement[],
+  one: Measurement,
+  base: Base,
+): Measurement | undefined {
+  const others = besides(all, one);
+  const named = (name: string | undefined): Measurement | undefined =>
+    others.find(({ contestant }) => contestant === name);
+  if (base === "rival") return named(contestantOf(one.contestant)?.rival);
+  if (base !== "peer") return named(base);
+  return others
+    .filter(({ contestant }) => PEERS.has(contestantOf(contestant)?.role))
+    .toSorted((a, b) => median(valuesOf(a, "cpu")) - median(valuesOf(b, "cpu")))[0];
+}
+
+/** Ratio of CPU per request; undefined where there is nothing to compare with. */
+export function ratioTo(
+  all: readonly Measurement[],
+  one: Measurement,
+  base: Base,
+): number | undefined {
+  const other = baseOf(all, one, base);
+  if (other === undefined || other === one || one.failed !== undefined) return undefined;
+  return ratio(valuesOf(one, "cpu"), valuesOf(other, "cpu"));
+}

@@ -1,0 +1,138 @@
+/** Figures as Markdown and JSON. */
+import { execFileSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { cpus } from "node:os";
+import { fileURLToPath } from "node:url";
+import { toChart } from "./chart.ts";
+import { hasCommand } from "./commands.ts";
+import { toGoalTable } from "./goals.ts";
+import { generator } from "./load.ts";
+import { pinned } from "./program.ts";
+import { BASES, besides, contestantOf, ratioTo, valuesOf } from "./ratios.ts";
+import type { Measurement } from "./rounds.ts";
+import { median, spread } from "./statistics.ts";
+import { workloads } from "./workloads.ts";
+
+export interface Machine {
+  readonly date: string;
+  readonly cpu: string;
+  readonly generator: string;
+  readonly pinned: boolean;
+  /** By name, of everything that took part. */
+  readonly versions: Readonly<Record<string, string>>;
+}
+
+export interface Report extends Machine {
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly results: readonly Measurement[];
+}
+
+const PACKAGES =
+  "undici srvx h3 hono @hono/node-server httpxy fast-proxy @fastify/http-proxy http-proxy-3 http-proxy-middleware bun deno workerd";
+
+const pathOf = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
+
+export function describeMachine(): Machine {
+  const versions: Record<string, string> = { node: process.versions.node };
+  for (const name of PACKAGES.split(" ")) {
+    const manifest = readFileSync(pathOf(`../node_modules/${name}/package.json`), "utf8");
+    versions[name] = (JSON.parse(manifest) as { version: string }).version;
+  }
+  if (hasCommand("go")) {
+    const said = execFileSync("go", ["version"], { encoding: "utf8" });
+    versions["go"] = /go([\d.]+)/.exec(said)?.[1] ?? said;
+  }
+  const model = cpus()[0]?.model ?? "";
+  return {
+    date: new Date().toISOString().slice(0, 10),
+    cpu: `${cpus().length} × ${model.trim()}`,
+    generator,
+    pinned,
+    versions,
+  };
+}
+
+/** Tables of everything that was measured, and of the goals. */
+export function toMarkdown(report: Report): string {
+  const { results, versions, date, cpu, rounds, seconds } = report;
+  const others = Object.entries(versions).filter(([name]) => name !== "node");
+  const parts = [
+    `Node ${versions["node"]}, ${date}. ${cpu}, load by ${report.generator}; ${
+      report.pinned ? "the proxy alone on its core" : "nothing pinned to a core"
+    }; ${rounds} interleaved rounds of ${seconds} s.`,
+    `With ${others.map(([name, version]) => `${name} ${version}`).join(", ")}.`,
+  ];
+  const seen = new Set<string>();
+  for (const one of results) {
+    const key = `${one.workload} ${one.connections}`;
+    if (seen.has(key)) continue;
+    seen.add(key);
+    const title = workloads.find(({ name }) => name === one.workload)?.title ?? one.workload;
+    parts.push(`### ${title}, ${one.connections} connections`, toTable(results, one));
+  }
+  parts.push("### Goals", toGoalTable(results));
+  return parts.join("\n\n");
+}
+
+function toTable(results: readonly Measurement[], one: Measurement): string {
+  const rows = besides(results, one)
+    .map((each) => ({ each, cpu: median(valuesOf(each, "cpu")) }))
+    .toSorted((a, b) => a.cpu - b.cpu)
+    .map(({ each, cpu }) => {
+      const ratios = BASES.map((base) => ratioTo(results, each, base)?.toFixed(2) ?? "");
+      const of = (what: "rps" | "p50" | "p99" | "rss"): number => median(valuesOf(each, what));
+      return toRow([
+        titleOf(each),
+        `${cpu.toFixed(1)} ± ${(spread(valuesOf(each, "cpu")) * 100).toFixed(0)} %`,
+        ...ratios,
+        of("rps").toFixed(0),
+        of("p50").toFixed(2),
+        of("p99").toFixed(2),
+        (of("rss") / 1024 ** 2).toFixed(0),
+      ]);
+    });
+  const failures = results
+    .filter(
+      ({ workload, connections, failed }) =>
+        failed !== undefined && workload === one.workload && connections === one.connections,
+    )
+    .map((each) => `\n- ${titleOf(each)}: **no figures**, ${each.failed}`);
+  const titles = ["CPU µs", "× floor", "× Go", "× best peer", "× own or naive"];
+  const head = ["", ...titles, "requests/s", "p50 ms", "p99 ms", "RSS MiB"];
+  const line = head.map((_, i) => (i === 0 ? "---" : "--:"));
+  return [toRow(head), toRow(line), ...rows].join("\n") + failures.join("");
+}
+
+function toRow(cells: readonly string[]): string {
+  return `| ${cells.join(" | ")} |`;
+}
+
+function titleOf({ contestant }: Measurement): string {
+  const { title = contestant, role } = contestantOf(contestant) ?? {};
+  return role === "fetchway" ? `**${title}**` : title;
+}
+
+/** Replaces what stands between two markers in README. */
+export function writeBetween(name: string, text: string): string {
+  const path = pathOf("README.md");
+  const readme = readFileSync(path, "utf8");
+  const [begin, end] = [`<!-- ${name} -->`, `<!-- /${name} -->`];
+  const from = readme.indexOf(begin);
+  const to = readme.indexOf(end);
+  if (from < 0 || to < from) throw new Error(`bench/README.md has no ${begin} … ${end}`);
+  writeFileSync(path, `${readme.slice(0, from + begin.length)}\n\n${text}\n\n${readme.slice(to)}`);
+  return path;
+}
+
+/** Writes the files of a report, as the formatter likes them; returns their paths. */
+export function writeReport(report: Report, complete: boolean): string[] {
+  const json = pathOf(complete ? "results.json" : "_results.json");
+  writeFileSync(json, `${JSON.stringify(report, undefined, 2)}\n`);
+  if (!complete) return [json];
+  const chart = pathOf("chart.svg");
+  writeFileSync(chart, toChart(report.results));
+  const readme = writeBetween("load", toMarkdown(report));
+  execFileSync(pathOf("../node_modules/.bin/oxfmt"), [json, readme]);
+  return [json, chart, readme];
+}

@@ -1,0 +1,92 @@
+/** What is asked of every contestant, and what it has to answer. */
+import { crc32 } from "node:zlib";
+
+export interface Workload {
+  /** As `--workloads` takes it. */
+  readonly name: string;
+  readonly title: string;
+  readonly method: "GET" | "POST";
+  readonly path: string;
+  /** What is sent; undefined for none. */
+  readonly body: Buffer | undefined;
+  /** What comes back, byte for byte. */
+  readonly answer: Buffer;
+  readonly type: string;
+  /** Whether the upstream takes its time: half a round shows as much. */
+  readonly paced?: true;
+}
+
+/** Text of a length, the same in every run; no two lines are equal, so that swapped pieces show. */
+function textOf(length: number): Buffer {
+  const lines: string[] = [];
+  for (let i = 0, total = 0; total < length; i++) {
+    const line = `${i.toString().padStart(8, "0")} the quick brown fox jumps over the lazy dog\n`;
+    lines.push(line);
+    total += line.length;
+  }
+  return Buffer.from(lines.join("").slice(0, length));
+}
+
+/** JSON of about 1 KB: exactly 1024 bytes. */
+function makeJson(): Buffer {
+  const value = { id: 4711, name: "Ada Lovelace", tags: ["a", "b", "c"], text: "" };
+  const room = 1024 - JSON.stringify(value).length;
+  return Buffer.from(JSON.stringify({ ...value, text: "x".repeat(room) }));
+}
+
+export const KIB = 1024;
+export const MIB: number = 1024 * KIB;
+
+/** One event of the stream, and how many of them make one response. */
+export const EVENT: Buffer = Buffer.from(`data: ${JSON.stringify({ tick: "x".repeat(80) })}\n\n`);
+export const EVENTS = 10;
+
+/** What the upstream says of a body that it only counts. */
+export function receiptOf(length: number, checksum: number): string {
+  return `${length} ${checksum.toString(16)}`;
+}
+
+const TEXT = "text/plain; charset=utf-8";
+const JSON_TYPE = "application/json";
+
+function get(name: string, title: string, length: number): Workload {
+  const answer = textOf(length);
+  return { name, title, method: "GET", path: `/${name}`, body: undefined, answer, type: TEXT };
+}
+
+const json = makeJson();
+const large = textOf(MIB);
+
+export const workloads: readonly Workload[] = [
+  get("get-1k", "GET 1 KB", KIB),
+  {
+    name: "post-1k",
+    title: "POST 1 KB",
+    method: "POST",
+    path: "/echo",
+    body: json,
+    answer: json,
+    type: JSON_TYPE,
+  },
+  get("get-64k", "GET 64 KB", 64 * KIB),
+  get("get-1m", "GET 1 MB", MIB),
+  {
+    name: "post-1m",
+    title: "POST 1 MB",
+    method: "POST",
+    path: "/sink",
+    body: large,
+    answer: Buffer.from(receiptOf(large.length, crc32(large))),
+    type: TEXT,
+  },
+  {
+    name: "sse",
+    title: `SSE, ${EVENTS} events`,
+    method: "GET",
+    path: "/events",
+    body: undefined,
+    answer: Buffer.concat(Array.from({ length: EVENTS }, () => EVENT)),
+    type: "text/event-stream",
+    paced: true,
+  },
+];

@@ -1,0 +1,89 @@
+import type { Agent, AgentOptions } from "node:http";
+import type { LookupAddress, LookupOptions } from "node:dns";
+import type { Socket } from "node:net";
+import { ProxyError } from "../../src/error.ts";
+import type { FilledPoolOptions } from "../../src/pool.ts";
+import type { Resolver } from "../dns.ts";
+import type { Destination } from "../destination.ts";
+import type { Spread } from "../node/spread.ts";
+
+type AgentModule = { Agent: new (options: AgentOptions) => Agent };
+type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
+
+/** Taken at run time: a bundle for another runtime has nothing of Node's in it. */
+const { process } = globalThis as unknown as {
+  process: { getBuiltinModule(name: string): AgentModule };
+};
+
+/** Milliseconds that one of several addresses may take: then the next is tried. Only the last may take all that is left. */
+const ATTEMPT = 1000;
+
+/** A way to make connections; `onConnect` is called once one is made, TLS included. */
+export type Connect = (onConnect: () => void) => Socket;
+
+/**
+ * How connections to an origin are made.
+ * @param resolver undefined where the system is asked
+ */
+export function connectTo(
+  { origin, hostname, secure, socketPath, tls }: Destination,
+  options: FilledPoolOptions,
+  resolver: Resolver | undefined,
+  spread: Spread,
+): Connect {
+  const { connectTimeout, keepAliveInitialDelay, noDelay } = options;
+  // An agent knows the sessions of TLS connections that were made before.
+  const { Agent } = process.getBuiltinModule(secure ? "node:https" : "node:http");
+  const agent = new Agent({}) as Agent & { createConnection(options: object): Socket };
+  const connectOptions = {
+    ...tls,
+    _agentKey: origin,
+    ...(socketPath === undefined
+      ? { host: hostname, port: Number(new URL(origin).port) || (secure ? 443 : 80) }
+      : { path: socketPath }),
+    // Otherwise SNI and certificate check would follow `Host`. An address has no name (RFC 6066 §3).
+    ...(secure && {
+      servername: tls?.servername ?? (/^[\d.]+$|:/.test(hostname) ? "" : hostname),
+    }),
+    ...(keepAliveInitialDelay > 0 && { keepAlive: true, keepAliveInitialDelay }),
+    noDelay: true,
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout:
+      connectTimeout > 0 ? Math.min(ATTEMPT, Math.ceil(connectTimeout / 2)) : ATTEMPT,
+  };
+  return (onConnect) => {
+    let resolving = false;
+    const lookup = async (name: string, { all }: LookupOptions, found: Found): Promise<void> => {
+      resolving = true;
+      try {
+        const addresses = spread.order(await (resolver as Resolver).resolve(name));
+        const [first] = addresses;
+        if (all) found(null, addresses);
+        else found(null, first?.address ?? "", first?.family);
+      } catch (error) {
+        found(error as Error, []);
+      } finally {
+        resolving = false;
+      }
+    };
+    const socket = agent.createConnection(
+      resolver === undefined ? connectOptions : { ...connectOptions, lookup },
+    );
+    const late = (): void => {
+      socket.destroy(new ProxyError(resolving ? "dns_timeout" : "connection_timeout"));
+    };
+    const timer = connectTimeout > 0 ? setTimeout(late, connectTimeout) : undefined;
+    socket.once("close", () => clearTimeout(timer));
+    socket.once(secure ? "secureConnect" : "connect", () => {
+      clearTimeout(timer);
+      // Bun has it on from the start, and knows of it only if told.
+      if (!noDelay) socket.setNoDelay(false);
+      onConnect();
+    });
+    if (resolver !== undefined) {
+      const failed = (address: string): void => resolver.failed(hostname, address);
+      socket.on("connectionAttemptFailed", failed).on("connectionAttemptTimeout", failed);
+    }
+    return socket;
+  };
+}

@@ -1,0 +1,37 @@
+import { ProxyError } from "./error.ts";
+import type { HeaderList } from "./transport.ts";
+
+/**
+ * Appends this proxy to `Via`.
+ * @param version HTTP version that the request came in
+ * @throws ProxyError 508 if it is there already: the request goes in circles
+ * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
+ */
+export function addVia(headers: HeaderList, pseudonym: string, version: string): void {
+  const passed: string[] = [];
+  for (let i = 0; i < headers.length;) {
+    if ((headers[i] as string).toLowerCase() === "via") {
+      passed.push(
+        ...headers
+          .splice(i, 2)
+          .slice(1)
+          .filter((each) => each.trim()),
+      );
+    } else i += 2;
+  }
+  const names = passed.join(",").split(",").map(nameOf);
+  if (names.includes(pseudonym.toLowerCase())) {
+    throw new ProxyError("proxy_loop_detected", {
+      message: `the request has passed ${pseudonym} before`,
+    });
+  }
+  headers.push("Via", [...passed, `${version} ${pseudonym}`].join(", "));
+}
+
+/** Who an entry names: `1.1 name (comment)`. */
+function nameOf(entry: string): string | undefined {
+  return entry
+    .trim()
+    .split(/[ \t(]+/)[1]
+    ?.toLowerCase();
+}

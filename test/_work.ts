@@ -1,0 +1,144 @@
+/** Starts a host whose work is counted, asks it for something, and asks what it has done for that. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { expect } from "vitest";
+import { connect, type Client } from "./_client.ts";
+import { Upstream } from "./_upstream.ts";
+import { within } from "./_wait.ts";
+import { request } from "./_wire.ts";
+
+export const workHosts = ["node", "srvx", "h3", "hono"] as const;
+export type WorkHost = (typeof workHosts)[number];
+
+/** How one request was taken, seen from within the handler. */
+export interface Path {
+  headers: string;
+  body: string;
+  address: string;
+  response: string;
+}
+
+/** What was done for one request, by kind. */
+export type Work = Record<string, number>;
+
+/** One exchange on a client's connection. */
+export type Ask = (client: Client, upstream: Upstream) => Promise<void>;
+
+/** No body, and an answer that has come as a whole with its head. */
+export const get: Ask = async (client) => {
+  client.send(request("GET", "/a?b=c", [["Accept", "*/*"]]));
+  expect((await client.read()).status).toBe(200);
+};
+
+/** 1 KB, and the same back. */
+export const post: Ask = async (client) => {
+  const body = "x".repeat(1024);
+  client.send(request("POST", "/a", [["Content-Type", "application/json"]], body));
+  expect((await client.read()).text).toBe(body);
+};
+
+/** An answer whose second half comes when the first has reached the client. */
+export const getInPieces: Ask = async (client, upstream) => {
+  const half = "x".repeat(100);
+  const first = Promise.withResolvers<void>();
+  upstream.script = async (call) => {
+    call.write(`HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 200\r\n\r\n${half}`);
+    await first.promise;
+    call.write(half);
+  };
+  client.send(request("GET", "/", [["Accept", "*/*"]]));
+  const head = await client.readHead();
+  first.resolve();
+  expect((await client.readBody(head)).length).toBe(200);
+};
+
+/** A body whose second half comes when the first has reached the upstream. */
+export const postInPieces: Ask = async (client, upstream) => {
+  const half = "x".repeat(50_000);
+  const first = Promise.withResolvers<void>();
+  upstream.script = async (call) => {
+    call.onData = () => first.resolve();
+    if (call.length > 0) first.resolve();
+    await call.done;
+    call.reply(200, [["Content-Type", "text/plain"]], `${call.length}`);
+  };
+  client.send(request("POST", "/", [["Content-Length", "100000"]]), half);
+  await first.promise;
+  client.send(half);
+  expect((await client.read()).text).toBe("100000");
+};
+
+const FILE = fileURLToPath(new URL("work/host.ts", import.meta.url));
+
+/** Optimized code allocates less, and when it is optimized is chance; collected is not allocated. */
+const HEAP_FLAGS = [
+  "--expose-gc",
+  "--no-opt",
+  "--min-semi-space-size=64",
+  "--max-semi-space-size=64",
+];
+
+/** Enough that nothing is done for the first time any more. */
+const WARM_UP = 30;
+const REQUESTS = 100;
+
+export interface Worker {
+  /** Asks often, one after the other on one connection. */
+  count(ask: Ask): Promise<Work>;
+  /** Asks once, and says which way it went. */
+  path(ask: Ask): Promise<Path>;
+  stop(): Promise<void>;
+}
+
+export async function startWork(
+  host: WorkHost,
+  mode: "paths" | "counts" | "heap",
+): Promise<Worker> {
+  const upstream = new Upstream();
+  await upstream.listen();
+  const child = spawn(
+    process.execPath,
+    [...(mode === "heap" ? HEAP_FLAGS : []), FILE, host, mode],
+    {
+      env: { ...process.env, UPSTREAM: upstream.url, NODE_OPTIONS: "", NODE_V8_COVERAGE: "" },
+      stdio: ["pipe", "pipe", "inherit"],
+    },
+  );
+  const exited = once(child, "exit");
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const line = async (): Promise<string> => {
+    const { value } = (await within(lines.next(), "a line of the host")) as { value?: string };
+    if (value === undefined) throw new Error("the host has ended");
+    return value;
+  };
+  const port = Number(await line());
+  const report = async (): Promise<Work & { seen: Path[] }> => {
+    child.stdin.write("\n");
+    return JSON.parse(await line()) as Work & { seen: Path[] };
+  };
+  const client = await connect(port);
+  return {
+    async count(ask) {
+      await upstream.reset();
+      for (let i = 0; i < WARM_UP; i++) await ask(client, upstream);
+      await report();
+      for (let i = 0; i < REQUESTS; i++) await ask(client, upstream);
+      const { seen: _, ...work } = await report();
+      return Object.fromEntries(Object.entries(work).map(([kind, n]) => [kind, n / REQUESTS]));
+    },
+    async path(ask) {
+      await upstream.reset();
+      await report();
+      await ask(client, upstream);
+      return (await report()).seen[0] as Path;
+    },
+    async stop() {
+      client.leave("FIN");
+      child.stdin.end();
+      await within(exited, "the host's end").finally(() => child.kill("SIGKILL"));
+      await upstream.stop();
+    },
+  };
+}

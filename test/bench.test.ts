@@ -1,0 +1,176 @@
+/** The bench measures what it says, and no contestant that does something else. */
+import { globSync, readFileSync } from "node:fs";
+import { createServer, type RequestListener } from "node:http";
+import { type AddressInfo } from "node:net";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { contestants } from "../bench/contestants.ts";
+import { help, readFlags } from "../bench/flags.ts";
+import { freePort, Program } from "../bench/program.ts";
+import { baseOf, ratioTo } from "../bench/ratios.ts";
+import type { Measurement } from "../bench/rounds.ts";
+import { toMarkdown } from "../bench/report.ts";
+import { median, ratio, spread } from "../bench/statistics.ts";
+import { parsePs, parseStat, usageOf } from "../bench/usage.ts";
+import { validate } from "../bench/validate.ts";
+import { type Workload, workloads } from "../bench/workloads.ts";
+
+const root = join(import.meta.dirname, "..");
+
+describe("flags", () => {
+  test("by default, everything, and only then the figures are for README", () => {
+    const flags = readFlags([]);
+    expect(flags).toMatchObject({ rounds: 5, connections: [64], complete: true });
+    expect(flags?.contestants).toEqual(contestants);
+    expect(flags?.workloads).toEqual(workloads);
+    for (const flag of ["--quick", "--only=node", "--workloads=sse", "--connections=16"]) {
+      expect(readFlags([flag])?.complete, flag).toBe(false);
+    }
+  });
+
+  test("choose", () => {
+    const flags = readFlags(["--only", "go,h3*", "--workloads", "sse", "--connections", "16,4096"]);
+    expect(flags?.contestants.map(({ name }) => name)).toEqual(["h3", "h3-own", "go"]);
+    expect(flags?.workloads.map(({ name }) => name)).toEqual(["sse"]);
+    expect(flags?.connections).toEqual([16, 4096]);
+    expect(readFlags(["--quick", "--rounds", "7"])).toMatchObject({ rounds: 7, seconds: 1 });
+    expect(readFlags(["--help"])).toBeUndefined();
+    for (const { name } of [...contestants, ...workloads]) expect(help).toContain(name);
+  });
+
+  test.each([
+    [["--hlep"], /--hlep/],
+    [["--only", "nobody"], /--only: there is no "nobody"; use floor, node/],
+    [["--workloads", "get-2k"], /--workloads: there is no "get-2k"; use get-1k/],
+    [["--rounds", "0"], /--rounds: "0" is no whole number from 1 to/],
+    [["--connections", "64,x"], /--connections: "x" is no whole number/],
+    [["fast"], /fast/],
+  ])("%j is refused", (args, message) => {
+    expect(() => readFlags(args)).toThrow(message);
+  });
+});
+
+describe("figures", () => {
+  test("median, spread, and the ratio of rounds beside each other", () => {
+    expect([median([3, 1, 2]), median([1, 2, 3, 4])]).toEqual([2, 2.5]);
+    expect([spread([5, 5, 5]), spread([1, 2, 3, 4, 5])]).toEqual([0, 1 / 3]);
+    // The machine became three times slower: the ratio has not changed.
+    expect(ratio([10, 30, 11], [20, 60, 22])).toBe(0.5);
+  });
+
+  test("CPU and memory are read from proc and from ps", () => {
+    const stat = `42 (a ) b) S 7 ${"0 ".repeat(9)}250 50 0 0 20 0 4 0 100 1000000 256 rest`;
+    expect(parseStat(stat)).toMatchObject({ pid: 42, parent: 7, cpu: 3 });
+    expect(parsePs(" 42 7 1024 1-02:03:04\n 43 42 2048 0:01.50\n")).toEqual([
+      { pid: 42, parent: 7, rss: 1024 ** 2, cpu: 93_784 },
+      { pid: 43, parent: 42, rss: 2 * 1024 ** 2, cpu: 1.5 },
+    ]);
+    const { cpu, rss } = usageOf(process.pid);
+    expect(cpu).toBeGreaterThan(0);
+    expect(rss).toBeGreaterThan(10 * 1024 ** 2);
+  });
+
+  const measured = (contestant: string, ...cpu: number[]): Measurement => ({
+    contestant,
+    workload: "get-1k",
+    connections: 64,
+    samples: cpu.map((each) => ({ cpu: each, rps: 1, p50: 1, p99: 1, rss: 1 })),
+  });
+
+  test("a ratio is to the best of those that did not fail", () => {
+    const h3 = measured("h3", 30, 30);
+    const failed = { ...measured("fastify", 1), failed: "status 500 instead of 200" };
+    const all = [h3, measured("httpxy-server", 60, 60), measured("h3-own", 150, 150), failed];
+    expect(baseOf(all, h3, "peer")?.contestant).toBe("httpxy-server");
+    expect(ratioTo(all, h3, "peer")).toBe(0.5);
+    expect(ratioTo(all, h3, "rival")).toBe(0.2);
+    expect(ratioTo(all, h3, "go")).toBeUndefined();
+    const machine = { date: "", cpu: "", generator: "", pinned: true, versions: {} };
+    const text = toMarkdown({ ...machine, rounds: 2, seconds: 1, results: all });
+    expect(text).toContain("@fastify/http-proxy: **no figures**, status 500 instead of 200");
+    expect(text).toContain("| to the best Node peer | 0.65 | 0.50 | met |");
+  });
+});
+
+describe("validation", () => {
+  const [get, post] = workloads as [Workload, Workload];
+  const closing: (() => void)[] = [];
+  afterEach(() => closing.splice(0).forEach((close) => close()));
+
+  async function serve(handler: RequestListener): Promise<number> {
+    const server = createServer(handler).listen(0, "127.0.0.1");
+    closing.push(() => server.close());
+    await once(server, "listening");
+    return (server.address() as AddressInfo).port;
+  }
+
+  const headers = { "content-type": get.type, etag: '"bench"', "cache-control": "max-age=60" };
+
+  test("takes what is right", async () => {
+    const port = await serve((_, res) => void res.writeHead(200, headers).end(get.answer));
+    await validate(get, port);
+  });
+
+  test.each<[string, RequestListener, RegExp]>([
+    ["another status", (_, res) => void res.writeHead(500, headers).end(get.answer), /status 500/],
+    ["a lost field", (_, res) => void res.end(get.answer), /content-type: undefined/],
+    ["a cut body", (_, res) => void res.writeHead(200, headers).end("no"), /a body of 2 bytes/],
+    ["a broken connection", (_, res) => void res.destroy(), /hang up/],
+  ])("refuses %s", async (_, handler, message) => {
+    await expect(validate(get, await serve(handler))).rejects.toThrow(message);
+  });
+
+  test("a POST is of 1024 bytes of JSON, and has to come back", async () => {
+    expect(post.body).toHaveLength(1024);
+    expect(JSON.parse(String(post.body))).toBeTypeOf("object");
+    const port = await serve(
+      (_, res) => void res.writeHead(200, { ...headers, "content-type": post.type }).end("{}"),
+    );
+    await expect(validate(post, port)).rejects.toThrow(/a body of 2 bytes/);
+  });
+});
+
+describe("contestants", () => {
+  let directory: string;
+  let upstream: Program;
+  beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), "fetchway-bench-"));
+    const port = await freePort();
+    upstream = await Program.start([process.execPath, join(root, "bench/target.ts")], port);
+  });
+  afterAll(async () => {
+    await upstream.stop();
+    await rm(directory, { recursive: true });
+  });
+
+  test.each(contestants.filter(({ role }) => role !== "reference"))(
+    "$title passes its own validation",
+    async (contestant) => {
+      const target = `http://127.0.0.1:${upstream.port}`;
+      const port = await freePort();
+      const place = { port, target, directory };
+      const program = await Program.start(await contestant.command(place), port, {
+        TARGET: target,
+      });
+      try {
+        for (const workload of workloads) await validate(workload, port);
+      } finally {
+        await program.stop();
+      }
+      expect(program.alive).toBe(false);
+    },
+  );
+});
+
+test("its files are short, and none of them is published", () => {
+  for (const file of globSync("bench/**/*.ts", { cwd: root })) {
+    expect(readFileSync(join(root, file), "utf8").split("\n").length, file).toBeLessThan(251);
+  }
+  const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
+    files: string[];
+  };
+  expect(manifest.files.filter((file) => file.includes("bench"))).toEqual([]);
+});

@@ -1,0 +1,213 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { cutChain } from "../src/chain.ts";
+import { compileTrust, type Trust } from "../src/trust.ts";
+
+const ours = compileTrust(["10.0.0.0/8", "fd00::/8"]) as Trust;
+const everybody = compileTrust(true) as Trust;
+
+/** The value of a field after the walk, its lines as given. */
+function cut(name: string, lines: string[], trusts: Trust = ours): string | undefined {
+  const left = cutChain(
+    lines.flatMap((line) => [name, line]),
+    trusts,
+  );
+  expect(left.length).toBeLessThanOrEqual(2);
+  return left[1];
+}
+
+describe("X-Forwarded-For", () => {
+  test.each([
+    ["203.0.113.7", "203.0.113.7"],
+    ["6.6.6.6, 203.0.113.7", "203.0.113.7"],
+    ["6.6.6.6, 203.0.113.7, 10.0.0.2", "203.0.113.7, 10.0.0.2"],
+    ["10.6.6.6, 203.0.113.7, 10.0.0.2,10.0.0.3", "203.0.113.7, 10.0.0.2, 10.0.0.3"],
+    ["10.0.0.1, 10.0.0.2", "10.0.0.1, 10.0.0.2"],
+    ["6.6.6.6, 2001:db8::1, fd00::2", "2001:db8::1, fd00::2"],
+    // Ports, brackets, IPv4 in IPv6's clothes.
+    ["6.6.6.6, 203.0.113.7:5678, 10.0.0.2:80", "203.0.113.7:5678, 10.0.0.2:80"],
+    [
+      "6.6.6.6, [2001:db8::1]:80, [fd00::2]:80, [fd00::3]",
+      "[2001:db8::1]:80, [fd00::2]:80, [fd00::3]",
+    ],
+    ["6.6.6.6, 203.0.113.7, ::ffff:10.0.0.2", "203.0.113.7, ::ffff:10.0.0.2"],
+    // What is no address ends the walk as an unknown client does.
+    ["10.0.0.1, unknown, 10.0.0.2", "unknown, 10.0.0.2"],
+    ["10.0.0.1, _hidden", "_hidden"],
+    ["10.0.0.1, 10.0.0.2 evil, 10.0.0.3", "10.0.0.2 evil, 10.0.0.3"],
+    ["10.0.0.1, 010.0.0.2", "010.0.0.2"],
+    ["10.0.0.1, 10.0.0.2:", "10.0.0.2:"],
+    ["10.0.0.1, [10.0.0.2", "[10.0.0.2"],
+    [" , 6.6.6.6,, 203.0.113.7 ,", "203.0.113.7"],
+  ])("%s becomes %s", (value, left) => {
+    expect(cut("X-Forwarded-For", [value])).toBe(left);
+    expect(
+      cut(
+        "x-forwarded-for",
+        value.split(",").map((each) => each),
+      ),
+    ).toBe(left);
+  });
+
+  test.each(["", " , ,"])("%j is nothing", (value) => {
+    expect(cut("X-Forwarded-For", [value])).toBeUndefined();
+  });
+
+  test("may be as long as a server lets it be", () => {
+    const value = "10.0.0.1,".repeat(200_000);
+    expect(cut("X-Forwarded-For", [`${value}6.6.6.6,10.0.0.2`])).toBe("6.6.6.6, 10.0.0.2");
+    expect(cut("X-Forwarded-For", [value])).toHaveLength(200_000 * 10 - 2);
+  });
+
+  test("stays whole where everybody is trusted", () => {
+    const lines = ["6.6.6.6, unknown", "evil,10.0.0.1"];
+    expect(cut("X-Forwarded-For", lines, everybody)).toBe("6.6.6.6, unknown, evil, 10.0.0.1");
+  });
+
+  test("is walked as a simple reading of it says", () => {
+    const trusted = ["10.0.0.1", "10.0.0.2:81", "[fd00::1]:81", "fd00::2"];
+    const others = ["203.0.113.7", "[2001:db8::1]", "unknown", "_x", "10.evil"];
+    const entry = fc.oneof(
+      fc.constantFrom(...trusted),
+      fc.constantFrom(...trusted),
+      fc.constantFrom(...others),
+    );
+    fc.assert(
+      fc.property(
+        fc.array(fc.array(entry, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 3 }),
+        (lines) => {
+          const expected: string[] = [];
+          let believed = true;
+          for (const each of lines.flat().toReversed()) {
+            if (!believed) break;
+            expected.unshift(each);
+            believed = trusted.includes(each);
+          }
+          const values = lines.map((line) => line.join(", "));
+          expect(cut("X-Forwarded-For", values)).toBe(expected.join(", "));
+        },
+      ),
+    );
+  });
+});
+
+describe("what the client asked for", () => {
+  test.each(["X-Forwarded-Proto", "x-forwarded-host", "X-Forwarded-Port"])("%s", (name) => {
+    const chain = ["X-Forwarded-For", "203.0.113.7"];
+    const whole = ["X-Forwarded-For", "10.0.0.1"];
+    const lines = [name, "evil, b", name, "c, d"];
+    expect(cutChain([name, "a", ...chain], ours)).toEqual([...chain, name, "a"]);
+    expect(cutChain([...chain, ...lines], ours)).toEqual([...chain, name, "d"]);
+    expect(cutChain([...chain, name, " , "], ours)).toEqual(chain);
+    expect(cutChain([...whole, ...lines], ours)).toEqual([...whole, ...lines]);
+    expect(cutChain([...chain, ...lines], everybody)).toEqual([...chain, ...lines]);
+  });
+});
+
+test("aliases go, anything else stays", () => {
+  const others = ["X-Forwarded-Prefix", "/a, /b", "X_Other", "1", "X-Forwarded", "2", "A", "3"];
+  const aliases = [
+    "X_Forwarded_For",
+    "10.0.0.1",
+    "x-forwarded_proto",
+    "https",
+    "X_FORWARDED-X",
+    "1",
+  ];
+  for (const trusts of [ours, everybody]) {
+    expect(cutChain([...aliases, ...others], trusts)).toEqual(others);
+  }
+});
+
+describe("Forwarded", () => {
+  test.each([
+    ["for=6.6.6.6, for=203.0.113.7", "for=203.0.113.7"],
+    [
+      "for=6.6.6.6;host=evil, for=203.0.113.7;proto=https,for=10.0.0.2",
+      "for=203.0.113.7;proto=https, for=10.0.0.2",
+    ],
+    [
+      'for=6.6.6.6, For="[2001:db8::1]:4711", FOR="[fd00::1]:_p"',
+      'For="[2001:db8::1]:4711", FOR="[fd00::1]:_p"',
+    ],
+    ["for=10.0.0.9, for=unknown, for=10.0.0.2", "for=unknown, for=10.0.0.2"],
+    ["for=10.0.0.9, for=_hidden;by=_x, for=10.0.0.2", "for=_hidden;by=_x, for=10.0.0.2"],
+    ["for=6.6.6.6, proto=https, for=10.0.0.2", "proto=https, for=10.0.0.2"],
+    ["for=10.0.0.1 ; proto=http;, ;for=10.0.0.2,, ;", "for=10.0.0.1 ; proto=http;, ;for=10.0.0.2"],
+    // A comma, semicolon or quote in quotes is none.
+    ['for="6.6.6.6, for=10.0.0.1", for=10.0.0.2', 'for="6.6.6.6, for=10.0.0.1", for=10.0.0.2'],
+    [
+      'for=6.6.6.6, for="203.0.113.7";ext="a\\", b;c", for=10.0.0.2',
+      'for="203.0.113.7";ext="a\\", b;c", for=10.0.0.2',
+    ],
+    ['for=6.6.6.6, for="10.0.0.\\1"', 'for=6.6.6.6, for="10.0.0.\\1"'],
+    ['for=6.6.6.6, for="\\203.0.113.7"', 'for="\\203.0.113.7"'],
+  ])("%s becomes %s", (value, left) => {
+    expect(cut("Forwarded", [value])).toBe(left);
+  });
+
+  test("lines are one list", () => {
+    expect(cut("forwarded", ["for=6.6.6.6", "for=203.0.113.7", "for=10.0.0.2"])).toBe(
+      "for=203.0.113.7, for=10.0.0.2",
+    );
+  });
+
+  test.each([
+    'for="6.6.6.6, for=203.0.113.7',
+    "for=6.6.6.6, for=[2001:db8::1]",
+    "for=1.2.3.4:80",
+    "for=1.2.3.4 proto=https",
+    "for, for=10.0.0.1",
+    "for=, for=10.0.0.1",
+    "for = 1.2.3.4",
+    "for=1.2.3.4;for=10.0.0.1",
+    "for=1.2.3.4;FOR=10.0.0.1",
+    'for="1.2.3.4"x',
+    'for="1.2.3.4\\"',
+    "=x",
+    "for=1.2.3.4;@",
+    "",
+    " , ;",
+  ])("%j is dropped as a whole", (value) => {
+    for (const trusts of [ours, everybody])
+      expect(cut("Forwarded", [value], trusts)).toBeUndefined();
+  });
+
+  test("stays whole where everybody is trusted", () => {
+    const value = 'for=unknown, proto=https, for="[::1]:80"';
+    expect(cut("Forwarded", [value], everybody)).toBe(value);
+  });
+
+  test("is walked as a simple reading of it says, whatever is quoted", () => {
+    const trusted = ["10.0.0.1", "10.0.0.2:81", "[fd00::1]:81"];
+    const others = ["203.0.113.7", "[2001:db8::1]", "unknown", "_x", '"', ", for=10.0.0.1", "a\\;"];
+    const node = fc.constantFrom(...trusted, ...trusted, ...others);
+    const quote = (text: string): string => `"${text.replaceAll(/["\\]/g, "\\$&")}"`;
+    const element = fc.record({
+      node,
+      before: fc.constantFrom("", "proto=https;", 'x=",";'),
+      after: fc.constantFrom("", ";by=_a", '; host="a, b;c=\\""'),
+    });
+    fc.assert(
+      fc.property(fc.array(element, { minLength: 1, maxLength: 6 }), (elements) => {
+        const texts = elements.map((each) => `${each.before}for=${quote(each.node)}${each.after}`);
+        const client = elements.findLastIndex((each) => !trusted.includes(each.node));
+        expect(cut("Forwarded", [texts.join(", ")])).toBe(
+          texts.slice(Math.max(client, 0)).join(", "),
+        );
+      }),
+    );
+  });
+
+  test.each([
+    ["spaces", `${" ".repeat(200_000)}@`],
+    ["spaces after a pair", `for=a${" ".repeat(200_000)}x`],
+    ["an open quote", `for="${"\\a".repeat(100_000)}`],
+    ["a token", "a".repeat(200_000)],
+    ["empty elements", `${", ".repeat(100_000)}@`],
+    ["empty parameters", `${"; ".repeat(100_000)}@`],
+  ])("takes no longer for a lot of %s", (_, value) => {
+    // A quadratic reading takes longer than a test may.
+    expect(cut("Forwarded", [value])).toBeUndefined();
+  });
+});

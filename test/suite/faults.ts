@@ -1,0 +1,41 @@
+/** Upstreams that go wrong: the status, its RFC 9209 type, and that nothing of it is left behind. */
+import { expect } from "vitest";
+import { faults, type Fault } from "../_faults.ts";
+import type { Tools } from "../_suite.ts";
+import { until, within } from "../_wait.ts";
+import { request } from "../_wire.ts";
+import { expectGatewayError } from "./failures.ts";
+
+async function expectFault(t: Tools, fault: Fault): Promise<void> {
+  const { setup = "default", method = "GET", status, code, text = "", cut = false } = fault;
+  const { upstream } = t;
+  let scripted: Promise<void> | undefined;
+  upstream.script = (call) => (scripted = Promise.resolve(fault.script(call)));
+  const client = await t.connect(setup);
+  client.send(request(method, "/fault", [], fault.body));
+  const answer = await client.read(method);
+  if (code) expectGatewayError(t, answer, status, code);
+  else expect(answer).toMatchObject({ status, text, cut });
+
+  const broken = [...upstream.links];
+  // Paused, it would not see the end.
+  for (const { socket } of broken) socket.resume();
+  if (scripted) await within(scripted, "the fault's end");
+  const closed = (): boolean => broken.every((link) => link.isClosed);
+  // Not all clients look at a connection before they want to use it again.
+  if (!fault.kept) await until(closed, "the broken connection closed", 300).catch(() => {});
+  upstream.script = (call) => call.reply(200, [], "fine");
+  const next = setup === "refused" ? "default" : setup;
+  expect(await t.ask(request("GET", "/next"), next)).toMatchObject({ status: 200, text: "fine" });
+  // The request was made once. What broke is not used again, and closed; what did not break is used.
+  const targets = broken.flatMap((link) => link.calls).map((call) => call.target);
+  expect(targets).toEqual([...broken.map(() => "/fault"), ...(fault.kept ? ["/next"] : [])]);
+  if (!fault.kept) await until(closed, "the broken connection closed", 1500);
+}
+
+export const faulty: Record<`fault: ${string}`, (t: Tools) => Promise<void>> = Object.fromEntries(
+  Object.entries(faults).map(([name, fault]) => [
+    `fault: the upstream ${name}`,
+    (t: Tools) => expectFault(t, fault),
+  ]),
+);

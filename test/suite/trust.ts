@@ -1,0 +1,138 @@
+/** Which proxies in front are believed, and in how much of what they say. */
+import { expect } from "vitest";
+import type { Tools } from "../_suite.ts";
+import { request, type Header } from "../_wire.ts";
+import { forged, own, said } from "./forwarding.ts";
+
+export const trust = {
+  async "trustProxy continues what the peer said"(t: Tools): Promise<void> {
+    const inbound: Header[] = [
+      ["X-Forwarded-For", "203.0.113.7"],
+      ["X-Forwarded-For", "10.0.0.2"],
+      ["X-Forwarded-Proto", "https"],
+      ["X-Forwarded-Host", "shop.example"],
+    ];
+    await t.ask(request("GET", "/", inbound), "trusting");
+    const [call] = t.upstream.calls;
+    expect(call?.all("x-forwarded-for").join(", ")).toBe("203.0.113.7, 10.0.0.2, 127.0.0.1");
+    expect(call?.all("x-forwarded-proto")).toEqual(["https"]);
+    expect(call?.all("x-forwarded-host")).toEqual(["shop.example"]);
+  },
+
+  async "21 CVE-2026-3635: a trusted chain is walked from the right, and cut at the client"(
+    t: Tools,
+  ): Promise<void> {
+    const chains = [
+      ["203.0.113.7", "203.0.113.7"],
+      ["6.6.6.6, 203.0.113.7, 10.0.0.2", "203.0.113.7, 10.0.0.2"],
+      [
+        "10.6.6.6,203.0.113.7:4711,10.0.0.2:80 , [fd00::2]:80",
+        "203.0.113.7:4711, 10.0.0.2:80, [fd00::2]:80",
+      ],
+      ["6.6.6.6, 2001:db8::7, ::ffff:10.0.0.2", "2001:db8::7, ::ffff:10.0.0.2"],
+      ["10.0.0.9, unknown, 10.0.0.2", "unknown, 10.0.0.2"],
+      ["10.0.0.9, 10.0.0.2", "10.0.0.9, 10.0.0.2"],
+    ] as const;
+    for (const [sent, kept] of chains) {
+      await t.ask(request("GET", "/", [["X-Forwarded-For", sent]]), "ranged");
+      const value = t.upstream.calls.at(-1)?.all("x-forwarded-for").join(", ");
+      expect(value, sent).toBe(`${kept}, 127.0.0.1`);
+    }
+    const lines = ["6.6.6.6", "203.0.113.7", "10.0.0.2"].map((value): Header => [
+      "X-Forwarded-For",
+      value,
+    ]);
+    await t.ask(request("GET", "/", lines), "ranged");
+    expect(t.upstream.calls.at(-1)?.all("x-forwarded-for").join(", ")).toBe(
+      "203.0.113.7, 10.0.0.2, 127.0.0.1",
+    );
+  },
+
+  async "21 CVE-2026-3635: a trusted peer tells scheme, host and port, but no alias and no other kind"(
+    t: Tools,
+  ): Promise<void> {
+    const inbound: Header[] = [
+      ["X-Forwarded-For", "6.6.6.6, 203.0.113.7"],
+      ["X_Forwarded_For", "10.0.0.1"],
+      ["X-Forwarded-Proto", "http, https"],
+      ["X-Forwarded_Proto", "http"],
+      ["X-Forwarded-Host", "evil.test, shop.example"],
+      ["X-Forwarded-Prefix", "/shop"],
+      ["Forwarded", "for=6.6.6.6"],
+      ["X-Real-IP", "203.0.113.7"],
+    ];
+    await t.ask(request("GET", "/", inbound), "ranged");
+    expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual([
+      ["x-forwarded-for", "203.0.113.7, 127.0.0.1"],
+      ["x-forwarded-host", "shop.example"],
+      ["x-forwarded-port", "443"],
+      ["x-forwarded-prefix", "/shop"],
+      ["x-forwarded-proto", "https"],
+      ["x-real-ip", "203.0.113.7"],
+    ]);
+  },
+
+  async "21 CVE-2026-3635: a peer that is not in the list is not believed"(
+    t: Tools,
+  ): Promise<void> {
+    await t.ask(request("GET", "/", forged), "rangedElsewhere");
+    const claimed: Header = ["X-Forwarded-For", "10.0.0.1"];
+    await t.ask(request("GET", "/", [claimed, ["X-Real-IP", "10.0.0.1"]]), "rangedElsewhere");
+    for (const call of t.upstream.calls) expect(said(call.headers)).toEqual(own);
+    expect(t.upstream.calls).toHaveLength(2);
+  },
+
+  async "a trusted chain in Forwarded is walked, and a malformed one dropped as a whole"(
+    t: Tools,
+  ): Promise<void> {
+    const chains = [
+      [
+        "for=6.6.6.6, for=203.0.113.7;proto=https, for=10.0.0.2",
+        "for=203.0.113.7;proto=https, for=10.0.0.2",
+      ],
+      [
+        'for=_evil, for="[2001:db8::7]:4711", for="[fd00::1]:_p"',
+        'for="[2001:db8::7]:4711", for="[fd00::1]:_p"',
+      ],
+      [
+        'for=10.0.0.9, for=_hidden;host="a, b", For=10.0.0.2',
+        'for=_hidden;host="a, b", For=10.0.0.2',
+      ],
+      ["for=10.0.0.9, for=unknown", "for=unknown"],
+      ['for="6.6.6.6, for=203.0.113.7', ""],
+      ["for=[::1]", ""],
+      ["for=10.0.0.1;for=203.0.113.7", ""],
+    ] as const;
+    for (const [sent, kept] of chains) {
+      const inbound: Header[] = [
+        ...forged.filter(([name]) => name !== "Forwarded"),
+        ["Forwarded", sent],
+      ];
+      await t.ask(request("GET", "/", inbound), "rangedForwarded");
+      const call = t.upstream.calls.at(-1);
+      const element = "for=127.0.0.1;host=proxy.test;proto=http";
+      expect(call?.all("forwarded").join(", "), sent).toBe(kept ? `${kept}, ${element}` : element);
+      expect(call?.headers.filter(([name]) => /x[-_]forwarded/i.test(name))).toEqual([]);
+    }
+  },
+
+  async "via names this proxy, and a request that has passed it gets 508"(t: Tools): Promise<void> {
+    await t.ask(request("GET", "/", [["Via", "1.0 first, 1.1 edges"]]), "traced");
+    const [call] = t.upstream.calls;
+    expect(call?.all("via").join(", ")).toBe("1.0 first, 1.1 edges, 1.1 edge");
+    expect(call?.all("forwarded")).toEqual(["for=127.0.0.1;by=_edge;host=proxy.test;proto=http"]);
+    for (const via of ["1.1 edge", "1.0 first, 2 EDGE (again)", "1.1 edge, 1.1 last"]) {
+      const answer = await t.ask(request("POST", "/", [["Via", via]], "body"), "traced");
+      expect(answer.status).toBe(508);
+      expect(answer.get("proxy-status")).toBe("fetchway; error=proxy_loop_detected");
+    }
+    expect(t.upstream.calls).toHaveLength(1);
+    // Whoever does not call itself by that name does not mind.
+    expect((await t.ask(request("GET", "/", [["Via", "1.1 edge"]]))).status).toBe(200);
+  },
+
+  async "via tells the HTTP version that the request came in"(t: Tools): Promise<void> {
+    await t.ask("GET / HTTP/1.0\r\nHost: proxy.test\r\nVia: 2 first\r\n\r\n", "traced");
+    expect(t.upstream.calls[0]?.all("via").join(", ")).toBe("2 first, 1.0 edge");
+  },
+};

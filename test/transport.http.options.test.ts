@@ -1,0 +1,215 @@
+/** Every option of the pools of Bun and Deno, read from the wire, the counters or the system. */
+import { once } from "node:events";
+import { createServer as createHttpServer } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import { type AddressInfo, createServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { makeCertificate } from "./_certificate.ts";
+import { type RuntimeName, Served } from "./_served.ts";
+import { Upstream } from "./_upstream.ts";
+import { until } from "./_wait.ts";
+import { chunk } from "./_wire.ts";
+
+const upstream = new Upstream();
+const servers: Server[] = [];
+beforeAll(() => upstream.listen());
+afterEach(async () => {
+  for (const server of servers.splice(0)) server.close();
+  await upstream.reset();
+});
+afterAll(() => upstream.stop());
+
+/** Listens on a port, or on a path, until the test is over. */
+async function listen(server: Server, where: number | string = 0): Promise<number> {
+  servers.push(server);
+  if (typeof where === "string") server.listen(where);
+  else server.listen(where, "127.0.0.1");
+  await once(server, "listening");
+  return typeof where === "string" ? 0 : (server.address() as AddressInfo).port;
+}
+
+function openLinks(): number {
+  return upstream.links.filter((link) => !link.isClosed).length;
+}
+
+async function requestsAt(count: number): Promise<void> {
+  await until(() => upstream.calls.length === count, `${count} requests at the upstream`);
+}
+
+const LIMIT = "503 Service Unavailable: connection_limit_reached\n";
+
+describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
+  test("timeout: a silent connection in use is closed, and its request fails", async () => {
+    upstream.script = (call) => {
+      if (call.target === "/later") return call.reply(200, [], "ok");
+      if (call.target !== "/half") return;
+      call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
+    };
+    await using served = new Served(runtime, upstream.url, { timeout: 250 });
+    expect(await served.ask("/silent")).toBe("504 Gateway Timeout: connection_read_timeout\n");
+    const half = await (await served.send("/half")).read();
+    expect(half).toMatchObject({ status: 200, text: "half", cut: true });
+    await until(() => openLinks() === 0, "the connections closed");
+    expect(await served.stats()).toMatchObject({ created: 2, closed: 2, timedOut: 2 });
+    // Those that are idle may be silent for longer.
+    expect(await served.ask("/later")).toBe("200 ok");
+    await until(() => openLinks() === 0, "the idle connection closed", 6000);
+    expect(await served.stats()).toMatchObject({ created: 3, closed: 3, timedOut: 2 });
+  }, 15_000);
+
+  test("socketTTL: a connection past its time closes after its response, not during it", async () => {
+    upstream.script = () => {};
+    await using served = new Served(runtime, upstream.url, { socketTTL: 300 });
+    const client = await served.send("/long");
+    const call = await upstream.call(0);
+    call.write("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nlon");
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    expect(call.link.isClosed).toBe(false);
+    call.write("ger");
+    expect(await client.read()).toMatchObject({ status: 200, text: "longer", cut: false });
+    await until(() => call.link.isClosed, "the connection closed", 1500);
+    // Under steady traffic, too.
+    upstream.script = (each) => each.reply(200);
+    while (upstream.links.length < 4) expect(await served.ask("/")).toBe("200 ");
+    expect(upstream.calls.length).toBeGreaterThan(upstream.links.length);
+  });
+
+  test("connectTimeout: TLS that is not answered counts as connecting", async () => {
+    const port = await listen(createServer(() => {}));
+    await using served = new Served(runtime, `https://127.0.0.1:${port}`, { connectTimeout: 200 });
+    expect(await served.ask("/")).toBe("504 Gateway Timeout: connection_timeout\n");
+    expect(await served.stats()).toMatchObject({ created: 0, failed: 1 });
+  });
+
+  test("maxQueued: what would have to wait behind so many gets 503 at once", async () => {
+    upstream.script = () => {};
+    await using served = new Served(runtime, upstream.url, { maxSockets: 1, maxQueued: 1 });
+    const first = await served.send("/first");
+    await requestsAt(1);
+    const second = await served.send("/second");
+    await served.waiting(upstream.url, 1);
+    const refused = await (await served.send("/refused")).read();
+    expect(`${refused.status} ${refused.text}`).toBe(LIMIT);
+    expect(refused.get("retry-after")).toMatch(/^\d+$/);
+    for (const client of [first, second]) {
+      upstream.calls.at(-1)?.reply(200, [], "ok");
+      expect(await client.read()).toMatchObject({ status: 200, text: "ok" });
+      if (client === first) await requestsAt(2);
+    }
+    expect(upstream.calls.map(({ target }) => target)).toEqual(["/first", "/second"]);
+  });
+
+  test("queueTimeout: who waits longer gets 503, and is never sent", async () => {
+    upstream.script = () => {};
+    await using served = new Served(runtime, upstream.url, { maxSockets: 1, queueTimeout: 100 });
+    const first = await served.send("/first");
+    await requestsAt(1);
+    expect(await served.ask("/late")).toBe(LIMIT);
+    upstream.calls[0]?.reply(200, [], "ok");
+    expect((await first.read()).text).toBe("ok");
+    upstream.script = (call) => call.reply(200, [], "ok");
+    expect(await served.ask("/next")).toBe("200 ok");
+    expect(upstream.calls.map(({ target }) => target)).toEqual(["/first", "/next"]);
+  });
+
+  test("keepAlive: false makes one connection for each request, and says so", async () => {
+    await using served = new Served(runtime, upstream.url, { keepAlive: false });
+    for (let count = 1; count <= 3; count++) {
+      expect(await served.ask("/")).toBe("200 ");
+      await until(() => openLinks() === 0, "the connection closed");
+    }
+    expect(upstream.links).toHaveLength(3);
+    expect(upstream.calls.map((call) => call.get("connection"))).toEqual(Array(3).fill("close"));
+  });
+
+  test.runIf(process.platform === "linux")(
+    "noDelay and keepAliveInitialDelay are the sockets'",
+    async () => {
+      const seen = async (pool: object): Promise<unknown> => {
+        await using served = new Served(runtime, upstream.url, pool);
+        await served.ask("/");
+        return await served.sockets(upstream.port);
+      };
+      expect(await seen({})).toEqual([{ noDelay: 1, keepAlive: 1, delay: 60 }]);
+      const other = await seen({ noDelay: false, keepAliveInitialDelay: 7000 });
+      expect(other).toEqual([{ noDelay: 0, keepAlive: 1, delay: 7 }]);
+      const none = await seen({ keepAliveInitialDelay: 0 });
+      expect(none).toEqual([expect.objectContaining({ keepAlive: 0 })]);
+    },
+  );
+
+  test("tls: for upstreams that bring none of their own", async () => {
+    const certificate = makeCertificate();
+    const port = await listen(createTlsServer(certificate, (_, res) => res.end("secret")));
+    const target = `https://localhost:${port}`;
+    await using trusting = new Served(runtime, target, { tls: { ca: certificate.cert } });
+    expect(await trusting.ask("/")).toBe("200 secret");
+    await using other = new Served(
+      runtime,
+      { url: target, tls: {} },
+      { tls: { ca: certificate.cert } },
+    );
+    expect(await other.ask("/")).toBe("502 Bad Gateway: tls_certificate_error\n");
+  });
+
+  test("socketPath: for upstreams that bring none of their own", async () => {
+    const path = (name: string): string =>
+      join(tmpdir(), `fetchway-${name}-${runtime}-${process.pid}.sock`);
+    for (const name of ["pool", "own"]) {
+      await listen(
+        createHttpServer((_, res) => res.end(name)),
+        path(name),
+      );
+    }
+    const url = "http://app.test";
+    await using pooled = new Served(runtime, url, { socketPath: path("pool") });
+    expect(await pooled.ask("/")).toBe("200 pool");
+    expect((await pooled.stats()).origins).toHaveProperty([`unix:${path("pool")}`]);
+    const target = { url, socketPath: path("own") };
+    await using own = new Served(runtime, target, { socketPath: path("pool") });
+    expect(await own.ask("/")).toBe("200 own");
+  });
+
+  test("close(timeout) breaks off what is not over in time, destroy() at once", async () => {
+    upstream.script = () => {};
+    for (const path of ["/close?100", "/destroy"]) {
+      await using served = new Served(runtime, upstream.url, { maxSockets: 1 });
+      const running = await served.send("/running");
+      await until(() => openLinks() === 1, "the request");
+      const waiting = await served.send("/waiting");
+      await served.waiting(upstream.url, 1);
+      expect(await served.ask(path)).toMatch(/^200 (?:closed|destroyed)$/);
+      for (const client of [running, waiting]) expect((await client.read()).status).toBe(503);
+      await until(() => openLinks() === 0, "no connection left");
+      expect(await served.ask("/late")).toMatch(/^503 /);
+    }
+    expect(upstream.calls.map(({ target }) => target)).toEqual(["/running", "/running"]);
+  });
+
+  test("origins that have no connection are not remembered for ever", async () => {
+    await using served = new Served(runtime, "?to", {}, { retry: false });
+    for (let count = 0; count < 250; count++) {
+      const refused = `http://127.0.${count >> 7}.${(count & 127) + 1}:1`;
+      expect(await served.ask(`/?to=${refused}`)).toMatch(/^502 /);
+    }
+    upstream.script = (call) => call.reply(200, [], "ok");
+    for (let count = 0; count < 2; count++) {
+      expect(await served.ask(`/?to=${upstream.url}`)).toBe("200 ok");
+    }
+    const { origins, failed } = await served.stats();
+    expect(Object.keys(origins).length).toBeLessThanOrEqual(101);
+    expect(failed).toBe(250);
+    expect(upstream.links).toHaveLength(1);
+  });
+
+  test("bytes that come while a connection is idle close it", async () => {
+    await using served = new Served(runtime, upstream.url);
+    expect(await served.ask("/")).toBe("200 ");
+    upstream.calls[0]?.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned");
+    await until(() => openLinks() === 0, "the connection closed", 1500);
+    expect(await served.ask("/next")).toBe("200 ");
+    expect(upstream.links).toHaveLength(2);
+  });
+});

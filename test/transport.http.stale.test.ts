@@ -1,0 +1,117 @@
+/** Connections that the upstream closes at the moment of their reuse, on Bun and Deno, counted at the upstream. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import type { Call } from "./_link.ts";
+import { type RuntimeName, Served } from "./_served.ts";
+import { Upstream } from "./_upstream.ts";
+import { type Header, request } from "./_wire.ts";
+
+/** Requests of each case; 10 000 by hand. */
+const COUNT = Number(process.env["STALE_REQUESTS"] ?? 120);
+const PATIENCE = 30_000 + COUNT * 20;
+
+const upstream = new Upstream();
+beforeAll(() => upstream.listen());
+afterEach(() => upstream.reset());
+afterAll(() => upstream.stop());
+
+const closings: Record<string, (call: Call) => void> = {
+  FIN: (call) => call.close(),
+  RST: (call) => call.reset(),
+};
+const hints: Record<string, Header[]> = { none: [], "5 s": [["Keep-Alive", "timeout=5"]] };
+
+const cases = Object.keys(closings).flatMap((how) => Object.keys(hints).map((hint) => [how, hint]));
+
+/** Answers the first request on a connection, and meets each later one with a close. */
+function closesWhenReused(how: string, hint: string): void {
+  upstream.script = async (call) => {
+    await call.done;
+    if (call.link.calls.length > 1) closings[how]?.(call);
+    else call.reply(200, hints[hint]);
+  };
+}
+
+describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
+  test.each(cases)(
+    "closed by %s as it is reused (hint: %s), no idempotent request fails",
+    async (how, hint) => {
+      closesWhenReused(how, hint);
+      await using served = new Served(runtime, upstream.url);
+      const client = await served.connect();
+      for (let id = 0; id < COUNT; id++) {
+        const method = ["GET", "HEAD", "DELETE", "OPTIONS", "PUT"][id % 5] as string;
+        client.send(request(method, `/${id}`, [], method === "PUT" ? "a body" : undefined));
+        expect((await client.read(method)).status, `${method} /${id}`).toBe(200);
+      }
+      // Otherwise nothing was kept, and nothing tried.
+      const reused = upstream.links.filter(({ calls }) => calls.length > 1).length;
+      expect(reused).toBeGreaterThan(COUNT / 4);
+      const { created, requests } = await served.stats();
+      expect({ created, requests }).toEqual({
+        created: upstream.links.length,
+        requests: upstream.calls.length,
+      });
+    },
+    PATIENCE,
+  );
+
+  test.each(cases)(
+    "closed by %s as it is reused (hint: %s), a POST is seen once",
+    async (how, hint) => {
+      closesWhenReused(how, hint);
+      await using served = new Served(runtime, upstream.url);
+      const client = await served.connect();
+      const statuses: number[] = [];
+      for (let id = 0; id < COUNT; id++) {
+        client.send(request("POST", `/${id}`, [], id % 2 ? "a body" : undefined));
+        statuses.push((await client.read()).status);
+      }
+      expect(new Set(statuses)).toEqual(new Set([200, 502]));
+      // Nothing went wrong that the upstream did not do.
+      const met = upstream.calls.filter(({ link, target }) => link.calls[0]?.target !== target);
+      expect(statuses.filter((status) => status === 502)).toHaveLength(met.length);
+      const sent = Array.from({ length: COUNT }, (_, id) => `/${id}`);
+      expect(upstream.calls.map(({ target }) => target)).toEqual(sent);
+    },
+    PATIENCE,
+  );
+
+  test(
+    "no POST fails where the upstream closes what has been idle for as long as it says",
+    async () => {
+      const timers = new Set<NodeJS.Timeout>();
+      upstream.script = async (call) => {
+        await call.done;
+        call.reply(200, [["Keep-Alive", "timeout=1"]]);
+        const { link } = call;
+        timers.add(setTimeout(() => link.idle && link.socket.resetAndDestroy(), 1000));
+      };
+      await using served = new Served(runtime, upstream.url);
+      const client = await served.connect();
+      for (let id = 0; id < COUNT; id++) {
+        client.send(request("POST", `/${id}`, [], "a body"));
+        expect((await client.read()).status, `/${id}`).toBe(200);
+      }
+      expect(upstream.calls).toHaveLength(COUNT);
+      for (const timer of timers) clearTimeout(timer);
+    },
+    PATIENCE,
+  );
+
+  test("a request that got a byte, or was given up, is not sent again", async () => {
+    upstream.script = (call) => {
+      if (call.link.calls.length === 1) return call.reply(200);
+      if (call.target === "/early") call.write("HTTP/1.1 103 Early Hints\r\n\r\n");
+      if (call.target === "/half") call.write("HTTP/1.1 2");
+      if (call.target !== "/silent") call.close();
+    };
+    await using served = new Served(runtime, upstream.url, {}, { timeout: 300 });
+    for (const path of ["/early", "/half", "/silent"]) {
+      expect(await served.ask("/first")).toBe("200 ");
+      expect(await served.ask(path)).toMatch(path === "/silent" ? /^504 / : /^502 /);
+      const seen = upstream.calls.filter(({ target }) => target === path);
+      expect(seen).toHaveLength(1);
+      expect(seen[0]?.link.calls).toHaveLength(2);
+    }
+  });
+});

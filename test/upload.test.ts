@@ -1,0 +1,83 @@
+import { describe, expect, test } from "vitest";
+import { toUpload } from "../src/upload.ts";
+import { fakeHop, fakeLifetime } from "./_fakes.ts";
+
+const LENGTH = 200_000;
+
+/** Bytes, in pieces of 4096 where nobody brings a buffer of their own: as workerd's request bodies are. */
+function byteStream(cancelled: (reason: unknown) => void = () => {}): ReadableStream<Uint8Array> {
+  let left = LENGTH;
+  return new ReadableStream({
+    type: "bytes",
+    autoAllocateChunkSize: 4096,
+    pull(controller) {
+      const request = controller.byobRequest as ReadableStreamBYOBRequest;
+      const view = request.view as Uint8Array;
+      const length = Math.min(left, view.byteLength);
+      view.fill(7, 0, length);
+      left -= length;
+      if (length > 0) request.respond(length);
+      else {
+        controller.close();
+        request.respond(0);
+      }
+    },
+    cancel: cancelled,
+  });
+}
+
+/** The same as a stream of anything. */
+function plainStream(cancelled: (reason: unknown) => void = () => {}): ReadableStream<Uint8Array> {
+  let left = LENGTH;
+  return new ReadableStream({
+    pull(controller) {
+      controller.enqueue(new Uint8Array(4000).fill(7));
+      left -= 4000;
+      if (left === 0) controller.close();
+    },
+    cancel: cancelled,
+  });
+}
+
+function upload(stream: ReadableStream<Uint8Array>): {
+  body: ReadableStream<Uint8Array>;
+  controller: AbortController;
+} {
+  const controller = new AbortController();
+  return { body: toUpload(stream, fakeHop(), fakeLifetime(), controller, true), controller };
+}
+
+describe.each([
+  ["bytes", byteStream, 5],
+  ["anything", plainStream, LENGTH / 4000],
+] as const)("a stream of %s", (_, make, pieces) => {
+  test("is handed on whole, in as few pieces as it comes in", async () => {
+    const lengths: number[] = [];
+    for await (const piece of upload(make()).body) {
+      expect(piece.every((byte) => byte === 7)).toBe(true);
+      lengths.push(piece.byteLength);
+    }
+    expect(lengths.reduce((sum, length) => sum + length, 0)).toBe(LENGTH);
+    expect(lengths.length).toBeLessThanOrEqual(pieces);
+  });
+
+  test("is cancelled with what takes it", async () => {
+    let reason: unknown;
+    const { body } = upload(make((given) => (reason = given)));
+    await body.cancel("enough");
+    expect(reason).toBe("enough");
+  });
+});
+
+test("a stream that fails breaks off the request first", async () => {
+  const { body, controller } = upload(
+    new ReadableStream({
+      type: "bytes",
+      pull() {
+        throw new Error("gone");
+      },
+    }),
+  );
+  await expect(body.getReader().read()).rejects.toMatchObject({ code: "http_request_error" });
+  expect(controller.signal.aborted).toBe(true);
+});

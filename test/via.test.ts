@@ -1,0 +1,42 @@
+import { expect, test } from "vitest";
+import { addVia } from "../src/via.ts";
+import { proxyError } from "./_fakes.ts";
+
+function via(...values: string[]): string | undefined {
+  const headers = values.flatMap((value) => ["Via", value]);
+  addVia(headers, "Edge", "1.1");
+  expect(headers).toHaveLength(2);
+  return headers[1];
+}
+
+test("is begun, with the version that was received", () => {
+  const headers = ["A", "1"];
+  addVia(headers, "edge", "2.0");
+  expect(headers).toEqual(["A", "1", "Via", "2.0 edge"]);
+});
+
+test("is appended to, whoever sent it", () => {
+  const headers = ["via", "1.0 a", "B", "1", "Via", "1.1 c"];
+  addVia(headers, "fetchway", "1.1");
+  expect(headers).toEqual(["B", "1", "Via", "1.0 a, 1.1 c, 1.1 fetchway"]);
+});
+
+test.each([
+  [["1.1 edge"]],
+  [["1.1 EDGE (a comment)"]],
+  [["HTTP/1.0 edge(comment)"]],
+  [["1.0 a, 1.1\tedge , 1.1 c"]],
+  [["1.0 a", "2 edge"]],
+])("%j has passed here: 508", (values) => {
+  expect(() => via(...values)).toThrow(proxyError("proxy_loop_detected", 508));
+});
+
+test.each([
+  [["1.1 edges"], "1.1 edges, 1.1 Edge"],
+  [["1.1 edge.example", "1.1 edge:80"], "1.1 edge.example, 1.1 edge:80, 1.1 Edge"],
+  [["edge"], "edge, 1.1 Edge"],
+  [["1.1 a (edge)"], "1.1 a (edge), 1.1 Edge"],
+  [["", " "], "1.1 Edge"],
+])("%j has not", (values, expected) => {
+  expect(via(...values)).toBe(expected);
+});

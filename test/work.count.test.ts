@@ -1,0 +1,75 @@
+/**
+ * What a request costs, counted and not timed: the same on every machine. Who adds something to
+ * each request sees it here, and raises the budget if it is worth it.
+ */
+import { describe, expect, test } from "vitest";
+import { get, post, startWork, type WorkHost } from "./_work.ts";
+
+/** At most this for one request, the server's own part included, but for `calls`. */
+interface Budget {
+  /** Calls of functions of src/ and runtimes/. */
+  calls: number;
+  PROMISE: number;
+  /** Of these, two are Node's and undici's own. */
+  Timeout: number;
+  Immediate: number;
+  TickObject: number;
+}
+
+const budgets: Record<WorkHost, Record<"get" | "post", Budget>> = {
+  node: {
+    get: { calls: 95, PROMISE: 15, Timeout: 3.5, Immediate: 2.5, TickObject: 10 },
+    post: { calls: 110, PROMISE: 15, Timeout: 3.5, Immediate: 3.5, TickObject: 10 },
+  },
+  srvx: {
+    get: { calls: 95, PROMISE: 15, Timeout: 3.5, Immediate: 2.5, TickObject: 10 },
+    post: { calls: 110, PROMISE: 15, Timeout: 3.5, Immediate: 3.5, TickObject: 10 },
+  },
+  h3: {
+    get: { calls: 95, PROMISE: 16, Timeout: 3.5, Immediate: 2.5, TickObject: 10 },
+    post: { calls: 110, PROMISE: 16, Timeout: 3.5, Immediate: 3.5, TickObject: 10 },
+  },
+  hono: {
+    get: { calls: 95, PROMISE: 21, Timeout: 3.5, Immediate: 2.5, TickObject: 10 },
+    post: { calls: 110, PROMISE: 21, Timeout: 3.5, Immediate: 3.5, TickObject: 10 },
+  },
+};
+
+/** KB allocated for one request by code that is not optimized, the server's and undici's included. */
+const heapBudgets: Record<WorkHost, Record<"get" | "post", number>> = {
+  node: { get: 34, post: 38 },
+  srvx: { get: 35, post: 39 },
+  h3: { get: 37, post: 41 },
+  hono: { get: 43, post: 46 },
+};
+
+describe.each(Object.keys(budgets) as WorkHost[])("%s", (host) => {
+  test("calls, promises and timers are within the budget", async () => {
+    const worker = await startWork(host, "counts");
+    try {
+      for (const [name, ask] of Object.entries({ get, post })) {
+        const work = await worker.count(ask);
+        const budget: Record<string, number> = { ...budgets[host][name as "get" | "post"] };
+        for (const [kind, most] of Object.entries(budget)) {
+          expect(work[kind], `${name}: ${kind}`).toBeGreaterThan(0);
+          expect(work[kind], `${name}: ${kind}`).toBeLessThanOrEqual(most);
+        }
+      }
+    } finally {
+      await worker.stop();
+    }
+  });
+
+  test("so are allocations", async () => {
+    const worker = await startWork(host, "heap");
+    try {
+      for (const [name, ask] of Object.entries({ get, post })) {
+        const { bytes = Number.NaN } = await worker.count(ask);
+        expect(bytes, name).toBeGreaterThan(0);
+        expect(bytes / 1000, name).toBeLessThanOrEqual(heapBudgets[host][name as "get" | "post"]);
+      }
+    } finally {
+      await worker.stop();
+    }
+  });
+});

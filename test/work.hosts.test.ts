@@ -1,0 +1,69 @@
+/**
+ * Which way each host takes. What the fast ones rest on are parts of servers that nobody has
+ * promised: if one goes, the slow way is taken, which works as well, so that only this shows it.
+ */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import {
+  get,
+  getInPieces,
+  post,
+  postInPieces,
+  startWork,
+  type Work,
+  type Worker,
+} from "./_work.ts";
+
+/** What is built for a request where a way is slow. */
+function webObjects(work: Work): Work {
+  const names = new Set("Headers Request Response ReadableStream URL AbortController".split(" "));
+  return Object.fromEntries(
+    Object.entries(work).filter(([kind, count]) => names.has(kind) && count > 0),
+  );
+}
+
+describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
+  let worker: Worker;
+  beforeAll(async () => {
+    worker = await startWork(host, "paths");
+  });
+  afterAll(() => worker.stop());
+
+  // Hono's server writes a response by itself; it has no way to let a body do so.
+  const response = host === "hono" ? "built" : "lazy";
+  const raw = { headers: "raw", address: "127.0.0.1", response };
+
+  test("a request is read from Node's own, and the response left to write itself", async () => {
+    expect(await worker.path(get)).toEqual({ ...raw, body: "none" });
+    expect(await worker.path(getInPieces)).toEqual({ ...raw, body: "none" });
+  });
+
+  test("so is its body", async () => {
+    expect(await worker.path(post)).toEqual({ ...raw, body: "raw" });
+    expect(await worker.path(postInPieces)).toEqual({ ...raw, body: "raw" });
+  });
+});
+
+describe.each(["node", "srvx", "h3"] as const)("%s", (host) => {
+  test("builds no object of the web", async () => {
+    const worker = await startWork(host, "counts");
+    try {
+      for (const ask of [get, post, getInPieces, postInPieces]) {
+        expect(webObjects(await worker.count(ask)), ask.name).toEqual({});
+      }
+    } finally {
+      await worker.stop();
+    }
+  });
+});
+
+test("hono: builds a Headers, and a stream only for a body that is still coming", async () => {
+  const worker = await startWork("hono", "counts");
+  try {
+    for (const ask of [get, post, postInPieces]) {
+      expect(webObjects(await worker.count(ask)), ask.name).toEqual({ Headers: 1 });
+    }
+    expect(webObjects(await worker.count(getInPieces))).toEqual({ Headers: 1, ReadableStream: 1 });
+  } finally {
+    await worker.stop();
+  }
+});

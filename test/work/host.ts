@@ -1,0 +1,134 @@
+/**
+ * A host whose work is counted, run as a process of its own: `node host.ts <host> <mode>`.
+ *
+ * It prints its port, and then, for each line on stdin, one line of JSON with what was done since the last.
+ */
+import { createHook } from "node:async_hooks";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { Session } from "node:inspector/promises";
+import type { AddressInfo } from "node:net";
+import { createInterface } from "node:readline";
+
+const [, , host = "", mode = ""] = process.argv;
+const upstream = process.env["UPSTREAM"] ?? "";
+const counts: Record<string, number> = {};
+
+function count(what: string): void {
+  counts[what] = (counts[what] ?? 0) + 1;
+}
+
+/** Objects of the web, by name: each is one that a fast path does without. */
+const WEB = ["Headers", "Request", "Response", "ReadableStream", "URL", "AbortController"] as const;
+if (mode === "counts") {
+  for (const name of WEB) {
+    const Original = globalThis[name] as new () => object;
+    Object.assign(globalThis, {
+      [name]: new Proxy(Original, {
+        construct(target, args, newTarget) {
+          count(name);
+          return Reflect.construct(target, args, newTarget) as object;
+        },
+      }),
+    });
+  }
+  createHook({ init: (_, type) => count(type) }).enable();
+}
+
+/** What a request and its response were to the proxy: seen from within the handler. */
+const seen: Record<string, unknown>[] = [];
+
+// Only now, so that they find what stands in for the globals.
+const { proxyFetch, createProxy } = await import("#proxy");
+const { readRequest, nodeSideOf } = await import("../../runtimes/node/incoming.ts");
+const { IncomingBody } = await import("../../runtimes/node/upload.ts");
+
+async function handle(request: Request): Promise<Response> {
+  if (mode !== "paths") return proxyFetch(request, upstream);
+  const side = nodeSideOf(request);
+  const incoming = readRequest(request, undefined);
+  const { body } = incoming;
+  const how = {
+    headers: side !== undefined && incoming.headers === side.req.rawHeaders ? "raw" : "copied",
+    body: body === null ? "none" : body instanceof IncomingBody ? "raw" : "stream",
+    address: incoming.address,
+    response: "built",
+  };
+  const response = await proxyFetch(request, upstream);
+  const asked = (response as { _toNodeResponse?: () => object })._toNodeResponse;
+  if (asked !== undefined) {
+    Object.assign(response, {
+      _toNodeResponse() {
+        how.response = "lazy";
+        return asked.call(response);
+      },
+    });
+  }
+  seen.push(how);
+  return response;
+}
+
+async function listen(): Promise<number> {
+  const options = { port: 0, hostname: "127.0.0.1", silent: true, gracefulShutdown: false };
+  if (host === "node") {
+    const { nodeHandler } = createProxy({ target: upstream });
+    const server = createServer(nodeHandler).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    return (server.address() as AddressInfo).port;
+  }
+  if (host === "hono") {
+    const { serve } = await import("@hono/node-server");
+    const { Hono } = await import("hono");
+    const app = new Hono().all("*", (c) => handle(c.req.raw));
+    const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
+    await once(server, "listening");
+    return (server.address() as AddressInfo).port;
+  }
+  if (host === "h3") {
+    const { H3, serve } = await import("h3");
+    const server = serve(
+      new H3().all("/**", ({ req }) => handle(req)),
+      options,
+    );
+    await server.ready();
+    return Number(new URL(server.url ?? "").port);
+  }
+  const { serve } = await import("srvx");
+  const server = serve({ ...options, fetch: handle });
+  await server.ready();
+  return Number(new URL(server.url ?? "").port);
+}
+
+const session = new Session();
+if (mode === "counts") {
+  session.connect();
+  await session.post("Profiler.enable");
+  await session.post("Profiler.startPreciseCoverage", { callCount: true });
+}
+
+/** Calls of functions of ours since the last time. */
+async function takeCalls(): Promise<number> {
+  const { result } = await session.post("Profiler.takePreciseCoverage");
+  let calls = 0;
+  for (const { url, functions } of result) {
+    if (!/\/(?:src|runtimes)\/[\w./-]+\.ts$/.test(url)) continue;
+    for (const { ranges } of functions) calls += ranges[0]?.count ?? 0;
+  }
+  return calls;
+}
+
+console.log(await listen());
+let heap = 0;
+for await (const _ of createInterface({ input: process.stdin })) {
+  const report: Record<string, unknown> = { ...counts, seen: [...seen] };
+  if (mode === "counts") report["calls"] = await takeCalls();
+  if (mode === "heap") {
+    report["bytes"] = process.memoryUsage().heapUsed - heap;
+    globalThis.gc?.();
+    heap = process.memoryUsage().heapUsed;
+  }
+  console.log(JSON.stringify(report));
+  for (const name of Object.keys(counts)) counts[name] = 0;
+  seen.length = 0;
+}
+process.exit();
