@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { makeCertificate } from "./_certificate.ts";
-import { ask, openLinks, originOf, pooled, statsOf, upstream } from "./_pool.ts";
+import { ask, openLinks, pooled, statsOf, upstream } from "./_pool.ts";
 import { portOf } from "./_port.ts";
 import { startProgram } from "./_program.ts";
 import { until } from "./_wait.ts";
