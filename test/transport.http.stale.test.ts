@@ -20,7 +20,9 @@ const closings: Record<string, (call: Call) => void> = {
 };
 const hints: Record<string, Header[]> = { none: [], "5 s": [["Keep-Alive", "timeout=5"]] };
 
-const cases = Object.keys(closings).flatMap((how) => Object.keys(hints).map((hint) => [how, hint]));
+const cases = Object.keys(closings).flatMap((how) =>
+  Object.keys(hints).map((hint): [string, string] => [how, hint]),
+);
 
 /** Answers the first request on a connection, and meets each later one with a close. */
 function closesWhenReused(how: string, hint: string): void {
@@ -35,7 +37,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   test.each(cases)(
     "closed by %s as it is reused (hint: %s), no idempotent request fails",
     async (how, hint) => {
-      closesWhenReused(how as string, hint as string);
+      closesWhenReused(how, hint);
       await using served = new Served(runtime, upstream.url);
       const client = await served.connect();
       for (let id = 0; id < COUNT; id++) {
@@ -58,7 +60,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   test.each(cases)(
     "closed by %s as it is reused (hint: %s), a POST is seen once",
     async (how, hint) => {
-      closesWhenReused(how as string, hint as string);
+      closesWhenReused(how, hint);
       await using served = new Served(runtime, upstream.url);
       const client = await served.connect();
       const statuses: number[] = [];

@@ -77,7 +77,7 @@ export class Queue<T extends Waiting> {
   /** One timer for all: who has waited longest is the first. */
   #expireIn(ms: number): void {
     this.#expiring = true;
-    const timer: { unref?(): unknown } = setTimeout(() => this.#expire(), ms) as object;
+    const timer: { unref?(): unknown } = setTimeout(() => this.#expire(), ms);
     // On Deno it is a number.
     timer.unref?.();
   }
