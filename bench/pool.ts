@@ -95,8 +95,18 @@ function histogram(run: Run): string[] {
 }
 
 function table(head: string[], rows: string[][]): string {
-  const lines = [head, head.map((_, index) => (index === 0 ? "---" : "--:")), ...rows];
-  return lines.map((cells) => `| ${cells.join(" | ")} |`).join("\n");
+  const widths = head.map((_, index) =>
+    Math.max(3, ...[head, ...rows].map((cells) => cells[index]?.length ?? 0)),
+  );
+  // As the formatter does it.
+  const pad = (cell: string, index: number): string =>
+    index === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[index] ?? 0);
+  const line = widths.map((width, index) =>
+    index === 0 ? "-".repeat(width) : `${"-".repeat(width - 1)}:`,
+  );
+  return [head.map(pad), line, ...rows.map((cells) => cells.map(pad))]
+    .map((cells) => `| ${cells.join(" | ")} |`)
+    .join("\n");
 }
 
 /** agentkeepalive's: 60 clients over 50 sockets to a target that takes 5 ms. */

@@ -111,6 +111,17 @@ describe("what the pool has for targets without", () => {
     expect(await ask(pooled({ tls: ours }, { url, tls: theirs }))).toMatch(/tls_certificate_error/);
   });
 
+  test("one TLS connection to an address, whatever Host says", async () => {
+    const url = (await secure(first)).replace("localhost", "127.0.0.1");
+    const proxy = pooled({ tls: { ca: first.cert } }, url, { changeOrigin: false });
+    for (const host of ["a.test", "b.test", "a.test"]) {
+      const response = await proxy.fetch(new Request(`http://${host}/`, { headers: { host } }));
+      expect(response.status).toBe(200);
+      await response.text();
+    }
+    expect(statsOf(proxy)).toMatchObject({ created: 1, requests: 3 });
+  });
+
   test("socketPath; the target's own wins", async () => {
     const start = async (name: string): Promise<string> => {
       const path = join(tmpdir(), `fetchway-${process.pid}-${name}.sock`);

@@ -60,6 +60,32 @@ describe("timeout", () => {
   });
 });
 
+describe("the upstream's Keep-Alive hint", () => {
+  const hint = (seconds: number): void => {
+    upstream.script = (call) => call.reply(200, [["Keep-Alive", `timeout=${seconds}, max=9`]]);
+  };
+
+  test("shortens freeSocketTimeout, less a second", async () => {
+    hint(2);
+    const proxy = pooled({ freeSocketTimeout: 60_000 });
+    const since = performance.now();
+    expect([await ask(proxy), await ask(proxy)]).toEqual(["200 ", "200 "]);
+    expect(upstream.links).toHaveLength(1);
+    await until(() => openLinks() === 0, "the connection closed", 5000);
+    expect(performance.now() - since).toBeGreaterThan(900);
+    // The next answer has none: back to our own time.
+    upstream.script = (call) => call.reply(200);
+    await ask(proxy);
+    expect(originOf(proxy)?.free).toBe(1);
+  });
+
+  test("does not lengthen it", async () => {
+    hint(600);
+    await ask(pooled({ freeSocketTimeout: 100 }));
+    await until(() => openLinks() === 0, "the connection closed", 2000);
+  });
+});
+
 describe("socketTTL", () => {
   test("a connection closes after its response, never during it", async () => {
     let finish: () => void = () => {};
