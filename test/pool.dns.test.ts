@@ -111,14 +111,14 @@ describe("an address that fails", () => {
     await using full = await startFull(C, port);
     expect(full.sockets.length).toBeGreaterThan(0);
     record([C, A]);
-    const proxy = start({ connectTimeout: 400 });
+    const proxy = start({ connectTimeout: 2000, keepAlive: false });
     // Whichever comes first.
     expect(await ask(proxy)).toBe(`200 ${A}`);
-    expect(await ask(start({ connectTimeout: 400 }))).toBe(`200 ${A}`);
+    expect(await ask(proxy)).toBe(`200 ${A}`);
     const since = performance.now();
-    for (let i = 0; i < 50; i++) expect(await ask(proxy)).toBe(`200 ${A}`);
-    // It is not tried each time.
-    expect(performance.now() - since).toBeLessThan(5000);
+    for (let i = 0; i < 40; i++) expect(await ask(proxy)).toBe(`200 ${A}`);
+    // If it were tried in its turn, each time would take a second.
+    expect(performance.now() - since).toBeLessThan(10_000);
   });
 
   test("is the only one: connectTimeout, 504", async () => {

@@ -41,7 +41,7 @@ describe("maxQueued", () => {
 
 test("queueTimeout: nobody waits for longer, and is sent after that", async () => {
   upstream.script = () => {};
-  const proxy = pooled({ maxSockets: 1, queueTimeout: 100 });
+  const proxy = pooled({ maxSockets: 1, queueTimeout: 1000 });
   const first = ask(proxy, "/first");
   expect(await ask(proxy, "/late")).toBe(LIMITED);
   expect(originOf(proxy)).toEqual({ inUse: 1, free: 0, waiting: 0 });

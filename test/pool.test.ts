@@ -112,6 +112,27 @@ describe("maxSockets", () => {
   });
 });
 
+describe("a body that is not sent", () => {
+  const stream = (cancelled: () => void): RequestInit & { duplex: "half" } => ({
+    method: "POST",
+    duplex: "half",
+    body: new ReadableStream({ pull() {}, cancel: cancelled }),
+  });
+
+  it("is let go of when no connection can be made", async () => {
+    let cancelled = 0;
+    const proxy = startProxy("http://127.0.0.1:1");
+    expect(
+      await ask(
+        proxy,
+        "/",
+        stream(() => cancelled++),
+      ),
+    ).toMatch(/^502 /);
+    expect(cancelled).toBe(1);
+  });
+});
+
 describe("idle connections", () => {
   it("keeps maxFreeSockets of them and closes the rest", async () => {
     const upstream = await startUpstream(true);

@@ -26,19 +26,19 @@ describe("timeout", () => {
     upstream.script = async (call) => {
       call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
       for (let i = 0; i < 10; i++) {
-        await pause(50);
+        await pause(150);
         call.write("x");
       }
     };
-    const proxy = pooled({ timeout: 300 });
+    const proxy = pooled({ timeout: 1000 });
     expect(await ask(proxy)).toBe(`200 ${"x".repeat(10)}`);
     expect(statsOf(proxy)).toMatchObject({ timedOut: 0 });
   });
 
   test("nor is an idle connection, which has a time of its own", async () => {
-    const proxy = pooled({ timeout: 50, freeSocketTimeout: 60_000 });
+    const proxy = pooled({ timeout: 300, freeSocketTimeout: 60_000 });
     await ask(proxy);
-    await pause(200);
+    await pause(800);
     expect(await ask(proxy)).toBe("200 ");
     expect(upstream.links).toHaveLength(1);
     // It is in use again: its time begins anew.
@@ -109,9 +109,9 @@ describe("socketTTL", () => {
     const since = performance.now();
     while (performance.now() - since < 1000) expect(await ask(proxy)).toBe("200 ");
     const links = upstream.links.length;
-    expect(links).toBeGreaterThanOrEqual(4);
+    expect(links).toBeGreaterThanOrEqual(3);
     expect(links).toBeLessThanOrEqual(6);
-    expect(upstream.calls.length).toBeGreaterThan(3 * links);
+    expect(upstream.calls.length).toBeGreaterThan(2 * links);
   });
 
   test("an idle one closes at once", async () => {

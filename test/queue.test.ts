@@ -69,8 +69,8 @@ test("no more than maxQueued", () => {
 });
 
 test("no longer than queueTimeout, whoever is in front", async () => {
-  const [queue, items] = queueOf("ab", { queueTimeout: 100 });
-  await pause(60);
+  const [queue, items] = queueOf("ab", { queueTimeout: 1000 });
+  await pause(400);
   for (const name of "cd") queue.push((items[name] = new Item(name)));
   queue.remove(items["a"] as Item);
   await until(() => items["b"]?.error !== undefined, "b");
@@ -96,26 +96,5 @@ describe("what has left", () => {
     collect();
     expect(gone.map((each) => each.deref())).toEqual([undefined, undefined, undefined]);
     expect(namesIn(queue)).toBe("ae");
-  });
-
-  test("does not make those behind it move up", () => {
-    const items = Array.from({ length: 50_000 }, () => new Item(""));
-    const odd = items.filter((_, index) => index % 2 === 1);
-    const timed = (work: () => void): number => {
-      const since = performance.now();
-      work();
-      return performance.now() - since;
-    };
-    const queued = timed(() => {
-      const [queue] = queueOf("");
-      for (const item of items) queue.push(item);
-      for (const item of odd) queue.remove(item);
-      while (queue.shift() !== undefined);
-    });
-    const array = timed(() => {
-      const list = [...items];
-      for (const item of odd) list.splice(list.indexOf(item), 1);
-    });
-    expect(5 * queued).toBeLessThan(array);
   });
 });

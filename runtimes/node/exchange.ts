@@ -156,7 +156,7 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
     const connection = this.#connection as Connection;
     if (this.#unsent) this.#pool.release(connection);
     else this.#pool.discard(connection);
-    if (this.#upload instanceof Upload) this.#upload.destroy();
+    if (this.#upload instanceof Upload) this.#upload.abandon();
     this.#reject(error);
     this.#body?.fail(error);
   }

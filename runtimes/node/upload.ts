@@ -117,6 +117,12 @@ export class Upload extends EventEmitter {
     return this;
   }
 
+  /** It will not be sent, nor the rest of it. */
+  abandon(): void {
+    this.destroy();
+    if (!this.#begun) this.#source.stop();
+  }
+
   /** The same body for another request, where undici has taken nothing of it. */
   again(): Upload {
     return new Upload(this.#source);
