@@ -7,6 +7,7 @@ import { type Command, commandDefaults } from "./cli/flags.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
 import { listen, stopOnSignals } from "./cli/listen.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
+import { printStats } from "./cli/stats.ts";
 import { answerDemo, renderFirstSteps } from "./demo.ts";
 
 /** Does what the command line says. Returns what is wrong with it, one line each. */
@@ -50,6 +51,7 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
     command.port,
     command.host,
   );
+  printStats(proxy, command.stats);
   stopOnSignals(server, proxy, command.stopTimeout);
 
   const address = originOf(server);

@@ -21,6 +21,8 @@ export class Lifetime {
   onabort: ((error: ProxyError) => void) | undefined;
 
   #timer: ReturnType<typeof setTimeout> | undefined;
+  /** When the timer fires. */
+  #firesAt = 0;
   #limit = 0;
   #last = 0;
   /** When the last piece of the request was sent, once there are response headers. */
@@ -125,19 +127,28 @@ export class Lifetime {
 
   #arm(limit: number): void {
     if (this.#ended) return;
-    clearTimeout(this.#timer);
     this.#limit = limit;
-    if (limit > 0) {
-      this.#last = performance.now();
-      this.#timer = setTimeout(expire, limit, this);
+    if (limit === 0) {
+      clearTimeout(this.#timer);
+      this.#timer = undefined;
+      return;
     }
+    this.#last = performance.now();
+    // One that fires too early finds what is left, and costs nothing where the exchange is over before.
+    if (this.#timer === undefined || this.#firesAt > this.#last + limit) this.#start(limit);
+  }
+
+  #start(wait: number): void {
+    clearTimeout(this.#timer);
+    this.#firesAt = performance.now() + wait;
+    this.#timer = setTimeout(expire, wait, this);
   }
 
   /** @internal A timer restarted by every chunk would cost more than the chunk: it looks at the last one's time instead. */
   expire(): void {
     const left = this.#held ? this.#limit : this.#last + this.#limit - performance.now();
     if (left > 1) {
-      this.#timer = setTimeout(expire, left, this);
+      this.#start(left);
       return;
     }
     const what = this.#streaming ? "the next piece of the response body" : "the response headers";

@@ -39,10 +39,7 @@ export interface ProxyOptions {
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.2
    */
   changeOrigin?: boolean;
-  /**
-   * An explicit `Host` for the upstream. It wins over `changeOrigin`.
-   * Refused where the runtime's client cannot set `Host`.
-   */
+  /** An explicit `Host` for the upstream. It wins over `changeOrigin`. Refused where the runtime's client cannot set it. */
   host?: string;
   /**
    * Tells the upstream about the client: `true` sets `X-Forwarded-For`,
@@ -107,14 +104,13 @@ export interface ProxyOptions {
   timeout?: number;
   /**
    * Milliseconds to connect to the upstream, then 504. `0` leaves it to the
-   * system. Only on Node; elsewhere `timeout` covers it.
+   * system. Workers have no connections of their own: `timeout` covers it there.
    * @default 10000
    */
   connectTimeout?: number;
   /**
-   * Milliseconds between two pieces of the response body, then the body fails.
-   * `0` waits for ever. Not applied to `text/event-stream`, nor while the
-   * client does not read.
+   * Milliseconds between two pieces of the response body, then the body fails. `0` waits for ever.
+   * Not applied to `text/event-stream`, nor while the client does not read.
    * @default 300000
    */
   idleTimeout?: number;
@@ -176,10 +172,7 @@ export interface ProxyOptions {
    * @example { "http://internal:4000/": "https://shop.example/" }
    */
   locationRewrite?: boolean | Readonly<Record<string, string>>;
-  /**
-   * Bytes that a request body may have, then 413 and the upstream request is
-   * broken off. No limit if undefined.
-   */
+  /** Bytes that a request body may have, then 413 and the upstream request is broken off. No limit if undefined. */
   bodyLimit?: number;
   /**
    * Called before the request is sent, with what will be sent. A `Response`

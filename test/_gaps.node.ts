@@ -27,6 +27,10 @@ const onSlow: Gap[] = (
     ["the case of response field names is kept", LISTED],
     ["characters that URL parsers escape keep their bytes", "new Request() parses its URL"],
     [
+      "a kept connection that is closed as it is reused costs an idempotent request nothing",
+      "a stream as a Request's body does not say that it is empty",
+    ],
+    [
       "response headers arrive before the first byte of a chunked body, and pieces one by one",
       STREAMED,
     ],

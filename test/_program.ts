@@ -13,6 +13,8 @@ export interface Program {
   /** The first match in what it prints, now or later. */
   printed(pattern: RegExp): Promise<RegExpExecArray>;
   ended(): Promise<void>;
+  /** Sends a signal to it, and to what it has started. */
+  signal(name: NodeJS.Signals): void;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
@@ -41,6 +43,7 @@ export function startProgram(
     output: () => output,
     code: () => code,
     ended,
+    signal: (name) => void (child.pid !== undefined && process.kill(-child.pid, name)),
     async printed(pattern) {
       let match: RegExpExecArray | null = null;
       await until(

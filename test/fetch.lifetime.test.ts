@@ -70,6 +70,25 @@ describe("the lifetime", () => {
     expect(cancelled).toHaveBeenCalledExactlyOnceWith("enough");
   });
 
+  test("an upload that breaks off is the client's doing, whatever fetch makes of it", async () => {
+    let broken = false;
+    const body = new ReadableStream({
+      pull() {
+        throw new Error("broken off");
+      },
+    });
+    const fetch: FetchLike = async (url, init) => {
+      init.signal?.addEventListener("abort", () => (broken = true));
+      await new Request(url, init).text().catch(() => {});
+      throw new TypeError("Network connection lost.");
+    };
+    const client = new FakeClient();
+    const sent = send(fetch, { method: "POST", body }, new Lifetime(client, 0, 0));
+    await expect(sent).rejects.toEqual(proxyError("http_request_error", 400));
+    expect(broken).toBe(true);
+    expect(client.listeners.size).toBe(0);
+  });
+
   test("ends when the body is given up, and so does the request", async () => {
     const client = new FakeClient();
     let signal: AbortSignal | null | undefined;

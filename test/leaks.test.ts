@@ -124,7 +124,7 @@ describe("node", () => {
     } finally {
       child.kill("SIGKILL");
     }
-  }, 60_000);
+  }, 120_000);
 });
 
 describe.each<HostName>(["bun", "deno"])("%s", (name) => {
@@ -142,5 +142,5 @@ describe.each<HostName>(["bun", "deno"])("%s", (name) => {
     } finally {
       await host.stop();
     }
-  }, 60_000);
+  }, 120_000);
 });

@@ -18,20 +18,20 @@ interface Budget {
 
 const budgets: Record<WorkHost, Record<"get" | "post", Budget>> = {
   node: {
-    get: { calls: 95, PROMISE: 15, Timeout: 4.5, Immediate: 2.5, TickObject: 10 },
-    post: { calls: 110, PROMISE: 15, Timeout: 4.5, Immediate: 3.5, TickObject: 10 },
+    get: { calls: 95, PROMISE: 15, Timeout: 3.5, Immediate: 2.5, TickObject: 10 },
+    post: { calls: 110, PROMISE: 15, Timeout: 3.5, Immediate: 3.5, TickObject: 10 },
   },
   srvx: {
-    get: { calls: 95, PROMISE: 15, Timeout: 4.5, Immediate: 2.5, TickObject: 10 },
-    post: { calls: 110, PROMISE: 15, Timeout: 4.5, Immediate: 3.5, TickObject: 10 },
+    get: { calls: 95, PROMISE: 15, Timeout: 3.5, Immediate: 2.5, TickObject: 10 },
+    post: { calls: 110, PROMISE: 15, Timeout: 3.5, Immediate: 3.5, TickObject: 10 },
   },
   h3: {
-    get: { calls: 95, PROMISE: 16, Timeout: 4.5, Immediate: 2.5, TickObject: 10 },
-    post: { calls: 110, PROMISE: 16, Timeout: 4.5, Immediate: 3.5, TickObject: 10 },
+    get: { calls: 95, PROMISE: 16, Timeout: 3.5, Immediate: 2.5, TickObject: 10 },
+    post: { calls: 110, PROMISE: 16, Timeout: 3.5, Immediate: 3.5, TickObject: 10 },
   },
   hono: {
-    get: { calls: 95, PROMISE: 21, Timeout: 4.5, Immediate: 2.5, TickObject: 10 },
-    post: { calls: 110, PROMISE: 21, Timeout: 4.5, Immediate: 3.5, TickObject: 10 },
+    get: { calls: 95, PROMISE: 21, Timeout: 3.5, Immediate: 2.5, TickObject: 10 },
+    post: { calls: 110, PROMISE: 21, Timeout: 3.5, Immediate: 3.5, TickObject: 10 },
   },
 };
 

@@ -4,8 +4,8 @@ import type { Incoming } from "../../src/incoming.ts";
 import type { ProxyOptions } from "../../src/options.ts";
 import { compile, type Plan } from "../../src/plan.ts";
 import type { Reply, Transport } from "../../src/transport.ts";
-import { answer, browser } from "./headers.ts";
 import { addVia } from "../../src/via.ts";
+import { answer, browser } from "./headers.ts";
 import type { Steps } from "./run.ts";
 
 const client = { address: "192.0.2.7", secure: false, host: "shop.example:8080" };

@@ -22,6 +22,7 @@ export interface Command {
   host: string;
   stopTimeout: number;
   demo: boolean;
+  stats: boolean;
   help: boolean;
   version: boolean;
 }
@@ -31,6 +32,7 @@ export const commandDefaults: Readonly<Command> = {
   host: "127.0.0.1",
   stopTimeout: 10_000,
   demo: false,
+  stats: false,
   help: false,
   version: false,
 };
@@ -58,6 +60,11 @@ const commandFlags: Record<keyof Command, Entry> = {
   demo: {
     group: "Other",
     help: "start a small upstream, where no target is given",
+    read: asSwitch,
+  },
+  stats: {
+    group: "Other",
+    help: "print the connections' counters at the end; always on SIGUSR1",
     read: asSwitch,
   },
   help: { group: "Other", short: "h", help: "show this", read: asSwitch },

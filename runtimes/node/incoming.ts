@@ -218,7 +218,7 @@ function withoutPseudo(raw: HeaderList): HeaderList {
 /** Reads a web request, by Node's own where there is one under it. */
 export function readRequest(request: Request, context: Context): Incoming {
   const side = nodeSideOf(request);
-  if (side !== undefined && !isHttp2(side.req)) return new HostedIncoming(request, side);
+  if (side?.req.httpVersionMajor === 1) return new HostedIncoming(request, side);
   // Hono's mount() makes a new Request, but passes its environment.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
   const address = peer?.socket === undefined ? undefined : addressOf(peer);

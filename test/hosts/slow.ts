@@ -9,6 +9,9 @@ await announce(async ({ target, options }) => {
     async fetch(request) {
       const { url, method, body, signal, runtime } = request;
       const headers = new Headers([...request.headers]);
+      // What a Request cannot be made of.
+      if (!URL.canParse(url)) return new Response(null, { status: 400 });
+      if (method === "TRACE") return new Response(null, { status: 501 });
       const made = new Request(url, {
         method,
         headers,

@@ -1,0 +1,26 @@
+import process from "node:process";
+import type { PoolStats, Proxy } from "#proxy";
+
+/** The counters of the connections, for people. */
+export function renderStats(stats: PoolStats): string {
+  const { created, closed, failed, timedOut, requests, requestsPerSocket, origins } = stats;
+  const lines = [
+    `connections: ${created} created, ${closed} closed, ${failed} failed, ${timedOut} timed out`,
+    `requests: ${requests}, ${Number(requestsPerSocket.toFixed(1))} to a connection`,
+    ...Object.entries(origins).map(
+      ([origin, { inUse, free, waiting }]) =>
+        `${origin}: ${inUse} in use, ${free} free, ${waiting} waiting`,
+    ),
+  ];
+  return lines.map((line) => `fetchway: ${line}\n`).join("");
+}
+
+/** Prints the counters to stderr on SIGUSR1, which would start Node's inspector otherwise; at the exit, too, if asked to. */
+export function printStats(proxy: Proxy, atExit: boolean): void {
+  const print = (): void => {
+    const stats = proxy.stats();
+    if (stats !== undefined) process.stderr.write(renderStats(stats));
+  };
+  process.on("SIGUSR1", print);
+  if (atExit) process.on("exit", print);
+}
