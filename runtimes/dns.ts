@@ -1,5 +1,5 @@
 import type { LookupAddress, LookupOptions, Resolver as NameServers } from "node:dns";
-import { badOption } from "../src/check.ts";
+import { badOption } from "../src/misuse.ts";
 import { ProxyError } from "../src/error.ts";
 import type { DnsOptions } from "../src/pool.ts";
 

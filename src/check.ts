@@ -1,4 +1,5 @@
 import { NameSet, REQUEST_DROPPED } from "./headers.ts";
+import { badOption } from "./misuse.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Transport } from "./transport.ts";
 import { isRange } from "./trust.ts";
@@ -204,9 +205,4 @@ export function check(options: object, checks: Record<string, Check>): void {
 
 function noSuch(checks: Record<string, Check>): () => string {
   return () => `there is no such option; there are ${Object.keys(checks).join(", ")}`;
-}
-
-/** The error of an option that cannot be honoured. */
-export function badOption(option: string, fix: string): TypeError {
-  return new TypeError(`fetchway: bad option \`${option}\`: ${fix}`);
 }

@@ -4,7 +4,7 @@ import { deliver, type Trip, wrapBody } from "./deliver.ts";
 import { fieldsOf, fromDraft, toDraft } from "./draft.ts";
 import { type ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded } from "./forwarded.ts";
-import { cleanRequest, withoutNames } from "./headers.ts";
+import { badRequest, cleanRequest, withoutNames } from "./headers.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
@@ -44,7 +44,9 @@ export async function forward(
     try {
       address = await address(incoming.request());
     } catch (thrown) {
-      return recover(toProxyError(thrown), incoming, options, respond);
+      // Some servers hand on what no URL can be made of, and the function may be the first to see it.
+      const error = URL.canParse(incoming.request().url) ? toProxyError(thrown) : badRequest("URL");
+      return recover(error, incoming, options, respond);
     }
   }
   const upstream = parseTarget(address);

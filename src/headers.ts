@@ -140,7 +140,8 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
   return { headers: withoutNominated(headers, connection), host, contentLength };
 }
 
-function badRequest(name: string, status = 400): ProxyError {
+/** The error of a request that cannot go on as it is. */
+export function badRequest(name: string, status = 400): ProxyError {
   return new ProxyError("http_request_error", {
     status,
     message: `the request's ${name} cannot be forwarded`,

@@ -195,12 +195,8 @@ export interface ProxyOptions {
   /** Aborts the upstream request when it fires, as the client's leaving does. */
   signal?: AbortSignal;
   /**
-   * A `fetch`-shaped function to send requests with, instead of the runtime's
-   * own client. It must hand through `redirect: "manual"`.
-   *
-   * A response with a URL is taken to be decoded, as the Fetch standard has it, and loses `Content-Encoding`; one
-   * that was made by `new Response` is what its fields say. So that there is nothing to decode, the upstream is
-   * asked for `Accept-Encoding: identity`, unless `headers`, `forwardHeaders` or `onRequest` say otherwise.
+   * A `fetch`-shaped function to send requests with, instead of the runtime's own client. It must hand through
+   * `redirect: "manual"`. It is told to accept no coding, and taken to decode the network's answers, not a script's.
    * @example (url, init) => app.request(url, init)
    */
   fetch?: (url: string, init: RequestInit) => Response | Promise<Response>;

@@ -1,4 +1,5 @@
-import { badOption, checkOptions } from "./check.ts";
+import { checkOptions } from "./check.ts";
+import { atOnce, badOption } from "./misuse.ts";
 import { createFetchTransport, STANDARD } from "./fetch.ts";
 import type { ForwardedStyle } from "./forwarded.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./headers.ts";
@@ -158,7 +159,7 @@ type ClientAddress = NonNullable<ProxyOptions["clientAddress"]>;
 /** What it took from a header may be a list: that would be more than one address in the fields made of it. */
 function compileAddress(tell: ClientAddress): ClientAddress {
   return (request, context) => {
-    const address = tell(request, context);
+    const address = atOnce(tell(request, context), "clientAddress");
     return typeof address === "string" && /^[\w.:%[\]-]+$/.test(address) ? address : undefined;
   };
 }

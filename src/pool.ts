@@ -1,4 +1,5 @@
-import { badOption, type Check, check, isBoolean, isCount, isMilliseconds } from "./check.ts";
+import { type Check, check, isBoolean, isCount, isMilliseconds } from "./check.ts";
+import { badOption } from "./misuse.ts";
 import { ProxyError } from "./error.ts";
 import type { TlsOptions } from "./target.ts";
 

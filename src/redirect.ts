@@ -1,3 +1,4 @@
+import { atOnce } from "./misuse.ts";
 import { getHeader, NameSet, withoutNames } from "./headers.ts";
 import { parseReference } from "./reference.ts";
 import { keptBody } from "./replay.ts";
@@ -13,7 +14,7 @@ export function redirectPolicy(
 ): RedirectPolicy {
   if (targets === "same-origin") return (from, to) => from.origin === to.origin;
   if (targets === "any") return (from, to) => from.protocol === "http:" || to.protocol === "https:";
-  return (_, to) => targets(to);
+  return (_, to) => atOnce(targets(to), "redirectTargets");
 }
 
 /** Fields about the content, which go with it (Fetch standard: request-body-header names). */

@@ -1,3 +1,5 @@
+import { atOnce } from "./misuse.ts";
+
 /** Whether somebody at this address is believed; `undefined` where the address is not known. */
 export type Trust = (address: string | undefined) => boolean;
 
@@ -32,9 +34,7 @@ export function compileTrust(
   if (typeof trust === "function") {
     return (text) => {
       if (text === undefined || parseAddress(text) === undefined) return false;
-      const answer: unknown = trust(text.replace(/^::ffff:(?=\d+\.)/i, ""));
-      // A promise is no yes.
-      return answer === true;
+      return atOnce(trust(text.replace(/^::ffff:(?=\d+\.)/i, "")), "trustProxy");
     };
   }
   const ranges = trust.flatMap((entry) => NAMED.get(entry) ?? entry).map(parseRange);

@@ -30,7 +30,6 @@ const onSlow: Gap[] = (
       "a kept connection that is closed as it is reused costs an idempotent request nothing",
       "a stream as a Request's body does not say that it is empty",
     ],
-    ["corpus: answers that can be read in two ways", STREAMED],
     [
       "response headers arrive before the first byte of a chunked body, and pieces one by one",
       STREAMED,

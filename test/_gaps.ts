@@ -37,7 +37,7 @@ const onDeno: Gap[] = (
 const HALF_CLOSE =
   "workerd takes a client's FIN for a half-close, and notices it only when it writes";
 const LOST = "workerd says the same of refused, broken and malformed connections";
-const STALE = `${LOST}, and of a client that has left: nothing can be sent again`;
+const STALE = "workerd does not tell a stale connection from others, or from a client that left";
 const HOST = "workerd's fetch cannot set Host";
 const SORTED = "Headers sorts fields, and spells the names that it knows its own way";
 const EMPTY = "workerd drops fields that it knows and that are empty";

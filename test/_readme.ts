@@ -52,10 +52,15 @@ function toTable(rows: string[][]): string {
   return [head, rule, ...body].map((line) => `| ${line.join(" | ")} |\n`).join("");
 }
 
+/** A default as a table can show it: of a long object, the beginning. */
+function abridged(preset: string): string {
+  return preset.length <= 30 ? preset : preset.replace(/^(\{ .*?,).*/, "$1 … }");
+}
+
 function tableOf(options: OptionDoc[]): string {
   const rows = options.map(({ name, preset, summary }) => [
     `\`${name}\``,
-    preset === undefined ? "–" : `\`${preset}\``,
+    preset === undefined ? "–" : `\`${abridged(preset)}\``,
     summary,
   ]);
   return toTable([["option", "default", "meaning"], ...rows]);

@@ -79,6 +79,12 @@ export class Served implements AsyncDisposable {
         "/stats": () => Response.json(proxy.stats()),
         "/close": ({ url }) => proxy.close(Number(new URL(url).search.slice(1))).then(() => new Response("closed")),
         "/destroy": () => (proxy.destroy(), new Response("destroyed")),
+        // Longer than it says that it is.
+        "/lying": () => {
+          const body = new Blob(["abcdefghij"]).stream();
+          const headers = { "content-length": "3" };
+          return proxy.fetch(new Request("http://proxy.test/", { method: "POST", headers, body, duplex: "half" }));
+        },
         "/sockets": async ({ url }) => {
           const PORT = Number(new URL(url).search.slice(1));
           ${socketOptions(ffi)}

@@ -102,7 +102,7 @@ describe("tells of itself", () => {
       ["port", "3000"],
       ["host", "127.0.0.1"],
       ["stop-timeout", "10000"],
-      ...["demo", "help", "version"].map((name) => [name, "false"] as const),
+      ...["demo", "stats", "help", "version"].map((name) => [name, "false"] as const),
     ]);
     const unsayable = /^(?:on[A-Z].*|clientAddress|signal|fetch|transport)$/;
     const renamed: Record<string, string> = {

@@ -115,6 +115,14 @@ describe("redirects", () => {
     expect(transport.lifetimes[0]?.error).toEqual(proxyError("proxy_internal_error", 500));
   });
 
+  test("a promise of a policy's is no yes", async () => {
+    const transport = answering(to("/next"));
+    const redirectTargets = (async () => false) as unknown as () => boolean;
+    const response = await run({}, { transport, options: { ...options, redirectTargets } });
+    expect(response.status).toBe(500);
+    expect(transport.hops).toHaveLength(1);
+  });
+
   test("each hop may be sent once more", async () => {
     const transport = answering(stale, to("/next"), stale, { status: 201 });
     expect((await run({ path: "/a" }, { transport, options })).status).toBe(201);

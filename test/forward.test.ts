@@ -222,3 +222,17 @@ test("a bad target is misuse, and so is one that the client cannot reach", async
     /^fetchway: bad target "nowhere"/,
   );
 });
+
+test("what the server takes for a URL and is none is the client's fault, not the target function's", async () => {
+  const request = (url: string) => (): Request =>
+    Object.defineProperty(new Request(TARGET), "url", { value: url });
+  const target = ({ url }: Request): string => `http://${new URL(url).pathname.slice(1)}.test`;
+  const transport = new FakeTransport();
+  const bad = await run({ request: request("http://a b/x") }, { target, transport });
+  expect(bad.status).toBe(400);
+  const thrown = vi.fn(() => {
+    throw new Error("oops");
+  });
+  expect((await run({}, { target: thrown, transport })).status).toBe(500);
+  expect(transport.hops).toHaveLength(0);
+});

@@ -1,14 +1,13 @@
 /** One name with several addresses: each is a server of its own on 127.0.0.x, all on one port. */
 import dns from "node:dns";
 import { createServer, type Server } from "node:http";
-import { connect, type Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { NodeProxy } from "../runtimes/node.ts";
 import type { PoolOptions } from "../src/pool.ts";
 import { NameServer } from "./_dns.ts";
 import { ask, pooled, statsOf } from "./_pool.ts";
 import { portOf } from "./_port.ts";
-import { startProgram } from "./_program.ts";
+import { startFull } from "./_full.ts";
 import { pause, until } from "./_wait.ts";
 
 const A = "127.0.0.1";
@@ -206,38 +205,3 @@ describe("names", () => {
     expect(await ask(proxy)).toBe(`200 ${A}`);
   });
 });
-
-interface Full extends AsyncDisposable {
-  sockets: Socket[];
-}
-
-/** A server whose backlog is full, so that it answers no SYN any more. */
-async function startFull(address: string, on: number): Promise<Full> {
-  // Accepting is Node's own doing: only a listener that never gets to run does not accept.
-  const program = startProgram("node", [
-    "-e",
-    `const server = require("node:net").createServer();
-     server.listen({ port: ${on}, host: "${address}", backlog: 1 }, () => {
-       require("node:fs").writeSync(1, "listening");
-       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
-     });`,
-  ]);
-  await program.printed(/listening/);
-  const sockets: Socket[] = [];
-  for (;;) {
-    const socket = connect(on, address).on("error", () => {});
-    sockets.push(socket);
-    const connected = await Promise.race([
-      new Promise<boolean>((resolve) => socket.once("connect", () => resolve(true))),
-      pause(300).then(() => false),
-    ]);
-    if (!connected) break;
-  }
-  return {
-    sockets,
-    async [Symbol.asyncDispose]() {
-      for (const socket of sockets) socket.destroy();
-      await program[Symbol.asyncDispose]();
-    },
-  };
-}

@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Call } from "./_link.ts";
 import { type RuntimeName, Served } from "./_served.ts";
 import { Upstream } from "./_upstream.ts";
+import { until } from "./_wait.ts";
 import { type Header, request } from "./_wire.ts";
 
 /** Requests of each case; 10 000 by hand. */
@@ -20,7 +21,9 @@ const closings: Record<string, (call: Call) => void> = {
 };
 const hints: Record<string, Header[]> = { none: [], "5 s": [["Keep-Alive", "timeout=5"]] };
 
-const cases = Object.keys(closings).flatMap((how) => Object.keys(hints).map((hint) => [how, hint]));
+const cases = Object.keys(closings).flatMap((how) =>
+  Object.keys(hints).map((hint): [string, string] => [how, hint]),
+);
 
 /** Answers the first request on a connection, and meets each later one with a close. */
 function closesWhenReused(how: string, hint: string): void {
@@ -96,6 +99,22 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
       for (const timer of timers) clearTimeout(timer);
     },
     PATIENCE,
+  );
+
+  test.each([256, 3])(
+    "where all kept connections are stale, the second attempt is on a new one (maxSockets: %i)",
+    async (maxSockets) => {
+      upstream.script = () => {};
+      await using served = new Served(runtime, upstream.url, { maxSockets });
+      const clients = await Promise.all(["/1", "/2", "/3"].map((path) => served.send(path)));
+      await until(() => upstream.calls.length === 3, "three requests");
+      closesWhenReused("RST", "none");
+      for (const call of upstream.calls) call.reply(200);
+      for (const client of clients) expect((await client.read()).status).toBe(200);
+      expect(await served.ask("/again")).toBe("200 ");
+      const again = upstream.calls.filter(({ target }) => target === "/again");
+      expect(again.map(({ link }) => link.calls.length)).toEqual([2, 1]);
+    },
   );
 
   test("a request that got a byte, or was given up, is not sent again", async () => {

@@ -157,4 +157,16 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     expect((await closing.read()).text).toBe("closed");
     await until(() => openLinks() === 0, "no connection left");
   });
+
+  test("a body that is longer than announced does not reach the upstream beyond that", async () => {
+    upstream.script = async (call) => {
+      await call.done;
+      if (call.state === "complete") call.reply(200);
+    };
+    await using served = new Served(runtime, upstream.url);
+    expect(await served.ask("/lying")).toMatch(/^400 /);
+    await until(() => openLinks() === 0, "no connection left");
+    expect(upstream.calls.every(({ length }) => length <= 3)).toBe(true);
+    expect(upstream.faults).toEqual([]);
+  });
 });

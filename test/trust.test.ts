@@ -165,9 +165,11 @@ describe("compiled", () => {
     expect(predicate.mock.calls.flat()).toEqual(["10.0.0.1", "10.0.0.2", "11.0.0.1"]);
   });
 
-  test("a promise is no yes", () => {
-    const late = (async () => true) as unknown as (address: string) => boolean;
-    expect(compileTrust(late)?.("10.0.0.1")).toBe(false);
+  test("a promise is no yes, and its rejection nobody's surprise", () => {
+    const late = (async () => {
+      throw new Error("late");
+    }) as unknown as (address: string) => boolean;
+    expect(() => compileTrust(late)?.("10.0.0.1")).toThrow(/`trustProxy`: answer at once/);
   });
 
   test("a list counts as it was", () => {

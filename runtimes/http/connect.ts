@@ -3,7 +3,7 @@ import type { LookupAddress, LookupOptions } from "node:dns";
 import type { Socket } from "node:net";
 import { ProxyError } from "../../src/error.ts";
 import type { FilledPoolOptions } from "../../src/pool.ts";
-import type { Resolver } from "../dns.ts";
+import type { Address, Resolver } from "../dns.ts";
 import type { Destination } from "../destination.ts";
 import type { Spread } from "../node/spread.ts";
 
@@ -54,17 +54,17 @@ export function connectTo(
   return (onConnect) => {
     let resolving = false;
     const lookup = async (name: string, { all }: LookupOptions, found: Found): Promise<void> => {
+      let addresses: Address[] = [];
+      let error: Error | null = null;
       resolving = true;
       try {
-        const addresses = spread.order(await (resolver as Resolver).resolve(name));
-        const [first] = addresses;
-        if (all) found(null, addresses);
-        else found(null, first?.address ?? "", first?.family);
-      } catch (error) {
-        found(error as Error, []);
-      } finally {
-        resolving = false;
+        addresses = spread.order(await (resolver as Resolver).resolve(name));
+      } catch (thrown) {
+        error = thrown as Error;
       }
+      resolving = false;
+      if (all) found(error, addresses);
+      else found(error, addresses[0]?.address ?? "", addresses[0]?.family);
     };
     const socket = agent.createConnection(
       resolver === undefined ? connectOptions : { ...connectOptions, lookup },

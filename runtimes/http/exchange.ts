@@ -3,7 +3,7 @@ import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
 import { unsendable } from "../../src/fetch.ts";
 import { getHeader } from "../../src/headers.ts";
-import type { HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
+import type { Body, HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
 import { toNetworkError } from "../node/errors.ts";
 import type { Place } from "../node/queue.ts";
 import type { Connection } from "./connection.ts";
@@ -70,7 +70,7 @@ export class Exchange implements Job, NativeBody, Reply {
   }
 
   start(connection: Connection): void {
-    const { method, path, body, contentLength } = this.#hop;
+    const { method, path, body } = this.#hop;
     const request = connection.request(method, path, toFields(this.#hop), this);
     this.#connection = connection;
     this.#request = request;
@@ -83,10 +83,7 @@ export class Exchange implements Job, NativeBody, Reply {
     request.on("response", (response) => this.#onResponse(response));
     if (body === null) request.end();
     else if (body instanceof Uint8Array) request.end(body);
-    else
-      upload(request, body, contentLength, this.#lifetime).catch((thrown: unknown) =>
-        this.fail(thrown),
-      );
+    else void this.#upload(request, body);
   }
 
   fail(thrown: unknown): void {
@@ -150,6 +147,14 @@ export class Exchange implements Job, NativeBody, Reply {
       },
       { highWaterMark: HIGH_WATER_MARK, size: (chunk) => chunk.byteLength },
     );
+  }
+
+  async #upload(request: ClientRequest, body: Exclude<Body, Uint8Array>): Promise<void> {
+    try {
+      await upload(request, body, this.#hop.contentLength, this.#lifetime);
+    } catch (error) {
+      this.fail(error);
+    }
   }
 
   #onResponse(response: IncomingMessage): void {

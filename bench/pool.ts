@@ -1,0 +1,204 @@
+/**
+ * What keeping connections is worth: agentkeepalive's benchmark, and HTTPS one request after the other.
+ *
+ *     npm run bench:pool                       # both, writes bench/pool.md
+ *     npm run bench:pool -- --requests 100     # quicker; prints only
+ */
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { cpus } from "node:os";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { Pool } from "undici";
+import type { PoolStats } from "../src/transport.ts";
+import { makeCertificate } from "../test/_certificate.ts";
+import type { Role } from "./pool-servers.ts";
+
+const SOCKETS = 50;
+const CLIENTS = 60;
+const DELAY = 5;
+
+const { values } = parseArgs({
+  options: {
+    requests: { type: "string", default: "1000" },
+    sequence: { type: "string" },
+  },
+});
+const each = Number(values.requests);
+const sequence = Number(values.sequence ?? 10 * each);
+
+const children: ChildProcess[] = [];
+process.on("exit", () => {
+  for (const child of children) child.kill();
+});
+
+/** Starts a server as a process of its own. */
+async function start(role: Role): Promise<{ port: number; stats: () => Promise<PoolStats> }> {
+  const file = fileURLToPath(new URL("pool-servers.ts", import.meta.url));
+  const child = fork(file, [JSON.stringify(role)]);
+  children.push(child);
+  const [port] = (await once(child, "message")) as [number];
+  return {
+    port,
+    async stats() {
+      child.send("stats");
+      return ((await once(child, "message")) as [PoolStats])[0];
+    },
+  };
+}
+
+interface Run {
+  /** Milliseconds of each request, sorted. */
+  times: Float64Array;
+  seconds: number;
+  failed: number;
+}
+
+/** So many clients at the same time, each with so many requests on a connection of its own. */
+async function load(port: number, clients: number, requests: number): Promise<Run> {
+  const pool = new Pool(`http://127.0.0.1:${port}`, { connections: clients });
+  const times = new Float64Array(clients * requests);
+  let at = 0;
+  let failed = 0;
+  const work = async (): Promise<void> => {
+    for (let count = 0; count < requests; count++) {
+      const since = performance.now();
+      const { statusCode, body } = await pool.request({ method: "GET", path: "/" });
+      const { byteLength } = await body.arrayBuffer();
+      times[at++] = performance.now() - since;
+      if (statusCode !== 200 || byteLength !== 1024) failed++;
+    }
+  };
+  const since = performance.now();
+  await Promise.all(Array.from({ length: clients }, work));
+  const seconds = (performance.now() - since) / 1000;
+  await pool.close();
+  return { times: times.toSorted(), seconds, failed };
+}
+
+const quantile = ({ times }: Run, part: number): number =>
+  times[Math.min(times.length - 1, Math.floor(part * times.length))] ?? NaN;
+const mean = ({ times }: Run): number => times.reduce((sum, time) => sum + time, 0) / times.length;
+const fixed = (value: number, digits = 2): string => value.toFixed(digits);
+
+const BOUNDS = [5, 7, 10, 15, 20, 30, 50, 100, Infinity];
+
+function histogram(run: Run): string[] {
+  let below = 0;
+  return BOUNDS.map((bound) => {
+    const until = run.times.findIndex((time) => time >= bound);
+    const count = (until < 0 ? run.times.length : until) - below;
+    below += count;
+    return `${fixed((100 * count) / run.times.length, 1)} %`;
+  });
+}
+
+function table(head: string[], rows: string[][]): string {
+  const widths = head.map((_, index) =>
+    Math.max(3, ...[head, ...rows].map((cells) => cells[index]?.length ?? 0)),
+  );
+  // As the formatter does it.
+  const pad = (cell: string, index: number): string =>
+    index === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[index] ?? 0);
+  const line = widths.map((width, index) =>
+    index === 0 ? "-".repeat(width) : `${"-".repeat(width - 1)}:`,
+  );
+  return [head.map(pad), line, ...rows.map((cells) => cells.map(pad))]
+    .map((cells) => `| ${cells.join(" | ")} |`)
+    .join("\n");
+}
+
+/** agentkeepalive's: 60 clients over 50 sockets to a target that takes 5 ms. */
+async function compareConcurrent(): Promise<string> {
+  const target = `http://127.0.0.1:${(await start({ role: "target", delay: DELAY })).port}`;
+  const runs: { run: Run; stats: PoolStats }[] = [];
+  for (const keepAlive of [true, false]) {
+    const proxy = await start({ role: "proxy", target, keepAlive, maxSockets: SOCKETS });
+    // What is compiled on the way is not to be measured.
+    await load(proxy.port, CLIENTS, Math.min(100, each));
+    const run = await load(proxy.port, CLIENTS, each);
+    runs.push({ run, stats: await proxy.stats() });
+  }
+  const columns = (name: string, of: (each: (typeof runs)[number]) => string): string[] => [
+    name,
+    ...runs.map(of),
+  ];
+  const rows = [
+    columns("transactions per second", ({ run }) => fixed(run.times.length / run.seconds, 0)),
+    columns("latency, mean, ms", ({ run }) => fixed(mean(run))),
+    columns("p50", ({ run }) => fixed(quantile(run, 0.5))),
+    columns("p95", ({ run }) => fixed(quantile(run, 0.95))),
+    columns("p99", ({ run }) => fixed(quantile(run, 0.99))),
+    columns("sockets created, warm-up included", ({ stats }) => String(stats.created)),
+    columns("requests per socket", ({ stats }) => fixed(stats.requestsPerSocket, 1)),
+    columns("failed requests", ({ run }) => String(run.failed)),
+  ];
+  const [kept = [], not = []] = runs.map(({ run }) => histogram(run));
+  const buckets = BOUNDS.map((bound, index) => {
+    const name = bound === Infinity ? "longer" : `below ${bound} ms`;
+    return [name, kept[index] ?? "", not[index] ?? ""];
+  });
+  const head = ["", "kept", "not kept"];
+  return `## ${CLIENTS} clients, ${SOCKETS} sockets, ${each} requests each, a target that takes ${DELAY} ms
+
+${table(head, rows)}
+
+${table(["latency", "kept", "not kept"], buckets)}`;
+}
+
+/** HTTPS, one request after the other. */
+async function compareSecure(): Promise<string> {
+  const { cert, key } = makeCertificate();
+  const { port } = await start({ role: "target", delay: 0, cert, key });
+  const target = `https://localhost:${port}`;
+  const proxies = await Promise.all(
+    [true, false].map((keepAlive) =>
+      start({ role: "proxy", target, keepAlive, maxSockets: SOCKETS, ca: cert }),
+    ),
+  );
+  // In turns, so that a machine that slows down does so for both.
+  const rounds = 10;
+  const times: number[][] = [[], []];
+  for (let round = -1; round < rounds; round++) {
+    for (const [index, proxy] of proxies.entries()) {
+      const run = await load(proxy.port, 1, Math.ceil(sequence / rounds));
+      if (run.failed > 0) throw new Error(`${run.failed} requests failed`);
+      if (round >= 0) times[index]?.push(...run.times);
+    }
+  }
+  const runs = times.map((all): Run => ({
+    times: Float64Array.from(all).toSorted(),
+    seconds: 0,
+    failed: 0,
+  }));
+  const [kept, not] = runs as [Run, Run];
+  const row = (name: string, of: (run: Run) => number): string[] => [
+    name,
+    fixed(of(kept), 3),
+    fixed(of(not), 3),
+    fixed(of(not) / of(kept)),
+  ];
+  const rows = [
+    row("mean, ms", mean),
+    row("p50", (run) => quantile(run, 0.5)),
+    row("p95", (run) => quantile(run, 0.95)),
+  ];
+  return `## HTTPS, ${sequence} requests one after the other
+
+${table(["", "kept", "not kept", "times as long"], rows)}`;
+}
+
+const report = `# What keeping connections is worth
+
+Made by \`npm run bench:pool\`: Fetchway on Node ${process.versions.node}, ${cpus().length} cores, client, proxy and target on one machine;
+kept connections against \`keepAlive: false\`. The figures compare within one run, and not beyond it.
+
+${await compareConcurrent()}
+
+${await compareSecure()}
+`;
+console.log(report);
+const whole = each === 1000 && values.sequence === undefined;
+if (whole) writeFileSync(new URL("pool.md", import.meta.url), report);
+process.exit(0);
