@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { type BenchOptions, help, readFlags } from "./flags.ts";
 import { origins as originsContestant } from "./origins.ts";
 import { freePort, pin, Program } from "./program.ts";
+import { contestantOf } from "./ratios.ts";
 import { describeMachine, type Report, toMarkdown, writeReport } from "./report.ts";
 import { measure, type Measurement, type Sample, secondsOf, WARM_UP } from "./rounds.ts";
 
@@ -88,8 +89,12 @@ async function main(): Promise<void> {
   const report: Report = { ...describeMachine(), rounds, seconds, results };
   console.log(toMarkdown(report));
   for (const file of writeReport(report, options.complete)) say(`wrote ${file}`);
-  if (results.some(({ failed }) => failed !== undefined)) {
-    say("some contestants failed: see above");
+  const failed = results.filter((each) => each.failed !== undefined);
+  if (failed.length > 0)
+    say(`no figures: ${failed.map(({ contestant }) => contestant).join(", ")}`);
+  // Others may fail at what they cannot do; we may not.
+  if (failed.some(({ contestant }) => contestantOf(contestant)?.role === "fetchway")) {
+    process.exitCode = 1;
   }
 }
 
