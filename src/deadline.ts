@@ -6,6 +6,9 @@ export interface Abortable {
   onAbort(listener: () => void): () => void;
 }
 
+/** Milliseconds by which a timer is late only where something has kept the process from it. */
+const BUSY = 20;
+
 /**
  * How long one exchange with an upstream may last: the client's leaving, the
  * caller's signal and the deadlines all end here, in one place.
@@ -146,11 +149,11 @@ export class Lifetime {
 
   /** @internal A timer restarted by every chunk would cost more than the chunk: it looks at the last one's time instead. */
   expire(): void {
-    const left = this.#held ? this.#limit : this.#last + this.#limit - performance.now();
-    if (left > 1) {
-      this.#start(left);
-      return;
-    }
+    const now = performance.now();
+    const left = this.#held ? this.#limit : this.#last + this.#limit - now;
+    if (left > 1) return this.#start(left);
+    // A process that was busy for so long has yet to read what has come meanwhile.
+    if (now - this.#firesAt > BUSY) return this.#start(1);
     const what = this.#streaming ? "the next piece of the response body" : "the response headers";
     this.abort(
       new ProxyError(this.#streaming ? "connection_read_timeout" : "http_response_timeout", {

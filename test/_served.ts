@@ -81,7 +81,12 @@ export class Served implements AsyncDisposable {
         "/destroy": () => (proxy.destroy(), new Response("destroyed")),
         // Longer than it says that it is.
         "/lying": () => {
-          const body = new Blob(["abcdefghij"]).stream();
+          const body = new ReadableStream({
+            start(controller) {
+              controller.enqueue(new TextEncoder().encode("abcdefghij"));
+              setTimeout(() => controller.close(), 100);
+            },
+          });
           const headers = { "content-length": "3" };
           return proxy.fetch(new Request("http://proxy.test/", { method: "POST", headers, body, duplex: "half" }));
         },

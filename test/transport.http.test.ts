@@ -164,9 +164,13 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
       if (call.state === "complete") call.reply(200);
     };
     await using served = new Served(runtime, upstream.url);
+    // On a connection that is there already, all goes out at once.
+    expect(await served.ask("/")).toBe("200 ");
     expect(await served.ask("/lying")).toMatch(/^400 /);
     await until(() => openLinks() === 0, "no connection left");
-    expect(upstream.calls.every(({ length }) => length <= 3)).toBe(true);
-    expect(upstream.faults).toEqual([]);
+    for (const { calls, socket } of upstream.links) {
+      const heads = calls.map(({ head }) => `${head}\r\n\r\n`).join("");
+      expect(socket.bytesRead).toBeLessThanOrEqual(heads.length + 3);
+    }
   });
 });
