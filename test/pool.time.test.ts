@@ -79,6 +79,13 @@ describe("the upstream's Keep-Alive hint", () => {
     expect(originOf(proxy)?.free).toBe(1);
   });
 
+  test("of a second leaves nothing: the connection is not kept", async () => {
+    hint(1);
+    const proxy = pooled({ freeSocketTimeout: 60_000 });
+    expect([await ask(proxy), await ask(proxy)]).toEqual(["200 ", "200 "]);
+    expect(upstream.links).toHaveLength(2);
+  });
+
   test("does not lengthen it", async () => {
     hint(600);
     await ask(pooled({ freeSocketTimeout: 100 }));
