@@ -63,7 +63,8 @@ export function parseTarget(target: TargetAddress): Upstream {
   let upstream = parsed.get(target);
   if (upstream === undefined) {
     upstream = parseAddress(target);
-    if (parsed.size >= PARSED_LIMIT) parsed.clear();
+    // The oldest goes; to clear all would be to parse one more than the limit over and over.
+    if (parsed.size >= PARSED_LIMIT) parsed.delete(parsed.keys().next().value as string);
     parsed.set(target, upstream);
   }
   return upstream;
