@@ -35,26 +35,53 @@ export function createTransport(options: PoolOptions = {}): Transport {
  * Requests whose client is not listened to yet. Asking for a request's signal
  * costs as much as the rest of it, and most are answered long before anybody leaves.
  */
-const unheard: Set<() => void> = new Set();
+let unheard: Unheard[] = [];
 const UNHEARD_FOR = 200;
 let hearing: ReturnType<typeof setTimeout> | undefined;
 
+/** An array whose members know their places: a set would keep the young collector from its work. */
+interface Unheard {
+  at: number;
+  readonly listen: () => void;
+}
+
+function hearLater(each: Unheard): void {
+  each.at = unheard.push(each) - 1;
+  hearing ??= setTimeout(hearAll, UNHEARD_FOR);
+}
+
+function forget(each: Unheard): void {
+  if (each.at < 0) return;
+  const last = unheard.pop() as Unheard;
+  if (last !== each) {
+    unheard[each.at] = last;
+    last.at = each.at;
+  }
+  each.at = -1;
+}
+
 function hearAll(): void {
+  const all = unheard;
   hearing = undefined;
-  for (const listen of unheard) listen();
-  unheard.clear();
+  unheard = [];
+  for (const each of all) {
+    each.at = -1;
+    each.listen();
+  }
 }
 
 class DenoIncoming extends WebIncoming {
   override onAbort(listener: () => void): () => void {
     let stop: (() => void) | undefined;
-    const listen = (): void => {
-      stop = super.onAbort(listener);
+    const each: Unheard = {
+      at: -1,
+      listen: () => {
+        stop = super.onAbort(listener);
+      },
     };
-    unheard.add(listen);
-    hearing ??= setTimeout(hearAll, UNHEARD_FOR);
+    hearLater(each);
     return () => {
-      unheard.delete(listen);
+      forget(each);
       stop?.();
     };
   }

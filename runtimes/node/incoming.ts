@@ -57,23 +57,33 @@ function hasBody({ rawHeaders }: IncomingMessage): boolean {
   );
 }
 
-/** Listeners for the end of connections: one on each socket, however many requests it carries. */
-const watched: WeakMap<Socket, Set<() => void>> = new WeakMap();
+/**
+ * Listeners for the end of connections: one on each socket, however many requests it carries.
+ *
+ * Arrays, not sets: whenever a set has turned over its entries V8 gives it another table, which the one
+ * before refers to, and so each that grew old keeps what came after it from the young collector.
+ */
+const watched: WeakMap<Socket, (() => void)[]> = new WeakMap();
 
 function onSocketClose(socket: Socket, listener: () => void): () => void {
-  let listeners = watched.get(socket);
-  if (listeners === undefined) {
-    const added = new Set<() => void>();
-    listeners = added;
-    watched.set(socket, added);
-    socket.once("close", () => {
-      for (const each of added) each();
-    });
-  }
-  const set = listeners;
-  set.add(listener);
+  const listeners = watched.get(socket) ?? watch(socket);
+  listeners.push(listener);
   if (socket.destroyed) listener();
-  return () => void set.delete(listener);
+  return () => {
+    const at = listeners.indexOf(listener);
+    if (at < 0) return;
+    const last = listeners.pop() as () => void;
+    if (at < listeners.length) listeners[at] = last;
+  };
+}
+
+function watch(socket: Socket): (() => void)[] {
+  const listeners: (() => void)[] = [];
+  watched.set(socket, listeners);
+  socket.once("close", () => {
+    for (const listener of listeners.slice()) listener();
+  });
+  return listeners;
 }
 
 const MAPPED_IPV4 = "::ffff:";
