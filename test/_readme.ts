@@ -78,11 +78,12 @@ const HOSTS: readonly [Gap["host"], string][] = [
 
 /** A row for each reason that one or more hosts have a gap. */
 function gapTable(): string {
-  const reasons = [...new Set(gaps.map(({ reason }) => reason))];
+  const shown = gaps.filter((gap) => HOSTS.some(([host]) => host === gap.host));
+  const reasons = [...new Set(shown.map(({ reason }) => reason))];
   const rows = reasons.map((reason) =>
     [reason].concat(
       HOSTS.map(([host]) =>
-        gaps.some((gap) => gap.host === host && gap.reason === reason) ? "gap" : "",
+        shown.some((gap) => gap.host === host && gap.reason === reason) ? "gap" : "",
       ),
     ),
   );
