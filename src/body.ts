@@ -13,6 +13,25 @@ export function toStream(body: Body): ReadableStream<Uint8Array> {
   });
 }
 
+/** How many bytes several pieces are. */
+export function lengthOf(chunks: readonly Uint8Array[]): number {
+  let length = 0;
+  for (const chunk of chunks) length += chunk.byteLength;
+  return length;
+}
+
+/** Several pieces as one; the very piece where there is but one. */
+export function concat(chunks: readonly Uint8Array[]): Uint8Array {
+  if (chunks.length === 1) return chunks[0] as Uint8Array;
+  const bytes = new Uint8Array(lengthOf(chunks));
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return bytes;
+}
+
 /** The error of a request body that is longer than `bodyLimit`. */
 function tooLarge(limit: number): ProxyError {
   return new ProxyError("http_request_error", {

@@ -106,6 +106,14 @@ export class ProxyError extends Error {
   }
 }
 
+/** The error of a request that cannot go on as it is. */
+export function badRequest(name: string, status = 400): ProxyError {
+  return new ProxyError("http_request_error", {
+    status,
+    message: `the request's ${name} cannot be forwarded`,
+  });
+}
+
 /** The error of a client that left before its response was complete. */
 export function clientGone(cause?: unknown): ProxyError {
   return new ProxyError("http_request_error", {

@@ -1,7 +1,7 @@
 import { amend } from "./amend.ts";
 import type { Lifetime } from "./deadline.ts";
 import { ProxyError, toProxyError } from "./error.ts";
-import { getHeader, toHeaderList, toHeaders } from "./headers.ts";
+import { getHeader, isEventStream, toHeaderList, toHeaders } from "./headers.ts";
 import type { Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
 import { toUpload } from "./upload.ts";
 
@@ -143,7 +143,7 @@ function toReply(
   const coded = getHeader(headers, "content-encoding") !== undefined;
   const through = client.handsBodiesThrough && (coded || !lifetime.watching);
   if (body === null || through) lifetime.end();
-  else lifetime.opened(/^text\/event-stream\b/i.test(getHeader(headers, "content-type") ?? ""));
+  else lifetime.opened(isEventStream(headers));
   return {
     status,
     statusText,

@@ -1,4 +1,4 @@
-import { ProxyError } from "./error.ts";
+import { badRequest, ProxyError } from "./error.ts";
 import type { HeaderList } from "./transport.ts";
 
 /** Fields about one connection, never about the message: RFC 9110 §7.6.1, and what came before and after it. */
@@ -140,14 +140,6 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
   return { headers: withoutNominated(headers, connection), host, contentLength };
 }
 
-/** The error of a request that cannot go on as it is. */
-export function badRequest(name: string, status = 400): ProxyError {
-  return new ProxyError("http_request_error", {
-    status,
-    message: `the request's ${name} cannot be forwarded`,
-  });
-}
-
 /** Options of `Connection` that nominate no field. */
 const CONNECTION_OPTIONS = new Set(["", "close", "keep-alive", "upgrade", "te"]);
 
@@ -225,6 +217,11 @@ export function getHeader(headers: HeaderList, lower: string): string | undefine
     if (name.length === lower.length && name.toLowerCase() === lower) return headers[i + 1];
   }
   return undefined;
+}
+
+/** Whether a response is a stream of events, which may be silent for as long as it likes. */
+export function isEventStream(headers: HeaderList): boolean {
+  return /^text\/event-stream\b/i.test(getHeader(headers, "content-type") ?? "");
 }
 
 /** A flat list as `Headers`. */

@@ -1,3 +1,4 @@
+import { concat } from "./body.ts";
 import type { Body, NativeBody } from "./transport.ts";
 
 /**
@@ -27,14 +28,7 @@ export class KeptBody implements NativeBody {
 
   /** The whole body; undefined before its last byte has passed, and if it was over the limit. */
   get kept(): Uint8Array | undefined {
-    if (this.#chunks === undefined || !this.#complete) return undefined;
-    const bytes = new Uint8Array(this.#size);
-    let at = 0;
-    for (const chunk of this.#chunks) {
-      bytes.set(chunk, at);
-      at += chunk.byteLength;
-    }
-    return bytes;
+    return this.#complete ? this.#chunks && concat(this.#chunks) : undefined;
   }
 
   stream(): ReadableStream<Uint8Array> {

@@ -100,7 +100,7 @@ describe("conditions", () => {
   test.each(Object.entries(entries))("%s takes %s", async (condition, path) => {
     const conditions = condition === "default" ? [] : [condition];
     const { files } = await bundle(everythingOf("#proxy"), conditions);
-    const taken = files.filter((file) => Object.values(entries).includes(`./${file}`));
+    const taken = files.filter((file) => /^runtimes\/\w+\.ts$/.test(file));
     expect(taken).toEqual([path.slice("./".length)]);
   });
 

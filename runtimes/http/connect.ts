@@ -3,9 +3,10 @@ import type { LookupAddress, LookupOptions } from "node:dns";
 import type { Socket } from "node:net";
 import { ProxyError } from "../../src/error.ts";
 import type { FilledPoolOptions } from "../../src/pool.ts";
-import type { Address, Resolver } from "../dns.ts";
-import type { Destination } from "../destination.ts";
-import type { Spread } from "../node/spread.ts";
+import type { Address, Resolver } from "../pool/dns.ts";
+import type { Destination } from "../pool/destination.ts";
+import type { Spread } from "../pool/spread.ts";
+import { attemptTime } from "../pool/times.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
 type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
@@ -14,9 +15,6 @@ type Found = (error: Error | null, address: string | LookupAddress[], family?: n
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: string): AgentModule };
 };
-
-/** Milliseconds that one of several addresses may take: then the next is tried. Only the last may take all that is left. */
-const ATTEMPT = 1000;
 
 /** A way to make connections; `onConnect` is called once one is made, TLS included. */
 export type Connect = (onConnect: () => void) => Socket;
@@ -48,8 +46,7 @@ export function connectTo(
     ...(keepAliveInitialDelay > 0 && { keepAlive: true, keepAliveInitialDelay }),
     noDelay: true,
     autoSelectFamily: true,
-    autoSelectFamilyAttemptTimeout:
-      connectTimeout > 0 ? Math.min(ATTEMPT, Math.ceil(connectTimeout / 2)) : ATTEMPT,
+    autoSelectFamilyAttemptTimeout: attemptTime(connectTimeout),
   };
   return (onConnect) => {
     let resolving = false;

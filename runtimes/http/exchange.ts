@@ -1,13 +1,13 @@
 import type { ClientRequest, IncomingMessage } from "node:http";
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
+import { concat } from "../../src/body.ts";
 import { unsendable } from "../../src/fetch.ts";
-import { getHeader } from "../../src/headers.ts";
+import { isEventStream } from "../../src/headers.ts";
 import type { Body, HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
-import { toNetworkError } from "../node/errors.ts";
-import type { Place } from "../node/queue.ts";
+import { toNetworkError } from "../pool/errors.ts";
+import type { Place } from "../pool/queue.ts";
 import type { Connection } from "./connection.ts";
-import { concat } from "./pieces.ts";
 import type { Job, Pool } from "./pool.ts";
 import { upload } from "./upload.ts";
 
@@ -125,8 +125,7 @@ export class Exchange implements Job, NativeBody, Reply {
   /** @param quiet whether the stream fails without a reason: Bun's server prints any other */
   stream(quiet = false): ReadableStream<Uint8Array> {
     const response = this.#response as IncomingMessage;
-    const type = getHeader(this.headers, "content-type");
-    this.#lifetime.opened(type !== undefined && /^text\/event-stream\b/i.test(type));
+    this.#lifetime.opened(isEventStream(this.headers));
     return new ReadableStream<Uint8Array>(
       {
         start: (controller) => {

@@ -14,22 +14,3 @@ export async function readMany(reader: PieceReader): Promise<Batch> {
   const { done, value } = await reader.read();
   return { done, value: value === undefined ? [] : [value] };
 }
-
-/** How many bytes several pieces are. */
-export function lengthOf(chunks: readonly Uint8Array[]): number {
-  let length = 0;
-  for (const chunk of chunks) length += chunk.byteLength;
-  return length;
-}
-
-/** Several pieces as one. */
-export function concat(chunks: readonly Uint8Array[]): Uint8Array {
-  if (chunks.length === 1) return chunks[0] as Uint8Array;
-  const bytes = new Uint8Array(lengthOf(chunks));
-  let at = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, at);
-    at += chunk.byteLength;
-  }
-  return bytes;
-}

@@ -2,10 +2,11 @@ import { ProxyError } from "../../src/error.ts";
 import { type FilledPoolOptions, poolClosed } from "../../src/pool.ts";
 import type { Counters } from "../../src/stats.ts";
 import type { OriginStats } from "../../src/transport.ts";
-import type { Resolver } from "../dns.ts";
-import type { Destination } from "../destination.ts";
-import { Queue, type Waiting } from "../node/queue.ts";
-import { Spread } from "../node/spread.ts";
+import type { Resolver } from "../pool/dns.ts";
+import type { Destination } from "../pool/destination.ts";
+import { Queue, type Waiting } from "../pool/queue.ts";
+import { Spread } from "../pool/spread.ts";
+import { MARGIN } from "../pool/times.ts";
 import { type Connect, connectTo } from "./connect.ts";
 import { Connection, type Owner } from "./connection.ts";
 
@@ -23,9 +24,6 @@ export interface Job extends Waiting {
   /** Stops it, wherever it is. */
   fail(thrown: unknown): void;
 }
-
-/** Milliseconds before the upstream closes an idle connection in which it is not used any more. */
-const MARGIN = 1000;
 
 /** The connections to one origin. */
 export class Pool implements Owner {

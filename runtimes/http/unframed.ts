@@ -1,25 +1,14 @@
-import type { Body, NativeBody } from "../../src/transport.ts";
+import type { Body } from "../../src/transport.ts";
+import { RequestBody } from "./body.ts";
 
 /**
  * The body of a request that says neither how long it is nor that it comes in
  * chunks: there is none in HTTP/1 (RFC 9112 §6.3), but there may be one in HTTP/2.
  */
-export class UnframedBody implements NativeBody {
-  /** Nothing, where that is all there was: then it can be sent again. */
-  kept: Uint8Array | undefined;
-  readonly #stream: ReadableStream<Uint8Array>;
-
-  constructor(stream: ReadableStream<Uint8Array>) {
-    this.#stream = stream;
-  }
-
-  stream(): ReadableStream<Uint8Array> {
-    return this.#stream;
-  }
-
+export class UnframedBody extends RequestBody {
   /** The body with its first piece already here; null if it ends without one. */
   async unlessEmpty(): Promise<Body | null> {
-    const reader = this.#stream.getReader();
+    const reader = this.stream().getReader();
     let next = await reader.read();
     while (!next.done && next.value.byteLength === 0) next = await reader.read();
     if (next.done) {

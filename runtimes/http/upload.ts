@@ -1,10 +1,11 @@
 import type { ClientRequest } from "node:http";
-import { toStream } from "../../src/body.ts";
+import { concat, lengthOf, toStream } from "../../src/body.ts";
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
 import type { Body } from "../../src/transport.ts";
+import { drained } from "../pool/drained.ts";
 import { RequestBody } from "./body.ts";
-import { concat, lengthOf, type PieceReader, readMany } from "./pieces.ts";
+import { type PieceReader, readMany } from "./pieces.ts";
 
 /**
  * Sends a body piece by piece, each as soon as the one before has gone, and ends the request.
@@ -57,15 +58,4 @@ export async function upload(
 
 function badLength(): Error {
   return new Error("the request body was not as long as its Content-Length");
-}
-
-function drained(request: ClientRequest): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      request.off("drain", done).off("close", done);
-      resolve();
-    };
-    request.on("drain", done).on("close", done);
-    if (request.destroyed) done();
-  });
 }

@@ -2,12 +2,10 @@ import { isIP, type Socket } from "node:net";
 import { buildConnector } from "undici";
 import { ProxyError } from "../../src/error.ts";
 import type { FilledPoolOptions } from "../../src/pool.ts";
-import type { Address, Resolver } from "../dns.ts";
-import type { Destination } from "../destination.ts";
-import type { Spread } from "./spread.ts";
-
-/** Milliseconds that one of several addresses may take: then the next is tried. Only the last may take all that is left. */
-const ATTEMPT = 1000;
+import type { Address, Resolver } from "../pool/dns.ts";
+import type { Destination } from "../pool/destination.ts";
+import type { Spread } from "../pool/spread.ts";
+import { attemptTime } from "../pool/times.ts";
 
 /** A connection that is being made. */
 interface Attempt {
@@ -92,8 +90,7 @@ export class Connector {
       });
       socket = opening;
       if (others.length === 0) return;
-      const limit = connectTimeout > 0 ? Math.min(ATTEMPT, connectTimeout / 2) : ATTEMPT;
-      late = setTimeout(() => opening.destroy(lateError(false)), limit);
+      late = setTimeout(() => opening.destroy(lateError(false)), attemptTime(connectTimeout));
     };
 
     if (this.#resolver === undefined) attempt([]);

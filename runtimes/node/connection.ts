@@ -3,10 +3,8 @@ import { Client } from "undici";
 import { ProxyError } from "../../src/error.ts";
 import type { FilledPoolOptions } from "../../src/pool.ts";
 import type { Counters } from "../../src/stats.ts";
+import { MARGIN } from "../pool/times.ts";
 import type { Connector } from "./connect.ts";
-
-/** Milliseconds before the upstream closes an idle connection in which it is not used any more. */
-const MARGIN = 1000;
 
 /** Who has connections. */
 interface Owner {

@@ -2,13 +2,13 @@ import type { Readable } from "node:stream";
 import type { Dispatcher } from "undici";
 import type { Lifetime } from "../../src/deadline.ts";
 import { clientGone, ProxyError } from "../../src/error.ts";
-import { getHeader } from "../../src/headers.ts";
+import { isEventStream } from "../../src/headers.ts";
 import type { HeaderList, Hop, Reply } from "../../src/transport.ts";
 import { ResponseBody, type Source } from "./body.ts";
-import { toNetworkError } from "./errors.ts";
+import { toNetworkError } from "../pool/errors.ts";
 import type { Connection } from "./connection.ts";
 import type { Job, OriginPool } from "./pool.ts";
-import type { Place } from "./queue.ts";
+import type { Place } from "../pool/queue.ts";
 import { toUpload, Upload } from "./upload.ts";
 
 /** A method whose body some upstreams do not read: they take it for the next request on the connection. */
@@ -124,8 +124,7 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
     // 1xx: informational, the final response follows (RFC 9110 §15.2).
     if (status < 200) return;
     const headers = toLatin1(controller.rawHeaders as Buffer[]);
-    const type = getHeader(headers, "content-type");
-    this.#lifetime.opened(type !== undefined && /^text\/event-stream\b/i.test(type));
+    this.#lifetime.opened(isEventStream(headers));
     this.#body = new ResponseBody(this);
     const bodyless = this.#hop.method === "HEAD" || status === 204 || status === 304;
     const body = bodyless ? null : this.#body;

@@ -1,12 +1,12 @@
 import { type FilledPoolOptions, poolClosed } from "../../src/pool.ts";
 import type { Counters } from "../../src/stats.ts";
 import type { OriginStats } from "../../src/transport.ts";
-import type { Resolver } from "../dns.ts";
-import type { Destination } from "../destination.ts";
+import type { Resolver } from "../pool/dns.ts";
+import type { Destination } from "../pool/destination.ts";
 import { Connector } from "./connect.ts";
 import { Connection } from "./connection.ts";
-import { Queue, type Waiting } from "./queue.ts";
-import { Spread } from "./spread.ts";
+import { Queue, type Waiting } from "../pool/queue.ts";
+import { Spread } from "../pool/spread.ts";
 
 /** A request that wants a connection. */
 export interface Job extends Waiting {

@@ -3,6 +3,7 @@ import { toStream } from "../../src/body.ts";
 import { toHeaderList, toHeaders } from "../../src/headers.ts";
 import type { Incoming } from "../../src/incoming.ts";
 import type { HeaderList, Reply } from "../../src/transport.ts";
+import { drained } from "../pool/drained.ts";
 import { breakOff, ResponseBody } from "./body.ts";
 import { responseOf } from "./incoming.ts";
 
@@ -192,15 +193,4 @@ async function pump(body: ReadableStream<Uint8Array>, res: ServerResponse): Prom
   } finally {
     res.off("close", onClose);
   }
-}
-
-function drained(res: ServerResponse): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      res.off("drain", done).off("close", done);
-      resolve();
-    };
-    res.on("drain", done).on("close", done);
-    if (res.destroyed) done();
-  });
 }

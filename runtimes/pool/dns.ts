@@ -1,7 +1,7 @@
 import type { LookupAddress, LookupOptions, Resolver as NameServers } from "node:dns";
-import { badOption } from "../src/misuse.ts";
-import { ProxyError } from "../src/error.ts";
-import type { DnsOptions } from "../src/pool.ts";
+import { badOption } from "../../src/misuse.ts";
+import { ProxyError } from "../../src/error.ts";
+import type { DnsOptions } from "../../src/pool.ts";
 
 /** Taken at run time: a bundle for another runtime has nothing of Node's in it. */
 const { process } = globalThis as unknown as {

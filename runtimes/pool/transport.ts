@@ -1,0 +1,152 @@
+import type { Lifetime } from "../../src/deadline.ts";
+import {
+  closeWithin,
+  type FilledPoolOptions,
+  fillPoolOptions,
+  poolClosed,
+  type PoolOptions,
+} from "../../src/pool.ts";
+import { addOrigin, Counters } from "../../src/stats.ts";
+import type { Upstream } from "../../src/target.ts";
+import type {
+  Capabilities,
+  Hop,
+  OriginStats,
+  PoolStats,
+  Reply,
+  Transport,
+} from "../../src/transport.ts";
+import { type Destination, toDestination } from "./destination.ts";
+import { Resolver } from "./dns.ts";
+
+const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
+
+/** The connections to one origin. */
+interface OriginPool {
+  /** Which origin this is, for people. */
+  readonly name: string;
+  /** Whether its transport has forgotten it. */
+  evicted: boolean;
+  readonly stats: OriginStats;
+  /** Whether there is nothing in it. */
+  readonly empty: boolean;
+  /** Whether nothing has been in it since it was last asked. */
+  wasEmpty?(): boolean;
+  /** Lets running and waiting requests finish, then closes. */
+  close(): Promise<unknown>;
+  /** Closes at once. */
+  destroy(): void;
+}
+
+type OriginPoolClass<Pool> = new (
+  destination: Destination,
+  options: FilledPoolOptions,
+  counters: Counters,
+  resolver: Resolver | undefined,
+) => Pool;
+
+/** How long origins without connections are remembered: targets may be made of what clients send. */
+interface Memory {
+  /** With more of them than so many, no longer. */
+  readonly origins: number;
+  /** Milliseconds; left out where a timer would hold the process. */
+  readonly time?: number;
+}
+
+/** A transport with a pool of connections to each origin. */
+export abstract class PooledTransport<Pool extends OriginPool> implements Transport {
+  abstract readonly name: string;
+  readonly capabilities: Capabilities = CAPABILITIES;
+  readonly #Pool: OriginPoolClass<Pool>;
+  readonly #options: FilledPoolOptions;
+  readonly #memory: Memory;
+  readonly #resolver: Resolver | undefined;
+  readonly #counters: Counters = new Counters();
+  readonly #pools: Map<string, Pool> = new Map();
+  /** Upstreams are parsed once and shared: most requests find their pool by identity. */
+  readonly #poolOf: WeakMap<Upstream, Pool> = new WeakMap();
+  #limit: number;
+  #sweep: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(Pool: OriginPoolClass<Pool>, options: PoolOptions, memory: Memory) {
+    this.#Pool = Pool;
+    this.#options = fillPoolOptions(options);
+    this.#memory = memory;
+    this.#limit = memory.origins;
+    const { dns } = this.#options;
+    this.#resolver = dns === false ? undefined : new Resolver(dns);
+  }
+
+  abstract send(hop: Hop, lifetime: Lifetime): Promise<Reply>;
+
+  stats(): PoolStats {
+    return this.#counters.stats(() => {
+      const origins: Record<string, OriginStats> = {};
+      for (const pool of this.#pools.values()) addOrigin(origins, pool.name, pool.stats);
+      return origins;
+    });
+  }
+
+  async close(timeout = 0): Promise<void> {
+    const closing = (): Promise<unknown> => {
+      this.#end();
+      return Promise.all(Array.from(this.#pools.values(), (pool) => pool.close()));
+    };
+    await closeWithin(timeout, closing, () => this.destroy());
+  }
+
+  destroy(): void {
+    this.#end();
+    for (const pool of this.#pools.values()) pool.destroy();
+  }
+
+  /**
+   * The pool for an upstream.
+   * @throws ProxyError for one that is new when the transport has been closed
+   */
+  protected poolFor(upstream: Upstream): Pool {
+    let pool = this.#poolOf.get(upstream);
+    if (pool !== undefined && !pool.evicted) return pool;
+    const destination = toDestination(upstream, this.#options);
+    // Connections are shared only where nothing of them differs (GHSA-v574-6498-x57v: keys that ran together).
+    const key = JSON.stringify([destination.origin, destination.socketPath, destination.tls]);
+    pool = this.#pools.get(key);
+    if (pool === undefined) {
+      if (this.#closed) throw poolClosed();
+      if (this.#pools.size >= this.#limit) this.#evict((each) => each.empty);
+      pool = new this.#Pool(destination, this.#options, this.#counters, this.#resolver);
+      this.#pools.set(key, pool);
+      this.#armSweep();
+    }
+    this.#poolOf.set(upstream, pool);
+    return pool;
+  }
+
+  #armSweep(): void {
+    const { time } = this.#memory;
+    if (time === undefined) return;
+    this.#sweep ??= setTimeout(() => {
+      this.#sweep = undefined;
+      this.#evict((each) => each.wasEmpty?.() ?? each.empty);
+      // A timer would keep all this in memory although nobody uses it any more.
+      if (this.#pools.size > 0) this.#armSweep();
+    }, time).unref();
+  }
+
+  #evict(dispensable: (pool: Pool) => boolean): void {
+    for (const [key, pool] of this.#pools) {
+      if (!dispensable(pool)) continue;
+      pool.evicted = true;
+      this.#pools.delete(key);
+    }
+    this.#counters.version++;
+    // Where most are in use, not with each that is new.
+    this.#limit = Math.max(this.#memory.origins, 2 * this.#pools.size);
+  }
+
+  #end(): void {
+    this.#closed = true;
+    clearTimeout(this.#sweep);
+  }
+}
