@@ -5,7 +5,7 @@ export interface PieceReader extends ReadableStreamDefaultReader<Uint8Array> {
 
 interface Batch {
   done: boolean;
-  value: Uint8Array[];
+  value: Uint8Array[] | undefined;
 }
 
 /** The next pieces: all that are here, or the one that comes. */

@@ -1,11 +1,20 @@
-import type { ClientRequest } from "node:http";
 import { concat, lengthOf, toStream } from "../../src/body.ts";
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
 import type { Body } from "../../src/transport.ts";
-import { drained } from "../pool/drained.ts";
 import { RequestBody } from "./body.ts";
+import type { Connection } from "./connection.ts";
+import { encode } from "./latin1.ts";
 import { type PieceReader, readMany } from "./pieces.ts";
+
+/** Pieces of up to so many bytes are copied, to leave together with what is before and behind them. */
+const SMALL = 16_384;
+
+/** Sends a request whose body is here. */
+export function sendWhole(connection: Connection, head: string, body: Uint8Array | null): void {
+  connection.sent();
+  new Writer(connection, head).write(body ?? new Uint8Array());
+}
 
 /**
  * Sends a body piece by piece, each as soon as the one before has gone, and ends the request.
@@ -13,39 +22,44 @@ import { type PieceReader, readMany } from "./pieces.ts";
  * @throws ProxyError for a body that broke off, or was not as long
  */
 export async function upload(
-  request: ClientRequest,
+  connection: Connection,
+  head: string,
   body: Exclude<Body, Uint8Array>,
   contentLength: number | undefined,
   lifetime: Lifetime,
 ): Promise<void> {
   const reader = toStream(body).getReader() as PieceReader;
+  const writer = new Writer(connection, head);
   // A small body follows its head so closely that one write takes both.
-  const flush = setTimeout(() => request.flushHeaders(), 1);
+  const flush = setTimeout(() => writer.write(), 1);
   let sent = 0;
   try {
     for (;;) {
-      const { value, done } = await readMany(reader);
+      const { value = [], done } = await readMany(reader);
       clearTimeout(flush);
-      if (request.destroyed) break;
-      if (sent === 0 && body instanceof RequestBody && value !== undefined) {
-        if (lengthOf(value) === contentLength) body.kept = concat(value);
+      if (connection.destroyed) break;
+      if (sent === 0 && body instanceof RequestBody && lengthOf(value) === contentLength) {
+        body.kept = concat(value);
       }
-      for (const chunk of value ?? []) {
+      for (const piece of value) {
         lifetime.touch();
-        sent += chunk.byteLength;
+        sent += piece.byteLength;
         // What goes beyond it would be the next request on the connection (RFC 9112 §6.3).
         if (contentLength !== undefined && sent > contentLength) throw badLength();
+        if (sent === contentLength) connection.sent();
+        const ready = contentLength === undefined ? writer.writeChunk(piece) : writer.write(piece);
         if (sent === contentLength) {
-          request.end(chunk);
           // Deno closes the client's connection if nobody has seen the end.
           await readMany(reader).catch(() => {});
           return;
         }
-        if (!request.write(chunk)) await drained(request);
+        if (!ready) await connection.drained();
       }
       if (!done) continue;
-      if (contentLength === undefined) return void request.end();
-      throw badLength();
+      if (contentLength !== undefined) throw badLength();
+      connection.sent();
+      writer.end();
+      return;
     }
     void reader.cancel().catch(() => {});
   } catch (cause) {
@@ -53,6 +67,47 @@ export async function upload(
     throw new ProxyError("http_request_error", { message, cause });
   } finally {
     clearTimeout(flush);
+  }
+}
+
+/** Writes a request, its head together with what follows. */
+class Writer {
+  readonly #connection: Connection;
+  #head: string;
+
+  constructor(connection: Connection, head: string) {
+    this.#connection = connection;
+    this.#head = head;
+  }
+
+  /** @returns whether there is room for more */
+  write(piece?: Uint8Array): boolean {
+    return this.#write("", piece, "");
+  }
+
+  /** RFC 9112 §7.1: one of no bytes would be the last. */
+  writeChunk(piece: Uint8Array): boolean {
+    if (piece.byteLength === 0) return true;
+    return this.#write(`${piece.byteLength.toString(16)}\r\n`, piece, "\r\n");
+  }
+
+  /** The last chunk. */
+  end(): void {
+    this.#write("0\r\n\r\n", undefined, "");
+  }
+
+  #write(before: string, piece: Uint8Array | undefined, after: string): boolean {
+    const connection = this.#connection;
+    const prefix = this.#head + before;
+    this.#head = "";
+    if (piece === undefined || piece.byteLength === 0) return connection.write(encode(prefix));
+    if (prefix === "") return connection.write(piece);
+    if (piece.byteLength <= SMALL) {
+      return connection.write(concat([encode(prefix), piece, encode(after)]));
+    }
+    connection.write(encode(prefix));
+    const ready = connection.write(piece);
+    return after === "" ? ready : connection.write(encode(after));
   }
 }
 
