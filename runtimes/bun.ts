@@ -19,7 +19,7 @@ import { HttpTransport } from "./http/transport.ts";
 export * from "../src/index.ts";
 
 /**
- * Connections to upstreams, through Bun's `node:http` client.
+ * Connections to upstreams, through an HTTP/1.1 client on Bun's plain sockets.
  *
  * Bun's `fetch` would not do for a proxy: it sends a GET again on every stale
  * connection that it holds (one was seen 51 times), takes slashes from a path that begins with two,

@@ -20,7 +20,7 @@ import { UnframedBody } from "./http/unframed.ts";
 export * from "../src/index.ts";
 
 /**
- * Connections to upstreams, through Deno's `node:http` client.
+ * Connections to upstreams, through an HTTP/1.1 client on Deno's plain sockets.
  *
  * Deno's `fetch` would not do for a proxy: it undoes codings unless nothing but
  * `identity` is accepted, sends a POST again when a connection breaks (also one made for it),

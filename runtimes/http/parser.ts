@@ -69,9 +69,7 @@ export class ResponseParser {
    * @throws ProxyError for what is no response; nothing may be fed after it
    */
   feed(piece: Uint8Array): void {
-    for (let at = 0; at >= 0 && at < piece.length && this.#phase !== "idle";) {
-      at = this.#step(piece, at);
-    }
+    for (let at = 0; at >= 0 && at < piece.length;) at = this.#step(piece, at);
   }
 
   /**
@@ -98,8 +96,10 @@ export class ResponseParser {
         return this.#readChunkEnd(piece, at);
       case "size":
         return this.#readSize(piece, at);
-      default:
+      case "trailers":
         return this.#readTrailers(piece, at);
+      case "idle":
+        return piece.length;
     }
   }
 
