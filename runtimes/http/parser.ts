@@ -23,7 +23,7 @@ const SIZE: LinesKind = { section: false, limit: 1024, code: "http_protocol_erro
 /** Bytes of all that is said of the chunks of one body; without a limit, they could be most of what is sent. */
 const EXTENSIONS = 16_384;
 
-const SIZE_LINE = /^([\da-f]{1,16})[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;
+const SIZE_LINE = /^([\da-f]+)[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;
 
 type Phase =
   | "idle"
