@@ -115,8 +115,11 @@ function isFramed(headers: HeaderList): boolean {
   );
 }
 
+/** Deno copies bytes that are a response's body: more than these go out as a stream of the pieces in which they came. */
+const SMALL = 16_384;
+
 function respond({ status, statusText, headers, body }: Reply): Response {
-  const whole = body instanceof Exchange ? body.whole() : undefined;
+  const whole = body instanceof Exchange ? body.whole(SMALL) : undefined;
   const fields: [string, string][] = [];
   for (let i = 0; i < headers.length; i += 2) {
     fields.push([headers[i] as string, headers[i + 1] as string]);

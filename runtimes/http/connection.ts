@@ -42,7 +42,6 @@ export class Connection implements ResponseHandler {
     this.#socket = socket;
     this.#owner = owner;
     this.keepAlive = keepAlive;
-    socket.on("data", (piece) => this.#onData(piece));
     socket.on("end", () => this.#onFinish());
     // Where nobody uses it, nobody is to crash over it.
     socket.on("error", (error) => this.job?.fail(error));
@@ -102,6 +101,18 @@ export class Connection implements ResponseHandler {
 
   // ── the response ──
 
+  onData(piece: Uint8Array): void {
+    this.#heard = true;
+    // Bytes that nobody asked for: the next request would take them for its answer.
+    if (this.job === undefined) return this.destroy();
+    try {
+      this.#parser.feed(piece);
+    } catch (error) {
+      this.job.fail(error);
+      this.destroy();
+    }
+  }
+
   /** @internal */
   onHead(head: ResponseHead): void {
     this.hint = head.keptFor;
@@ -148,18 +159,6 @@ export class Connection implements ResponseHandler {
 
   destroy(): void {
     this.#socket.destroy();
-  }
-
-  #onData(piece: Uint8Array): void {
-    this.#heard = true;
-    // Bytes that nobody asked for: the next request would take them for its answer.
-    if (this.job === undefined) return this.destroy();
-    try {
-      this.#parser.feed(piece);
-    } catch (error) {
-      this.job.fail(error);
-      this.destroy();
-    }
   }
 
   #onFinish(): void {

@@ -1,4 +1,4 @@
-import { concat } from "../../src/body.ts";
+import { concat, lengthOf } from "../../src/body.ts";
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
 import { isEventStream } from "../../src/headers.ts";
@@ -124,11 +124,14 @@ export class Exchange implements Job, NativeBody, Reply {
 
   /**
    * The whole body, if all of it is here already.
+   * @param limit bytes up to which several pieces are made one
    * @throws ProxyError if it is known by now that it never will be
    */
-  whole(): Uint8Array | undefined {
+  whole(limit = Infinity): Uint8Array | undefined {
     if (this.#error !== undefined) throw this.#error;
-    return this.#complete ? concat(this.#pieces) : undefined;
+    if (!this.#complete) return undefined;
+    const several = this.#pieces.length > 1 && lengthOf(this.#pieces) > limit;
+    return several ? undefined : concat(this.#pieces);
   }
 
   /** @param quiet whether the stream fails without a reason: Bun's server prints any other */

@@ -162,10 +162,13 @@ export class Pool implements Owner {
 
   #open(): Connection {
     const { keepAlive, timeout } = this.#options;
-    const socket = this.#connect(() => {
-      connection.opened(socket.remoteAddress);
-      this.#counters.created++;
-      this.#counters.version++;
+    const socket = this.#connect({
+      onConnect: () => {
+        connection.opened(socket.remoteAddress);
+        this.#counters.created++;
+        this.#counters.version++;
+      },
+      onData: (piece) => connection.onData(piece),
     });
     const connection = new Connection(socket, keepAlive, timeout, this);
     this.#connections.add(connection);
