@@ -127,7 +127,7 @@ export class Exchange implements Job, NativeBody, Reply {
    * @param limit bytes up to which several pieces are made one
    * @throws ProxyError if it is known by now that it never will be
    */
-  whole(limit = Infinity): Uint8Array | undefined {
+  whole(limit: number = Infinity): Uint8Array | undefined {
     if (this.#error !== undefined) throw this.#error;
     if (!this.#complete) return undefined;
     const several = this.#pieces.length > 1 && lengthOf(this.#pieces) > limit;
