@@ -28,7 +28,7 @@ export interface Events {
 export type Connect = (events: Events) => Socket;
 
 /** What one read takes at most. */
-const READ = 262_144;
+const READ = 131_072;
 let buffer: Uint8Array | undefined;
 
 /**
