@@ -5,7 +5,7 @@ import type { Body } from "../../src/transport.ts";
 import { RequestBody } from "./body.ts";
 import type { Connection } from "./connection.ts";
 import { encode } from "./latin1.ts";
-import { type PieceReader, readMany } from "./pieces.ts";
+import { PieceReader } from "./pieces.ts";
 
 /** Pieces of up to so many bytes are copied, to leave together with what is before and behind them. */
 const SMALL = 16_384;
@@ -28,14 +28,14 @@ export async function upload(
   contentLength: number | undefined,
   lifetime: Lifetime,
 ): Promise<void> {
-  const reader = toStream(body).getReader() as PieceReader;
+  const reader = new PieceReader(toStream(body), contentLength);
   const writer = new Writer(connection, head);
   // A small body follows its head so closely that one write takes both.
   const flush = setTimeout(() => writer.write(), 1);
   let sent = 0;
   try {
     for (;;) {
-      const { value = [], done } = await readMany(reader);
+      const { value = [], done } = await reader.read();
       clearTimeout(flush);
       if (connection.destroyed) break;
       if (sent === 0 && body instanceof RequestBody && lengthOf(value) === contentLength) {
@@ -50,10 +50,13 @@ export async function upload(
         const ready = contentLength === undefined ? writer.writeChunk(piece) : writer.write(piece);
         if (sent === contentLength) {
           // Deno closes the client's connection if nobody has seen the end.
-          await readMany(reader).catch(() => {});
+          const more = await reader.read().catch(() => undefined);
+          if (more?.value !== undefined && lengthOf(more.value) > 0) throw badLength();
           return;
         }
-        if (!ready) await connection.drained();
+        if (ready) continue;
+        await connection.drained();
+        reader.release(piece);
       }
       if (!done) continue;
       if (contentLength !== undefined) throw badLength();
