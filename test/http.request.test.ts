@@ -2,19 +2,12 @@
 import { describe, expect, test } from "vitest";
 import { writeHead } from "../runtimes/http/request.ts";
 import type { ProxyError } from "../src/error.ts";
-import { parseTarget } from "../src/target.ts";
 import type { Hop } from "../src/transport.ts";
-
-const upstream = parseTarget("http://app.test:8080");
-
-function hop(changes: Partial<Hop> = {}): Hop {
-  const plain = { method: "GET", path: "/", headers: [], host: undefined, body: null };
-  return { upstream, contentLength: undefined, ...plain, ...changes };
-}
+import { fakeHop } from "./_fakes.ts";
 
 function statusOf(changes: Partial<Hop>): number {
   try {
-    writeHead(hop(changes), true);
+    writeHead(fakeHop(changes), true);
     return 200;
   } catch (error) {
     return (error as ProxyError).status;
@@ -23,10 +16,10 @@ function statusOf(changes: Partial<Hop>): number {
 
 test("a head", () => {
   const headers = ["X-A", "\xe9 b", "x-a", ""];
-  expect(writeHead(hop({ path: "//a?b%20", headers }), true)).toBe(
-    "GET //a?b%20 HTTP/1.1\r\nHost: app.test:8080\r\nX-A: \xe9 b\r\nx-a: \r\nConnection: keep-alive\r\n\r\n",
+  expect(writeHead(fakeHop({ path: "//a?b%20", headers }), true)).toBe(
+    "GET //a?b%20 HTTP/1.1\r\nHost: up.test:4000\r\nX-A: \xe9 b\r\nx-a: \r\nConnection: keep-alive\r\n\r\n",
   );
-  expect(writeHead(hop({ host: "other.test" }), false)).toBe(
+  expect(writeHead(fakeHop({ host: "other.test" }), false)).toBe(
     "GET / HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n",
   );
 });
@@ -44,7 +37,7 @@ test.each<[string, Partial<Hop>, string | undefined]>([
   ["a sized stream", { method: "POST", body: stream(), contentLength: 7 }, "Content-Length: 7"],
   ["a stream", { method: "POST", body: stream() }, "Transfer-Encoding: chunked"],
 ])("framing: %s", (_, changes, line) => {
-  const framing = writeHead(hop(changes), true)
+  const framing = writeHead(fakeHop(changes), true)
     .split("\r\n")
     .filter((each) => /^(?:content-length|transfer-encoding)/i.test(each));
   expect(framing).toEqual(line === undefined ? [] : [line]);
