@@ -75,14 +75,13 @@ export class Connection implements ResponseHandler {
     this.#socket.ref();
   }
 
-  /** @returns whether there is room for more: otherwise `drained` tells when */
-  write(bytes: Uint8Array): boolean {
-    return this.#socket.write(bytes);
-  }
-
-  /** Resolves when it takes more, or never will. */
-  drained(): Promise<void> {
-    return drained(this.#socket);
+  /**
+   * Resolves when there is room for more, or never will be; undefined if there is now.
+   * @param lent whether to wait until the bytes themselves are not needed any more
+   */
+  write(bytes: Uint8Array, lent = false): Promise<void> | undefined {
+    if (lent) return new Promise((resolve) => this.#socket.write(bytes, () => resolve()));
+    return this.#socket.write(bytes) ? undefined : drained(this.#socket);
   }
 
   /** All of the request has been written. */

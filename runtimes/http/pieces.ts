@@ -35,9 +35,14 @@ export class PieceReader {
     return { done, value: value && value.byteLength > 0 ? [value] : [] };
   }
 
+  /** Whether its pieces are to be released, so that the next can be read into their buffers. */
+  get lends(): boolean {
+    return this.#byob !== undefined;
+  }
+
   /** A piece of what was read is not needed any more. */
   release(piece: Uint8Array): void {
-    if (this.#byob !== undefined) this.#spare = piece.buffer as ArrayBuffer;
+    if (this.lends) this.#spare = piece.buffer as ArrayBuffer;
   }
 
   cancel(): Promise<void> {

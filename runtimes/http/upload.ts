@@ -13,7 +13,7 @@ const SMALL = 16_384;
 /** Sends a request whose body is here. */
 export function sendWhole(connection: Connection, head: string, body: Uint8Array | null): void {
   connection.sent();
-  new Writer(connection, head).write(body ?? new Uint8Array());
+  void new Writer(connection, head).write(body ?? undefined);
 }
 
 /**
@@ -31,7 +31,7 @@ export async function upload(
   const reader = new PieceReader(toStream(body), contentLength);
   const writer = new Writer(connection, head);
   // A small body follows its head so closely that one write takes both.
-  const flush = setTimeout(() => writer.write(), 1);
+  const flush = setTimeout(() => void writer.write(), 1);
   let sent = 0;
   try {
     for (;;) {
@@ -47,15 +47,16 @@ export async function upload(
         // What goes beyond it would be the next request on the connection (RFC 9112 §6.3).
         if (contentLength !== undefined && sent > contentLength) throw badLength();
         if (sent === contentLength) connection.sent();
-        const ready = contentLength === undefined ? writer.writeChunk(piece) : writer.write(piece);
+        const lent = reader.lends && sent !== contentLength;
+        const gone =
+          contentLength === undefined ? writer.writeChunk(piece, lent) : writer.write(piece, lent);
         if (sent === contentLength) {
           // Deno closes the client's connection if nobody has seen the end.
           const more = await reader.read().catch(() => undefined);
           if (more?.value !== undefined && lengthOf(more.value) > 0) throw badLength();
           return;
         }
-        if (ready) continue;
-        await connection.drained();
+        await gone;
         reader.release(piece);
       }
       if (!done) continue;
@@ -83,34 +84,42 @@ class Writer {
     this.#head = head;
   }
 
-  /** @returns whether there is room for more */
-  write(piece?: Uint8Array): boolean {
-    return this.#write("", piece, "");
+  /**
+   * Resolves when there is room for more; undefined if there is now.
+   * @param lent whether to wait until the piece itself is not needed any more
+   */
+  write(piece?: Uint8Array, lent = false): Promise<void> | undefined {
+    return this.#write("", piece, "", lent);
   }
 
   /** RFC 9112 §7.1: one of no bytes would be the last. */
-  writeChunk(piece: Uint8Array): boolean {
-    if (piece.byteLength === 0) return true;
-    return this.#write(`${piece.byteLength.toString(16)}\r\n`, piece, "\r\n");
+  writeChunk(piece: Uint8Array, lent: boolean): Promise<void> | undefined {
+    if (piece.byteLength === 0) return undefined;
+    return this.#write(`${piece.byteLength.toString(16)}\r\n`, piece, "\r\n", lent);
   }
 
   /** The last chunk. */
   end(): void {
-    this.#write("0\r\n\r\n", undefined, "");
+    void this.#write("0\r\n\r\n", undefined, "", false);
   }
 
-  #write(before: string, piece: Uint8Array | undefined, after: string): boolean {
+  #write(
+    before: string,
+    piece: Uint8Array | undefined,
+    after: string,
+    lent: boolean,
+  ): Promise<void> | undefined {
     const connection = this.#connection;
     const prefix = this.#head + before;
     this.#head = "";
     if (piece === undefined || piece.byteLength === 0) return connection.write(encode(prefix));
-    if (prefix === "") return connection.write(piece);
-    if (piece.byteLength <= SMALL) {
+    if (prefix !== "" && piece.byteLength <= SMALL) {
       return connection.write(concat([encode(prefix), piece, encode(after)]));
     }
-    connection.write(encode(prefix));
-    const ready = connection.write(piece);
-    return after === "" ? ready : connection.write(encode(after));
+    if (prefix !== "") void connection.write(encode(prefix));
+    const gone = connection.write(piece, lent);
+    if (after !== "") void connection.write(encode(after));
+    return gone;
   }
 }
 
