@@ -38,9 +38,14 @@ class Bench {
     });
   }
 
-  send(method = "GET", body: Body | null = null): Promise<Reply> {
+  send(method = "GET", body: Body | null = null, contentLength?: number): Promise<Reply> {
     return new Promise((resolve, reject) => {
-      const exchange = new Exchange(fakeHop({ method, body }), fakeLifetime(), resolve, reject);
+      const exchange = new Exchange(
+        fakeHop({ method, body, contentLength }),
+        fakeLifetime(),
+        resolve,
+        reject,
+      );
       exchange.run({ run: () => exchange.start(this.connection) } as unknown as Pool);
     });
   }
@@ -133,6 +138,28 @@ test("answered before all was sent, it is given up, and the rest is not sent", a
   controller?.enqueue(new Uint8Array([0x62]));
   await cancelled.promise;
   expect(bench.socket.sent).not.toContain("b\r\n");
+});
+
+test.each([
+  [["abc"], 5, "abc"],
+  [["abc", "defg"], 5, "abc"],
+  [["abcdefg"], 5, ""],
+])("a body of %j that is not of %i bytes is broken off", async (pieces, length, sent) => {
+  for (const type of ["bytes", undefined] as const) {
+    const bench = new Bench();
+    const body = new ReadableStream<Uint8Array>({
+      type,
+      start(controller) {
+        for (const piece of pieces) controller.enqueue(Uint8Array.from(Buffer.from(piece)));
+        controller.close();
+      },
+    } as UnderlyingDefaultSource<Uint8Array>);
+    expect(await failure(bench.send("POST", body, length))).toMatchObject({ status: 400 });
+    expect(bench.state).toBe("destroyed");
+    // Of a stream of bytes no more is read than was announced: nothing of the rest is ever here.
+    const whole = type === "bytes" && pieces.join("").length > length;
+    expect(bench.socket.sent.split("\r\n\r\n")[1] ?? "").toBe(whole ? "abcde" : sent);
+  }
 });
 
 test("a body that was let go when it was whole leaves the connection to others", async () => {

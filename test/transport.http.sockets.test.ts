@@ -1,4 +1,5 @@
 /** Sockets under the client of Bun and Deno: what they do between two responses, and while bodies pass. */
+import { createHash } from "node:crypto";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type RuntimeName, Served } from "./_served.ts";
 import { Upstream } from "./_upstream.ts";
@@ -81,6 +82,26 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect((await (await served.send("/reset")).read()).cut).toBe(true);
     expect(upstream.links).toHaveLength(2);
   });
+
+  test("an upload that has to wait arrives as it was", async () => {
+    upstream.script = async (call) => {
+      call.link.socket.pause();
+      await pause(300);
+      call.link.socket.resume();
+      await call.done;
+      call.reply(200, [], call.sha256);
+    };
+    // More than all that is between them can hold; no two pieces of it are alike.
+    const body = Buffer.from(new Uint32Array(6 * 1024 * 1024).map((_, at) => at).buffer);
+    const expected = createHash("sha256").update(body).digest("hex");
+    await using served = new Served(runtime, upstream.url);
+    for (const framing of ["Content-Length", "Transfer-Encoding"]) {
+      const client = await served.connect();
+      if (framing === "Content-Length") client.send(request("POST", "/", [], body));
+      else client.send(request("POST", "/", [[framing, "chunked"]]), chunk(body), lastChunk);
+      expect((await client.read()).text).toBe(expected);
+    }
+  }, 30_000);
 
   test("pieces are those of the exchange they belong to", async () => {
     // Many at once read into what they share, or into what was another's before.
