@@ -119,9 +119,15 @@ export function fillPoolOptions(options: PoolOptions): FilledPoolOptions {
   return filled;
 }
 
-/** The error of a request that came after `close()`, or was cut off by `destroy()`. */
+/**
+ * The error of a request that came after `close()`, or was cut off by `destroy()`. What is closed is
+ * being replaced as a rule: a moment later there is another to ask.
+ */
 export function poolClosed(): ProxyError {
-  return new ProxyError("destination_unavailable", { message: "the proxy has been closed" });
+  return new ProxyError("destination_unavailable", {
+    message: "the proxy has been closed",
+    retryAfter: 1,
+  });
 }
 
 /**

@@ -153,7 +153,7 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
     this.#ended = true;
     this.#lifetime.end();
     const connection = this.#connection as Connection;
-    if (this.#unsent) this.#pool.release(connection);
+    if (this.#unsent || this.#wasRefused(thrown)) this.#pool.release(connection);
     else this.#pool.discard(connection);
     if (this.#upload instanceof Upload) this.#upload.abandon();
     this.#reject(error);
@@ -185,6 +185,13 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
   #wasForgotten(thrown: unknown): boolean {
     if (this.#controller !== undefined || this.#error !== undefined) return false;
     return (this.#connection as Connection).used && isTerminated(toNetworkError(thrown, false));
+  }
+
+  /** Whether undici would not send it: nothing of it has reached the kept connection, which stays good. */
+  #wasRefused(thrown: unknown): boolean {
+    if (this.#controller !== undefined) return false;
+    const { code } = toNetworkError(thrown, false);
+    return (this.#connection as Connection).used && code === "http_request_error";
   }
 
   /** Nothing was sent: whatever the method, another connection will do. */
