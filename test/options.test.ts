@@ -231,8 +231,8 @@ test("an option that there is not", () => {
 });
 
 test("redirectTargets without followRedirects is a mistake, with false it may wait", () => {
-  const given = (options: ProxyOptions) => (): unknown =>
-    compile({ redirectTargets: "any", ...options }, () => new FakeTransport());
+  const given = (others: ProxyOptions) => (): unknown =>
+    compile({ redirectTargets: "any", ...others }, () => new FakeTransport());
   expect(given({})).toThrow(TypeError);
   expect(given({})).toThrow(/`redirectTargets` does nothing without `followRedirects`; set that/);
   for (const followRedirects of [true, false, 0, 3])

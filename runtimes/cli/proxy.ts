@@ -90,7 +90,7 @@ export const proxyFlags: Record<Expressible<ProxyOptions>, Entry> = {
   timeout: {
     group: "Limits",
     value: "<ms>",
-    help: "until the response headers; 0 waits for ever",
+    help: "until response headers; 0 waits for ever",
     read: asNumber,
   },
   connectTimeout: {
