@@ -55,7 +55,10 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
     this.#pool = pool;
     this.#resolve = resolve;
     this.#reject = reject;
-    lifetime.onabort = (error) => this.#abort(error);
+    // Not assigned as a literal: V8 makes such a function in the old generation, and all that it
+    // captures, the whole request, then lives until the next full collection.
+    const abort = (error: ProxyError): void => this.#abort(error);
+    lifetime.onabort = abort;
   }
 
   // ── the job ──
