@@ -127,6 +127,8 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
     // 1xx: informational, the final response follows (RFC 9110 §15.2).
     if (status < 200) return;
     const headers = toLatin1(controller.rawHeaders as Buffer[]);
+    // Each of them is a view of all that was read: for as long as a stream is silent, nobody needs it.
+    controller.rawHeaders = null;
     this.#lifetime.opened(isEventStream(headers));
     this.#body = new ResponseBody(this);
     const bodyless = this.#hop.method === "HEAD" || status === 204 || status === 304;
