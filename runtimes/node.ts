@@ -60,19 +60,21 @@ export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
 export function createProxy(options: CreateProxyOptions): NodeProxy {
   const route = createRoute(options, runtime);
   const { target, plan } = route;
-  async function handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
-    const context = { req, res };
-    const incoming = new MessageIncoming(req, res);
-    await sendResponse(await forward(incoming, target, plan, context, respond), res);
-  }
   return {
     ...bindProxy(route, runtime),
     nodeHandler(req, res, next) {
-      handle(req, res).catch((error: unknown) => {
+      const fail = (error: unknown): void => {
         if (next) next(error);
         else if (res.headersSent) res.destroy();
         else res.writeHead(500).end();
-      });
+      };
+      try {
+        forward(new MessageIncoming(req, res), target, plan, { req, res }, respond)
+          .then((response) => sendResponse(response, res))
+          .catch(fail);
+      } catch (error) {
+        fail(error);
+      }
     },
   };
 }

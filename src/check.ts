@@ -2,7 +2,7 @@ import { NameSet, REQUEST_DROPPED } from "./headers.ts";
 import { badOption } from "./misuse.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Transport } from "./transport.ts";
-import { isRange } from "./trust.ts";
+import { checkRange } from "./trust.ts";
 
 /** Says what is wrong with a value and how to put it right; nothing for a good one. */
 export type Check = (value: unknown) => string | undefined;
@@ -120,10 +120,7 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
     if (!Array.isArray(value)) {
       return "use true, false, an array of addresses and CIDR ranges, or a predicate on an address";
     }
-    const wrong = (value as unknown[]).find((each) => typeof each !== "string" || !isRange(each));
-    return wrong === undefined && !value.includes(undefined)
-      ? undefined
-      : `${JSON.stringify(wrong)} is no address or CIDR range`;
+    return Array.from(value, checkRange).find((wrong) => wrong !== undefined);
   },
   clientAddress: isFunction,
   via: (value) =>
@@ -178,6 +175,12 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
   transport: isTransport,
 };
 
+/** Options of `createProxy` that `proxyFetch` has not. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  target: "pass it as the second argument",
+  pool: "it is createProxy's; pass `transport: createTransport(…)` instead, made once",
+};
+
 /** The names of all options. */
 export const optionNames: readonly string[] = Object.keys(CHECKS);
 
@@ -186,6 +189,9 @@ export const optionNames: readonly string[] = Object.keys(CHECKS);
  * @throws TypeError that names the option and the fix
  */
 export function checkOptions(options: ProxyOptions): void {
+  for (const [name, fix] of Object.entries(ELSEWHERE)) {
+    if (Object.hasOwn(options, name)) throw badOption(name, fix);
+  }
   check(options, CHECKS);
 }
 

@@ -43,9 +43,24 @@ export async function wrapBody(hop: Hop, plan: Plan, trip: Trip): Promise<Hop> {
  *     hop → send → reply
  *      ↑ nextHop(hop, reply) | hopAgain(hop) ↓
  */
-export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply> {
+export function deliver(hop: Hop, plan: Plan, trip: Trip): Promise<Reply> {
+  const sent = plan.transport.send(hop, trip.lifetime);
+  // Most replies are the last, whatever they are: for those the loop would only be promises more.
+  const isLast = plan.maxRedirects === 0 && plan.retry.statusCodes.length === 0;
+  return isLast
+    ? sent.catch(() => deliverFrom(hop, sent, plan, trip))
+    : deliverFrom(hop, sent, plan, trip);
+}
+
+async function deliverFrom(
+  first: Hop,
+  firstSent: Promise<Reply>,
+  plan: Plan,
+  trip: Trip,
+): Promise<Reply> {
   const { transport, retry } = plan;
   let hop = first;
+  let sent = firstSent;
   let attempts = retry.attempts;
   /** What was sent so far, where redirects are followed. */
   const visited = plan.maxRedirects > 0 ? [nameOf(hop)] : undefined;
@@ -53,7 +68,7 @@ export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply
     let again: Hop | undefined;
     let next: Hop | undefined;
     try {
-      const reply = await transport.send(hop, trip.lifetime);
+      const reply = await sent;
       if (attempts > 0 && retry.statusCodes.includes(reply.status)) {
         again = hopAgain(hop, retry.methods);
       }
@@ -81,6 +96,7 @@ export async function deliver(first: Hop, plan: Plan, trip: Trip): Promise<Reply
       visited?.push(nameOf(hop));
     }
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
+    sent = transport.send(hop, trip.lifetime);
   }
 }
 

@@ -72,6 +72,8 @@ export interface ProxyErrorInit {
   cause?: unknown;
   /** Whether a connection kept from an earlier request broke before a byte of the response: it may have been closed before. */
   stale?: boolean;
+  /** Seconds after which the client may try again, where it is known to be worth it: `Retry-After` tells it. */
+  retryAfter?: number;
 }
 
 /**
@@ -89,6 +91,8 @@ export class ProxyError extends Error {
   readonly status: number;
   /** Whether a connection kept from an earlier request broke before a byte of the response. */
   readonly stale: boolean;
+  /** Seconds after which the client may try again; undefined where nobody knows. */
+  readonly retryAfter: number | undefined;
 
   /**
    * Makes an error of this type.
@@ -103,6 +107,7 @@ export class ProxyError extends Error {
     }
     this.status = status;
     this.stale = init.stale ?? false;
+    this.retryAfter = init.retryAfter;
   }
 }
 
@@ -144,7 +149,6 @@ export function toReply(error: ProxyError, method: string): Reply {
     "Proxy-Status",
     `fetchway; error=${error.code}`,
   ];
-  // Too many at a time: a moment later there may be room.
-  if (error.code === "connection_limit_reached") headers.push("Retry-After", "1");
+  if (error.retryAfter !== undefined) headers.push("Retry-After", String(error.retryAfter));
   return { status: error.status, statusText, headers, body: method === "HEAD" ? null : bytes };
 }

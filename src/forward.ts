@@ -57,7 +57,12 @@ export async function forward(
   };
   let response: Response | undefined;
   try {
-    let hop = await toHop(incoming, upstream, plan, context);
+    let { path } = incoming;
+    if (plan.rewrite !== undefined) {
+      path = await plan.rewrite(path, () => incoming.request());
+      guardEscape(path.split("?", 1)[0] as string);
+    }
+    let hop = toHop(incoming, upstream, path, plan, context);
     if (options.onRequest !== undefined) {
       const draft = toDraft(hop);
       const answer = await options.onRequest(draft, incoming.request());
@@ -88,12 +93,13 @@ export async function forward(
 }
 
 /** What goes to the upstream: stripped first, then added to, so that no client can reach what is added. */
-async function toHop(
+function toHop(
   incoming: Incoming,
   upstream: Upstream,
+  path: string,
   plan: Plan,
   context: Context,
-): Promise<Hop> {
+): Hop {
   const { options } = plan;
   const address = plan.clientAddress
     ? plan.clientAddress(incoming.request(), context)
@@ -105,13 +111,6 @@ async function toHop(
     plan.kept,
   );
   const host = head.host ?? incoming.authority;
-
-  let { path } = incoming;
-  if (plan.rewrite !== undefined) {
-    path = await plan.rewrite(path, () => incoming.request());
-    guardEscape(path.split("?", 1)[0] as string);
-  }
-  path = joinTarget(upstream, path);
 
   let headers = trusts ? cutChain(head.headers, trusts) : head.headers;
   addForwarded(headers, plan.forwarded, trusts !== undefined || plan.kept !== undefined, {
@@ -129,7 +128,7 @@ async function toHop(
   return {
     upstream,
     method: incoming.method,
-    path,
+    path: joinTarget(upstream, path),
     headers,
     original: incoming.original,
     host: options.host ?? (plan.keepHost ? host : undefined),

@@ -1,4 +1,4 @@
-import { getHeader } from "./headers.ts";
+import { getHeader, takeAll } from "./headers.ts";
 import type { HeaderList } from "./transport.ts";
 
 /** What this proxy knows of the connection a request came on. */
@@ -51,18 +51,7 @@ function withoutZone(address: string): string {
 
 /** Adds `value` to the end of a list field; all of its lines become one. */
 function append(headers: HeaderList, name: string, value: string, inbound: boolean): void {
-  headers.push(name, inbound ? takeAll(headers, name.toLowerCase(), value) : value);
-}
-
-/** Removes every line of a field and returns their values and `last`, as one list. */
-function takeAll(headers: HeaderList, lower: string, last: string): string {
-  const values: string[] = [];
-  for (let i = 0; i < headers.length;) {
-    if ((headers[i] as string).toLowerCase() === lower) {
-      values.push(...headers.splice(i, 2).slice(1));
-    } else i += 2;
-  }
-  return [...values, last].join(", ");
+  headers.push(name, inbound ? [...takeAll(headers, name.toLowerCase()), value].join(", ") : value);
 }
 
 /**

@@ -219,6 +219,16 @@ export function getHeader(headers: HeaderList, lower: string): string | undefine
   return undefined;
 }
 
+/** Takes every line of a field out of a list. Returns their values. */
+export function takeAll(headers: HeaderList, lower: string): string[] {
+  const values: string[] = [];
+  for (let i = headers.length - 2; i >= 0; i -= 2) {
+    if ((headers[i] as string).toLowerCase() !== lower) continue;
+    values.unshift(headers.splice(i, 2)[1] as string);
+  }
+  return values;
+}
+
 /** Whether a response is a stream of events, which may be silent for as long as it likes. */
 export function isEventStream(headers: HeaderList): boolean {
   return /^text\/event-stream\b/i.test(getHeader(headers, "content-type") ?? "");

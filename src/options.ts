@@ -128,7 +128,8 @@ export interface ProxyOptions {
    * Where following may go: the origin of the hop before, `"any"`, or where the predicate says yes.
    *
    * `"any"` lets the upstream send this proxy anywhere it can reach, metadata services and private networks
-   * included, but never from `https:` to `http:`. A predicate sees every hop and alone decides.
+   * included, but never from `https:` to `http:`. A predicate sees every hop and alone decides. Without
+   * `followRedirects` it would do nothing and is refused; with `false` it may stand.
    * @default "same-origin"
    * @example (url) => url.protocol === "https:" && url.hostname.endsWith(".example.com")
    */

@@ -137,6 +137,11 @@ type Replay = Pick<
 >;
 
 function compileReplay(options: ProxyOptions): Replay {
+  if (options.redirectTargets !== undefined && options.followRedirects === undefined) {
+    throw new TypeError(
+      "fetchway: `redirectTargets` does nothing without `followRedirects`; set that too",
+    );
+  }
   const follow = options.followRedirects ?? defaults.followRedirects;
   const maxRedirects = typeof follow === "number" ? follow : follow ? MAX_REDIRECTS : 0;
   const given = Object.entries(options.retry || {}).filter(([, value]) => value !== undefined);

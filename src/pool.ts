@@ -88,12 +88,15 @@ export interface PoolOptions {
   socketPath?: string;
 }
 
+/** How names are looked up, with the default in its place. */
+export type FilledDnsOptions = DnsOptions & { ttl: number };
+
 /** Pool options with every default in its place. */
 export type FilledPoolOptions = Required<Omit<PoolOptions, "tls" | "socketPath" | "dns">> &
-  Pick<PoolOptions, "tls" | "socketPath"> & { dns: false | (DnsOptions & { ttl: number }) };
+  Pick<PoolOptions, "tls" | "socketPath"> & { dns: false | FilledDnsOptions };
 
 /** Every default of a pool. */
-export const poolDefaults: Readonly<FilledPoolOptions> = {
+export const poolDefaults: Readonly<FilledPoolOptions & { dns: FilledDnsOptions }> = {
   maxSockets: 256,
   maxFreeSockets: 64,
   freeSocketTimeout: 4_000,
@@ -112,13 +115,19 @@ export const poolDefaults: Readonly<FilledPoolOptions> = {
 export function fillPoolOptions(options: PoolOptions): FilledPoolOptions {
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
   const filled: FilledPoolOptions = { ...poolDefaults, ...Object.fromEntries(given) };
-  if (options.dns) filled.dns = { ttl: 10_000, ...options.dns };
+  if (options.dns) filled.dns = { ...poolDefaults.dns, ...options.dns };
   return filled;
 }
 
-/** The error of a request that came after `close()`, or was cut off by `destroy()`. */
+/**
+ * The error of a request that came after `close()`, or was cut off by `destroy()`. What is closed is
+ * being replaced as a rule: a moment later there is another to ask.
+ */
 export function poolClosed(): ProxyError {
-  return new ProxyError("destination_unavailable", { message: "the proxy has been closed" });
+  return new ProxyError("destination_unavailable", {
+    message: "the proxy has been closed",
+    retryAfter: 1,
+  });
 }
 
 /**

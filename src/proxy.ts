@@ -36,7 +36,7 @@ export interface Proxy {
   readonly stats: () => PoolStats | undefined;
   /**
    * Lets running and waiting requests finish, then closes the proxy's own connections. Later
-   * requests get 503, where the runtime lets a proxy have its own.
+   * requests get 503 with `Retry-After`, where the runtime lets a proxy have its own.
    * @param timeout milliseconds that they may take, then as `destroy`; `0` for as long as they like
    * @throws TypeError for a timeout that is none
    */

@@ -23,7 +23,7 @@ const NAMED: ReadonlyMap<string, readonly string[]> = new Map([
 ]);
 
 /**
- * Compiles `trustProxy`, checked before by `isRange`. Undefined trusts nobody.
+ * Compiles `trustProxy`, checked before by `checkRange`. Undefined trusts nobody.
  *
  * Except for `true`, only what is an IP address can be trusted: not an unknown one, nor a name.
  */
@@ -46,9 +46,31 @@ export function compileTrust(
   };
 }
 
-/** Whether this is an address, a CIDR range or the name of some, as `trustProxy` takes them. */
-export function isRange(entry: string): boolean {
-  return NAMED.has(entry) || parseRange(entry) !== undefined;
+/** What is wrong with an entry of `trustProxy`: an address, a CIDR range or the name of some. */
+export function checkRange(entry: unknown): string | undefined {
+  const text = typeof entry === "string" ? entry : "";
+  if (NAMED.has(text)) return undefined;
+  const range = parseRange(text);
+  if (range === undefined) return `${JSON.stringify(entry)} is no address or CIDR range`;
+  const words = range.words.map((word, i) => word & ~(0xffff >> clamp(range.bits - 16 * i)));
+  if (words.every((word, i) => word === range.words[i])) return undefined;
+  // One address with its network's length, or the network by one of its addresses: nobody knows.
+  const [address, length] = text.split("/") as [string, string];
+  return `"${text}" is no range: use "${render(words, address)}/${length}", or "${address}" for that address alone`;
+}
+
+function clamp(bits: number): number {
+  return Math.min(Math.max(bits, 0), 16);
+}
+
+/** Spells an address as another is. */
+function render(words: readonly number[], like: string): string {
+  if (!like.includes(":")) {
+    const [high, low] = words.slice(6) as [number, number];
+    return [high >> 8, high & 255, low >> 8, low & 255].join(".");
+  }
+  const { hostname } = new URL(`http://[${words.map((word) => word.toString(16)).join(":")}]`);
+  return hostname.slice(1, -1) + (/%.*/.exec(like)?.[0] ?? "");
 }
 
 function isIn(address: Address, range: Range): boolean {

@@ -1,4 +1,5 @@
 import { ProxyError } from "./error.ts";
+import { takeAll } from "./headers.ts";
 import type { HeaderList } from "./transport.ts";
 
 /**
@@ -8,17 +9,7 @@ import type { HeaderList } from "./transport.ts";
  * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
  */
 export function addVia(headers: HeaderList, pseudonym: string, version: string): void {
-  const passed: string[] = [];
-  for (let i = 0; i < headers.length;) {
-    if ((headers[i] as string).toLowerCase() === "via") {
-      passed.push(
-        ...headers
-          .splice(i, 2)
-          .slice(1)
-          .filter((each) => each.trim()),
-      );
-    } else i += 2;
-  }
+  const passed = takeAll(headers, "via").filter((each) => each.trim() !== "");
   const names = passed.join(",").split(",").map(nameOf);
   if (names.includes(pseudonym.toLowerCase())) {
     throw new ProxyError("proxy_loop_detected", {

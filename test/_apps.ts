@@ -4,9 +4,11 @@ import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo, Server } from "node:net";
 import { serve as serveHono } from "@hono/node-server";
 import { serve as serveH3, type H3 } from "h3";
+import { serve as serveSrvx, type Server as SrvxServer, type ServerOptions } from "srvx";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { connect, type Answer, type Client } from "./_client.ts";
 import type { Call } from "./_link.ts";
+import { quietly } from "./_srvx.ts";
 import { Upstream } from "./_upstream.ts";
 
 type Fetch = (request: Request) => Response | Promise<Response>;
@@ -14,8 +16,11 @@ type Fetch = (request: Request) => Response | Promise<Response>;
 export interface Apps {
   upstream: Upstream;
   serveNode(handler: RequestListener): Promise<number>;
+  serveSrvx(options: ServerOptions): Promise<number>;
   serveH3(app: H3): Promise<number>;
   serveHono(app: { fetch: Fetch }): Promise<number>;
+  /** Starts a server, and has it closed after the test. */
+  listen(server: Server): Promise<number>;
   /** Has the server closed after the test. */
   track(server: Server): Promise<number>;
   connect(port: number): Promise<Client>;
@@ -27,24 +32,20 @@ export interface Apps {
 export function useApps(): Apps {
   const upstream = new Upstream();
   const closing: (() => unknown)[] = [];
+  const onceReady = async (server: SrvxServer): Promise<number> => {
+    await server.ready();
+    return apps.track(server.node?.server as Server);
+  };
   const apps: Apps = {
     upstream,
-    serveNode: (handler) => {
-      const server = createServer(handler);
+    serveNode: (handler) => apps.listen(createServer(handler)),
+    serveSrvx: (options) => onceReady(serveSrvx({ ...options, ...quietly })),
+    serveH3: (app) => onceReady(serveH3(app, quietly)),
+    serveHono: (app) => apps.track(serveHono({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" })),
+    listen(server) {
       server.listen(0, "127.0.0.1");
       return apps.track(server);
     },
-    async serveH3(app) {
-      const server = serveH3(app, {
-        port: 0,
-        hostname: "127.0.0.1",
-        silent: true,
-        gracefulShutdown: false,
-      });
-      await server.ready();
-      return apps.track(server.node?.server as Server);
-    },
-    serveHono: (app) => apps.track(serveHono({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" })),
     async track(server) {
       if (!server.listening) await once(server, "listening");
       closing.push(() => server.close());

@@ -1,5 +1,5 @@
 /** Stand-ins for what unit tests do not open: a client, an upstream, connections. */
-import { expect } from "vitest";
+import { expect, vi } from "vitest";
 import { toStream } from "../src/body.ts";
 import { Lifetime } from "../src/deadline.ts";
 import { ProxyError, type ProxyErrorCode } from "../src/error.ts";
@@ -33,6 +33,19 @@ export class FakeClient {
 /** A lifetime without deadlines. */
 export function fakeLifetime(): Lifetime {
   return new Lifetime(new FakeClient(), 0, 0);
+}
+
+/** A lifetime with deadlines, its client, and who is told of its end. */
+export function startLifetime(
+  timeout = 1_000,
+  idleTimeout = 500,
+  signal?: AbortSignal,
+): { client: FakeClient; lifetime: Lifetime; onabort: ReturnType<typeof vi.fn> } {
+  const client = new FakeClient();
+  const lifetime = new Lifetime(client, timeout, idleTimeout, signal);
+  const onabort = vi.fn();
+  lifetime.onabort = onabort;
+  return { client, lifetime, onabort };
 }
 
 export type FakeIncoming = Incoming & FakeClient;

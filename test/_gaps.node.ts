@@ -68,11 +68,6 @@ export const onNode: Gap[] = [
   },
   {
     host: "hono",
-    test: "the case of response field names is kept",
-    reason: "@hono/node-server writes the lower-cased names of Headers",
-  },
-  {
-    host: "hono",
     test: "the reason phrase is kept",
     reason: "@hono/node-server does not write statusText",
   },
@@ -80,10 +75,5 @@ export const onNode: Gap[] = [
     host: "hono",
     test: "__proto__ is an ordinary field name in a response",
     reason: "@hono/node-server collects the fields in a plain object",
-  },
-  {
-    host: "hono",
-    test: "a response without content-type gets none",
-    reason: "@hono/node-server adds text/plain to a body without a type",
   },
 ];

@@ -2,9 +2,7 @@
 import { createServer as createHttp2 } from "node:http2";
 import { H3 } from "h3";
 import { Hono } from "hono";
-import { serve } from "srvx";
 import { toNodeHandler } from "srvx/node";
-import type { Server } from "node:net";
 import { createProxy, proxyFetch, type ProxyOptions } from "#proxy";
 import type { Apps } from "./_apps.ts";
 
@@ -26,23 +24,10 @@ function makeRequest(request: Request): Request {
 /** A way's server; the promise is of its port. */
 export type Way = (apps: Apps) => Promise<number>;
 
-async function onSrvx(apps: Apps, fetch: Fetch): Promise<number> {
-  const server = serve({
-    fetch,
-    port: 0,
-    hostname: "127.0.0.1",
-    silent: true,
-    gracefulShutdown: false,
-  });
-  await server.ready();
-  return apps.track(server.node?.server as Server);
-}
+const onSrvx = (apps: Apps, fetch: Fetch): Promise<number> => apps.serveSrvx({ fetch });
 
-function onHttp2(apps: Apps, handler: unknown): Promise<number> {
-  const server = createHttp2({}, handler as never);
-  server.listen(0, "127.0.0.1");
-  return apps.track(server);
-}
+const onHttp2 = (apps: Apps, handler: unknown): Promise<number> =>
+  apps.listen(createHttp2({}, handler as never));
 
 const forwarder =
   ({ upstream }: Apps): Fetch =>

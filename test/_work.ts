@@ -72,40 +72,37 @@ export const postInPieces: Ask = async (client, upstream) => {
 
 const FILE = fileURLToPath(new URL("work/host.ts", import.meta.url));
 
-/** Optimized code allocates less, and when it is optimized is chance; collected is not allocated. */
-const HEAP_FLAGS = [
-  "--expose-gc",
-  "--no-opt",
-  "--min-semi-space-size=64",
-  "--max-semi-space-size=64",
-];
+/** What is looked at in a host: the ways its requests take, calls, bytes allocated, bytes that grow old. */
+type Mode = "paths" | "counts" | "heap" | "old";
+
+/** Optimized code allocates less, and when it is optimized is chance. */
+const FLAGS: Readonly<Record<Mode, readonly string[]>> = {
+  paths: [],
+  counts: [],
+  // Collected is not allocated.
+  heap: ["--expose-gc", "--no-opt", "--min-semi-space-size=64", "--max-semi-space-size=64"],
+  old: ["--no-opt", "--min-semi-space-size=1", "--max-semi-space-size=1"],
+};
 
 /** Enough that nothing is done for the first time any more. */
 const WARM_UP = 30;
 const REQUESTS = 100;
 
 export interface Worker {
-  /** Asks often, one after the other on one connection. */
-  count(ask: Ask): Promise<Work>;
+  /** Asks so often, one after the other on one connection. */
+  count(ask: Ask, times?: number): Promise<Work>;
   /** Asks once, and says which way it went. */
   path(ask: Ask): Promise<Path>;
   stop(): Promise<void>;
 }
 
-export async function startWork(
-  host: WorkHost,
-  mode: "paths" | "counts" | "heap",
-): Promise<Worker> {
+export async function startWork(host: WorkHost, mode: Mode): Promise<Worker> {
   const upstream = new Upstream();
   await upstream.listen();
-  const child = spawn(
-    process.execPath,
-    [...(mode === "heap" ? HEAP_FLAGS : []), FILE, host, mode],
-    {
-      env: { ...process.env, UPSTREAM: upstream.url, NODE_OPTIONS: "", NODE_V8_COVERAGE: "" },
-      stdio: ["pipe", "pipe", "inherit"],
-    },
-  );
+  const child = spawn(process.execPath, [...FLAGS[mode], FILE, host, mode], {
+    env: { ...process.env, UPSTREAM: upstream.url, NODE_OPTIONS: "", NODE_V8_COVERAGE: "" },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
   const exited = once(child, "exit");
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const line = async (): Promise<string> => {
@@ -120,13 +117,13 @@ export async function startWork(
   };
   const client = await connect(port);
   return {
-    async count(ask) {
+    async count(ask, times = REQUESTS) {
       await upstream.reset();
       for (let i = 0; i < WARM_UP; i++) await ask(client, upstream);
       await report();
-      for (let i = 0; i < REQUESTS; i++) await ask(client, upstream);
+      for (let i = 0; i < times; i++) await ask(client, upstream);
       const { seen: _, ...work } = await report();
-      return Object.fromEntries(Object.entries(work).map(([kind, n]) => [kind, n / REQUESTS]));
+      return Object.fromEntries(Object.entries(work).map(([kind, n]) => [kind, n / times]));
     },
     async path(ask) {
       await upstream.reset();

@@ -5,8 +5,6 @@ import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
 } from "node:http2";
-import { type Server } from "node:net";
-import { serve } from "srvx";
 import { describe, expect, test } from "vitest";
 import { createProxy, proxyFetch } from "#proxy";
 import { useApps } from "./_apps.ts";
@@ -21,23 +19,14 @@ const certificate = makeCertificate();
 const traced = { via: "edge" };
 
 const servers: Record<string, () => Promise<number>> = {
-  async srvx() {
-    const server = serve({
+  srvx: () =>
+    apps.serveSrvx({
       fetch: (request) => proxyFetch(request, upstream.url, traced),
       tls: certificate,
-      port: 0,
-      hostname: "127.0.0.1",
-      silent: true,
-      gracefulShutdown: false,
-    });
-    await server.ready();
-    return apps.track(server.node?.server as Server);
-  },
+    }),
   node() {
     const { nodeHandler } = createProxy({ target: upstream.url, ...traced });
-    const server = createSecureServer(certificate, nodeHandler as never);
-    server.listen(0, "127.0.0.1");
-    return apps.track(server);
+    return apps.listen(createSecureServer(certificate, nodeHandler as never));
   },
 };
 

@@ -1,7 +1,5 @@
 /** The proxy inside h3 and srvx apps. */
-import type { Server } from "node:net";
 import { H3, onResponse, type H3Event } from "h3";
-import { serve } from "srvx";
 import { describe, expect, test } from "vitest";
 import { createProxy, proxyFetch } from "#proxy";
 import { useApps } from "./_apps.ts";
@@ -24,8 +22,8 @@ describe("h3", () => {
 });
 
 describe("srvx", () => {
-  addMiddlewareTests(apps, async (before, after) => {
-    const server = serve({
+  addMiddlewareTests(apps, (before, after) =>
+    apps.serveSrvx({
       middleware: [
         async (req, next) => {
           before(req);
@@ -33,14 +31,8 @@ describe("srvx", () => {
         },
       ],
       fetch: (req) => proxyFetch(req, upstream.url),
-      port: 0,
-      hostname: "127.0.0.1",
-      silent: true,
-      gracefulShutdown: false,
-    });
-    await server.ready();
-    return apps.track(server.node?.server as Server);
-  });
+    }),
+  );
 });
 
 test("h3: event.res headers and onResponse apply to a proxied response", async () => {

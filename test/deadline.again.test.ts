@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { Lifetime } from "../src/deadline.ts";
-import { FakeClient, proxyError } from "./_fakes.ts";
+import { proxyError, startLifetime } from "./_fakes.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -8,21 +7,9 @@ afterEach(() => void vi.useRealTimers());
 const headTimeout = proxyError("http_response_timeout", 504);
 const gone = proxyError("http_request_error", 499);
 
-function start(
-  timeout = 1_000,
-  idleTimeout = 500,
-  signal?: AbortSignal,
-): { client: FakeClient; lifetime: Lifetime; onabort: ReturnType<typeof vi.fn> } {
-  const client = new FakeClient();
-  const lifetime = new Lifetime(client, timeout, idleTimeout, signal);
-  const onabort = vi.fn();
-  lifetime.onabort = onabort;
-  return { client, lifetime, onabort };
-}
-
 describe("one more attempt", () => {
   test("has what is left of the time", () => {
-    const { lifetime } = start(1_000);
+    const { lifetime } = startLifetime(1_000);
     vi.advanceTimersByTime(700);
     lifetime.end();
     const next = lifetime.again();
@@ -33,7 +20,7 @@ describe("one more attempt", () => {
   });
 
   test("the time goes on while a response is let go, and a piece of the request starts it anew", () => {
-    const { lifetime } = start(1_000);
+    const { lifetime } = startLifetime(1_000);
     vi.advanceTimersByTime(500);
     lifetime.touch();
     vi.advanceTimersByTime(100);
@@ -47,7 +34,7 @@ describe("one more attempt", () => {
   });
 
   test("without a timeout there is none", () => {
-    const { lifetime } = start(0, 0);
+    const { lifetime } = startLifetime(0, 0);
     lifetime.end();
     lifetime.again();
     expect(vi.getTimerCount()).toBe(0);
@@ -55,7 +42,7 @@ describe("one more attempt", () => {
 
   test("is the same client's, and under the same signal", () => {
     const controller = new AbortController();
-    const { client, lifetime } = start(1_000, 500, controller.signal);
+    const { client, lifetime } = startLifetime(1_000, 500, controller.signal);
     lifetime.end();
     const second = lifetime.again();
     client.leave();
@@ -68,7 +55,7 @@ describe("one more attempt", () => {
   });
 
   test("what is waited for ends by itself, or with the exchange", async () => {
-    const { lifetime } = start(1_000);
+    const { lifetime } = startLifetime(1_000);
     expect(await lifetime.orAbort(Promise.resolve(5))).toBe(5);
     await expect(lifetime.orAbort(Promise.reject(new Error("oops")))).rejects.toThrow("oops");
     expect(lifetime.onabort).toBeUndefined();

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { Lifetime } from "../src/deadline.ts";
 import { ProxyError } from "../src/error.ts";
-import { FakeClient, proxyError } from "./_fakes.ts";
+import { proxyError, startLifetime } from "./_fakes.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -10,21 +10,9 @@ const readTimeout = proxyError("connection_read_timeout", 504);
 const headTimeout = proxyError("http_response_timeout", 504);
 const gone = proxyError("http_request_error", 499);
 
-function start(
-  timeout = 1_000,
-  idleTimeout = 500,
-  signal?: AbortSignal,
-): { client: FakeClient; lifetime: Lifetime; onabort: ReturnType<typeof vi.fn> } {
-  const client = new FakeClient();
-  const lifetime = new Lifetime(client, timeout, idleTimeout, signal);
-  const onabort = vi.fn();
-  lifetime.onabort = onabort;
-  return { client, lifetime, onabort };
-}
-
 describe("until the response headers", () => {
   test("the timeout stops the exchange", () => {
-    const { lifetime, onabort } = start();
+    const { lifetime, onabort } = startLifetime();
     vi.advanceTimersByTime(990);
     expect(onabort).not.toHaveBeenCalled();
     vi.advanceTimersByTime(20);
@@ -34,7 +22,7 @@ describe("until the response headers", () => {
   });
 
   test("every piece of the request body starts it anew", () => {
-    const { lifetime, onabort } = start();
+    const { lifetime, onabort } = startLifetime();
     for (let i = 0; i < 10; i++) {
       vi.advanceTimersByTime(900);
       lifetime.touch();
@@ -45,7 +33,7 @@ describe("until the response headers", () => {
   });
 
   test("0 waits for ever", () => {
-    const { onabort } = start(0);
+    const { onabort } = startLifetime(0);
     expect(vi.getTimerCount()).toBe(0);
     vi.advanceTimersByTime(2 ** 31);
     expect(onabort).not.toHaveBeenCalled();
@@ -54,7 +42,7 @@ describe("until the response headers", () => {
 
 describe("in the response body", () => {
   test("silence stops the exchange, pieces start it anew", () => {
-    const { lifetime, onabort } = start();
+    const { lifetime, onabort } = startLifetime();
     vi.advanceTimersByTime(900);
     lifetime.opened(false);
     for (let i = 0; i < 10; i++) {
@@ -67,9 +55,9 @@ describe("in the response body", () => {
   });
 
   test("an event stream may be silent, and so may any where idleTimeout is 0", () => {
-    const events = start();
+    const events = startLifetime();
     events.lifetime.opened(true);
-    const unlimited = start(1_000, 0);
+    const unlimited = startLifetime(1_000, 0);
     unlimited.lifetime.opened(false);
     vi.advanceTimersByTime(10_000_000);
     expect(events.onabort).not.toHaveBeenCalled();
@@ -78,7 +66,7 @@ describe("in the response body", () => {
   });
 
   test("a client that does not read is not the upstream's silence", () => {
-    const { lifetime, onabort } = start();
+    const { lifetime, onabort } = startLifetime();
     lifetime.opened(false);
     lifetime.hold(true);
     vi.advanceTimersByTime(60_000);
@@ -93,7 +81,7 @@ describe("in the response body", () => {
 
 describe("who stops it", () => {
   test("the client", () => {
-    const { client, lifetime, onabort } = start();
+    const { client, lifetime, onabort } = startLifetime();
     client.leave();
     expect(onabort).toHaveBeenCalledExactlyOnceWith(gone);
     expect(lifetime.error).toEqual(gone);
@@ -101,14 +89,14 @@ describe("who stops it", () => {
 
   test("the caller's signal, with its reason", () => {
     const controller = new AbortController();
-    const { lifetime, onabort } = start(1_000, 500, controller.signal);
+    const { lifetime, onabort } = startLifetime(1_000, 500, controller.signal);
     controller.abort("enough");
     expect(onabort).toHaveBeenCalledExactlyOnceWith(gone);
     expect(lifetime.error?.cause).toBe("enough");
   });
 
   test("a signal that had fired before", () => {
-    const { client, lifetime } = start(1_000, 500, AbortSignal.abort("before"));
+    const { client, lifetime } = startLifetime(1_000, 500, AbortSignal.abort("before"));
     expect(lifetime.error?.cause).toBe("before");
     expect(client.listeners.size).toBe(0);
     expect(vi.getTimerCount()).toBe(0);
@@ -128,7 +116,7 @@ describe("who stops it", () => {
   });
 
   test("the first reason counts", () => {
-    const { client, lifetime, onabort } = start();
+    const { client, lifetime, onabort } = startLifetime();
     const first = new ProxyError("dns_error");
     lifetime.abort(first);
     client.leave();
@@ -145,7 +133,7 @@ describe("the end", () => {
     (how) => {
       const controller = new AbortController();
       const remove = vi.spyOn(controller.signal, "removeEventListener");
-      const { client, lifetime } = start(1_000, 500, controller.signal);
+      const { client, lifetime } = startLifetime(1_000, 500, controller.signal);
       expect(client.listeners.size).toBe(1);
       expect(vi.getTimerCount()).toBe(1);
       if (how === "end") lifetime.end();
@@ -160,7 +148,7 @@ describe("the end", () => {
   );
 
   test("is final: nothing that comes later starts a timer or stops anything", () => {
-    const { client, lifetime, onabort } = start();
+    const { client, lifetime, onabort } = startLifetime();
     lifetime.end();
     lifetime.touch();
     lifetime.hold(true);
@@ -175,7 +163,7 @@ describe("the end", () => {
   });
 
   test("one timer serves any number of pieces", () => {
-    const { lifetime } = start();
+    const { lifetime } = startLifetime();
     lifetime.opened(false);
     const set = vi.spyOn(globalThis, "setTimeout");
     for (let i = 0; i < 1_000; i++) lifetime.touch();
@@ -185,7 +173,7 @@ describe("the end", () => {
 });
 
 test("what came while the process was busy is read before the time is over", () => {
-  const { lifetime, onabort } = start(1_000);
+  const { lifetime, onabort } = startLifetime(1_000);
   // Its timers are late by this much.
   vi.spyOn(performance, "now").mockReturnValueOnce(performance.now() + 5_000);
   vi.advanceTimersByTime(1_000);

@@ -1,25 +1,11 @@
 /** The ready-to-run entry, and the examples, as their users start them. */
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import { useEcho } from "./_echo.ts";
 import { type Program, startProgram } from "./_program.ts";
 
-const upstream = createServer((req, res) => {
-  res.setHeader("Content-Type", "application/json");
-  res.end(JSON.stringify({ method: req.method, path: req.url, headers: req.headers }));
-});
-let target = "";
-
-beforeAll(async () => {
-  await new Promise<void>((resolve) => upstream.listen(0, "127.0.0.1", resolve));
-  target = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
-});
-afterAll(() => {
-  upstream.closeAllConnections();
-  upstream.close();
-});
+const upstream = useEcho();
 
 type Env = Record<string, string>;
 
@@ -40,7 +26,7 @@ async function originOf(program: Program): Promise<string> {
 describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
   test("the entry forwards to FETCHWAY_TARGET under FETCHWAY_OPTIONS", async () => {
     await using program = start("runtimes/entry.ts", {
-      FETCHWAY_TARGET: `${target}/base`,
+      FETCHWAY_TARGET: `${upstream.url}/base`,
       FETCHWAY_OPTIONS: '{"headers":{"x-set":"1"},"timeout":5000}',
     });
     const response = await fetch(`${await originOf(program)}/a%2Fb?c`, {
@@ -83,7 +69,10 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
         `../examples/_${name}-${process.pid}-${Math.random()}.ts`,
         import.meta.url,
       );
-      writeFileSync(copy, readFileSync(path, "utf8").replace("http://127.0.0.1:4000", target));
+      writeFileSync(
+        copy,
+        readFileSync(path, "utf8").replace("http://127.0.0.1:4000", upstream.url),
+      );
       try {
         await using program = start(fileURLToPath(copy), {});
         const origin = await originOf(program);
@@ -99,11 +88,18 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
 
   test("the command forwards, and says what is wrong", async () => {
     const run = tool === "deno" ? ["run", "-A", "runtimes/cli.ts"] : ["runtimes/cli.ts"];
-    await using program = startProgram(tool, [...run, target, "--port", "0", "--via", "edge"]);
+    await using program = startProgram(tool, [
+      ...run,
+      upstream.url,
+      "--port",
+      "0",
+      "--via",
+      "edge",
+    ]);
     const [, port] = await program.printed(/listens on http:\/\/127\.0\.0\.1:(\d+)/);
     const response = await fetch(`http://127.0.0.1:${port}/x`);
     expect(await response.json()).toMatchObject({ path: "/x", headers: { via: "1.1 edge" } });
-    await using wrong = startProgram(tool, [...run, target, "--tmeout", "5"]);
+    await using wrong = startProgram(tool, [...run, upstream.url, "--tmeout", "5"]);
     await wrong.ended();
     expect([wrong.code(), wrong.output()]).toEqual([2, expect.stringContaining("--timeout")]);
   });
@@ -124,7 +120,7 @@ describe("with wrangler", () => {
   test("wrangler dev serves it offline", async () => {
     await using program = startProgram(
       "wrangler",
-      ["dev", "--port", "0", "--ip", "127.0.0.1", "--var", `FETCHWAY_TARGET:${target}`],
+      ["dev", "--port", "0", "--ip", "127.0.0.1", "--var", `FETCHWAY_TARGET:${upstream.url}`],
       { WRANGLER_SEND_METRICS: "false" },
     );
     const [, port] = await program.printed(/Ready on http:\/\/127\.0\.0\.1:(\d+)/);

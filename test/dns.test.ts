@@ -14,7 +14,7 @@ beforeEach(() => {
 afterAll(() => server[Symbol.asyncDispose]());
 
 const names = (options: DnsOptions = {}): Resolver =>
-  new Resolver({ servers: [server.address], ...options });
+  new Resolver({ ttl: 10_000, servers: [server.address], ...options });
 
 async function good(resolver: Resolver, name: string): Promise<string[]> {
   return (await resolver.resolve(name)).good.map(({ address }) => address);
@@ -110,7 +110,7 @@ describe("faults", () => {
   });
 
   test("a name server that is not there is no upstream that refuses", async () => {
-    expect(await failure(new Resolver({ servers: ["127.0.0.1:1"] }))).toMatch(/^dns_/);
+    expect(await failure(names({ servers: ["127.0.0.1:1"] }))).toMatch(/^dns_/);
   });
 
   test("a name server that says nothing", async () => {
@@ -132,7 +132,7 @@ describe("faults", () => {
   });
 
   test("a name server that is no address", () => {
-    expect(() => new Resolver({ servers: ["no.such.host"] })).toThrow(
+    expect(() => names({ servers: ["no.such.host"] })).toThrow(
       /^fetchway: bad option `dns`: servers: use addresses such as /,
     );
   });
@@ -158,7 +158,7 @@ describe("lookup, as node:net calls it", () => {
   });
 
   test("asks the system where no name server is given", async () => {
-    const resolver = new Resolver({});
+    const resolver = names({ servers: [] });
     const { good: found } = await resolver.resolve("localhost");
     expect(found.map(({ address, family }) => isIP(address) === family)).toContain(true);
   });

@@ -87,6 +87,11 @@ describe("toReply", () => {
     expect(JSON.stringify(reply)).not.toContain("10.0.0.1");
   });
 
+  test("says when to try again, where that is known", () => {
+    const late = new ProxyError("destination_unavailable", { retryAfter: 5 });
+    expect(toReply(late, "GET").headers.slice(-2)).toEqual(["Retry-After", "5"]);
+  });
+
   test("has no body for HEAD, and the length it would have", () => {
     const { body, headers } = toReply(secret, "HEAD");
     expect(body).toBeNull();

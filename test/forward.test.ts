@@ -51,9 +51,9 @@ test("the steps come in their order", async () => {
   await run({ path: "/api/a" }, { options, target, transport });
   expect(steps).toEqual([
     "target",
+    "pathRewrite /a",
     "clientAddress",
     "trustProxy",
-    "pathRewrite /a",
     "onRequest /base/a",
     "send",
     "onResponse",

@@ -62,6 +62,14 @@ describe("what npm installs", () => {
     }
   });
 
+  test("is a few files, each of which takes its time to load", () => {
+    const code = globSync("dist/**/*.js", { cwd: installed() });
+    // The entries, the command, the guard, and what they share.
+    const entries = Object.keys(manifest.exports["."]).length;
+    expect(code.length).toBeGreaterThan(entries);
+    expect(code.length).toBeLessThan(entries + 10);
+  });
+
   test("node imports it", async () => {
     const code = `import { proxyFetch, createProxy } from "fetchway";
       console.log(typeof proxyFetch, typeof createProxy({ target: "http://a.test" }).nodeHandler);`;

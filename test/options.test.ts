@@ -100,6 +100,10 @@ const WRONG: Record<keyof ProxyOptions, Wrong[]> = {
     [[undefined], /undefined is no address or CIDR range/],
     [["10.0.0.1", "10.0.0.0/33"], /"10\.0\.0\.0\/33" is no address or CIDR range/],
     [["localhost"], /"localhost" is no address/],
+    [
+      ["loopback", "10.0.0.1/8"],
+      /"10\.0\.0\.1\/8" is no range: use "10\.0\.0\.0\/8", or "10\.0\.0\.1"/,
+    ],
     [["10.0.0.1:80"], /"10\.0\.0\.1:80" is no address/],
     [["::/129"], /"::\/129" is no address/],
   ],
@@ -202,7 +206,7 @@ const RIGHT: Required<{ [Name in keyof ProxyOptions]: ProxyOptions[Name][] }> = 
 };
 
 const check = (name: string, value: unknown) => (): unknown =>
-  compile({ [name]: value }, () => new FakeTransport());
+  compile({ followRedirects: true, [name]: value }, () => new FakeTransport());
 
 describe.each(optionNames)("%s", (name) => {
   const key = name as keyof ProxyOptions;
@@ -224,6 +228,15 @@ test("an option that there is not", () => {
   expect(check("timeOut", 5)).toThrow(
     /^fetchway: bad option `timeOut`: there is no such option; there are headers, /,
   );
+});
+
+test("redirectTargets without followRedirects is a mistake, with false it may wait", () => {
+  const given = (others: ProxyOptions) => (): unknown =>
+    compile({ redirectTargets: "any", ...others }, () => new FakeTransport());
+  expect(given({})).toThrow(TypeError);
+  expect(given({})).toThrow(/`redirectTargets` does nothing without `followRedirects`; set that/);
+  for (const followRedirects of [true, false, 0, 3])
+    expect(given({ followRedirects })).not.toThrow();
 });
 
 test("a pattern is not taken for a field name", () => {

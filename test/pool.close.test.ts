@@ -14,7 +14,8 @@ describe("close(timeout)", () => {
     const answers = [ask(proxy), ask(proxy)];
     await until(() => originOf(proxy)?.waiting === 1, "one running, one waiting");
     const closing = proxy.close(60_000);
-    expect(await ask(proxy)).toBe(CLOSED);
+    const late = await proxy.fetch(new Request("http://proxy.test/"));
+    expect([late.status, late.headers.get("retry-after")]).toEqual([503, "1"]);
     (await upstream.call()).reply(200);
     (await upstream.call(1)).reply(200);
     expect(await Promise.all(answers)).toEqual(["200 ", "200 "]);

@@ -1,5 +1,6 @@
 import { createServer } from "node:http";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import type { RequestDraft } from "../src/index.ts";
 import { ask, originOf, pooled, statsOf, upstream } from "./_pool.ts";
 import { portOf } from "./_port.ts";
 import { until } from "./_wait.ts";
@@ -71,6 +72,22 @@ describe("stats", () => {
     await Promise.all([ask(proxy), ask(proxy, "/tls")]);
     expect(originOf(proxy)?.free).toBe(2);
   });
+});
+
+test("a request that no client sends leaves the connections as they are", async () => {
+  const onRequest = ({ path, headers }: RequestDraft): void => {
+    if (path === "/bad") headers.set("x-bad", "\u0001");
+  };
+  const proxy = pooled({}, upstream.url, { onRequest });
+  const refused = "400 Bad Request: http_request_error\n";
+  expect(await ask(proxy, "/bad")).toBe(refused);
+  expect(statsOf(proxy)).toMatchObject({ created: 0, failed: 0 });
+  expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0 });
+  expect(await ask(proxy)).toBe("200 ");
+  for (const path of ["/bad", "/bad"]) expect(await ask(proxy, path)).toBe(refused);
+  expect(originOf(proxy)).toEqual({ inUse: 0, free: 1, waiting: 0 });
+  expect(await ask(proxy)).toBe("200 ");
+  expect(statsOf(proxy)).toMatchObject({ created: 1, closed: 0 });
 });
 
 describe("origins that nobody uses any more", () => {

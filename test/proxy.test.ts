@@ -77,6 +77,16 @@ describe("proxyFetch", () => {
     ["a bad target", [request(), "nowhere"], /bad target "nowhere"/],
     ["a bad option", [request(), TARGET, { timeout: -1 }], /bad option `timeout`/],
     ["an unknown option", [request(), TARGET, { agent: {} }], /there is no such option/],
+    [
+      "createProxy's pool",
+      [request(), TARGET, { pool: {} }],
+      /`pool`: it is createProxy's; pass `transport: createTransport/,
+    ],
+    [
+      "a target among the options",
+      [request(), TARGET, { target: TARGET }],
+      /`target`: pass it as the second argument/,
+    ],
   ])("rejects %s", async (_, call, message) => {
     const proxyFetch = bindProxyFetch(runtime) as (...args: unknown[]) => Promise<Response>;
     const sent = proxyFetch(...call);

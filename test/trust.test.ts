@@ -1,7 +1,7 @@
 import { BlockList, isIP } from "node:net";
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
-import { compileTrust, isRange } from "../src/trust.ts";
+import { checkRange, compileTrust } from "../src/trust.ts";
 
 const trusts = (ranges: string[], address: string | undefined): boolean | undefined =>
   compileTrust(ranges)?.(address);
@@ -9,7 +9,7 @@ const trusts = (ranges: string[], address: string | undefined): boolean | undefi
 describe("ranges", () => {
   test.each([
     ["10.0.0.0/8", "10.255.0.1", "11.0.0.0"],
-    ["10.1.2.3/8", "10.9.9.9", "9.255.255.255"],
+    ["10.128.0.0/9", "10.129.9.9", "10.127.255.255"],
     ["192.0.2.128/25", "192.0.2.128", "192.0.2.127"],
     ["192.0.2.4", "192.0.2.4", "192.0.2.5"],
     ["0.0.0.0/0", "203.0.113.7", "2001:db8::1"],
@@ -29,7 +29,7 @@ describe("ranges", () => {
     ["uniquelocal", "172.31.0.1", "172.32.0.1"],
     ["uniquelocal", "fc00::1", "fe80::1"],
   ])("%s has %s and not %s", (range, inside, outside) => {
-    expect(isRange(range)).toBe(true);
+    expect(checkRange(range)).toBeUndefined();
     expect(trusts([range], inside)).toBe(true);
     expect(trusts([range], outside)).toBe(false);
     expect(trusts(["198.51.100.1", range, "198.51.100.2"], inside)).toBe(true);
@@ -67,8 +67,23 @@ describe("ranges", () => {
     "/8",
     "",
   ])("%j is none", (entry) => {
-    expect(isRange(entry)).toBe(false);
+    expect(checkRange(entry)).toBe(`${JSON.stringify(entry)} is no address or CIDR range`);
     expect(trusts(["0.0.0.0/0", "::/0"], entry)).toBe(false);
+  });
+
+  test.each([
+    ["10.0.0.1/8", "10.0.0.0/8"],
+    ["192.0.2.129/25", "192.0.2.128/25"],
+    ["192.0.2.1/0", "0.0.0.0/0"],
+    ["2001:DB8::1/32", "2001:db8::/32"],
+    ["2001:db8:ffff::/33", "2001:db8:8000::/33"],
+    ["fe80::1%eth0/64", "fe80::%eth0/64"],
+  ])("%s is none, for whoever means %s", (entry, network) => {
+    const [address] = entry.split("/");
+    expect(checkRange(entry)).toBe(
+      `"${entry}" is no range: use "${network}", or "${address}" for that address alone`,
+    );
+    expect(checkRange(network)).toBeUndefined();
   });
 
   test("nobody is in none, and an unknown address in no range", () => {
@@ -137,7 +152,7 @@ describe("against the ranges of node:net", () => {
     fc.assert(
       fc.property(text, (each) => {
         if (each.includes("/")) return;
-        expect(isRange(each), each).toBe(isIP(each) !== 0);
+        expect(checkRange(each) === undefined, each).toBe(isIP(each) !== 0);
       }),
       { numRuns: 5000 },
     );

@@ -1,29 +1,16 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type BuildOptions } from "esbuild";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
+import { useEcho } from "./_echo.ts";
 import { type Program, startProgram } from "./_program.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const directory = mkdtempSync(join(tmpdir(), "fetchway-"));
-const upstream = createServer((req, res) => {
-  res.end(JSON.stringify({ method: req.method, path: req.url, headers: req.headers }));
-});
-let target = "";
-
-beforeAll(async () => {
-  await new Promise<void>((resolve) => upstream.listen(0, "127.0.0.1", resolve));
-  target = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
-});
-afterAll(() => {
-  rmSync(directory, { recursive: true });
-  upstream.closeAllConnections();
-  upstream.close();
-});
+const upstream = useEcho();
+afterAll(() => rmSync(directory, { recursive: true }));
 
 /** Bundles a Worker and serves it by workerd itself, on a free port that it prints. */
 async function serve(
@@ -34,7 +21,7 @@ async function serve(
 ): Promise<Program> {
   await build({
     stdin: {
-      contents: contents.replace("http://127.0.0.1:4000", target),
+      contents: contents.replace("http://127.0.0.1:4000", upstream.url),
       resolveDir: root,
       loader: "ts",
     },
@@ -75,7 +62,10 @@ async function get(program: Program, path: string): Promise<Response> {
 const forWorkers: BuildOptions = { conditions: ["workerd", "worker"] };
 
 test("the entry takes target and options from the Worker's vars", async () => {
-  const vars = { FETCHWAY_TARGET: `${target}/base`, FETCHWAY_OPTIONS: '{"headers":{"x-set":"1"}}' };
+  const vars = {
+    FETCHWAY_TARGET: `${upstream.url}/base`,
+    FETCHWAY_OPTIONS: '{"headers":{"x-set":"1"}}',
+  };
   await using program = await serve(
     "entry",
     'export { default } from "./runtimes/entry.ts"',

@@ -32,7 +32,8 @@ export function checkTarget(target: string): string[] {
 function tryCreate(options: CreateProxyOptions): string | undefined {
   let proxy: Proxy;
   try {
-    proxy = createProxy(options);
+    // An option that is checked by itself is not to miss the one that it needs.
+    proxy = createProxy({ followRedirects: false, ...options });
   } catch (error) {
     return explain(error);
   }

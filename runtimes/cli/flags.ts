@@ -64,7 +64,7 @@ const commandFlags: Record<keyof Command, Entry> = {
   },
   stats: {
     group: "Other",
-    help: "print the connections' counters at the end; always on SIGUSR1",
+    help: "print connection counters at the end; SIGUSR1 always does",
     read: asSwitch,
   },
   help: { group: "Other", short: "h", help: "show this", read: asSwitch },

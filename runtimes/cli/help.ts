@@ -20,7 +20,7 @@ ${sections.join("\n\n")}`;
 }
 
 function renderUsage({ name, short, value, negatable }: Flag): string {
-  const long = `--${negatable && value === undefined ? "[no-]" : ""}${name}`;
+  const long = `--${negatable ? "[no-]" : ""}${name}`;
   return `${short === undefined ? "    " : `-${short}, `}${long}${value === undefined ? "" : ` ${value}`}`;
 }
 

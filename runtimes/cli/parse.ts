@@ -89,7 +89,9 @@ function takeText(
   if (inline !== undefined) return inline;
   const next = rest[0];
   if (flag.value === undefined) {
-    return next === "true" || next === "false" ? rest.shift() : "true";
+    // A number is no target: of a feature that can be set in more detail, somebody has tried to.
+    const own = flag.negatable ? /^(?:true|false|\d+)$/ : /^(?:true|false)$/;
+    return own.test(next ?? "") ? rest.shift() : "true";
   }
   return next === undefined || next.startsWith("--") || spellings.has(next) ? "" : rest.shift();
 }

@@ -6,6 +6,7 @@ import {
   asNames,
   asNumber,
   asObjectOrFalse,
+  asOneOf,
   asRewrite,
   asSwitch,
   asSwitchOrMap,
@@ -55,7 +56,7 @@ export const proxyFlags: Record<Expressible<ProxyOptions>, Entry> = {
   },
   xfwd: {
     group: "Headers",
-    value: "<true|false|forwarded>",
+    value: "<true|forwarded>",
     negatable: true,
     help: "send X-Forwarded-*, nothing, or Forwarded",
     read: asSwitchOrText,
@@ -89,7 +90,7 @@ export const proxyFlags: Record<Expressible<ProxyOptions>, Entry> = {
   timeout: {
     group: "Limits",
     value: "<ms>",
-    help: "until the response headers; 0 waits for ever",
+    help: "until response headers; 0 waits for ever",
     read: asNumber,
   },
   connectTimeout: {
@@ -114,14 +115,14 @@ export const proxyFlags: Record<Expressible<ProxyOptions>, Entry> = {
     group: "Limits",
     value: "<number>",
     negatable: true,
-    help: "follow redirects, up to so many",
+    help: "follow redirects, up to so many; true for 5",
     read: asSwitchOrNumber,
   },
   redirectTargets: {
     group: "Limits",
     value: "<where>",
-    help: "where following may go, or any",
-    read: asText,
+    help: "where to: same-origin, or any",
+    read: asOneOf("same-origin", "any"),
   },
   replayLimit: {
     group: "Limits",

@@ -15,6 +15,13 @@ export function asSwitch(text: string): unknown {
   throw new UsageError("use true or false");
 }
 
+export function asOneOf(...choices: readonly string[]): Read {
+  return (text) => {
+    if (choices.includes(text)) return text;
+    throw new UsageError(`use ${choices.join(" or ")}`);
+  };
+}
+
 export const asSwitchOrText: Read = (text) =>
   text === "true" || text === "false" ? text === "true" : text;
 
@@ -46,7 +53,10 @@ export const asSwitchOrNames: Read = (text, before) =>
     : asNames(text, Array.isArray(before) ? before : []);
 
 /** A feature whose details text cannot say: on, as by default, or off. */
-export const asObjectOrFalse: Read = (text) => (asSwitch(text) ? {} : false);
+export const asObjectOrFalse: Read = (text) => {
+  if (text === "true" || text === "false") return text === "true" ? {} : false;
+  throw new UsageError("use true or false; its details can only be set in code");
+};
 
 export const asSwitchOrMap: Read = (text, before) =>
   text === "true" || text === "false"

@@ -8,7 +8,7 @@ import type { Spread } from "../pool/spread.ts";
 import { attemptTime } from "../pool/times.ts";
 
 /** A connection that is being made. */
-interface Attempt {
+export interface Attempt {
   /** Gives up. */
   abort(error: Error): void;
 }

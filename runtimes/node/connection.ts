@@ -4,7 +4,7 @@ import { ProxyError } from "../../src/error.ts";
 import type { FilledPoolOptions } from "../../src/pool.ts";
 import type { Counters } from "../../src/stats.ts";
 import { MARGIN } from "../pool/times.ts";
-import type { Connector } from "./connect.ts";
+import type { Attempt, Connector } from "./connect.ts";
 
 /** Who has connections. */
 interface Owner {
@@ -27,7 +27,8 @@ export class Connection {
   /** The address that was looked up for it. */
   address: string | undefined;
   readonly #owner: Owner;
-  #abort: ((error: Error) => void) | undefined;
+  /** What is under way before there is a socket. */
+  #connecting: Attempt | undefined;
   #lifespan: NodeJS.Timeout | undefined;
   #busy = false;
 
@@ -37,14 +38,13 @@ export class Connection {
     this.retired = !keepAlive;
     this.client = new Client(origin, {
       connect: (to, done) => {
-        const connecting = owner.connector.connect(to, (error, socket, address) => {
-          this.#abort = undefined;
+        this.#connecting = owner.connector.connect(to, (error, socket, address) => {
+          this.#connecting = undefined;
           if (socket === null || error !== null) owner.counters.failed++;
           else this.#opened(socket, address);
           owner.counters.version++;
           (done as (error: Error | null, socket: Socket | null) => void)(error, socket);
         });
-        this.#abort = (error) => connecting.abort(error);
       },
       keepAliveTimeout: freeSocketTimeout,
       // The server's hint may shorten the time, never lengthen it: edges close
@@ -86,7 +86,7 @@ export class Connection {
   /** Closes at once; what is on it fails. */
   destroy(reason: ProxyError): void {
     void this.client.destroy(reason).catch(() => {});
-    this.#abort?.(reason);
+    this.#connecting?.abort(reason);
   }
 
   #opened(socket: Socket, address: string | undefined): void {

@@ -55,7 +55,10 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
     this.#pool = pool;
     this.#resolve = resolve;
     this.#reject = reject;
-    lifetime.onabort = (error) => this.#abort(error);
+    // Not assigned as a literal: V8 makes such a function in the old generation, and all that it
+    // captures, the whole request, then lives until the next full collection.
+    const abort = (error: ProxyError): void => this.#abort(error);
+    lifetime.onabort = abort;
   }
 
   // ── the job ──
@@ -124,6 +127,8 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
     // 1xx: informational, the final response follows (RFC 9110 §15.2).
     if (status < 200) return;
     const headers = toLatin1(controller.rawHeaders as Buffer[]);
+    // Each of them is a view of all that was read: for as long as a stream is silent, nobody needs it.
+    controller.rawHeaders = null;
     this.#lifetime.opened(isEventStream(headers));
     this.#body = new ResponseBody(this);
     const bodyless = this.#hop.method === "HEAD" || status === 204 || status === 304;
@@ -153,7 +158,7 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
     this.#ended = true;
     this.#lifetime.end();
     const connection = this.#connection as Connection;
-    if (this.#unsent) this.#pool.release(connection);
+    if (this.#unsent || this.#wasRefused(thrown)) this.#pool.release(connection);
     else this.#pool.discard(connection);
     if (this.#upload instanceof Upload) this.#upload.abandon();
     this.#reject(error);
@@ -185,6 +190,13 @@ export class Exchange implements Job, Source, Dispatcher.DispatchHandler {
   #wasForgotten(thrown: unknown): boolean {
     if (this.#controller !== undefined || this.#error !== undefined) return false;
     return (this.#connection as Connection).used && isTerminated(toNetworkError(thrown, false));
+  }
+
+  /** Whether undici would not send it: nothing of it has reached the kept connection, which stays good. */
+  #wasRefused(thrown: unknown): boolean {
+    if (this.#controller !== undefined) return false;
+    const { code } = toNetworkError(thrown, false);
+    return (this.#connection as Connection).used && code === "http_request_error";
   }
 
   /** Nothing was sent: whatever the method, another connection will do. */

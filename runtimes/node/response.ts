@@ -135,19 +135,40 @@ export function respond(reply: Reply, incoming: Incoming): Response {
   if (responseOf(incoming) !== undefined && globalThis.Response === NativeResponse) {
     return new LazyResponse(reply) as unknown as Response;
   }
-  const { status, statusText } = reply;
+  const { status, statusText, headers } = reply;
   return new Response(toBodyInit(reply, false), {
     status,
     statusText,
-    headers: toHeaders(reply.headers),
+    headers: toRecord(headers) ?? toHeaders(headers),
   });
 }
 
+/** Fields as a record, which @hono/node-server passes to Node as it is; undefined where one has several lines. */
+function toRecord(list: HeaderList): Record<string, string> | undefined {
+  const record: Record<string, string> = {};
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i] as string;
+    // `__proto__`, too, is no name for a record.
+    if (name in record || isAmong(list, i, name)) return undefined;
+    record[name] = list[i + 1] as string;
+  }
+  return record;
+}
+
+/** Whether the name is among those before the index, in whatever case. */
+function isAmong(list: HeaderList, end: number, name: string): boolean {
+  for (let i = 0; i < end; i += 2) {
+    const other = list[i] as string;
+    if (other.length === name.length && other.toLowerCase() === name.toLowerCase()) return true;
+  }
+  return false;
+}
+
 /**
- * Writes a response to Node's. Resolves when nothing is left to do here.
+ * Writes a response to Node's.
  * @throws what `writeHead` throws, for fields that a hook made unsendable
  */
-export async function sendResponse(response: Response, res: ServerResponse): Promise<void> {
+export function sendResponse(response: Response, res: ServerResponse): void {
   const { status, statusText, headers, body } =
     response instanceof LazyResponse
       ? response._toNodeResponse()
@@ -166,7 +187,7 @@ export async function sendResponse(response: Response, res: ServerResponse): Pro
     throw error;
   }
   if (body instanceof ResponseBody) body.pipe(res);
-  else if (body instanceof ReadableStream) await pump(body, res);
+  else if (body instanceof ReadableStream) void pump(body, res);
   else if (body === null) res.end();
   else res.end(body);
 }
@@ -177,11 +198,13 @@ function headOf(response: Response): Pick<NodeResponse, "status" | "statusText" 
 }
 
 async function pump(body: ReadableStream<Uint8Array>, res: ServerResponse): Promise<void> {
-  const reader = body.getReader();
-  const onClose = (): void => void reader.cancel().catch(() => {});
+  let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  const onClose = (): void => void reader?.cancel().catch(() => {});
   res.on("close", onClose);
   res.flushHeaders();
   try {
+    // Throws for one that somebody else is reading.
+    reader = body.getReader();
     for (;;) {
       const { done, value } = await reader.read();
       if (done) break;

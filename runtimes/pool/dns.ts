@@ -1,7 +1,7 @@
 import type { LookupAddress, LookupOptions, Resolver as NameServers } from "node:dns";
 import { badOption } from "../../src/misuse.ts";
 import { ProxyError } from "../../src/error.ts";
-import type { DnsOptions } from "../../src/pool.ts";
+import type { FilledDnsOptions } from "../../src/pool.ts";
 
 /** Taken at run time: a bundle for another runtime has nothing of Node's in it. */
 const { process } = globalThis as unknown as {
@@ -53,7 +53,7 @@ export class Resolver {
   readonly #ask: (hostname: string) => Promise<Found>;
 
   /** @throws TypeError for a name server that is no address */
-  constructor({ ttl = 10_000, servers = [] }: DnsOptions) {
+  constructor({ ttl, servers = [] }: FilledDnsOptions) {
     const dns = process.getBuiltinModule("node:dns");
     if (servers.length === 0) {
       this.#ask = (hostname) => askSystem(dns, hostname, ttl);

@@ -94,6 +94,10 @@ export class Queue<T extends Waiting> {
   }
 }
 
+/** Too many at a time: a moment later there may be room. */
 function limitReached(what: string): ProxyError {
-  return new ProxyError("connection_limit_reached", { message: `${what} for a connection` });
+  return new ProxyError("connection_limit_reached", {
+    message: `${what} for a connection`,
+    retryAfter: 1,
+  });
 }

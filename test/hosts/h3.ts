@@ -1,15 +1,9 @@
 import { H3, serve } from "h3";
 import { proxyFetch } from "#proxy";
+import { portOfSrvx, quietly } from "../_srvx.ts";
 import { announce } from "./_announce.ts";
 
-await announce(async ({ target, options }) => {
+await announce(({ target, options }) => {
   const app = new H3().all("/**", (event) => proxyFetch(event.req, target, options));
-  const server = serve(app, {
-    port: 0,
-    hostname: "127.0.0.1",
-    silent: true,
-    gracefulShutdown: false,
-  });
-  await server.ready();
-  return Number(new URL(server.url ?? "").port);
+  return portOfSrvx(serve(app, quietly));
 });

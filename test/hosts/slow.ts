@@ -1,6 +1,7 @@
 /** srvx with every fast path left: a Request made by hand, a Response made of the proxy's. */
 import { serve } from "srvx";
 import { createProxy } from "#proxy";
+import { portOfSrvx, quietly } from "../_srvx.ts";
 import { announce } from "./_announce.ts";
 
 await announce(async ({ target, options }) => {
@@ -23,11 +24,7 @@ await announce(async ({ target, options }) => {
       const { status, statusText } = response;
       return new Response(response.body, { status, statusText, headers: response.headers });
     },
-    port: 0,
-    hostname: "127.0.0.1",
-    silent: true,
-    gracefulShutdown: false,
+    ...quietly,
   });
-  await server.ready();
-  return Number(new URL(server.url ?? "").port);
+  return portOfSrvx(server);
 });

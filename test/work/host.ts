@@ -9,6 +9,7 @@ import { createServer } from "node:http";
 import { Session } from "node:inspector/promises";
 import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
+import { getHeapSpaceStatistics } from "node:v8";
 
 const [, , host = "", mode = ""] = process.argv;
 const upstream = process.env["UPSTREAM"] ?? "";
@@ -117,8 +118,15 @@ async function takeCalls(): Promise<number> {
   return calls;
 }
 
+/** Bytes in V8's old generation. */
+function oldBytes(): number {
+  const old = getHeapSpaceStatistics().find((space) => space.space_name === "old_space");
+  return old?.space_used_size ?? 0;
+}
+
 console.log(await listen());
 let heap = 0;
+let old = 0;
 for await (const _ of createInterface({ input: process.stdin })) {
   const report: Record<string, unknown> = { ...counts, seen: [...seen] };
   if (mode === "counts") report["calls"] = await takeCalls();
@@ -126,6 +134,10 @@ for await (const _ of createInterface({ input: process.stdin })) {
     report["bytes"] = process.memoryUsage().heapUsed - heap;
     globalThis.gc?.();
     heap = process.memoryUsage().heapUsed;
+  }
+  if (mode === "old") {
+    report["bytes"] = oldBytes() - old;
+    old = oldBytes();
   }
   console.log(JSON.stringify(report));
   for (const name of Object.keys(counts)) counts[name] = 0;

@@ -1,0 +1,21 @@
+/** An upstream that says what it was asked. */
+import { createServer } from "node:http";
+import { afterAll, beforeAll } from "vitest";
+import { portOf } from "./_port.ts";
+
+/** Runs one while the tests of a file do. */
+export function useEcho(): { readonly url: string } {
+  const server = createServer((req, res) => {
+    res.setHeader("Content-Type", "application/json");
+    res.end(JSON.stringify({ method: req.method, path: req.url, headers: req.headers }));
+  });
+  const echo = { url: "" };
+  beforeAll(async () => {
+    echo.url = `http://127.0.0.1:${await portOf(server)}`;
+  });
+  afterAll(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return echo;
+}
