@@ -19,7 +19,7 @@ import { HttpTransport } from "./http/transport.ts";
 export * from "../src/index.ts";
 
 /**
- * Connections to upstreams, through Bun's `node:http` client.
+ * Connections to upstreams, through an HTTP/1.1 client on Bun's plain sockets.
  *
  * Bun's `fetch` would not do for a proxy: it sends a GET again on every stale
  * connection that it holds (one was seen 51 times), takes slashes from a path that begins with two,
@@ -30,13 +30,13 @@ export function createTransport(options: PoolOptions = {}): Transport {
   const { Bun } = globalThis as { Bun?: BunGlobal };
   if (Bun !== undefined && Bun.semver.order(Bun.version, OLDEST) < 0) {
     throw new TypeError(
-      `fetchway: Bun ${Bun.version} rewrites and repeats requests; run \`bun upgrade\`, ${OLDEST} or newer is needed`,
+      `fetchway: Bun ${Bun.version} is too old; run \`bun upgrade\`, ${OLDEST} or newer is needed`,
     );
   }
   return new HttpTransport("bun", options);
 }
 
-/** The first whose `node:http` client is not made of `fetch`. */
+/** The sockets of those before have not been tried. */
 const OLDEST = "1.4.0";
 
 /** What is used of Bun and its server, so that no types package is needed. */

@@ -20,7 +20,7 @@ import { UnframedBody } from "./http/unframed.ts";
 export * from "../src/index.ts";
 
 /**
- * Connections to upstreams, through Deno's `node:http` client.
+ * Connections to upstreams, through an HTTP/1.1 client on Deno's plain sockets.
  *
  * Deno's `fetch` would not do for a proxy: it undoes codings unless nothing but
  * `identity` is accepted, sends a POST again when a connection breaks (also one made for it),
@@ -115,8 +115,11 @@ function isFramed(headers: HeaderList): boolean {
   );
 }
 
+/** Deno copies bytes that are a response's body: more than these go out as a stream of the pieces in which they came. */
+const SMALL = 16_384;
+
 function respond({ status, statusText, headers, body }: Reply): Response {
-  const whole = body instanceof Exchange ? body.whole() : undefined;
+  const whole = body instanceof Exchange ? body.whole(SMALL) : undefined;
   const fields: [string, string][] = [];
   for (let i = 0; i < headers.length; i += 2) {
     fields.push([headers[i] as string, headers[i + 1] as string]);

@@ -1,16 +1,9 @@
-import type { Agent, ClientRequest, IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
-import { getHeader } from "../../src/headers.ts";
-import type { HeaderList } from "../../src/transport.ts";
+import { ProxyError } from "../../src/error.ts";
+import { drained } from "../pool/drained.ts";
+import type { ResponseHead } from "./head.ts";
+import { type ResponseHandler, ResponseParser } from "./parser.ts";
 import type { Job } from "./pool.ts";
-
-type Http = typeof import("node:http");
-
-/** The runtime's own `node:http`, taken at run time: a bundle for another runtime has nothing of Node's in it. */
-const { process } = globalThis as unknown as {
-  process: { getBuiltinModule(name: "node:http"): Http };
-};
-let http: Http | undefined;
 
 /** Who is told what becomes of a connection. */
 export interface Owner {
@@ -22,18 +15,9 @@ export interface Owner {
   onClose(connection: Connection): void;
 }
 
-/**
- * One connection, and all that `node:http`'s client asks of an agent: one that has this socket alone.
- *
- * The client marks a request as sent on a used socket only for agents of its own, and Deno sends
- * those again when the connection breaks, a POST too: on ours it never does.
- */
-export class Connection {
-  readonly protocol = "http:";
-  readonly defaultPort = 80;
-  /** Together with no limit of sockets, `false` makes the client say `Connection: close`. */
+/** One connection, with one request on it at a time. */
+export class Connection implements ResponseHandler {
   readonly keepAlive: boolean;
-  readonly maxSockets: number = Infinity;
   readonly openedAt: number = performance.now();
   /** Until when it may be idle, as `performance.now()` has it. */
   expiry = 0;
@@ -43,24 +27,28 @@ export class Connection {
   address: string | undefined;
   /** What uses it for now. */
   job: Job | undefined;
+  /** Milliseconds that the upstream said it keeps the connection. */
+  hint: number = Infinity;
   readonly #socket: Socket;
-  #response: IncomingMessage | undefined;
+  readonly #owner: Owner;
+  readonly #parser: ResponseParser = new ResponseParser(this);
   #requests = 0;
   #heard = false;
+  /** Whether all of the present request has been handed to the socket. */
+  #sent = false;
 
   /** @param silence ms that it may be silent while it is used; 0 for no limit */
   constructor(socket: Socket, keepAlive: boolean, silence: number, owner: Owner) {
     this.#socket = socket;
+    this.#owner = owner;
     this.keepAlive = keepAlive;
-    // Who uses it has a listener of its own; nobody else is to crash over it.
-    socket.on("error", () => {});
-    socket.on("data", () => this.#onData());
-    socket.on("free", () => {
-      this.job = undefined;
-      if (this.usable) owner.onFree(this);
-      else socket.destroy();
+    socket.on("end", () => this.#onFinish());
+    // Where nobody uses it, nobody is to crash over it.
+    socket.on("error", (error) => this.job?.fail(error));
+    socket.once("close", () => {
+      this.job?.fail(new ProxyError("connection_terminated"));
+      owner.onClose(this);
     });
-    socket.once("close", () => owner.onClose(this));
     if (silence === 0) return;
     socket.setTimeout(silence);
     socket.on("timeout", () => {
@@ -74,27 +62,81 @@ export class Connection {
     this.address = address;
   }
 
-  /** Sends a request's head. The rest goes to what this returns. */
-  request(method: string, path: string, headers: HeaderList, job: Job): ClientRequest {
-    http ??= process.getBuiltinModule("node:http");
-    const agent = this as unknown as Agent;
-    const request = http.request({ method, path, headers, agent });
+  // ── the request ──
+
+  /** It is a job's until its response is over. */
+  begin(job: Job, method: string): void {
     this.job = job;
-    this.#response = undefined;
+    this.hint = Infinity;
     this.#requests++;
     this.#heard = false;
-    return request;
-  }
-
-  /** @internal The client's question to its agent. */
-  addRequest(request: ClientRequest): void {
+    this.#sent = false;
+    this.#parser.begin(method);
     this.#socket.ref();
-    request.onSocket(this.#socket);
   }
 
-  /** The response headers of the present request are here. */
-  answered(response: IncomingMessage): void {
-    this.#response = response;
+  /**
+   * Resolves when there is room for more, or never will be; undefined if there is now.
+   * @param lent whether to wait until the bytes themselves are not needed any more
+   */
+  write(bytes: Uint8Array, lent = false): Promise<void> | undefined {
+    if (lent) return new Promise((resolve) => this.#socket.write(bytes, () => resolve()));
+    return this.#socket.write(bytes) ? undefined : drained(this.#socket);
+  }
+
+  /** All of the request has been written. */
+  sent(): void {
+    this.#sent = true;
+  }
+
+  /** Lets bytes wait at the upstream. */
+  pause(): void {
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    this.#socket.resume();
+  }
+
+  // ── the response ──
+
+  onData(piece: Uint8Array): void {
+    this.#heard = true;
+    // Bytes that nobody asked for: the next request would take them for its answer.
+    if (this.job === undefined) return this.destroy();
+    try {
+      this.#parser.feed(piece);
+    } catch (error) {
+      this.job.fail(error);
+      this.destroy();
+    }
+  }
+
+  /** @internal */
+  onHead(head: ResponseHead): void {
+    this.hint = head.keptFor;
+    this.job?.onHead(head);
+  }
+
+  /** @internal */
+  onPiece(piece: Uint8Array): void {
+    this.job?.onPiece(piece);
+  }
+
+  /** @internal */
+  onEnd(clean: boolean): void {
+    this.job?.onEnd();
+    this.job = undefined;
+    // Answered before all was sent: the rest is not wanted, and the connection not in step.
+    const inStep = this.#sent && !this.#socket.writableNeedDrain;
+    if (clean && inStep && this.keepAlive && this.usable) this.#owner.onFree(this);
+    else this.destroy();
+  }
+
+  // ── its own life ──
+
+  get destroyed(): boolean {
+    return this.#socket.destroyed;
   }
 
   /** Whether a request can be sent on it. */
@@ -108,17 +150,9 @@ export class Connection {
     return this.#requests > 1 && !this.#heard;
   }
 
-  /** Milliseconds that the upstream said it keeps the connection. */
-  get hint(): number {
-    const hint = getHeader(this.#response?.rawHeaders ?? [], "keep-alive");
-    const seconds = hint === undefined ? undefined : /timeout=(\d+)/i.exec(hint)?.[1];
-    return seconds === undefined ? Infinity : Number(seconds) * 1000;
-  }
-
   /** Nobody uses it until then at most: it does not hold the process. */
   rest(expiry: number): void {
     this.expiry = expiry;
-    this.#response = undefined;
     this.#socket.unref();
   }
 
@@ -126,9 +160,7 @@ export class Connection {
     this.#socket.destroy();
   }
 
-  #onData(): void {
-    this.#heard = true;
-    // Bytes that nobody asked for: the next request would take them for its answer.
-    if (this.job === undefined || this.#response?.complete) this.#socket.destroy();
+  #onFinish(): void {
+    if (!this.#parser.finish()) this.job?.fail(new ProxyError("connection_terminated"));
   }
 }

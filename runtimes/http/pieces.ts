@@ -1,16 +1,73 @@
+/** Pieces that are here at once; the last comes with the end, or before it. */
+interface Batch {
+  readonly done: boolean;
+  readonly value?: readonly Uint8Array[] | undefined;
+}
+
 /** What Bun's readers can do beside the standard: take all that is here at once. */
-export interface PieceReader extends ReadableStreamDefaultReader<Uint8Array> {
+interface BatchReader extends ReadableStreamDefaultReader<Uint8Array> {
   readMany?(): Batch | Promise<Batch>;
 }
 
-interface Batch {
-  done: boolean;
-  value: Uint8Array[];
+/** Bytes of a piece, where we say how many. */
+const PIECE = 65_536;
+
+/** Reads a body in the way that costs its runtime the least. */
+export class PieceReader {
+  readonly #many: BatchReader | undefined;
+  readonly #byob: ReadableStreamBYOBReader | undefined;
+  /** Bytes that are still to come, if it is as long as was said. */
+  #left: number;
+  /** A buffer that nobody needs any more. */
+  #spare: ArrayBuffer | undefined;
+
+  /** @param length what was announced; undefined if nothing */
+  constructor(stream: ReadableStream<Uint8Array>, length: number | undefined) {
+    this.#left = length ?? Infinity;
+    this.#byob = byobReader(stream);
+    if (this.#byob === undefined) this.#many = stream.getReader();
+  }
+
+  /** The next pieces: all that are here, or the one that comes. */
+  async read(): Promise<Batch> {
+    if (this.#many?.readMany !== undefined) return this.#many.readMany();
+    const { done, value } = await (this.#many?.read() ?? this.#readBytes());
+    return { done, value: value && value.byteLength > 0 ? [value] : [] };
+  }
+
+  /** Whether its pieces are to be released, so that the next can be read into their buffers. */
+  get lends(): boolean {
+    return this.#byob !== undefined;
+  }
+
+  /** A piece of what was read is not needed any more. */
+  release(piece: Uint8Array): void {
+    if (this.lends) this.#spare = piece.buffer as ArrayBuffer;
+  }
+
+  cancel(): Promise<void> {
+    return (this.#byob ?? (this.#many as BatchReader)).cancel();
+  }
+
+  /** Deno makes a buffer of 64 KiB for each piece, whatever comes: these are as long as what is to come. */
+  async #readBytes(): Promise<ReadableStreamReadResult<Uint8Array>> {
+    const size = Math.max(1, Math.min(this.#left, PIECE));
+    const buffer = this.#spare ?? new ArrayBuffer(size);
+    this.#spare = undefined;
+    const room = new Uint8Array(buffer, 0, Math.min(size, buffer.byteLength));
+    const result = await (this.#byob as ReadableStreamBYOBReader).read(room);
+    this.#left = Math.max(0, this.#left - (result.value?.byteLength ?? 0));
+    return result;
+  }
 }
 
-/** The next pieces: all that are here, or the one that comes. */
-export async function readMany(reader: PieceReader): Promise<Batch> {
-  if (reader.readMany !== undefined) return reader.readMany();
-  const { done, value } = await reader.read();
-  return { done, value: value === undefined ? [] : [value] };
+/** A reader into buffers of ours; undefined where the stream takes none, or there is a better way. */
+function byobReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | undefined {
+  if ("readMany" in ReadableStreamDefaultReader.prototype) return undefined;
+  try {
+    return stream.getReader({ mode: "byob" });
+  } catch {
+    // It is not made of bytes.
+    return undefined;
+  }
 }

@@ -9,6 +9,7 @@ import { Spread } from "../pool/spread.ts";
 import { MARGIN } from "../pool/times.ts";
 import { type Connect, connectTo } from "./connect.ts";
 import { Connection, type Owner } from "./connection.ts";
+import type { ResponseHead } from "./head.ts";
 
 /** A request that wants a connection. */
 export interface Job extends Waiting {
@@ -23,6 +24,10 @@ export interface Job extends Waiting {
   start(connection: Connection): void;
   /** Stops it, wherever it is. */
   fail(thrown: unknown): void;
+  /** What the connection has to say of the response. */
+  onHead(head: ResponseHead): void;
+  onPiece(piece: Uint8Array): void;
+  onEnd(): void;
 }
 
 /** The connections to one origin. */
@@ -157,10 +162,13 @@ export class Pool implements Owner {
 
   #open(): Connection {
     const { keepAlive, timeout } = this.#options;
-    const socket = this.#connect(() => {
-      connection.opened(socket.remoteAddress);
-      this.#counters.created++;
-      this.#counters.version++;
+    const socket = this.#connect({
+      onConnect: () => {
+        connection.opened(socket.remoteAddress);
+        this.#counters.created++;
+        this.#counters.version++;
+      },
+      onData: (piece) => connection.onData(piece),
     });
     const connection = new Connection(socket, keepAlive, timeout, this);
     this.#connections.add(connection);

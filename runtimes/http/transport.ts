@@ -6,7 +6,7 @@ import { Exchange } from "./exchange.ts";
 import { Pool } from "./pool.ts";
 import { UnframedBody } from "./unframed.ts";
 
-/** Connections through the `node:http` client of a runtime that is not Node, which writes what it is told. */
+/** Connections of an HTTP/1.1 client on the plain sockets of a runtime that is not Node: it writes what it is told, once. */
 export class HttpTransport extends PooledTransport<Pool> {
   readonly name: string;
 

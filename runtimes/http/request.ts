@@ -1,0 +1,44 @@
+import { badRequest } from "../../src/error.ts";
+import { unsendable } from "../../src/fetch.ts";
+import type { HeaderList, Hop } from "../../src/transport.ts";
+import { TOKEN } from "./head.ts";
+
+/** In a value, the end of a line would begin another field, or another request. */
+const UNSENDABLE = /[^\t -~\u0080-\u00ff]/;
+const TARGET = /^[!-~\u0080-\u00ff]+$/;
+/** Their content has no meaning: where there is none, nothing is said of it (RFC 9110 §8.6). */
+const BODYLESS = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
+
+/**
+ * The head of a request, with the framing that its body has.
+ * @throws ProxyError for what cannot be sent as it is
+ */
+export function writeHead(hop: Hop, keepAlive: boolean): string {
+  const { method, path, upstream } = hop;
+  // CONNECT asks for a tunnel, not for a response.
+  if (method === "CONNECT" || !TOKEN.test(method)) throw unsendable(method);
+  if (!TARGET.test(path)) throw badRequest("path");
+  let head = `${method} ${path} HTTP/1.1\r\n`;
+  head += writeFields(["Host", hop.host ?? upstream.host]) + writeFields(hop.headers);
+  head += writeFraming(hop);
+  return `${head}Connection: ${keepAlive ? "keep-alive" : "close"}\r\n\r\n`;
+}
+
+function writeFields(list: HeaderList): string {
+  let lines = "";
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i] as string;
+    const value = list[i + 1] as string;
+    if (!TOKEN.test(name) || UNSENDABLE.test(value)) throw badRequest(name);
+    lines += `${name}: ${value}\r\n`;
+  }
+  return lines;
+}
+
+function writeFraming({ method, body, contentLength }: Hop): string {
+  const length = body instanceof Uint8Array ? body.byteLength : contentLength;
+  if (body === null || length === 0) {
+    return BODYLESS.test(method) ? "" : "Content-Length: 0\r\n";
+  }
+  return length === undefined ? "Transfer-Encoding: chunked\r\n" : `Content-Length: ${length}\r\n`;
+}

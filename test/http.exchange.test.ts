@@ -1,0 +1,227 @@
+/** One exchange on one connection of Bun's and Deno's client, on a socket that does what the test says. */
+import { Duplex } from "node:stream";
+import type { Socket } from "node:net";
+import { expect, test } from "vitest";
+import { Connection } from "../runtimes/http/connection.ts";
+import { Exchange } from "../runtimes/http/exchange.ts";
+import type { Pool } from "../runtimes/http/pool.ts";
+import { ProxyError } from "../src/error.ts";
+import type { Body, Reply } from "../src/transport.ts";
+import { fakeHop, fakeLifetime } from "./_fakes.ts";
+
+const ok = "HTTP/1.1 200 OK\r\n";
+
+class FakeSocket extends Duplex {
+  sent = "";
+
+  override _read(): void {}
+
+  override _write(piece: Buffer, _: string, written: () => void): void {
+    this.sent += piece.toString("latin1");
+    written();
+  }
+
+  ref(): void {}
+  unref(): void {}
+}
+
+class Bench {
+  readonly socket = new FakeSocket();
+  readonly connection: Connection;
+  freed = 0;
+
+  constructor() {
+    this.connection = new Connection(this.socket as unknown as Socket, true, 0, {
+      onFree: () => void this.freed++,
+      onSilence: () => {},
+      onClose: () => {},
+    });
+  }
+
+  send(method = "GET", body: Body | null = null, contentLength?: number): Promise<Reply> {
+    return new Promise((resolve, reject) => {
+      const exchange = new Exchange(
+        fakeHop({ method, body, contentLength }),
+        fakeLifetime(),
+        resolve,
+        reject,
+      );
+      exchange.run({ run: () => exchange.start(this.connection) } as unknown as Pool);
+    });
+  }
+
+  feed(text: string): void {
+    this.connection.onData(Buffer.from(text, "latin1"));
+  }
+
+  get state(): string {
+    if (this.freed > 0) return `freed ${this.freed}`;
+    return this.connection.destroyed ? "destroyed" : "in use";
+  }
+}
+
+async function textOf(reply: Reply): Promise<string> {
+  return new Response((reply.body as Exchange).stream()).text();
+}
+
+test("it is free once the response is over, and takes the next", async () => {
+  const bench = new Bench();
+  for (let count = 1; count <= 3; count++) {
+    const reply = bench.send();
+    bench.feed(`${ok}Content-Length: 5\r\n\r\nhe`);
+    expect(bench.freed).toBe(count - 1);
+    bench.feed("llo");
+    expect(bench.freed).toBe(count);
+    expect(await textOf(await reply)).toBe("hello");
+  }
+  expect(bench.socket.sent.match(/GET \/ HTTP\/1.1\r\n/g)).toHaveLength(3);
+});
+
+test("a reader that takes nothing lets the upstream wait, until all is here", async () => {
+  const bench = new Bench();
+  const reply = bench.send();
+  bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
+  const stream = ((await reply).body as Exchange).stream();
+  expect(bench.socket.isPaused()).toBe(true);
+  // What had been read from the system before it was told to wait.
+  bench.feed("x".repeat(30_000));
+  // Otherwise the next request would never have an answer.
+  expect(bench.socket.isPaused()).toBe(false);
+  expect(bench.state).toBe("freed 1");
+  expect(await new Response(stream).text()).toHaveLength(100_000);
+});
+
+test("a reader that takes something lets the upstream go on", async () => {
+  const bench = new Bench();
+  const reply = bench.send();
+  bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
+  const reader = ((await reply).body as Exchange).stream().getReader();
+  expect(bench.socket.isPaused()).toBe(true);
+  await reader.read();
+  expect(bench.socket.isPaused()).toBe(false);
+});
+
+test.each([
+  ["bytes behind the response", `${ok}Content-Length: 5\r\n\r\nhello${ok}`],
+  ["Connection: close", `${ok}Connection: close\r\nContent-Length: 5\r\n\r\nhello`],
+])("%s: it is not used again", async (_, text) => {
+  const bench = new Bench();
+  const reply = bench.send();
+  bench.feed(text);
+  expect(bench.state).toBe("destroyed");
+  expect(await textOf(await reply)).toBe("hello");
+});
+
+test("bytes that nobody asked for close it", async () => {
+  const bench = new Bench();
+  const reply = bench.send();
+  bench.feed(`${ok}Content-Length: 0\r\n\r\n`);
+  await reply;
+  bench.feed(`${ok}Content-Length: 0\r\n\r\n`);
+  expect(bench.connection.destroyed).toBe(true);
+});
+
+test("answered before all was sent, it is given up, and the rest is not sent", async () => {
+  const bench = new Bench();
+  const cancelled = Promise.withResolvers<void>();
+  let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const body = new ReadableStream<Uint8Array>({
+    start: (each) => void (controller = each),
+    cancel: () => cancelled.resolve(),
+  });
+  const reply = bench.send("POST", body);
+  controller?.enqueue(new Uint8Array([0x61]));
+  await expect.poll(() => bench.socket.sent).toContain("\r\n\r\n1\r\na\r\n");
+  bench.feed(`${ok}Content-Length: 5\r\n\r\nearly`);
+  expect(bench.state).toBe("destroyed");
+  expect(await textOf(await reply)).toBe("early");
+  controller?.enqueue(new Uint8Array([0x62]));
+  await cancelled.promise;
+  expect(bench.socket.sent).not.toContain("b\r\n");
+});
+
+test.each([
+  [["abc"], 5, "abc"],
+  [["abc", "defg"], 5, "abc"],
+  [["abcdefg"], 5, ""],
+])("a body of %j that is not of %i bytes is broken off", async (pieces, length, sent) => {
+  for (const type of ["bytes", undefined] as const) {
+    const bench = new Bench();
+    const body = new ReadableStream<Uint8Array>({
+      type,
+      start(controller) {
+        for (const piece of pieces) controller.enqueue(Uint8Array.from(Buffer.from(piece)));
+        controller.close();
+      },
+    } as UnderlyingDefaultSource<Uint8Array>);
+    expect(await failure(bench.send("POST", body, length))).toMatchObject({ status: 400 });
+    expect(bench.state).toBe("destroyed");
+    // Of a stream of bytes no more is read than was announced: nothing of the rest is ever here.
+    const whole = type === "bytes" && pieces.join("").length > length;
+    expect(bench.socket.sent.split("\r\n\r\n")[1] ?? "").toBe(whole ? "abcde" : sent);
+  }
+});
+
+test("a body that was let go when it was whole leaves the connection to others", async () => {
+  const bench = new Bench();
+  const reply = bench.send();
+  bench.feed(`${ok}Content-Length: 5\r\n\r\nhello`);
+  await ((await reply).body as Exchange).stream().cancel();
+  expect(bench.connection.destroyed).toBe(false);
+  const next = bench.send();
+  bench.feed(`${ok}Content-Length: 5\r\n\r\nhello`);
+  expect(await textOf(await next)).toBe("hello");
+});
+
+test("a body that was let go before it was whole closes it", async () => {
+  const bench = new Bench();
+  const reply = bench.send();
+  bench.feed(`${ok}Content-Length: 5\r\n\r\nhe`);
+  await ((await reply).body as Exchange).stream().cancel();
+  expect(bench.state).toBe("destroyed");
+});
+
+async function failure(work: Promise<unknown>): Promise<ProxyError> {
+  return work.then(
+    () => new ProxyError("proxy_internal_error", { message: "it did not fail" }),
+    (error: unknown) => error as ProxyError,
+  );
+}
+
+test.each([
+  [1, "", "connection_terminated", false],
+  [2, "", "connection_terminated", true],
+  [2, "H", "connection_terminated", false],
+  [2, "HTTP/1.1 100 Continue\r\n\r\n", "connection_terminated", false],
+])("closed during request %i, after %j: %s, stale: %s", async (count, text, code, stale) => {
+  const bench = new Bench();
+  if (count > 1) {
+    const first = bench.send();
+    bench.feed(`${ok}Content-Length: 0\r\n\r\n`);
+    await first;
+  }
+  const reply = bench.send();
+  if (text !== "") bench.feed(text);
+  bench.socket.destroy();
+  expect(await failure(reply)).toMatchObject({ code, stale });
+});
+
+test("closed during the body: that fails, whether it is read before or after", async () => {
+  for (const before of [true, false]) {
+    const bench = new Bench();
+    const reply = bench.send();
+    bench.feed(`${ok}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n`);
+    const exchange = (await reply).body as Exchange;
+    const text = before ? failure(new Response(exchange.stream()).text()) : undefined;
+    bench.socket.emit("end");
+    if (!before) expect(() => exchange.whole()).toThrow(ProxyError);
+    const error = await (text ?? failure(new Response(exchange.stream()).text()));
+    expect(error.code).toBe("http_response_incomplete");
+  }
+});
+
+test("what cannot be sent leaves the connection as it was", async () => {
+  const bench = new Bench();
+  expect(await failure(bench.send("CONNECT"))).toMatchObject({ status: 501 });
+  expect({ sent: bench.socket.sent, state: bench.state }).toEqual({ sent: "", state: "in use" });
+});
