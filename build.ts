@@ -5,18 +5,7 @@
 import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { build, type Plugin } from "esbuild";
-
-/** Stays a file of its own: within another, it would run after all that this one imports. */
-const GUARD = "./runtimes/node/guard.ts";
-const guardApart: Plugin = {
-  name: "guard",
-  setup(bundler) {
-    bundler.onResolve({ filter: /\/guard\.ts$/ }, ({ kind, path }) =>
-      kind === "entry-point" ? undefined : { path: path.replace(/ts$/, "js"), external: true },
-    );
-  },
-};
+import { build } from "esbuild";
 
 const root = import.meta.dirname;
 const dist = join(root, "dist");
@@ -39,7 +28,7 @@ const commands = Object.values(bin).map((path) =>
 );
 await build({
   absWorkingDir: root,
-  entryPoints: [...Object.values(imports["#proxy"]), ...commands, GUARD],
+  entryPoints: [...Object.values(imports["#proxy"]), ...commands],
   outbase: root,
   outdir: dist,
   bundle: true,
@@ -53,7 +42,6 @@ await build({
   // `#proxy` maps the sources. What is installed finds the same entry by the same
   // conditions under the package's own name.
   alias: { "#proxy": name },
-  plugins: [guardApart],
   logLevel: "warning",
 });
 for (const file of readdirSync(dist, { recursive: true, encoding: "utf8" })) {

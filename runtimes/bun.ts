@@ -101,7 +101,7 @@ const SMALL = 8192;
 
 function toBodyInit(body: Reply["body"], headers: HeaderList): BodyInit | null {
   if (body === null) return null;
-  if (body instanceof Exchange) return body.stream(true);
+  if (body instanceof Exchange) return body.stream({ quiet: true });
   if (!(body instanceof Uint8Array)) return toStream(body);
   const typed = getHeader(headers, "content-type") !== undefined;
   return typed && body.byteLength < SMALL ? (body as BodyInit) : toSizedStream(body);

@@ -1,5 +1,4 @@
 import { toStream } from "../src/body.ts";
-import { getHeader } from "../src/headers.ts";
 import { type Context, type Incoming, WebIncoming } from "../src/incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
 import {
@@ -11,11 +10,10 @@ import {
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
-import type { HeaderList, Reply, Transport } from "../src/transport.ts";
-import { RequestBody } from "./http/body.ts";
+import type { Reply, Transport } from "../src/transport.ts";
 import { Exchange } from "./http/exchange.ts";
 import { HttpTransport } from "./http/transport.ts";
-import { UnframedBody } from "./http/unframed.ts";
+import { toRequestBody } from "./http/unframed.ts";
 
 export * from "../src/index.ts";
 
@@ -102,17 +100,8 @@ function addressOf(request: Request, context: Context): string | undefined {
 function read(request: Request, context: Context): Incoming {
   const incoming = new DenoIncoming(request, addressOf(request, context));
   const { body, headers } = incoming;
-  if (body instanceof ReadableStream) {
-    incoming.body = isFramed(headers) ? new RequestBody(body) : new UnframedBody(body);
-  }
+  if (body instanceof ReadableStream) incoming.body = toRequestBody(body, headers);
   return incoming;
-}
-
-function isFramed(headers: HeaderList): boolean {
-  return (
-    getHeader(headers, "content-length") !== undefined ||
-    getHeader(headers, "transfer-encoding") !== undefined
-  );
 }
 
 /** Deno copies bytes that are a response's body: more than these go out as a stream of the pieces in which they came. */

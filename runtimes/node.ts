@@ -1,5 +1,3 @@
-// oxlint-disable-next-line import/no-unassigned-import -- it is there for what it throws
-import "./node/guard.ts";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { forward } from "../src/forward.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
@@ -19,6 +17,14 @@ import { NodeTransport } from "./node/transport.ts";
 
 export * from "../src/index.ts";
 
+// At the first request it would fail with messages that help nobody.
+if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
+  throw new Error(
+    'fetchway: this is the entry for Node; bundle with the condition "workerd" (wrangler sets it; ' +
+      'with esbuild: conditions: ["workerd"])',
+  );
+}
+
 /**
  * A handler for `node:http`, Express and Fastify.
  *
@@ -36,7 +42,7 @@ export interface NodeProxy extends Proxy {
 }
 
 /**
- * Connections to upstreams, through undici's dispatcher. Idle ones do not keep the process alive.
+ * Connections to upstreams, through an HTTP/1.1 client on Node's sockets. Idle ones do not keep the process alive.
  * @example const transport = createTransport({ maxSockets: 50 });
  */
 export function createTransport(options: PoolOptions = {}): Transport {

@@ -1,7 +1,7 @@
 import { toStream } from "./body.ts";
 import { ProxyError } from "./error.ts";
 import { cleanResponse } from "./headers.ts";
-import type { HeaderList, Reply } from "./transport.ts";
+import type { Body, HeaderList, Reply } from "./transport.ts";
 
 /**
  * The upstream's answer as it may go to the client.
@@ -37,12 +37,12 @@ function cleanReason(statusText: string): string {
   return /^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(statusText) ? statusText : "";
 }
 
-/** Lets go of a response's body, unread. */
-export function discardBody(reply: Reply): void {
-  if (reply.body !== null)
-    void toStream(reply.body)
-      .cancel()
-      .catch(() => {});
+/** Lets go of the body of a request or a response, unread. */
+export function discardBody({ body }: { readonly body: Body | null }): void {
+  if (body === null || body instanceof Uint8Array) return;
+  void toStream(body)
+    .cancel()
+    .catch(() => {});
 }
 
 /** Lets go of a response that will not be sent, unless the one that will is made from its body. */

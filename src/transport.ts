@@ -22,6 +22,8 @@ export interface OriginalFields {
 export interface NativeBody {
   /** The body as a web stream. It can be taken once. */
   stream(): ReadableStream<Uint8Array>;
+  /** All of it, if it is here by now: it is taken then. */
+  whole?(): Uint8Array | undefined;
   /** All of it, where it was taken as bytes: it can be sent again. */
   readonly kept?: Uint8Array | undefined;
   /** Where only its end tells whether there is a body: the body with its first piece here, or `null`. */

@@ -1,19 +1,5 @@
-/** What the servers on Node cannot do, and undici. */
+/** What the servers on Node cannot do. */
 import type { Gap } from "./_gaps.ts";
-
-/** undici is the client under all four. */
-const onUndici = (["node", "srvx", "slow", "h3", "hono"] as const).flatMap((host): Gap[] => [
-  {
-    host,
-    test: "an unsolicited 100 before the final response does no harm",
-    reason: "undici takes a 100 that it did not ask for as a fault; 102 and 103 pass",
-  },
-  {
-    host,
-    test: "an upload's head goes ahead of its body",
-    reason: "undici sends a request's head with the first piece of its body",
-  },
-]);
 
 const LISTED = "Headers joins repeated fields and lower-cases their names";
 const STREAMED = "srvx sends a response's head with the first piece of a web stream";
@@ -26,10 +12,6 @@ const onSlow: Gap[] = (
     ["the case of request field names is kept", LISTED],
     ["the case of response field names is kept", LISTED],
     ["characters that URL parsers escape keep their bytes", "new Request() parses its URL"],
-    [
-      "a kept connection that is closed as it is reused costs an idempotent request nothing",
-      "a stream as a Request's body does not say that it is empty",
-    ],
     [
       "response headers arrive before the first byte of a chunked body, and pieces one by one",
       STREAMED,
@@ -54,7 +36,6 @@ const onSlow: Gap[] = (
 ).map(([test, reason]) => ({ host: "slow", test, reason }));
 
 export const onNode: Gap[] = [
-  ...onUndici,
   ...onSlow,
   {
     host: "h3",

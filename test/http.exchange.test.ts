@@ -1,4 +1,4 @@
-/** One exchange on one connection of Bun's and Deno's client, on a socket that does what the test says. */
+/** One exchange on one connection of the HTTP/1.1 client, on a socket that does what the test says. */
 import { Duplex } from "node:stream";
 import type { Socket } from "node:net";
 import { expect, test } from "vitest";

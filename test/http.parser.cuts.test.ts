@@ -1,4 +1,4 @@
-/** Wherever responses are cut into pieces, the parser of Bun's and Deno's client sees the same. */
+/** Wherever responses are cut into pieces, the client's parser sees the same. */
 import { describe, expect, test } from "vitest";
 import { answers } from "./_corpus.answers.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";

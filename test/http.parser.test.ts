@@ -1,4 +1,4 @@
-/** The parser of Bun's and Deno's client: what it takes, and what it refuses. */
+/** The client's parser of responses: what it takes, and what it refuses. */
 import { describe, expect, test } from "vitest";
 import { list } from "./_corpus.ts";
 import { ResponseParser } from "../runtimes/http/parser.ts";

@@ -1,13 +1,17 @@
-/** What Bun's and Deno's client writes, and what it will not. */
+/** What the HTTP/1.1 client writes, and what it will not. */
 import { describe, expect, test } from "vitest";
-import { writeHead } from "../runtimes/http/request.ts";
+import { writeHead, writeHeadEnd } from "../runtimes/http/request.ts";
 import type { ProxyError } from "../src/error.ts";
 import type { Hop } from "../src/transport.ts";
 import { fakeHop } from "./_fakes.ts";
 
+function headOf(hop: Hop, keepAlive: boolean): string {
+  return writeHead(hop) + writeHeadEnd(hop, keepAlive);
+}
+
 function statusOf(changes: Partial<Hop>): number {
   try {
-    writeHead(fakeHop(changes), true);
+    headOf(fakeHop(changes), true);
     return 200;
   } catch (error) {
     return (error as ProxyError).status;
@@ -16,10 +20,10 @@ function statusOf(changes: Partial<Hop>): number {
 
 test("a head", () => {
   const headers = ["X-A", "\xe9 b", "x-a", ""];
-  expect(writeHead(fakeHop({ path: "//a?b%20", headers }), true)).toBe(
+  expect(headOf(fakeHop({ path: "//a?b%20", headers }), true)).toBe(
     "GET //a?b%20 HTTP/1.1\r\nHost: up.test:4000\r\nX-A: \xe9 b\r\nx-a: \r\nConnection: keep-alive\r\n\r\n",
   );
-  expect(writeHead(fakeHop({ host: "other.test" }), false)).toBe(
+  expect(headOf(fakeHop({ host: "other.test" }), false)).toBe(
     "GET / HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n",
   );
 });
@@ -37,7 +41,7 @@ test.each<[string, Partial<Hop>, string | undefined]>([
   ["a sized stream", { method: "POST", body: stream(), contentLength: 7 }, "Content-Length: 7"],
   ["a stream", { method: "POST", body: stream() }, "Transfer-Encoding: chunked"],
 ])("framing: %s", (_, changes, line) => {
-  const framing = writeHead(fakeHop(changes), true)
+  const framing = headOf(fakeHop(changes), true)
     .split("\r\n")
     .filter((each) => /^(?:content-length|transfer-encoding)/i.test(each));
   expect(framing).toEqual(line === undefined ? [] : [line]);

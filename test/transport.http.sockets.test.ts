@@ -1,4 +1,4 @@
-/** Sockets under the client of Bun and Deno: what they do between two responses, and while bodies pass. */
+/** Sockets under the client on Bun and Deno: what they do between two responses, and while bodies pass. */
 import { createHash } from "node:crypto";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type RuntimeName, Served } from "./_served.ts";

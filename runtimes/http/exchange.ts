@@ -1,18 +1,24 @@
-import { concat, lengthOf } from "../../src/body.ts";
+import { concat } from "../../src/body.ts";
 import type { Lifetime } from "../../src/deadline.ts";
-import { ProxyError } from "../../src/error.ts";
+import { clientGone, type ProxyError } from "../../src/error.ts";
 import { isEventStream } from "../../src/headers.ts";
+import { discardBody } from "../../src/reply.ts";
 import type { Body, HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
 import { toNetworkError } from "../pool/errors.ts";
 import type { Place } from "../pool/queue.ts";
 import type { Connection } from "./connection.ts";
 import type { ResponseHead } from "./head.ts";
 import type { Job, Pool } from "./pool.ts";
-import { writeHead } from "./request.ts";
-import { sendWhole, upload } from "./upload.ts";
-
-/** Bytes held for a reader that is slow before the upstream is told to wait. */
-const HIGH_WATER_MARK = 65_536;
+import { writeHead, writeHeadEnd } from "./request.ts";
+import {
+  HIGH_WATER_MARK,
+  type Sink,
+  type Source,
+  type StreamOptions,
+  toWebStream,
+} from "./stream.ts";
+import { upload } from "./upload.ts";
+import { Writer } from "./writer.ts";
 
 /**
  * One request and its response on one connection, and the response body at the same time.
@@ -21,7 +27,7 @@ const HIGH_WATER_MARK = 65_536;
  * synchronous run. By the first microtask after the head such a body is here
  * as a whole, and travels as bytes; only what is still coming becomes a stream.
  */
-export class Exchange implements Job, NativeBody, Reply {
+export class Exchange implements Job, Source, NativeBody, Reply {
   status = 0;
   statusText = "";
   headers: HeaderList = [];
@@ -29,17 +35,23 @@ export class Exchange implements Job, NativeBody, Reply {
   held = false;
   readonly fresh: boolean;
   place: Place | undefined;
-  #error: ProxyError | undefined;
+  /** Why it failed, if it did. */
+  error: ProxyError | undefined;
   /** Whether nothing more will happen; */
   #ended = false;
   /** and all of the response is here. */
   #complete = false;
   /** What has come before anybody took the body. */
   #pieces: Uint8Array[] = [];
-  #sink: ReadableStreamDefaultController<Uint8Array> | undefined;
-  #quiet = false;
+  #buffered = 0;
+  #sink: Sink | undefined;
+  /** Whether its connection has been told to wait. */
+  #paused = false;
   #connection: Connection | undefined;
   #pool: Pool | undefined;
+  #head = "";
+  /** What its body goes through, piece by piece. */
+  #writer: Writer | undefined;
   readonly #hop: Hop;
   readonly #lifetime: Lifetime;
   readonly #resolve: (reply: Reply) => void;
@@ -56,54 +68,77 @@ export class Exchange implements Job, NativeBody, Reply {
     this.#resolve = resolve;
     this.#reject = reject;
     this.fresh = hop.fresh ?? false;
+    // Not assigned as a literal: V8 makes such a function in the old generation, and all that it
+    // captures, the whole request, then lives until the next full collection.
+    const abort = (error: ProxyError): void => this.fail(error);
+    lifetime.onabort = abort;
   }
 
   /** Sends it as soon as there is a connection for it. */
   run(pool: Pool): void {
+    if (this.#ended) return;
     this.#pool = pool;
-    this.#lifetime.onabort = (error) => this.fail(error);
+    try {
+      this.#head = writeHead(this.#hop);
+    } catch (error) {
+      return this.fail(error);
+    }
     pool.run(this);
   }
 
   // ── the job ──
 
   start(connection: Connection): void {
-    const { method, body } = this.#hop;
-    const head = writeHead(this.#hop, connection.keepAlive);
+    const hop = settle(this.#hop);
+    const { body } = hop;
+    const head = this.#head + writeHeadEnd(hop, connection.keepAlive);
     this.#connection = connection;
-    connection.begin(this, method);
-    if (body === null || body instanceof Uint8Array) sendWhole(connection, head, body);
-    else void this.#upload(connection, head, body);
+    connection.begin(this, hop.method);
+    if (body !== null && !(body instanceof Uint8Array)) {
+      this.#writer = new Writer(connection, head, hop.contentLength);
+      void this.#upload(this.#writer, body);
+      return;
+    }
+    const writer = new Writer(connection, head, body?.byteLength ?? 0);
+    if (body === null) writer.flush();
+    else void writer.write(body);
   }
 
   fail(thrown: unknown): void {
     // The connection is no longer its own then.
     if (this.#ended) return;
     this.#ended = true;
-    this.#error = this.#toError(thrown);
+    const stale = this.#connection?.stale === true;
+    const error = (this.error = toNetworkError(thrown, this.status !== 0, stale));
     if (this.place !== undefined) this.#pool?.leave(this);
-    this.#connection?.destroy();
+    // What was not sent is not waited for: the client may send it before it reads the answer.
+    if (this.#connection === undefined) discardBody(this.#hop);
+    else this.#connection.destroy();
+    this.#writer?.stop();
     this.#lifetime.end();
-    this.#reject(this.#error);
-    this.#failSink(this.#error);
+    this.#reject(error);
+    this.#sink?.fail(error);
+    this.#sink = undefined;
   }
 
   onHead({ status, statusText, headers }: ResponseHead): void {
     this.status = status;
     this.statusText = statusText;
     this.headers = headers;
+    this.#lifetime.opened(isEventStream(headers));
     this.#resolve(this);
   }
 
   onPiece(piece: Uint8Array): void {
     if (this.#ended) return;
-    const sink = this.#sink;
-    if (sink === undefined) return void this.#pieces.push(piece);
     this.#lifetime.touch();
-    sink.enqueue(piece);
-    // Where nobody reads any more, Deno cancels the stream within enqueue().
-    if (this.#sink === undefined || this.held || (sink.desiredSize ?? 0) > 0) return;
-    this.#hold(true);
+    const sink = this.#sink;
+    if (sink === undefined) {
+      this.#pieces.push(piece);
+      this.#buffered += piece.byteLength;
+      // Not held: the idle deadline ends a body that nobody ever takes.
+      if (this.#buffered >= HIGH_WATER_MARK) this.#pause();
+    } else if (!sink.write(piece) && this.#sink !== undefined) this.#hold();
   }
 
   onEnd(): void {
@@ -111,8 +146,10 @@ export class Exchange implements Job, NativeBody, Reply {
     this.#ended = this.#complete = true;
     this.#lifetime.end();
     // The connection is the next one's.
-    if (this.held) this.#hold(false);
-    this.#sink?.close();
+    this.held = false;
+    if (this.#paused) this.#connection?.resume();
+    this.#writer?.stop();
+    this.#sink?.end();
   }
 
   // ── the reply, and its body ──
@@ -122,72 +159,74 @@ export class Exchange implements Job, NativeBody, Reply {
     return bodyless ? null : this;
   }
 
+  /** Whether nothing of the body is here, and it may be long until there is. */
+  get isSilent(): boolean {
+    return this.#pieces.length === 0 && !this.#ended;
+  }
+
   /**
    * The whole body, if all of it is here already.
    * @param limit bytes up to which several pieces are made one
    * @throws ProxyError if it is known by now that it never will be
    */
   whole(limit: number = Infinity): Uint8Array | undefined {
-    if (this.#error !== undefined) throw this.#error;
+    if (this.error !== undefined) throw this.error;
     if (!this.#complete) return undefined;
-    const several = this.#pieces.length > 1 && lengthOf(this.#pieces) > limit;
+    const several = this.#pieces.length > 1 && this.#buffered > limit;
     return several ? undefined : concat(this.#pieces);
   }
 
-  /** @param quiet whether the stream fails without a reason: Bun's server prints any other */
-  stream(quiet = false): ReadableStream<Uint8Array> {
-    this.#lifetime.opened(isEventStream(this.headers));
-    return new ReadableStream<Uint8Array>(
-      {
-        start: (controller) => {
-          this.#sink = controller;
-          this.#quiet = quiet;
-          for (const piece of this.#pieces.splice(0)) controller.enqueue(piece);
-          if (this.#complete) controller.close();
-          else if (this.#error !== undefined) this.#failSink(this.#error);
-          else if ((controller.desiredSize ?? 0) <= 0) this.#hold(true);
-        },
-        pull: () => {
-          if (this.held) this.#hold(false);
-        },
-        cancel: () => {
-          this.#sink = undefined;
-          this.fail(new ProxyError("http_request_error", { status: 499 }));
-        },
-      },
-      { highWaterMark: HIGH_WATER_MARK, size: (chunk) => chunk.byteLength },
-    );
+  take(sink: Sink): void {
+    let wantsMore = true;
+    if (this.error !== undefined) return sink.fail(this.error);
+    for (const piece of this.#pieces.splice(0)) wantsMore = sink.write(piece);
+    if (this.#complete) return sink.end();
+    this.#sink = sink;
+    if (wantsMore) this.resume();
+    else this.#hold();
   }
 
-  async #upload(
-    connection: Connection,
-    head: string,
-    body: Exclude<Body, Uint8Array>,
-  ): Promise<void> {
+  stream(options: StreamOptions = {}): ReadableStream<Uint8Array> {
+    return toWebStream(this, { ...options, flush: options.flush === true && this.isSilent });
+  }
+
+  resume(): void {
+    if (!this.#paused || this.#ended) return;
+    this.#paused = this.held = false;
+    this.#lifetime.hold(false);
+    this.#connection?.resume();
+  }
+
+  stop(): void {
+    this.#sink = undefined;
+    this.fail(clientGone());
+  }
+
+  async #upload(writer: Writer, body: Exclude<Body, Uint8Array>): Promise<void> {
     try {
-      await upload(connection, head, body, this.#hop.contentLength, this.#lifetime);
+      await upload(writer, body, this.#hop.contentLength, this.#lifetime);
     } catch (error) {
       this.fail(error);
     }
   }
 
-  #hold(held: boolean): void {
-    this.held = held;
-    this.#lifetime.hold(held);
-    if (held) this.#connection?.pause();
-    else this.#connection?.resume();
+  /** The client is slow: while it does not take what is here, silence is not the upstream's fault. */
+  #hold(): void {
+    this.held = true;
+    this.#lifetime.hold(true);
+    this.#pause();
   }
 
-  #toError(thrown: unknown): ProxyError {
-    const error = toNetworkError(thrown, this.status !== 0);
-    if (error.code !== "connection_terminated") return error;
-    const { code, cause } = error;
-    if (this.status !== 0) return new ProxyError("http_response_incomplete", { cause });
-    return this.#connection?.stale ? new ProxyError(code, { cause, stale: true }) : error;
+  #pause(): void {
+    if (this.#paused) return;
+    this.#paused = true;
+    this.#connection?.pause();
   }
+}
 
-  #failSink(error: ProxyError): void {
-    this.#sink?.error(this.#quiet ? undefined : error);
-    this.#sink = undefined;
-  }
+/** With a body that is here as a whole by now as bytes. */
+function settle(hop: Hop): Hop {
+  const { body } = hop;
+  const whole = body !== null && "whole" in body ? body.whole?.() : undefined;
+  return whole === undefined ? hop : { ...hop, body: whole.byteLength > 0 ? whole : null };
 }

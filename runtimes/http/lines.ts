@@ -34,6 +34,11 @@ export class LineReader {
   /** and where among them the last line begins. */
   #line = 0;
 
+  /** Whether the beginning of lines has come. */
+  get isWithin(): boolean {
+    return this.#length > 0;
+  }
+
   /**
    * Reads on from a place.
    * @returns the place behind the lines; -1 if all was taken and more has to come

@@ -25,6 +25,13 @@ const EXTENSIONS = 16_384;
 
 const SIZE_LINE = /^([\da-f]+)[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;
 
+const START = Array.from("HTTP/1.", (character) => character.charCodeAt(0));
+
+/** Whether a piece begins as a head does, as far as it goes. */
+function startsLikeHead(piece: Uint8Array, at: number): boolean {
+  return START.every((byte, i) => at + i >= piece.length || piece[at + i] === byte);
+}
+
 type Phase =
   | "idle"
   | "head"
@@ -104,6 +111,8 @@ export class ResponseParser {
   }
 
   #readHead(piece: Uint8Array, at: number): number {
+    // Whoever speaks another protocol may be waiting for an answer: there will be no end of a head.
+    if (!this.#lines.isWithin && !startsLikeHead(piece, at)) throw malformed("status line");
     const end = this.#lines.read(piece, at, HEAD);
     if (end < 0) return end;
     const head = parseHead(this.#lines.text, this.#isHead);

@@ -17,10 +17,7 @@ export interface Job extends Waiting {
   readonly fresh: boolean;
   /** Whether its client does not take what is here: that its connection is silent is nobody's fault then. */
   readonly held: boolean;
-  /**
-   * Sends itself on a connection, which is its own until it is over.
-   * @throws for what nobody can send: the connection has not been used then
-   */
+  /** Sends itself on a connection, which is its own until it is over. */
   start(connection: Connection): void;
   /** Stops it, wherever it is. */
   fail(thrown: unknown): void;
@@ -45,6 +42,8 @@ export class Pool implements Owner {
   readonly #waiting: Queue<Job>;
   #sweep: ReturnType<typeof setTimeout> | undefined;
   #sweepAt = Infinity;
+  #opened = 0;
+  #openedAtLook = 0;
   #closed = false;
   #onEmpty: (() => void)[] = [];
 
@@ -85,6 +84,13 @@ export class Pool implements Owner {
   /** Whether there is nothing in it. */
   get empty(): boolean {
     return this.#connections.size === 0;
+  }
+
+  /** Whether nothing has been in it since it was last asked. */
+  wasEmpty(): boolean {
+    const opened = this.#opened !== this.#openedAtLook;
+    this.#openedAtLook = this.#opened;
+    return this.empty && !opened;
   }
 
   /** Lets running and waiting requests finish, then closes. */
@@ -150,14 +156,14 @@ export class Pool implements Owner {
     let connection = kept;
     try {
       connection ??= this.#open();
-      this.#counters.requests++;
-      this.#counters.version++;
-      if (this.#spread.size > 1) this.#spread.count(connection.address);
-      job.start(connection);
     } catch (thrown) {
-      job.fail(thrown);
-      if (connection !== undefined) this.onFree(connection);
+      // Such as a key that is none.
+      return job.fail(thrown);
     }
+    this.#counters.requests++;
+    this.#counters.version++;
+    if (this.#spread.size > 1) this.#spread.count(connection.address);
+    job.start(connection);
   }
 
   #open(): Connection {
@@ -171,6 +177,7 @@ export class Pool implements Owner {
       onData: (piece) => connection.onData(piece),
     });
     const connection = new Connection(socket, keepAlive, timeout, this);
+    this.#opened++;
     this.#connections.add(connection);
     return connection;
   }

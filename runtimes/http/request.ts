@@ -10,18 +10,20 @@ const TARGET = /^[!-~\u0080-\u00ff]+$/;
 const BODYLESS = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
 
 /**
- * The head of a request, with the framing that its body has.
+ * The head of a request, but for what is known only when it is sent.
  * @throws ProxyError for what cannot be sent as it is
  */
-export function writeHead(hop: Hop, keepAlive: boolean): string {
-  const { method, path, upstream } = hop;
+export function writeHead({ method, path, upstream, host, headers }: Hop): string {
   // CONNECT asks for a tunnel, not for a response.
   if (method === "CONNECT" || !TOKEN.test(method)) throw unsendable(method);
   if (!TARGET.test(path)) throw badRequest("path");
-  let head = `${method} ${path} HTTP/1.1\r\n`;
-  head += writeFields(["Host", hop.host ?? upstream.host]) + writeFields(hop.headers);
-  head += writeFraming(hop);
-  return `${head}Connection: ${keepAlive ? "keep-alive" : "close"}\r\n\r\n`;
+  const fields = writeFields(["Host", host ?? upstream.host]) + writeFields(headers);
+  return `${method} ${path} HTTP/1.1\r\n${fields}`;
+}
+
+/** The rest of a head: what of its connection, and the framing that its body has. */
+export function writeHeadEnd(hop: Hop, keepAlive: boolean): string {
+  return `${writeFraming(hop)}Connection: ${keepAlive ? "keep-alive" : "close"}\r\n\r\n`;
 }
 
 function writeFields(list: HeaderList): string {

@@ -1,5 +1,17 @@
-import type { Body } from "../../src/transport.ts";
+import { getHeader } from "../../src/headers.ts";
+import type { Body, HeaderList } from "../../src/transport.ts";
 import { RequestBody } from "./body.ts";
+
+/** The body of a request with these fields, as they say whether there is one. */
+export function toRequestBody(
+  stream: ReadableStream<Uint8Array>,
+  headers: HeaderList,
+): RequestBody {
+  const isFramed =
+    getHeader(headers, "content-length") !== undefined ||
+    getHeader(headers, "transfer-encoding") !== undefined;
+  return isFramed ? new RequestBody(stream) : new UnframedBody(stream);
+}
 
 /**
  * The body of a request that says neither how long it is nor that it comes in

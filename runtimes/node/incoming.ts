@@ -12,6 +12,7 @@ import {
   WebIncoming,
 } from "../../src/incoming.ts";
 import type { Body, HeaderList } from "../../src/transport.ts";
+import { toRequestBody } from "../http/unframed.ts";
 import { headersUntouched, messageHeaders } from "./headers.ts";
 import { toRequest } from "./request.ts";
 import { IncomingBody } from "./upload.ts";
@@ -232,7 +233,10 @@ export function readRequest(request: Request, context: Context): Incoming {
   // Hono's mount() makes a new Request, but passes its environment.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
   const address = peer?.socket === undefined ? undefined : addressOf(peer);
-  return new WebIncoming(request, address, peer?.httpVersion);
+  const incoming = new WebIncoming(request, address, peer?.httpVersion);
+  const { body, headers } = incoming;
+  if (body instanceof ReadableStream) incoming.body = toRequestBody(body, headers);
+  return incoming;
 }
 
 /** The Node response that a reply to this request can be written to, if the server takes it so. */

@@ -4,7 +4,7 @@ import { toHeaderList, toHeaders } from "../../src/headers.ts";
 import type { Incoming } from "../../src/incoming.ts";
 import type { HeaderList, Reply } from "../../src/transport.ts";
 import { drained } from "../pool/drained.ts";
-import { breakOff, ResponseBody } from "./body.ts";
+import { breakOff, NodeExchange } from "./body.ts";
 import { responseOf } from "./incoming.ts";
 
 /** What srvx's server asks a response for, instead of reading it as a web one. */
@@ -12,7 +12,7 @@ interface NodeResponse {
   status: number;
   statusText: string;
   headers: HeaderList;
-  body: Uint8Array | ReadableStream<Uint8Array> | ResponseBody | null;
+  body: Uint8Array | ReadableStream<Uint8Array> | NodeExchange | null;
 }
 
 /** The runtime's own `Response`, under whatever a server has put in its place (@hono/node-server, srvx). */
@@ -112,7 +112,7 @@ class LazyResponse {
 Object.setPrototypeOf(LazyResponse.prototype, NativeResponse.prototype);
 
 function asNodeBody(body: Reply["body"]): NodeResponse["body"] {
-  return body === null || body instanceof Uint8Array || body instanceof ResponseBody
+  return body === null || body instanceof Uint8Array || body instanceof NodeExchange
     ? body
     : toStream(body);
 }
@@ -123,14 +123,19 @@ function asNodeBody(body: Reply["body"]): NodeResponse["body"] {
  */
 function toBodyInit({ body }: Reply, flush: boolean): BodyInit | null {
   if (body === null) return null;
-  if (body instanceof ResponseBody) {
-    return (body.whole() as BodyInit | undefined) ?? body.stream(flush);
+  if (body instanceof NodeExchange) {
+    const whole = body.error === undefined ? body.whole() : undefined;
+    return (whole as BodyInit | undefined) ?? body.stream({ flush });
   }
   return body instanceof Uint8Array ? (body as BodyInit) : toStream(body);
 }
 
-/** The response for the server that the request came from: lazy where it can be sent lazily. */
+/**
+ * The response for the server that the request came from: lazy where it can be sent lazily.
+ * @throws ProxyError if its body has failed by now
+ */
 export function respond(reply: Reply, incoming: Incoming): Response {
+  if (reply.body instanceof NodeExchange && reply.body.error !== undefined) throw reply.body.error;
   // Where the global is another class, only its own instances are responses to everyone.
   if (responseOf(incoming) !== undefined && globalThis.Response === NativeResponse) {
     return new LazyResponse(reply) as unknown as Response;
@@ -174,7 +179,7 @@ export function sendResponse(response: Response, res: ServerResponse): void {
       ? response._toNodeResponse()
       : { ...headOf(response), body: response.body };
   const letGo = (): void => {
-    if (body instanceof ResponseBody) body.destroy();
+    if (body instanceof NodeExchange) body.stop();
     else if (body instanceof ReadableStream) body.cancel().catch(() => {});
   };
   if (res.destroyed || res.headersSent) return letGo();
@@ -186,7 +191,7 @@ export function sendResponse(response: Response, res: ServerResponse): void {
     letGo();
     throw error;
   }
-  if (body instanceof ResponseBody) body.pipe(res);
+  if (body instanceof NodeExchange) body.pipe(res);
   else if (body instanceof ReadableStream) void pump(body, res);
   else if (body === null) res.end();
   else res.end(body);

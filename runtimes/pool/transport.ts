@@ -31,7 +31,7 @@ interface OriginPool {
   /** Whether there is nothing in it. */
   readonly empty: boolean;
   /** Whether nothing has been in it since it was last asked. */
-  wasEmpty?(): boolean;
+  wasEmpty(): boolean;
   /** Lets running and waiting requests finish, then closes. */
   close(): Promise<unknown>;
   /** Closes at once. */
@@ -46,7 +46,7 @@ type OriginPoolClass<Pool> = new (
 ) => Pool;
 
 /** How long origins without connections are remembered: targets may be made of what clients send. */
-interface Memory {
+export interface Memory {
   /** With more of them than so many, no longer. */
   readonly origins: number;
   /** Milliseconds; left out where a timer would hold the process. */
@@ -128,7 +128,7 @@ export abstract class PooledTransport<Pool extends OriginPool> implements Transp
     if (time === undefined) return;
     this.#sweep ??= setTimeout(() => {
       this.#sweep = undefined;
-      this.#evict((each) => each.wasEmpty?.() ?? each.empty);
+      this.#evict((each) => each.wasEmpty());
       // A timer would keep all this in memory although nobody uses it any more.
       if (this.#pools.size > 0) this.#armSweep();
     }, time).unref();

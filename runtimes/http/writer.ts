@@ -1,0 +1,105 @@
+import { concat } from "../../src/body.ts";
+import type { Connection } from "./connection.ts";
+import { encode } from "./latin1.ts";
+
+/** Pieces of up to so many bytes are copied, to leave together with what is before and behind them. */
+const SMALL = 16_384;
+
+/** Writes a request: its head together with what follows, and the body in its framing. */
+export class Writer {
+  readonly connection: Connection;
+  #head: string;
+  readonly #length: number | undefined;
+  #written = 0;
+  #isOver = false;
+  #stop: (() => void) | undefined;
+  /** Whether nobody wants the rest. */
+  isStopped = false;
+
+  /** @param length what was announced; undefined for chunks */
+  constructor(connection: Connection, head: string, length: number | undefined) {
+    this.connection = connection;
+    this.#head = head;
+    this.#length = length;
+    if (length === 0) connection.sent();
+  }
+
+  /** Whether all that was announced has been written. */
+  get isComplete(): boolean {
+    return this.#written === this.#length;
+  }
+
+  /** What lets go of the body where nobody wants the rest of it. */
+  onStop(stop: () => void): void {
+    this.#stop = stop;
+  }
+
+  /** The request has failed, or was answered before it was all here. */
+  stop(): void {
+    if (this.isStopped || this.#isOver) return;
+    this.isStopped = true;
+    this.#stop?.();
+  }
+
+  /** Sends the head, unless it has gone with a piece of the body. */
+  flush(): void {
+    if (this.#head !== "") void this.#send("", undefined, "");
+  }
+
+  /**
+   * Resolves when there is room for more; undefined if there is now.
+   * @param lent whether to wait until the piece itself is not needed any more
+   * @throws for more than was announced
+   */
+  write(piece: Uint8Array, lent = false): Promise<void> | undefined {
+    this.#written += piece.byteLength;
+    if (this.#length !== undefined) {
+      // What goes beyond it would be the next request on the connection (RFC 9112 §6.3).
+      if (this.#written > this.#length) throw badLength();
+      if (this.isComplete) {
+        this.#isOver = true;
+        this.connection.sent();
+      }
+      return this.#send("", piece, "", lent);
+    }
+    // RFC 9112 §7.1: a chunk of no bytes would be the last.
+    if (piece.byteLength === 0) return undefined;
+    return this.#send(`${piece.byteLength.toString(16)}\r\n`, piece, "\r\n", lent);
+  }
+
+  /**
+   * The body has ended.
+   * @throws for less than was announced
+   */
+  end(): void {
+    if (this.isComplete) return;
+    if (this.#length !== undefined) throw badLength();
+    this.#isOver = true;
+    this.connection.sent();
+    void this.#send("0\r\n\r\n", undefined, "");
+  }
+
+  #send(
+    before: string,
+    piece: Uint8Array | undefined,
+    after: string,
+    lent = false,
+  ): Promise<void> | undefined {
+    const { connection } = this;
+    const prefix = this.#head + before;
+    this.#head = "";
+    if (piece === undefined || piece.byteLength === 0) return connection.write(encode(prefix));
+    if (prefix !== "" && piece.byteLength <= SMALL) {
+      return connection.write(concat([encode(prefix), piece, encode(after)]));
+    }
+    if (prefix !== "") void connection.write(encode(prefix));
+    const gone = connection.write(piece, lent);
+    if (after !== "") void connection.write(encode(after));
+    return gone;
+  }
+}
+
+/** The error of a body that is not as long as was announced. */
+export function badLength(): Error {
+  return new Error("the request body was not as long as its Content-Length");
+}
