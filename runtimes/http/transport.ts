@@ -1,39 +1,81 @@
 import type { Lifetime } from "../../src/deadline.ts";
-import type { PoolOptions } from "../../src/pool.ts";
-import type { Hop, Reply } from "../../src/transport.ts";
-import { type Memory, PooledTransport } from "../pool/transport.ts";
+import {
+  closeWithin,
+  type FilledPoolOptions,
+  fillPoolOptions,
+  poolClosed,
+  type PoolOptions,
+} from "../../src/pool.ts";
+import { addOrigin, Counters } from "../../src/stats.ts";
+import type { Upstream } from "../../src/target.ts";
+import type {
+  Capabilities,
+  Hop,
+  OriginStats,
+  PoolStats,
+  Reply,
+  Transport,
+} from "../../src/transport.ts";
+import { toDestination } from "../pool/destination.ts";
+import { Resolver } from "../pool/dns.ts";
 import { Exchange } from "./exchange.ts";
 import { Pool } from "./pool.ts";
 import { UnframedBody } from "./unframed.ts";
 
-/** Where a timer would hold the process, old origins are forgotten only when there are too many. */
-const MEMORY: Memory = { origins: 100 };
+const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 
-/** Connections of an HTTP/1.1 client on the plain sockets of a runtime: it writes what it is told, once. */
-export class HttpTransport extends PooledTransport<Pool> {
+/** How long origins without connections are remembered: targets may be made of what clients send. */
+interface Memory {
+  /** With more of them than so many, no longer. */
+  readonly origins: number;
+  /** Milliseconds; left out where a timer would hold the process. */
+  readonly time?: number;
+}
+
+/** Where a timer would hold the process. */
+const UNTIMED: Memory = { origins: 100 };
+
+/** An HTTP/1.1 client on the plain sockets of a runtime, with a pool of connections to each origin. */
+export class HttpTransport implements Transport {
   readonly name: string;
+  readonly capabilities: Capabilities = CAPABILITIES;
   readonly #Exchange: typeof Exchange;
+  readonly #options: FilledPoolOptions;
+  readonly #memory: Memory;
+  readonly #resolver: Resolver | undefined;
+  readonly #counters: Counters = new Counters();
+  readonly #pools: Map<string, Pool> = new Map();
+  /** Upstreams are parsed once and shared: most requests find their pool by identity. */
+  readonly #poolOf: WeakMap<Upstream, Pool> = new WeakMap();
+  #limit: number;
+  #sweep: NodeJS.Timeout | undefined;
+  #closed = false;
 
   /** @param Exchanges what sends and receives, with what the runtime's server can do with it beside */
   constructor(
     name: string,
     options: PoolOptions,
-    memory: Memory = MEMORY,
+    memory: Memory = UNTIMED,
     Exchanges: typeof Exchange = Exchange,
   ) {
-    super(Pool, options, memory);
     this.name = name;
     this.#Exchange = Exchanges;
+    this.#options = fillPoolOptions(options);
+    this.#memory = memory;
+    this.#limit = memory.origins;
+    const { dns } = this.#options;
+    this.#resolver = dns === false ? undefined : new Resolver(dns);
   }
 
   send(hop: Hop, lifetime: Lifetime): Promise<Reply> {
     if (hop.body instanceof UnframedBody) return this.#sendUnframed(hop, hop.body, lifetime);
     return new Promise((resolve, reject) => {
       const exchange = new this.#Exchange(hop, lifetime, resolve, reject);
-      this.run(exchange, this.poolFor(hop.upstream), hop);
+      this.run(exchange, this.#poolFor(hop.upstream), hop);
     });
   }
 
+  /** When an exchange is started. */
   protected run(exchange: Exchange, pool: Pool, _hop: Hop): void {
     exchange.run(pool);
   }
@@ -41,5 +83,75 @@ export class HttpTransport extends PooledTransport<Pool> {
   async #sendUnframed(hop: Hop, unframed: UnframedBody, lifetime: Lifetime): Promise<Reply> {
     const body = await lifetime.orAbort(unframed.unlessEmpty());
     return this.send({ ...hop, body }, lifetime);
+  }
+
+  stats(): PoolStats {
+    return this.#counters.stats(() => {
+      const origins: Record<string, OriginStats> = {};
+      for (const pool of this.#pools.values()) addOrigin(origins, pool.name, pool.stats);
+      return origins;
+    });
+  }
+
+  async close(timeout = 0): Promise<void> {
+    const closing = (): Promise<unknown> => {
+      this.#end();
+      return Promise.all(Array.from(this.#pools.values(), (pool) => pool.close()));
+    };
+    await closeWithin(timeout, closing, () => this.destroy());
+  }
+
+  destroy(): void {
+    this.#end();
+    for (const pool of this.#pools.values()) pool.destroy();
+  }
+
+  /**
+   * The pool for an upstream.
+   * @throws ProxyError for one that is new when the transport has been closed
+   */
+  #poolFor(upstream: Upstream): Pool {
+    let pool = this.#poolOf.get(upstream);
+    if (pool !== undefined && !pool.evicted) return pool;
+    const destination = toDestination(upstream, this.#options);
+    // Connections are shared only where nothing of them differs (GHSA-v574-6498-x57v: keys that ran together).
+    const key = JSON.stringify([destination.origin, destination.socketPath, destination.tls]);
+    pool = this.#pools.get(key);
+    if (pool === undefined) {
+      if (this.#closed) throw poolClosed();
+      if (this.#pools.size >= this.#limit) this.#evict((each) => each.empty);
+      pool = new Pool(destination, this.#options, this.#counters, this.#resolver);
+      this.#pools.set(key, pool);
+      this.#armSweep();
+    }
+    this.#poolOf.set(upstream, pool);
+    return pool;
+  }
+
+  #armSweep(): void {
+    const { time } = this.#memory;
+    if (time === undefined) return;
+    this.#sweep ??= setTimeout(() => {
+      this.#sweep = undefined;
+      this.#evict((each) => each.wasEmpty());
+      // A timer would keep all this in memory although nobody uses it any more.
+      if (this.#pools.size > 0) this.#armSweep();
+    }, time).unref();
+  }
+
+  #evict(dispensable: (pool: Pool) => boolean): void {
+    for (const [key, pool] of this.#pools) {
+      if (!dispensable(pool)) continue;
+      pool.evicted = true;
+      this.#pools.delete(key);
+    }
+    this.#counters.version++;
+    // Where most are in use, not with each that is new.
+    this.#limit = Math.max(this.#memory.origins, 2 * this.#pools.size);
+  }
+
+  #end(): void {
+    this.#closed = true;
+    clearTimeout(this.#sweep);
   }
 }
