@@ -5,18 +5,42 @@ import type { HeaderList, OriginalFields } from "./transport.ts";
  * in both keeps its case, lines and bytes. A copy, unless nothing changes.
  */
 export function amend(original: OriginalFields, list: HeaderList): Headers {
+  const { headers, list: before } = original;
+  // Nearly always some fields were left out and some added at the end.
+  const dropped: string[] = [];
+  let end = 0;
+  for (let i = 0; i < before.length; i += 2) {
+    if (before[i] === list[end] && before[i + 1] === list[end + 1]) end += 2;
+    else dropped.push((before[i] as string).toLowerCase());
+  }
+  if (dropped.length === 0 && end === list.length) return headers;
+  // The one field that is several in a list made of `Headers`: some of it may stay.
+  if (dropped.includes("set-cookie")) return amendByName(original, list);
+  for (let i = end; i < list.length; i += 2) {
+    if (dropped.includes((list[i] as string).toLowerCase())) return amendByName(original, list);
+  }
+  const amended = new Headers(headers);
+  for (const name of dropped) amended.delete(name);
+  for (let i = end; i < list.length; i += 2) {
+    amended.append(list[i] as string, list[i + 1] as string);
+  }
+  return amended;
+}
+
+/** The same for fields that were changed, or moved. */
+function amendByName(original: OriginalFields, list: HeaderList): Headers {
   const before = joinValues(original.list);
   const after = joinValues(list);
-  let headers: Headers | undefined;
+  const headers = new Headers(original.headers);
   for (const [name, value] of before) {
-    if (after.get(name) !== value) (headers ??= new Headers(original.headers)).delete(name);
+    if (after.get(name) !== value) headers.delete(name);
   }
   for (let i = 0; i < list.length; i += 2) {
     const name = (list[i] as string).toLowerCase();
     if (before.get(name) === after.get(name)) continue;
-    (headers ??= new Headers(original.headers)).append(list[i] as string, list[i + 1] as string);
+    headers.append(list[i] as string, list[i + 1] as string);
   }
-  return headers ?? original.headers;
+  return headers;
 }
 
 function joinValues(list: HeaderList): Map<string, string> {

@@ -2,6 +2,8 @@ import { clientGone, ProxyError } from "./error.ts";
 
 /** Something that can tell when the client has left. */
 export interface Abortable {
+  /** Milliseconds after which it is early enough to listen, where to listen is dear. */
+  readonly listenAfter?: number;
   /** Calls the listener once when the client leaves, at once if it has already. Returns how to stop listening. */
   onAbort(listener: () => void): () => void;
 }
@@ -50,14 +52,12 @@ export class Lifetime {
     this.#timeout = timeout;
     this.#idleTimeout = idleTimeout;
     this.#signal = signal;
+    if (client.listenAfter === undefined) this.#listen();
     this.#arm(timeout);
     if (signal) {
       if (signal.aborted) this.handleEvent();
       else signal.addEventListener("abort", this);
     }
-    const stop = client.onAbort(() => this.abort(clientGone()));
-    if (this.#ended) stop();
-    else this.#stopListening = stop;
   }
 
   /** For one more attempt, or the next hop: what is left of the time until the response headers. */
@@ -128,32 +128,53 @@ export class Lifetime {
     this.abort(clientGone(this.#signal?.reason));
   }
 
+  #listen(): void {
+    const stop = this.#client.onAbort(() => this.abort(clientGone()));
+    if (this.#ended) stop();
+    else this.#stopListening = stop;
+  }
+
   #arm(limit: number): void {
     if (this.#ended) return;
     this.#limit = limit;
-    if (limit === 0) {
+    const wait = this.#waitOf(limit);
+    if (wait === Infinity) {
       clearTimeout(this.#timer);
       this.#timer = undefined;
       return;
     }
     this.#last = performance.now();
     // One that fires too early finds what is left, and costs nothing where the exchange is over before.
-    if (this.#timer === undefined || this.#firesAt > this.#last + limit) this.#start(limit);
+    if (this.#timer === undefined || this.#firesAt > this.#last + wait) {
+      this.#start(wait, this.#last);
+    }
   }
 
-  #start(wait: number): void {
+  /** Milliseconds until the timer has something to do. */
+  #waitOf(limit: number): number {
+    const wait = limit === 0 ? Infinity : limit;
+    if (this.#stopListening !== undefined) return wait;
+    return Math.min(wait, this.#client.listenAfter ?? Infinity);
+  }
+
+  #start(wait: number, now: number): void {
     clearTimeout(this.#timer);
-    this.#firesAt = performance.now() + wait;
+    this.#firesAt = now + wait;
     this.#timer = setTimeout(expire, wait, this);
   }
 
   /** @internal A timer restarted by every chunk would cost more than the chunk: it looks at the last one's time instead. */
   expire(): void {
+    if (this.#stopListening === undefined) {
+      this.#listen();
+      if (this.#limit === 0) this.#timer = undefined;
+      if (this.#limit === 0 || this.#ended) return;
+    }
     const now = performance.now();
     const left = this.#held ? this.#limit : this.#last + this.#limit - now;
-    if (left > 1) return this.#start(left);
+    if (left > 1) return this.#start(left, now);
     // A process that was busy for so long has yet to read what has come meanwhile.
-    if (now - this.#firesAt > BUSY) return this.#start(1);
+    if (now - this.#firesAt > BUSY) return this.#start(1, now);
     const what = this.#streaming ? "the next piece of the response body" : "the response headers";
     this.abort(
       new ProxyError(this.#streaming ? "connection_read_timeout" : "http_response_timeout", {

@@ -3,13 +3,13 @@ import type { Lifetime } from "./deadline.ts";
 import { ProxyError, toProxyError } from "./error.ts";
 import { getHeader, isEventStream, toHeaderList, toHeaders } from "./headers.ts";
 import type { Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
-import { toUpload } from "./upload.ts";
+import { toUpload, type UploadClient } from "./upload.ts";
 
 /** A `fetch`, or a function of its shape. */
 export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;
 
 /** A client with a `fetch` interface, and how it differs from others. */
-export interface FetchClient {
+export interface FetchClient extends UploadClient {
   readonly name: string;
   readonly capabilities: Capabilities;
   readonly fetch: FetchLike;
@@ -27,8 +27,6 @@ export interface FetchClient {
    * runtime that moves and cancels them. Not where somebody wants to watch them.
    */
   readonly handsBodiesThrough?: boolean;
-  /** Whether request bodies are read into buffers of our own, because the runtime's are small. */
-  readonly ownBuffers?: boolean;
 }
 
 /** Of any fetch it must be assumed that it decodes what some fetch is known to decode, and can do no more than the standard. */
@@ -48,23 +46,24 @@ export function createFetchTransport(client: FetchClient): Transport {
     handsBodiesThrough: client.handsBodiesThrough ?? false,
     async send(hop, lifetime) {
       const controller = new AbortController();
-      const aborted = new Promise<never>((_, reject) => {
-        lifetime.onabort = (error) => {
-          controller.abort(error);
-          reject(error);
-        };
-      });
-      // It may be aborted before anybody waits for it.
-      aborted.catch(() => {});
+      let reject: ((error: ProxyError) => void) | undefined;
+      // Made before it is assigned: as a literal there V8 makes it old, and it keeps the request.
+      const stop = (error: ProxyError): void => {
+        controller.abort(error);
+        reject?.(error);
+      };
+      lifetime.onabort = stop;
       try {
         const init = toInit(hop, lifetime, controller, client);
         const preparing = client.prepare?.(init, hop);
         if (preparing !== undefined) await preparing;
         if (lifetime.error !== undefined) throw lifetime.error;
-        const answer = client.fetch(hop.upstream.origin + hop.path, init);
-        const response = await Promise.race([answer, aborted]).catch((error: unknown) => {
-          if (lifetime.error !== undefined) void discardLate(answer);
-          throw error;
+        const response = await new Promise<Response>((resolve, rejected) => {
+          reject = rejected;
+          const answer = client.fetch(hop.upstream.origin + hop.path, init);
+          const take = (late: Response): void =>
+            lifetime.error === undefined ? resolve(late) : discard(late);
+          Promise.resolve(answer).then(take, rejected);
         });
         return toReply(response, lifetime, controller, client);
       } catch (thrown) {
@@ -77,12 +76,8 @@ export function createFetchTransport(client: FetchClient): Transport {
 }
 
 /** Lets go of an answer that came although the request was aborted: not every function listens to its signal. */
-async function discardLate(answer: Response | Promise<Response>): Promise<void> {
-  try {
-    await (await answer).body?.cancel();
-  } catch {
-    // It failed, as it was told to.
-  }
+function discard({ body }: Response): void {
+  body?.cancel().catch(() => {});
 }
 
 function toInit(
@@ -104,7 +99,7 @@ function toInit(
     init.body =
       body instanceof Uint8Array
         ? (body as BodyInit)
-        : toUpload(body, hop, lifetime, controller, client.ownBuffers);
+        : toUpload(body, hop, lifetime, controller, client);
     // Required by the Fetch standard for a stream (node#46221).
     init.duplex = "half";
   }

@@ -5,47 +5,71 @@ import type { Body, Hop } from "./transport.ts";
 
 /** A body of at most so many bytes counts as one piece: it is not worth watching. */
 const ONE_PIECE = 65_536;
+/** Bytes of the buffer that the pieces of a body share: the longer they are, the fewer. */
+const SHARED_BUFFER = 262_144;
+
+/** How a client takes streams as request bodies. */
+export interface UploadClient {
+  /** Whether a stream is the runtime's own: it moves that without a script, and breaks off the request with it. */
+  readonly isOwn?: (stream: ReadableStream<Uint8Array>) => boolean;
+  /**
+   * A pipe for so many bytes, where that is how a client is told the length of a body: it ends a script's
+   * stream that breaks off as if it were whole otherwise. A piece has been taken when its write is done.
+   */
+  readonly createPipe?: (length: number) => TransformStream<Uint8Array, Uint8Array>;
+}
 
 /**
  * A streamed request body; every piece of it restarts the deadline. If it fails,
  * the request is broken off first: some clients (workerd's) end it as if it were whole.
- *
- * @param ownBuffers whether to read into buffers of our own where the stream takes such
  */
 export function toUpload(
   body: Body,
   { contentLength }: Hop,
   lifetime: Lifetime,
   controller: AbortController,
-  ownBuffers = false,
+  { isOwn, createPipe }: UploadClient,
 ): ReadableStream<Uint8Array> {
   const stream = toStream(body);
-  if (contentLength !== undefined && contentLength <= ONE_PIECE) return stream;
-  const { read, cancel } = readerOf(stream, ownBuffers);
+  const small = contentLength !== undefined && contentLength <= ONE_PIECE;
+  if (small && (isOwn === undefined || isOwn(stream))) return stream;
+  const source = readerOf(stream, createPipe !== undefined);
+  const breakOff = (thrown: unknown): ProxyError => {
+    const error = lifetime.error ?? brokenOff(thrown);
+    // Some clients reject with an error of their own: this one counts. After the headers nobody waits for it.
+    lifetime.abort(error);
+    controller.abort(error);
+    return error;
+  };
+  if (createPipe !== undefined && contentLength !== undefined) {
+    const { readable, writable } = createPipe(contentLength);
+    const buffer = new ArrayBuffer(Math.min(contentLength, SHARED_BUFFER));
+    void pump(source, writable.getWriter(), buffer, lifetime, breakOff);
+    return readable;
+  }
   return new ReadableStream(
     {
       async pull(sink) {
         try {
-          const { done, value } = await read();
+          const { done, value } = await source.read();
           lifetime.touch();
           if (done) sink.close();
-          else sink.enqueue(value as Uint8Array);
+          else sink.enqueue(value);
         } catch (thrown) {
-          const error = lifetime.error ?? brokenOff(thrown);
-          // Some clients reject with an error of their own: this one counts. After the headers nobody waits for it.
-          lifetime.abort(error);
-          controller.abort(error);
-          throw error;
+          throw breakOff(thrown);
         }
       },
-      cancel,
+      cancel: source.cancel,
     },
     { highWaterMark: 0 },
   );
 }
 
+type Piece = ReadableStreamReadResult<Uint8Array>;
+
 interface PieceReader {
-  read: () => Promise<{ done: boolean; value?: Uint8Array | undefined }>;
+  /** @param spare a buffer that nobody needs any more */
+  read: (spare?: ArrayBufferLike) => Promise<Piece>;
   cancel: (reason: unknown) => Promise<void>;
 }
 
@@ -54,7 +78,8 @@ function readerOf(stream: ReadableStream<Uint8Array>, ownBuffers: boolean): Piec
     try {
       const reader = stream.getReader({ mode: "byob" });
       return {
-        read: () => reader.read(new Uint8Array(ONE_PIECE)),
+        read: (spare = new ArrayBuffer(ONE_PIECE)) =>
+          reader.read(new Uint8Array(spare as ArrayBuffer)),
         cancel: (reason) => reader.cancel(reason),
       };
     } catch {
@@ -63,6 +88,35 @@ function readerOf(stream: ReadableStream<Uint8Array>, ownBuffers: boolean): Piec
   }
   const reader = stream.getReader();
   return { read: () => reader.read(), cancel: (reason) => reader.cancel(reason) };
+}
+
+/** Moves a body, one piece at a time: each is read into the buffer of the one before, which has been taken then. */
+async function pump(
+  source: PieceReader,
+  sink: WritableStreamDefaultWriter<Uint8Array>,
+  buffer: ArrayBuffer,
+  lifetime: Lifetime,
+  breakOff: (thrown: unknown) => ProxyError,
+): Promise<void> {
+  const read = async (spare: ArrayBufferLike): Promise<Piece> => {
+    try {
+      return await source.read(spare);
+    } catch (thrown) {
+      throw breakOff(thrown);
+    }
+  };
+  try {
+    let piece = await read(buffer);
+    while (!piece.done) {
+      lifetime.touch();
+      await sink.write(piece.value);
+      piece = await read(piece.value.buffer);
+    }
+    await sink.close();
+  } catch (thrown) {
+    // Either side may have failed: the other one is told.
+    await Promise.allSettled([source.cancel(thrown), sink.abort(thrown)]);
+  }
 }
 
 function brokenOff(thrown: unknown): ProxyError {

@@ -19,6 +19,7 @@ export const CAPABLE: Capabilities = { decodes: [], host: true, unixSocket: true
 /** A client that stays until `leave()`, and counts who listens for that. */
 export class FakeClient {
   readonly listeners: Set<() => void> = new Set();
+  listenAfter?: number;
 
   onAbort(listener: () => void): () => void {
     this.listeners.add(listener);

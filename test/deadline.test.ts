@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { Lifetime } from "../src/deadline.ts";
 import { ProxyError } from "../src/error.ts";
-import { proxyError, startLifetime } from "./_fakes.ts";
+import { FakeClient, proxyError, startLifetime } from "./_fakes.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -124,6 +124,52 @@ describe("who stops it", () => {
     vi.advanceTimersByTime(5_000);
     expect(lifetime.error).toBe(first);
     expect(onabort).toHaveBeenCalledExactlyOnceWith(first);
+  });
+});
+
+describe("a client that is listened to later", () => {
+  test.each([0, 100, 1_000])("within a timeout of %d", (timeout) => {
+    const client = new FakeClient();
+    client.listenAfter = 500;
+    const lifetime = new Lifetime(client, timeout, 0);
+    vi.advanceTimersByTime(499);
+    expect(client.listeners.size).toBe(0);
+    vi.advanceTimersByTime(1);
+    expect(client.listeners.size).toBe(timeout === 100 ? 0 : 1);
+    client.leave();
+    expect(lifetime.error).toEqual(timeout === 100 ? headTimeout : gone);
+    expect([vi.getTimerCount(), client.listeners.size]).toEqual([0, 0]);
+  });
+
+  test("is not listened to if it is over before", () => {
+    const client = new FakeClient();
+    client.listenAfter = 500;
+    new Lifetime(client, 1_000, 0).end();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("keeps the deadline", () => {
+    const client = new FakeClient();
+    client.listenAfter = 500;
+    const lifetime = new Lifetime(client, 1_000, 300);
+    vi.advanceTimersByTime(990);
+    expect(lifetime.error).toBeUndefined();
+    lifetime.opened(false);
+    vi.advanceTimersByTime(290);
+    expect(lifetime.error).toBeUndefined();
+    vi.advanceTimersByTime(20);
+    expect(lifetime.error).toEqual(readTimeout);
+  });
+
+  test("is listened to in an event stream", () => {
+    const client = new FakeClient();
+    client.listenAfter = 500;
+    const lifetime = new Lifetime(client, 1_000, 300);
+    lifetime.opened(true);
+    vi.advanceTimersByTime(501);
+    expect([vi.getTimerCount(), client.listeners.size]).toEqual([0, 1]);
+    client.leave();
+    expect(lifetime.error).toEqual(gone);
   });
 });
 
