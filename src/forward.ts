@@ -21,7 +21,7 @@ import type { Hop, Reply } from "./transport.ts";
 import { addVia } from "./via.ts";
 
 /** Builds the runtime's outgoing `Response`. */
-export type Respond = (reply: Reply, incoming: Incoming) => Response;
+export type Respond = (reply: Reply, incoming: Incoming) => Response | Promise<Response>;
 
 /**
  * Forwards one request: the whole proxy, in order.
@@ -78,7 +78,8 @@ export async function forward(
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
     const reply = cleanReply(await deliver(hop, plan, trip));
     plan.rewriteResponse?.(reply.headers, hop, trip.followed);
-    response = respond(reply, incoming);
+    const made = respond(reply, incoming);
+    response = made instanceof Promise ? await made : made;
     if (options.onResponse === undefined) return response;
     const answer = await options.onResponse(response, incoming.request());
     if (answer && answer !== response) discard(response, answer);

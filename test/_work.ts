@@ -39,6 +39,14 @@ export const post: Ask = async (client) => {
   expect((await client.read()).text).toBe(body);
 };
 
+/** An answer that is all here, and takes two reads. */
+export const getInTwoReads: Ask = async (client, upstream) => {
+  const body = "x".repeat(65_536);
+  upstream.script = (call) => call.reply(200, [["Content-Type", "text/plain"]], body);
+  client.send(request("GET", "/", [["Accept", "*/*"]]));
+  expect((await client.read()).text).toBe(body);
+};
+
 /** An answer whose second half comes when the first has reached the client. */
 export const getInPieces: Ask = async (client, upstream) => {
   const half = "x".repeat(100);

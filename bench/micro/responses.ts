@@ -35,7 +35,7 @@ export const responses: Steps = {
   "respond lazily, as a server takes it": () =>
     (respond(reply, hosted) as unknown as Lazy)._toNodeResponse(),
   "respond lazily, headers touched": () => {
-    const response = respond(reply, hosted);
+    const response = respond(reply, hosted) as Response;
     response.headers.set("x-a", "1");
     return (response as unknown as Lazy)._toNodeResponse();
   },

@@ -44,6 +44,8 @@ export class Exchange implements Job, Source, NativeBody, Reply {
   /** What has come before anybody took the body. */
   #pieces: Uint8Array[] = [];
   #buffered = 0;
+  /** Bytes that the body is said to be; below 0 where that is not said. */
+  #length = 0;
   #sink: Sink | undefined;
   /** Whether its connection has been told to wait. */
   #paused = false;
@@ -121,7 +123,8 @@ export class Exchange implements Job, Source, NativeBody, Reply {
     this.#sink = undefined;
   }
 
-  onHead({ status, statusText, headers }: ResponseHead): void {
+  onHead({ status, statusText, headers, length }: ResponseHead): void {
+    this.#length = length;
     this.status = status;
     this.statusText = statusText;
     this.headers = headers;
@@ -162,6 +165,11 @@ export class Exchange implements Job, Source, NativeBody, Reply {
   /** Whether nothing of the body is here, and it may be long until there is. */
   get isSilent(): boolean {
     return this.#pieces.length === 0 && !this.#ended;
+  }
+
+  /** Whether the rest of the body may be here in a moment: one read takes no more than what is here. */
+  get isNearlyWhole(): boolean {
+    return this.#buffered > 0 && this.#length <= HIGH_WATER_MARK && this.#length > this.#buffered;
   }
 
   /**

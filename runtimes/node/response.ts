@@ -134,18 +134,34 @@ function toBodyInit({ body }: Reply, flush: boolean): BodyInit | null {
  * The response for the server that the request came from: lazy where it can be sent lazily.
  * @throws ProxyError if its body has failed by now
  */
-export function respond(reply: Reply, incoming: Incoming): Response {
-  if (reply.body instanceof NodeExchange && reply.body.error !== undefined) throw reply.body.error;
+export function respond(reply: Reply, incoming: Incoming): Response | Promise<Response> {
+  assertIntact(reply);
   // Where the global is another class, only its own instances are responses to everyone.
   if (responseOf(incoming) !== undefined && globalThis.Response === NativeResponse) {
     return new LazyResponse(reply) as unknown as Response;
   }
+  // A stream would cost more than the one turn of the loop in which the rest is read.
+  const { body } = reply;
+  return body instanceof NodeExchange && body.isNearlyWhole ? buildLater(reply) : build(reply);
+}
+
+function assertIntact({ body }: Reply): void {
+  if (body instanceof NodeExchange && body.error !== undefined) throw body.error;
+}
+
+function build(reply: Reply): Response {
   const { status, statusText, headers } = reply;
   return new Response(toBodyInit(reply, false), {
     status,
     statusText,
     headers: toRecord(headers) ?? toHeaders(headers),
   });
+}
+
+async function buildLater(reply: Reply): Promise<Response> {
+  await new Promise((resolve) => setImmediate(resolve));
+  assertIntact(reply);
+  return build(reply);
 }
 
 /** Fields as a record, which @hono/node-server passes to Node as it is; undefined where one has several lines. */
