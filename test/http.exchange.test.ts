@@ -21,6 +21,7 @@ class FakeSocket extends Duplex {
     written();
   }
 
+  setTimeout(): void {}
   ref(): void {}
   unref(): void {}
 }
@@ -29,11 +30,12 @@ class Bench {
   readonly socket = new FakeSocket();
   readonly connection: Connection;
   freed = 0;
+  silences = 0;
 
   constructor() {
-    this.connection = new Connection(this.socket as unknown as Socket, true, 0, {
+    this.connection = new Connection(this.socket as unknown as Socket, true, 100, {
       onFree: () => void this.freed++,
-      onSilence: () => {},
+      onSilence: () => void this.silences++,
       onClose: () => {},
     });
   }
@@ -224,4 +226,18 @@ test("what cannot be sent leaves the connection as it was", async () => {
   const bench = new Bench();
   expect(await failure(bench.send("CONNECT"))).toMatchObject({ status: 501 });
   expect({ sent: bench.socket.sent, state: bench.state }).toEqual({ sent: "", state: "in use" });
+});
+
+test("a process that was busy reads what has come before it calls that silence", async () => {
+  const bench = new Bench();
+  const reply = bench.send();
+  bench.feed(`${ok}Content-Length: 5\r\n\r\nhe`);
+  bench.socket.emit("timeout");
+  bench.feed("l");
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(bench.silences).toBe(0);
+  bench.socket.emit("timeout");
+  await expect.poll(() => bench.silences).toBe(1);
+  bench.feed("lo");
+  expect(await textOf(await reply)).toBe("hello");
 });

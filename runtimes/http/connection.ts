@@ -34,6 +34,8 @@ export class Connection implements ResponseHandler {
   readonly #parser: ResponseParser = new ResponseParser(this);
   #requests = 0;
   #heard = false;
+  /** How often bytes have come, or gone. */
+  #moves = 0;
   /** Whether all of the present request has been handed to the socket. */
   #sent = false;
 
@@ -53,7 +55,11 @@ export class Connection implements ResponseHandler {
     socket.setTimeout(silence);
     socket.on("timeout", () => {
       socket.setTimeout(silence);
-      owner.onSilence(this);
+      const moves = this.#moves;
+      // A process that was busy for so long has yet to read what has come meanwhile.
+      setTimeout(() => {
+        if (this.#moves === moves) owner.onSilence(this);
+      }, 1);
     });
   }
 
@@ -80,6 +86,7 @@ export class Connection implements ResponseHandler {
    * @param lent whether to wait until the bytes themselves are not needed any more
    */
   write(bytes: Uint8Array, lent = false): Promise<void> | undefined {
+    this.#moves++;
     if (lent) return new Promise((resolve) => this.#socket.write(bytes, () => resolve()));
     return this.#socket.write(bytes) ? undefined : drained(this.#socket);
   }
@@ -102,6 +109,7 @@ export class Connection implements ResponseHandler {
 
   onData(piece: Uint8Array): void {
     this.#heard = true;
+    this.#moves++;
     // Bytes that nobody asked for: the next request would take them for its answer.
     if (this.job === undefined) return this.destroy();
     try {

@@ -31,8 +31,6 @@ export class Exchange implements Job, Source, NativeBody, Reply {
   status = 0;
   statusText = "";
   headers: HeaderList = [];
-  /** Whether its client does not take what is here. */
-  held = false;
   readonly fresh: boolean;
   place: Place | undefined;
   /** Why it failed, if it did. */
@@ -89,6 +87,10 @@ export class Exchange implements Job, Source, NativeBody, Reply {
   }
 
   // ── the job ──
+
+  get isPaused(): boolean {
+    return this.#paused;
+  }
 
   start(connection: Connection): void {
     const hop = settle(this.#hop);
@@ -149,7 +151,6 @@ export class Exchange implements Job, Source, NativeBody, Reply {
     this.#ended = this.#complete = true;
     this.#lifetime.end();
     // The connection is the next one's.
-    this.held = false;
     if (this.#paused) this.#connection?.resume();
     this.#writer?.stop();
     this.#sink?.end();
@@ -200,7 +201,7 @@ export class Exchange implements Job, Source, NativeBody, Reply {
 
   resume(): void {
     if (!this.#paused || this.#ended) return;
-    this.#paused = this.held = false;
+    this.#paused = false;
     this.#lifetime.hold(false);
     this.#connection?.resume();
   }
@@ -220,7 +221,6 @@ export class Exchange implements Job, Source, NativeBody, Reply {
 
   /** The client is slow: while it does not take what is here, silence is not the upstream's fault. */
   #hold(): void {
-    this.held = true;
     this.#lifetime.hold(true);
     this.#pause();
   }

@@ -16,7 +16,7 @@ export interface Job extends Waiting {
   /** Whether only a new one will do. */
   readonly fresh: boolean;
   /** Whether its client does not take what is here: that its connection is silent is nobody's fault then. */
-  readonly held: boolean;
+  readonly isPaused: boolean;
   /** Sends itself on a connection, which is its own until it is over. */
   start(connection: Connection): void;
   /** Stops it, wherever it is. */
@@ -134,7 +134,7 @@ export class Pool implements Owner {
   }
 
   onSilence({ job, isOpen }: Connection): void {
-    if (job === undefined || job.held || !isOpen) return;
+    if (job === undefined || job.isPaused || !isOpen) return;
     this.#counters.timedOut++;
     this.#counters.version++;
     job.fail(new ProxyError("connection_read_timeout", { message: "the connection was silent" }));
