@@ -148,6 +148,20 @@ describe("idle connections", () => {
     expect(proxy.stats()?.origins[upstream.url]).toEqual({ inUse: 0, free: 2, waiting: 0 });
   });
 
+  it("keeps more of them for a moment: batches need them all again", async () => {
+    const upstream = await startUpstream(true);
+    const proxy = startProxy(upstream.url, { maxFreeSockets: 1 });
+    for (let batch = 1; batch <= 3; batch++) {
+      const answers = ["/1", "/2", "/3", "/4"].map((path) => ask(proxy, path));
+      await until(() => upstream.held === 4, "four requests");
+      for (let i = 0; i < 4; i++) upstream.answer();
+      await Promise.all(answers);
+    }
+    // All closed at once, it would be ten.
+    expect(proxy.stats()?.created).toBeLessThan(10);
+    await until(() => upstream.sockets.size === 1, "one connection left");
+  });
+
   it("closes them after freeSocketTimeout", async () => {
     const upstream = await startUpstream(false);
     const proxy = startProxy(upstream.url, { freeSocketTimeout: 100 });

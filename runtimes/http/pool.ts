@@ -6,6 +6,7 @@ import type { Resolver } from "../pool/dns.ts";
 import type { Destination } from "../pool/destination.ts";
 import { Queue, type Waiting } from "../pool/queue.ts";
 import { Spread } from "../pool/spread.ts";
+import { Surplus } from "../pool/surplus.ts";
 import { MARGIN } from "../pool/times.ts";
 import { type Connect, connectTo } from "./connect.ts";
 import { Connection, type Owner } from "./connection.ts";
@@ -40,6 +41,7 @@ export class Pool implements Owner {
   /** The one used last is taken first: it is the least likely to be stale, and those not needed grow old. */
   readonly #free: Connection[] = [];
   readonly #waiting: Queue<Job>;
+  readonly #surplus: Surplus;
   #sweep: ReturnType<typeof setTimeout> | undefined;
   #sweepAt = Infinity;
   #opened = 0;
@@ -59,6 +61,10 @@ export class Pool implements Owner {
     this.#counters = counters;
     this.#connect = connectTo(destination, options, resolver, this.#spread);
     this.#waiting = new Queue(options);
+    this.#surplus = new Surplus(options.maxFreeSockets, (count) => {
+      for (const connection of this.#free.slice(0, count)) this.#drop(connection);
+      return this.#free.length;
+    });
   }
 
   /** Starts a job as soon as there is a connection for it, in the order they came. */
@@ -126,10 +132,9 @@ export class Pool implements Owner {
     }
     // The upstream's hint may shorten the time, never lengthen it.
     const left = Math.min(freeSocketTimeout, connection.hint - MARGIN, end - now);
-    const kept = left > 0 && this.#free.length < maxFreeSockets && !this.#closed;
-    if (!kept) return connection.destroy();
+    if (left <= 0 || maxFreeSockets === 0 || this.#closed) return connection.destroy();
     connection.rest(now + left);
-    this.#free.push(connection);
+    this.#surplus.count(this.#free.push(connection));
     if (connection.expiry < this.#sweepAt) this.#armSweep(connection.expiry);
   }
 
@@ -157,7 +162,6 @@ export class Pool implements Owner {
     try {
       connection ??= this.#open();
     } catch (thrown) {
-      // Such as a key that is none.
       return job.fail(thrown);
     }
     this.#counters.requests++;
@@ -199,8 +203,7 @@ export class Pool implements Owner {
   #preferred(): Connection | undefined {
     const last = this.#free.at(-1);
     if (this.#spread.size < 2 || last === undefined) return last;
-    const { least } = this.#spread;
-    const found = this.#free.findLast(({ address }) => address === least);
+    const found = this.#free.findLast(({ address }) => address === this.#spread.least);
     const full = this.#connections.size >= this.#options.maxSockets;
     return found ?? (full || !this.#spread.exceeds(last.address) ? last : undefined);
   }
@@ -221,16 +224,16 @@ export class Pool implements Owner {
   }
 
   #unlist(connection: Connection): void {
-    if (this.#free.at(-1) === connection) return void this.#free.pop();
-    const index = this.#free.indexOf(connection);
-    if (index >= 0) this.#free.splice(index, 1);
+    const index = this.#free.lastIndexOf(connection);
+    if (index < 0) return;
+    this.#free.splice(index, 1);
+    this.#surplus.count(this.#free.length);
   }
 
   #armSweep(at: number): void {
     clearTimeout(this.#sweep);
     this.#sweepAt = at;
-    const wait = Math.max(1, Math.ceil(at - performance.now()));
-    this.#sweep = setTimeout(() => this.#closeExpired(), wait);
+    this.#sweep = setTimeout(() => this.#closeExpired(), Math.max(1, at - performance.now()));
     this.#sweep.unref?.();
   }
 
