@@ -33,8 +33,8 @@ export class IncomingBody implements SelfSending {
         try {
           step();
         } catch (error) {
-          stop();
           reject(error);
+          stop();
         }
       };
       writer.onStop(stop);
