@@ -7,7 +7,7 @@ import type { Destination } from "../pool/destination.ts";
 import { Queue, type Waiting } from "../pool/queue.ts";
 import { Spread } from "../pool/spread.ts";
 import { Surplus } from "../pool/surplus.ts";
-import { MARGIN } from "../pool/times.ts";
+import { later, MARGIN } from "../pool/times.ts";
 import { type Connect, connectTo } from "./connect.ts";
 import { Connection, type Owner } from "./connection.ts";
 import type { ResponseHead } from "./head.ts";
@@ -233,8 +233,7 @@ export class Pool implements Owner {
   #armSweep(at: number): void {
     clearTimeout(this.#sweep);
     this.#sweepAt = at;
-    this.#sweep = setTimeout(() => this.#closeExpired(), Math.max(1, at - performance.now()));
-    this.#sweep.unref?.();
+    this.#sweep = later(() => this.#closeExpired(), Math.max(1, at - performance.now()));
   }
 
   #closeExpired(): void {

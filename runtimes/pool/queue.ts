@@ -1,4 +1,5 @@
 import { ProxyError } from "../../src/error.ts";
+import { later } from "./times.ts";
 
 /** What can wait. */
 export interface Waiting {
@@ -77,9 +78,7 @@ export class Queue<T extends Waiting> {
   /** One timer for all: who has waited longest is the first. */
   #expireIn(ms: number): void {
     this.#expiring = true;
-    const timer: { unref?(): unknown } = setTimeout(() => this.#expire(), ms);
-    // On Deno it is a number.
-    timer.unref?.();
+    later(() => this.#expire(), ms);
   }
 
   #expire(): void {

@@ -1,3 +1,5 @@
+import { later } from "./times.ts";
+
 /** Milliseconds over which connections are looked at before some are too many. */
 const INTERVAL = 100;
 
@@ -25,9 +27,7 @@ export class Surplus {
     if (free <= this.#limit || this.#looking) return;
     this.#looking = true;
     this.#fewest = free;
-    const timer: { unref?(): unknown } = setTimeout(() => this.#look(), INTERVAL);
-    // On Deno it is a number.
-    timer.unref?.();
+    later(() => this.#look(), INTERVAL);
   }
 
   #look(): void {

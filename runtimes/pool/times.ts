@@ -8,3 +8,10 @@ export const MARGIN = 1000;
 export function attemptTime(connectTimeout: number): number {
   return connectTimeout > 0 ? Math.min(ATTEMPT, Math.ceil(connectTimeout / 2)) : ATTEMPT;
 }
+
+/** A timer that does not hold the process, where the runtime has such: on Deno it is a number. */
+export function later(callback: () => void, ms: number): ReturnType<typeof setTimeout> {
+  const timer = setTimeout(callback, ms);
+  (timer as { unref?(): unknown }).unref?.();
+  return timer;
+}
