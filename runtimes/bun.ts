@@ -1,4 +1,5 @@
 import { toStream } from "../src/body.ts";
+import type { Listener } from "../src/deadline.ts";
 import { getHeader, toHeaders } from "../src/headers.ts";
 import { type Context, WebIncoming } from "../src/incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
@@ -76,14 +77,14 @@ class BunIncoming extends WebIncoming {
   }
 
   /** While the exchange lasts, its own deadlines count: the server's would cut it off in silence after 10 s. */
-  override onAbort(listener: () => void): () => void {
-    const request = this.request();
-    const stop = super.onAbort(listener);
-    this.#server?.timeout(request, 0);
-    return () => {
-      stop();
-      this.#server?.timeout(request, IDLE_TIMEOUT);
-    };
+  override listen(listener: Listener): void {
+    super.listen(listener);
+    this.#server?.timeout(this.request(), 0);
+  }
+
+  override unlisten(listener: Listener): void {
+    super.unlisten(listener);
+    this.#server?.timeout(this.request(), IDLE_TIMEOUT);
   }
 }
 

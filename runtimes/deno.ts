@@ -1,4 +1,5 @@
 import { toStream } from "../src/body.ts";
+import type { Listener } from "../src/deadline.ts";
 import { type Context, type Incoming, WebIncoming } from "../src/incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
 import {
@@ -32,56 +33,44 @@ export function createTransport(options: PoolOptions = {}): Transport {
 /**
  * Requests whose client is not listened to yet. Asking for a request's signal
  * costs as much as the rest of it, and most are answered long before anybody leaves.
+ *
+ * An array whose members know their places: a set would keep the young collector from its work.
  */
-let unheard: Unheard[] = [];
+let unheard: DenoIncoming[] = [];
 const UNHEARD_FOR = 200;
 let hearing: ReturnType<typeof setTimeout> | undefined;
-
-/** An array whose members know their places: a set would keep the young collector from its work. */
-interface Unheard {
-  at: number;
-  readonly listen: () => void;
-}
-
-function hearLater(each: Unheard): void {
-  each.at = unheard.push(each) - 1;
-  hearing ??= setTimeout(hearAll, UNHEARD_FOR);
-}
-
-function forget(each: Unheard): void {
-  if (each.at < 0) return;
-  const last = unheard.pop() as Unheard;
-  if (last !== each) {
-    unheard[each.at] = last;
-    last.at = each.at;
-  }
-  each.at = -1;
-}
 
 function hearAll(): void {
   const all = unheard;
   hearing = undefined;
   unheard = [];
-  for (const each of all) {
-    each.at = -1;
-    each.listen();
-  }
+  for (const each of all) each.hear();
 }
 
 class DenoIncoming extends WebIncoming {
-  override onAbort(listener: () => void): () => void {
-    let stop: (() => void) | undefined;
-    const each: Unheard = {
-      at: -1,
-      listen: () => {
-        stop = super.onAbort(listener);
-      },
-    };
-    hearLater(each);
-    return () => {
-      forget(each);
-      stop?.();
-    };
+  /** Where it is among those; below 0 for nowhere. */
+  #at = -1;
+  #listener: Listener | undefined;
+
+  override listen(listener: Listener): void {
+    this.#listener = listener;
+    this.#at = unheard.push(this) - 1;
+    hearing ??= setTimeout(hearAll, UNHEARD_FOR);
+  }
+
+  hear(): void {
+    this.#at = -1;
+    if (this.#listener !== undefined) super.listen(this.#listener);
+  }
+
+  override unlisten(listener: Listener): void {
+    if (this.#at < 0) return super.unlisten(listener);
+    const last = unheard.pop() as DenoIncoming;
+    if (last !== this) {
+      unheard[this.#at] = last;
+      last.#at = this.#at;
+    }
+    this.#at = -1;
   }
 }
 

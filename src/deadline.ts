@@ -1,11 +1,23 @@
 import { clientGone, ProxyError } from "./error.ts";
 
+/** Who is told when the client has left: an object, which an `AbortSignal` takes too, and no function more for each request. */
+export interface Listener {
+  handleEvent(): void;
+}
+
 /** Something that can tell when the client has left. */
 export interface Abortable {
   /** Milliseconds after which it is early enough to listen, where to listen is dear. */
   readonly listenAfter?: number;
-  /** Calls the listener once when the client leaves, at once if it has already. Returns how to stop listening. */
-  onAbort(listener: () => void): () => void;
+  /** Tells the listener once when the client leaves, at once if it has already. */
+  listen(listener: Listener): void;
+  /** The listener does not want to know any more, if it ever did. */
+  unlisten(listener: Listener): void;
+}
+
+/** What a transport does for an exchange. */
+export interface Stoppable {
+  fail(error: ProxyError): void;
 }
 
 /** Milliseconds by which a timer is late only where something has kept the process from it. */
@@ -16,14 +28,14 @@ const BUSY = 20;
  * caller's signal and the deadlines all end here, in one place.
  *
  * The transport says what happens (`touch`, `opened`, `hold`, `end`) and sets
- * `onabort` to the way to stop its request. After `end()` no timer and no
+ * `request` to what is to be stopped. After `end()` no timer and no
  * listener is left behind.
  */
-export class Lifetime {
+export class Lifetime implements Listener {
   /** Why the exchange was stopped; the first reason counts. */
   error: ProxyError | undefined;
-  /** Stops the transport's request. At most called once. */
-  onabort: ((error: ProxyError) => void) | undefined;
+  /** What fails when the exchange is stopped. */
+  request: Stoppable | undefined;
 
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** When the timer fires. */
@@ -39,7 +51,7 @@ export class Lifetime {
   readonly #timeout: number;
   readonly #idleTimeout: number;
   readonly #signal: AbortSignal | undefined;
-  #stopListening: (() => void) | undefined;
+  #listening = false;
 
   /**
    * Starts the time until the response headers.
@@ -71,10 +83,11 @@ export class Lifetime {
   orAbort<T>(work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       if (this.error !== undefined) reject(this.error);
-      this.onabort = reject;
+      const waiting = { fail: reject };
+      this.request = waiting;
       work
         .finally(() => {
-          if (this.onabort === reject) this.onabort = undefined;
+          if (this.request === waiting) this.request = undefined;
         })
         .then(resolve, reject);
     });
@@ -89,9 +102,9 @@ export class Lifetime {
   abort(error: ProxyError): void {
     if (this.#ended) return;
     this.error = error;
-    const onabort = this.onabort;
+    const { request } = this;
     this.end();
-    onabort?.(error);
+    request?.fail(error);
   }
 
   /** A piece of either body moved: the clock starts anew. */
@@ -116,22 +129,21 @@ export class Lifetime {
   end(): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.onabort = undefined;
+    this.request = undefined;
     clearTimeout(this.#timer);
     this.#limit = 0;
-    this.#stopListening?.();
+    if (this.#listening) this.#client.unlisten(this);
     this.#signal?.removeEventListener("abort", this);
   }
 
-  /** The caller's signal fired. */
+  /** The client has left, or the caller's signal fired. */
   handleEvent(): void {
     this.abort(clientGone(this.#signal?.reason));
   }
 
   #listen(): void {
-    const stop = this.#client.onAbort(() => this.abort(clientGone()));
-    if (this.#ended) stop();
-    else this.#stopListening = stop;
+    this.#listening = true;
+    this.#client.listen(this);
   }
 
   #arm(limit: number): void {
@@ -153,7 +165,7 @@ export class Lifetime {
   /** Milliseconds until the timer has something to do. */
   #waitOf(limit: number): number {
     const wait = limit === 0 ? Infinity : limit;
-    if (this.#stopListening !== undefined) return wait;
+    if (this.#listening) return wait;
     return Math.min(wait, this.#client.listenAfter ?? Infinity);
   }
 
@@ -165,7 +177,7 @@ export class Lifetime {
 
   /** @internal A timer restarted by every chunk would cost more than the chunk: it looks at the last one's time instead. */
   expire(): void {
-    if (this.#stopListening === undefined) {
+    if (!this.#listening) {
       this.#listen();
       if (this.#limit === 0) this.#timer = undefined;
       if (this.#limit === 0 || this.#ended) return;

@@ -52,7 +52,7 @@ export function createFetchTransport(client: FetchClient): Transport {
         controller.abort(error);
         reject?.(error);
       };
-      lifetime.onabort = stop;
+      lifetime.request = { fail: stop };
       try {
         const init = toInit(hop, lifetime, controller, client);
         const preparing = client.prepare?.(init, hop);

@@ -1,6 +1,6 @@
 import { toHeaderList } from "./headers.ts";
 import type { Body, HeaderList, OriginalFields } from "./transport.ts";
-import type { Abortable } from "./deadline.ts";
+import type { Abortable, Listener } from "./deadline.ts";
 
 /**
  * What the server under the handler passes beside the request: Deno's `info`,
@@ -94,13 +94,13 @@ export class WebIncoming implements Incoming {
     return this.#request;
   }
 
-  onAbort(listener: () => void): () => void {
+  listen(listener: Listener): void {
     const { signal } = this.#request;
-    if (signal.aborted) {
-      listener();
-      return () => {};
-    }
-    signal.addEventListener("abort", listener);
-    return () => signal.removeEventListener("abort", listener);
+    if (signal.aborted) listener.handleEvent();
+    else signal.addEventListener("abort", listener);
+  }
+
+  unlisten(listener: Listener): void {
+    this.#request.signal.removeEventListener("abort", listener);
   }
 }

@@ -1,7 +1,7 @@
 /** Stand-ins for what unit tests do not open: a client, an upstream, connections. */
 import { expect, vi } from "vitest";
 import { toStream } from "../src/body.ts";
-import { Lifetime } from "../src/deadline.ts";
+import { Lifetime, type Listener } from "../src/deadline.ts";
 import { ProxyError, type ProxyErrorCode } from "../src/error.ts";
 import { createFetchTransport, type FetchClient, type FetchLike, STANDARD } from "../src/fetch.ts";
 import { forward, type Respond } from "../src/forward.ts";
@@ -18,16 +18,19 @@ export const CAPABLE: Capabilities = { decodes: [], host: true, unixSocket: true
 
 /** A client that stays until `leave()`, and counts who listens for that. */
 export class FakeClient {
-  readonly listeners: Set<() => void> = new Set();
+  readonly listeners: Set<Listener> = new Set();
   listenAfter?: number;
 
-  onAbort(listener: () => void): () => void {
+  listen(listener: Listener): void {
     this.listeners.add(listener);
-    return () => void this.listeners.delete(listener);
+  }
+
+  unlisten(listener: Listener): void {
+    this.listeners.delete(listener);
   }
 
   leave(): void {
-    for (const listener of this.listeners) listener();
+    for (const listener of this.listeners) listener.handleEvent();
   }
 }
 
@@ -41,12 +44,12 @@ export function startLifetime(
   timeout = 1_000,
   idleTimeout = 500,
   signal?: AbortSignal,
-): { client: FakeClient; lifetime: Lifetime; onabort: ReturnType<typeof vi.fn> } {
+): { client: FakeClient; lifetime: Lifetime; fail: ReturnType<typeof vi.fn> } {
   const client = new FakeClient();
   const lifetime = new Lifetime(client, timeout, idleTimeout, signal);
-  const onabort = vi.fn();
-  lifetime.onabort = onabort;
-  return { client, lifetime, onabort };
+  const fail = vi.fn();
+  lifetime.request = { fail };
+  return { client, lifetime, fail };
 }
 
 export type FakeIncoming = Incoming & FakeClient;

@@ -58,7 +58,7 @@ describe("one more attempt", () => {
     const { lifetime } = startLifetime(1_000);
     expect(await lifetime.orAbort(Promise.resolve(5))).toBe(5);
     await expect(lifetime.orAbort(Promise.reject(new Error("oops")))).rejects.toThrow("oops");
-    expect(lifetime.onabort).toBeUndefined();
+    expect(lifetime.request).toBeUndefined();
     const failed = expect(lifetime.orAbort(new Promise(() => {}))).rejects.toEqual(headTimeout);
     await vi.advanceTimersByTimeAsync(1_100);
     await failed;

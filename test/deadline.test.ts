@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { Lifetime } from "../src/deadline.ts";
+import { Lifetime, type Listener } from "../src/deadline.ts";
 import { ProxyError } from "../src/error.ts";
 import { FakeClient, proxyError, startLifetime } from "./_fakes.ts";
 
@@ -12,46 +12,46 @@ const gone = proxyError("http_request_error", 499);
 
 describe("until the response headers", () => {
   test("the timeout stops the exchange", () => {
-    const { lifetime, onabort } = startLifetime();
+    const { lifetime, fail } = startLifetime();
     vi.advanceTimersByTime(990);
-    expect(onabort).not.toHaveBeenCalled();
+    expect(fail).not.toHaveBeenCalled();
     vi.advanceTimersByTime(20);
-    expect(onabort).toHaveBeenCalledExactlyOnceWith(headTimeout);
+    expect(fail).toHaveBeenCalledExactlyOnceWith(headTimeout);
     expect(lifetime.error).toEqual(headTimeout);
     expect(lifetime.error?.message).toContain("1000 ms");
   });
 
   test("every piece of the request body starts it anew", () => {
-    const { lifetime, onabort } = startLifetime();
+    const { lifetime, fail } = startLifetime();
     for (let i = 0; i < 10; i++) {
       vi.advanceTimersByTime(900);
       lifetime.touch();
     }
-    expect(onabort).not.toHaveBeenCalled();
+    expect(fail).not.toHaveBeenCalled();
     vi.advanceTimersByTime(1_010);
-    expect(onabort).toHaveBeenCalledExactlyOnceWith(headTimeout);
+    expect(fail).toHaveBeenCalledExactlyOnceWith(headTimeout);
   });
 
   test("0 waits for ever", () => {
-    const { onabort } = startLifetime(0);
+    const { fail } = startLifetime(0);
     expect(vi.getTimerCount()).toBe(0);
     vi.advanceTimersByTime(2 ** 31);
-    expect(onabort).not.toHaveBeenCalled();
+    expect(fail).not.toHaveBeenCalled();
   });
 });
 
 describe("in the response body", () => {
   test("silence stops the exchange, pieces start it anew", () => {
-    const { lifetime, onabort } = startLifetime();
+    const { lifetime, fail } = startLifetime();
     vi.advanceTimersByTime(900);
     lifetime.opened(false);
     for (let i = 0; i < 10; i++) {
       vi.advanceTimersByTime(450);
       lifetime.touch();
     }
-    expect(onabort).not.toHaveBeenCalled();
+    expect(fail).not.toHaveBeenCalled();
     vi.advanceTimersByTime(510);
-    expect(onabort).toHaveBeenCalledExactlyOnceWith(readTimeout);
+    expect(fail).toHaveBeenCalledExactlyOnceWith(readTimeout);
   });
 
   test("an event stream may be silent, and so may any where idleTimeout is 0", () => {
@@ -60,38 +60,38 @@ describe("in the response body", () => {
     const unlimited = startLifetime(1_000, 0);
     unlimited.lifetime.opened(false);
     vi.advanceTimersByTime(10_000_000);
-    expect(events.onabort).not.toHaveBeenCalled();
-    expect(unlimited.onabort).not.toHaveBeenCalled();
+    expect(events.fail).not.toHaveBeenCalled();
+    expect(unlimited.fail).not.toHaveBeenCalled();
     expect(vi.getTimerCount()).toBe(0);
   });
 
   test("a client that does not read is not the upstream's silence", () => {
-    const { lifetime, onabort } = startLifetime();
+    const { lifetime, fail } = startLifetime();
     lifetime.opened(false);
     lifetime.hold(true);
     vi.advanceTimersByTime(60_000);
-    expect(onabort).not.toHaveBeenCalled();
+    expect(fail).not.toHaveBeenCalled();
     lifetime.hold(false);
     vi.advanceTimersByTime(450);
-    expect(onabort).not.toHaveBeenCalled();
+    expect(fail).not.toHaveBeenCalled();
     vi.advanceTimersByTime(1_000);
-    expect(onabort).toHaveBeenCalledExactlyOnceWith(readTimeout);
+    expect(fail).toHaveBeenCalledExactlyOnceWith(readTimeout);
   });
 });
 
 describe("who stops it", () => {
   test("the client", () => {
-    const { client, lifetime, onabort } = startLifetime();
+    const { client, lifetime, fail } = startLifetime();
     client.leave();
-    expect(onabort).toHaveBeenCalledExactlyOnceWith(gone);
+    expect(fail).toHaveBeenCalledExactlyOnceWith(gone);
     expect(lifetime.error).toEqual(gone);
   });
 
   test("the caller's signal, with its reason", () => {
     const controller = new AbortController();
-    const { lifetime, onabort } = startLifetime(1_000, 500, controller.signal);
+    const { lifetime, fail } = startLifetime(1_000, 500, controller.signal);
     controller.abort("enough");
-    expect(onabort).toHaveBeenCalledExactlyOnceWith(gone);
+    expect(fail).toHaveBeenCalledExactlyOnceWith(gone);
     expect(lifetime.error?.cause).toBe("enough");
   });
 
@@ -103,27 +103,22 @@ describe("who stops it", () => {
   });
 
   test("a client that had left before", () => {
-    const stop = vi.fn();
-    const left = {
-      onAbort(listener: () => void) {
-        listener();
-        return stop;
-      },
-    };
+    const unlisten = vi.fn();
+    const left = { listen: (listener: Listener) => listener.handleEvent(), unlisten };
     expect(new Lifetime(left, 1_000, 500).error).toEqual(gone);
-    expect(stop).toHaveBeenCalledOnce();
+    expect(unlisten).toHaveBeenCalledOnce();
     expect(vi.getTimerCount()).toBe(0);
   });
 
   test("the first reason counts", () => {
-    const { client, lifetime, onabort } = startLifetime();
+    const { client, lifetime, fail } = startLifetime();
     const first = new ProxyError("dns_error");
     lifetime.abort(first);
     client.leave();
     lifetime.abort(new ProxyError("connection_refused"));
     vi.advanceTimersByTime(5_000);
     expect(lifetime.error).toBe(first);
-    expect(onabort).toHaveBeenCalledExactlyOnceWith(first);
+    expect(fail).toHaveBeenCalledExactlyOnceWith(first);
   });
 });
 
@@ -194,7 +189,7 @@ describe("the end", () => {
   );
 
   test("is final: nothing that comes later starts a timer or stops anything", () => {
-    const { client, lifetime, onabort } = startLifetime();
+    const { client, lifetime, fail } = startLifetime();
     lifetime.end();
     lifetime.touch();
     lifetime.hold(true);
@@ -205,7 +200,7 @@ describe("the end", () => {
     vi.advanceTimersByTime(5_000);
     expect(vi.getTimerCount()).toBe(0);
     expect(lifetime.error).toBeUndefined();
-    expect(onabort).not.toHaveBeenCalled();
+    expect(fail).not.toHaveBeenCalled();
   });
 
   test("one timer serves any number of pieces", () => {
@@ -219,14 +214,14 @@ describe("the end", () => {
 });
 
 test("what came while the process was busy is read before the time is over", () => {
-  const { lifetime, onabort } = startLifetime(1_000);
+  const { lifetime, fail } = startLifetime(1_000);
   // Its timers are late by this much.
   vi.spyOn(performance, "now").mockReturnValueOnce(performance.now() + 5_000);
   vi.advanceTimersByTime(1_000);
-  expect(onabort).not.toHaveBeenCalled();
+  expect(fail).not.toHaveBeenCalled();
   lifetime.touch();
   vi.advanceTimersByTime(900);
-  expect(onabort).not.toHaveBeenCalled();
+  expect(fail).not.toHaveBeenCalled();
   vi.advanceTimersByTime(200);
-  expect(onabort).toHaveBeenCalledExactlyOnceWith(headTimeout);
+  expect(fail).toHaveBeenCalledExactlyOnceWith(headTimeout);
 });

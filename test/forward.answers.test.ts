@@ -53,7 +53,7 @@ describe("the response", () => {
   test.each([0, 100, 199, 600, 999])("a status of %d is none", async (status) => {
     const cancelled = vi.fn();
     const transport = new FakeTransport((_, lifetime) => {
-      lifetime.onabort = cancelled;
+      lifetime.request = { fail: cancelled };
       return fakeReply({ status });
     });
     const response = await run({}, { transport });
@@ -167,15 +167,15 @@ describe("failures", () => {
     ["onRequest", { onRequest: oops }],
     ["onResponse", { onResponse: oops }],
   ])("of %s are 500, and stop what was sent", async (name, options, target = () => TARGET) => {
-    const onabort = vi.fn();
+    const fail = vi.fn();
     const transport = new FakeTransport((_, lifetime) => {
-      lifetime.onabort = onabort;
+      lifetime.request = { fail };
       return fakeReply({ body: streamOf(["abc"]) });
     });
     const response = await run({}, { options, target, transport });
     expect(response.status).toBe(500);
     expect(await response.text()).toBe("Internal Server Error: proxy_internal_error\n");
-    expect(onabort).toHaveBeenCalledTimes(name === "onResponse" ? 1 : 0);
+    expect(fail).toHaveBeenCalledTimes(name === "onResponse" ? 1 : 0);
   });
 
   test("are shown to onError, whose response is the answer", async () => {
@@ -225,7 +225,7 @@ describe("a client that leaves", () => {
     const transport = new FakeTransport(
       (_, lifetime) =>
         new Promise((_resolve, reject) => {
-          lifetime.onabort = () => reject(new Error("socket closed"));
+          lifetime.request = { fail: () => reject(new Error("socket closed")) };
         }),
     );
     const { incoming, response } = start({ onError }, transport);

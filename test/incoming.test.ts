@@ -70,7 +70,7 @@ describe("WebIncoming", () => {
   });
 });
 
-describe("onAbort", () => {
+describe("a client's leaving", () => {
   function incoming(): { controller: AbortController; request: Request; web: WebIncoming } {
     const controller = new AbortController();
     const request = new Request("http://a.test/", { signal: controller.signal });
@@ -79,28 +79,29 @@ describe("onAbort", () => {
 
   test("calls when the client leaves", () => {
     const { controller, web } = incoming();
-    const listener = vi.fn();
-    web.onAbort(listener);
-    expect(listener).not.toHaveBeenCalled();
+    const handleEvent = vi.fn();
+    web.listen({ handleEvent });
+    expect(handleEvent).not.toHaveBeenCalled();
     controller.abort();
-    expect(listener).toHaveBeenCalledOnce();
+    expect(handleEvent).toHaveBeenCalledOnce();
   });
 
   test("calls at once if it has left", () => {
     const { controller, web } = incoming();
     controller.abort();
-    const listener = vi.fn();
-    web.onAbort(listener)();
-    expect(listener).toHaveBeenCalledOnce();
+    const handleEvent = vi.fn();
+    web.listen({ handleEvent });
+    expect(handleEvent).toHaveBeenCalledOnce();
   });
 
   test("stops listening, with nothing left behind", () => {
     const { controller, request, web } = incoming();
     const remove = vi.spyOn(request.signal, "removeEventListener");
-    const listener = vi.fn();
-    web.onAbort(listener)();
+    const listener = { handleEvent: vi.fn() };
+    web.listen(listener);
+    web.unlisten(listener);
     controller.abort();
-    expect(listener).not.toHaveBeenCalled();
+    expect(listener.handleEvent).not.toHaveBeenCalled();
     expect(remove).toHaveBeenCalledExactlyOnceWith("abort", listener);
   });
 });

@@ -30,7 +30,8 @@ const incoming: Incoming = {
   address: "192.0.2.7",
   body: null,
   version: () => "1.1",
-  onAbort: () => () => {},
+  listen() {},
+  unlisten() {},
   request: () => new Request("http://shop.example/"),
 };
 

@@ -7,6 +7,7 @@ import type { Address, Resolver } from "../pool/dns.ts";
 import type { Destination } from "../pool/destination.ts";
 import type { Spread } from "../pool/spread.ts";
 import { attemptTime } from "../pool/times.ts";
+import { readTo } from "./read.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
 type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
@@ -26,23 +27,6 @@ export interface Events {
 
 /** A way to make connections. */
 export type Connect = (events: Events) => Socket;
-
-/** What one read takes at most. */
-const READ = 131_072;
-let buffer: Uint8Array | undefined;
-
-/**
- * How a socket reads. Deno's make a buffer of 64 KiB for each read, whatever comes: into one that all share, and out of
- * it just what came, costs less time and memory. Bun's are as long as what came.
- */
-function readTo(onData: (piece: Uint8Array) => void): object | undefined {
-  if (!("Deno" in globalThis)) return undefined;
-  const callback = (length: number, bytes: Uint8Array): boolean => {
-    onData(bytes.slice(0, length));
-    return true;
-  };
-  return { buffer: (buffer ??= new Uint8Array(READ)), callback };
-}
 
 /**
  * How connections to an origin are made.
@@ -88,8 +72,8 @@ export function connectTo(
       if (all) found(error, addresses);
       else found(error, addresses[0]?.address ?? "", addresses[0]?.family);
     };
-    // Where there is no such thing, as with TLS, bytes come as events.
-    const onread = secure ? undefined : readTo(onData);
+    // With TLS, and on Bun, whose buffers are as long as what came, bytes come as events.
+    const onread = secure || "Bun" in globalThis ? undefined : readTo(onData);
     const socket = agent.createConnection({
       ...connectOptions,
       ...(resolver !== undefined && { lookup }),
@@ -100,8 +84,8 @@ export function connectTo(
       socket.destroy(new ProxyError(resolving ? "dns_timeout" : "connection_timeout"));
     };
     const timer = connectTimeout > 0 ? setTimeout(late, connectTimeout) : undefined;
-    socket.once("close", () => clearTimeout(timer));
-    socket.once(secure ? "secureConnect" : "connect", () => {
+    socket.on("close", () => clearTimeout(timer));
+    socket.on(secure ? "secureConnect" : "connect", () => {
       clearTimeout(timer);
       // Bun has it on from the start, and knows of it only if told.
       if (!noDelay) socket.setNoDelay(false);

@@ -47,7 +47,7 @@ export class Connection implements ResponseHandler {
     socket.on("end", () => this.#onFinish());
     // Where nobody uses it, nobody is to crash over it.
     socket.on("error", (error) => this.job?.fail(error));
-    socket.once("close", () => {
+    socket.on("close", () => {
       this.job?.fail(new ProxyError("connection_terminated"));
       owner.onClose(this);
     });

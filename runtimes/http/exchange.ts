@@ -3,13 +3,13 @@ import type { Lifetime } from "../../src/deadline.ts";
 import { clientGone, type ProxyError } from "../../src/error.ts";
 import { isEventStream } from "../../src/headers.ts";
 import { discardBody } from "../../src/reply.ts";
-import type { Body, HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
+import type { HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
 import { toNetworkError } from "../pool/errors.ts";
 import type { Place } from "../pool/queue.ts";
 import type { Connection } from "./connection.ts";
-import type { ResponseHead } from "./head.ts";
+import { CHUNKED, type ResponseHead } from "./head.ts";
 import type { Job, Pool } from "./pool.ts";
-import { writeHead, writeHeadEnd } from "./request.ts";
+import { settle, writeHead, writeHeadEnd } from "./request.ts";
 import {
   HIGH_WATER_MARK,
   type Sink,
@@ -41,6 +41,7 @@ export class Exchange implements Job, Source, NativeBody, Reply {
   #complete = false;
   /** What has come before anybody took the body. */
   #pieces: Uint8Array[] = [];
+  #taken = false;
   #buffered = 0;
   /** Bytes that the body is said to be; below 0 where that is not said. */
   #length = 0;
@@ -49,10 +50,12 @@ export class Exchange implements Job, Source, NativeBody, Reply {
   #paused = false;
   #connection: Connection | undefined;
   #pool: Pool | undefined;
+  /** What is sent: nothing of it is kept once it has gone. */
+  #hop: Hop | undefined;
   #head = "";
+  #method: string;
   /** What its body goes through, piece by piece. */
   #writer: Writer | undefined;
-  readonly #hop: Hop;
   readonly #lifetime: Lifetime;
   readonly #resolve: (reply: Reply) => void;
   readonly #reject: (error: ProxyError) => void;
@@ -67,16 +70,14 @@ export class Exchange implements Job, Source, NativeBody, Reply {
     this.#lifetime = lifetime;
     this.#resolve = resolve;
     this.#reject = reject;
+    this.#method = hop.method;
     this.fresh = hop.fresh ?? false;
-    // Not assigned as a literal: V8 makes such a function in the old generation, and all that it
-    // captures, the whole request, then lives until the next full collection.
-    const abort = (error: ProxyError): void => this.fail(error);
-    lifetime.onabort = abort;
+    lifetime.request = this;
   }
 
   /** Sends it as soon as there is a connection for it. */
   run(pool: Pool): void {
-    if (this.#ended) return;
+    if (this.#hop === undefined) return;
     this.#pool = pool;
     try {
       this.#head = writeHead(this.#hop);
@@ -93,14 +94,17 @@ export class Exchange implements Job, Source, NativeBody, Reply {
   }
 
   start(connection: Connection): void {
-    const hop = settle(this.#hop);
+    const hop = settle(this.#hop as Hop);
     const { body } = hop;
     const head = this.#head + writeHeadEnd(hop, connection.keepAlive);
+    this.#hop = undefined;
+    this.#head = "";
     this.#connection = connection;
     connection.begin(this, hop.method);
     if (body !== null && !(body instanceof Uint8Array)) {
       this.#writer = new Writer(connection, head, hop.contentLength);
-      void this.#upload(this.#writer, body);
+      const failed = (error: unknown): void => this.fail(error);
+      upload(this.#writer, body, hop.contentLength, this.#lifetime).catch(failed);
       return;
     }
     const writer = new Writer(connection, head, body?.byteLength ?? 0);
@@ -116,8 +120,9 @@ export class Exchange implements Job, Source, NativeBody, Reply {
     const error = (this.error = toNetworkError(thrown, this.status !== 0, stale));
     if (this.place !== undefined) this.#pool?.leave(this);
     // What was not sent is not waited for: the client may send it before it reads the answer.
-    if (this.#connection === undefined) discardBody(this.#hop);
-    else this.#connection.destroy();
+    if (this.#hop !== undefined) discardBody(this.#hop);
+    this.#hop = undefined;
+    this.#connection?.destroy();
     this.#writer?.stop();
     this.#lifetime.end();
     this.#reject(error);
@@ -159,7 +164,7 @@ export class Exchange implements Job, Source, NativeBody, Reply {
   // ── the reply, and its body ──
 
   get body(): NativeBody | null {
-    const bodyless = this.#hop.method === "HEAD" || this.status === 204 || this.status === 304;
+    const bodyless = this.#method === "HEAD" || this.status === 204 || this.status === 304;
     return bodyless ? null : this;
   }
 
@@ -168,13 +173,18 @@ export class Exchange implements Job, Source, NativeBody, Reply {
     return this.#pieces.length === 0 && !this.#ended;
   }
 
+  /** Whether one read may bring several pieces. */
+  protected get isChunked(): boolean {
+    return this.#length === CHUNKED;
+  }
+
   /** Whether the rest of the body may be here in a moment: one read takes no more than what is here. */
   get isNearlyWhole(): boolean {
     return this.#buffered > 0 && this.#length <= HIGH_WATER_MARK && this.#length > this.#buffered;
   }
 
   /**
-   * The whole body, if all of it is here already.
+   * The whole body, if all of it is here already; only once.
    * @param limit bytes up to which several pieces are made one
    * @throws ProxyError if it is known by now that it never will be
    */
@@ -182,13 +192,13 @@ export class Exchange implements Job, Source, NativeBody, Reply {
     if (this.error !== undefined) throw this.error;
     if (!this.#complete) return undefined;
     const several = this.#pieces.length > 1 && this.#buffered > limit;
-    return several ? undefined : concat(this.#pieces);
+    return several ? undefined : concat(this.#takePieces());
   }
 
   take(sink: Sink): void {
     let wantsMore = true;
     if (this.error !== undefined) return sink.fail(this.error);
-    for (const piece of this.#pieces.splice(0)) wantsMore = sink.write(piece);
+    for (const piece of this.#takePieces()) wantsMore = sink.write(piece);
     if (this.#complete) return sink.end();
     this.#sink = sink;
     if (wantsMore) this.resume();
@@ -211,12 +221,11 @@ export class Exchange implements Job, Source, NativeBody, Reply {
     this.fail(clientGone());
   }
 
-  async #upload(writer: Writer, body: Exclude<Body, Uint8Array>): Promise<void> {
-    try {
-      await upload(writer, body, this.#hop.contentLength, this.#lifetime);
-    } catch (error) {
-      this.fail(error);
-    }
+  /** What was here may be gone by the second time: its buffers are read into again. */
+  #takePieces(): Uint8Array[] {
+    if (this.#taken) throw new TypeError("fetchway: the response's body has already been taken");
+    this.#taken = true;
+    return this.#pieces.splice(0);
   }
 
   /** The client is slow: while it does not take what is here, silence is not the upstream's fault. */
@@ -230,11 +239,4 @@ export class Exchange implements Job, Source, NativeBody, Reply {
     this.#paused = true;
     this.#connection?.pause();
   }
-}
-
-/** With a body that is here as a whole by now as bytes. */
-function settle(hop: Hop): Hop {
-  const { body } = hop;
-  const whole = body !== null && "whole" in body ? body.whole?.() : undefined;
-  return whole === undefined ? hop : { ...hop, body: whole.byteLength > 0 ? whole : null };
 }

@@ -1,5 +1,5 @@
 import { ProxyError, type ProxyErrorCode } from "../../src/error.ts";
-import { decode } from "./latin1.ts";
+import { decode } from "./bytes.ts";
 
 const LF = 0x0a;
 const CR = 0x0d;

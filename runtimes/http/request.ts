@@ -9,6 +9,13 @@ const TARGET = /^[!-~\u0080-\u00ff]+$/;
 /** Their content has no meaning: where there is none, nothing is said of it (RFC 9110 §8.6). */
 const BODYLESS = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
 
+/** What is to be sent, with a body that is here as a whole by now as bytes. */
+export function settle(hop: Hop): Hop {
+  const { body } = hop;
+  const whole = body !== null && "whole" in body ? body.whole?.() : undefined;
+  return whole === undefined ? hop : { ...hop, body: whole.byteLength > 0 ? whole : null };
+}
+
 /**
  * The head of a request, but for what is known only when it is sent.
  * @throws ProxyError for what cannot be sent as it is

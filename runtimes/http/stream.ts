@@ -29,27 +29,54 @@ export interface StreamOptions {
   readonly flush?: boolean;
 }
 
+/** Where a web stream has its pieces from. */
+class StreamSource implements UnderlyingDefaultSource<Uint8Array>, Sink {
+  readonly #source: Source;
+  readonly #options: StreamOptions;
+  #controller!: ReadableStreamDefaultController<Uint8Array>;
+
+  constructor(source: Source, options: StreamOptions) {
+    this.#source = source;
+    this.#options = options;
+  }
+
+  start(controller: ReadableStreamDefaultController<Uint8Array>): void {
+    this.#controller = controller;
+    if (this.#options.flush) controller.enqueue(new Uint8Array());
+    this.#source.take(this);
+  }
+
+  pull(): void {
+    this.#source.resume();
+  }
+
+  cancel(): void {
+    this.#source.stop();
+  }
+
+  write(piece: Uint8Array): boolean {
+    this.#controller.enqueue(piece);
+    return (this.#controller.desiredSize ?? 0) > 0;
+  }
+
+  end(): void {
+    this.#controller.close();
+  }
+
+  fail(error: ProxyError): void {
+    this.#controller.error(this.#options.quiet ? undefined : error);
+  }
+}
+
+const STRATEGY: QueuingStrategy<Uint8Array> = {
+  highWaterMark: HIGH_WATER_MARK,
+  size: ({ byteLength }) => byteLength,
+};
+
 /** A body as a web stream. */
 export function toWebStream(
   source: Source,
-  { quiet = false, flush = false }: StreamOptions = {},
+  options: StreamOptions = {},
 ): ReadableStream<Uint8Array> {
-  return new ReadableStream<Uint8Array>(
-    {
-      start(controller) {
-        if (flush) controller.enqueue(new Uint8Array());
-        source.take({
-          write: (piece) => {
-            controller.enqueue(piece);
-            return (controller.desiredSize ?? 0) > 0;
-          },
-          end: () => controller.close(),
-          fail: (error) => controller.error(quiet ? undefined : error),
-        });
-      },
-      pull: () => source.resume(),
-      cancel: () => source.stop(),
-    },
-    { highWaterMark: HIGH_WATER_MARK, size: (chunk) => chunk.byteLength },
-  );
+  return new ReadableStream(new StreamSource(source, options), STRATEGY);
 }

@@ -1,6 +1,6 @@
 import { concat } from "../../src/body.ts";
 import type { Connection } from "./connection.ts";
-import { encode } from "./latin1.ts";
+import { encode } from "./bytes.ts";
 
 /** Pieces of up to so many bytes are copied, to leave together with what is before and behind them. */
 const SMALL = 16_384;

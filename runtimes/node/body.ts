@@ -1,6 +1,7 @@
 import type { ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import { Exchange } from "../http/exchange.ts";
+import { isReusable, recycle } from "../http/read.ts";
 
 /** An exchange whose response body writes itself to a response of Node's: srvx asks for that, too. */
 export class NodeExchange extends Exchange {
@@ -8,17 +9,25 @@ export class NodeExchange extends Exchange {
   pipe(res: ServerResponse): void {
     const whole = this.error === undefined ? this.whole() : undefined;
     if (whole !== undefined) {
-      res.end(whole);
+      res.end(whole, this.#onWritten(whole, res));
       return;
     }
     res.on("drain", () => this.resume());
     // With data here, head and data leave in one write; without, the client should have the head now.
     if (this.isSilent || this.error !== undefined) res.flushHeaders();
     this.take({
-      write: (piece) => res.write(piece),
+      write: (piece) => res.write(piece, this.#onWritten(piece, res)),
       end: () => res.end(),
       fail: () => breakOff(res),
     });
+  }
+
+  /** What is to be done when nobody needs the piece any more, if anything. */
+  #onWritten(piece: Uint8Array, res: ServerResponse): (() => void) | undefined {
+    if (!isReusable(piece) || this.isChunked) return undefined;
+    // Whoever puts himself before these two may keep what he sees.
+    const isSeen = Object.hasOwn(res, "write") || Object.hasOwn(res, "end");
+    return isSeen ? undefined : () => recycle(piece);
   }
 }
 

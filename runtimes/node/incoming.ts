@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest } from "node:http2";
+import type { Http2ServerRequest, ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
+import type { Listener } from "../../src/deadline.ts";
 import { getHeader, toHeaderList } from "../../src/headers.ts";
 import {
   assertBodyUnread,
@@ -58,31 +59,22 @@ function hasBody({ rawHeaders }: IncomingMessage): boolean {
   );
 }
 
+/** What a request came on: it is over when its client leaves. */
+type Line = Socket | ServerHttp2Stream;
+
 /**
- * Listeners for the end of connections: one on each socket, however many requests it carries.
+ * Who listens for the end of connections: one listener on each, however many requests it carries.
  *
  * Arrays, not sets: whenever a set has turned over its entries V8 gives it another table, which the one
  * before refers to, and so each that grew old keeps what came after it from the young collector.
  */
-const watched: WeakMap<Socket, (() => void)[]> = new WeakMap();
+const watched: WeakMap<Line, Listener[]> = new WeakMap();
 
-function onSocketClose(socket: Socket, listener: () => void): () => void {
-  const listeners = watched.get(socket) ?? watch(socket);
-  listeners.push(listener);
-  if (socket.destroyed) listener();
-  return () => {
-    const at = listeners.indexOf(listener);
-    if (at < 0) return;
-    const last = listeners.pop() as () => void;
-    if (at < listeners.length) listeners[at] = last;
-  };
-}
-
-function watch(socket: Socket): (() => void)[] {
-  const listeners: (() => void)[] = [];
-  watched.set(socket, listeners);
-  socket.once("close", () => {
-    for (const listener of listeners.slice()) listener();
+function watch(line: Line): Listener[] {
+  const listeners: Listener[] = [];
+  watched.set(line, listeners);
+  line.on("close", () => {
+    for (const listener of listeners.slice()) listener.handleEvent();
   });
   return listeners;
 }
@@ -117,8 +109,22 @@ abstract class NodeIncoming {
     return this.req.httpVersion;
   }
 
-  onAbort(listener: () => void): () => void {
-    return onSocketClose(this.req.socket, listener);
+  protected get line(): Line {
+    return this.req.socket;
+  }
+
+  listen(listener: Listener): void {
+    const { line } = this;
+    (watched.get(line) ?? watch(line)).push(listener);
+    if (line.destroyed || line.closed) listener.handleEvent();
+  }
+
+  unlisten(listener: Listener): void {
+    const listeners = watched.get(this.line) ?? [];
+    const at = listeners.indexOf(listener);
+    if (at < 0) return;
+    const last = listeners.pop() as Listener;
+    if (at < listeners.length) listeners[at] = last;
   }
 }
 
@@ -202,13 +208,9 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     return this.#request;
   }
 
-  override onAbort(listener: () => void): () => void {
+  protected override get line(): Line {
     const req: object = this.req;
-    if (!isHttp2(req)) return super.onAbort(listener);
-    const { stream } = req;
-    stream.on("close", listener);
-    if (stream.closed) listener();
-    return () => void stream.off("close", listener);
+    return isHttp2(req) ? req.stream : super.line;
   }
 }
 

@@ -2,6 +2,8 @@
 interface Bytes {
   readonly prototype: { latin1Slice(this: Uint8Array, start: number, end: number): string };
   from(text: string, encoding: "latin1"): Uint8Array;
+  allocUnsafe(length: number): Uint8Array;
+  allocUnsafeSlow(length: number): Uint8Array;
 }
 
 const { process } = globalThis as unknown as {
@@ -21,4 +23,16 @@ export function decode(from: Uint8Array, start: number, end: number): string {
 /** Characters as bytes; none may be above 0xff. */
 export function encode(text: string): Uint8Array {
   return bytes().from(text, "latin1");
+}
+
+/** A copy; small ones share the buffer that they are copied to. */
+export function copyOf(from: Uint8Array): Uint8Array {
+  const copy = bytes().allocUnsafe(from.byteLength);
+  copy.set(from);
+  return copy;
+}
+
+/** A buffer with whatever is in it, to be read into. */
+export function allocate(length: number): Uint8Array {
+  return bytes().allocUnsafeSlow(length);
 }

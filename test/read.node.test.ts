@@ -1,0 +1,161 @@
+/** Buffers that sockets read into again and again: nobody's bytes may become another's. */
+import { once } from "node:events";
+import { createServer, get, type RequestListener, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { isReusable, readTo, recycle } from "../runtimes/http/read.ts";
+import { createProxy } from "../runtimes/node.ts";
+
+const LENGTHS = [60_000, 65_536, 130_000, 1_000_000];
+
+/** Bytes that no other seed has at the same places. */
+function bodyOf(seed: number, length: number): Buffer {
+  const words = new Uint32Array(Math.ceil(length / 4));
+  let state = seed * 2_654_435_761 + 1;
+  for (let i = 0; i < words.length; i++)
+    words[i] = state = Math.imul(state, 1_664_525) + 1_013_904_223;
+  return Buffer.from(words.buffer, 0, length);
+}
+
+async function listen(handler: RequestListener): Promise<{ server: Server; url: string }> {
+  const server = createServer(handler).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+/** Sends `bodyOf(seed, length)` for `/seed/length/framing`. */
+const upstream = await listen((req, res) => {
+  const [, seed, length, framing] = (req.url ?? "").split("/");
+  const body = bodyOf(Number(seed), Number(length));
+  if (framing === "sized") res.writeHead(200, { "content-length": length });
+  if (framing === "chunks") {
+    for (let at = 0; at < body.length; at += 40_000) res.write(body.subarray(at, at + 40_000));
+    res.end();
+  } else res.end(body);
+});
+const proxy = createProxy({ target: upstream.url });
+/** What a middleware that keeps what is written has seen, by path. */
+const seen = new Map<string, Buffer[]>();
+const front = await listen((req, res) => {
+  if (req.headers["x-kept"] !== undefined) {
+    const kept: Buffer[] = [];
+    seen.set(req.url ?? "", kept);
+    for (const name of ["write", "end"] as const) {
+      const original = res[name].bind(res) as (...args: unknown[]) => boolean;
+      (res as unknown as Record<string, unknown>)[name] = (...args: unknown[]) => {
+        if (args[0] instanceof Uint8Array) kept.push(args[0] as Buffer);
+        return original(...args);
+      };
+    }
+  }
+  void proxy.nodeHandler(req, res);
+});
+
+afterAll(async () => {
+  front.server.close();
+  await proxy.close();
+  upstream.server.close();
+});
+
+/** Reads a response, and nothing of it before `start`, so that pieces wait in the proxy. */
+async function read(
+  path: string,
+  headers: Record<string, string> = {},
+  start?: Promise<unknown>,
+): Promise<Buffer> {
+  const [response] = await once(get(front.url + path, { headers }), "response");
+  await start;
+  const pieces: Buffer[] = [];
+  for await (const piece of response as AsyncIterable<Buffer>) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+
+describe.each(["sized", "chunks"])("%s bodies", (framing) => {
+  test("of many at once are each their own", async () => {
+    for (let round = 0; round < 3; round++) {
+      const all = Array.from({ length: 32 }, async (_, i) => {
+        const length = LENGTHS[i % LENGTHS.length] as number;
+        const seed = round * 100 + i;
+        const body = await read(`/${seed}/${length}/${framing}`);
+        expect(body.equals(bodyOf(seed, length)), `${seed}: ${length}`).toBe(true);
+      });
+      await Promise.all(all);
+    }
+  });
+
+  test("that wait for their clients stay as they are", async () => {
+    // More than the system takes off the proxy's hands.
+    const length = 16_000_000;
+    const gate = Promise.withResolvers<void>();
+    const slow = [1, 2, 3, 4].map((seed) =>
+      read(`/${seed}/${length}/${framing}`, {}, gate.promise),
+    );
+    for (let seed = 10; seed < 50; seed++) await read(`/${seed}/1000000/${framing}`);
+    gate.resolve();
+    for (const [i, body] of (await Promise.all(slow)).entries()) {
+      expect(body.equals(bodyOf(i + 1, length))).toBe(true);
+    }
+  });
+
+  test("are not written over where somebody keeps what the response writes", async () => {
+    const paths = LENGTHS.map((length, i) => `/${i}/${length}/${framing}`);
+    for (const path of paths) await read(path, { "x-kept": "1" });
+    // Others come through the same buffers.
+    await Promise.all(paths.map((path) => read(path.replace("/", "/9"))));
+    for (const [i, path] of paths.entries()) {
+      const kept = Buffer.concat(seen.get(path) ?? []);
+      expect(kept.equals(bodyOf(i, LENGTHS[i] as number)), path).toBe(true);
+    }
+  });
+});
+
+describe("a read", () => {
+  let pieces: Uint8Array[] = [];
+  const { buffer, callback } = readTo((piece) => pieces.push(piece));
+  /** Reads so many bytes of that value. */
+  function readBytes(length: number, value: number): Uint8Array {
+    const bytes = buffer();
+    bytes.fill(value, 0, length);
+    pieces = [];
+    callback(length, bytes);
+    expect(pieces).toHaveLength(1);
+    return pieces[0] as Uint8Array;
+  }
+
+  beforeAll(() => void readBytes(1, 0));
+
+  test.each([1, 1000, 65_536, 100_000])("of %d bytes is not changed by the next", (length) => {
+    const first = readBytes(length, 1);
+    readBytes(length, 2);
+    expect(first).toHaveLength(length);
+    expect(first.every((byte) => byte === 1)).toBe(true);
+    expect(isReusable(first)).toBe(length >= 65_536);
+  });
+
+  test("that fills its buffer is followed by one into a buffer that is handed on", () => {
+    const size = buffer().length;
+    const first = readBytes(size, 1);
+    const next = buffer();
+    const second = readBytes(size, 2);
+    expect(second.buffer).toBe(next.buffer);
+    expect(first.every((byte) => byte === 1)).toBe(true);
+    const third = readBytes(10, 3);
+    expect(third).toHaveLength(10);
+    expect(isReusable(third)).toBe(false);
+    expect(second.every((byte) => byte === 2)).toBe(true);
+  });
+
+  test("goes into a buffer that was given back", () => {
+    const first = readBytes(80_000, 1);
+    recycle(first);
+    const second = readBytes(80_000, 2);
+    expect(second.buffer).toBe(first.buffer);
+  });
+});
+
+test("a body is taken once", async () => {
+  const response = await proxy.fetch(new Request("http://proxy.test/1/70000/sized"));
+  const body = Buffer.from(await response.arrayBuffer());
+  expect(body.equals(bodyOf(1, 70_000))).toBe(true);
+  await expect(response.text()).rejects.toThrow(TypeError);
+});
