@@ -1,6 +1,12 @@
 /** Buffers that sockets read into again and again: nobody's bytes may become another's. */
 import { once } from "node:events";
-import { createServer, get, type RequestListener, type Server } from "node:http";
+import {
+  createServer,
+  get,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+} from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { isReusable, readTo, recycle } from "../runtimes/http/read.ts";
@@ -63,7 +69,9 @@ async function read(
   headers: Record<string, string> = {},
   start?: Promise<unknown>,
 ): Promise<Buffer> {
-  const [response] = await once(get(front.url + path, { headers }), "response");
+  const [response] = (await once(get(front.url + path, { headers }), "response")) as [
+    IncomingMessage,
+  ];
   await start;
   const pieces: Buffer[] = [];
   for await (const piece of response as AsyncIterable<Buffer>) pieces.push(piece);
