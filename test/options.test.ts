@@ -42,6 +42,19 @@ test("README has the tables", () => {
   expect(readme).toBe(updateReadme(readme));
 });
 
+test("README's links to its own sections lead somewhere", () => {
+  const readme = readFileSync(README, "utf8");
+  const headings = Array.from(readme.matchAll(/^#+ (.+)$/gm), ([, text = ""]) =>
+    text
+      .toLowerCase()
+      .replaceAll(/[^\w ]/g, "")
+      .replaceAll(" ", "-"),
+  );
+  const links = Array.from(readme.matchAll(/\]\(#([^)]+)\)/g), ([, slug]) => slug);
+  expect(links.length).toBeGreaterThan(5);
+  expect(headings).toEqual(expect.arrayContaining([...new Set(links)]));
+});
+
 type Wrong = readonly [value: unknown, fix: RegExp];
 
 const noFunction: Wrong[] = [
