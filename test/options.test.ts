@@ -1,11 +1,10 @@
-import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { poolDefaults } from "../src/pool.ts";
 import { defaults, type ProxyOptions } from "../src/options.ts";
 import { optionNames } from "../src/check.ts";
 import { compile } from "../src/plan.ts";
 import { FakeTransport } from "./_fakes.ts";
-import { README, readInterface, updateReadme } from "./_readme.ts";
+import { readInterface } from "./_readme.ts";
 
 const options = readInterface("ProxyOptions");
 
@@ -33,26 +32,6 @@ describe.each([
 
 test("optionNames has them all, in the order of the interface", () => {
   expect(optionNames).toEqual(options.map(({ name }) => name));
-});
-
-test("README has the tables", () => {
-  const readme = readFileSync(README, "utf8");
-  expect(readme).toContain("<!-- options -->\n");
-  // Otherwise: npm run readme
-  expect(readme).toBe(updateReadme(readme));
-});
-
-test("README's links to its own sections lead somewhere", () => {
-  const readme = readFileSync(README, "utf8");
-  const headings = Array.from(readme.matchAll(/^#+ (.+)$/gm), ([, text = ""]) =>
-    text
-      .toLowerCase()
-      .replaceAll(/[^\w ]/g, "")
-      .replaceAll(" ", "-"),
-  );
-  const links = Array.from(readme.matchAll(/\]\(#([^)]+)\)/g), ([, slug]) => slug);
-  expect(links.length).toBeGreaterThan(5);
-  expect(headings).toEqual(expect.arrayContaining([...new Set(links)]));
 });
 
 type Wrong = readonly [value: unknown, fix: RegExp];
