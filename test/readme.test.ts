@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { README, updateReadme } from "./_readme.ts";
+import { README, readmeBlocks, updateReadme } from "./_readme.ts";
 
 const readme = readFileSync(README, "utf8");
 
 test("it has the tables, the counters and the example", () => {
-  expect(readme).toContain("<!-- options -->\n");
+  for (const name of Object.keys(readmeBlocks())) expect(readme).toContain(`<!-- ${name} -->\n`);
   // Otherwise: npm run readme
   expect(readme).toBe(updateReadme(readme));
 });
