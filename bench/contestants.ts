@@ -31,6 +31,8 @@ export interface Contestant {
   readonly role: Role;
   /** What it is compared with beside the others: the host's own proxy, or the naive one. */
   readonly rival?: string;
+  /** What it consists of beside Fetchway and Node: packages, or commands. */
+  readonly uses: readonly string[];
   /** Why it cannot run here; undefined if it can. */
   missing?(): string | undefined;
   command(place: Place): Command | Promise<Command>;
@@ -41,11 +43,18 @@ const fileOf = (name: string): string =>
 const binOf = (name: string): string =>
   fileURLToPath(new URL(`../node_modules/.bin/${name}`, import.meta.url));
 
-function onNode(name: string, title: string, role: Role, rival?: string): Contestant {
+function onNode(
+  name: string,
+  title: string,
+  role: Role,
+  uses: readonly string[],
+  rival?: string,
+): Contestant {
   return {
     name,
     title,
     role,
+    uses,
     ...(rival && { rival }),
     command: () => [process.execPath, fileOf(name)],
   };
@@ -65,6 +74,7 @@ function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
       name: runtime,
       title: `Fetchway, ${title}`,
       role: "fetchway",
+      uses: [runtime],
       rival: naive,
       command: (place) => command(runtime, place),
     },
@@ -72,6 +82,7 @@ function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
       name: naive,
       title: `naive fetch, ${title}`,
       role: "naive",
+      uses: [runtime],
       command: (place) => command(naive, place),
     },
   ];
@@ -82,23 +93,24 @@ function needs(command: string): () => string | undefined {
 }
 
 export const contestants: readonly Contestant[] = [
-  onNode("floor", "floor: node:http + dispatch", "floor"),
-  onNode("node", "Fetchway, node:http", "fetchway"),
-  onNode("srvx", "Fetchway, srvx", "fetchway", "h3-own"),
-  onNode("h3", "Fetchway, h3", "fetchway", "h3-own"),
-  onNode("hono", "Fetchway, Hono", "fetchway", "hono-own"),
-  onNode("httpxy-server", "httpxy server", "peer"),
-  onNode("httpxy-fetch", "httpxy proxyFetch, srvx", "peer"),
-  onNode("fast-proxy", "fast-proxy", "peer"),
-  onNode("fastify", "@fastify/http-proxy", "peer"),
-  onNode("http-proxy-3", "http-proxy-3, with an agent", "peer"),
-  onNode("http-proxy-middleware", "http-proxy-middleware", "peer"),
-  onNode("h3-own", "h3 proxyRequest", "own"),
-  onNode("hono-own", "hono/proxy", "own"),
+  onNode("floor", "floor: node:http + dispatch", "floor", ["undici"]),
+  onNode("node", "Fetchway, node:http", "fetchway", []),
+  onNode("srvx", "Fetchway, srvx", "fetchway", ["srvx"], "h3-own"),
+  onNode("h3", "Fetchway, h3", "fetchway", ["h3"], "h3-own"),
+  onNode("hono", "Fetchway, Hono", "fetchway", ["hono", "@hono/node-server"], "hono-own"),
+  onNode("httpxy-server", "httpxy server", "peer", ["httpxy"]),
+  onNode("httpxy-fetch", "httpxy proxyFetch, srvx", "peer", ["httpxy", "srvx"]),
+  onNode("fast-proxy", "fast-proxy", "peer", ["fast-proxy"]),
+  onNode("fastify", "@fastify/http-proxy", "peer", ["@fastify/http-proxy", "fastify"]),
+  onNode("http-proxy-3", "http-proxy-3, with an agent", "peer", ["http-proxy-3"]),
+  onNode("http-proxy-middleware", "http-proxy-middleware", "peer", ["http-proxy-middleware"]),
+  onNode("h3-own", "h3 proxyRequest", "own", ["h3"]),
+  onNode("hono-own", "hono/proxy", "own", ["hono", "@hono/node-server"]),
   {
     name: "go",
     title: "Go ReverseProxy",
     role: "reference",
+    uses: ["go"],
     missing: needs("go"),
     command: ({ directory }) => goCommand(directory),
   },
@@ -106,6 +118,7 @@ export const contestants: readonly Contestant[] = [
     name: "nginx",
     title: "nginx, one worker",
     role: "reference",
+    uses: ["nginx"],
     missing: needs("nginx"),
     command: nginxCommand,
   },

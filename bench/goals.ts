@@ -1,5 +1,5 @@
 /** What the project wants of itself, as ratios of CPU per request. */
-import { type Base, BASE_TITLES, contestantOf, ratioTo } from "./ratios.ts";
+import { type Base, BASE_TITLES, compare, type Comparison, contestantOf } from "./ratios.ts";
 import type { Measurement } from "./rounds.ts";
 import { workloads } from "./workloads.ts";
 
@@ -39,23 +39,33 @@ export const GOALS: readonly Goal[] = [
   ...goals(["bun", "deno", "workerd"], every, { rival: 1.1 }),
 ];
 
-/** The goals and what was measured, as a Markdown table. */
-export function toGoalTable(results: readonly Measurement[]): string {
+/** The goals and what was measured, as a Markdown table; undefined if none was. */
+export function toGoalTable(results: readonly Measurement[]): string | undefined {
   const rows = GOALS.flatMap(({ base, most, ...goal }) =>
     goal.contestants.flatMap((name) =>
       goal.workloads.flatMap((workload) => {
         const one = results.find((each) => each.contestant === name && each.workload === workload);
-        const measured = one && ratioTo(results, one, base);
+        const measured = one && compare(results, one, base);
         if (measured === undefined) return [];
-        const verdict = measured <= most ? "met" : "**missed**";
         const title = workloads.find((each) => each.name === workload)?.title ?? workload;
-        return `| ${contestantOf(name)?.title} | ${title} | ${BASE_TITLES[base]} | ${most.toFixed(2)} | ${measured.toFixed(2)} | ${verdict} |`;
+        return `| ${contestantOf(name)?.title} | ${title} | ${BASE_TITLES[base]} | ${most.toFixed(2)} | ${show(measured)} | ${judge(measured, most)} |`;
       }),
     ),
   );
+  if (rows.length === 0) return undefined;
   return [
     "| | | CPU per request, ratio | goal | measured | |",
     "|---|---|---|--:|--:|---|",
     ...rows,
   ].join("\n");
+}
+
+function show({ ratio, noise }: Comparison): string {
+  return `${ratio.toFixed(2)} ± ${Number.isNaN(noise) ? "?" : noise.toFixed(2)}`;
+}
+
+/** Plainly only where another run would hardly say otherwise. */
+function judge({ ratio, noise }: Comparison, most: number): string {
+  const verdict = ratio <= most ? "met" : "**missed**";
+  return Math.abs(ratio - most) > noise ? verdict : `${verdict}, within the noise`;
 }

@@ -9,6 +9,7 @@ export function origins(count: number): Contestant {
     name: `origins-${count}`,
     title: `Fetchway, ${count} origin${count === 1 ? "" : "s"}`,
     role: "fetchway",
+    uses: [],
     command: () => [process.execPath, file, `${count}`],
   };
 }

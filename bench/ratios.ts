@@ -1,7 +1,7 @@
 /** How contestants compare, within one run. */
 import { type Contestant, contestants, type Role } from "./contestants.ts";
 import type { Measurement, Sample } from "./rounds.ts";
-import { median, ratio } from "./statistics.ts";
+import { median, ratios, spread } from "./statistics.ts";
 
 /** What the others are compared with. */
 export const BASES = ["floor", "go", "peer", "rival"] as const;
@@ -49,13 +49,21 @@ export function baseOf(
     .toSorted((a, b) => median(valuesOf(a, "cpu")) - median(valuesOf(b, "cpu")))[0];
 }
 
-/** Ratio of CPU per request; undefined where there is nothing to compare with. */
-export function ratioTo(
+/** CPU per request beside another's, and how far that may be off. */
+export interface Comparison {
+  readonly ratio: number;
+  /** Spread of the rounds' ratios; `NaN` after one round. */
+  readonly noise: number;
+}
+
+/** Undefined where there is nothing to compare with. */
+export function compare(
   all: readonly Measurement[],
   one: Measurement,
   base: Base,
-): number | undefined {
+): Comparison | undefined {
   const other = baseOf(all, one, base);
   if (other === undefined || other === one || one.failed !== undefined) return undefined;
-  return ratio(valuesOf(one, "cpu"), valuesOf(other, "cpu"));
+  const each = ratios(valuesOf(one, "cpu"), valuesOf(other, "cpu"));
+  return { ratio: median(each), noise: spread(each) };
 }

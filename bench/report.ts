@@ -1,16 +1,21 @@
-/** Figures as Markdown and JSON. */
+/**
+ * Figures as Markdown and JSON.
+ *
+ *     node bench/report.ts    # makes the report anew, of results.json as it is
+ */
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { fileURLToPath } from "node:url";
 import { toChart } from "./chart.ts";
-import { hasCommand } from "./commands.ts";
+import { type Contestant, contestants } from "./contestants.ts";
 import { toGoalTable } from "./goals.ts";
 import { generator } from "./load.ts";
 import { pinned } from "./program.ts";
-import { BASES, besides, contestantOf, ratioTo, valuesOf } from "./ratios.ts";
+import { BASES, type Base, besides, compare, contestantOf, valuesOf } from "./ratios.ts";
 import type { Measurement } from "./rounds.ts";
 import { median, spread } from "./statistics.ts";
+import { versionOf } from "./versions.ts";
 import { workloads } from "./workloads.ts";
 
 export interface Machine {
@@ -28,20 +33,14 @@ export interface Report extends Machine {
   readonly results: readonly Measurement[];
 }
 
-const PACKAGES =
-  "undici srvx h3 hono @hono/node-server httpxy fast-proxy @fastify/http-proxy http-proxy-3 http-proxy-middleware bun deno workerd";
-
 const pathOf = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
-export function describeMachine(): Machine {
+/** Where it runs, and the versions of those who take part. */
+export function describeMachine(taking: readonly Contestant[] = contestants): Machine {
   const versions: Record<string, string> = { node: process.versions.node };
-  for (const name of PACKAGES.split(" ")) {
-    const manifest = readFileSync(pathOf(`../node_modules/${name}/package.json`), "utf8");
-    versions[name] = (JSON.parse(manifest) as { version: string }).version;
-  }
-  if (hasCommand("go")) {
-    const said = execFileSync("go", ["version"], { encoding: "utf8" });
-    versions["go"] = /go([\d.]+)/.exec(said)?.[1] ?? said;
+  for (const tool of new Set(taking.flatMap(({ uses }) => uses))) {
+    const version = versionOf(tool);
+    if (version !== undefined) versions[tool] = version;
   }
   const model = cpus()[0]?.model ?? "";
   return {
@@ -61,8 +60,10 @@ export function toMarkdown(report: Report): string {
     `Node ${versions["node"]}, ${date}. ${cpu}, load by ${report.generator}; ${
       report.pinned ? "the proxy alone on its core" : "nothing pinned to a core"
     }; ${rounds} interleaved rounds of ${seconds} s.`,
-    `With ${others.map(([name, version]) => `${name} ${version}`).join(", ")}.`,
   ];
+  if (others.length > 0) {
+    parts.push(`With ${others.map(([name, version]) => `${name} ${version}`).join(", ")}.`);
+  }
   const seen = new Set<string>();
   for (const one of results) {
     const key = `${one.workload} ${one.connections}`;
@@ -71,20 +72,33 @@ export function toMarkdown(report: Report): string {
     const title = workloads.find(({ name }) => name === one.workload)?.title ?? one.workload;
     parts.push(`### ${title}, ${one.connections} connections`, toTable(results, one));
   }
-  parts.push("### Goals", toGoalTable(results));
+  const goals = toGoalTable(results);
+  if (goals !== undefined) parts.push("### Goals", goals);
   return parts.join("\n\n");
 }
 
+const COLUMNS: Readonly<Record<Base, string>> = {
+  floor: "× floor",
+  go: "× Go",
+  peer: "× best peer",
+  rival: "× own or naive",
+};
+
 function toTable(results: readonly Measurement[], one: Measurement): string {
-  const rows = besides(results, one)
+  const measured = besides(results, one);
+  // Of the bases, those that took part.
+  const bases = BASES.filter((base) =>
+    measured.some((each) => compare(results, each, base) !== undefined),
+  );
+  const rows = measured
     .map((each) => ({ each, cpu: median(valuesOf(each, "cpu")) }))
     .toSorted((a, b) => a.cpu - b.cpu)
     .map(({ each, cpu }) => {
-      const ratios = BASES.map((base) => ratioTo(results, each, base)?.toFixed(2) ?? "");
+      const ratios = bases.map((base) => compare(results, each, base)?.ratio.toFixed(2) ?? "");
       const of = (what: "rps" | "p50" | "p99" | "rss"): number => median(valuesOf(each, what));
       return toRow([
         titleOf(each),
-        `${cpu.toFixed(1)} ± ${(spread(valuesOf(each, "cpu")) * 100).toFixed(0)} %`,
+        `${cpu.toFixed(1)} ± ${toPercent(spread(valuesOf(each, "cpu")) / cpu)}`,
         ...ratios,
         of("rps").toFixed(0),
         of("p50").toFixed(2),
@@ -98,10 +112,15 @@ function toTable(results: readonly Measurement[], one: Measurement): string {
         failed !== undefined && workload === one.workload && connections === one.connections,
     )
     .map((each) => `\n- ${titleOf(each)}: **no figures**, ${each.failed}`);
-  const titles = ["CPU µs", "× floor", "× Go", "× best peer", "× own or naive"];
-  const head = ["", ...titles, "requests/s", "p50 ms", "p99 ms", "RSS MiB"];
+  const titles = bases.map((base) => COLUMNS[base]);
+  const head = ["", "CPU µs", ...titles, "requests/s", "p50 ms", "p99 ms", "RSS MiB"];
   const line = head.map((_, i) => (i === 0 ? "---" : "--:"));
   return [toRow(head), toRow(line), ...rows].join("\n") + failures.join("");
+}
+
+/** `NaN` is what one round tells of its spread. */
+function toPercent(part: number): string {
+  return Number.isNaN(part) ? "?" : `${(part * 100).toFixed(0)} %`;
 }
 
 function toRow(cells: readonly string[]): string {
@@ -135,4 +154,9 @@ export function writeReport(report: Report, complete: boolean): string[] {
   const readme = writeBetween("load", toMarkdown(report));
   execFileSync(pathOf("../node_modules/.bin/oxfmt"), [json, readme]);
   return [json, chart, readme];
+}
+
+if (import.meta.main) {
+  const report = JSON.parse(readFileSync(pathOf("results.json"), "utf8")) as Report;
+  for (const file of writeReport(report, true)) console.log(`wrote ${file}`);
 }

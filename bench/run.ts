@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { Contestant } from "./contestants.ts";
 import { type BenchOptions, help, readFlags } from "./flags.ts";
 import { origins as originsContestant } from "./origins.ts";
 import { freePort, pin, Program } from "./program.ts";
@@ -27,10 +28,12 @@ function show(sample: Sample | string): string {
   return `${cpu.toFixed(1)} µs CPU, ${Math.round(rps)} requests/s, p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms`;
 }
 
-async function runAll(options: BenchOptions, directory: string): Promise<Measurement[]> {
+async function runAll(
+  contestants: readonly Contestant[],
+  options: BenchOptions,
+  directory: string,
+): Promise<Measurement[]> {
   const { workloads, connections, rounds, seconds } = options;
-  const contestants =
-    options.origins.length > 0 ? options.origins.map(originsContestant) : options.contestants;
   const cells = contestants.length * workloads.length * connections.length;
   const total = workloads.reduce((sum, workload) => {
     const load = WARM_UP + rounds * secondsOf(workload, seconds) + (rounds + 1) * OVERHEAD.load;
@@ -84,9 +87,10 @@ async function main(): Promise<void> {
   }
   const directory = mkdtempSync(join(tmpdir(), "fetchway-bench-"));
   process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
-  const results = await runAll(options, directory);
-  const { rounds, seconds } = options;
-  const report: Report = { ...describeMachine(), rounds, seconds, results };
+  const { origins, rounds, seconds } = options;
+  const contestants = origins.length > 0 ? origins.map(originsContestant) : options.contestants;
+  const results = await runAll(contestants, options, directory);
+  const report: Report = { ...describeMachine(contestants), rounds, seconds, results };
   console.log(toMarkdown(report));
   for (const file of writeReport(report, options.complete)) say(`wrote ${file}`);
   const failed = results.filter((each) => each.failed !== undefined);

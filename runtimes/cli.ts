@@ -6,6 +6,7 @@ import { checkOptions, checkTarget, explain } from "./cli/check.ts";
 import { type Command, commandDefaults } from "./cli/flags.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
 import { listen, stopOnSignals } from "./cli/listen.ts";
+import { checkNode } from "./cli/node.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { printStats } from "./cli/stats.ts";
 import { answerDemo, renderFirstSteps } from "./demo.ts";
@@ -22,6 +23,8 @@ async function run(args: readonly string[]): Promise<string[]> {
     console.log(readVersion());
     return [];
   }
+  const old = checkNode(process.versions.node);
+  if (old !== undefined) return [old];
   const problems = [...line.problems, ...checkOptions(line)];
   if (!line.unsure) problems.push(...checkDestination(line.target, command.demo));
   if (problems.length > 0) return problems;

@@ -45,7 +45,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
   });
 }
 
-function prepare(_: RequestInit, { method }: Hop): void {
+function prepare({ method }: Hop): void {
   // It would be sent in upper case.
   if (method !== method.toUpperCase()) throw unsendable(method);
 }

@@ -14,10 +14,10 @@ export interface FetchClient extends UploadClient {
   readonly capabilities: Capabilities;
   readonly fetch: FetchLike;
   /**
-   * Adds what this client needs to a request.
-   * @throws ProxyError for what it would send wrongly
+   * Called before a request is sent.
+   * @throws ProxyError for what this client would send wrongly
    */
-  readonly prepare?: (init: RequestInit, hop: Hop) => void | Promise<void>;
+  readonly prepare?: (hop: Hop) => void;
   /** What an error of this client's means; undefined if it does not know either. */
   readonly toError?: (thrown: unknown, hop: Hop) => ProxyError | undefined;
   /** Whether its `Headers` hold more than a list read from them: they are changed then, not made anew. */
@@ -54,9 +54,8 @@ export function createFetchTransport(client: FetchClient): Transport {
       };
       lifetime.request = { fail: stop };
       try {
+        client.prepare?.(hop);
         const init = toInit(hop, lifetime, controller, client);
-        const preparing = client.prepare?.(init, hop);
-        if (preparing !== undefined) await preparing;
         if (lifetime.error !== undefined) throw lifetime.error;
         const response = await new Promise<Response>((resolve, rejected) => {
           reject = rejected;
@@ -110,7 +109,7 @@ function toInit(
 export function unsendable(method: string): ProxyError {
   return new ProxyError("http_request_error", {
     status: 501,
-    message: `this runtime's fetch cannot send ${method}`,
+    message: `${method} cannot be sent from here`,
   });
 }
 

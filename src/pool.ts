@@ -22,7 +22,8 @@ export interface PoolOptions {
    */
   maxSockets?: number;
   /**
-   * Idle connections kept to one origin; those beyond it are closed.
+   * Idle connections kept to one origin; those beyond it are closed once nobody has needed them for 100 ms.
+   * `0` keeps none.
    * @default 64
    */
   maxFreeSockets?: number;

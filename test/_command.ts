@@ -24,9 +24,12 @@ export class Command {
   readonly child: ChildProcess;
   readonly exit: Promise<number | null>;
 
-  /** @param line arguments as one types them in a shell */
-  constructor(line: string) {
-    const args = ["-c", `exec "$0" "$1" ${line}`, process.execPath, script];
+  /**
+   * @param line arguments as one types them in a shell
+   * @param flags Node's own
+   */
+  constructor(line: string, flags: string[]) {
+    const args = ["-c", `exec "$0" "$@" ${line}`, process.execPath, ...flags, script];
     this.child = spawn("sh", args, { env });
     this.child.stdout?.setEncoding("utf8").on("data", (data: string) => (this.stdout += data));
     this.child.stderr?.setEncoding("utf8").on("data", (data: string) => (this.stderr += data));
@@ -54,8 +57,8 @@ export class Command {
 
 const commands: Command[] = [];
 /** Starts the command; it is ended after the test. */
-export function command(line: string): Command {
-  const started = new Command(line);
+export function command(line: string, ...flags: string[]): Command {
+  const started = new Command(line, flags);
   commands.push(started);
   return started;
 }

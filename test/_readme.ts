@@ -1,12 +1,13 @@
 /**
- * README's tables: of options, made of the JSDoc that editors show, and of runtimes, made of the gaps.
+ * README's tables: of options and counters, made of the JSDoc that editors show, and of runtimes, made of
+ * the gaps. And an example, made of one that runs.
  *
  *     node test/_readme.ts    # brings README.md up to date
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { type Gap, gaps } from "./_gaps.ts";
 
-/** One member of an options interface. */
+/** One member of an interface. */
 export interface OptionDoc {
   name: string;
   /** Its JSDoc without the stars; `""` if it has none. */
@@ -17,12 +18,17 @@ export interface OptionDoc {
   summary: string;
 }
 
-const MEMBER = /(?:^ {2}\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\n)?^ {2}(\w+)\??:/gm;
+const MEMBER = /(?:^ {2}\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\n)?^ {2}(?:readonly )?(\w+)\??:/gm;
 
-/** Where the options are. */
-const HOMES = { ProxyOptions: "../src/options.ts", PoolOptions: "../src/pool.ts" };
+/** Where the interfaces are. */
+const HOMES = {
+  ProxyOptions: "../src/options.ts",
+  PoolOptions: "../src/pool.ts",
+  PoolStats: "../src/transport.ts",
+  OriginStats: "../src/transport.ts",
+};
 
-/** Reads the members of an interface of options out of its formatted source. */
+/** Reads the members of an interface out of its formatted source. */
 export function readInterface(name: keyof typeof HOMES): OptionDoc[] {
   const source = readFileSync(new URL(HOMES[name], import.meta.url), "utf8");
   const start = source.indexOf(`export interface ${name} {`);
@@ -57,13 +63,44 @@ function abridged(preset: string): string {
   return preset.length <= 30 ? preset : preset.replace(/^(\{ .*?,).*/, "$1 … }");
 }
 
+/** Options that README says more of, and under which heading. */
+const SECTIONS: Readonly<Record<string, string>> = {
+  trustProxy: "behind-another-proxy",
+  followRedirects: "redirects-and-second-attempts",
+  retry: "redirects-and-second-attempts",
+  cookieDomainRewrite: "rewriting",
+  cookiePathRewrite: "rewriting",
+  locationRewrite: "rewriting",
+  onRequest: "hooks",
+  onResponse: "hooks",
+  onError: "hooks",
+  transport: "connections",
+};
+
 function tableOf(options: OptionDoc[]): string {
   const rows = options.map(({ name, preset, summary }) => [
-    `\`${name}\``,
+    name in SECTIONS ? `[\`${name}\`](#${SECTIONS[name]})` : `\`${name}\``,
     preset === undefined ? "–" : `\`${abridged(preset)}\``,
     summary,
   ]);
   return toTable([["option", "default", "meaning"], ...rows]);
+}
+
+/** What `stats()` counts. */
+function statsTable(): string {
+  const rows = readInterface("PoolStats").map(({ name, summary }) => [`\`${name}\``, summary]);
+  const each = readInterface("OriginStats").map(({ name, summary }) => [
+    `\`origins[origin].${name}\``,
+    summary,
+  ]);
+  return toTable([["`stats()`", "what it counts"], ...rows, ...each]);
+}
+
+/** An example as a project of its own has it. */
+function example(name: string): string {
+  const source = readFileSync(new URL(`../examples/${name}.ts`, import.meta.url), "utf8");
+  const code = source.replace(/^\/\*\*[\s\S]*?\*\/\n/, "").replace('"#proxy"', '"fetchway"');
+  return `\`\`\`ts\n${code}\`\`\`\n`;
 }
 
 const HOSTS: readonly [Gap["host"], string][] = [
@@ -95,8 +132,10 @@ export const README: URL = new URL("../README.md", import.meta.url);
 /** What stands between the markers `<!-- name -->` and `<!-- /name -->`. */
 export function readmeBlocks(): Record<string, string> {
   return {
+    node: example("node"),
     options: tableOf(readInterface("ProxyOptions")),
     pool: tableOf(readInterface("PoolOptions")),
+    stats: statsTable(),
     runtimes: gapTable(),
   };
 }

@@ -10,10 +10,10 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { contestants } from "../bench/contestants.ts";
 import { help, readFlags } from "../bench/flags.ts";
 import { freePort, Program } from "../bench/program.ts";
-import { baseOf, ratioTo } from "../bench/ratios.ts";
+import { baseOf, compare } from "../bench/ratios.ts";
 import type { Measurement } from "../bench/rounds.ts";
-import { toMarkdown } from "../bench/report.ts";
-import { median, ratio, spread } from "../bench/statistics.ts";
+import { describeMachine, type Report, toMarkdown } from "../bench/report.ts";
+import { median, ratios, spread } from "../bench/statistics.ts";
 import { parsePs, parseStat, usageOf } from "../bench/usage.ts";
 import { validate } from "../bench/validate.ts";
 import { type Workload, workloads } from "../bench/workloads.ts";
@@ -56,9 +56,10 @@ describe("flags", () => {
 describe("figures", () => {
   test("median, spread, and the ratio of rounds beside each other", () => {
     expect([median([3, 1, 2]), median([1, 2, 3, 4])]).toEqual([2, 2.5]);
-    expect([spread([5, 5, 5]), spread([1, 2, 3, 4, 5])]).toEqual([0, 1 / 3]);
+    expect([spread([5, 5, 5]), spread([1, 5, 2, 4, 3]), spread([9, 1, 3])]).toEqual([0, 1, 2]);
+    expect(spread([5])).toBeNaN();
     // The machine became three times slower: the ratio has not changed.
-    expect(ratio([10, 30, 11], [20, 60, 22])).toBe(0.5);
+    expect(ratios([10, 30, 11], [20, 60, 22])).toEqual([0.5, 0.5, 0.5]);
   });
 
   test("CPU and memory are read from proc and from ps", () => {
@@ -73,6 +74,8 @@ describe("figures", () => {
     expect(rss).toBeGreaterThan(10 * 1024 ** 2);
   });
 
+  const machine = { date: "", cpu: "", generator: "", pinned: true, versions: {} };
+
   const measured = (contestant: string, ...cpu: number[]): Measurement => ({
     contestant,
     workload: "get-1k",
@@ -85,13 +88,60 @@ describe("figures", () => {
     const failed = { ...measured("fastify", 1), failed: "status 500 instead of 200" };
     const all = [h3, measured("httpxy-server", 60, 60), measured("h3-own", 150, 150), failed];
     expect(baseOf(all, h3, "peer")?.contestant).toBe("httpxy-server");
-    expect(ratioTo(all, h3, "peer")).toBe(0.5);
-    expect(ratioTo(all, h3, "rival")).toBe(0.2);
-    expect(ratioTo(all, h3, "go")).toBeUndefined();
-    const machine = { date: "", cpu: "", generator: "", pinned: true, versions: {} };
+    expect(compare(all, h3, "peer")).toEqual({ ratio: 0.5, noise: 0 });
+    expect(compare(all, h3, "rival")?.ratio).toBe(0.2);
+    expect(compare(all, h3, "go")).toBeUndefined();
     const text = toMarkdown({ ...machine, rounds: 2, seconds: 1, results: all });
     expect(text).toContain("@fastify/http-proxy: **no figures**, status 500 instead of 200");
-    expect(text).toContain("| to the best Node peer | 0.65 | 0.50 | met |");
+    expect(text).toContain("| to the best Node peer | 0.65 | 0.50 ± 0.00 | met |");
+  });
+
+  test.each([
+    [[20, 20, 20, 20, 20], "0.20 ± 0.00 | met |"],
+    [[10, 20, 20, 40, 60], "0.20 ± 0.10 | met, within the noise |"],
+    [[10, 20, 35, 40, 60], "0.35 ± 0.10 | **missed**, within the noise |"],
+    [[40, 40, 50, 60, 60], "0.50 ± 0.10 | **missed** |"],
+    // A single round does not know.
+    [[20], "0.20 ± ? | met, within the noise |"],
+  ])("a goal of 0.28 and rounds of %j: %s", (rounds, verdict) => {
+    const results = [measured("h3", ...rounds), measured("h3-own", 100, 100, 100, 100, 100)];
+    const text = toMarkdown({ ...machine, rounds: rounds.length, seconds: 1, results });
+    expect(text).toContain(`| to the host's own, or the naive one | 0.28 | ${verdict}`);
+  });
+
+  test("what nobody is compared with has no column, and without goals there are none", () => {
+    const results = [measured("node", 30), measured("floor", 60)];
+    const text = toMarkdown({ ...machine, rounds: 1, seconds: 1, results });
+    expect(text).toContain("|  | CPU µs | × floor | requests/s |");
+    expect(text).toMatch(/Fetchway, node:http\*\* \| 30\.0 ± \? \| 0\.50 \| 1 \|/);
+    const alone = toMarkdown({
+      ...machine,
+      rounds: 1,
+      seconds: 1,
+      results: [measured("nginx", 5)],
+    });
+    expect(alone).toContain("|  | CPU µs | requests/s |");
+    expect(alone).not.toMatch(/Goals|With/);
+  });
+
+  test("versions are named of what took part", () => {
+    const [floor, node, hono] = ["floor", "node", "hono"].map((name) =>
+      contestants.filter((each) => each.name === name),
+    );
+    expect(Object.keys(describeMachine(node).versions)).toEqual(["node"]);
+    const { versions } = describeMachine([...(floor ?? []), ...(hono ?? [])]);
+    expect(Object.keys(versions)).toEqual(["node", "undici", "hono", "@hono/node-server"]);
+    for (const version of Object.values(describeMachine().versions)) {
+      expect(version).toMatch(/^\d+\.\d+/);
+    }
+  });
+
+  test("the report can be made of results.json as it is", () => {
+    const file = readFileSync(join(root, "bench/results.json"), "utf8");
+    const text = toMarkdown(JSON.parse(file) as Report);
+    for (const { title } of workloads) expect(text).toContain(`### ${title}, 64 connections\n`);
+    expect(text).toContain("\n### Goals\n");
+    expect(text).not.toMatch(/NaN|undefined/);
   });
 });
 
@@ -132,6 +182,17 @@ describe("validation", () => {
     await expect(validate(post, port)).rejects.toThrow(/a body of 2 bytes/);
   });
 });
+
+test.each(contestants.filter(({ role }) => role !== "reference"))(
+  "$title says which packages it uses",
+  ({ name, uses }) => {
+    const source = readFileSync(join(root, `bench/contestants/${name}.ts`), "utf8");
+    const found = source.matchAll(/(?:from |\)\()"(?!node:|[.#])((?:@[^/"]+\/)?[^/"]+)/g);
+    const imported = new Set(Array.from(found, ([, each]) => each));
+    const runtime = /^(bun|deno|workerd)/.exec(name)?.[0];
+    expect(new Set(uses)).toEqual(runtime === undefined ? imported : new Set([runtime]));
+  },
+);
 
 describe("contestants", () => {
   let directory: string;

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { checkNode, OLDEST_NODE } from "../runtimes/cli/node.ts";
 import { command, upstream } from "./_command.ts";
 
 /** Commands, and what each says on stderr. */
@@ -92,6 +93,15 @@ describe("refuses, naming the argument and the fix", () => {
   test.each(cases)("fetchway%s", async (line, ...answers) => {
     const expected = answers.map((answer) => `fetchway: ${answer}\n`).join("");
     expect(await command(line).refusal()).toBe(expected);
+  });
+
+  test.each(["20.20.2", "22.0.0", "22.2.9"])("Node %s, which is too old", async (version) => {
+    const pretend = `Object.defineProperty(process.versions, "node", { value: "${version}" })`;
+    const old = command("http://a", "--import", `data:text/javascript,${pretend}`);
+    expect(await old.refusal()).toBe(
+      `fetchway: Node ${version} is too old: use ${OLDEST_NODE} or newer\n`,
+    );
+    expect(["22.3.0", "22.19.0", "100.0.0"].map(checkNode)).toEqual(Array(3).fill(undefined));
   });
 
   test("a port in use", async () => {

@@ -1,8 +1,10 @@
 /** The ready-to-run entry, and the examples, as their users start them. */
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { useEcho } from "./_echo.ts";
+import { portOf } from "./_port.ts";
 import { type Program, startProgram } from "./_program.ts";
 
 const upstream = useEcho();
@@ -103,6 +105,26 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     await wrong.ended();
     expect([wrong.code(), wrong.output()]).toEqual([2, expect.stringContaining("--timeout")]);
   });
+});
+
+test("the example of node:http, which README has too, forwards and stops", async () => {
+  const path = new URL("../examples/node.ts", import.meta.url);
+  const copy = new URL(`../examples/_node-${process.pid}.ts`, import.meta.url);
+  const placeholder = createServer();
+  const port = await portOf(placeholder);
+  placeholder.close();
+  const source = readFileSync(path, "utf8").replaceAll("3000", `${port}`);
+  writeFileSync(copy, source.replace("http://127.0.0.1:4000", upstream.url));
+  try {
+    await using program = startProgram("node", [fileURLToPath(copy)]);
+    const response = await fetch(`${await originOf(program)}/a%2Fb?c`);
+    expect(await response.json()).toMatchObject({ method: "GET", path: "/a%2Fb?c" });
+    program.signal("SIGTERM");
+    await program.ended();
+    expect(program.code()).toBe(0);
+  } finally {
+    rmSync(copy);
+  }
 });
 
 describe("with wrangler", () => {

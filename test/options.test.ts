@@ -1,11 +1,10 @@
-import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { poolDefaults } from "../src/pool.ts";
 import { defaults, type ProxyOptions } from "../src/options.ts";
 import { optionNames } from "../src/check.ts";
 import { compile } from "../src/plan.ts";
 import { FakeTransport } from "./_fakes.ts";
-import { README, readInterface, updateReadme } from "./_readme.ts";
+import { readInterface } from "./_readme.ts";
 
 const options = readInterface("ProxyOptions");
 
@@ -33,13 +32,6 @@ describe.each([
 
 test("optionNames has them all, in the order of the interface", () => {
   expect(optionNames).toEqual(options.map(({ name }) => name));
-});
-
-test("README has the tables", () => {
-  const readme = readFileSync(README, "utf8");
-  expect(readme).toContain("<!-- options -->\n");
-  // Otherwise: npm run readme
-  expect(readme).toBe(updateReadme(readme));
 });
 
 type Wrong = readonly [value: unknown, fix: RegExp];

@@ -1,6 +1,7 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, test } from "vitest";
+import { OLDEST_NODE } from "../runtimes/cli/node.ts";
 
 const root = resolve(import.meta.dirname, "..");
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
@@ -11,6 +12,7 @@ interface Manifest {
   version: string;
   imports: { "#proxy": Record<string, string> };
   exports: { ".": Record<string, { types: string; default: string }> };
+  engines: { node: string };
   dependencies: Record<string, string>;
   devDependencies: Record<string, string>;
   optionalDependencies?: Record<string, string>;
@@ -41,6 +43,12 @@ describe("package.json", () => {
       .filter((path) => /^[a-z@]/.test(path));
     const packages = imported.flatMap((path) => /^(?!node:)(?:@[^/]+\/)?[^/]+/.exec(path) ?? []);
     expect(new Set(packages)).toEqual(new Set(Object.keys(dependencies)));
+  });
+
+  test("engines are what the command checks, and what README says", () => {
+    expect(manifest.engines.node).toBe(`>=${OLDEST_NODE}`);
+    const oldest = /^\d+\.\d+/.exec(OLDEST_NODE)?.[0];
+    expect(new Set(read("README.md").match(/(?<=\bNode )\d+\.\d+/g))).toEqual(new Set([oldest]));
   });
 
   test("deno.json says the same", () => {

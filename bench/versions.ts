@@ -1,0 +1,19 @@
+/** Which version of a package, or of a command, takes part. */
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { hasCommand } from "./commands.ts";
+
+/** How commands are asked. */
+const COMMANDS: Readonly<Record<string, string>> = { go: "version", nginx: "-v" };
+
+/** @returns undefined for a command that is not here */
+export function versionOf(tool: string): string | undefined {
+  const flag = COMMANDS[tool];
+  if (flag === undefined) {
+    const manifest = new URL(`../node_modules/${tool}/package.json`, import.meta.url);
+    return (JSON.parse(readFileSync(manifest, "utf8")) as { version: string }).version;
+  }
+  if (!hasCommand(tool)) return undefined;
+  const { stdout, stderr } = spawnSync(tool, [flag], { encoding: "utf8" });
+  return /\d+(\.\d+)+/.exec(stdout + stderr)?.[0];
+}

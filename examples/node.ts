@@ -1,0 +1,18 @@
+/**
+ * Plain node:http in front of an upstream:
+ *
+ *     node examples/node.ts
+ *
+ * In a project of your own, import from "fetchway".
+ */
+import { createServer } from "node:http";
+import { createProxy } from "#proxy";
+
+const proxy = createProxy({ target: "http://127.0.0.1:4000" });
+const server = createServer(proxy.nodeHandler);
+server.listen(3000, () => console.log("http://127.0.0.1:3000/"));
+
+process.once("SIGTERM", () => {
+  server.close(); // takes no more requests
+  void proxy.close(10_000); // those that are running have 10 s
+});

@@ -1,0 +1,23 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { README, readmeBlocks, updateReadme } from "./_readme.ts";
+
+const readme = readFileSync(README, "utf8");
+
+test("it has the tables, the counters and the example", () => {
+  for (const name of Object.keys(readmeBlocks())) expect(readme).toContain(`<!-- ${name} -->\n`);
+  // Otherwise: npm run readme
+  expect(readme).toBe(updateReadme(readme));
+});
+
+test("its links to its own sections lead somewhere", () => {
+  const headings = Array.from(readme.matchAll(/^#+ (.+)$/gm), ([, text = ""]) =>
+    text
+      .toLowerCase()
+      .replaceAll(/[^\w ]/g, "")
+      .replaceAll(" ", "-"),
+  );
+  const links = Array.from(readme.matchAll(/\]\(#([^)]+)\)/g), ([, slug]) => slug);
+  expect(links.length).toBeGreaterThan(5);
+  expect(headings).toEqual(expect.arrayContaining([...new Set(links)]));
+});
