@@ -54,7 +54,7 @@ const front = await listen((req, res) => {
       };
     }
   }
-  void proxy.nodeHandler(req, res);
+  proxy.nodeHandler(req, res);
 });
 
 afterAll(async () => {
