@@ -94,8 +94,8 @@ export class Lifetime implements Listener {
   }
 
   /** Whether the response's body may have to be stopped for more than the client's leaving. */
-  get watching(): boolean {
-    return this.#idleTimeout > 0 || this.#signal !== undefined;
+  mayStop(eventStream: boolean): boolean {
+    return this.#limitOf(eventStream) > 0 || this.#signal !== undefined;
   }
 
   /** Stops the exchange with this reason, unless it has ended already. */
@@ -116,7 +116,11 @@ export class Lifetime implements Listener {
   opened(eventStream: boolean): void {
     this.#streaming = true;
     this.#asked = this.#last;
-    this.#arm(eventStream ? 0 : this.#idleTimeout);
+    this.#arm(this.#limitOf(eventStream));
+  }
+
+  #limitOf(eventStream: boolean): number {
+    return eventStream ? 0 : this.#idleTimeout;
   }
 
   /** While the client does not take what is here, silence is not the upstream's fault. */

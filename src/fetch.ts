@@ -135,9 +135,10 @@ function toReply(
   const decoded = response.url !== "" && wasDecoded(client.capabilities.decodes, headers);
   // To watch a coded body would be to read it, and so to undo the coding.
   const coded = getHeader(headers, "content-encoding") !== undefined;
-  const through = client.handsBodiesThrough && (coded || !lifetime.watching);
+  const events = isEventStream(headers);
+  const through = client.handsBodiesThrough && (coded || !lifetime.mayStop(events));
   if (body === null || through) lifetime.end();
-  else lifetime.opened(isEventStream(headers));
+  else lifetime.opened(events);
   return {
     status,
     statusText,

@@ -43,7 +43,7 @@ interface Growth {
   /** Of one idle stream, and of one that the server makes itself. */
   stream: number;
   own: number;
-  /** From the first tenth of all requests to the last. */
+  /** Of so many requests, after as many for a start. */
   requests: number;
 }
 
@@ -91,6 +91,16 @@ async function settled(pid: number): Promise<number> {
   return last;
 }
 
+const counted: Workload = {
+  name: "count",
+  title: "GET 1 KB",
+  method: "GET",
+  path: "/count",
+  body: undefined,
+  answer: Buffer.alloc(1024),
+  type: "text/plain",
+};
+
 async function streamCost({ pid, port }: Program, path: string, count: number): Promise<number> {
   // What the first ones bring with them is not what one costs.
   const first = await openStreams(port, path, Math.ceil(count / 10));
@@ -102,24 +112,20 @@ async function streamCost({ pid, port }: Program, path: string, count: number): 
   return cost;
 }
 
-const counted: Workload = {
-  name: "count",
-  title: "GET 1 KB",
-  method: "GET",
-  path: "/count",
-  body: undefined,
-  answer: Buffer.alloc(1024),
-  type: "text/plain",
-};
-
-async function requestGrowth({ pid, port }: Program, requests: number): Promise<number> {
+/** Resident memory while so many requests are answered: the median of what it is in the last tenth. */
+async function memoryAfter({ pid, port }: Program, requests: number): Promise<number> {
   const seen: number[] = [];
   for (let done = 0; done < requests;) {
     done += (await runLoad(counted, port, 3, 64)).requests;
     seen.push(usageOf(pid).rss);
   }
-  const part = Math.max(1, Math.round(seen.length / 10));
-  return median(seen.slice(-part)) - median(seen.slice(1, 1 + part));
+  return median(seen.slice(-Math.ceil(seen.length / 10)));
+}
+
+/** As many for a start: engines enlarge their young generations with what has survived so far. */
+async function requestGrowth(program: Program, requests: number): Promise<number> {
+  const before = await memoryAfter(program, requests);
+  return (await memoryAfter(program, requests)) - before;
 }
 
 async function measure(host: string, target: string, directory: string): Promise<Growth> {
