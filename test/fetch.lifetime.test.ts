@@ -32,14 +32,21 @@ describe("the lifetime", () => {
   });
 
   test.each([
-    [0, true],
-    [1_000, false],
-  ])("with an idleTimeout of %d, bodies are handed through: %s", async (idleTimeout, through) => {
+    ["without an idleTimeout", "text/plain", 0, undefined, true],
+    ["with one", "text/plain", 1_000, undefined, false],
+    ["which is not for event streams", "text/event-stream", 1_000, undefined, true],
+    ["with a signal", "text/event-stream", 0, AbortSignal.any([]), false],
+  ])("%s, whether %s is handed through", async (_, type, idleTimeout, signal, through) => {
     const client = new FakeClient();
-    const answer = new Response("abc");
+    const answer = new Response("abc", { headers: { "content-type": type } });
     const { body } = answer;
     const options = { handsBodiesThrough: true };
-    const reply = await send(() => answer, {}, new Lifetime(client, 0, idleTimeout), options);
+    const reply = await send(
+      () => answer,
+      {},
+      new Lifetime(client, 0, idleTimeout, signal),
+      options,
+    );
     expect(reply.body === body).toBe(through);
     expect(client.listeners.size).toBe(through ? 0 : 1);
     expect(await textOf(reply)).toBe("abc");
