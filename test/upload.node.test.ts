@@ -1,17 +1,105 @@
 /** A request's body on its way from Node's server to an upstream. */
-import type { IncomingMessage } from "node:http";
+import { once } from "node:events";
+import { createServer, request, type IncomingMessage, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
 import { PassThrough } from "node:stream";
-import { expect, test } from "vitest";
+import { buffer } from "node:stream/consumers";
+import { afterAll, expect, test } from "vitest";
 import type { Writer } from "../runtimes/http/writer.ts";
+import { createProxy } from "../runtimes/node.ts";
 import { IncomingBody } from "../runtimes/node/upload.ts";
 import { fakeLifetime } from "./_fakes.ts";
 
 test("a body that breaks off fails, and does not seem to have been sent", async () => {
   const message = new PassThrough();
-  const writer = { onStop() {}, flush() {}, write() {}, end() {} } as unknown as Writer;
+  const writer = { onStop() {}, flush() {}, write: () => true, end() {} } as unknown as Writer;
   const body = new IncomingBody(message as unknown as IncomingMessage);
   const sent = body.sendTo(writer, fakeLifetime());
   message.write("half");
   message.destroy(new Error("broken"));
   await expect(sent).rejects.toThrow("broken");
+});
+
+const closing: (() => unknown)[] = [];
+afterAll(async () => {
+  for (const close of closing.toReversed()) await close();
+});
+
+async function listen(handler: RequestListener): Promise<string> {
+  const server = createServer(handler).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  closing.push(() => server.close());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+const BODY = Buffer.from(
+  Uint32Array.from({ length: 3_000_000 }, (_, i) => i * 2_654_435_761).buffer,
+);
+
+/** Sends what it is sent, but takes nothing before `start`: chunks wait in the proxy. */
+let start: Promise<unknown> = Promise.resolve();
+const target = await listen((req, res) => {
+  void start.then(async () => res.end(await buffer(req)));
+});
+const proxy = createProxy({ target });
+closing.push(() => proxy.close());
+
+/** Uploads the body in that framing through a handler. */
+async function upload(handler: RequestListener, headers: Record<string, string>): Promise<Buffer> {
+  const sent = request(await listen(handler), { method: "POST", headers });
+  sent.end(BODY);
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  return buffer(response);
+}
+
+const framings: Record<string, Record<string, string>> = {
+  "with its length": { "content-length": `${BODY.length}` },
+  "in chunks": { "transfer-encoding": "chunked" },
+};
+
+test.each(Object.keys(framings))(
+  "a body %s is sent as it is, however long it waits",
+  async (framing) => {
+    const gate = Promise.withResolvers<void>();
+    start = gate.promise;
+    let req: IncomingMessage | undefined;
+    const uploaded = upload((...pair) => {
+      [req] = pair;
+      proxy.nodeHandler(...pair);
+    }, framings[framing] ?? {});
+    await expect.poll(() => req?.readableFlowing, { timeout: 5_000 }).toBe(false);
+    gate.resolve();
+    expect((await uploaded).equals(BODY)).toBe(true);
+  },
+);
+
+type Watch = (req: IncomingMessage, keep: (chunk: Buffer) => void) => void;
+
+const watchers: Record<string, Watch> = {
+  "listens to data": (req, keep) => void req.on("data", keep),
+  "listens to data, and pauses": (req, keep) => void req.on("data", keep).pause(),
+  "wraps emit": (req, keep) => {
+    const emit = req.emit.bind(req);
+    req.emit = (event: string, ...args: unknown[]) => {
+      if (event === "data") keep(args[0] as Buffer);
+      return emit(event, ...args);
+    };
+  },
+  "wraps push": (req, keep) => {
+    const push = req.push.bind(req);
+    req.push = (chunk: Buffer | null) => {
+      if (chunk !== null) keep(chunk);
+      return push(chunk);
+    };
+  },
+};
+
+test.each(Object.keys(watchers))("who %s keeps whole chunks", async (way) => {
+  const kept: Buffer[] = [];
+  const uploaded = upload((req, res) => {
+    watchers[way]?.(req, (chunk) => void kept.push(chunk));
+    proxy.nodeHandler(req, res);
+  }, framings["with its length"] ?? {});
+  expect((await uploaded).equals(BODY)).toBe(true);
+  expect(Buffer.concat(kept).equals(BODY)).toBe(true);
 });

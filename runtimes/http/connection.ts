@@ -82,13 +82,17 @@ export class Connection implements ResponseHandler {
   }
 
   /**
-   * Resolves when there is room for more, or never will be; undefined if there is now.
-   * @param lent whether to wait until the bytes themselves are not needed any more
+   * @param done called when the bytes are not needed any more
+   * @returns whether there is room for more
    */
-  write(bytes: Uint8Array, lent = false): Promise<void> | undefined {
+  write(bytes: Uint8Array, done?: () => void): boolean {
     this.#moves++;
-    if (lent) return new Promise((resolve) => this.#socket.write(bytes, () => resolve()));
-    return this.#socket.write(bytes) ? undefined : drained(this.#socket);
+    return this.#socket.write(bytes, done);
+  }
+
+  /** Resolves when there is room for more, or never will be. */
+  drained(): Promise<void> {
+    return drained(this.#socket);
   }
 
   /** All of the request has been written. */

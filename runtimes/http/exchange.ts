@@ -7,7 +7,7 @@ import type { HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts"
 import { toNetworkError } from "../pool/errors.ts";
 import type { Place } from "../pool/queue.ts";
 import type { Connection } from "./connection.ts";
-import { CHUNKED, type ResponseHead } from "./head.ts";
+import type { ResponseHead } from "./head.ts";
 import type { Job, Pool } from "./pool.ts";
 import { settle, writeHead, writeHeadEnd } from "./request.ts";
 import {
@@ -109,7 +109,7 @@ export class Exchange implements Job, Source, NativeBody, Reply {
     }
     const writer = new Writer(connection, head, body?.byteLength ?? 0);
     if (body === null) writer.flush();
-    else void writer.write(body);
+    else writer.write(body);
   }
 
   fail(thrown: unknown): void {
@@ -171,11 +171,6 @@ export class Exchange implements Job, Source, NativeBody, Reply {
   /** Whether nothing of the body is here, and it may be long until there is. */
   get isSilent(): boolean {
     return this.#pieces.length === 0 && !this.#ended;
-  }
-
-  /** Whether one read may bring several pieces. */
-  protected get isChunked(): boolean {
-    return this.#length === CHUNKED;
   }
 
   /** Whether the rest of the body may be here in a moment: one read takes no more than what is here. */

@@ -54,7 +54,7 @@ async function sendStream(
       isFirst = false;
       for (const piece of value) {
         lifetime.touch();
-        const gone = writer.write(piece, reader.lends);
+        const gone = send(writer, piece, reader.lends);
         if (writer.isComplete) {
           // Deno closes the client's connection if nobody has seen the end.
           const more = await reader.read().catch(() => undefined);
@@ -71,4 +71,10 @@ async function sendStream(
   } finally {
     clearTimeout(flush);
   }
+}
+
+/** Resolves when there is room for more, or a piece that was lent is not needed any more; undefined if at once. */
+function send(writer: Writer, piece: Uint8Array, lent: boolean): Promise<void> | undefined {
+  if (lent) return new Promise((resolve) => void writer.write(piece, resolve));
+  return writer.write(piece) ? undefined : writer.connection.drained();
 }

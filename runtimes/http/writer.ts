@@ -43,15 +43,15 @@ export class Writer {
 
   /** Sends the head, unless it has gone with a piece of the body. */
   flush(): void {
-    if (this.#head !== "") void this.#send("", undefined, "");
+    if (this.#head !== "") this.#send("", undefined, "");
   }
 
   /**
-   * Resolves when there is room for more; undefined if there is now.
-   * @param lent whether to wait until the piece itself is not needed any more
+   * @param done called when the piece is not needed any more
+   * @returns whether there is room for more
    * @throws for more than was announced
    */
-  write(piece: Uint8Array, lent = false): Promise<void> | undefined {
+  write(piece: Uint8Array, done?: () => void): boolean {
     this.#written += piece.byteLength;
     if (this.#length !== undefined) {
       // What goes beyond it would be the next request on the connection (RFC 9112 §6.3).
@@ -60,11 +60,11 @@ export class Writer {
         this.#isOver = true;
         this.connection.sent();
       }
-      return this.#send("", piece, "", lent);
+      return this.#send("", piece, "", done);
     }
     // RFC 9112 §7.1: a chunk of no bytes would be the last.
-    if (piece.byteLength === 0) return undefined;
-    return this.#send(`${piece.byteLength.toString(16)}\r\n`, piece, "\r\n", lent);
+    if (piece.byteLength === 0) return true;
+    return this.#send(`${piece.byteLength.toString(16)}\r\n`, piece, "\r\n", done);
   }
 
   /**
@@ -76,26 +76,20 @@ export class Writer {
     if (this.#length !== undefined) throw badLength();
     this.#isOver = true;
     this.connection.sent();
-    void this.#send("0\r\n\r\n", undefined, "");
+    this.#send("0\r\n\r\n", undefined, "");
   }
 
-  #send(
-    before: string,
-    piece: Uint8Array | undefined,
-    after: string,
-    lent = false,
-  ): Promise<void> | undefined {
+  #send(before: string, piece: Uint8Array | undefined, after: string, done?: () => void): boolean {
     const { connection } = this;
     const prefix = this.#head + before;
     this.#head = "";
     if (piece === undefined || piece.byteLength === 0) return connection.write(encode(prefix));
     if (prefix !== "" && piece.byteLength <= SMALL) {
-      return connection.write(concat([encode(prefix), piece, encode(after)]));
+      return connection.write(concat([encode(prefix), piece, encode(after)]), done);
     }
-    if (prefix !== "") void connection.write(encode(prefix));
-    const gone = connection.write(piece, lent);
-    if (after !== "") void connection.write(encode(after));
-    return gone;
+    if (prefix !== "") connection.write(encode(prefix));
+    const hasRoom = connection.write(piece, done);
+    return after === "" ? hasRoom : connection.write(encode(after));
   }
 }
 

@@ -5,6 +5,9 @@ import { isReusable, recycle } from "../http/read.ts";
 
 /** An exchange whose response body writes itself to a response of Node's: srvx asks for that, too. */
 export class NodeExchange extends Exchange {
+  /** The piece written last, unless another of the same buffer has followed. */
+  #written: { piece: Uint8Array | undefined } | undefined;
+
   /** Writes the body to a response whose head is written, and ends it. */
   pipe(res: ServerResponse): void {
     const whole = this.error === undefined ? this.whole() : undefined;
@@ -22,12 +25,19 @@ export class NodeExchange extends Exchange {
     });
   }
 
-  /** What is to be done when nobody needs the piece any more, if anything. */
+  /** What is to be done when the piece has been written, if anything. */
   #onWritten(piece: Uint8Array, res: ServerResponse): (() => void) | undefined {
-    if (!isReusable(piece) || this.isChunked) return undefined;
     // Whoever puts himself before these two may keep what he sees.
-    const isSeen = Object.hasOwn(res, "write") || Object.hasOwn(res, "end");
-    return isSeen ? undefined : () => recycle(piece);
+    if (!isReusable(piece) || Object.hasOwn(res, "write") || Object.hasOwn(res, "end")) {
+      return undefined;
+    }
+    // Of chunks, one read may bring several: they are written in order.
+    if (this.#written?.piece?.buffer === piece.buffer) this.#written.piece = undefined;
+    const written: { piece: Uint8Array | undefined } = { piece };
+    this.#written = written;
+    return () => {
+      if (written.piece !== undefined) recycle(written.piece);
+    };
   }
 }
 

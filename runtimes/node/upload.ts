@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import { Readable } from "node:stream";
 import type { Lifetime } from "../../src/deadline.ts";
 import type { SelfSending } from "../http/upload.ts";
 import type { Writer } from "../http/writer.ts";
@@ -10,6 +11,8 @@ export class IncomingBody implements SelfSending {
 
   constructor(message: IncomingMessage) {
     this.message = message;
+    // Somebody else listens already: what came before it is sent would be lost.
+    if (message.readableFlowing) message.pause();
   }
 
   /** The whole body, if all of it has arrived. */
@@ -48,12 +51,13 @@ export class IncomingBody implements SelfSending {
       message.on("data", (chunk: Buffer) =>
         attempt(() => {
           lifetime.touch();
-          const gone = writer.write(chunk);
-          if (gone === undefined) return;
+          if (writer.write(chunk, freeing(message, chunk))) return;
           message.pause();
-          void gone.then(() => message.resume());
+          void writer.connection.drained().then(() => message.resume());
         }),
       );
+      // Somebody may have paused it.
+      message.resume();
     });
   }
 
@@ -67,6 +71,7 @@ export class IncomingBody implements SelfSending {
             controller.enqueue(chunk);
             if ((controller.desiredSize ?? 0) <= 0) message.pause();
           });
+          message.resume();
           stopListening = onceOver(message, (error) =>
             error ? controller.error(error) : controller.close(),
           );
@@ -80,6 +85,26 @@ export class IncomingBody implements SelfSending {
       { highWaterMark: 65_536, size: (chunk) => chunk.byteLength },
     );
   }
+}
+
+/** Bytes from which on it is worth it. */
+const LARGE = 16_384;
+
+/**
+ * What gives a chunk's memory back when it has been sent. The collector would do so much later:
+ * each chunk's memory would be new then, and to touch that costs more than to copy into it.
+ */
+function freeing(message: IncomingMessage, chunk: Buffer): (() => void) | undefined {
+  const buffer = chunk.buffer as ArrayBuffer & { transfer(length: number): ArrayBuffer };
+  const isAll = chunk.byteLength === buffer.byteLength && chunk.byteLength >= LARGE;
+  return isAll && isUnseen(message) ? () => void buffer.transfer(0) : undefined;
+}
+
+/** Whether nobody else gets the chunks of a message, who might keep them. */
+function isUnseen(message: IncomingMessage): boolean {
+  const { prototype } = Readable;
+  const isPlain = message.emit === prototype.emit && message.push === prototype.push;
+  return isPlain && message.listenerCount("data") === 1;
 }
 
 /** Calls back when the message has ended, or cannot any more. */
