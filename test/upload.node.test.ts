@@ -1,6 +1,12 @@
 /** A request's body on its way from Node's server to an upstream. */
 import { once } from "node:events";
-import { createServer, request, type IncomingMessage, type RequestListener } from "node:http";
+import {
+  Agent,
+  createServer,
+  request,
+  type IncomingMessage,
+  type RequestListener,
+} from "node:http";
 import type { AddressInfo } from "node:net";
 import { PassThrough } from "node:stream";
 import { buffer } from "node:stream/consumers";
@@ -72,6 +78,31 @@ test.each(Object.keys(framings))(
     expect((await uploaded).equals(BODY)).toBe(true);
   },
 );
+
+test("a body that is not sent does not keep the connection from the next request", async () => {
+  const answering = createProxy({ target, onRequest: () => new Response("mine") });
+  const url = await listen((req, res) => {
+    // Node itself sees to a body only if nobody has asked for it.
+    req.on("data", () => {});
+    setImmediate(() => answering.nodeHandler(req, res));
+  });
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  closing.push(
+    () => agent.destroy(),
+    () => answering.close(),
+  );
+  for (let count = 0; count < 2; count++) {
+    const sent = request(url, {
+      method: "POST",
+      agent,
+      headers: framings["with its length"] ?? {},
+    });
+    sent.flushHeaders();
+    const [response] = (await once(sent, "response")) as [IncomingMessage];
+    sent.end(BODY);
+    expect((await buffer(response)).toString()).toBe("mine");
+  }
+});
 
 type Watch = (req: IncomingMessage, keep: (chunk: Buffer) => void) => void;
 

@@ -16,7 +16,7 @@ import type { Body, HeaderList } from "../../src/transport.ts";
 import { toRequestBody } from "../http/unframed.ts";
 import { headersUntouched, messageHeaders } from "./headers.ts";
 import { toRequest } from "./request.ts";
-import { IncomingBody } from "./upload.ts";
+import { holdBack, IncomingBody } from "./upload.ts";
 
 /** What servers show of themselves on their requests and contexts. */
 interface NodePair {
@@ -195,6 +195,7 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     // As in every web request; an upstream may take such a body for the next request.
     const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
     this.body = bodyless ? null : new IncomingBody(req);
+    if (this.body !== null && req.readableFlowing) holdBack(req, res);
     if (this.body !== null && req.readableDidRead) {
       throw new TypeError(
         "fetchway: the request's body has already been read; put the proxy before body parsers such as express.json()",

@@ -1,4 +1,4 @@
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import type { Lifetime } from "../../src/deadline.ts";
 import type { SelfSending } from "../http/upload.ts";
@@ -11,8 +11,6 @@ export class IncomingBody implements SelfSending {
 
   constructor(message: IncomingMessage) {
     this.message = message;
-    // Somebody else listens already: what came before it is sent would be lost.
-    if (message.readableFlowing) message.pause();
   }
 
   /** The whole body, if all of it has arrived. */
@@ -126,6 +124,12 @@ function onceOver(message: IncomingMessage, callback: (error?: Error) => void): 
   message.on("end", onEnd).on("error", onError).on("close", onClose);
   if (message.destroyed && !message.readableEnded) queueMicrotask(onClose);
   return stop;
+}
+
+/** Keeps what comes before it is sent, where somebody else listens already; what is left when the response is over flows on. */
+export function holdBack(message: IncomingMessage, res: ServerResponse): void {
+  message.pause();
+  res.on("finish", () => message.resume());
 }
 
 /** Reads on and throws away: the next request on the connection comes after this body. */
