@@ -4,6 +4,8 @@ import { allocate, copyOf } from "./bytes.ts";
 const SIZE = 131_072;
 /** How many buffers are kept for reads to come. */
 const SPARES = 32;
+/** Deno's server does not tell when a piece has been sent: none would come back. */
+const KEEPS = !("Deno" in globalThis);
 
 /** What `net.connect` takes to read into a caller's buffers. */
 interface OnRead {
@@ -29,9 +31,9 @@ export function readTo(onData: (piece: Uint8Array) => void): OnRead {
   return {
     buffer: () => next,
     callback(length, bytes) {
-      next = length === SIZE ? takeBuffer() : common;
+      next = KEEPS && length === SIZE ? takeBuffer() : common;
       const came = bytes.subarray(0, length);
-      if (length < SIZE / 2) {
+      if (!KEEPS || length < SIZE / 2) {
         onData(copyOf(came));
         if (bytes !== common) recycle(bytes);
       } else if (bytes === common) {

@@ -34,7 +34,8 @@ export const responses = {
     const head = "HTTP/1.1 200 OK\r\nContent-Length: 1234\r\nContent-Type: text/plain\r\n\r\n";
     await expectInStep(t, head, { status: 200, length: 0 }, { method: "HEAD", headers });
     expect(t.upstream.calls[0]?.method).toBe("HEAD");
-    expect(t.upstream.links).toHaveLength(1);
+    const links = new Set(t.upstream.calls.map(({ link }) => link));
+    expect([t.upstream.calls.length, links.size]).toEqual([4, 1]);
   },
 
   async "HEAD of a chunked resource has no body"(t: Tools): Promise<void> {
