@@ -1,6 +1,7 @@
 /**
  * What a host cannot do, and why. A gap's test is expected to fail: when it starts to pass, the run
- * fails until the entry is removed, so that the list never says less than the truth allows.
+ * fails until the entry is removed, so that the list never says less than the truth allows; but for those
+ * that fail only sometimes.
  */
 import { onNode } from "./_gaps.node.ts";
 import type { HostName } from "./_host.ts";
@@ -11,6 +12,8 @@ export interface Gap {
   test: TestName;
   /** What the server or the client under the proxy cannot do. */
   reason: string;
+  /** Whether that depends on what comes first: the test may pass, too. */
+  sometimes?: true;
 }
 
 const VERSION = "the server does not say which HTTP version a request came in";
@@ -168,4 +171,12 @@ const onBun: Gap[] = (
   ] as const
 ).map(([test, reason]) => ({ host: "bun", test, reason }));
 
-export const gaps: Gap[] = [...onNode, ...onBun, ...onDeno, ...onWorkerd];
+/** Seen under load: a line of `fetch` loses 19 of 60 answers. */
+const EARLY: Gap = {
+  host: "workerd",
+  test: "an early 413 reaches a client in the middle of a large upload",
+  reason: "workerd resets a connection on which much of an answered upload is still to come",
+  sometimes: true,
+};
+
+export const gaps: Gap[] = [...onNode, ...onBun, ...onDeno, ...onWorkerd, EARLY];
