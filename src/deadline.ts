@@ -2,6 +2,7 @@ import { clientGone, ProxyError } from "./error.ts";
 
 /** Who is told when the client has left: an object, which an `AbortSignal` takes too, and no function more for each request. */
 export interface Listener {
+  /** The client has left. */
   handleEvent(): void;
 }
 
@@ -17,6 +18,7 @@ export interface Abortable {
 
 /** What a transport does for an exchange. */
 export interface Stoppable {
+  /** Stops it, for this reason; at most called once. */
   fail(error: ProxyError): void;
 }
 

@@ -19,4 +19,4 @@ export type {
   Transport,
 } from "./transport.ts";
 export type { Upstream } from "./target.ts";
-export type { Lifetime } from "./deadline.ts";
+export type { Abortable, Lifetime, Listener, Stoppable } from "./deadline.ts";

@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { Readable } from "node:stream";
 import type { Lifetime } from "../../src/deadline.ts";
 import type { SelfSending } from "../http/upload.ts";
 import type { Writer } from "../http/writer.ts";
@@ -100,7 +99,7 @@ function freeing(message: IncomingMessage, chunk: Buffer): (() => void) | undefi
 
 /** Whether nobody else gets the chunks of a message, who might keep them. */
 function isUnseen(message: IncomingMessage): boolean {
-  const { prototype } = Readable;
+  const { prototype } = process.getBuiltinModule("node:stream").Readable;
   const isPlain = message.emit === prototype.emit && message.push === prototype.push;
   return isPlain && message.listenerCount("data") === 1;
 }
