@@ -1,5 +1,6 @@
 import { NameSet, REQUEST_DROPPED } from "./headers.ts";
 import { badOption } from "./misuse.ts";
+import { nearest } from "./nearest.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Transport } from "./transport.ts";
 import { checkRange } from "./trust.ts";
@@ -80,7 +81,7 @@ const isRetry: Check = (value) => {
     return "use false, or an object such as { attempts: 2 }";
   for (const [name, each] of Object.entries(value)) {
     const wrong =
-      each === undefined ? undefined : (RETRY_CHECKS[name] ?? noSuch(RETRY_CHECKS))(each);
+      each === undefined ? undefined : (RETRY_CHECKS[name] ?? noSuch(name, RETRY_CHECKS))(each);
     if (wrong) return `${name}: ${wrong}`;
   }
   return undefined;
@@ -202,13 +203,16 @@ export function checkOptions(options: ProxyOptions): void {
 export function check(options: object, checks: Record<string, Check>): void {
   for (const [name, value] of Object.entries(options)) {
     if (!Object.hasOwn(checks, name)) {
-      throw badOption(name, noSuch(checks)());
+      throw badOption(name, noSuch(name, checks)());
     }
     const wrong = value === undefined ? undefined : checks[name]?.(value);
     if (wrong !== undefined) throw badOption(name, wrong);
   }
 }
 
-function noSuch(checks: Record<string, Check>): () => string {
-  return () => `there is no such option; there are ${Object.keys(checks).join(", ")}`;
+function noSuch(name: string, checks: Record<string, Check>): () => string {
+  const names = Object.keys(checks);
+  const meant = nearest(name, names);
+  const fix = meant ? `did you mean \`${meant}\`?` : `there are ${names.join(", ")}`;
+  return () => `there is no such option; ${fix}`;
 }

@@ -218,7 +218,7 @@ describe.each(optionNames)("%s", (name) => {
 test("an option that there is not", () => {
   expect(check("timeOut", 5)).toThrow(TypeError);
   expect(check("timeOut", 5)).toThrow(
-    /^fetchway: bad option `timeOut`: there is no such option; there are headers, /,
+    /^fetchway: bad option `timeOut`: there is no such option; did you mean `timeout`\?/,
   );
 });
 

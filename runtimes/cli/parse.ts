@@ -1,3 +1,4 @@
+import { nearest } from "../../src/nearest.ts";
 import { type Flag, flags, type Scope } from "./flags.ts";
 import { UsageError } from "./read.ts";
 
@@ -48,7 +49,7 @@ export function parse(args: readonly string[]): CommandLine {
     }
     const [, spelled = arg, inline] = /^([^=]*)=(.*)$/s.exec(arg) ?? [];
     const known = spellings.has(spelled) ? spelled : undefined;
-    const meant = known ?? nearest(spelled);
+    const meant = known ?? nearest(spelled, spellings.keys());
     if (known === undefined) {
       problems.push(`there is no ${spelled}: ${meant ? `use ${meant}` : "see fetchway --help"}`);
     }
@@ -105,35 +106,4 @@ function renderLabel(spelled: string, { flag, negated }: Spelling, text = ""): s
 /** A URL as a message may show it. */
 function withoutCredentials(text: string): string {
   return text.replace(/\/\/[^/?#]*@/, "//");
-}
-
-/** The spelling that was probably meant. */
-function nearest(spelled: string): string | undefined {
-  let best: string | undefined;
-  let least = Math.max(2, Math.floor(spelled.length / 3));
-  for (const spelling of spellings.keys()) {
-    const edits = countEdits(spelled, spelling);
-    if (spelling.length > 2 && edits <= least) [best, least] = [spelling, edits - 1];
-  }
-  return best;
-}
-
-/** How many letters to add, drop or change to make one of the other (Levenshtein's distance). */
-function countEdits(from: string, to: string): number {
-  let row = Array.from({ length: to.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= from.length; i++) {
-    const above = row;
-    row = [i];
-    for (let j = 1; j <= to.length; j++) {
-      const same = from[i - 1] === to[j - 1] ? 0 : 1;
-      row.push(
-        Math.min(
-          (above[j] as number) + 1,
-          (row[j - 1] as number) + 1,
-          (above[j - 1] as number) + same,
-        ),
-      );
-    }
-  }
-  return row[to.length] as number;
 }
