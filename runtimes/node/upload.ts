@@ -46,10 +46,11 @@ export class IncomingBody implements SelfSending {
           resolve();
         }),
       );
+      const audience = new Audience(message);
       message.on("data", (chunk: Buffer) =>
         attempt(() => {
           lifetime.touch();
-          if (writer.write(chunk, freeing(message, chunk))) return;
+          if (writer.write(chunk, freeing(audience, chunk))) return;
           message.pause();
           void writer.connection.drained().then(() => message.resume());
         }),
@@ -92,17 +93,41 @@ const LARGE = 16_384;
  * What gives a chunk's memory back when it has been sent. The collector would do so much later:
  * each chunk's memory would be new then, and to touch that costs more than to copy into it.
  */
-function freeing(message: IncomingMessage, chunk: Buffer): (() => void) | undefined {
+function freeing(audience: Audience, chunk: Buffer): (() => void) | undefined {
   const buffer = chunk.buffer as ArrayBuffer & { transfer(length: number): ArrayBuffer };
   const isAll = chunk.byteLength === buffer.byteLength && chunk.byteLength >= LARGE;
-  return isAll && isUnseen(message) ? () => void buffer.transfer(0) : undefined;
+  return isAll && audience.isEmpty ? () => void buffer.transfer(0) : undefined;
 }
 
-/** Whether nobody else gets the chunks of a message, who might keep them. */
-function isUnseen(message: IncomingMessage): boolean {
-  const { prototype } = Readable;
-  const isPlain = message.emit === prototype.emit && message.push === prototype.push;
-  return isPlain && message.listenerCount("data") === 1;
+/** Who else gets the chunks of a message, and might keep them. */
+class Audience {
+  readonly #message: IncomingMessage;
+  #hasListeners: boolean;
+
+  /** @param message to which nobody of ours listens yet */
+  constructor(message: IncomingMessage) {
+    this.#message = message;
+    this.#hasListeners = message.listenerCount("data") + message.listenerCount("readable") > 0;
+    let isOwn = true;
+    // One who listens once has gone before the next in the row can see him.
+    message.on("newListener", (event) => {
+      if (event === "readable" || (event === "data" && !isOwn)) this.#hasListeners = true;
+      if (event === "data") isOwn = false;
+    });
+  }
+
+  /** Whether Node's parser made the chunk, and we alone get it. */
+  get isEmpty(): boolean {
+    const message = this.#message;
+    const { prototype } = Readable;
+    const isPlain =
+      message.emit === prototype.emit &&
+      message.push === prototype.push &&
+      message.read === prototype.read;
+    // What others push, as those who test without a server do, may still be theirs.
+    const { parser } = message.socket as { parser?: { incoming?: unknown } };
+    return isPlain && !this.#hasListeners && parser?.incoming === message;
+  }
 }
 
 /** Calls back when the message has ended, or cannot any more. */
