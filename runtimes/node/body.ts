@@ -1,5 +1,7 @@
-import type { ServerResponse } from "node:http";
+import { OutgoingMessage, type ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
+import { Socket } from "node:net";
+import { Duplex } from "node:stream";
 import { Exchange } from "../http/exchange.ts";
 import { isReusable, recycle } from "../http/read.ts";
 
@@ -27,10 +29,7 @@ export class NodeExchange extends Exchange {
 
   /** What is to be done when the piece has been written, if anything. */
   #onWritten(piece: Uint8Array, res: ServerResponse): (() => void) | undefined {
-    // Whoever puts himself before these two may keep what he sees.
-    if (!isReusable(piece) || Object.hasOwn(res, "write") || Object.hasOwn(res, "end")) {
-      return undefined;
-    }
+    if (!isReusable(piece) || !isUnseen(res)) return undefined;
     // Of chunks, one read may bring several: they are written in order.
     if (this.#written?.piece?.buffer === piece.buffer) this.#written.piece = undefined;
     const written: { piece: Uint8Array | undefined } = { piece };
@@ -39,6 +38,21 @@ export class NodeExchange extends Exchange {
       if (written.piece !== undefined) recycle(written.piece);
     };
   }
+}
+
+/**
+ * Whether what is written goes to the system, and nobody on the way may keep it: who has put himself
+ * before a method, on the response or on a prototype, or is the connection. Of HTTP/2 that is not known.
+ */
+function isUnseen(res: ServerResponse): boolean {
+  const { prototype } = OutgoingMessage;
+  const isPlain = res.write === prototype.write && res.end === prototype.end;
+  return isPlain && res.socket instanceof Socket && isPlainSocket(res.socket);
+}
+
+/** Whether it is one of Node's own, as it was made. */
+function isPlainSocket(socket: Socket): boolean {
+  return socket.write === Duplex.prototype.write && socket._write === Socket.prototype._write;
 }
 
 /** RFC 9113 §7: the stream ends for a fault that is not the client's. */
