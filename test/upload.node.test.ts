@@ -160,6 +160,14 @@ test.each(Object.keys(watchers))("who %s keeps whole chunks", async (way) => {
   expect(Buffer.concat(kept).equals(Buffer.concat(copies))).toBe(true);
 });
 
+test("a body that is read as text is refused, not sent without its bytes", async () => {
+  const answer = await upload((req, res) => {
+    req.setEncoding("utf8");
+    proxy.nodeHandler(req, res, (error) => res.writeHead(500).end(String(error)));
+  }, framings["with its length"] ?? {});
+  expect(answer.toString()).toMatch(/TypeError: .*setEncoding/);
+});
+
 test("a payload that a test injects stays the test's", async () => {
   const app = Fastify({ bodyLimit: BODY.length });
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));

@@ -9,7 +9,13 @@ export class IncomingBody implements SelfSending {
   readonly message: IncomingMessage;
   kept: Buffer | undefined;
 
+  /** @throws TypeError for one that is read as text: its bytes cannot be had any more */
   constructor(message: IncomingMessage) {
+    if (message.readableEncoding !== null) {
+      throw new TypeError(
+        "fetchway: the request's body is read as text; leave out req.setEncoding() before the proxy",
+      );
+    }
     this.message = message;
   }
 
