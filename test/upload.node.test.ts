@@ -10,6 +10,7 @@ import {
 import type { AddressInfo } from "node:net";
 import { PassThrough } from "node:stream";
 import { buffer } from "node:stream/consumers";
+import Fastify from "fastify";
 import { afterAll, expect, test } from "vitest";
 import type { Writer } from "../runtimes/http/writer.ts";
 import { createProxy } from "../runtimes/node.ts";
@@ -109,6 +110,25 @@ type Watch = (req: IncomingMessage, keep: (chunk: Buffer) => void) => void;
 const watchers: Record<string, Watch> = {
   "listens to data": (req, keep) => void req.on("data", keep),
   "listens to data, and pauses": (req, keep) => void req.on("data", keep).pause(),
+  "listens once": (req, keep) => void req.once("data", keep),
+  "listens once, and late": (req, keep) => {
+    req.on("resume", () => void req.prependOnceListener("data", keep));
+  },
+  "stops listening": (req, keep) => {
+    const stop = (chunk: Buffer): void => {
+      keep(chunk);
+      req.off("data", stop);
+    };
+    req.on("data", stop);
+  },
+  "wraps read": (req, keep) => {
+    const read = req.read.bind(req);
+    req.read = (size) => {
+      const chunk = read(size) as Buffer | null;
+      if (chunk !== null) keep(chunk);
+      return chunk;
+    };
+  },
   "wraps emit": (req, keep) => {
     const emit = req.emit.bind(req);
     req.emit = (event: string, ...args: unknown[]) => {
@@ -127,10 +147,38 @@ const watchers: Record<string, Watch> = {
 
 test.each(Object.keys(watchers))("who %s keeps whole chunks", async (way) => {
   const kept: Buffer[] = [];
+  const copies: Buffer[] = [];
   const uploaded = upload((req, res) => {
-    watchers[way]?.(req, (chunk) => void kept.push(chunk));
+    watchers[way]?.(req, (chunk) => {
+      kept.push(chunk);
+      copies.push(Buffer.from(chunk));
+    });
     proxy.nodeHandler(req, res);
   }, framings["with its length"] ?? {});
   expect((await uploaded).equals(BODY)).toBe(true);
-  expect(Buffer.concat(kept).equals(BODY)).toBe(true);
+  expect(kept.length).toBeGreaterThan(0);
+  expect(Buffer.concat(kept).equals(Buffer.concat(copies))).toBe(true);
+});
+
+test("a body that is read as text is refused, not sent without its bytes", async () => {
+  const answer = await upload((req, res) => {
+    req.setEncoding("utf8");
+    proxy.nodeHandler(req, res, (error) => res.writeHead(500).end(String(error)));
+  }, framings["with its length"] ?? {});
+  expect(answer.toString()).toMatch(/TypeError: .*setEncoding/);
+});
+
+test("a payload that a test injects stays the test's", async () => {
+  const app = Fastify({ bodyLimit: BODY.length });
+  app.addContentTypeParser("*", (_request, _payload, done) => done(null));
+  app.post("/", ({ raw }, reply) => {
+    reply.hijack();
+    proxy.nodeHandler(raw, reply.raw);
+  });
+  const headers = { "content-type": "application/octet-stream" };
+  for (let count = 0; count < 2; count++) {
+    const response = await app.inject({ method: "POST", url: "/", headers, payload: BODY });
+    expect(response.rawPayload.equals(BODY)).toBe(true);
+  }
+  expect(BODY).toHaveLength(12_000_000);
 });

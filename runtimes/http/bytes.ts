@@ -2,6 +2,7 @@
 interface Bytes {
   readonly prototype: { latin1Slice(this: Uint8Array, start: number, end: number): string };
   from(text: string, encoding: "latin1"): Uint8Array;
+  from(buffer: ArrayBufferLike): Uint8Array;
   allocUnsafe(length: number): Uint8Array;
   allocUnsafeSlow(length: number): Uint8Array;
 }
@@ -35,4 +36,9 @@ export function copyOf(from: Uint8Array): Uint8Array {
 /** A buffer with whatever is in it, to be read into. */
 export function allocate(length: number): Uint8Array {
   return bytes().allocUnsafeSlow(length);
+}
+
+/** All of a buffer; not as a mere `Uint8Array`, for middleware asks `Buffer.isBuffer`. */
+export function over(all: ArrayBufferLike): Uint8Array {
+  return bytes().from(all);
 }

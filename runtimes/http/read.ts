@@ -1,4 +1,4 @@
-import { allocate, copyOf } from "./bytes.ts";
+import { allocate, copyOf, over } from "./bytes.ts";
 
 /** What one read takes at most: a body of 64 KiB has come with its head then. */
 const SIZE = 131_072;
@@ -58,5 +58,5 @@ export function isReusable({ buffer }: Uint8Array): boolean {
 
 /** Takes the buffer back. Nobody may look at it any more, nor at another piece of it. */
 export function recycle({ buffer }: Uint8Array): void {
-  if (spares.length < SPARES) spares.push(new Uint8Array(buffer));
+  if (spares.length < SPARES) spares.push(over(buffer));
 }

@@ -2,6 +2,7 @@ import type { ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import { Exchange } from "../http/exchange.ts";
 import { isReusable, recycle } from "../http/read.ts";
+import { writesUnseen } from "./unseen.ts";
 
 /** An exchange whose response body writes itself to a response of Node's: srvx asks for that, too. */
 export class NodeExchange extends Exchange {
@@ -27,10 +28,7 @@ export class NodeExchange extends Exchange {
 
   /** What is to be done when the piece has been written, if anything. */
   #onWritten(piece: Uint8Array, res: ServerResponse): (() => void) | undefined {
-    // Whoever puts himself before these two may keep what he sees.
-    if (!isReusable(piece) || Object.hasOwn(res, "write") || Object.hasOwn(res, "end")) {
-      return undefined;
-    }
+    if (!isReusable(piece) || !writesUnseen(res)) return undefined;
     // Of chunks, one read may bring several: they are written in order.
     if (this.#written?.piece?.buffer === piece.buffer) this.#written.piece = undefined;
     const written: { piece: Uint8Array | undefined } = { piece };

@@ -2,13 +2,20 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Lifetime } from "../../src/deadline.ts";
 import type { SelfSending } from "../http/upload.ts";
 import type { Writer } from "../http/writer.ts";
+import { Audience } from "./unseen.ts";
 
 /** The body of a request that Node's server is receiving. */
 export class IncomingBody implements SelfSending {
   readonly message: IncomingMessage;
   kept: Buffer | undefined;
 
+  /** @throws TypeError for one that is read as text: its bytes cannot be had any more */
   constructor(message: IncomingMessage) {
+    if (message.readableEncoding !== null) {
+      throw new TypeError(
+        "fetchway: the request's body is read as text; leave out req.setEncoding() before the proxy",
+      );
+    }
     this.message = message;
   }
 
@@ -45,14 +52,16 @@ export class IncomingBody implements SelfSending {
           resolve();
         }),
       );
+      const hadListeners = message.listenerCount("data") + message.listenerCount("readable") > 0;
       message.on("data", (chunk: Buffer) =>
         attempt(() => {
           lifetime.touch();
-          if (writer.write(chunk, freeing(message, chunk))) return;
+          if (writer.write(chunk, freeing(audience, chunk))) return;
           message.pause();
           void writer.connection.drained().then(() => message.resume());
         }),
       );
+      const audience = new Audience(message, hadListeners);
       // Somebody may have paused it.
       message.resume();
     });
@@ -91,17 +100,10 @@ const LARGE = 16_384;
  * What gives a chunk's memory back when it has been sent. The collector would do so much later:
  * each chunk's memory would be new then, and to touch that costs more than to copy into it.
  */
-function freeing(message: IncomingMessage, chunk: Buffer): (() => void) | undefined {
+function freeing(audience: Audience, chunk: Buffer): (() => void) | undefined {
   const buffer = chunk.buffer as ArrayBuffer & { transfer(length: number): ArrayBuffer };
   const isAll = chunk.byteLength === buffer.byteLength && chunk.byteLength >= LARGE;
-  return isAll && isUnseen(message) ? () => void buffer.transfer(0) : undefined;
-}
-
-/** Whether nobody else gets the chunks of a message, who might keep them. */
-function isUnseen(message: IncomingMessage): boolean {
-  const { prototype } = process.getBuiltinModule("node:stream").Readable;
-  const isPlain = message.emit === prototype.emit && message.push === prototype.push;
-  return isPlain && message.listenerCount("data") === 1;
+  return isAll && audience.isEmpty ? () => void buffer.transfer(0) : undefined;
 }
 
 /** Calls back when the message has ended, or cannot any more. */
