@@ -40,7 +40,7 @@ export function readTo(onData: (piece: Uint8Array) => void): OnRead {
     buffer: () => next,
     callback(length, bytes) {
       const came = bytes.subarray(0, length);
-      next = (length === SIZE ? takeSpare() : undefined) ?? common;
+      next = length === SIZE ? (spares.pop() ?? allocate(SIZE)) : common;
       if (length < SIZE / 2) {
         onData(copyOf(came));
         if (bytes !== common) recycle(bytes);
