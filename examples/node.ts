@@ -10,7 +10,7 @@ import { createProxy } from "#proxy";
 
 const proxy = createProxy({ target: "http://127.0.0.1:4000" });
 const server = createServer(proxy.nodeHandler);
-server.listen(3000, () => console.log("listening on port 3000"));
+server.listen(3000, () => console.log("http://127.0.0.1:3000/"));
 
 process.once("SIGTERM", () => {
   server.close(); // takes no more requests
