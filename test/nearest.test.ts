@@ -6,7 +6,6 @@ const names = ["timeout", "connectTimeout", "retry", "host", "xfwd"];
 test.each([
   ["timout", "timeout"],
   ["timeOut", "timeout"],
-  ["retries", "retry"],
   ["hosts", "host"],
   ["connectTimeOut", "connectTimeout"],
 ])("%s is probably %s", (spelled, meant) => {
