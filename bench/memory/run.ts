@@ -160,7 +160,8 @@ async function measure(host: string, target: string, directory: string): Promise
   };
 }
 
-const mib = (bytes: number): string => (bytes / MIB).toFixed(0);
+// Never `-0`.
+const mib = (bytes: number): string => `${Math.round(bytes / MIB) + 0}`;
 const kib = (bytes: number): string => (bytes / 1024).toFixed(1);
 
 function toMarkdown(results: readonly Growth[]): string {
