@@ -166,6 +166,16 @@ describe("a read", () => {
     expect(first.every((byte) => byte === 1)).toBe(true);
   });
 
+  test.each([1, 1000, 100_000])(
+    "of %d bytes can be transferred, and nothing else with it",
+    (length) => {
+      const [first, second] = [readBytes(length, 1), readBytes(length, 2)];
+      structuredClone(first, { transfer: [first.buffer as ArrayBuffer] });
+      expect(second.every((byte) => byte === 2)).toBe(true);
+      expect([first.length, second.length]).toEqual([0, length]);
+    },
+  );
+
   test("that fills its buffer is followed by one into a buffer that is handed on", () => {
     const size = buffer().length;
     recycle(new Uint8Array(size));

@@ -3,7 +3,6 @@ interface Bytes {
   readonly prototype: { latin1Slice(this: Uint8Array, start: number, end: number): string };
   from(text: string, encoding: "latin1"): Uint8Array;
   from(buffer: ArrayBufferLike): Uint8Array;
-  allocUnsafe(length: number): Uint8Array;
   allocUnsafeSlow(length: number): Uint8Array;
 }
 
@@ -26,16 +25,16 @@ export function encode(text: string): Uint8Array {
   return bytes().from(text, "latin1");
 }
 
-/** A copy; small ones share the buffer that they are copied to. */
-export function copyOf(from: Uint8Array): Uint8Array {
-  const copy = bytes().allocUnsafe(from.byteLength);
-  copy.set(from);
-  return copy;
-}
-
 /** A buffer with whatever is in it, to be read into. */
 export function allocate(length: number): Uint8Array {
   return bytes().allocUnsafeSlow(length);
+}
+
+/** A copy in memory of its own: whoever gets it may transfer it, and sees nobody else's bytes around it. */
+export function copyOf(from: Uint8Array): Uint8Array {
+  const copy = allocate(from.byteLength);
+  copy.set(from);
+  return copy;
 }
 
 /** All of a buffer; not as a mere `Uint8Array`, for middleware asks `Buffer.isBuffer`. */
