@@ -71,7 +71,13 @@ export class WebIncoming implements Incoming {
   readonly #request: Request;
   readonly #version: string;
 
-  constructor(request: Request, address: string | undefined, version = "1.1") {
+  /** @param body undefined for the request's own */
+  constructor(
+    request: Request,
+    address: string | undefined,
+    version = "1.1",
+    body?: Body | null,
+  ) {
     assertBodyUnread(request);
     const { url, method } = request;
     this.#request = request;
@@ -83,7 +89,8 @@ export class WebIncoming implements Incoming {
     this.headers = toHeaderList(request.headers);
     this.address = address;
     // A web Request has no body with these methods; asking costs a stream on some servers.
-    this.body = method === "GET" || method === "HEAD" ? null : request.body;
+    if (body !== undefined) this.body = body;
+    else this.body = method === "GET" || method === "HEAD" ? null : request.body;
   }
 
   version(): string {

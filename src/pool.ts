@@ -83,6 +83,17 @@ export interface PoolOptions {
    * @default { "ttl": 10000 }
    */
   dns?: false | DnsOptions;
+  /**
+   * Whether memory is used again: what a socket reads goes into buffers that come back when the client's socket
+   * has written them, and the memory of a request body's chunks is freed as soon as the upstream's has. It saves CPU
+   * and memory for bodies from 32 KiB on.
+   *
+   * Leave it off where other code (APM agents, body loggers, recorders) wrapped methods of Node's streams, sockets or
+   * messages before Fetchway was loaded, and keeps the chunks that it sees: they would change or become empty. Code that
+   * wraps or listens later is noticed, and gets copies. Only Node's plain sockets do it; elsewhere it has no effect.
+   * @default false
+   */
+  reuseBuffers?: boolean;
   /** TLS options of upstreams that bring none of their own. */
   tls?: TlsOptions;
   /** Path of a unix domain socket to connect to, for upstreams that bring none of their own. */
@@ -110,6 +121,7 @@ export const poolDefaults: Readonly<FilledPoolOptions & { dns: FilledDnsOptions 
   keepAliveInitialDelay: 60_000,
   noDelay: true,
   dns: { ttl: 10_000 },
+  reuseBuffers: false,
 };
 
 /** Puts every default in its place. */
@@ -181,6 +193,7 @@ const POOL_CHECKS: Record<keyof PoolOptions, Check> = {
   keepAliveInitialDelay: isMilliseconds,
   noDelay: isBoolean,
   dns: isDns,
+  reuseBuffers: isBoolean,
   tls: isTls,
   socketPath: (value) =>
     typeof value === "string" && value.startsWith("/")

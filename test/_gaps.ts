@@ -31,6 +31,10 @@ const onDeno: Gap[] = (
     ["205 has no body", "Deno.serve writes no framing for 205: its end is the connection's"],
     ["hundreds of fields pass", "Deno.serve answers 400 to more than 128 request fields"],
     [
+      "a body that breaks off does not end in order for an HTTP/1.0 client",
+      "Deno.serve ends the connection in order when a body fails, also for HTTP/1.0",
+    ],
+    [
       "both directions of one exchange stream at once",
       "Deno.serve reads no more of a request once its answer, a script's stream, has begun",
     ],
@@ -96,6 +100,10 @@ const onWorkerd: Gap[] = (
     ["fault: the upstream sends 100 000 fields", LOST],
     ["fault: the upstream sends fields without end", LOST],
     [
+      "a body that breaks off does not end in order for an HTTP/1.0 client",
+      "workerd ends the connection in order when a body fails, also for HTTP/1.0",
+    ],
+    [
       "a client that leaves before the response headers closes the upstream request, by FIN",
       HALF_CLOSE,
     ],
@@ -112,15 +120,14 @@ const onWorkerd: Gap[] = (
   ] as const
 ).map(([test, reason]) => ({ host: "workerd", test, reason }));
 
+const BUN_PIPELINE = "Bun.serve closes a connection with pipelined requests";
 const HEAD_WAITS = "Bun.serve sends a response's fields with the first piece of its body";
 const BUN_HEADERS = "Headers joins repeated fields and spells the names that it knows its own way";
 
 const onBun: Gap[] = (
   [
-    [
-      "pipelined requests are answered in order",
-      "Bun.serve closes a connection with pipelined requests",
-    ],
+    ["pipelined requests are answered in order", BUN_PIPELINE],
+    ["a pipelined response that breaks off closes the connection", BUN_PIPELINE],
     ["via tells the HTTP version that the request came in", VERSION],
     ["repeated request fields stay separate lines", BUN_HEADERS],
     ["repeated response fields stay separate lines", BUN_HEADERS],

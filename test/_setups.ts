@@ -19,6 +19,7 @@ export type SetupName =
   | "plain"
   | "rewritten"
   | "hooked"
+  | "streaming"
   | "following"
   | "sameOrigin"
   | "retrying"
@@ -41,6 +42,19 @@ function failIn(hook: string, url: string): undefined {
   // A promise only to those who look: hooks that may answer later wait for whatever is returned.
   if (url.includes(`/${hook}/rejects`)) return Promise.reject(new Error(secret)) as never;
   return undefined;
+}
+
+/** A stream of bytes that is closed late, while somebody may be reading from it. */
+function toByteStream(text: string): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    type: "bytes",
+    async start(controller) {
+      controller.enqueue(new TextEncoder().encode(text));
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      // Not with `byobRequest.respond(0)`, which few know.
+      controller.close();
+    },
+  });
 }
 
 /** What an error of a hook's may say, and no client may read. */
@@ -88,6 +102,14 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
         response.headers.set("x-hooked", "response");
       },
       onError: (error) => new Response(`sorry: ${error.code}`, { status: 503 }),
+    },
+  }),
+  streaming: (target) => ({
+    target,
+    options: {
+      onRequest(draft) {
+        draft.body = toByteStream("streamed by a hook");
+      },
     },
   }),
   following: (target) => ({

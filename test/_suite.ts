@@ -28,6 +28,7 @@ import { rewriting } from "./suite/rewriting.ts";
 import { routes } from "./suite/routes.ts";
 import { streams } from "./suite/streams.ts";
 import { timeouts } from "./suite/timeouts.ts";
+import { truncation } from "./suite/truncation.ts";
 import { trust } from "./suite/trust.ts";
 
 /** What a test is given; connections are closed and the upstream is cleared after it. */
@@ -61,6 +62,7 @@ const themes: Record<string, Record<string, Test>> = {
   timeouts,
   failures,
   faulty,
+  truncation,
   aborts,
   redirects,
   retries,
@@ -87,6 +89,7 @@ export type TestName =
   | keyof typeof timeouts
   | keyof typeof failures
   | keyof typeof faulty
+  | keyof typeof truncation
   | keyof typeof aborts
   | keyof typeof redirects
   | keyof typeof retries

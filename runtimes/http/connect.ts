@@ -7,7 +7,6 @@ import type { Address, Resolver } from "../pool/dns.ts";
 import type { Destination } from "../pool/destination.ts";
 import type { Spread } from "../pool/spread.ts";
 import { attemptTime } from "../pool/times.ts";
-import { readTo } from "./read.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
 type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
@@ -21,9 +20,22 @@ const { process } = globalThis as unknown as {
 export interface Events {
   /** It is made, TLS included. */
   readonly onConnect: () => void;
-  /** Bytes have come. */
-  readonly onData: (piece: Uint8Array) => void;
+  /**
+   * The socket has read bytes.
+   * @param mayTake whether their memory may be kept
+   * @returns whether it has been
+   */
+  readonly onData: (bytes: Uint8Array, mayTake: boolean) => boolean;
 }
+
+/** `onread` of `net.connect`: how a socket reads into buffers of its user's. */
+export interface OnRead {
+  readonly buffer: () => Uint8Array;
+  readonly callback: (length: number, bytes: Uint8Array) => boolean;
+}
+
+/** Makes the `onread` of one socket. */
+export type CreateOnRead = (onData: Events["onData"]) => OnRead;
 
 /** A way to make connections. */
 export type Connect = (events: Events) => Socket;
@@ -31,12 +43,14 @@ export type Connect = (events: Events) => Socket;
 /**
  * How connections to an origin are made.
  * @param resolver undefined where the system is asked
+ * @param createOnRead undefined where a socket's `data` events bring the bytes
  */
 export function connectTo(
   { origin, hostname, secure, socketPath, tls }: Destination,
   options: FilledPoolOptions,
   resolver: Resolver | undefined,
   spread: Spread,
+  createOnRead: CreateOnRead | undefined,
 ): Connect {
   const { connectTimeout, keepAliveInitialDelay, noDelay } = options;
   // An agent knows the sessions of TLS connections that were made before.
@@ -72,14 +86,15 @@ export function connectTo(
       if (all) found(error, addresses);
       else found(error, addresses[0]?.address ?? "", addresses[0]?.family);
     };
-    // With TLS, and on Bun, whose buffers are as long as what came, bytes come as events.
-    const onread = secure || "Bun" in globalThis ? undefined : readTo(onData);
+    // A TLS socket has no `onread`.
+    const onread = secure ? undefined : createOnRead?.(onData);
     const socket = agent.createConnection({
       ...connectOptions,
       ...(resolver !== undefined && { lookup }),
       ...(onread !== undefined && { onread }),
     });
-    socket.on("data", onData);
+    // A runtime may cut what several sockets have read from one slab.
+    socket.on("data", (bytes) => onData(bytes, bytes.byteLength === bytes.buffer.byteLength));
     const late = (): void => {
       socket.destroy(new ProxyError(resolving ? "dns_timeout" : "connection_timeout"));
     };

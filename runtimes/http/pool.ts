@@ -8,7 +8,7 @@ import { Queue, type Waiting } from "../pool/queue.ts";
 import { Spread } from "../pool/spread.ts";
 import { Surplus } from "../pool/surplus.ts";
 import { later, MARGIN } from "../pool/times.ts";
-import { type Connect, connectTo } from "./connect.ts";
+import { type Connect, connectTo, type CreateOnRead } from "./connect.ts";
 import { Connection, type Owner } from "./connection.ts";
 import type { ResponseHead } from "./head.ts";
 
@@ -54,12 +54,13 @@ export class Pool implements Owner {
     options: FilledPoolOptions,
     counters: Counters,
     resolver: Resolver | undefined,
+    createOnRead: CreateOnRead | undefined,
   ) {
     const { origin, socketPath } = destination;
     this.name = socketPath === undefined ? origin : `unix:${socketPath}`;
     this.#options = options;
     this.#counters = counters;
-    this.#connect = connectTo(destination, options, resolver, this.#spread);
+    this.#connect = connectTo(destination, options, resolver, this.#spread, createOnRead);
     this.#waiting = new Queue(options);
     this.#surplus = new Surplus(options.maxFreeSockets, (count) => {
       for (const connection of this.#free.slice(0, count)) this.#drop(connection);
@@ -178,7 +179,7 @@ export class Pool implements Owner {
         this.#counters.created++;
         this.#counters.version++;
       },
-      onData: (piece) => connection.onData(piece),
+      onData: (bytes, mayTake) => connection.onData(bytes, mayTake),
     });
     const connection = new Connection(socket, keepAlive, timeout, this);
     this.#opened++;

@@ -1,11 +1,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest, ServerHttp2Stream } from "node:http2";
+import type { ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Listener } from "../../src/deadline.ts";
 import { getHeader, toHeaderList } from "../../src/headers.ts";
 import {
-  assertBodyUnread,
   type Context,
   type Incoming,
   pathOf,
@@ -16,48 +15,16 @@ import type { Body, HeaderList } from "../../src/transport.ts";
 import { toRequestBody } from "../http/unframed.ts";
 import { headersUntouched, messageHeaders } from "./headers.ts";
 import { toRequest } from "./request.ts";
-import { holdBack, IncomingBody } from "./upload.ts";
-
-/** What servers show of themselves on their requests and contexts. */
-interface NodePair {
-  req?: IncomingMessage;
-  res?: ServerResponse;
-  /** srvx: a limit that only its own body stream applies. */
-  maxRequestBodySize?: number;
-}
-
-/** Node's own request and response under a web `Request`. */
-export interface NodeSide {
-  readonly req: IncomingMessage;
-  /** The response to write to, where the server takes a body that writes itself (srvx). */
-  readonly res: ServerResponse | undefined;
-  /** Whether the body may be taken from `req`, past the `Request`. */
-  readonly ownBody: boolean;
-}
-
-/** Finds Node's request under a web one: srvx and h3 show it, @hono/node-server keeps it by a symbol. */
-export function nodeSideOf(request: Request): NodeSide | undefined {
-  const pair = (request as { runtime?: { node?: NodePair } }).runtime?.node;
-  if (pair?.req !== undefined) {
-    return { req: pair.req, res: pair.res, ownBody: pair.maxRequestBodySize === undefined };
-  }
-  let req: IncomingMessage | undefined;
-  let ownBody = true;
-  for (const symbol of Object.getOwnPropertySymbols(request)) {
-    if (symbol.description === "incomingKey") {
-      req = (request as unknown as Record<symbol, IncomingMessage>)[symbol];
-    } else if (symbol.description === "requestCache") ownBody = false;
-  }
-  return req && { req, res: undefined, ownBody };
-}
-
-/** Whether an HTTP/1 message has content (RFC 9112 §6.3). */
-function hasBody({ rawHeaders }: IncomingMessage): boolean {
-  return (
-    getHeader(rawHeaders, "transfer-encoding") !== undefined ||
-    Number(getHeader(rawHeaders, "content-length") ?? 0) > 0
-  );
-}
+import {
+  alreadyRead,
+  bodyOf,
+  hasBody,
+  http2BodyOf,
+  isHttp2,
+  type NodeSide,
+  nodeSideOf,
+} from "./side.ts";
+import { IncomingBody, resumeAfter } from "./upload.ts";
 
 /** What a request came on: it is over when its client leaves. */
 type Line = Socket | ServerHttp2Stream;
@@ -109,6 +76,10 @@ abstract class NodeIncoming {
     return this.req.httpVersion;
   }
 
+  get message(): IncomingMessage {
+    return this.req;
+  }
+
   protected get line(): Line {
     return this.req.socket;
   }
@@ -151,7 +122,8 @@ class HostedIncoming extends NodeIncoming implements Incoming {
   readonly res: ServerResponse | undefined;
   readonly #request: Request;
 
-  constructor(request: Request, { req, res, ownBody }: NodeSide) {
+  constructor(request: Request, side: NodeSide) {
+    const { req, res } = side;
     super(req);
     const { url, method } = request;
     this.#request = request;
@@ -160,12 +132,8 @@ class HostedIncoming extends NodeIncoming implements Incoming {
     this.path = wirePath(pathOf(url), url, req);
     this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
     this.headers = headersUntouched(request, req) ? req.rawHeaders : toHeaderList(request.headers);
-    if (method === "GET" || method === "HEAD" || !hasBody(req)) this.body = null;
-    else {
-      assertBodyUnread(request);
-      const unread = ownBody && req.readableFlowing === null && !req.readableDidRead;
-      this.body = unread ? new IncomingBody(req) : request.body;
-    }
+    const bodyless = method === "GET" || method === "HEAD" || !hasBody(req);
+    this.body = bodyless ? null : bodyOf(request, side);
   }
 
   request(): Request {
@@ -194,13 +162,10 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     this.headers = isHttp2(req) ? withoutPseudo(req.rawHeaders) : messageHeaders(req);
     // As in every web request; an upstream may take such a body for the next request.
     const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
+    if (!bodyless && req.readableDidRead) throw alreadyRead();
+    const isFlowing = req.readableFlowing === true;
     this.body = bodyless ? null : new IncomingBody(req);
-    if (this.body !== null && req.readableFlowing) holdBack(req, res);
-    if (this.body !== null && req.readableDidRead) {
-      throw new TypeError(
-        "fetchway: the request's body has already been read; put the proxy before body parsers such as express.json()",
-      );
-    }
+    if (this.body !== null && isFlowing) resumeAfter(res, req);
   }
 
   request(): Request {
@@ -213,11 +178,6 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     const req: object = this.req;
     return isHttp2(req) ? req.stream : super.line;
   }
-}
-
-/** Not by its version: of that the client says what it likes, and Node's parser takes 0.9 and 2.0 too. */
-function isHttp2(req: object): req is Http2ServerRequest {
-  return "stream" in req;
 }
 
 function messageHasBody(req: IncomingMessage): boolean {
@@ -236,10 +196,15 @@ export function readRequest(request: Request, context: Context): Incoming {
   // Hono's mount() makes a new Request, but passes its environment.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
   const address = peer?.socket === undefined ? undefined : addressOf(peer);
-  const incoming = new WebIncoming(request, address, peer?.httpVersion);
+  const incoming = new WebIncoming(request, address, peer?.httpVersion, http2BodyOf(request, side));
   const { body, headers } = incoming;
   if (body instanceof ReadableStream) incoming.body = toRequestBody(body, headers);
   return incoming;
+}
+
+/** Node's request under a web one. */
+export function messageOf(incoming: Incoming): IncomingMessage | undefined {
+  return incoming instanceof HostedIncoming ? incoming.message : undefined;
 }
 
 /** The Node response that a reply to this request can be written to, if the server takes it so. */
