@@ -48,7 +48,9 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
 export function bodyOf(request: Request, { req, ownBody, isFresh }: NodeSide): Body | null {
   assertBodyUnread(request);
   if (!req.readableDidRead) {
-    return ownBody && req.readableFlowing === null ? new IncomingBody(req) : request.body;
+    // Where other code listens already, a stream of srvx's listens too before a chunk has come. Hono's is made later.
+    const isOurs = ownBody && (isFresh || req.readableFlowing === null);
+    return isOurs ? new IncomingBody(req) : request.body;
   }
   const listeners = req.listenerCount("data");
   const { body } = request;
