@@ -34,8 +34,13 @@ export interface OnRead {
   readonly callback: (length: number, bytes: Uint8Array) => boolean;
 }
 
-/** Makes the `onread` of one socket. */
-export type CreateOnRead = (onData: Events["onData"]) => OnRead;
+/** What a runtime has its plain sockets do. */
+export interface SocketParts {
+  /** Makes the `onread` of one socket, where its `data` events do not bring the bytes. */
+  readonly createOnRead?: ((onData: Events["onData"]) => OnRead) | undefined;
+  /** Whether they stay writable when the upstream has ended them: a write tells a reset from an orderly end. */
+  readonly allowHalfOpen?: boolean;
+}
 
 /** A way to make connections. */
 export type Connect = (events: Events) => Socket;
@@ -43,14 +48,13 @@ export type Connect = (events: Events) => Socket;
 /**
  * How connections to an origin are made.
  * @param resolver undefined where the system is asked
- * @param createOnRead undefined where a socket's `data` events bring the bytes
  */
 export function connectTo(
   { origin, hostname, secure, socketPath, tls }: Destination,
   options: FilledPoolOptions,
   resolver: Resolver | undefined,
   spread: Spread,
-  createOnRead: CreateOnRead | undefined,
+  { createOnRead, allowHalfOpen = false }: SocketParts,
 ): Connect {
   const { connectTimeout, keepAliveInitialDelay, noDelay } = options;
   // An agent knows the sessions of TLS connections that were made before.
@@ -92,6 +96,7 @@ export function connectTo(
       ...connectOptions,
       ...(resolver !== undefined && { lookup }),
       ...(onread !== undefined && { onread }),
+      ...(!secure && { allowHalfOpen }),
     });
     // A runtime may cut what several sockets have read from one slab.
     socket.on("data", (bytes) => onData(bytes, bytes.byteLength === bytes.buffer.byteLength));

@@ -201,7 +201,19 @@ export class Connection implements ResponseHandler {
     this.socket.destroy();
   }
 
+  /** The upstream has ended the connection. */
   #onFinish(): void {
+    const { socket } = this;
+    if (!socket.allowHalfOpen || !this.#parser.isUntilClose) return this.#finish();
+    // Node 22 reports some resets as an orderly end, which would be the end of this body. On a connection that
+    // was reset, a write of no bytes fails all the same.
+    socket.write("", (error) => {
+      if (!error) this.#finish();
+    });
+  }
+
+  #finish(): void {
     if (!this.#parser.finish()) this.job?.fail(new ProxyError("connection_terminated"));
+    if (this.socket.allowHalfOpen) this.destroy();
   }
 }

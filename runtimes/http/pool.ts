@@ -8,7 +8,7 @@ import { Queue, type Waiting } from "../pool/queue.ts";
 import { Spread } from "../pool/spread.ts";
 import { Surplus } from "../pool/surplus.ts";
 import { later, MARGIN } from "../pool/times.ts";
-import { type Connect, connectTo, type CreateOnRead } from "./connect.ts";
+import { type Connect, connectTo, type SocketParts } from "./connect.ts";
 import { Connection, type Owner } from "./connection.ts";
 import type { ResponseHead } from "./head.ts";
 
@@ -54,13 +54,13 @@ export class Pool implements Owner {
     options: FilledPoolOptions,
     counters: Counters,
     resolver: Resolver | undefined,
-    createOnRead: CreateOnRead | undefined,
+    sockets: SocketParts,
   ) {
     const { origin, socketPath } = destination;
     this.name = socketPath === undefined ? origin : `unix:${socketPath}`;
     this.#options = options;
     this.#counters = counters;
-    this.#connect = connectTo(destination, options, resolver, this.#spread, createOnRead);
+    this.#connect = connectTo(destination, options, resolver, this.#spread, sockets);
     this.#waiting = new Queue(options);
     this.#surplus = new Surplus(options.maxFreeSockets, (count) => {
       for (const connection of this.#free.slice(0, count)) this.#drop(connection);

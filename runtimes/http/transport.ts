@@ -18,7 +18,7 @@ import type {
 } from "../../src/transport.ts";
 import { toDestination } from "../pool/destination.ts";
 import { Resolver } from "../pool/dns.ts";
-import type { CreateOnRead } from "./connect.ts";
+import type { SocketParts } from "./connect.ts";
 import { Exchange } from "./exchange.ts";
 import { Pool } from "./pool.ts";
 import { UnframedBody } from "./unframed.ts";
@@ -41,8 +41,7 @@ interface Parts {
   readonly memory?: Memory;
   /** What sends and receives, with what the runtime's server can do with it beside. */
   readonly Exchange?: typeof Exchange;
-  /** How its plain sockets read, where not by `data` events. */
-  readonly createOnRead?: CreateOnRead | undefined;
+  readonly sockets?: SocketParts;
 }
 
 /** An HTTP/1.1 client on the plain sockets of a runtime, with a pool of connections to each origin. */
@@ -52,7 +51,7 @@ export class HttpTransport implements Transport {
   readonly #Exchange: typeof Exchange;
   readonly #options: FilledPoolOptions;
   readonly #memory: Memory;
-  readonly #createOnRead: CreateOnRead | undefined;
+  readonly #sockets: SocketParts;
   readonly #resolver: Resolver | undefined;
   readonly #counters: Counters = new Counters();
   readonly #pools: Map<string, Pool> = new Map();
@@ -65,7 +64,7 @@ export class HttpTransport implements Transport {
   constructor(name: string, options: PoolOptions, parts: Parts = {}) {
     this.name = name;
     this.#Exchange = parts.Exchange ?? Exchange;
-    this.#createOnRead = parts.createOnRead;
+    this.#sockets = parts.sockets ?? {};
     this.#options = fillPoolOptions(options);
     this.#memory = parts.memory ?? UNTIMED;
     this.#limit = this.#memory.origins;
@@ -126,13 +125,7 @@ export class HttpTransport implements Transport {
     if (pool === undefined) {
       if (this.#closed) throw poolClosed();
       if (this.#pools.size >= this.#limit) this.#evict((each) => each.empty);
-      pool = new Pool(
-        destination,
-        this.#options,
-        this.#counters,
-        this.#resolver,
-        this.#createOnRead,
-      );
+      pool = new Pool(destination, this.#options, this.#counters, this.#resolver, this.#sockets);
       this.#pools.set(key, pool);
       this.#armSweep();
     }

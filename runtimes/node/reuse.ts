@@ -6,7 +6,7 @@
  * else gets a copy in memory of its own.
  */
 import type { ServerResponse } from "node:http";
-import type { CreateOnRead } from "../http/connect.ts";
+import type { SocketParts } from "../http/connect.ts";
 import { allocate, copyOf, over } from "../http/bytes.ts";
 import type { Sink } from "../http/stream.ts";
 import { NodeExchange } from "./body.ts";
@@ -45,7 +45,7 @@ function toOwned(chunk: Uint8Array): Uint8Array {
 }
 
 /** Has a socket read into a buffer of its own, and into another one when a chunk has kept that. */
-export const createOnRead: CreateOnRead = (onData) => {
+export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) => {
   let next = takeBuffer();
   return {
     buffer: () => next,

@@ -21,7 +21,7 @@ export class NodeTransport extends HttpTransport {
     super("node", options, {
       memory: { origins: 1000, time: 60_000 },
       Exchange: reuses ? ReusingExchange : NodeExchange,
-      createOnRead: reuses ? createOnRead : undefined,
+      sockets: { createOnRead: reuses ? createOnRead : undefined, allowHalfOpen: true },
     });
   }
 

@@ -2,7 +2,7 @@
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
 import type { Tools } from "../_suite.ts";
-import { until, within } from "../_wait.ts";
+import { pause, until, within } from "../_wait.ts";
 import { chunk, request } from "../_wire.ts";
 
 const http10 = "GET / HTTP/1.0\r\nHost: proxy.test\r\n\r\n";
@@ -38,6 +38,25 @@ export const truncation = {
       else call.close();
       expect(await ended, how).toBe(true);
       await t.upstream.reset();
+    }
+  },
+
+  async "a body until the connection's close that is reset never looks whole"(
+    t: Tools,
+  ): Promise<void> {
+    const text = "x".repeat(5000);
+    for (let round = 0; round < 40; round++) {
+      t.upstream.script = async (call) => {
+        call.write("HTTP/1.1 200 OK\r\n\r\n", text.slice(0, 100 + round * 100));
+        if (round % 2 === 1) await pause(round % 7);
+        call.reset();
+      };
+      const client = await t.connect();
+      client.send(request("GET", "/"));
+      const answer = await client.read();
+      if (answer.status === 200) expect(answer.cut, `round ${round}`).toBe(true);
+      else expect(answer.status).toBe(502);
+      client.leave("FIN");
     }
   },
 
