@@ -52,9 +52,11 @@ export const truncation = {
         call.reset();
       };
       const client = await t.connect();
+      let isReset = false;
+      client.socket.on("error", () => (isReset = true));
       client.send(request("GET", "/"));
       const answer = await client.read();
-      if (answer.status === 200) expect(answer.cut, `round ${round}`).toBe(true);
+      if (answer.status === 200) expect(answer.cut || isReset, `round ${round}`).toBe(true);
       else expect(answer.status).toBe(502);
       client.leave("FIN");
     }
