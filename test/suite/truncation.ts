@@ -55,9 +55,9 @@ export const truncation = {
       let isReset = false;
       client.socket.on("error", () => (isReset = true));
       client.send(request("GET", "/"));
-      const answer = await client.read();
-      if (answer.status === 200) expect(answer.cut || isReset, `round ${round}`).toBe(true);
-      else expect(answer.status).toBe(502);
+      // Bun.serve may break off within the head.
+      const answer = await client.read().catch(() => undefined);
+      if (answer?.status !== 502) expect(answer?.cut || isReset, `round ${round}`).toBe(true);
       client.leave("FIN");
     }
   },
