@@ -1,5 +1,5 @@
 import { forward, type Respond } from "./forward.ts";
-import type { Context, Incoming } from "./incoming.ts";
+import { assertRequest, type Context, type Incoming } from "./incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "./pool.ts";
 import { defaults, type ProxyOptions } from "./options.ts";
 import { compile, type Plan } from "./plan.ts";
@@ -67,6 +67,9 @@ export interface Route {
 
 const NO_OPTIONS: ProxyOptions = {};
 
+const PROXY_FETCH =
+  "proxyFetch(request, target, options?) takes the incoming Request first, then the target";
+
 /** `proxyFetch` on a runtime. Its connections are shared by all calls. */
 export function bindProxyFetch(runtime: Runtime): ProxyFetch {
   const plans = new WeakMap<ProxyOptions, Plan>();
@@ -84,7 +87,8 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
 
   return function proxyFetch(request, target, options = NO_OPTIONS) {
     try {
-      checkCall(request, target);
+      assertRequest(request, PROXY_FETCH);
+      checkTarget(target);
       let plan = plans.get(options);
       if (plan === undefined) {
         plan = compile(options, transportFor);
@@ -98,12 +102,7 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
   };
 }
 
-function checkCall(request: Request, target: Target): void {
-  if (typeof request !== "object" || request === null || !("headers" in request)) {
-    throw new TypeError(
-      "fetchway: proxyFetch(request, target, options?) takes the incoming Request first, then the target",
-    );
-  }
+function checkTarget(target: Target): void {
   if (target === undefined || target === null) {
     throw new TypeError(
       'fetchway: proxyFetch(request, target) needs a target such as "http://127.0.0.1:4000"',
@@ -140,6 +139,7 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   const { transport, options } = plan;
   return {
     async fetch(request, context) {
+      assertRequest(request, "a proxy's fetch(request, context?) takes the incoming Request first");
       return forward(runtime.read(request, context), target, plan, context, runtime.respond);
     },
     stats: () => transport.stats?.(),
