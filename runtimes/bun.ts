@@ -62,6 +62,11 @@ function serverOf(request: Request, context: Context): BunServer | undefined {
 export interface BunProxy extends Proxy {
   /** Tells such a server to let all bodies in, not only those up to 128 MB; `bodyLimit` is the proxy's own. */
   readonly maxRequestBodySize: number;
+  /**
+   * Tells such a server what to do with the exception of a hook: `console.error` gets it, the client 500 without
+   * a word of it. Bun's own answer shows message and source to the client unless `NODE_ENV` is `production`.
+   */
+  readonly error: (error: unknown) => Response;
 }
 
 /** Seconds that Bun gives an idle connection, unless told otherwise. */
@@ -125,6 +130,11 @@ function toSizedStream(bytes: Uint8Array): ReadableStream<Uint8Array> {
   );
 }
 
+function reportError(error: unknown): Response {
+  console.error(error);
+  return new Response(null, { status: 500 });
+}
+
 const runtime: Runtime = {
   read: (request, context) => new BunIncoming(request, serverOf(request, context)),
   createTransport,
@@ -155,5 +165,5 @@ export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
  */
 export function createProxy(options: CreateProxyOptions): BunProxy {
   const proxy = bindProxy(createRoute(options, runtime), runtime);
-  return { ...proxy, maxRequestBodySize: Number.MAX_SAFE_INTEGER };
+  return { ...proxy, maxRequestBodySize: Number.MAX_SAFE_INTEGER, error: reportError };
 }

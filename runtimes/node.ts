@@ -28,7 +28,8 @@ if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
 /**
  * A handler for `node:http`, Express and Fastify.
  *
- * `next`, where the framework passes one, is called with the TypeError of a misuse; without it, that is a 500.
+ * `next`, where the framework passes one, is called with the TypeError of a misuse or the exception of a hook
+ * that `onError` has not answered. Without `next`, the client gets 500 and `console.error` the exception.
  */
 export type NodeHandler = (
   req: IncomingMessage,
@@ -69,9 +70,13 @@ export function createProxy(options: CreateProxyOptions): NodeProxy {
   return {
     ...bindProxy(route, runtime),
     nodeHandler(req, res, next) {
-      const fail = (error: unknown): void => {
-        if (next) next(error);
-        else if (res.headersSent) res.destroy();
+      const fail = (thrown: unknown): void => {
+        // Express takes undefined for "go on" and some strings for commands.
+        const isObject = typeof thrown === "object" && thrown !== null;
+        if (next) return next(isObject ? thrown : new Error(String(thrown), { cause: thrown }));
+        // Nothing else reports it: a handler of node:http has no caller that waits for it.
+        console.error(thrown);
+        if (res.headersSent) res.destroy();
         else res.writeHead(500).end();
       };
       try {

@@ -1,6 +1,12 @@
+/**
+ * A mistake of the programmer's that shows only while a request is sent. Transports reject with it
+ * as it is: their other errors become responses.
+ */
+export class MisuseError extends TypeError {}
+
 /** The error of an option that cannot be honoured. */
-export function badOption(option: string, fix: string): TypeError {
-  return new TypeError(`fetchway: bad option \`${option}\`: ${fix}`);
+export function badOption(option: string, fix: string): MisuseError {
+  return new MisuseError(`fetchway: bad option \`${option}\`: ${fix}`);
 }
 
 /**
