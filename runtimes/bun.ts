@@ -131,6 +131,7 @@ function toSizedStream(bytes: Uint8Array): ReadableStream<Uint8Array> {
 }
 
 function reportError(error: unknown): Response {
+  // oxlint-disable-next-line no-console
   console.error(error);
   return new Response(null, { status: 500 });
 }

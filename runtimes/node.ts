@@ -59,6 +59,10 @@ const runtime: Runtime = { read: readRequest, respond, createTransport };
  */
 export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
 
+function toError(thrown: unknown): Error {
+  return new Error("fetchway: a hook threw what is no Error", { cause: thrown });
+}
+
 /**
  * A proxy with its options compiled once and connections of its own.
  * @throws TypeError that names a bad option and the fix
@@ -72,9 +76,9 @@ export function createProxy(options: CreateProxyOptions): NodeProxy {
     nodeHandler(req, res, next) {
       const fail = (thrown: unknown): void => {
         // Express takes undefined for "go on" and some strings for commands.
-        const isObject = typeof thrown === "object" && thrown !== null;
-        if (next) return next(isObject ? thrown : new Error(String(thrown), { cause: thrown }));
+        if (next) return next(thrown instanceof Error ? thrown : toError(thrown));
         // Nothing else reports it: a handler of node:http has no caller that waits for it.
+        // oxlint-disable-next-line no-console
         console.error(thrown);
         if (res.headersSent) res.destroy();
         else res.writeHead(500).end();

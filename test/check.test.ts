@@ -5,11 +5,14 @@ import { compile } from "../src/plan.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
 import { FakeTransport } from "./_fakes.ts";
 
-test.each([null, "timeout", 5, [], new Map(), () => {}])("%j is no object of options", (options) => {
-  const given = (): unknown => compile(options as ProxyOptions, () => new FakeTransport());
-  expect(given).toThrow(TypeError);
-  expect(given).toThrow(/^fetchway: options must be an object such as \{ timeout: 5000 \}/);
-});
+test.each([null, "timeout", 5, [], new Map(), () => {}])(
+  "%j is no object of options",
+  (options) => {
+    const given = (): unknown => compile(options as ProxyOptions, () => new FakeTransport());
+    expect(given).toThrow(TypeError);
+    expect(given).toThrow(/^fetchway: options must be an object such as \{ timeout: 5000 \}/);
+  },
+);
 
 test.each(["__proto__", "constructor", "toString"])("%s is no option", (name) => {
   const options = JSON.parse(`{ "${name}": { "timeout": 1 } }`) as ProxyOptions;

@@ -1,4 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
+import type { ProxyError } from "../src/error.ts";
 import type { ProxyOptions } from "../src/options.ts";
 import {
   answering,
@@ -102,7 +103,7 @@ describe("redirects", () => {
 
   test("a policy that throws is told to onError, and nothing is left running", async () => {
     const transport = answering(to("/next"));
-    const onError = vi.fn(({ status }) => new Response(null, { status }));
+    const onError = vi.fn(({ status }: ProxyError) => new Response(null, { status }));
     const redirectTargets = (): never => {
       throw new Error("oops");
     };

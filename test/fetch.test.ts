@@ -182,10 +182,13 @@ describe("a fetch that needs its object", () => {
     throw new TypeError("Illegal invocation: function called with incorrect `this` reference.");
   };
 
+  /** As `fetch: service.fetch` hands it over. */
+  const take = (object: object, name: string): FetchLike => Reflect.get(object, name) as FetchLike;
+
   test.each<[string, FetchLike]>([
-    ["a method with private fields", service.fetch],
-    ["a method", service.open],
-    ["a method of a class of the runtime's", Response.prototype.text as unknown as FetchLike],
+    ["a method with private fields", take(service, "fetch")],
+    ["a method", take(service, "open")],
+    ["a method of a class of the runtime's", take(new Response(), "text")],
     ["a binding of workerd's", illegal],
   ])("%s is misuse where it comes without one", async (_, fetch) => {
     const error = await errorOf(() => send(fetch));
@@ -196,7 +199,7 @@ describe("a fetch that needs its object", () => {
   });
 
   test("is misuse through the proxy too, not a gateway error", async () => {
-    const options = { fetch: service.fetch };
+    const options = { fetch: take(service, "fetch") };
     const plan = compile(options, () => new FakeTransport());
     const error = await errorOf(() => run({}, { options, transport: plan.transport }));
     expect(error).toBeInstanceOf(TypeError);

@@ -62,7 +62,10 @@ describe.each(FAILING)("an exception of %s", (_, options, sent, target = () => T
     const onError = vi.fn(() => new Response("sorry", { status: 503 }));
     const response = await run({}, { options: { ...options, onError }, target, transport });
     expect(response.status).toBe(503);
-    const error = expect.objectContaining({ code: "proxy_internal_error", cause: exception });
+    const error: unknown = expect.objectContaining({
+      code: "proxy_internal_error",
+      cause: exception,
+    });
     expect(onError).toHaveBeenCalledExactlyOnceWith(error, expect.any(Request));
     expect(fail).toHaveBeenCalledTimes(sent);
   });
@@ -77,7 +80,10 @@ describe.each(FAILING)("an exception of %s", (_, options, sent, target = () => T
 test("an exception of onError rejects with itself, whatever it was to answer", async () => {
   const transport = new FakeTransport(() => Promise.reject(new ProxyError("dns_error")));
   for (const onError of [oops, rejects]) {
-    for (const options of [{ onError }, { onError, onRequest: () => Promise.reject("first") }]) {
+    for (const options of [
+      { onError },
+      { onError, onRequest: () => Promise.reject(new Error("first")) },
+    ]) {
       expect(await errorOf(() => run({}, { options, transport }))).toBe(exception);
     }
   }
@@ -85,7 +91,10 @@ test("an exception of onError rejects with itself, whatever it was to answer", a
 
 test("what is thrown need not be an error", async () => {
   for (const thrown of [undefined, null, "text", 0]) {
-    const onRequest = (): Promise<never> => Promise.reject(thrown);
+    const onRequest = (): never => {
+      // oxlint-disable-next-line typescript/only-throw-error -- any value can be thrown
+      throw thrown;
+    };
     expect(await errorOf(() => run({}, { options: { onRequest } }))).toBe(thrown);
   }
 });

@@ -147,9 +147,20 @@ const WRONG: Record<keyof ProxyOptions, Wrong[]> = {
     [{ toString: 5 }, /toString: there is no such option/],
     [{ hasOwnProperty: 5 }, /hasOwnProperty: there is no such option/],
   ],
-  cookieDomainRewrite: [5, null, "a;b", "a b", "*", "http://a", ["a.test"], { a: 5 }, new Map()].map(
-    (value) => [value, /use a domain such as "shop\.example", "" for none, or a map of domains/],
-  ),
+  cookieDomainRewrite: [
+    5,
+    null,
+    "a;b",
+    "a b",
+    "*",
+    "http://a",
+    ["a.test"],
+    { a: 5 },
+    new Map(),
+  ].map((value) => [
+    value,
+    /use a domain such as "shop\.example", "" for none, or a map of domains/,
+  ]),
   cookiePathRewrite: [5, null, "a", "/a;b", "/a,b", "/\n", ["/a"], { "/a": 5 }].map((value) => [
     value,
     /use a path such as "\/", "" for none, or a map of paths/,

@@ -6,7 +6,12 @@ declare const Deno: {
   env: { get(name: string): string | undefined };
   exit(code: number): never;
   serve(
-    options: { port: number; hostname: string; onListen(): void; onError(error: unknown): Response },
+    options: {
+      port: number;
+      hostname: string;
+      onListen(): void;
+      onError(error: unknown): Response;
+    },
     handler: (request: Request, info: unknown) => Promise<Response>,
   ): { addr: { port: number } };
   stdin: { readable: ReadableStream<Uint8Array> };

@@ -88,7 +88,10 @@ export const hooks = {
       for (const way of waysOf(hook)) {
         const path = `/${hook}/${way}`;
         // Each on a connection of its own: workerd closes it after an exception.
-        const post = await t.ask(request("POST", path, [], "a body that nobody takes"), "unhandled");
+        const post = await t.ask(
+          request("POST", path, [], "a body that nobody takes"),
+          "unhandled",
+        );
         expectFailure(post, path);
         expectFailure(await t.ask(request("GET", path), "unhandled"), path);
         const silent = await t.ask(request("GET", `${path}/onError/silent`), "throwing");
