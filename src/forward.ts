@@ -18,6 +18,7 @@ import {
   type Upstream,
 } from "./target.ts";
 import type { Hop, Reply } from "./transport.ts";
+import { refuseWebSocket } from "./upgrade.ts";
 import { addVia } from "./via.ts";
 
 /** Builds the runtime's outgoing `Response`. */
@@ -118,6 +119,7 @@ function toHop(
     trusts ? plan.droppedIfTrusted : plan.dropped,
     plan.kept,
   );
+  if (head.upgrade !== undefined) refuseWebSocket(head.upgrade);
   const host = head.host ?? incoming.authority;
 
   let headers = trusts ? cutChain(head.headers, trusts) : head.headers;

@@ -88,7 +88,11 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
   return function proxyFetch(request, target, options = NO_OPTIONS) {
     try {
       assertRequest(request, PROXY_FETCH);
-      checkTarget(target);
+      if (target === undefined || target === null) {
+        throw new TypeError(
+          'fetchway: proxyFetch(request, target) needs a target such as "http://127.0.0.1:4000"',
+        );
+      }
       let plan = plans.get(options);
       if (plan === undefined) {
         plan = compile(options, transportFor);
@@ -100,14 +104,6 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       return Promise.reject(error);
     }
   };
-}
-
-function checkTarget(target: Target): void {
-  if (target === undefined || target === null) {
-    throw new TypeError(
-      'fetchway: proxyFetch(request, target) needs a target such as "http://127.0.0.1:4000"',
-    );
-  }
 }
 
 /**
