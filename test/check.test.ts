@@ -5,6 +5,23 @@ import { compile } from "../src/plan.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
 import { FakeTransport } from "./_fakes.ts";
 
+test("an option that there is not", () => {
+  const given = (): unknown => compile({ timeOut: 5 } as ProxyOptions, () => new FakeTransport());
+  expect(given).toThrow(TypeError);
+  expect(given).toThrow(
+    /^fetchway: bad option `timeOut`: there is no such option; did you mean `timeout`\?/,
+  );
+});
+
+test("redirectTargets without followRedirects is a mistake, with false it may wait", () => {
+  const given = (others: ProxyOptions) => (): unknown =>
+    compile({ redirectTargets: "any", ...others }, () => new FakeTransport());
+  expect(given({})).toThrow(TypeError);
+  expect(given({})).toThrow(/`redirectTargets` does nothing without `followRedirects`; set that/);
+  for (const followRedirects of [true, false, 0, 3])
+    expect(given({ followRedirects })).not.toThrow();
+});
+
 test.each([null, "timeout", 5, [], new Map(), () => {}])(
   "%j is no object of options",
   (options) => {

@@ -239,22 +239,6 @@ describe.each(optionNames)("%s", (name) => {
   });
 });
 
-test("an option that there is not", () => {
-  expect(check("timeOut", 5)).toThrow(TypeError);
-  expect(check("timeOut", 5)).toThrow(
-    /^fetchway: bad option `timeOut`: there is no such option; did you mean `timeout`\?/,
-  );
-});
-
-test("redirectTargets without followRedirects is a mistake, with false it may wait", () => {
-  const given = (others: ProxyOptions) => (): unknown =>
-    compile({ redirectTargets: "any", ...others }, () => new FakeTransport());
-  expect(given({})).toThrow(TypeError);
-  expect(given({})).toThrow(/`redirectTargets` does nothing without `followRedirects`; set that/);
-  for (const followRedirects of [true, false, 0, 3])
-    expect(given({ followRedirects })).not.toThrow();
-});
-
 test("a pattern is not taken for a field name", () => {
   expect(check("forwardHeaders", ["x-forwarded-*"])).toThrow(TypeError);
   expect(check("filterHeaders", ["x-internal-*"])).toThrow(TypeError);
