@@ -16,6 +16,7 @@ import type { HeaderList, Reply, Transport } from "../src/transport.ts";
 import { RequestBody } from "./http/body.ts";
 import { Exchange } from "./http/exchange.ts";
 import { HttpTransport } from "./http/transport.ts";
+import { assertVersion } from "./http/versions.ts";
 
 export * from "../src/index.ts";
 
@@ -28,24 +29,12 @@ export * from "../src/index.ts";
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
-  const { Bun } = globalThis as { Bun?: BunGlobal };
-  if (Bun !== undefined && Bun.semver.order(Bun.version, OLDEST) < 0) {
-    throw new TypeError(
-      `fetchway: Bun ${Bun.version} is too old; run \`bun upgrade\`, ${OLDEST} or newer is needed`,
-    );
-  }
+  const { Bun } = globalThis as { Bun?: { version: string } };
+  assertVersion("Bun", Bun?.version);
   return new HttpTransport("bun", options);
 }
 
-/** The sockets of those before have not been tried. */
-const OLDEST = "1.4.0";
-
-/** What is used of Bun and its server, so that no types package is needed. */
-interface BunGlobal {
-  version: string;
-  semver: { order(a: string, b: string): number };
-}
-
+/** What is used of Bun's server, so that no types package is needed. */
 interface BunServer {
   requestIP(request: Request): { address: string } | null;
   timeout(request: Request, seconds: number): void;

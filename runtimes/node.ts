@@ -14,6 +14,7 @@ import type { Transport } from "../src/transport.ts";
 import { MessageIncoming, readRequest } from "./node/incoming.ts";
 import { respond, sendResponse } from "./node/response.ts";
 import { NodeTransport } from "./node/transport.ts";
+import { assertVersion } from "./http/versions.ts";
 
 export * from "../src/index.ts";
 
@@ -48,6 +49,7 @@ export interface NodeProxy extends Proxy {
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
+  assertVersion("Node", process.versions.node);
   return new NodeTransport(options);
 }
 

@@ -1,7 +1,7 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, test } from "vitest";
-import { OLDEST_NODE } from "../runtimes/cli/node.ts";
+import { OLDEST } from "../runtimes/http/versions.ts";
 
 const root = resolve(import.meta.dirname, "..");
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
@@ -45,10 +45,12 @@ describe("package.json", () => {
     expect(new Set(packages)).toEqual(new Set(Object.keys(dependencies)));
   });
 
-  test("engines are what the command checks, and what README says", () => {
-    expect(manifest.engines.node).toBe(`>=${OLDEST_NODE}`);
-    const oldest = /^\d+\.\d+/.exec(OLDEST_NODE)?.[0];
-    expect(new Set(read("README.md").match(/(?<=\bNode )\d+\.\d+/g))).toEqual(new Set([oldest]));
+  test("engines are what is checked when connections are made, and what README says", () => {
+    expect(manifest.engines.node).toBe(`>=${OLDEST.Node}`);
+    for (const [runtime, oldest] of Object.entries(OLDEST)) {
+      const named = read("README.md").match(new RegExp(`(?<=\\b${runtime} )\\d+\\.\\d+`, "g"));
+      expect(new Set(named), runtime).toEqual(new Set([/^\d+\.\d+/.exec(oldest)?.[0]]));
+    }
   });
 
   test("deno.json says the same", () => {
