@@ -7,11 +7,16 @@ const root = resolve(import.meta.dirname, "..");
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
 const json = (path: string): unknown => JSON.parse(read(path));
 
+interface Entry {
+  types: string;
+  default: string;
+}
+
 interface Manifest {
   name: string;
   version: string;
   imports: { "#proxy": Record<string, string> };
-  exports: { ".": Record<string, { types: string; default: string }> };
+  exports: { ".": Record<string, Entry> } & Record<string, Entry>;
   engines: { node: string };
   dependencies: Record<string, string>;
   devDependencies: Record<string, string>;
@@ -31,6 +36,18 @@ describe("package.json", () => {
       Object.entries(paths),
     ]);
     expect(exported).toEqual(built);
+  });
+
+  test("each entry is a subpath of its own, named after its file, without conditions", () => {
+    const { ".": entries, "./package.json": _, ...subpaths } = manifest.exports;
+    const named = Object.values(entries).map((paths) => [
+      `./${/(\w+)\.js$/.exec(paths.default)?.[1]}`,
+      Object.entries(paths),
+    ]);
+    expect(named).toHaveLength(5);
+    expect(
+      Object.entries(subpaths).map(([path, paths]) => [path, Object.entries(paths)]),
+    ).toEqual(named);
   });
 
   test("versions are exact, and those of packages in use", () => {
@@ -57,13 +74,21 @@ describe("package.json", () => {
     const deno = json("deno.json") as {
       name: string;
       version: string;
-      exports: string;
+      exports: Record<string, string>;
       imports: Record<string, string>;
     };
+    const proxy = manifest.imports["#proxy"];
     expect(deno.name).toBe(`@fetchway/${manifest.name}`);
     expect(deno.version).toBe(manifest.version);
-    expect(deno.exports).toBe(manifest.imports["#proxy"]["deno"]);
-    expect(deno.imports["#proxy"]).toBe(deno.exports);
+    const { ".": main, ...subpaths } = deno.exports;
+    expect(main).toBe(proxy["deno"]);
+    expect(deno.imports["#proxy"]).toBe(main);
+    const { ".": _, "./package.json": __, ...exported } = manifest.exports;
+    const built = Object.entries(exported).map(([path, { default: code }]) => [
+      path,
+      code.replace("./dist/", "./").replace(/\.js$/, ".ts"),
+    ]);
+    expect(Object.entries(subpaths)).toEqual(built);
   });
 
   test("package-lock.json is whole, so that npm ci takes it, and names no host", () => {
