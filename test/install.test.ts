@@ -92,17 +92,20 @@ describe("what npm installs", () => {
     },
   );
 
-  test.each(["node", "bun", "deno", "workerd", "fetch"])("fetchway/%s is that entry", async (name) => {
-    const { types, default: code } = manifest.exports[`./${name}`] as Entry;
-    const packed = globSync("dist/**/*", { cwd: installed() });
-    expect(packed).toEqual(expect.arrayContaining([types.slice(2), code.slice(2)]));
-    // Whatever runs it: the subpath has no conditions.
-    for (const condition of ["node", "bun", "workerd"]) {
-      const print = `console.log(import.meta.resolve("fetchway/${name}"))`;
-      const url = await run("node", "-C", condition, "--input-type=module", "--eval", print);
-      expect(url).toBe(new URL(code.slice(2), `file://${installed()}/`).href);
-    }
-  });
+  test.each(["node", "bun", "deno", "workerd", "fetch"])(
+    "fetchway/%s is that entry",
+    async (name) => {
+      const { types, default: code } = manifest.exports[`./${name}`] as Entry;
+      const packed = globSync("dist/**/*", { cwd: installed() });
+      expect(packed).toEqual(expect.arrayContaining([types.slice(2), code.slice(2)]));
+      // Whatever runs it: the subpath has no conditions.
+      for (const condition of ["node", "bun", "workerd"]) {
+        const print = `console.log(import.meta.resolve("fetchway/${name}"))`;
+        const url = await run("node", "-C", condition, "--input-type=module", "--eval", print);
+        expect(url).toBe(new URL(code.slice(2), `file://${installed()}/`).href);
+      }
+    },
+  );
 
   test("fetchway/node and fetchway/fetch run on Node", async () => {
     const code = `import { createProxy } from "fetchway/node";
@@ -147,25 +150,28 @@ describe("what npm installs", () => {
       void createBun({ target }).nodeHandler;`,
   };
 
-  test.each(Object.entries(resolutions))("its types are there with %s", async (_, [options, isNode]) => {
-    const main = `import { createProxy } from "fetchway";
+  test.each(Object.entries(resolutions))(
+    "its types are there with %s",
+    async (_, [options, isNode]) => {
+      const main = `import { createProxy } from "fetchway";
       // ${isNode ? "The entry of Node." : "@ts-expect-error: the entry of no runtime."}
       void createProxy({ target: "http://b.test" }).nodeHandler;`;
-    for (const [file, code] of Object.entries({ ...files, "main.ts": main })) {
-      await writeFile(join(app, file), code);
-    }
-    const compilerOptions = {
-      strict: true,
-      noEmit: true,
-      target: "es2023",
-      lib: ["es2024", "dom", "dom.iterable"],
-      types: ["node"],
-      ...options,
-    };
-    const config = JSON.stringify({ compilerOptions, files: [...Object.keys(files), "main.ts"] });
-    await writeFile(join(app, "tsconfig.json"), config);
-    expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
-  });
+      for (const [file, code] of Object.entries({ ...files, "main.ts": main })) {
+        await writeFile(join(app, file), code);
+      }
+      const compilerOptions = {
+        strict: true,
+        noEmit: true,
+        target: "es2023",
+        lib: ["es2024", "dom", "dom.iterable"],
+        types: ["node"],
+        ...options,
+      };
+      const config = JSON.stringify({ compilerOptions, files: [...Object.keys(files), "main.ts"] });
+      await writeFile(join(app, "tsconfig.json"), config);
+      expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
+    },
+  );
 
   test("its command runs", async () => {
     const bin = join(installed(), manifest.bin["fetchway"] ?? "");

@@ -45,9 +45,9 @@ describe("package.json", () => {
       Object.entries(paths),
     ]);
     expect(named).toHaveLength(5);
-    expect(
-      Object.entries(subpaths).map(([path, paths]) => [path, Object.entries(paths)]),
-    ).toEqual(named);
+    expect(Object.entries(subpaths).map(([path, paths]) => [path, Object.entries(paths)])).toEqual(
+      named,
+    );
   });
 
   test("versions are exact, and those of packages in use", () => {

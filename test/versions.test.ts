@@ -21,7 +21,9 @@ describe.each([
   ["Deno", deno, "Deno", (version: string) => ({ version: { deno: version } })],
 ] as const)("%s", (runtime, entry, name, fake) => {
   const pretend = (version: string): void => {
-    const fields = Object.entries<unknown>(fake(version)).map(([key, value]) => [key, { value }] as const);
+    const fields = Object.entries<unknown>(fake(version)).map(
+      ([key, value]) => [key, { value }] as const,
+    );
     const real = (Reflect.get(globalThis, name) ?? {}) as object;
     vi.stubGlobal(name, Object.create(real, Object.fromEntries(fields)));
   };
