@@ -3,9 +3,10 @@
  *
  * - Node: before, `Response.arrayBuffer()` of a small body shows the entire pool of its buffers, bytes of others included.
  * - Bun: the sockets of those before have not been tried.
- * - Deno: before, its sockets take no `onread` (`useUserBuffer` is missing), so that no request is sent.
+ * - Deno: before 2.8, its sockets take no `onread`, so that no request is sent. Before 2.8.3, its server does not tell
+ *   of clients that leave, and takes chunk sizes in which another request can hide.
  */
-export const OLDEST = { Node: "22.4.0", Bun: "1.4.0", Deno: "2.8.0" } as const;
+export const OLDEST = { Node: "22.4.0", Bun: "1.4.0", Deno: "2.8.3" } as const;
 
 /** What is wrong with the version of a runtime; undefined for one that is new enough. */
 export function checkVersion(runtime: keyof typeof OLDEST, version: string): string | undefined {
