@@ -26,6 +26,8 @@ export interface Proxy {
   /**
    * Forwards a request. Needs no `this`: it is usable as a default export's
    * `fetch`, as a handler, and in `app.mount()`.
+   *
+   * It rejects as `proxyFetch` does: for misuse, and with the exception of a hook that `onError` does not answer.
    * @param context what the server passes beside the request
    */
   readonly fetch: (request: Request, context?: Context) => Promise<Response>;
@@ -48,7 +50,8 @@ export interface Proxy {
 /**
  * Forwards a request to a target and resolves to the response to return.
  *
- * What goes wrong on the way is a response too: 502, 504, 400, …
+ * What goes wrong on the way is a response too: 502, 504, 400, … The exception of a hook that `onError` does not answer
+ * is the app's: the promise rejects with it.
  *
  * @param options read once per object: pass another object to change something
  * @throws TypeError for misuse: a body that was already read, a bad option, a bad target
