@@ -92,18 +92,15 @@ test("h3: a body is changed as README says, and no field is left that is not tru
   expect(upstream.calls[0]?.all("accept-encoding")).toEqual(["identity"]);
 });
 
-test.each([gzipSync, brotliCompressSync])(
-  "h3: text() of a coded body is its bytes",
-  async (code) => {
-    const bytes = code("page");
-    const seen: string[] = [];
-    const app = new H3().get("/page", async (event) => {
-      const response = await proxyFetch(event.req, upstream.url);
-      seen.push(await response.clone().text());
-      return response;
-    });
-    upstream.script = (call) => call.reply(200, [["Content-Encoding", "gzip"]], bytes);
-    await apps.ask(await apps.serveH3(app), request("GET", "/page"));
-    expect(seen).toEqual([bytes.toString("utf8").replace(/^\ufeff/, "")]);
-  },
-);
+test("h3: text() of a coded body is its bytes, as README says", async () => {
+  const bytes = gzipSync("page");
+  const seen: string[] = [];
+  const app = new H3().get("/page", async (event) => {
+    const response = await proxyFetch(event.req, upstream.url);
+    seen.push(await response.clone().text());
+    return response;
+  });
+  upstream.script = (call) => call.reply(200, [["Content-Encoding", "gzip"]], bytes);
+  await apps.ask(await apps.serveH3(app), request("GET", "/page"));
+  expect(seen).toEqual([bytes.toString("utf8")]);
+});
