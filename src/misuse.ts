@@ -1,6 +1,6 @@
 /**
- * A mistake of the programmer's that shows only while a request is sent. Transports reject with it
- * as it is: their other errors become responses.
+ * A programmer's mistake, such as a bad option. Where a transport rejects with it, the call rejects with it too;
+ * all other errors of a transport become responses.
  */
 export class MisuseError extends TypeError {}
 

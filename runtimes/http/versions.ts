@@ -1,7 +1,7 @@
 /**
  * The oldest version of each runtime that can run it.
  *
- * - Node: before, `Response.arrayBuffer()` of a small body shows the entire pool of its buffers, bytes of others included.
+ * - Node: before, `Response.arrayBuffer()` of a small body shows the entire pool of its buffers, with bytes of other bodies.
  * - Bun: the sockets of those before have not been tried.
  * - Deno: before 2.8, its sockets take no `onread`, so that no request is sent. Before 2.8.3, its server does not tell
  *   of clients that leave, and takes chunk sizes in which another request can hide.
