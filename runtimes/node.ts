@@ -40,6 +40,7 @@ export type NodeHandler = (
 
 /** A proxy on Node: a `fetch`, and a handler for servers without web requests. */
 export interface NodeProxy extends Proxy {
+  /** Needs no `this`. */
   readonly nodeHandler: NodeHandler;
 }
 
