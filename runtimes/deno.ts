@@ -15,6 +15,7 @@ import type { Reply, Transport } from "../src/transport.ts";
 import { Exchange } from "./http/exchange.ts";
 import { HttpTransport } from "./http/transport.ts";
 import { toRequestBody } from "./http/unframed.ts";
+import { assertVersion } from "./http/versions.ts";
 
 export * from "../src/index.ts";
 
@@ -27,6 +28,8 @@ export * from "../src/index.ts";
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
+  const { Deno } = globalThis as { Deno?: { version: { deno: string } } };
+  assertVersion("Deno", Deno?.version.deno);
   return new HttpTransport("deno", options);
 }
 

@@ -84,6 +84,8 @@ export interface RequestHead {
   readonly host: string | undefined;
   /** `Content-Length` as the client sent it. */
   readonly contentLength: number | undefined;
+  /** `Upgrade` as the client sent it. */
+  readonly upgrade: string | undefined;
 }
 
 /** What an authority may not hold: it would change the URL built from it (CVE-2026-33131). */
@@ -103,6 +105,7 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
   let host: string | undefined;
   let contentLength: number | undefined;
   let connection: string | undefined;
+  let upgrade: string | undefined;
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] as string;
     const value = raw[i + 1] as string;
@@ -116,6 +119,10 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
         // Two hosts mean two opinions of where the request goes (RFC 9112 §3.2).
         if (host !== undefined || BAD_HOST.test(value)) throw badRequest("Host");
         host = value;
+        continue;
+      case 7:
+        if (name.toLowerCase() !== "upgrade") break;
+        upgrade = upgrade === undefined ? value : `${upgrade},${value}`;
         continue;
       case 10:
         if (name.toLowerCase() !== "connection") break;
@@ -137,7 +144,7 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
     }
     if (kept?.has(name)) headers.push(name, value);
   }
-  return { headers: withoutNominated(headers, connection), host, contentLength };
+  return { headers: withoutNominated(headers, connection), host, contentLength, upgrade };
 }
 
 /** Options of `Connection` that nominate no field. */
@@ -217,16 +224,6 @@ export function getHeader(headers: HeaderList, lower: string): string | undefine
     if (name.length === lower.length && name.toLowerCase() === lower) return headers[i + 1];
   }
   return undefined;
-}
-
-/** Takes every line of a field out of a list. Returns their values. */
-export function takeAll(headers: HeaderList, lower: string): string[] {
-  const values: string[] = [];
-  for (let i = headers.length - 2; i >= 0; i -= 2) {
-    if ((headers[i] as string).toLowerCase() !== lower) continue;
-    values.unshift(headers.splice(i, 2)[1] as string);
-  }
-  return values;
 }
 
 /** Whether a response is a stream of events, which may be silent for as long as it likes. */

@@ -47,6 +47,35 @@ export function pathOf(url: string): string {
 }
 
 /**
+ * Makes sure that a call was given a web `Request`, of whatever class.
+ * @param call how it is called, for the message
+ * @throws TypeError that says what to pass instead of an event or a context of a framework
+ */
+export function assertRequest(request: unknown, call: string): void {
+  // One lookup for each request: neither frameworks' events nor Node's messages can be cloned.
+  if (typeof request === "object" && request !== null && "clone" in request) return;
+  const fix = findRequest(request);
+  throw new TypeError(`fetchway: ${call}${fix === undefined ? "" : `; ${fix}`}`);
+}
+
+/** Tells how the web `Request` is reached from what a framework hands to its handlers. */
+function findRequest(given: unknown): string | undefined {
+  const { req, request, raw, node, httpVersion } = (given ?? {}) as Record<string, unknown>;
+  const inner = req as { raw?: unknown; httpVersion?: unknown } | undefined;
+  if (isRequest(req)) return "pass event.req";
+  if (isRequest(inner?.raw) || isRequest(raw)) return "pass c.req.raw";
+  if (isRequest(request)) return "pass its `request`";
+  const messages = [{ httpVersion }, inner, raw, (node as { req?: unknown } | undefined)?.req];
+  return messages.some((message) => (message as typeof inner)?.httpVersion !== undefined)
+    ? "for a request of node:http, Express or Fastify use createProxy({ target }).nodeHandler(req, res)"
+    : undefined;
+}
+
+function isRequest(value: unknown): boolean {
+  return typeof value === "object" && value !== null && "clone" in value && "headers" in value;
+}
+
+/**
  * Makes sure that the request's body can still be sent.
  * @throws TypeError if it was read already: it would hang or be sent empty
  */
@@ -72,12 +101,7 @@ export class WebIncoming implements Incoming {
   readonly #version: string;
 
   /** @param body undefined for the request's own */
-  constructor(
-    request: Request,
-    address: string | undefined,
-    version = "1.1",
-    body?: Body | null,
-  ) {
+  constructor(request: Request, address: string | undefined, version = "1.1", body?: Body | null) {
     assertBodyUnread(request);
     const { url, method } = request;
     this.#request = request;

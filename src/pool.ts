@@ -1,4 +1,4 @@
-import { type Check, check, isBoolean, isCount, isMilliseconds } from "./check.ts";
+import { type Check, check, isBoolean, isCount, isMilliseconds, isRecord } from "./check.ts";
 import { badOption } from "./misuse.ts";
 import { ProxyError } from "./error.ts";
 import type { TlsOptions } from "./target.ts";
@@ -163,14 +163,12 @@ export async function closeWithin(
 const isCountOrNone: Check = (value) => (value === 0 ? undefined : isCount(value));
 
 const isTls: Check = (value) =>
-  typeof value === "object" && value !== null
-    ? undefined
-    : "use an object such as { ca, servername }";
+  isRecord(value) ? undefined : "use an object such as { ca, servername }";
 
 const isDns: Check = (value) => {
   if (value === false) return undefined;
   const { ttl = 0, servers = [], ...rest } = (value ?? { rest: true }) as DnsOptions;
-  const known = typeof value === "object" && Object.keys(rest).length === 0;
+  const known = isRecord(value) && Object.keys(rest).length === 0;
   const good = known && isMilliseconds(ttl) === undefined && Array.isArray(servers);
   return good && servers.every((each) => typeof each === "string")
     ? undefined

@@ -27,6 +27,7 @@ export type SetupName =
   | "mapped"
   | "unmoved"
   | "throwing"
+  | "unhandled"
   | "distrusting"
   | "routed"
   | "refused";
@@ -57,8 +58,20 @@ function toByteStream(text: string): ReadableStream<Uint8Array> {
   });
 }
 
-/** What an error of a hook's may say, and no client may read. */
-const secret = "10.0.0.1 is secret";
+/** What the exception of a hook says: the operator may read it, no client may. */
+export const secret = "10.0.0.1 is secret";
+
+const failing = (upstream: string): Setup => ({
+  target: (request) => failIn("target", request.url) ?? upstream,
+  options: {
+    clientAddress: ({ url }) => failIn("clientAddress", url) ?? "192.0.2.1",
+    pathRewrite: (path) => failIn("pathRewrite", path) ?? path,
+    followRedirects: true,
+    redirectTargets: ({ href }) => failIn("redirectTargets", href) ?? true,
+    onRequest: (_, { url }) => failIn("onRequest", url),
+    onResponse: (_, { url }) => failIn("onResponse", url),
+  },
+});
 
 export const setups: Record<SetupName, (upstream: string) => Setup> = {
   default: (target) => ({ target, options: {} }),
@@ -147,17 +160,15 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     },
   }),
   unmoved: (upstream) => ({ target: `${upstream}/v2`, options: { locationRewrite: false } }),
-  throwing: (upstream) => ({
-    target: (request) => failIn("target", request.url) ?? upstream,
-    options: {
-      clientAddress: ({ url }) => failIn("clientAddress", url) ?? "192.0.2.1",
-      pathRewrite: (path) => failIn("pathRewrite", path) ?? path,
-      onRequest: (_, { url }) => failIn("onRequest", url),
-      onResponse: (_, { url }) => failIn("onResponse", url),
-      onError: ({ status, code }, { url }) =>
-        failIn("onError", url) ?? new Response(`told: ${code}`, { status }),
-    },
-  }),
+  throwing(upstream) {
+    const { target, options } = failing(upstream);
+    const onError: ProxyOptions["onError"] = ({ status, code }, { url }) =>
+      url.includes("/onError/silent")
+        ? undefined
+        : (failIn("onError", url) ?? new Response(`told: ${code}`, { status }));
+    return { target, options: { ...options, onError } };
+  },
+  unhandled: failing,
   distrusting: (target) => ({
     target,
     options: { trustProxy: () => failIn("trustProxy", "/trustProxy/throws") ?? true },

@@ -3,9 +3,13 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { connect } from "./_client.ts";
 import { useEcho } from "./_echo.ts";
+import { mebibyte } from "./_large.ts";
 import { portOf } from "./_port.ts";
 import { type Program, startProgram } from "./_program.ts";
+import { Upstream } from "./_upstream.ts";
+import { request } from "./_wire.ts";
 
 const upstream = useEcho();
 
@@ -40,6 +44,25 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
       path: "/base/a%2Fb?c",
       headers: { "x-set": "1", "x-forwarded-for": "127.0.0.1" },
     });
+  });
+
+  test("the entry takes bodies of any length, as long as they move", async () => {
+    const upload = new Upstream();
+    await upload.listen();
+    try {
+      await using program = start("runtimes/entry.ts", { FETCHWAY_TARGET: upload.url });
+      const client = await connect(Number(new URL(await originOf(program)).port));
+      // Bun's own limit is 128 MiB, and it answers 413 to the head.
+      const length = 200 * mebibyte;
+      client.send(request("PUT", "/large", [["Content-Length", String(length)]]), "begun");
+      const call = await upload.call();
+      expect(call.get("content-length")).toBe(String(length));
+      call.reply(201);
+      expect((await client.read()).status).toBe(201);
+      client.leave("FIN");
+    } finally {
+      await upload.stop();
+    }
   });
 
   test.each<[string, Env, string]>([

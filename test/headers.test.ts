@@ -121,6 +121,14 @@ describe("cleanRequest", () => {
     expect(() => cleanRequest(raw, dropped)).toThrow(proxyError("http_request_error", 400));
   });
 
+  test("tells of Upgrade what the client said, and drops it", () => {
+    const raw = ["Upgrade", "h2c", "x-upgrade", "websocket", "upgrade", "websocket"];
+    expect(cleanRequest(raw, dropped)).toMatchObject({
+      headers: ["x-upgrade", "websocket"],
+      upgrade: "h2c,websocket",
+    });
+  });
+
   test("refuses a transfer coding that no server undoes", () => {
     expect(() => cleanRequest(["Transfer-Encoding", "gzip, chunked"], dropped)).toThrow(
       proxyError("http_request_error", 501),

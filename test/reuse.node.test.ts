@@ -260,7 +260,7 @@ describe.each(cases)("$mode, $framing: a chunk of a web stream", ({ mode, framin
   test("is alone in its memory, and can be transferred", async () => {
     const length = 900_000;
     const paths = [1, 2, 3, 4].map((seed) => `/${seed}/${length}/${framing}`);
-    const read = async (path: string): Promise<void> => {
+    const transfer = async (path: string): Promise<void> => {
       const response = await proxies[mode].fetch(new Request(`http://proxy.test${path}`));
       const buffers = new Set<ArrayBufferLike>();
       const pieces: Buffer[] = [];
@@ -272,8 +272,8 @@ describe.each(cases)("$mode, $framing: a chunk of a web stream", ({ mode, framin
       }
       expect(Buffer.concat(pieces).equals(bodyOf(Number(path.split("/")[1]), length))).toBe(true);
     };
-    await Promise.all(paths.map(read));
-    await Promise.all(paths.map(read));
+    await Promise.all(paths.map(transfer));
+    await Promise.all(paths.map(transfer));
   });
 
   test("has nothing of another exchange behind it", async () => {

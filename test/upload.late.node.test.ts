@@ -32,7 +32,7 @@ const listening: Record<string, Disturb> = {
 const taking: Record<string, Disturb> = {
   "resumes in the next tick": (req) => process.nextTick(() => req.resume()),
   "resumes after 5 ms": (req) => void setTimeout(() => req.resume(), 5),
-  "reads after 5 ms": (req) => void setTimeout(() => req.read(), 5),
+  "reads after 5 ms": (req) => void setTimeout(() => void req.read(), 5),
   "pipes after 5 ms": (req) => void setTimeout(() => req.pipe(new PassThrough().resume()), 5),
 };
 

@@ -165,7 +165,8 @@ export class Pool implements Owner {
     } catch (thrown) {
       return job.fail(thrown);
     }
-    this.#counters.requests++;
+    // On a connection that is still to be opened, a request counts once it is.
+    if (kept !== undefined) this.#counters.requests++;
     this.#counters.version++;
     if (this.#spread.size > 1) this.#spread.count(connection.address);
     job.start(connection);
@@ -176,8 +177,7 @@ export class Pool implements Owner {
     const socket = this.#connect({
       onConnect: () => {
         connection.opened(socket.remoteAddress);
-        this.#counters.created++;
-        this.#counters.version++;
+        this.#counters.countOpened(connection.job !== undefined);
       },
       onData: (bytes, mayTake) => connection.onData(bytes, mayTake),
     });

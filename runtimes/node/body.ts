@@ -72,7 +72,7 @@ const INTERNAL_ERROR = 2;
 
 /** Ends a response so that its body cannot seem whole. */
 export function breakOff(res: ServerResponse | Http2ServerResponse): void {
-  if ("stream" in res) return void res.stream.close(INTERNAL_ERROR);
+  if ("stream" in res) return res.stream.close(INTERNAL_ERROR);
   if (res.destroyed || res.writableFinished) return;
   // A pipelined response has no connection before the ones in front of it are sent, and nothing to destroy.
   if (res.socket === null) {

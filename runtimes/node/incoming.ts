@@ -15,16 +15,8 @@ import type { Body, HeaderList } from "../../src/transport.ts";
 import { toRequestBody } from "../http/unframed.ts";
 import { headersUntouched, messageHeaders } from "./headers.ts";
 import { toRequest } from "./request.ts";
-import {
-  alreadyRead,
-  bodyOf,
-  hasBody,
-  http2BodyOf,
-  isHttp2,
-  type NodeSide,
-  nodeSideOf,
-} from "./side.ts";
-import { IncomingBody, resumeAfter } from "./upload.ts";
+import { alreadyRead, bodyOf, hasBody, http2BodyOf, type NodeSide, nodeSideOf } from "./side.ts";
+import { IncomingBody, isHttp2, resumeAfter } from "./upload.ts";
 
 /** What a request came on: it is over when its client leaves. */
 type Line = Socket | ServerHttp2Stream;

@@ -1,9 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest } from "node:http2";
 import { getHeader } from "../../src/headers.ts";
 import { assertBodyUnread } from "../../src/incoming.ts";
 import type { Body } from "../../src/transport.ts";
-import { IncomingBody } from "./upload.ts";
+import { IncomingBody, isHttp2 } from "./upload.ts";
 
 /** What servers show of themselves on their requests and contexts. */
 interface NodePair {
@@ -71,11 +70,6 @@ export function hasBody({ rawHeaders }: IncomingMessage): boolean {
     getHeader(rawHeaders, "transfer-encoding") !== undefined ||
     Number(getHeader(rawHeaders, "content-length") ?? 0) > 0
   );
-}
-
-/** Not by its version: of that the client says what it likes, and Node's parser takes 0.9 and 2.0 too. */
-export function isHttp2(req: object): req is Http2ServerRequest {
-  return "stream" in req;
 }
 
 /**

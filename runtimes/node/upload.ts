@@ -84,7 +84,7 @@ export class IncomingBody implements SelfSending {
 
   stream(): ReadableStream<Uint8Array> {
     const { message } = this;
-    let stop = (): void => {};
+    let stop: (() => void) | undefined;
     return new ReadableStream<Uint8Array>(
       {
         start(controller) {
@@ -109,11 +109,16 @@ export class IncomingBody implements SelfSending {
           message.resume();
         },
         pull: () => void message.resume(),
-        cancel: () => stop(),
+        cancel: () => stop?.(),
       },
       { highWaterMark: 65_536, size: (chunk) => chunk.byteLength },
     );
   }
+}
+
+/** Not by its version: a client writes what it likes there, and Node's parser takes 0.9 and 2.0 too. */
+export function isHttp2(message: object): message is Http2ServerRequest {
+  return "stream" in message;
 }
 
 /** What is left of a body that other code has read from would look whole to the upstream. */
@@ -126,10 +131,10 @@ function assertUnread(message: IncomingMessage): void {
   });
 }
 
-/** Whether all of a body has arrived. A stream of HTTP/2 that was reset counts as complete for Node. */
-function isComplete(message: IncomingMessage | Http2ServerRequest): boolean {
-  if (!message.complete || message.aborted) return false;
-  return !("stream" in message) || message.stream.readableEnded;
+/** Whether all of a body has arrived. Node calls a stream of HTTP/2 complete that the client has reset. */
+function isComplete(message: IncomingMessage): boolean {
+  if (!message.complete) return false;
+  return !isHttp2(message) || (message.stream.readableEnded && !message.stream.aborted);
 }
 
 /** A chunk that the reader of a stream may transfer: nothing else is in its memory, and no other listener has it. */
@@ -159,8 +164,9 @@ function freeing(
 
 /** Calls back when the message has ended, or cannot any more. */
 function onceOver(message: IncomingMessage, callback: (error?: Error) => void): () => void {
-  // HTTP/2: a stream that the client has reset with NO_ERROR ends as a whole one does, but that it is aborted.
-  const onEnd = (): void => done(message.aborted ? brokenOff() : undefined);
+  // A stream of HTTP/2 that the client has reset with NO_ERROR ends as a whole one does.
+  const onEnd = (): void =>
+    done(isHttp2(message) && message.stream.aborted ? brokenOff() : undefined);
   const onError = (error: Error): void => done(error);
   const onClose = (): void => {
     if (!message.readableEnded) done(brokenOff());

@@ -9,8 +9,9 @@ import type { Socket } from "node:net";
 /** Methods by name, as they were when this module was loaded: one that is another now has been wrapped. */
 type Methods = readonly (readonly [name: string, method: unknown])[];
 
-// A bundle for another runtime loads this file and has no such modules.
-const builtin = globalThis.process?.getBuiltinModule;
+// A bundle for another runtime may load this file, and has no such modules.
+const builtin: typeof process.getBuiltinModule | undefined =
+  globalThis.process?.getBuiltinModule?.bind(globalThis.process);
 
 function capture(prototype: object | undefined, names: readonly string[]): Methods {
   return prototype === undefined ? [] : names.map((name) => [name, Reflect.get(prototype, name)]);
