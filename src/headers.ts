@@ -1,5 +1,7 @@
 import { badRequest, ProxyError } from "./error.ts";
+import { isAuthority } from "./host.ts";
 import type { HeaderList } from "./transport.ts";
+import { trimOws } from "./whitespace.ts";
 
 /** Fields about one connection, never about the message: RFC 9110 §7.6.1, and what came before and after it. */
 const HOP_BY_HOP = [
@@ -86,9 +88,6 @@ export interface RequestHead {
   readonly contentLength: number | undefined;
 }
 
-/** What an authority may not hold: it would change the URL built from it (CVE-2026-33131). */
-const BAD_HOST = /[\s/?#@\\,]/;
-
 /**
  * Drops from a request what may not go through: the names in `dropped`, and
  * those nominated by `Connection`. Stripping comes before anything is added, so
@@ -113,8 +112,9 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
     switch (name.length) {
       case 4:
         if (name.toLowerCase() !== "host") break;
-        // Two hosts mean two opinions of where the request goes (RFC 9112 §3.2).
-        if (host !== undefined || BAD_HOST.test(value)) throw badRequest("Host");
+        // Two hosts are two opinions of where the request goes (RFC 9112 §3.2). What is no
+        // authority would change the URL that is built from it (CVE-2026-33131).
+        if (host !== undefined || !isAuthority(value)) throw badRequest("Host");
         host = value;
         continue;
       case 10:
@@ -151,7 +151,7 @@ function withoutNominated(headers: HeaderList, connection: string | undefined): 
   }
   const nominated = new Set<string>();
   for (const option of connection.split(",")) {
-    const name = normalize(option.trim());
+    const name = normalize(trimOws(option));
     if (!CONNECTION_OPTIONS.has(name)) nominated.add(name);
   }
   if (nominated.size === 0) return headers;
