@@ -5,6 +5,7 @@ import { fieldsOf, fromDraft, toDraft } from "./draft.ts";
 import { badRequest, type ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded } from "./forwarded.ts";
 import { cleanRequest, withoutNames } from "./headers.ts";
+import { hostOf } from "./host.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
@@ -39,6 +40,7 @@ export async function forward(
   respond: Respond,
 ): Promise<Response> {
   const { options } = plan;
+  if (incoming.fault !== undefined) return recover(incoming.fault, incoming, options, respond);
   let address = target;
   if (typeof address === "function") {
     try {
@@ -111,7 +113,7 @@ function toHop(
     trusts ? plan.droppedIfTrusted : plan.dropped,
     plan.kept,
   );
-  const host = head.host ?? incoming.authority;
+  const host = hostOf(incoming, head.host);
 
   let headers = trusts ? cutChain(head.headers, trusts) : head.headers;
   addForwarded(headers, plan.forwarded, trusts !== undefined || plan.kept !== undefined, {

@@ -1,3 +1,6 @@
+import { badRequest } from "./error.ts";
+import type { Incoming } from "./incoming.ts";
+
 /**
  * `uri-host [":" port]` (RFC 9110 §7.2, RFC 3986 §3.2.2), or nothing at all, with three exceptions:
  * no `,`, because a server that joins two `Host` lines joins them by one; no percent-encoding, because URL
@@ -19,6 +22,24 @@ export function isAuthority(value: string): boolean {
  */
 export function isSameAuthority(one: string, other: string, secure: boolean): boolean {
   return one === other || normalize(one, secure) === normalize(other, secure);
+}
+
+/**
+ * The host that a request is for.
+ *
+ * Where the request target and `Host` name two, the router has seen one of them and the upstream would
+ * be told the other. Only a server could put that right in time (RFC 9112 §3.2.2), so it is refused here.
+ * @param host value of the `Host` field
+ * @throws ProxyError 400
+ */
+export function hostOf(
+  { authority, named, secure }: Pick<Incoming, "authority" | "named" | "secure">,
+  host: string | undefined,
+): string {
+  if (named === undefined) return host ?? authority;
+  const agrees = host === undefined ? isAuthority(named) : isSameAuthority(named, host, secure);
+  if (!agrees) throw badRequest("Host");
+  return host ?? named;
 }
 
 /** What is no authority gets a value that equals no other. */

@@ -1,6 +1,7 @@
 import { toHeaderList } from "./headers.ts";
 import type { Body, HeaderList, OriginalFields } from "./transport.ts";
 import type { Abortable, Listener } from "./deadline.ts";
+import type { ProxyError } from "./error.ts";
 
 /**
  * What the server under the handler passes beside the request: Deno's `info`,
@@ -15,6 +16,10 @@ export interface Incoming extends Abortable {
   readonly path: string;
   /** Authority of the request's URL: it stands in where there is no `Host` field (HTTP/2). */
   readonly authority: string;
+  /** The authority that the request target names, where the server shows it apart from `Host`. */
+  readonly named?: string | undefined;
+  /** Why the request cannot be forwarded, although the server has let it through. */
+  readonly fault?: ProxyError | undefined;
   readonly secure: boolean;
   readonly headers: HeaderList;
   /** Where `headers` is less than what came in. */

@@ -28,6 +28,7 @@ export type SetupName =
   | "throwing"
   | "distrusting"
   | "routed"
+  | "witnessed"
   | "refused";
 
 export interface Setup {
@@ -148,6 +149,12 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
       return `${upstream}?saw=${encodeURIComponent(pathname)}`;
     },
     options: {},
+  }),
+  witnessed: (upstream) => ({
+    /** Says which authority the router has seen. */
+    target: ({ url }) =>
+      `${upstream}?saw=${encodeURIComponent(/\/\/([^/?#]*)/.exec(url)?.[1] ?? "")}`,
+    options: { changeOrigin: false },
   }),
   refused: () => ({ target: "http://127.0.0.1:1", options: {} }),
 };

@@ -19,6 +19,7 @@ import { hooks } from "./suite/hooks.ts";
 import { hops } from "./suite/hops.ts";
 import { hostile } from "./suite/hostile.ts";
 import { large } from "./suite/large.ts";
+import { lenience } from "./suite/lenience.ts";
 import { options } from "./suite/options.ts";
 import { paths } from "./suite/paths.ts";
 import { redirects } from "./suite/redirects.ts";
@@ -45,6 +46,7 @@ type Test = (tools: Tools) => Promise<void>;
 
 const themes: Record<string, Record<string, Test>> = {
   framing,
+  lenience,
   hostile,
   forwarding,
   trust,
@@ -71,6 +73,7 @@ const themes: Record<string, Record<string, Test>> = {
 /** The title of every test: what a gap can name. */
 export type TestName =
   | keyof typeof framing
+  | keyof typeof lenience
   | keyof typeof hostile
   | keyof typeof forwarding
   | keyof typeof trust

@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest, ServerHttp2Stream } from "node:http2";
+import type { ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import type { TLSSocket } from "node:tls";
 import type { Listener } from "../../src/deadline.ts";
-import { getHeader, toHeaderList } from "../../src/headers.ts";
+import type { ProxyError } from "../../src/error.ts";
+import { toHeaderList } from "../../src/headers.ts";
 import {
   assertBodyUnread,
   type Context,
@@ -15,6 +15,16 @@ import {
 import type { Body, HeaderList } from "../../src/transport.ts";
 import { toRequestBody } from "../http/unframed.ts";
 import { headersUntouched, messageHeaders } from "./headers.ts";
+import {
+  addressOf,
+  hasBody,
+  isHttp2,
+  isSecure,
+  messageHasBody,
+  namedAuthority,
+  versionFault,
+  withoutPseudo,
+} from "./message.ts";
 import { toRequest } from "./request.ts";
 import { holdBack, IncomingBody } from "./upload.ts";
 
@@ -51,14 +61,6 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
   return req && { req, res: undefined, ownBody };
 }
 
-/** Whether an HTTP/1 message has content (RFC 9112 §6.3). */
-function hasBody({ rawHeaders }: IncomingMessage): boolean {
-  return (
-    getHeader(rawHeaders, "transfer-encoding") !== undefined ||
-    Number(getHeader(rawHeaders, "content-length") ?? 0) > 0
-  );
-}
-
 /** What a request came on: it is over when its client leaves. */
 type Line = Socket | ServerHttp2Stream;
 
@@ -79,20 +81,6 @@ function watch(line: Line): Listener[] {
   return listeners;
 }
 
-const MAPPED_IPV4 = "::ffff:";
-
-/** The peer's address; an IPv4 one as such, although a dual-stack socket maps it. */
-function addressOf(req: IncomingMessage): string | undefined {
-  const address = req.socket.remoteAddress;
-  return address?.startsWith(MAPPED_IPV4) && address.includes(".")
-    ? address.slice(MAPPED_IPV4.length)
-    : address;
-}
-
-function isSecure(req: IncomingMessage): boolean {
-  return (req.socket as TLSSocket).encrypted;
-}
-
 /** A request of Node's server, read from the raw message as far as nothing was changed on the way. */
 abstract class NodeIncoming {
   readonly secure: boolean;
@@ -103,6 +91,14 @@ abstract class NodeIncoming {
     this.req = req;
     this.secure = isSecure(req);
     this.address = addressOf(req);
+  }
+
+  get named(): string | undefined {
+    return namedAuthority(this.req);
+  }
+
+  get fault(): ProxyError | undefined {
+    return versionFault(this.req);
   }
 
   version(): string {
@@ -188,9 +184,9 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     const url = req.url ?? "/";
     this.res = res;
     this.method = req.method ?? "GET";
-    // Absolute-form names an authority too: the target's counts (RFC 9112 §3.2.2).
+    this.authority = namedAuthority(req) ?? "";
+    // Absolute-form (RFC 9112 §3.2.2) names an authority in front of the path.
     this.path = url.startsWith("/") || !url.includes("://") ? url : pathOf(url);
-    this.authority = getHeader(req.rawHeaders, ":authority") ?? "";
     this.headers = isHttp2(req) ? withoutPseudo(req.rawHeaders) : messageHeaders(req);
     // As in every web request; an upstream may take such a body for the next request.
     const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
@@ -215,28 +211,25 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
   }
 }
 
-/** Not by its version: of that the client says what it likes, and Node's parser takes 0.9 and 2.0 too. */
-function isHttp2(req: object): req is Http2ServerRequest {
-  return "stream" in req;
-}
+/** A web `Request` of which Node's request says only where it came from. */
+class PeerIncoming extends WebIncoming {
+  readonly named: string | undefined;
+  readonly fault: ProxyError | undefined;
 
-function messageHasBody(req: IncomingMessage): boolean {
-  return isHttp2(req) ? !req.stream.endAfterHeaders : hasBody(req);
-}
-
-/** HTTP/2's `:method` and its like are no fields (RFC 9113 §8.3). */
-function withoutPseudo(raw: HeaderList): HeaderList {
-  return raw.filter((_, i) => (raw[i - (i % 2)] as string)[0] !== ":");
+  constructor(request: Request, peer: IncomingMessage | undefined) {
+    super(request, peer && addressOf(peer), peer?.httpVersion);
+    this.named = peer && namedAuthority(peer);
+    this.fault = peer && versionFault(peer);
+  }
 }
 
 /** Reads a web request, by Node's own where there is one under it. */
 export function readRequest(request: Request, context: Context): Incoming {
   const side = nodeSideOf(request);
-  if (side?.req.httpVersionMajor === 1) return new HostedIncoming(request, side);
+  if (side !== undefined && !isHttp2(side.req)) return new HostedIncoming(request, side);
   // Hono's mount() makes a new Request, but passes its environment.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
-  const address = peer?.socket === undefined ? undefined : addressOf(peer);
-  const incoming = new WebIncoming(request, address, peer?.httpVersion);
+  const incoming = new PeerIncoming(request, peer?.socket && peer);
   const { body, headers } = incoming;
   if (body instanceof ReadableStream) incoming.body = toRequestBody(body, headers);
   return incoming;

@@ -1,0 +1,64 @@
+/** What Node's own request says beside its fields. */
+import type { IncomingMessage } from "node:http";
+import type { Http2ServerRequest } from "node:http2";
+import type { TLSSocket } from "node:tls";
+import { badRequest, type ProxyError } from "../../src/error.ts";
+import { getHeader } from "../../src/headers.ts";
+import { authorityEnd } from "../../src/incoming.ts";
+import type { HeaderList } from "../../src/transport.ts";
+
+/** Not by the version: the client chooses that, and Node's HTTP/1 parser takes 0.9 and 2.0 as well. */
+export function isHttp2(req: object): req is Http2ServerRequest {
+  return "stream" in req;
+}
+
+/**
+ * The error of a version that is not this protocol's.
+ *
+ * Node's HTTP/1 parser takes `HTTP/2.0` and `HTTP/0.9` in a request line, and a line without a version
+ * for HTTP/0.9. A server that cannot answer in a request's major version says 505 (RFC 9110 §15.6.6).
+ */
+export function versionFault(req: IncomingMessage): ProxyError | undefined {
+  return req.httpVersionMajor === 1 || isHttp2(req) ? undefined : badRequest("HTTP version", 505);
+}
+
+/** The authority of a target in absolute-form (RFC 9112 §3.2.2), or of `:authority` (RFC 9113 §8.3.1). */
+export function namedAuthority(req: IncomingMessage): string | undefined {
+  const { url = "" } = req;
+  if (isHttp2(req)) return getHeader(req.rawHeaders, ":authority");
+  if (url.startsWith("/") || !url.includes("://")) return undefined;
+  return url.slice(url.indexOf("//") + 2, authorityEnd(url));
+}
+
+/** Whether an HTTP/1 message has content (RFC 9112 §6.3). */
+export function hasBody({ rawHeaders }: IncomingMessage): boolean {
+  return (
+    getHeader(rawHeaders, "transfer-encoding") !== undefined ||
+    Number(getHeader(rawHeaders, "content-length") ?? 0) > 0
+  );
+}
+
+/** Whether a message of either version has content. */
+export function messageHasBody(req: IncomingMessage): boolean {
+  return isHttp2(req) ? !req.stream.endAfterHeaders : hasBody(req);
+}
+
+/** HTTP/2's `:method` and its like are no fields (RFC 9113 §8.3). */
+export function withoutPseudo(raw: HeaderList): HeaderList {
+  return raw.filter((_, i) => (raw[i - (i % 2)] as string)[0] !== ":");
+}
+
+const MAPPED_IPV4 = "::ffff:";
+
+/** The peer's address; an IPv4 one as such, although a dual-stack socket maps it. */
+export function addressOf(req: IncomingMessage): string | undefined {
+  const address = req.socket.remoteAddress;
+  return address?.startsWith(MAPPED_IPV4) && address.includes(".")
+    ? address.slice(MAPPED_IPV4.length)
+    : address;
+}
+
+/** Whether the request came over TLS. */
+export function isSecure(req: IncomingMessage): boolean {
+  return (req.socket as TLSSocket).encrypted;
+}
