@@ -5,7 +5,7 @@ import { fieldsOf, fromDraft, toDraft } from "./draft.ts";
 import { badRequest, type ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded } from "./forwarded.ts";
 import { cleanRequest, withoutNames } from "./headers.ts";
-import { hostOf } from "./host.ts";
+import { agreedHost } from "./host.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
@@ -113,7 +113,10 @@ function toHop(
     trusts ? plan.droppedIfTrusted : plan.dropped,
     plan.kept,
   );
-  const host = hostOf(incoming, head.host);
+  const host =
+    incoming.named === undefined
+      ? (head.host ?? incoming.authority)
+      : agreedHost(incoming.named, head.host, incoming.secure);
 
   let headers = trusts ? cutChain(head.headers, trusts) : head.headers;
   addForwarded(headers, plan.forwarded, trusts !== undefined || plan.kept !== undefined, {

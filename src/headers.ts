@@ -1,5 +1,5 @@
 import { badRequest, ProxyError } from "./error.ts";
-import { isAuthority } from "./host.ts";
+import { isAuthority, NAME_AND_PORT } from "./host.ts";
 import type { HeaderList } from "./transport.ts";
 import { trimOws } from "./whitespace.ts";
 
@@ -114,7 +114,8 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
         if (name.toLowerCase() !== "host") break;
         // Two hosts are two opinions of where the request goes (RFC 9112 §3.2). What is no
         // authority would change the URL that is built from it (CVE-2026-33131).
-        if (host !== undefined || !isAuthority(value)) throw badRequest("Host");
+        if (host !== undefined || !(NAME_AND_PORT.test(value) || isAuthority(value)))
+          throw badRequest("Host");
         host = value;
         continue;
       case 10:

@@ -76,7 +76,13 @@ export class WebIncoming implements Incoming {
   readonly #request: Request;
   readonly #version: string;
 
-  constructor(request: Request, address: string | undefined, version = "1.1") {
+  /** @param headers the request's fields, where they are not those that iteration shows */
+  constructor(
+    request: Request,
+    address: string | undefined,
+    version = "1.1",
+    headers: HeaderList = toHeaderList(request.headers),
+  ) {
     assertBodyUnread(request);
     const { url, method } = request;
     this.#request = request;
@@ -85,7 +91,7 @@ export class WebIncoming implements Incoming {
     this.path = pathOf(url);
     this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
     this.secure = url.startsWith("https:");
-    this.headers = toHeaderList(request.headers);
+    this.headers = headers;
     this.address = address;
     // A web Request has no body with these methods; asking costs a stream on some servers.
     this.body = method === "GET" || method === "HEAD" ? null : request.body;

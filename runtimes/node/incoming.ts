@@ -3,7 +3,6 @@ import type { ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { Listener } from "../../src/deadline.ts";
 import type { ProxyError } from "../../src/error.ts";
-import { toHeaderList } from "../../src/headers.ts";
 import {
   assertBodyUnread,
   type Context,
@@ -14,7 +13,7 @@ import {
 } from "../../src/incoming.ts";
 import type { Body, HeaderList } from "../../src/transport.ts";
 import { toRequestBody } from "../http/unframed.ts";
-import { headersUntouched, messageHeaders } from "./headers.ts";
+import { messageHeaders, visibleHeaders } from "./headers.ts";
 import {
   addressOf,
   hasBody,
@@ -23,7 +22,7 @@ import {
   messageHasBody,
   namedAuthority,
   versionFault,
-  withoutPseudo,
+  toFields,
 } from "./message.ts";
 import { toRequest } from "./request.ts";
 import { holdBack, IncomingBody } from "./upload.ts";
@@ -48,7 +47,8 @@ export interface NodeSide {
 /** Finds Node's request under a web one: srvx and h3 show it, @hono/node-server keeps it by a symbol. */
 export function nodeSideOf(request: Request): NodeSide | undefined {
   const pair = (request as { runtime?: { node?: NodePair } }).runtime?.node;
-  if (pair?.req !== undefined) {
+  // Servers do not document this: only what looks like a message of Node's is taken for one.
+  if (pair?.req?.rawHeaders !== undefined) {
     return { req: pair.req, res: pair.res, ownBody: pair.maxRequestBodySize === undefined };
   }
   let req: IncomingMessage | undefined;
@@ -58,7 +58,7 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
       req = (request as unknown as Record<symbol, IncomingMessage>)[symbol];
     } else if (symbol.description === "requestCache") ownBody = false;
   }
-  return req && { req, res: undefined, ownBody };
+  return req?.rawHeaders && { req, res: undefined, ownBody };
 }
 
 /** What a request came on: it is over when its client leaves. */
@@ -85,20 +85,18 @@ function watch(line: Line): Listener[] {
 abstract class NodeIncoming {
   readonly secure: boolean;
   readonly address: string | undefined;
+  readonly named: string | undefined;
+  readonly fault: ProxyError | undefined;
   protected readonly req: IncomingMessage;
 
   constructor(req: IncomingMessage) {
     this.req = req;
     this.secure = isSecure(req);
     this.address = addressOf(req);
-  }
-
-  get named(): string | undefined {
-    return namedAuthority(this.req);
-  }
-
-  get fault(): ProxyError | undefined {
-    return versionFault(this.req);
+    // Nearly every request is of HTTP/1 and has a target in origin-form.
+    const isPlain = req.httpVersionMajor === 1 && req.url?.charCodeAt(0) === 0x2f; /* / */
+    this.named = isPlain ? undefined : namedAuthority(req);
+    this.fault = isPlain ? undefined : versionFault(req);
   }
 
   version(): string {
@@ -155,7 +153,7 @@ class HostedIncoming extends NodeIncoming implements Incoming {
     this.method = method;
     this.path = wirePath(pathOf(url), url, req);
     this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
-    this.headers = headersUntouched(request, req) ? req.rawHeaders : toHeaderList(request.headers);
+    this.headers = visibleHeaders(request, req);
     if (method === "GET" || method === "HEAD" || !hasBody(req)) this.body = null;
     else {
       assertBodyUnread(request);
@@ -184,10 +182,10 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     const url = req.url ?? "/";
     this.res = res;
     this.method = req.method ?? "GET";
-    this.authority = namedAuthority(req) ?? "";
+    this.authority = this.named ?? "";
     // Absolute-form (RFC 9112 §3.2.2) names an authority in front of the path.
     this.path = url.startsWith("/") || !url.includes("://") ? url : pathOf(url);
-    this.headers = isHttp2(req) ? withoutPseudo(req.rawHeaders) : messageHeaders(req);
+    this.headers = isHttp2(req) ? toFields(messageHeaders(req)) : messageHeaders(req);
     // As in every web request; an upstream may take such a body for the next request.
     const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
     this.body = bodyless ? null : new IncomingBody(req);
@@ -216,8 +214,8 @@ class PeerIncoming extends WebIncoming {
   readonly named: string | undefined;
   readonly fault: ProxyError | undefined;
 
-  constructor(request: Request, peer: IncomingMessage | undefined) {
-    super(request, peer && addressOf(peer), peer?.httpVersion);
+  constructor(request: Request, peer: IncomingMessage | undefined, headers?: HeaderList) {
+    super(request, peer && addressOf(peer), peer?.httpVersion, headers);
     this.named = peer && namedAuthority(peer);
     this.fault = peer && versionFault(peer);
   }
@@ -226,12 +224,15 @@ class PeerIncoming extends WebIncoming {
 /** Reads a web request, by Node's own where there is one under it. */
 export function readRequest(request: Request, context: Context): Incoming {
   const side = nodeSideOf(request);
-  if (side !== undefined && !isHttp2(side.req)) return new HostedIncoming(request, side);
+  if (side?.req.httpVersionMajor === 1 || (side && !isHttp2(side.req))) {
+    return new HostedIncoming(request, side);
+  }
   // Hono's mount() makes a new Request, but passes its environment.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
-  const incoming = new PeerIncoming(request, peer?.socket && peer);
-  const { body, headers } = incoming;
-  if (body instanceof ReadableStream) incoming.body = toRequestBody(body, headers);
+  const headers = side && toFields(visibleHeaders(request, side.req));
+  const incoming = new PeerIncoming(request, peer?.socket && peer, headers);
+  const { body } = incoming;
+  if (body instanceof ReadableStream) incoming.body = toRequestBody(body, incoming.headers);
   return incoming;
 }
 

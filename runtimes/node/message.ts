@@ -43,9 +43,22 @@ export function messageHasBody(req: IncomingMessage): boolean {
   return isHttp2(req) ? !req.stream.endAfterHeaders : hasBody(req);
 }
 
-/** HTTP/2's `:method` and its like are no fields (RFC 9113 §8.3). */
-export function withoutPseudo(raw: HeaderList): HeaderList {
-  return raw.filter((_, i) => (raw[i - (i % 2)] as string)[0] !== ":");
+/**
+ * The fields of an HTTP/2 request as HTTP/1 has them: without `:method` and its like, which are no fields
+ * (RFC 9113 §8.3), and with one Cookie made of all its parts (RFC 9113 §8.2.3).
+ */
+export function toFields(raw: HeaderList): HeaderList {
+  const fields: HeaderList = [];
+  let cookieAt = -1;
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = raw[i] as string;
+    const value = raw[i + 1] as string;
+    if (name.startsWith(":")) continue;
+    if (name.toLowerCase() !== "cookie") fields.push(name, value);
+    else if (cookieAt >= 0) fields[cookieAt] += `; ${value}`;
+    else cookieAt = fields.push(name, value) - 1;
+  }
+  return fields;
 }
 
 const MAPPED_IPV4 = "::ffff:";
