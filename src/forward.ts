@@ -41,6 +41,7 @@ export async function forward(
 ): Promise<Response> {
   const { options } = plan;
   if (incoming.fault !== undefined) return recover(incoming.fault, incoming, options, respond);
+  const turn = incoming.turn?.();
   let address = target;
   if (typeof address === "function") {
     try {
@@ -77,6 +78,7 @@ export async function forward(
       hop = drafted;
     }
     if (plan.wrapsBodies && hop.body !== null) hop = await wrapBody(hop, plan, trip);
+    if (turn !== undefined) await waitFor(turn, trip.lifetime);
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
     const reply = cleanReply(await deliver(hop, plan, trip));
     plan.rewriteResponse?.(reply.headers, hop, trip.followed);
@@ -93,6 +95,18 @@ export async function forward(
     if (response !== undefined) discard(response);
     return recover(error, incoming, options, respond);
   }
+}
+
+/**
+ * Waits for the requests in front on the same connection.
+ *
+ * The deadline starts when they are finished: each of them has its own, and so the time that one of them takes
+ * is not taken from those behind it. A client that leaves, and the caller's signal, end the waiting.
+ */
+async function waitFor(turn: Promise<void>, lifetime: Lifetime): Promise<void> {
+  lifetime.hold(true);
+  await lifetime.orAbort(turn);
+  lifetime.hold(false);
 }
 
 /** What goes to the upstream: stripped first, then added to, so that no client can reach what is added. */

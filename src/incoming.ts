@@ -27,6 +27,11 @@ export interface Incoming extends Abortable {
   /** IP address of the peer, where it is known. */
   readonly address: string | undefined;
   readonly body: Body | null;
+  /**
+   * Resolves when the requests in front of it on its connection are finished, as far as their order counts
+   * (RFC 9112 §9.3.2); undefined where it may be sent at once. Asked once, as soon as the request is here.
+   */
+  turn?(): Promise<void> | undefined;
   /** HTTP version it came in; `1.1` where the server under the handler does not tell. */
   version(): string;
   /** The request as a `Request`, for hooks; made when first asked for. */

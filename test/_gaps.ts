@@ -19,6 +19,7 @@ export interface Gap {
 const VERSION = "the server does not say which HTTP version a request came in";
 const CONTINUE = "the server sends 100 to clients of HTTP/1.0, too";
 const BARE_LF = "the server ends lines of a request's head at a bare LF";
+const LATER = "Deno.serve closes a connection after a request whose body comes later than its head";
 const UPGRADE = "Deno.serve answers 400 to a request with Upgrade and a body";
 
 const onDeno: Gap[] = (
@@ -28,10 +29,8 @@ const onDeno: Gap[] = (
     ["via tells the HTTP version that the request came in", VERSION],
     ["an HTTP/1.0 client gets no 100", CONTINUE],
     ["RFC 9112 §2.2: a request's head that has a line with a bare LF is refused", BARE_LF],
-    [
-      "a connection is kept after a sized body that came later than its head",
-      "Deno.serve closes a connection after a request whose body comes later than its head",
-    ],
+    ["a connection is kept after a sized body that came later than its head", LATER],
+    ["RFC 9112 §9.3.2: so it is behind a large one", LATER],
     ["a request without Host is refused", "Deno.serve accepts HTTP/1.1 requests without Host"],
     ["repeated request fields stay separate lines", "Headers joins repeated fields"],
     ["the case of request field names is kept", "Headers lower-cases field names"],
@@ -136,12 +135,21 @@ const onWorkerd: Gap[] = (
 const HEAD_WAITS = "Bun.serve sends a response's fields with the first piece of its body";
 const BUN_HEADERS = "Headers joins repeated fields and spells the names that it knows its own way";
 
+const PIPELINED = "Bun.serve closes a connection with pipelined requests";
+
 const onBun: Gap[] = (
   [
+    ["pipelined requests are answered in order", PIPELINED],
     [
-      "pipelined requests are answered in order",
-      "Bun.serve closes a connection with pipelined requests",
+      "RFC 9112 §9.3.2: what stands behind a request that is not safe is sent when that is answered",
+      PIPELINED,
     ],
+    ["RFC 9112 §9.3.2: so it is behind a large one", PIPELINED],
+    [
+      "RFC 9112 §9.3.2: a request that is not safe is sent when all in front of it are answered",
+      PIPELINED,
+    ],
+    ["a request that waits behind another is never sent when its client leaves", PIPELINED],
     ["an HTTP/1.0 client gets no 100", CONTINUE],
     ["via tells the HTTP version that the request came in", VERSION],
     ["repeated request fields stay separate lines", BUN_HEADERS],

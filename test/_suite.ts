@@ -22,6 +22,7 @@ import { large } from "./suite/large.ts";
 import { lenience } from "./suite/lenience.ts";
 import { options } from "./suite/options.ts";
 import { paths } from "./suite/paths.ts";
+import { pipelining } from "./suite/pipelining.ts";
 import { redirects } from "./suite/redirects.ts";
 import { responses } from "./suite/responses.ts";
 import { retries } from "./suite/retries.ts";
@@ -51,6 +52,7 @@ const themes: Record<string, Record<string, Test>> = {
   forwarding,
   trust,
   hops,
+  pipelining,
   headers,
   encodings,
   paths,
@@ -78,6 +80,7 @@ export type TestName =
   | keyof typeof forwarding
   | keyof typeof trust
   | keyof typeof hops
+  | keyof typeof pipelining
   | keyof typeof headers
   | keyof typeof encodings
   | keyof typeof paths

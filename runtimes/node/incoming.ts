@@ -24,6 +24,7 @@ import {
   versionFault,
   toFields,
 } from "./message.ts";
+import { turnOf } from "./pipeline.ts";
 import { toRequest } from "./request.ts";
 import { holdBack, IncomingBody } from "./upload.ts";
 
@@ -101,6 +102,10 @@ abstract class NodeIncoming {
 
   version(): string {
     return this.req.httpVersion;
+  }
+
+  turn(): Promise<void> | undefined {
+    return turnOf(this.req);
   }
 
   protected get line(): Line {
@@ -213,11 +218,17 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
 class PeerIncoming extends WebIncoming {
   readonly named: string | undefined;
   readonly fault: ProxyError | undefined;
+  readonly #peer: IncomingMessage | undefined;
 
   constructor(request: Request, peer: IncomingMessage | undefined, headers?: HeaderList) {
     super(request, peer && addressOf(peer), peer?.httpVersion, headers);
     this.named = peer && namedAuthority(peer);
     this.fault = peer && versionFault(peer);
+    this.#peer = peer;
+  }
+
+  turn(): Promise<void> | undefined {
+    return this.#peer && turnOf(this.#peer);
   }
 }
 
