@@ -20,6 +20,8 @@ const VERSION = "the server does not say which HTTP version a request came in";
 const CONTINUE = "the server sends 100 to clients of HTTP/1.0, too";
 const BARE_LF = "the server ends lines of a request's head at a bare LF";
 const LATER = "Deno.serve closes a connection after a request whose body comes later than its head";
+const HOST_COUNTS =
+  "the server shows nothing of the authority in an absolute-form target: Host counts for all";
 const UPGRADE = "Deno.serve answers 400 to a request with Upgrade and a body";
 
 const onDeno: Gap[] = (
@@ -67,6 +69,7 @@ const onWorkerd: Gap[] = (
       "CONNECT is refused as not implemented, or its connection is closed",
       "workerd answers 500 to CONNECT",
     ],
+    ["14 RFC 9112 §3.2.2: where absolute-form and Host disagree, it is refused", HOST_COUNTS],
     ["changeOrigin: false keeps the client's Host", HOST],
     ["host sets an explicit Host, via appends to Via", HOST],
     ["where the client's Host is sent, it is a name of the target", HOST],
@@ -139,6 +142,7 @@ const PIPELINED = "Bun.serve closes a connection with pipelined requests";
 
 const onBun: Gap[] = (
   [
+    ["14 RFC 9112 §3.2.2: where absolute-form and Host disagree, it is refused", HOST_COUNTS],
     ["pipelined requests are answered in order", PIPELINED],
     [
       "RFC 9112 §9.3.2: what stands behind a request that is not safe is sent when that is answered",
