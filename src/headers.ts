@@ -112,8 +112,7 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
     switch (name.length) {
       case 4:
         if (name.toLowerCase() !== "host") break;
-        // Two hosts are two opinions of where the request goes (RFC 9112 §3.2). What is no
-        // authority would change the URL that is built from it (CVE-2026-33131).
+        // Two name two places (RFC 9112 §3.2); a malformed one changes the URL made of it (CVE-2026-33131).
         if (host !== undefined || !(NAME_AND_PORT.test(value) || isAuthority(value)))
           throw badRequest("Host");
         host = value;

@@ -22,6 +22,7 @@ import {
   messageHasBody,
   namedAuthority,
   versionFault,
+  wirePath,
   toFields,
 } from "./message.ts";
 import { turnOf } from "./pipeline.ts";
@@ -125,19 +126,6 @@ abstract class NodeIncoming {
     const last = listeners.pop() as Listener;
     if (at < listeners.length) listeners[at] = last;
   }
-}
-
-/** What URL parsers resolve or cut off: the router then saw another path than the one on the wire. */
-const RESOLVED = /[\\#]|\/(?:\.|%2e){1,2}(?:[/?]|$)/i;
-
-/**
- * The path of a request's URL with the bytes it came in, if the server only
- * escaped some of them: as UTF-8, what were other bytes before.
- */
-function wirePath(path: string, url: string, { url: wire = "" }: IncomingMessage): string {
-  if (path === wire || !wire.startsWith("/") || RESOLVED.test(wire)) return path;
-  const base = url.slice(0, authorityEnd(url));
-  return URL.parse(base + wire)?.href === url ? wire : path;
 }
 
 /** A web `Request` with Node's request under it. */

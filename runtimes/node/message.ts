@@ -30,6 +30,19 @@ export function namedAuthority(req: IncomingMessage): string | undefined {
   return url.slice(url.indexOf("//") + 2, authorityEnd(url));
 }
 
+/** What URL parsers resolve or cut off: the router then saw another path than the one on the wire. */
+const RESOLVED = /[\\#]|\/(?:\.|%2e){1,2}(?:[/?]|$)/i;
+
+/**
+ * The path of a request's URL with the bytes it came in, if the server only
+ * escaped some of them: as UTF-8, what were other bytes before.
+ */
+export function wirePath(path: string, url: string, { url: wire = "" }: IncomingMessage): string {
+  if (path === wire || !wire.startsWith("/") || RESOLVED.test(wire)) return path;
+  const base = url.slice(0, authorityEnd(url));
+  return URL.parse(base + wire)?.href === url ? wire : path;
+}
+
 /** Whether an HTTP/1 message has content (RFC 9112 §6.3). */
 export function hasBody({ rawHeaders }: IncomingMessage): boolean {
   return (
