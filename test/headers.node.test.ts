@@ -136,7 +136,7 @@ test("node:http: a Host that middleware has changed counts", async () => {
   const { nodeHandler, close } = createProxy({ target: upstream.url, changeOrigin: false });
   const port = await apps.serveNode((req, res) => {
     req.headers.host = "other.test";
-    // Types do not keep anybody from it.
+    // As middleware without types does it.
     (req.headers as Record<string, unknown>)["x-number"] = 5;
     nodeHandler(req, res);
   });

@@ -111,7 +111,7 @@ function withChanges(
   const values = new Map<string, Value>();
   const last: string[] = [];
   for (const [lower, { length }] of lines) {
-    // Node has no field of this name: it is a part of every object.
+    // Node has no field of this name, because every object has such a property.
     if (lower === "__proto__") continue;
     if (seen === undefined || length === 1 || !FIRST_COUNTS.has(lower)) {
       values.set(lower, valueOf(lower));
@@ -122,8 +122,8 @@ function withChanges(
     if (!lines.has(name.toLowerCase())) pushAll(added, name, valueOf(name));
   }
   for (const lower of last) {
-    // Asked for these, srvx builds its Headers of `rawHeaders`, where `get` shows no change any more: asked
-    // last, and only where Node's value does not tell that nothing has changed.
+    // A `get` of these makes srvx build its Headers of `rawHeaders`, and later ones show no change any more.
+    // So it comes last, and only where Node's value is not the first line, which would mean: unchanged.
     const before = lines.get(lower) as string[];
     values.set(lower, headers[lower] === before[0] ? before : valueOf(lower));
   }
@@ -156,7 +156,7 @@ function linesOf(raw: HeaderList): Map<string, string[]> {
 
 /** Whether the lines of a field, as they came, say what is seen of it now. */
 function isKept(lower: string, lines: string[], now: Value): boolean {
-  // Several Host have to be seen, to be refused; Node keeps the first.
+  // Node keeps the first of several Host; cleanRequest has to see them all to refuse them.
   if (lower === "__proto__" || (lower === "host" && lines.length > 1)) return true;
   if (typeof now === "object") return lines.join("\n") === now?.join("\n");
   return now === lines.join(", ") || now === lines.join("; ");

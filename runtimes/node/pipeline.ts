@@ -58,15 +58,16 @@ class Line {
   }
 
   #advance(finished: ServerResponse): void {
-    this.#watched = undefined;
+    // A request that came before this event may have begun to watch the next response.
+    if (this.#watched === finished) this.#watched = undefined;
     const next = this.#socket._httpMessage;
-    // Where the connection is closed, their clients' leaving ends the requests that wait.
+    // On a closed connection the waiting requests end because their client has left.
     if (!this.#socket.writable || !next?.req || next === finished) return this.#clear();
     const { rawHeaders } = finished.req;
     if (this.#unsafe === rawHeaders) this.#unsafe = undefined;
     for (const resolve of this.#behind.get(rawHeaders) ?? []) resolve();
     this.#behind.delete(rawHeaders);
-    // Nothing is in front of the next: what it has waited for, if anything, came behind it.
+    // Nothing is in front of the next request. What it still waits for came behind it, and was taken in earlier.
     this.#first.get(next.req.rawHeaders)?.();
     this.#first.delete(next.req.rawHeaders);
     if (this.#unsafe !== undefined || this.#first.size > 0) this.#watch(next);
