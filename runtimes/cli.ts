@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 import process from "node:process";
-import type { Server } from "srvx";
+import type { Server, ServerHandler } from "srvx";
 import { createProxy, type CreateProxyOptions } from "#proxy";
+import { preferTarget } from "./authority.ts";
 import { checkOptions, checkTarget, explain } from "./cli/check.ts";
 import { type Command, commandDefaults } from "./cli/flags.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
@@ -50,11 +51,11 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
     pool: given.pool,
     target: target ?? demo?.url,
   } as CreateProxyOptions);
-  const server = await listen(
-    (request) => proxy.fetch(request, request.runtime?.deno?.info ?? request.runtime?.bun?.server),
-    command.port,
-    command.host,
-  );
+  const answer: ServerHandler = (request) => {
+    preferTarget(request);
+    return proxy.fetch(request, request.runtime?.deno?.info ?? request.runtime?.bun?.server);
+  };
+  const server = await listen(answer, command.port, command.host);
   printStats(proxy, command.stats);
   stopOnSignals(server, proxy, command.stopTimeout);
 

@@ -55,6 +55,14 @@ class DenoIncoming extends WebIncoming {
   #at = -1;
   #listener: Listener | undefined;
 
+  /**
+   * Deno makes the URL's authority of `Host`, unless the request target is in absolute-form. srvx
+   * replaces the URL where it believes `X-Forwarded-Host`: that is no other target.
+   */
+  get named(): string | undefined {
+    return Object.hasOwn(this.request(), "url") ? undefined : this.authority;
+  }
+
   override listen(listener: Listener): void {
     this.#listener = listener;
     this.#at = unheard.push(this) - 1;

@@ -1,4 +1,5 @@
 import { createProxy, type CreateProxyOptions, type Proxy } from "#proxy";
+import { preferTarget } from "./authority.ts";
 
 /** What configures the ready-to-run proxy: environment variables, or a Worker's vars. */
 interface Vars {
@@ -64,6 +65,7 @@ async function fetch(request: Request, context?: unknown): Promise<Response> {
       headers: { "proxy-status": "fetchway; error=proxy_configuration_error" },
     });
   }
+  preferTarget(request);
   return proxy.fetch(request, context);
 }
 

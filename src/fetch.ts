@@ -5,6 +5,7 @@ import { getHeader, isEventStream, toHeaderList, toHeaders } from "./headers.ts"
 import { badOption } from "./misuse.ts";
 import type { Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
 import { toUpload, type UploadClient } from "./upload.ts";
+import { trimOws } from "./whitespace.ts";
 
 /** A `fetch`, or a function of its shape. */
 export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;
@@ -154,7 +155,7 @@ function toReply(
 function wasDecoded(decodes: readonly string[], headers: HeaderList): boolean {
   const codings = getHeader(headers, "content-encoding");
   if (codings === undefined) return false;
-  return codings.split(",").every((coding) => decodes.includes(coding.trim().toLowerCase()));
+  return codings.split(",").every((coding) => decodes.includes(trimOws(coding).toLowerCase()));
 }
 
 /** Makes the headers true of decoded bytes: no coding, another length, and not the same octets (RFC 9110 §8.8.1). */

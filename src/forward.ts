@@ -5,6 +5,7 @@ import { fieldsOf, fromDraft, toDraft } from "./draft.ts";
 import { badRequest, ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded } from "./forwarded.ts";
 import { cleanRequest, withoutNames } from "./headers.ts";
+import { agreedHost } from "./host.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
@@ -41,6 +42,9 @@ export async function forward(
   respond: Respond,
 ): Promise<Response> {
   const { options } = plan;
+  const { fault } = incoming;
+  if (fault !== undefined) return recover(fault, fault, incoming, options, respond);
+  const turn = incoming.turn?.();
   let address = target;
   if (typeof address === "function") {
     try {
@@ -78,6 +82,7 @@ export async function forward(
       hop = drafted;
     }
     if (plan.wrapsBodies && hop.body !== null) hop = await wrapBody(hop, plan, trip);
+    if (turn !== undefined) await waitFor(turn, trip.lifetime);
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
     reply = cleanReply(await deliver(hop, plan, trip));
     plan.rewriteResponse?.(reply.headers, hop, trip.followed);
@@ -101,6 +106,18 @@ export async function forward(
   }
 }
 
+/**
+ * Waits for the requests in front on the same connection.
+ *
+ * The deadline starts when they are finished: each of them has its own, and so the time that one of them takes
+ * is not taken from those behind it. A client that leaves, and the caller's signal, end the waiting.
+ */
+async function waitFor(turn: Promise<void>, lifetime: Lifetime): Promise<void> {
+  lifetime.hold(true);
+  await lifetime.orAbort(turn);
+  lifetime.hold(false);
+}
+
 /** What goes to the upstream: stripped first, then added to, so that no client can reach what is added. */
 function toHop(
   incoming: Incoming,
@@ -120,7 +137,10 @@ function toHop(
     plan.kept,
   );
   if (head.upgrade !== undefined) refuseWebSocket(head.upgrade);
-  const host = head.host ?? incoming.authority;
+  const host =
+    incoming.named === undefined
+      ? (head.host ?? incoming.authority)
+      : agreedHost(incoming.named, head.host, incoming.secure);
 
   let headers = trusts ? cutChain(head.headers, trusts) : head.headers;
   addForwarded(headers, plan.forwarded, trusts !== undefined || plan.kept !== undefined, {

@@ -1,5 +1,7 @@
 import { badRequest, ProxyError } from "./error.ts";
+import { isAuthority, NAME_AND_PORT } from "./host.ts";
 import type { HeaderList } from "./transport.ts";
+import { trimOws } from "./whitespace.ts";
 
 /** Fields about one connection, never about the message: RFC 9110 §7.6.1, and what came before and after it. */
 const HOP_BY_HOP = [
@@ -88,9 +90,6 @@ export interface RequestHead {
   readonly upgrade: string | undefined;
 }
 
-/** What an authority may not hold: it would change the URL built from it (CVE-2026-33131). */
-const BAD_HOST = /[\s/?#@\\,]/;
-
 /**
  * Drops from a request what may not go through: the names in `dropped`, and
  * those nominated by `Connection`. Stripping comes before anything is added, so
@@ -116,8 +115,9 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
     switch (name.length) {
       case 4:
         if (name.toLowerCase() !== "host") break;
-        // Two hosts mean two opinions of where the request goes (RFC 9112 §3.2).
-        if (host !== undefined || BAD_HOST.test(value)) throw badRequest("Host");
+        // Two name two places (RFC 9112 §3.2); a malformed one changes the URL made of it (CVE-2026-33131).
+        if (host !== undefined || !(NAME_AND_PORT.test(value) || isAuthority(value)))
+          throw badRequest("Host");
         host = value;
         continue;
       case 7:
@@ -158,7 +158,7 @@ function withoutNominated(headers: HeaderList, connection: string | undefined): 
   }
   const nominated = new Set<string>();
   for (const option of connection.split(",")) {
-    const name = normalize(option.trim());
+    const name = normalize(trimOws(option));
     if (!CONNECTION_OPTIONS.has(name)) nominated.add(name);
   }
   if (nominated.size === 0) return headers;

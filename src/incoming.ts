@@ -1,6 +1,7 @@
 import { toHeaderList } from "./headers.ts";
 import type { Body, HeaderList, OriginalFields } from "./transport.ts";
 import type { Abortable, Listener } from "./deadline.ts";
+import type { ProxyError } from "./error.ts";
 
 /**
  * What the server under the handler passes beside the request: Deno's `info`,
@@ -15,6 +16,10 @@ export interface Incoming extends Abortable {
   readonly path: string;
   /** Authority of the request's URL: it stands in where there is no `Host` field (HTTP/2). */
   readonly authority: string;
+  /** The authority that the request target names, where the server shows it apart from `Host`. */
+  readonly named?: string | undefined;
+  /** Why the request cannot be forwarded, although the server has let it through. */
+  readonly fault?: ProxyError | undefined;
   readonly secure: boolean;
   readonly headers: HeaderList;
   /** Where `headers` is less than what came in. */
@@ -22,6 +27,11 @@ export interface Incoming extends Abortable {
   /** IP address of the peer, where it is known. */
   readonly address: string | undefined;
   readonly body: Body | null;
+  /**
+   * Resolves when the requests in front of it on its connection are finished, as far as their order counts
+   * (RFC 9112 §9.3.2); undefined where it may be sent at once. Asked once, as soon as the request is here.
+   */
+  turn?(): Promise<void> | undefined;
   /** HTTP version it came in; `1.1` where the server under the handler does not tell. */
   version(): string;
   /** The request as a `Request`, for hooks; made when first asked for. */
@@ -100,8 +110,17 @@ export class WebIncoming implements Incoming {
   readonly #request: Request;
   readonly #version: string;
 
-  /** @param body undefined for the request's own */
-  constructor(request: Request, address: string | undefined, version = "1.1", body?: Body | null) {
+  /**
+   * @param headers the request's fields, where they are not those that iteration shows
+   * @param body undefined for the request's own
+   */
+  constructor(
+    request: Request,
+    address: string | undefined,
+    version = "1.1",
+    headers: HeaderList = toHeaderList(request.headers),
+    body?: Body | null,
+  ) {
     assertBodyUnread(request);
     const { url, method } = request;
     this.#request = request;
@@ -110,7 +129,7 @@ export class WebIncoming implements Incoming {
     this.path = pathOf(url);
     this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
     this.secure = url.startsWith("https:");
-    this.headers = toHeaderList(request.headers);
+    this.headers = headers;
     this.address = address;
     // A web Request has no body with these methods; asking costs a stream on some servers.
     if (body !== undefined) this.body = body;

@@ -40,7 +40,15 @@ const onSlow: Gap[] = (
   ] as const
 ).map(([test, reason]) => ({ host: "slow", test, reason }));
 
+/** Of Node's own server, and so of all that are built on it. */
+const onAll: Gap[] = (["node", "slow", "srvx", "h3", "hono"] as const).map((host) => ({
+  host,
+  test: "RFC 9112 §6.1: an HTTP/1.0 request with Transfer-Encoding is refused, or is its connection's last",
+  reason: "Node takes chunks in HTTP/1.0, and keeps the connection if the client asks for it",
+}));
+
 export const onNode: Gap[] = [
+  ...onAll,
   ...onSlow,
   {
     host: "h3",

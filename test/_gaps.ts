@@ -17,6 +17,11 @@ export interface Gap {
 }
 
 const VERSION = "the server does not say which HTTP version a request came in";
+const CONTINUE = "the server sends 100 to clients of HTTP/1.0, too";
+const BARE_LF = "the server ends lines of a request's head at a bare LF";
+const LATER = "Deno.serve closes a connection after a request whose body comes later than its head";
+const HOST_COUNTS =
+  "the server shows nothing of the authority in an absolute-form target: Host counts for all";
 const UPGRADE = "Deno.serve answers 400 to a request with Upgrade and a body";
 
 const onDeno: Gap[] = (
@@ -24,6 +29,10 @@ const onDeno: Gap[] = (
     ["1 CVE-2026-29057: Upgrade: h2c does not unframe the body", UPGRADE],
     ["a request's Upgrade is not forwarded", UPGRADE],
     ["via tells the HTTP version that the request came in", VERSION],
+    ["an HTTP/1.0 client gets no 100", CONTINUE],
+    ["RFC 9112 §2.2: a request's head that has a line with a bare LF is refused", BARE_LF],
+    ["a connection is kept after a sized body that came later than its head", LATER],
+    ["RFC 9112 §9.3.2: so it is behind a large one", LATER],
     ["a request without Host is refused", "Deno.serve accepts HTTP/1.1 requests without Host"],
     ["repeated request fields stay separate lines", "Headers joins repeated fields"],
     ["the case of request field names is kept", "Headers lower-cases field names"],
@@ -51,6 +60,20 @@ const EMPTY = "workerd drops fields that it knows and that are empty";
 
 const onWorkerd: Gap[] = (
   [
+    ["RFC 9112 §2.2: a request's head that has a line with a bare LF is refused", BARE_LF],
+    [
+      "RFC 9112 §2.2: a response's head that has a line with a bare LF gets 502",
+      "workerd's fetch ends lines of a response's head at a bare LF",
+    ],
+    [
+      "an HTTP/1.0 request needs no Host",
+      "workerd answers 400 to an HTTP/1.0 request without Host",
+    ],
+    [
+      "CONNECT is refused as not implemented, or its connection is closed",
+      "workerd answers 500 to CONNECT",
+    ],
+    ["14 RFC 9112 §3.2.2: where absolute-form and Host disagree, it is refused", HOST_COUNTS],
     ["changeOrigin: false keeps the client's Host", HOST],
     ["host sets an explicit Host, via appends to Via", HOST],
     ["where the client's Host is sent, it is a name of the target", HOST],
@@ -126,8 +149,20 @@ const BUN_HEADERS = "Headers joins repeated fields and spells the names that it 
 
 const onBun: Gap[] = (
   [
+    ["14 RFC 9112 §3.2.2: where absolute-form and Host disagree, it is refused", HOST_COUNTS],
     ["pipelined requests are answered in order", BUN_PIPELINE],
     ["a pipelined response that breaks off closes the connection", BUN_PIPELINE],
+    [
+      "RFC 9112 §9.3.2: what stands behind a request that is not safe is sent when that is answered",
+      BUN_PIPELINE,
+    ],
+    ["RFC 9112 §9.3.2: so it is behind a large one", BUN_PIPELINE],
+    [
+      "RFC 9112 §9.3.2: a request that is not safe is sent when all in front of it are answered",
+      BUN_PIPELINE,
+    ],
+    ["a request that waits behind another is never sent when its client leaves", BUN_PIPELINE],
+    ["an HTTP/1.0 client gets no 100", CONTINUE],
     ["via tells the HTTP version that the request came in", VERSION],
     ["repeated request fields stay separate lines", BUN_HEADERS],
     ["repeated response fields stay separate lines", BUN_HEADERS],

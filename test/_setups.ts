@@ -30,6 +30,7 @@ export type SetupName =
   | "unhandled"
   | "distrusting"
   | "routed"
+  | "witnessed"
   | "refused";
 
 export interface Setup {
@@ -181,6 +182,12 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
       return `${upstream}?saw=${encodeURIComponent(pathname)}`;
     },
     options: {},
+  }),
+  witnessed: (upstream) => ({
+    /** Says which authority the router has seen. */
+    target: ({ url }) =>
+      `${upstream}?saw=${encodeURIComponent(/\/\/([^/?#]*)/.exec(url)?.[1] ?? "")}`,
+    options: { changeOrigin: false },
   }),
   refused: () => ({ target: "http://127.0.0.1:1", options: {} }),
 };

@@ -19,8 +19,10 @@ import { hooks } from "./suite/hooks.ts";
 import { hops } from "./suite/hops.ts";
 import { hostile } from "./suite/hostile.ts";
 import { large } from "./suite/large.ts";
+import { lenience } from "./suite/lenience.ts";
 import { options } from "./suite/options.ts";
 import { paths } from "./suite/paths.ts";
+import { pipelining } from "./suite/pipelining.ts";
 import { redirects } from "./suite/redirects.ts";
 import { responses } from "./suite/responses.ts";
 import { retries } from "./suite/retries.ts";
@@ -46,10 +48,12 @@ type Test = (tools: Tools) => Promise<void>;
 
 const themes: Record<string, Record<string, Test>> = {
   framing,
+  lenience,
   hostile,
   forwarding,
   trust,
   hops,
+  pipelining,
   headers,
   encodings,
   paths,
@@ -73,10 +77,12 @@ const themes: Record<string, Record<string, Test>> = {
 /** The title of every test: what a gap can name. */
 export type TestName =
   | keyof typeof framing
+  | keyof typeof lenience
   | keyof typeof hostile
   | keyof typeof forwarding
   | keyof typeof trust
   | keyof typeof hops
+  | keyof typeof pipelining
   | keyof typeof headers
   | keyof typeof encodings
   | keyof typeof paths

@@ -1,9 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import type { TLSSocket } from "node:tls";
 import type { Listener } from "../../src/deadline.ts";
-import { getHeader, toHeaderList } from "../../src/headers.ts";
+import type { ProxyError } from "../../src/error.ts";
 import {
   type Context,
   type Incoming,
@@ -13,10 +12,22 @@ import {
 } from "../../src/incoming.ts";
 import type { Body, HeaderList } from "../../src/transport.ts";
 import { toRequestBody } from "../http/unframed.ts";
-import { headersUntouched, messageHeaders } from "./headers.ts";
+import { messageHeaders, visibleHeaders } from "./headers.ts";
+import {
+  addressOf,
+  hasBody,
+  isHttp2,
+  isSecure,
+  messageHasBody,
+  namedAuthority,
+  versionFault,
+  wirePath,
+  toFields,
+} from "./message.ts";
+import { turnOf } from "./pipeline.ts";
 import { toRequest } from "./request.ts";
-import { alreadyRead, bodyOf, hasBody, http2BodyOf, type NodeSide, nodeSideOf } from "./side.ts";
-import { IncomingBody, isHttp2, resumeAfter } from "./upload.ts";
+import { alreadyRead, bodyOf, http2BodyOf, type NodeSide, nodeSideOf } from "./side.ts";
+import { IncomingBody, resumeAfter } from "./upload.ts";
 
 /** What a request came on: it is over when its client leaves. */
 type Line = Socket | ServerHttp2Stream;
@@ -38,30 +49,22 @@ function watch(line: Line): Listener[] {
   return listeners;
 }
 
-const MAPPED_IPV4 = "::ffff:";
-
-/** The peer's address; an IPv4 one as such, although a dual-stack socket maps it. */
-function addressOf(req: IncomingMessage): string | undefined {
-  const address = req.socket.remoteAddress;
-  return address?.startsWith(MAPPED_IPV4) && address.includes(".")
-    ? address.slice(MAPPED_IPV4.length)
-    : address;
-}
-
-function isSecure(req: IncomingMessage): boolean {
-  return (req.socket as TLSSocket).encrypted;
-}
-
 /** A request of Node's server, read from the raw message as far as nothing was changed on the way. */
 abstract class NodeIncoming {
   readonly secure: boolean;
   readonly address: string | undefined;
+  readonly named: string | undefined;
+  readonly fault: ProxyError | undefined;
   protected readonly req: IncomingMessage;
 
   constructor(req: IncomingMessage) {
     this.req = req;
     this.secure = isSecure(req);
     this.address = addressOf(req);
+    // Nearly every request is of HTTP/1 and has a target in origin-form.
+    const isPlain = req.httpVersionMajor === 1 && req.url?.charCodeAt(0) === 0x2f; /* / */
+    this.named = isPlain ? undefined : namedAuthority(req);
+    this.fault = isPlain ? undefined : versionFault(req);
   }
 
   version(): string {
@@ -70,6 +73,10 @@ abstract class NodeIncoming {
 
   get message(): IncomingMessage {
     return this.req;
+  }
+
+  turn(): Promise<void> | undefined {
+    return turnOf(this.req);
   }
 
   protected get line(): Line {
@@ -91,19 +98,6 @@ abstract class NodeIncoming {
   }
 }
 
-/** What URL parsers resolve or cut off: the router then saw another path than the one on the wire. */
-const RESOLVED = /[\\#]|\/(?:\.|%2e){1,2}(?:[/?]|$)/i;
-
-/**
- * The path of a request's URL with the bytes it came in, if the server only
- * escaped some of them: as UTF-8, what were other bytes before.
- */
-function wirePath(path: string, url: string, { url: wire = "" }: IncomingMessage): string {
-  if (path === wire || !wire.startsWith("/") || RESOLVED.test(wire)) return path;
-  const base = url.slice(0, authorityEnd(url));
-  return URL.parse(base + wire)?.href === url ? wire : path;
-}
-
 /** A web `Request` with Node's request under it. */
 class HostedIncoming extends NodeIncoming implements Incoming {
   readonly method: string;
@@ -123,7 +117,7 @@ class HostedIncoming extends NodeIncoming implements Incoming {
     this.method = method;
     this.path = wirePath(pathOf(url), url, req);
     this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
-    this.headers = headersUntouched(request, req) ? req.rawHeaders : toHeaderList(request.headers);
+    this.headers = visibleHeaders(request, req);
     const bodyless = method === "GET" || method === "HEAD" || !hasBody(req);
     this.body = bodyless ? null : bodyOf(request, side);
   }
@@ -148,10 +142,10 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     const url = req.url ?? "/";
     this.res = res;
     this.method = req.method ?? "GET";
-    // Absolute-form names an authority too: the target's counts (RFC 9112 §3.2.2).
+    this.authority = this.named ?? "";
+    // Absolute-form (RFC 9112 §3.2.2) names an authority in front of the path.
     this.path = url.startsWith("/") || !url.includes("://") ? url : pathOf(url);
-    this.authority = getHeader(req.rawHeaders, ":authority") ?? "";
-    this.headers = isHttp2(req) ? withoutPseudo(req.rawHeaders) : messageHeaders(req);
+    this.headers = isHttp2(req) ? toFields(messageHeaders(req)) : messageHeaders(req);
     // As in every web request; an upstream may take such a body for the next request.
     const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
     if (!bodyless && req.readableDidRead) throw alreadyRead();
@@ -172,23 +166,44 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
   }
 }
 
-function messageHasBody(req: IncomingMessage): boolean {
-  return isHttp2(req) ? !req.stream.endAfterHeaders : hasBody(req);
-}
+/** A web `Request` of which Node's request says only where it came from. */
+class PeerIncoming extends WebIncoming {
+  readonly named: string | undefined;
+  readonly fault: ProxyError | undefined;
+  readonly #peer: IncomingMessage | undefined;
 
-/** HTTP/2's `:method` and its like are no fields (RFC 9113 §8.3). */
-function withoutPseudo(raw: HeaderList): HeaderList {
-  return raw.filter((_, i) => (raw[i - (i % 2)] as string)[0] !== ":");
+  constructor(
+    request: Request,
+    peer: IncomingMessage | undefined,
+    headers?: HeaderList,
+    body?: Body | null,
+  ) {
+    super(request, peer && addressOf(peer), peer?.httpVersion, headers, body);
+    this.named = peer && namedAuthority(peer);
+    this.fault = peer && versionFault(peer);
+    this.#peer = peer;
+  }
+
+  turn(): Promise<void> | undefined {
+    return this.#peer && turnOf(this.#peer);
+  }
 }
 
 /** Reads a web request, by Node's own where there is one under it. */
 export function readRequest(request: Request, context: Context): Incoming {
   const side = nodeSideOf(request);
-  if (side?.req.httpVersionMajor === 1) return new HostedIncoming(request, side);
+  if (side?.req.httpVersionMajor === 1 || (side && !isHttp2(side.req))) {
+    return new HostedIncoming(request, side);
+  }
   // Hono's mount() makes a new Request, but passes its environment.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
-  const address = peer?.socket === undefined ? undefined : addressOf(peer);
-  const incoming = new WebIncoming(request, address, peer?.httpVersion, http2BodyOf(request, side));
+  const fields = side && toFields(visibleHeaders(request, side.req));
+  const incoming = new PeerIncoming(
+    request,
+    peer?.socket && peer,
+    fields,
+    http2BodyOf(request, side),
+  );
   const { body, headers } = incoming;
   if (body instanceof ReadableStream) incoming.body = toRequestBody(body, headers);
   return incoming;

@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { getHeader } from "../../src/headers.ts";
 import { assertBodyUnread } from "../../src/incoming.ts";
 import type { Body } from "../../src/transport.ts";
-import { IncomingBody, isHttp2 } from "./upload.ts";
+import { isHttp2 } from "./message.ts";
+import { IncomingBody } from "./upload.ts";
 
 /** What servers show of themselves on their requests and contexts. */
 interface NodePair {
@@ -26,7 +26,8 @@ export interface NodeSide {
 /** Finds Node's request under a web one: srvx and h3 show it, @hono/node-server keeps it by a symbol. */
 export function nodeSideOf(request: Request): NodeSide | undefined {
   const pair = (request as { runtime?: { node?: NodePair } }).runtime?.node;
-  if (pair?.req !== undefined) {
+  // Servers do not document this: only what looks like a message of Node's is taken for one.
+  if (pair?.req?.rawHeaders !== undefined) {
     const ownBody = pair.maxRequestBodySize === undefined;
     return { req: pair.req, res: pair.res, ownBody, isFresh: false };
   }
@@ -37,7 +38,7 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
       req = (request as unknown as Record<symbol, IncomingMessage>)[symbol];
     } else if (symbol.description === "requestCache") ownBody = false;
   }
-  return req && { req, res: undefined, ownBody, isFresh: ownBody };
+  return req?.rawHeaders && { req, res: undefined, ownBody, isFresh: ownBody };
 }
 
 /**
@@ -61,14 +62,6 @@ export function bodyOf(request: Request, { req, ownBody, isFresh }: NodeSide): B
 export function alreadyRead(): TypeError {
   return new TypeError(
     "fetchway: the request's body has already been read; put the proxy before body parsers such as express.json()",
-  );
-}
-
-/** Whether an HTTP/1 message has content (RFC 9112 §6.3). */
-export function hasBody({ rawHeaders }: IncomingMessage): boolean {
-  return (
-    getHeader(rawHeaders, "transfer-encoding") !== undefined ||
-    Number(getHeader(rawHeaders, "content-length") ?? 0) > 0
   );
 }
 

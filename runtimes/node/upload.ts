@@ -1,11 +1,11 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest } from "node:http2";
 import { concat } from "../../src/body.ts";
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
 import { copyOf } from "../http/bytes.ts";
 import type { SelfSending } from "../http/upload.ts";
 import type { Writer } from "../http/writer.ts";
+import { isHttp2 } from "./message.ts";
 import { Audience, isUnwrappedSocket } from "./wrapped.ts";
 
 /** The body of a request that Node's server is receiving. */
@@ -114,11 +114,6 @@ export class IncomingBody implements SelfSending {
       { highWaterMark: 65_536, size: (chunk) => chunk.byteLength },
     );
   }
-}
-
-/** Not by its version: a client writes what it likes there, and Node's parser takes 0.9 and 2.0 too. */
-export function isHttp2(message: object): message is Http2ServerRequest {
-  return "stream" in message;
 }
 
 /** What is left of a body that other code has read from would look whole to the upstream. */
