@@ -94,25 +94,41 @@ export function parseFields(text: string, from: number): HeaderList {
     const name = text.slice(at, colon);
     // A colon of a later line, or none, leaves a line end in the name.
     if (!TOKEN.test(name)) throw malformed("field");
-    let first = colon + 1;
-    let last = end;
-    while (first < last && isSpace(text.charCodeAt(first))) first++;
-    while (last > first && isSpace(text.charCodeAt(last - 1))) last--;
-    fields.push(name, text.slice(first, last));
+    fields.push(name, sliceTrimmed(text, colon + 1, end));
     at = end + 2;
   }
   return fields;
+}
+
+/** A part of a text without spaces and tabs at its ends; `trim()` would take other characters off as well. */
+function sliceTrimmed(text: string, start: number, end: number): string {
+  let first = start;
+  let last = end;
+  while (first < last && isSpace(text.charCodeAt(first))) first++;
+  while (last > first && isSpace(text.charCodeAt(last - 1))) last--;
+  return text.slice(first, last);
 }
 
 function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x09;
 }
 
-/** RFC 9112 §9.3. */
+/**
+ * Whether the connection stays open (RFC 9112 §9.3).
+ * @param connection values of `Connection`, each with a comma behind it
+ */
 function isPersistent(connection: string, byDefault: boolean): boolean {
-  if (connection === "") return byDefault;
-  const options = connection.toLowerCase().split(/[\t ]*,[\t ]*/);
-  return !options.includes("close") && (byDefault || options.includes("keep-alive"));
+  const options = connection.toLowerCase();
+  let persistent = byDefault;
+  // `split` at commas with white space around them takes quadratic time.
+  for (let at = 0; at < options.length;) {
+    const end = options.indexOf(",", at);
+    const option = sliceTrimmed(options, at, end);
+    if (option === "close") return false;
+    if (option === "keep-alive") persistent = true;
+    at = end + 1;
+  }
+  return persistent;
 }
 
 function parseHint(value: string): number {

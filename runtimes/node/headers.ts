@@ -50,17 +50,19 @@ function withChanges(raw: HeaderList, headers: IncomingHttpHeaders): HeaderList 
     else lines.push(raw[i + 1] as string);
   }
   const list: HeaderList = [];
-  const changed = new Set<string>();
+  /** Asked once for each name: to join all lines of a field for each of its lines takes quadratic time. */
+  const unchanged = new Map<string, boolean>();
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] as string;
     const lower = name.toLowerCase();
     const now = headers[lower];
-    if (isNotNodes(lower) || isUnchanged(values.get(lower) as string[], now)) {
-      list.push(name, raw[i + 1] as string);
-    } else if (now !== undefined && !changed.has(lower)) {
-      changed.add(lower);
-      pushAll(list, name, now);
+    let stays = unchanged.get(lower);
+    if (stays === undefined) {
+      stays = isNotNodes(lower) || isUnchanged(values.get(lower) as string[], now);
+      unchanged.set(lower, stays);
+      if (!stays && now !== undefined) pushAll(list, name, now);
     }
+    if (stays) list.push(name, raw[i + 1] as string);
   }
   for (const [name, value] of Object.entries(headers)) {
     if (value !== undefined && !values.has(name.toLowerCase())) pushAll(list, name, value);

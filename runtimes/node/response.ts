@@ -164,8 +164,15 @@ async function buildLater(reply: Reply): Promise<Response> {
   return build(reply);
 }
 
-/** Fields as a record, which @hono/node-server passes to Node as it is; undefined where one has several lines. */
+/** Fields that are compared each with all others: with more of them, that takes longer than `Headers`. */
+const COMPARED = 2 * 64;
+
+/**
+ * Fields as a record, which @hono/node-server passes to Node as it is; undefined where one has several lines, and
+ * for very many fields.
+ */
 function toRecord(list: HeaderList): Record<string, string> | undefined {
+  if (list.length > COMPARED) return undefined;
   const record: Record<string, string> = {};
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i] as string;
