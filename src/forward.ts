@@ -76,7 +76,7 @@ export async function forward(
     }
     if (plan.wrapsBodies && hop.body !== null) hop = await wrapBody(hop, plan, trip);
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
-    const reply = cleanReply(await deliver(hop, plan, trip));
+    const reply = cleanReply(await deliver(hop, plan, trip), incoming.method, hop.method);
     plan.rewriteResponse?.(reply.headers, hop, trip.followed);
     const made = respond(reply, incoming);
     response = made instanceof Promise ? await made : made;

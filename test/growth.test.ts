@@ -225,7 +225,9 @@ const cases: [string, Sized][] = [
   ...each("Transfer-Encoding", [["chunked", " ", "x"]], (text) =>
     tried(() => cleanResponse(200, ["Transfer-Encoding", text]))(),
   ),
-  ...each("a reason phrase", [["", " ", "\u0100"]], (text) => cleanReply(replyOf([], text))),
+  ...each("a reason phrase", [["", " ", "\u0100"]], (text) =>
+    cleanReply(replyOf([], text), "GET", "GET"),
+  ),
   ...each("Set-Cookie", cookies, cookie),
   ...each("Set-Cookie, by a map", cookies, cookieMap),
   ...["Location", "Content-Location", "Refresh"].flatMap((name) =>

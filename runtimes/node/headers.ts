@@ -79,3 +79,31 @@ function isUnchanged(lines: string[], now: string | string[] | undefined): boole
 function pushAll(list: HeaderList, name: string, value: string | string[]): void {
   for (const each of Array.isArray(value) ? value : [value]) list.push(name, each);
 }
+
+/** Names are compared each with all others: with more than 64 fields, `Headers` takes less time. */
+const COMPARED = 2 * 64;
+
+/**
+ * Fields as a record, which @hono/node-server passes to Node as it is; undefined where one has several lines, and
+ * for very many fields.
+ */
+export function toRecord(list: HeaderList): Record<string, string> | undefined {
+  if (list.length > COMPARED) return undefined;
+  const record: Record<string, string> = {};
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i] as string;
+    // `__proto__`, too, is no name for a record.
+    if (name in record || isAmong(list, i, name)) return undefined;
+    record[name] = list[i + 1] as string;
+  }
+  return record;
+}
+
+/** Whether the name is among those before the index, in whatever case. */
+function isAmong(list: HeaderList, end: number, name: string): boolean {
+  for (let i = 0; i < end; i += 2) {
+    const other = list[i] as string;
+    if (other.length === name.length && other.toLowerCase() === name.toLowerCase()) return true;
+  }
+  return false;
+}
