@@ -6,6 +6,7 @@ import { badRequest, type ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded } from "./forwarded.ts";
 import { cleanRequest, withoutNames } from "./headers.ts";
 import type { Context, Incoming } from "./incoming.ts";
+import { countDown, countsForwards, replyAsLast } from "./maxforwards.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
 import { cleanReply, discard } from "./reply.ts";
@@ -74,6 +75,13 @@ export async function forward(
       if (plan.maxRedirects > 0) trip.secrets = [...plan.secrets, ...fieldsOf(hop, drafted)];
       hop = drafted;
     }
+    if (countsForwards(incoming.method)) {
+      const last = replyAsLast(incoming);
+      if (last !== undefined) {
+        trip.lifetime.end();
+        return await respond(last, incoming);
+      }
+    }
     if (plan.wrapsBodies && hop.body !== null) hop = await wrapBody(hop, plan, trip);
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
     const reply = cleanReply(await deliver(hop, plan, trip), incoming.method, hop.method);
@@ -112,6 +120,7 @@ function toHop(
     plan.kept,
   );
   const host = head.host ?? incoming.authority;
+  if (countsForwards(incoming.method)) countDown(head.headers);
 
   let headers = trusts ? cutChain(head.headers, trusts) : head.headers;
   addForwarded(headers, plan.forwarded, trusts !== undefined || plan.kept !== undefined, {

@@ -1,4 +1,5 @@
-import { getHeader, takeAll } from "./headers.ts";
+import { getHeader } from "./headers.ts";
+import { takeAll } from "./take.ts";
 import type { HeaderList } from "./transport.ts";
 
 /** What this proxy knows of the connection a request came on. */

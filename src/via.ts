@@ -1,5 +1,5 @@
 import { ProxyError } from "./error.ts";
-import { takeAll } from "./headers.ts";
+import { takeAll } from "./take.ts";
 import type { HeaderList } from "./transport.ts";
 
 /**

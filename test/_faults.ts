@@ -8,7 +8,6 @@ import { chunk, lastChunk } from "./_wire.ts";
 export interface Fault {
   readonly script: Script;
   readonly setup?: SetupName;
-  /** GET if undefined. */
   readonly method?: string;
   readonly body?: Uint8Array;
   readonly status: number;
@@ -17,7 +16,7 @@ export interface Fault {
   readonly text?: string;
   /** The body breaks off: it must not seem whole. */
   readonly cut?: boolean;
-  /** The proxy keeps the connection: nothing was wrong with it in the end. */
+  /** The proxy keeps the connection. */
   readonly kept?: boolean;
 }
 

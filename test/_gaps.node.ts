@@ -12,6 +12,8 @@ const onSlow: Gap[] = (
     ["the case of request field names is kept", LISTED],
     ["the case of response field names is kept", LISTED],
     ["characters that URL parsers escape keep their bytes", "new Request() parses its URL"],
+    ["TRACE is answered at Max-Forwards 0, without secrets", "new Request() takes no TRACE"],
+    ["TRACE counts Max-Forwards down", "new Request() takes no TRACE"],
     [
       "response headers arrive before the first byte of a chunked body, and pieces one by one",
       STREAMED,

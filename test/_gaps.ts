@@ -48,6 +48,7 @@ const EMPTY = "workerd drops fields that it knows and that are empty";
 
 const onWorkerd: Gap[] = (
   [
+    ["TRACE counts Max-Forwards down", "the Fetch standard has no TRACE: it gets 501"],
     ["changeOrigin: false keeps the client's Host", HOST],
     ["host sets an explicit Host, via appends to Via", HOST],
     ["where the client's Host is sent, it is a name of the target", HOST],

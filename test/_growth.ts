@@ -1,4 +1,6 @@
 /** How the time of a function grows with its input: a ratio, which no slow machine changes. */
+import { parseTarget, type Upstream } from "../src/target.ts";
+import type { HeaderList, Hop, Reply } from "../src/transport.ts";
 
 /** By how much the input grows. */
 const FACTOR = 8;
@@ -43,12 +45,72 @@ export function growthOf(make: Sized): number {
   return ratio;
 }
 
-/** The regular expressions that a source is written with. The code is as esbuild prints it without comments, types and templates. */
-export function literalsIn(code: string): RegExp[] {
-  const string = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/;
-  const regex = /(?<=[=(,:[!&|?{};]|return)\/((?:[^\\/[\n]|\\.|\[(?:[^\\\]\n]|\\.)*\])+)\/([a-z]*)/;
-  const found = code.matchAll(new RegExp(`${string.source}|${regex.source}`, "g"));
-  return Array.from(found)
-    .filter(([, source]) => source !== undefined)
-    .map(([, source = "", flags]) => new RegExp(source, flags));
+/** To refuse a text may take no longer than to take it. */
+export function attempt(run: () => unknown): unknown {
+  try {
+    return run();
+  } catch (error) {
+    return error;
+  }
 }
+
+/** A text of this size that begins and ends as it says, and is full of the same. */
+export function fill(size: number, before: string, filling: string, after = ""): string {
+  return before + filling.repeat(Math.ceil(size / filling.length)) + after;
+}
+
+/** So many lines of fields. */
+export function lines(
+  size: number,
+  field: (index: number) => [name: string, value: string],
+): HeaderList {
+  return Array.from({ length: size }, (_, index) => field(index)).flat();
+}
+
+/** Names that are all of the same length. */
+export const numbered = (prefix: string, index: number): string =>
+  prefix + String(index).padStart(6, "0");
+
+/** Every text in `texts` becomes a row of its own: [before, filling, after]. */
+export type Texts = readonly (readonly [before: string, filling: string, after?: string])[];
+
+export function each(
+  name: string,
+  texts: Texts,
+  use: (text: string) => unknown,
+): [string, Sized][] {
+  return texts.map(([before, filling, after]) => [
+    `${name}: ${JSON.stringify(`${before}${filling}…${after ?? ""}`)}`,
+    (size) => {
+      const text = fill(size, before, filling, after);
+      return () => use(text);
+    },
+  ]);
+}
+
+export const upstream: Upstream = parseTarget("http://up.test/base?q");
+export const hop: Hop = {
+  upstream,
+  method: "GET",
+  path: "/base/x",
+  headers: [],
+  host: undefined,
+  body: null,
+  contentLength: undefined,
+};
+export const hopTo = (path: string, headers: HeaderList = []): Hop => ({ ...hop, path, headers });
+export const replyOf = (headers: HeaderList, statusText = ""): Reply => ({
+  status: 302,
+  statusText,
+  headers,
+  body: null,
+});
+
+/** White space and commas: what lists are made of. */
+export const spaces: Texts = [
+  ["a", " ", "x"],
+  ["a", " \t", "x"],
+  ["", ","],
+  ["a", " , ", "x"],
+  ["", "close "],
+];
