@@ -109,8 +109,11 @@ export interface ProxyOptions {
    */
   connectTimeout?: number;
   /**
-   * Milliseconds between two pieces of the response body, then the body fails. `0` waits for ever.
-   * Not applied to `text/event-stream`, nor while the client does not read.
+   * Milliseconds between two chunks of the response body, then the body fails; Workers, where the runtime moves bodies
+   * itself, have no default. `0` waits for ever. Not applied to `text/event-stream`, nor while the client does not read.
+   *
+   * Where it or `signal` is set on Workers, return the response as it is, its `clone()`, or `new Response(body, response)`.
+   * A response made of `headers` alone has an encoded body encoded twice.
    * @default 300000
    */
   idleTimeout?: number;

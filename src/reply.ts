@@ -39,6 +39,7 @@ export function cleanReply(reply: Reply, asked: string, sent: string): Reply {
     headers,
     original: reply.original,
     body: bodyless ? null : reply.body,
+    isEncoded: reply.isEncoded ?? false,
   };
 }
 
