@@ -6,7 +6,7 @@ import { badRequest, type ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded } from "./forwarded.ts";
 import { cleanRequest, withoutNames } from "./headers.ts";
 import type { Context, Incoming } from "./incoming.ts";
-import { countDown, countsForwards, replyAsLast } from "./maxforwards.ts";
+import { countForwards } from "./maxforwards.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
 import { cleanReply, discard } from "./reply.ts";
@@ -64,6 +64,10 @@ export async function forward(
       guardEscape(path.split("?", 1)[0] as string);
     }
     let hop = toHop(incoming, upstream, path, plan, context);
+    const { method } = incoming;
+    const counts = method === "OPTIONS" || method === "TRACE";
+    // Answered after the hook, which may refuse such requests.
+    const last = counts ? countForwards(incoming, hop.headers) : undefined;
     if (options.onRequest !== undefined) {
       const draft = toDraft(hop);
       const answer = await options.onRequest(draft, incoming.request());
@@ -75,16 +79,13 @@ export async function forward(
       if (plan.maxRedirects > 0) trip.secrets = [...plan.secrets, ...fieldsOf(hop, drafted)];
       hop = drafted;
     }
-    if (countsForwards(incoming.method)) {
-      const last = replyAsLast(incoming);
-      if (last !== undefined) {
-        trip.lifetime.end();
-        return await respond(last, incoming);
-      }
+    if (last !== undefined) {
+      trip.lifetime.end();
+      return await respond(last, incoming);
     }
     if (plan.wrapsBodies && hop.body !== null) hop = await wrapBody(hop, plan, trip);
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
-    const reply = cleanReply(await deliver(hop, plan, trip), incoming.method, hop.method);
+    const reply = cleanReply(await deliver(hop, plan, trip), method, hop.method);
     plan.rewriteResponse?.(reply.headers, hop, trip.followed);
     const made = respond(reply, incoming);
     response = made instanceof Promise ? await made : made;
@@ -120,7 +121,6 @@ function toHop(
     plan.kept,
   );
   const host = head.host ?? incoming.authority;
-  if (countsForwards(incoming.method)) countDown(head.headers);
 
   let headers = trusts ? cutChain(head.headers, trusts) : head.headers;
   addForwarded(headers, plan.forwarded, trusts !== undefined || plan.kept !== undefined, {

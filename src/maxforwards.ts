@@ -6,18 +6,21 @@ import type { HeaderList, Reply } from "./transport.ts";
 const FIELD = "max-forwards";
 
 /**
- * Whether a proxy must look at `Max-Forwards` of a request with this method.
- * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.2
+ * Counts `Max-Forwards` of OPTIONS and TRACE down. Other methods have no such field (RFC 9110 §7.6.2).
+ * @param headers what the upstream is to be sent, changed in place
+ * @returns the final recipient's response, where the request may not be forwarded; undefined where it may
+ * @throws ProxyError 400 for a value that cannot be counted down
  */
-export function countsForwards(method: string): boolean {
-  return method === "OPTIONS" || method === "TRACE";
+export function countForwards(incoming: Incoming, headers: HeaderList): Reply | undefined {
+  countDown(headers);
+  return replyAsLast(incoming);
 }
 
 /**
  * Counts `Max-Forwards` down by one, in place. 0 stays 0: `replyAsLast` answers that request.
  * @throws ProxyError 400 for a value that is no number and for a second field: neither can be counted down
  */
-export function countDown(headers: HeaderList): void {
+function countDown(headers: HeaderList): void {
   let seen = false;
   for (let i = 0; i < headers.length; i += 2) {
     if ((headers[i] as string).toLowerCase() !== FIELD) continue;
@@ -39,7 +42,7 @@ const ASSERTED = new NameSet(REQUEST_ASSERTIONS);
  * The response of the final recipient to a request that may not be forwarded any further.
  * @returns undefined for a request that may be forwarded
  */
-export function replyAsLast(incoming: Incoming): Reply | undefined {
+function replyAsLast(incoming: Incoming): Reply | undefined {
   if (Number(getHeader(incoming.headers, FIELD) ?? 1) !== 0) return undefined;
   if (incoming.method !== "TRACE") return toReply(["Content-Length", "0"], null);
   const body = reflect(incoming);

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import type { Incoming } from "../src/incoming.ts";
-import { countDown } from "../src/maxforwards.ts";
+import { countForwards } from "../src/maxforwards.ts";
 import { errorOf, fakeIncoming, FakeTransport, proxyError, run } from "./_fakes.ts";
 
 interface Sent {
@@ -58,7 +58,9 @@ describe.each(counted)("%s", (method) => {
   ])("%j is refused, for it cannot be counted down", async (headers) => {
     const sent = await send(method, headers);
     expect(sent).toMatchObject({ calls: 0, response: { status: 400 } });
-    expect(await errorOf(() => countDown(headers))).toEqual(proxyError("http_request_error", 400));
+    const incoming = fakeIncoming({ method, headers });
+    const error = await errorOf(() => countForwards(incoming, headers));
+    expect(error).toEqual(proxyError("http_request_error", 400));
   });
 
   test("a hook sees the request, and its answer counts", async () => {

@@ -1,24 +1,14 @@
 /** What the suite does not ask of every host: workerd's own ways of going wrong. */
-import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { gunzipSync, gzipSync } from "node:zlib";
-import { build } from "esbuild";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { createProxy, createTransport } from "../runtimes/workerd.ts";
-import { connect, type Client } from "./_client.ts";
-import { type Program, startProgram } from "./_program.ts";
-import { Upstream } from "./_upstream.ts";
-import { pause, until, within } from "./_wait.ts";
+import { within } from "./_wait.ts";
 import { request } from "./_wire.ts";
+import { useWorker } from "./_workerd.ts";
 
 const worker = `
 import { createProxy } from "./runtimes/workerd.ts";
 let proxy;
-let watching;
-let patient;
 
 /** A body made by the script: it breaks off after the first piece. */
 function broken() {
@@ -48,19 +38,6 @@ const ways = {
     proxy.fetch(
       new Request(url, { method: "POST", body: broken(), headers: { "content-length": "10" } }),
     ),
-  "/watched": (request) => watching.fetch(request),
-  "/watched-clone": async (request) => (await watching.fetch(request)).clone(),
-  "/watched-twice": async (request) => (await watching.fetch(request)).clone().clone(),
-  async "/watched-init"(request) {
-    const response = await watching.fetch(request);
-    return new Response(response.body, response);
-  },
-  async "/watched-cancel"(request, context) {
-    context.waitUntil(new Promise((resolve) => setTimeout(resolve, 5000)));
-    const response = await patient.fetch(request);
-    await response.body.cancel();
-    return new Response("cancelled");
-  },
   "/waiting"(request, context) {
     context.waitUntil(new Promise((resolve) => setTimeout(resolve, 5000)));
     return proxy.fetch(request);
@@ -70,63 +47,12 @@ const ways = {
 export default {
   fetch(request, env, context) {
     proxy ??= createProxy({ target: env.UPSTREAM });
-    watching ??= createProxy({ target: env.UPSTREAM, idleTimeout: 1000 });
-    patient ??= createProxy({ target: env.UPSTREAM, idleTimeout: 60_000 });
     return ways[new URL(request.url).pathname](request, context);
   },
 };
 `;
 
-const directory = mkdtempSync(join(tmpdir(), "fetchway-"));
-const upstream = new Upstream();
-let program: Program;
-let port = 0;
-
-beforeAll(async () => {
-  await upstream.listen();
-  await build({
-    stdin: {
-      contents: worker,
-      resolveDir: fileURLToPath(new URL("..", import.meta.url)),
-      loader: "js",
-    },
-    outfile: join(directory, "worker.js"),
-    bundle: true,
-    format: "esm",
-    conditions: ["workerd"],
-  });
-  writeFileSync(
-    join(directory, "config.capnp"),
-    `using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = [
-    (name = "internet", network = (allow = ["public", "private"])),
-    (name = "main", worker = (
-      modules = [(name = "worker.js", esModule = embed "worker.js")],
-      compatibilityDate = "2026-10-01",
-      compatibilityFlags = ["enable_request_signal"],
-      bindings = [(name = "UPSTREAM", text = "${upstream.url}")],
-    )),
-  ],
-  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
-);
-`,
-  );
-  program = startProgram("workerd", ["serve", join(directory, "config.capnp"), "--control-fd=1"]);
-  port = Number((await program.printed(/"port":\s*(\d+)/))[1]);
-});
-afterEach(() => upstream.reset());
-afterAll(async () => {
-  await program[Symbol.asyncDispose]();
-  await upstream.stop();
-  rmSync(directory, { recursive: true });
-});
-
-async function send(bytes: Uint8Array): Promise<Client> {
-  const client = await connect(port);
-  client.send(bytes);
-  return client;
-}
+const { upstream, send } = useWorker(worker);
 
 test("the client's address is the connection's, whatever its fields say", async () => {
   const fields: [string, string][] = [
@@ -138,23 +64,17 @@ test("the client's address is the connection's, whatever its fields say", async 
   expect(upstream.calls[0]?.all("x-forwarded-for")).toEqual(["127.0.0.1"]);
 });
 
-test.each([
-  "plain",
-  "fields",
-  "clone",
-  "init",
-  "watched",
-  "watched-init",
-  "watched-clone",
-  "watched-twice",
-])("a coded body is the same after a Worker made another response of it: %s", async (way) => {
-  const bytes = gzipSync("a body that compresses well; ".repeat(100));
-  upstream.script = (call) => call.reply(200, [["Content-Encoding", "gzip"]], bytes);
-  const answer = await (await send(request("GET", `/${way}`))).read();
-  expect(answer.get("content-encoding")).toBe("gzip");
-  expect(answer.body.equals(bytes)).toBe(true);
-  expect(gunzipSync(answer.body).length).toBe(2900);
-});
+test.each(["plain", "fields", "clone", "init"])(
+  "a coded body is the same after a Worker made another response of it: %s",
+  async (way) => {
+    const bytes = gzipSync("a body that compresses well; ".repeat(100));
+    upstream.script = (call) => call.reply(200, [["Content-Encoding", "gzip"]], bytes);
+    const answer = await (await send(request("GET", `/${way}`))).read();
+    expect(answer.get("content-encoding")).toBe("gzip");
+    expect(answer.body.equals(bytes)).toBe(true);
+    expect(gunzipSync(answer.body).length).toBe(2900);
+  },
+);
 
 test.each(["sized", "unsized"])(
   "a %s body of the script's that fails never arrives whole",
@@ -167,63 +87,6 @@ test.each(["sized", "unsized"])(
     expect((await client.read()).status).toBeGreaterThanOrEqual(400);
   },
 );
-
-describe("a body that idleTimeout watches", () => {
-  const half = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 10000\r\n\r\nhalf";
-
-  test("is read no faster than the client takes it", async () => {
-    let sent = 0;
-    const size = 64 * 1024 * 1024;
-    upstream.script = async (call) => {
-      call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
-      for (; sent < size; sent += 65_536) {
-        call.write(Buffer.alloc(65_536));
-        const { socket } = call.link;
-        if (socket.writableNeedDrain) {
-          await Promise.race([once(socket, "drain"), call.link.closed]);
-        }
-        if (call.link.isClosed) return;
-      }
-    };
-    const client = await send(request("GET", "/watched"));
-    client.socket.pause();
-    await until(() => sent > 0, "the first chunk");
-    let before = -1;
-    // What the sockets hold is sent at once; then nothing moves.
-    while (before !== sent) {
-      before = sent;
-      await pause(300);
-    }
-    expect(sent).toBeLessThan(size / 2);
-    client.leave("RST");
-    await within(upstream.calls[0]?.link.closed as Promise<void>, "the connection closed", 2000);
-  });
-
-  test.each(["FIN", "RST"] as const)("goes with a client that leaves by %s", async (how) => {
-    upstream.script = (call) => call.write(half);
-    const client = await send(request("GET", "/watched"));
-    const call = await upstream.call();
-    await until(() => call.link.socket.bytesWritten > 0, "the head");
-    client.leave(how);
-    await within(call.link.closed, "the upstream's connection closed", 2500);
-  });
-
-  test("goes when the Worker cancels it", async () => {
-    upstream.script = (call) => call.write(half);
-    const answer = await (await send(request("GET", "/watched-cancel"))).read();
-    expect(answer.text).toBe("cancelled");
-    await within(upstream.calls[0]?.link.closed as Promise<void>, "the connection closed", 2500);
-  });
-
-  test("never seems whole where the upstream breaks off", async () => {
-    upstream.script = (call) => {
-      call.write(half);
-      call.close();
-    };
-    const answer = await (await send(request("GET", "/watched"))).read();
-    expect(answer).toMatchObject({ status: 200, text: "half", cut: true });
-  });
-});
 
 test("a client that leaves closes the upstream request, although the Worker goes on", async () => {
   upstream.script = () => {};

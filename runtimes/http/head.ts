@@ -26,6 +26,8 @@ const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: (.*))?$/;
 /** A field's name, or a method. */
 export const TOKEN: RegExp = /^[!#$%&'*+.^_`|~\w-]+$/;
 const LENGTH = /^\d{1,15}$/;
+/** Within a line that is not unclear, the only characters up to this one are spaces and tabs. */
+const SPACE = 0x20;
 
 /**
  * Reads a response's head, its line ends included.
@@ -94,23 +96,14 @@ export function parseFields(text: string, from: number): HeaderList {
     const name = text.slice(at, colon);
     // A colon of a later line, or none, leaves a line end in the name.
     if (!TOKEN.test(name)) throw malformed("field");
-    fields.push(name, sliceTrimmed(text, colon + 1, end));
+    let first = colon + 1;
+    let last = end;
+    while (first < last && text.charCodeAt(first) <= SPACE) first++;
+    while (last > first && text.charCodeAt(last - 1) <= SPACE) last--;
+    fields.push(name, text.slice(first, last));
     at = end + 2;
   }
   return fields;
-}
-
-/** A part of a text without spaces and tabs at its ends; `trim()` would take other characters off as well. */
-function sliceTrimmed(text: string, start: number, end: number): string {
-  let first = start;
-  let last = end;
-  while (first < last && isSpace(text.charCodeAt(first))) first++;
-  while (last > first && isSpace(text.charCodeAt(last - 1))) last--;
-  return text.slice(first, last);
-}
-
-function isSpace(code: number): boolean {
-  return code === 0x20 || code === 0x09;
 }
 
 /**
@@ -119,11 +112,17 @@ function isSpace(code: number): boolean {
  */
 function isPersistent(connection: string, byDefault: boolean): boolean {
   const options = connection.toLowerCase();
+  // Nearly every Connection field says just this.
+  if (options === "keep-alive,") return true;
   let persistent = byDefault;
-  // `split` at commas with white space around them takes quadratic time.
+  // To split at commas with white space around them takes quadratic time.
   for (let at = 0; at < options.length;) {
     const end = options.indexOf(",", at);
-    const option = sliceTrimmed(options, at, end);
+    let last = end;
+    // `trim()` would take other characters off as well.
+    while (options.charCodeAt(at) <= SPACE) at++;
+    while (last > at && options.charCodeAt(last - 1) <= SPACE) last--;
+    const option = options.slice(at, last);
     if (option === "close") return false;
     if (option === "keep-alive") persistent = true;
     at = end + 1;

@@ -18,6 +18,7 @@ import type {
 } from "../../src/transport.ts";
 import { toDestination } from "../pool/destination.ts";
 import { Resolver } from "../pool/dns.ts";
+import { IdleList } from "../pool/idle.ts";
 import { Exchange } from "./exchange.ts";
 import { Pool } from "./pool.ts";
 import { UnframedBody } from "./unframed.ts";
@@ -44,6 +45,7 @@ export class HttpTransport implements Transport {
   readonly #memory: Memory;
   readonly #resolver: Resolver | undefined;
   readonly #counters: Counters = new Counters();
+  readonly #idle: IdleList;
   readonly #pools: Map<string, Pool> = new Map();
   /** Upstreams are parsed once and shared: most requests find their pool by identity. */
   readonly #poolOf: WeakMap<Upstream, Pool> = new WeakMap();
@@ -63,7 +65,8 @@ export class HttpTransport implements Transport {
     this.#options = fillPoolOptions(options);
     this.#memory = memory;
     this.#limit = memory.origins;
-    const { dns } = this.#options;
+    const { dns, maxTotalFreeSockets } = this.#options;
+    this.#idle = new IdleList(maxTotalFreeSockets);
     this.#resolver = dns === false ? undefined : new Resolver(dns);
   }
 
@@ -120,7 +123,7 @@ export class HttpTransport implements Transport {
     if (pool === undefined) {
       if (this.#closed) throw poolClosed();
       if (this.#pools.size >= this.#limit) this.#evict((each) => each.empty);
-      pool = new Pool(destination, this.#options, this.#counters, this.#resolver);
+      pool = new Pool(destination, this.#options, this.#counters, this.#resolver, this.#idle);
       this.#pools.set(key, pool);
       this.#armSweep();
     }
