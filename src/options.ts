@@ -98,7 +98,8 @@ export interface ProxyOptions {
     | ((path: string, request: Request) => string | Promise<string>);
   /**
    * Milliseconds until the response headers, counted anew from each piece of
-   * the request body that is sent; then 504. `0` waits for ever. It never cuts a body.
+   * the request body that is sent; then 504. `0` waits for ever. It never cuts a body. On Workers, the runtime moves
+   * bodies of up to 64 KiB whose length is known, and their chunks do not count.
    * @default 60000
    */
   timeout?: number;

@@ -8,6 +8,17 @@ import { chunk, type Header, lastChunk, request } from "../_wire.ts";
 /** Well past the 300 ms of the setup: the point of these tests is that time goes by. */
 const past = 700;
 
+/** Sends ten chunks of this size, for longer than the timeout. */
+async function expectNotCut(t: Tools, size: number): Promise<void> {
+  const client = await t.connect("timeouts");
+  client.send(request("POST", "/", [["Content-Length", `${10 * size}`]]));
+  for (let count = 0; count < 10; count++) {
+    client.send("x".repeat(size));
+    await pause(past / 10);
+  }
+  expect(await client.read()).toMatchObject({ status: 200, text: "x".repeat(10 * size) });
+}
+
 export const timeouts = {
   async "a stall before the response headers gets 504"(t: Tools): Promise<void> {
     t.upstream.script = () => {};
@@ -104,6 +115,14 @@ export const timeouts = {
     }
     client.send(lastChunk);
     expect(await client.read()).toMatchObject({ status: 200, text: "0123456789" });
+  },
+
+  async "a small upload of known length that keeps coming is not cut"(t: Tools): Promise<void> {
+    await expectNotCut(t, 1);
+  },
+
+  async "a large upload of known length that keeps coming is not cut"(t: Tools): Promise<void> {
+    await expectNotCut(t, 10_000);
   },
 
   async "server-sent events outlive idleTimeout"(t: Tools): Promise<void> {
