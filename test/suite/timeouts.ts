@@ -76,7 +76,7 @@ export const timeouts = {
     for (const [coding, body] of [
       ["gzip", gzipSync(text)],
       ["br", brotliCompressSync(text)],
-      [undefined, Buffer.from(text)],
+      [undefined, Buffer.from(text.slice(0, 5000))],
       ["x-unknown", Buffer.from("nothing at all")],
       ["gzip", Buffer.from("this was never gzipped")],
     ] as const) {
