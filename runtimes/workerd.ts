@@ -40,6 +40,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
     toError,
     amendsHeaders: true,
     handsBodiesThrough: true,
+    rawBodies: { encodeResponseBody: "manual" },
     isOwn,
     createPipe: (length) => new FixedLengthStream(length),
   });
@@ -118,13 +119,32 @@ function addressOf(request: Request): string | undefined {
   return onCloudflare ? (request.headers.get("cf-connecting-ip") ?? undefined) : undefined;
 }
 
-function respond({ status, statusText, headers, original, body }: Reply): Response {
-  return new Response(body instanceof Uint8Array ? (body as BodyInit) : body && toStream(body), {
+/** workerd's own: whether `Content-Encoding` is still to be applied to the body, or tells what it is already. */
+interface Init extends ResponseInit {
+  encodeBody: "automatic" | "manual";
+}
+
+function respond({ status, statusText, headers, original, body, isEncoded }: Reply): Response {
+  const init: Init = {
     status,
     // Any other it refuses.
     statusText: /^[ -~]*$/.test(statusText) ? statusText : "",
     headers: original ? amend(original, headers) : toHeaders(headers),
-  });
+    encodeBody: isEncoded ? "manual" : "automatic",
+  };
+  const content = body instanceof Uint8Array ? (body as BodyInit) : body && toStream(body);
+  const response = new Response(content, init);
+  return isEncoded ? withClone(response) : response;
+}
+
+/** A clone made by workerd does not know that its body is encoded, and would be encoded again: as one for a cache. */
+function withClone(response: Response): Response {
+  const clone = (): Response => {
+    const { body } = Response.prototype.clone.call(response);
+    // Made from this one, it knows.
+    return withClone(new Response(body, response));
+  };
+  return Object.defineProperty(response, "clone", { value: clone });
 }
 
 const runtime: Runtime = {

@@ -7,8 +7,10 @@ type Change = (value: string) => string | undefined;
 /** A cookie or an attribute; quotes around a whole value keep what is in them together. */
 const PART = /(?:^|;)[^=;]*(?:=[ \t]*"[^"]*"[ \t]*(?=;|$)|[^;]*)/g;
 
-/** An attribute that may be rewritten; white space and quotes around its value stay. */
-const ATTRIBUTE = /^(;[ \t]*(domain|path)[ \t]*=[ \t]*"?)((?:.*[^ \t"])?)("?[ \t]*)$/is;
+/** An attribute that may be rewritten, up to its value. */
+const ATTRIBUTE = /^;[ \t]*(domain|path)[ \t]*=[ \t]*"?/i;
+/** What may stand behind a value. */
+const ATTRIBUTE_END = /^"?[ \t]*$/;
 
 /**
  * Rewrites a `Set-Cookie` value: the attributes named, and not a byte beside them.
@@ -24,13 +26,26 @@ export function compileCookieRewrite(
   const ofPath = toChange(paths, (path) => path);
   return (cookie) =>
     cookie.replace(PART, (part) => {
-      const [, before = "", name = "", value = "", after = ""] = ATTRIBUTE.exec(part) ?? [];
+      const [before = "", name = ""] = ATTRIBUTE.exec(part) ?? [];
+      if (name === "") return part;
+      const end = valueEnd(part);
+      const after = part.slice(end);
       // Without a value it is no attribute to a client.
-      if (value === "") return part;
-      const changed = (name.length === 4 ? ofPath : ofDomain)(value);
+      if (end <= before.length || !ATTRIBUTE_END.test(after)) return part;
+      const changed = (name.length === 4 ? ofPath : ofDomain)(part.slice(before.length, end));
       if (changed === undefined) return part;
       return changed === "" ? "" : before + changed + after;
     });
+}
+
+/**
+ * Where the value at the end of an attribute ends: white space and quotes behind it stay. A regular expression
+ * would look for it from each character on, which takes quadratic time.
+ */
+function valueEnd(part: string): number {
+  let end = part.length;
+  while (end > 0 && ' \t"'.includes(part.charAt(end - 1))) end--;
+  return end;
 }
 
 function toChange(values: Values | undefined, plain: (value: string) => string): Change {

@@ -5,6 +5,7 @@ import { getHeader, isEventStream, toHeaderList, toHeaders } from "./headers.ts"
 import { badOption } from "./misuse.ts";
 import type { Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
 import { toUpload, type UploadClient } from "./upload.ts";
+import { watch } from "./watch.ts";
 import { trimOws } from "./whitespace.ts";
 
 /** A `fetch`, or a function of its shape. */
@@ -29,6 +30,8 @@ export interface FetchClient extends UploadClient {
    * runtime that moves and cancels them. Not where somebody wants to watch them.
    */
   readonly handsBodiesThrough?: boolean;
+  /** What `RequestInit` says to get encoded bodies as they are when a script reads them, where the client would decode them. */
+  readonly rawBodies?: object;
 }
 
 /** Of any fetch it must be assumed that it decodes what some fetch is known to decode, and can do no more than the standard. */
@@ -59,6 +62,8 @@ export function createFetchTransport(client: FetchClient): Transport {
       try {
         client.prepare?.(hop);
         const init = toInit(hop, lifetime, controller, client);
+        const raw = client.rawBodies !== undefined && lifetime.mayStop(false);
+        if (raw) Object.assign(init, client.rawBodies);
         if (lifetime.error !== undefined) throw lifetime.error;
         const response = await new Promise<Response>((resolve, rejected) => {
           reject = rejected;
@@ -67,7 +72,7 @@ export function createFetchTransport(client: FetchClient): Transport {
             lifetime.error === undefined ? resolve(late) : discard(late);
           Promise.resolve(answer).then(take, rejected);
         });
-        return toReply(response, lifetime, controller, client);
+        return toReply(response, lifetime, controller, client, raw);
       } catch (thrown) {
         const error = lifetime.error ?? toNetworkError(thrown, hop, client);
         lifetime.end();
@@ -131,24 +136,33 @@ function toReply(
   lifetime: Lifetime,
   controller: AbortController,
   client: FetchClient,
+  raw: boolean,
 ): Reply {
   const { status, statusText, body } = response;
   const headers = toHeaderList(response.headers);
   // What a script made of bytes has no URL, and nobody has undone anything for it.
   const decoded = response.url !== "" && wasDecoded(client.capabilities.decodes, headers);
-  // To watch a coded body would be to read it, and so to undo the coding.
-  const coded = getHeader(headers, "content-encoding") !== undefined;
+  // Reading an encoded body decodes it, unless the client was told otherwise.
+  const decodes = !raw && getHeader(headers, "content-encoding") !== undefined;
   const events = isEventStream(headers);
-  const through = client.handsBodiesThrough && (coded || !lifetime.mayStop(events));
+  const through = client.handsBodiesThrough && (decodes || !lifetime.mayStop(events));
   if (body === null || through) lifetime.end();
   else lifetime.opened(events);
+  const createPipe = decoded ? undefined : client.createPipe;
   return {
     status,
     statusText,
     headers: decoded ? withoutCoding(headers) : headers,
     original: client.amendsHeaders ? { headers: response.headers, list: headers } : undefined,
-    body: body && (through ? body : watch(body, lifetime, controller)),
+    body:
+      body && (through ? body : watch(body, lengthOf(headers), lifetime, controller, createPipe)),
+    isEncoded: raw,
   };
+}
+
+function lengthOf(headers: HeaderList): number | undefined {
+  const length = getHeader(headers, "content-length");
+  return length !== undefined && /^\d{1,15}$/.test(length) ? Number(length) : undefined;
 }
 
 /** Whether the client has undone the response's codings: it does all of them, or none. */
@@ -168,43 +182,6 @@ function withoutCoding(headers: HeaderList): HeaderList {
     left.push(name, name === "etag" && value.startsWith('"') ? `W/${value}` : value);
   }
   return left;
-}
-
-/** Hands the body on and tells the lifetime of it. */
-function watch(
-  body: ReadableStream<Uint8Array>,
-  lifetime: Lifetime,
-  controller: AbortController,
-): ReadableStream<Uint8Array> {
-  const reader = body.getReader();
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(sink) {
-        try {
-          lifetime.hold(false);
-          const { done, value } = await reader.read();
-          lifetime.hold(true);
-          if (!done) return sink.enqueue(value);
-          lifetime.end();
-          sink.close();
-        } catch (thrown) {
-          const error = lifetime.error ?? incomplete(thrown);
-          lifetime.end();
-          sink.error(error);
-        }
-      },
-      async cancel(reason) {
-        lifetime.end();
-        controller.abort(reason);
-        await reader.cancel(reason).catch(() => {});
-      },
-    },
-    { highWaterMark: 0 },
-  );
-}
-
-function incomplete(cause: unknown): ProxyError {
-  return new ProxyError("http_response_incomplete", { message: "the upstream broke off", cause });
 }
 
 /**

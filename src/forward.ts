@@ -7,6 +7,7 @@ import { addForwarded } from "./forwarded.ts";
 import { cleanRequest, withoutNames } from "./headers.ts";
 import { agreedHost } from "./host.ts";
 import type { Context, Incoming } from "./incoming.ts";
+import { countForwards } from "./maxforwards.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
 import { cleanReply, discard, discardBody } from "./reply.ts";
@@ -70,6 +71,10 @@ export async function forward(
       guardEscape(path.split("?", 1)[0] as string);
     }
     let hop = toHop(incoming, upstream, path, plan, context);
+    const { method } = incoming;
+    const counts = method === "OPTIONS" || method === "TRACE";
+    // Answered after the hook, which may refuse such requests.
+    const last = counts ? countForwards(incoming, hop.headers) : undefined;
     if (options.onRequest !== undefined) {
       const draft = toDraft(hop);
       const answer = await options.onRequest(draft, incoming.request());
@@ -81,10 +86,14 @@ export async function forward(
       if (plan.maxRedirects > 0) trip.secrets = [...plan.secrets, ...fieldsOf(hop, drafted)];
       hop = drafted;
     }
+    if (last !== undefined) {
+      trip.lifetime.end();
+      return await respond(last, incoming);
+    }
     if (plan.wrapsBodies && hop.body !== null) hop = await wrapBody(hop, plan, trip);
     if (turn !== undefined) await waitFor(turn, trip.lifetime);
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
-    reply = cleanReply(await deliver(hop, plan, trip));
+    reply = cleanReply(await deliver(hop, plan, trip), method, hop.method);
     plan.rewriteResponse?.(reply.headers, hop, trip.followed);
     const made = respond(reply, incoming);
     response = made instanceof Promise ? await made : made;

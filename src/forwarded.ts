@@ -81,7 +81,7 @@ function toElement({ by, host }: ClientFacts, address = "unknown", proto: string
 }
 
 function isIPv6(address: string): boolean {
-  return /^[\da-f:.]*:[\da-f:.]*$/i.test(address);
+  return address.includes(":") && /^[\da-f:.]+$/i.test(address);
 }
 
 function quote(value: string): string {

@@ -98,7 +98,8 @@ export interface ProxyOptions {
     | ((path: string, request: Request) => string | Promise<string>);
   /**
    * Milliseconds until the response headers, counted anew from each piece of
-   * the request body that is sent; then 504. `0` waits for ever. It never cuts a body.
+   * the request body that is sent; then 504. `0` waits for ever. It never cuts a body. On Workers, the runtime moves
+   * bodies of up to 64 KiB whose length is known, and their chunks do not count.
    * @default 60000
    */
   timeout?: number;
@@ -109,8 +110,11 @@ export interface ProxyOptions {
    */
   connectTimeout?: number;
   /**
-   * Milliseconds between two pieces of the response body, then the body fails. `0` waits for ever.
-   * Not applied to `text/event-stream`, nor while the client does not read.
+   * Milliseconds between two chunks of the response body, then the body fails; Workers, where the runtime moves bodies
+   * itself, have no default. `0` waits for ever. Not applied to `text/event-stream`, nor while the client does not read.
+   *
+   * Where it or `signal` is set on Workers, return the response as it is, its `clone()`, or `new Response(body, response)`.
+   * A response made of `headers` alone has an encoded body encoded twice.
    * @default 300000
    */
   idleTimeout?: number;

@@ -28,6 +28,13 @@ export interface PoolOptions {
    */
   maxFreeSockets?: number;
   /**
+   * Idle connections kept to all origins together; beyond it the one that has been idle longest is closed.
+   * `0` keeps none, `Infinity` sets no limit: then clients that choose the origin decide how many file descriptors are
+   * open. `maxFreeSockets` limits each origin as well.
+   * @default 1024
+   */
+  maxTotalFreeSockets?: number;
+  /**
    * Milliseconds that an idle connection is kept. Below the 5 s of usual
    * upstreams, so that it is not the upstream that closes first; a shorter
    * `Keep-Alive: timeout` of the upstream wins.
@@ -111,6 +118,7 @@ export type FilledPoolOptions = Required<Omit<PoolOptions, "tls" | "socketPath" 
 export const poolDefaults: Readonly<FilledPoolOptions & { dns: FilledDnsOptions }> = {
   maxSockets: 256,
   maxFreeSockets: 64,
+  maxTotalFreeSockets: 1024,
   freeSocketTimeout: 4_000,
   timeout: 0,
   socketTTL: 0,
@@ -178,6 +186,10 @@ const isDns: Check = (value) => {
 const POOL_CHECKS: Record<keyof PoolOptions, Check> = {
   maxSockets: isCount,
   maxFreeSockets: isCountOrNone,
+  maxTotalFreeSockets: (value) =>
+    value === Infinity || isCountOrNone(value) === undefined
+      ? undefined
+      : "use a whole number, 0 for none, or Infinity for no limit",
   freeSocketTimeout: (value) =>
     value === 0
       ? "use whole milliseconds from 1; maxFreeSockets: 0 keeps none"

@@ -1,15 +1,24 @@
 import { toStream } from "./body.ts";
 import { ProxyError } from "./error.ts";
-import { cleanResponse } from "./headers.ts";
+import { cleanResponse, NameSet, withoutNames } from "./headers.ts";
 import type { Body, HeaderList, Reply } from "./transport.ts";
 
+const CONTENT_LENGTH = new NameSet(["content-length"]);
+
 /**
- * The upstream's answer as it may go to the client.
+ * The upstream's response as it may go to the client.
+ *
+ * A hook may have sent another method than the client's. The body of a GET is let go of where the client sent
+ * HEAD: a server need not take it, and its connection would stay in use. The length that HEAD was answered with is
+ * left out where the client did not send HEAD: it would wait for a body of that length (RFC 9110 §8.6).
+ *
+ * @param asked the client's method
+ * @param sent the method that the upstream was sent
  * @throws ProxyError 502 for what no client could be sent
  */
-export function cleanReply(reply: Reply): Reply {
+export function cleanReply(reply: Reply, asked: string, sent: string): Reply {
   const { status } = reply;
-  const bodyless = status === 204 || status === 205 || status === 304;
+  const bodyless = status === 204 || status === 205 || status === 304 || asked === "HEAD";
   let headers: HeaderList;
   try {
     if (status < 200 || status > 599) {
@@ -23,12 +32,14 @@ export function cleanReply(reply: Reply): Reply {
     throw error;
   }
   if (bodyless) discardBody(reply);
+  else if (sent === "HEAD") headers = withoutNames(headers, CONTENT_LENGTH);
   return {
     status,
     statusText: cleanReason(reply.statusText),
     headers,
     original: reply.original,
     body: bodyless ? null : reply.body,
+    isEncoded: reply.isEncoded ?? false,
   };
 }
 

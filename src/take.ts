@@ -3,9 +3,17 @@ import type { HeaderList } from "./transport.ts";
 /** Takes every line of a field out of a list. Returns their values. */
 export function takeAll(headers: HeaderList, lower: string): string[] {
   const values: string[] = [];
-  for (let i = headers.length - 2; i >= 0; i -= 2) {
-    if ((headers[i] as string).toLowerCase() !== lower) continue;
-    values.unshift(headers.splice(i, 2)[1] as string);
+  let end = 0;
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    const value = headers[i + 1] as string;
+    if (name.length === lower.length && name.toLowerCase() === lower) {
+      values.push(value);
+      continue;
+    }
+    headers[end++] = name;
+    headers[end++] = value;
   }
+  headers.length = end;
   return values;
 }

@@ -70,6 +70,8 @@ export interface Reply {
   readonly original?: OriginalFields | undefined;
   /** The body; `null` for none. */
   readonly body: Body | null;
+  /** Whether the body is encoded as `Content-Encoding` says, where a runtime would encode a script's body itself. */
+  readonly isEncoded?: boolean;
 }
 
 /** What a runtime's client can do that not every one can. */

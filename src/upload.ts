@@ -3,7 +3,10 @@ import type { Lifetime } from "./deadline.ts";
 import { ProxyError } from "./error.ts";
 import type { Body, Hop } from "./transport.ts";
 
-/** A body of at most so many bytes counts as one piece: it is not worth watching. */
+/**
+ * A body of at most so many bytes counts as one chunk, which the runtime moves itself: to watch the chunks of a
+ * body of 1 KB costs 40 % of the requests a second on workerd.
+ */
 const ONE_PIECE = 65_536;
 /** Bytes of the buffer that the pieces of a body share: the longer they are, the fewer. */
 const SHARED_BUFFER = 262_144;

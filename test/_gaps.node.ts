@@ -17,6 +17,8 @@ const onSlow: Gap[] = (
     ["characters that URL parsers escape keep their bytes", "new Request() parses its URL"],
     ["a body that breaks off does not end in order for an HTTP/1.0 client", UNSEEN],
     ["a pipelined response that breaks off closes the connection", UNSEEN],
+    ["TRACE is answered at Max-Forwards 0, without secrets", "new Request() takes no TRACE"],
+    ["TRACE counts Max-Forwards down", "new Request() takes no TRACE"],
     [
       "response headers arrive before the first byte of a chunked body, and pieces one by one",
       STREAMED,

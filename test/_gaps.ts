@@ -53,6 +53,7 @@ const onDeno: Gap[] = (
 const HALF_CLOSE =
   "workerd takes a client's FIN for a half-close, and notices it only when it writes";
 const LOST = "workerd says the same of refused, broken and malformed connections";
+const INTERIM = "workerd's fetch takes any number of interim responses; `timeout` ends it";
 const STALE = "workerd does not tell a stale connection from others, or from a client that left";
 const HOST = "workerd's fetch cannot set Host";
 const SORTED = "Headers sorts fields, and spells the names that it knows its own way";
@@ -74,6 +75,11 @@ const onWorkerd: Gap[] = (
       "workerd answers 500 to CONNECT",
     ],
     ["14 RFC 9112 §3.2.2: where absolute-form and Host disagree, it is refused", HOST_COUNTS],
+    [
+      "a small upload of known length that keeps coming is not cut",
+      "workerd itself moves uploads of up to 64 KiB: their chunks are not seen",
+    ],
+    ["TRACE counts Max-Forwards down", "the Fetch standard has no TRACE: it gets 501"],
     ["changeOrigin: false keeps the client's Host", HOST],
     ["host sets an explicit Host, via appends to Via", HOST],
     ["where the client's Host is sent, it is a name of the target", HOST],
@@ -119,6 +125,8 @@ const onWorkerd: Gap[] = (
     ["headers that overflow get 502", LOST],
     ["fault: the upstream refuses the connection", LOST],
     ["fault: the upstream sends garbage", LOST],
+    ["fault: the upstream sends 1000 interim responses first", INTERIM],
+    ["fault: the upstream sends interim responses without end", INTERIM],
     ["fault: the upstream sends a field of 1 MiB", LOST],
     ["fault: the upstream sends 100 000 fields", LOST],
     ["fault: the upstream sends fields without end", LOST],

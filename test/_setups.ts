@@ -111,6 +111,8 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     options: {
       onRequest(draft) {
         draft.headers.set("x-hooked", "request");
+        // `/as/GET` is sent as GET, whatever the client has asked for.
+        if (draft.path.startsWith("/as/")) draft.method = draft.path.slice("/as/".length);
       },
       onResponse(response) {
         response.headers.set("x-hooked", "response");

@@ -225,3 +225,32 @@ test("stats() counts and close() refuses later requests", async () => {
   expect((await apps.ask(port, request("GET", "/3"))).status).toBe(503);
   expect(upstream.calls).toHaveLength(2);
 });
+
+test("node:http: a hook's stream is cancelled for HEAD, which has no body", async () => {
+  let pulled = 0;
+  let cancelled = 0;
+  const proxy = createProxy({
+    target: upstream.url,
+    onRequest: () =>
+      new Response(
+        new ReadableStream({
+          async pull(controller) {
+            pulled++;
+            await new Promise(setImmediate);
+            controller.enqueue(new Uint8Array(1024));
+          },
+          cancel: () => void cancelled++,
+        }),
+        { headers: { "x-a": "b" } },
+      ),
+  });
+  const client = await apps.connect(await apps.serveNode(proxy.nodeHandler));
+  for (let count = 1; count < 3; count++) {
+    client.send(request("HEAD", "/"));
+    const answer = await client.read("HEAD");
+    expect(answer).toMatchObject({ status: 200, length: 0 });
+    expect(answer.get("x-a")).toBe("b");
+    await expect.poll(() => cancelled).toBe(count);
+    expect(pulled).toBeLessThan(100);
+  }
+});

@@ -74,6 +74,27 @@ test("what was written is what is read", () => {
   );
 });
 
+test("a connection persists as its options say, whatever white space is around them", () => {
+  const scrap = fc.constantFrom("close", "Keep-Alive", ",", ",", " ", "\t", "x", "\u00a0");
+  const lines = fc.array(
+    fc.array(scrap, { maxLength: 8 }).map((each) => each.join("")),
+    {
+      maxLength: 3,
+    },
+  );
+  fc.assert(
+    fc.property(lines, fc.constantFrom("0", "1"), (values, minor) => {
+      const fields = values.map((value) => `Connection: ${value}\r\n`).join("");
+      const [head] = parse(piecesOf(`HTTP/1.${minor} 200 OK\r\n${fields}\r\n`)).heads;
+      const options = values.join(",").toLowerCase().split(",");
+      const has = (name: string): boolean =>
+        options.some((option) => option.replaceAll(/^[\t ]+|[\t ]+$/g, "") === name);
+      expect(head?.persistent).toBe(!has("close") && (minor === "1" || has("keep-alive")));
+    }),
+    { numRuns: 5000 },
+  );
+});
+
 describe("whatever comes", () => {
   /** Bytes that parsers stumble over, between those that make a response. */
   const scrap = fc.oneof(

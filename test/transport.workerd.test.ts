@@ -1,17 +1,10 @@
 /** What the suite does not ask of every host: workerd's own ways of going wrong. */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { gunzipSync, gzipSync } from "node:zlib";
-import { build } from "esbuild";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { createProxy, createTransport } from "../runtimes/workerd.ts";
-import { connect, type Client } from "./_client.ts";
-import { type Program, startProgram } from "./_program.ts";
-import { Upstream } from "./_upstream.ts";
 import { within } from "./_wait.ts";
 import { request } from "./_wire.ts";
+import { useWorker } from "./_workerd.ts";
 
 const worker = `
 import { createProxy, proxyFetch } from "./runtimes/workerd.ts";
@@ -67,59 +60,7 @@ export default {
 };
 `;
 
-const directory = mkdtempSync(join(tmpdir(), "fetchway-"));
-const upstream = new Upstream();
-let program: Program;
-let port = 0;
-
-beforeAll(async () => {
-  await upstream.listen();
-  await build({
-    stdin: {
-      contents: worker,
-      resolveDir: fileURLToPath(new URL("..", import.meta.url)),
-      loader: "js",
-    },
-    outfile: join(directory, "worker.js"),
-    bundle: true,
-    format: "esm",
-    conditions: ["workerd"],
-  });
-  writeFileSync(
-    join(directory, "config.capnp"),
-    `using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = [
-    (name = "internet", network = (allow = ["public", "private"])),
-    (name = "main", worker = (
-      modules = [(name = "worker.js", esModule = embed "worker.js")],
-      compatibilityDate = "2026-10-01",
-      compatibilityFlags = ["enable_request_signal"],
-      bindings = [
-        (name = "UPSTREAM", text = "${upstream.url}"),
-        (name = "SERVICE", service = "internet"),
-      ],
-    )),
-  ],
-  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
-);
-`,
-  );
-  program = startProgram("workerd", ["serve", join(directory, "config.capnp"), "--control-fd=1"]);
-  port = Number((await program.printed(/"port":\s*(\d+)/))[1]);
-});
-afterEach(() => upstream.reset());
-afterAll(async () => {
-  await program[Symbol.asyncDispose]();
-  await upstream.stop();
-  rmSync(directory, { recursive: true });
-});
-
-async function send(bytes: Uint8Array): Promise<Client> {
-  const client = await connect(port);
-  client.send(bytes);
-  return client;
-}
+const { upstream, send } = useWorker(worker);
 
 test("the client's address is the connection's, whatever its fields say", async () => {
   const fields: [string, string][] = [

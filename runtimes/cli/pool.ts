@@ -24,6 +24,12 @@ export const poolFlags: Record<Exclude<Expressible<PoolOptions>, "connectTimeout
     help: "idle connections that are kept",
     read: countOrNone,
   },
+  maxTotalFreeSockets: {
+    group: "Connections",
+    value: "<number>",
+    help: "idle connections kept in all",
+    read: countOrNone,
+  },
   freeSocketTimeout: {
     group: "Connections",
     value: "<ms>",

@@ -1,10 +1,11 @@
 import type { Socket } from "node:net";
 import { ProxyError } from "../../src/error.ts";
 import { drained } from "../pool/drained.ts";
+import type { Idle } from "../pool/idle.ts";
 import type { ResponseHead } from "./head.ts";
 import { copyOf } from "./bytes.ts";
 import { type ResponseHandler, ResponseParser } from "./parser.ts";
-import type { Job } from "./pool.ts";
+import type { Job } from "./job.ts";
 
 /** Who is told what becomes of a connection. */
 export interface Owner {
@@ -17,7 +18,7 @@ export interface Owner {
 }
 
 /** One connection, with one request on it at a time. */
-export class Connection implements ResponseHandler {
+export class Connection implements ResponseHandler, Idle {
   readonly keepAlive: boolean;
   readonly openedAt: number = performance.now();
   /** Until when it may be idle, as `performance.now()` has it. */
@@ -26,6 +27,9 @@ export class Connection implements ResponseHandler {
   isOpen = false;
   /** and the address that it leads to. */
   address: string | undefined;
+  /** Its neighbours among the idle connections of all origins. */
+  before: Idle | undefined;
+  after: Idle | undefined;
   /** What uses it for now. */
   job: Job | undefined;
   /** Milliseconds that the upstream said it keeps the connection. */

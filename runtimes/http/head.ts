@@ -26,6 +26,8 @@ const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: (.*))?$/;
 /** A field's name, or a method. */
 export const TOKEN: RegExp = /^[!#$%&'*+.^_`|~\w-]+$/;
 const LENGTH = /^\d{1,15}$/;
+/** Within a line that is not unclear, the only characters up to this one are spaces and tabs. */
+const SPACE = 0x20;
 
 /**
  * Reads a response's head, its line ends included.
@@ -96,23 +98,36 @@ export function parseFields(text: string, from: number): HeaderList {
     if (!TOKEN.test(name)) throw malformed("field");
     let first = colon + 1;
     let last = end;
-    while (first < last && isSpace(text.charCodeAt(first))) first++;
-    while (last > first && isSpace(text.charCodeAt(last - 1))) last--;
+    while (first < last && text.charCodeAt(first) <= SPACE) first++;
+    while (last > first && text.charCodeAt(last - 1) <= SPACE) last--;
     fields.push(name, text.slice(first, last));
     at = end + 2;
   }
   return fields;
 }
 
-function isSpace(code: number): boolean {
-  return code === 0x20 || code === 0x09;
-}
-
-/** RFC 9112 §9.3. */
+/**
+ * Whether the connection stays open (RFC 9112 §9.3).
+ * @param connection values of `Connection`, each with a comma behind it
+ */
 function isPersistent(connection: string, byDefault: boolean): boolean {
-  if (connection === "") return byDefault;
-  const options = connection.toLowerCase().split(/[\t ]*,[\t ]*/);
-  return !options.includes("close") && (byDefault || options.includes("keep-alive"));
+  const options = connection.toLowerCase();
+  // Nearly every Connection field says just this.
+  if (options === "keep-alive,") return true;
+  let persistent = byDefault;
+  // To split at commas with white space around them takes quadratic time.
+  for (let at = 0; at < options.length;) {
+    const end = options.indexOf(",", at);
+    let last = end;
+    // `trim()` would take other characters off as well.
+    while (options.charCodeAt(at) <= SPACE) at++;
+    while (last > at && options.charCodeAt(last - 1) <= SPACE) last--;
+    const option = options.slice(at, last);
+    if (option === "close") return false;
+    if (option === "keep-alive") persistent = true;
+    at = end + 1;
+  }
+  return persistent;
 }
 
 function parseHint(value: string): number {

@@ -1,3 +1,4 @@
+import { ProxyError } from "../../src/error.ts";
 import { CHUNKED, parseFields, parseHead, type ResponseHead, UNTIL_CLOSE } from "./head.ts";
 import { LineReader, type LinesKind, malformed } from "./lines.ts";
 
@@ -22,6 +23,13 @@ const TRAILERS: LinesKind = { ...HEAD, code: "http_protocol_error" };
 const SIZE: LinesKind = { section: false, limit: 1024, code: "http_protocol_error" };
 /** Bytes of all that is said of the chunks of one body; without a limit, they could be most of what is sent. */
 const EXTENSIONS = 16_384;
+
+/**
+ * How many interim responses (1xx) one request may get, and how many bytes they may be in all. Each is
+ * parsed, so that without a limit an upstream keeps the event loop busy until the deadline.
+ */
+const INTERIM = 64;
+const INTERIM_BYTES = 65_536;
 
 const SIZE_LINE = /^([\da-f]+)[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;
 
@@ -55,6 +63,9 @@ export class ResponseParser {
   #left = 0;
   /** Bytes that chunk extensions may still be. */
   #extensions = 0;
+  /** Interim responses, and their bytes, that may still come before the response. */
+  #interim = 0;
+  #interimBytes = 0;
   /** How much of the line end behind a chunk has been read. */
   #lineEnd = 0;
   readonly #lines: LineReader = new LineReader();
@@ -74,6 +85,8 @@ export class ResponseParser {
     this.#phase = "head";
     this.#isHead = method === "HEAD";
     this.#extensions = EXTENSIONS;
+    this.#interim = INTERIM;
+    this.#interimBytes = INTERIM_BYTES;
   }
 
   /**
@@ -123,7 +136,10 @@ export class ResponseParser {
     const head = parseHead(this.#lines.text, this.#isHead);
     // Nobody asked for another protocol; other interim responses are nobody's to read (RFC 9110 §15.2).
     if (head.status === 101) throw malformed("upgrade");
-    if (head.status < 200) return end;
+    if (head.status < 200) {
+      this.#countInterim(this.#lines.text.length);
+      return end;
+    }
     this.#persistent = head.persistent;
     this.#left = head.length;
     if (head.length === CHUNKED) this.#phase = "size";
@@ -132,6 +148,15 @@ export class ResponseParser {
     this.#handler.onHead(head);
     if (head.length === 0) this.#end(end === piece.length);
     return end;
+  }
+
+  #countInterim(bytes: number): void {
+    this.#interim -= 1;
+    this.#interimBytes -= bytes;
+    if (this.#interim >= 0 && this.#interimBytes >= 0) return;
+    throw new ProxyError("http_protocol_error", {
+      message: `the upstream sent more than ${INTERIM} interim responses, or ${INTERIM_BYTES} bytes of them`,
+    });
   }
 
   #readBytes(piece: Uint8Array, at: number): number {

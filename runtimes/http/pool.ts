@@ -4,28 +4,24 @@ import type { Counters } from "../../src/stats.ts";
 import type { OriginStats } from "../../src/transport.ts";
 import type { Resolver } from "../pool/dns.ts";
 import type { Destination } from "../pool/destination.ts";
-import { Queue, type Waiting } from "../pool/queue.ts";
+import type { IdleList } from "../pool/idle.ts";
+import { Queue } from "../pool/queue.ts";
 import { Spread } from "../pool/spread.ts";
 import { Surplus } from "../pool/surplus.ts";
 import { later, MARGIN } from "../pool/times.ts";
 import { type Connect, connectTo, type SocketParts } from "./connect.ts";
 import { Connection, type Owner } from "./connection.ts";
-import type { ResponseHead } from "./head.ts";
+import type { Job } from "./job.ts";
 
-/** A request that wants a connection. */
-export interface Job extends Waiting {
-  /** Whether only a new one will do. */
-  readonly fresh: boolean;
-  /** Whether its client does not take what is here: that its connection is silent is nobody's fault then. */
-  readonly isPaused: boolean;
-  /** Sends itself on a connection, which is its own until it is over. */
-  start(connection: Connection): void;
-  /** Stops it, wherever it is. */
-  fail(thrown: unknown): void;
-  /** What the connection has to say of the response. */
-  onHead(head: ResponseHead): void;
-  onPiece(piece: Uint8Array): void;
-  onEnd(): void;
+export type { Job } from "./job.ts";
+
+/** What the pools of one transport share. */
+export interface Shared {
+  readonly counters: Counters;
+  /** Undefined where the system looks names up. */
+  readonly resolver: Resolver | undefined;
+  readonly idle: IdleList;
+  readonly sockets: SocketParts;
 }
 
 /** The connections to one origin. */
@@ -40,6 +36,8 @@ export class Pool implements Owner {
   readonly #connections: Set<Connection> = new Set();
   /** The one used last is taken first: it is the least likely to be stale, and those not needed grow old. */
   readonly #free: Connection[] = [];
+  /** Those of all origins, these among them. */
+  readonly #idle: IdleList;
   readonly #waiting: Queue<Job>;
   readonly #surplus: Surplus;
   #sweep: ReturnType<typeof setTimeout> | undefined;
@@ -52,14 +50,13 @@ export class Pool implements Owner {
   constructor(
     destination: Destination,
     options: FilledPoolOptions,
-    counters: Counters,
-    resolver: Resolver | undefined,
-    sockets: SocketParts,
+    { counters, resolver, idle, sockets }: Shared,
   ) {
     const { origin, socketPath } = destination;
     this.name = socketPath === undefined ? origin : `unix:${socketPath}`;
     this.#options = options;
     this.#counters = counters;
+    this.#idle = idle;
     this.#connect = connectTo(destination, options, resolver, this.#spread, sockets);
     this.#waiting = new Queue(options);
     this.#surplus = new Surplus(options.maxFreeSockets, (count) => {
@@ -136,6 +133,7 @@ export class Pool implements Owner {
     if (left <= 0 || maxFreeSockets === 0 || this.#closed) return connection.destroy();
     connection.rest(now + left);
     this.#surplus.count(this.#free.push(connection));
+    this.#idle.push(connection);
     if (connection.expiry < this.#sweepAt) this.#armSweep(connection.expiry);
   }
 
@@ -228,6 +226,7 @@ export class Pool implements Owner {
     const index = this.#free.lastIndexOf(connection);
     if (index < 0) return;
     this.#free.splice(index, 1);
+    this.#idle.remove(connection);
     this.#surplus.count(this.#free.length);
   }
 

@@ -18,6 +18,7 @@ import type {
 } from "../../src/transport.ts";
 import { toDestination } from "../pool/destination.ts";
 import { Resolver } from "../pool/dns.ts";
+import { IdleList } from "../pool/idle.ts";
 import type { SocketParts } from "./connect.ts";
 import { Exchange } from "./exchange.ts";
 import { Pool } from "./pool.ts";
@@ -54,6 +55,7 @@ export class HttpTransport implements Transport {
   readonly #sockets: SocketParts;
   readonly #resolver: Resolver | undefined;
   readonly #counters: Counters = new Counters();
+  readonly #idle: IdleList;
   readonly #pools: Map<string, Pool> = new Map();
   /** Upstreams are parsed once and shared: most requests find their pool by identity. */
   readonly #poolOf: WeakMap<Upstream, Pool> = new WeakMap();
@@ -68,7 +70,8 @@ export class HttpTransport implements Transport {
     this.#options = fillPoolOptions(options);
     this.#memory = parts.memory ?? UNTIMED;
     this.#limit = this.#memory.origins;
-    const { dns } = this.#options;
+    const { dns, maxTotalFreeSockets } = this.#options;
+    this.#idle = new IdleList(maxTotalFreeSockets);
     this.#resolver = dns === false ? undefined : new Resolver(dns);
   }
 
@@ -125,7 +128,12 @@ export class HttpTransport implements Transport {
     if (pool === undefined) {
       if (this.#closed) throw poolClosed();
       if (this.#pools.size >= this.#limit) this.#evict((each) => each.empty);
-      pool = new Pool(destination, this.#options, this.#counters, this.#resolver, this.#sockets);
+      pool = new Pool(destination, this.#options, {
+        counters: this.#counters,
+        resolver: this.#resolver,
+        idle: this.#idle,
+        sockets: this.#sockets,
+      });
       this.#pools.set(key, pool);
       this.#armSweep();
     }

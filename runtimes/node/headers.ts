@@ -128,11 +128,14 @@ function withChanges(
     values.set(lower, headers[lower] === before[0] ? before : valueOf(lower));
   }
 
+  // Asked once for each name: to compare all lines of a field for each of its lines would take quadratic time.
+  const kept = new Set<string>();
+  for (const [lower, each] of lines) if (isKept(lower, each, values.get(lower))) kept.add(lower);
   const list: HeaderList = [];
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i] as string;
     const lower = name.toLowerCase();
-    if (isKept(lower, lines.get(lower) as string[], values.get(lower))) {
+    if (kept.has(lower)) {
       list.push(name, rawHeaders[i + 1] as string);
     } else {
       pushAll(list, name, values.get(lower));
@@ -165,4 +168,32 @@ function isKept(lower: string, lines: string[], now: Value): boolean {
 function pushAll(list: HeaderList, name: string, value: Value): void {
   if (value === undefined || value === null) return;
   for (const each of typeof value === "object" ? value : [value]) list.push(name, `${each}`);
+}
+
+/** Names are compared each with all others: with more than 64 fields, `Headers` takes less time. */
+const COMPARED = 2 * 64;
+
+/**
+ * Fields as a record, which @hono/node-server passes to Node as it is; undefined where one has several lines, and
+ * for very many fields.
+ */
+export function toRecord(list: HeaderList): Record<string, string> | undefined {
+  if (list.length > COMPARED) return undefined;
+  const record: Record<string, string> = {};
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i] as string;
+    // `__proto__`, too, is no name for a record.
+    if (name in record || isAmong(list, i, name)) return undefined;
+    record[name] = list[i + 1] as string;
+  }
+  return record;
+}
+
+/** Whether the name is among those before the index, in whatever case. */
+function isAmong(list: HeaderList, end: number, name: string): boolean {
+  for (let i = 0; i < end; i += 2) {
+    const other = list[i] as string;
+    if (other.length === name.length && other.toLowerCase() === name.toLowerCase()) return true;
+  }
+  return false;
 }

@@ -5,6 +5,7 @@ import type { Incoming } from "../../src/incoming.ts";
 import type { HeaderList, Reply } from "../../src/transport.ts";
 import { drained } from "../pool/drained.ts";
 import { breakOff, flushHead, hasObsText, NodeExchange } from "./body.ts";
+import { toRecord } from "./headers.ts";
 import { messageOf, responseOf } from "./incoming.ts";
 
 /** What srvx's server asks a response for, instead of reading it as a web one. */
@@ -172,27 +173,6 @@ async function buildLater(reply: Reply): Promise<Response> {
   return build(reply);
 }
 
-/** Fields as a record, which @hono/node-server passes to Node as it is; undefined where one has several lines. */
-function toRecord(list: HeaderList): Record<string, string> | undefined {
-  const record: Record<string, string> = {};
-  for (let i = 0; i < list.length; i += 2) {
-    const name = list[i] as string;
-    // `__proto__`, too, is no name for a record.
-    if (name in record || isAmong(list, i, name)) return undefined;
-    record[name] = list[i + 1] as string;
-  }
-  return record;
-}
-
-/** Whether the name is among those before the index, in whatever case. */
-function isAmong(list: HeaderList, end: number, name: string): boolean {
-  for (let i = 0; i < end; i += 2) {
-    const other = list[i] as string;
-    if (other.length === name.length && other.toLowerCase() === name.toLowerCase()) return true;
-  }
-  return false;
-}
-
 /**
  * Writes a response to Node's.
  * @throws what `writeHead` throws, for fields that a hook made unsendable
@@ -232,6 +212,12 @@ async function pump(
   res: ServerResponse,
 ): Promise<void> {
   let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  if (res.req.method === "HEAD") {
+    // Node drops what is written: all of the stream would be read for nothing, one without an end for ever.
+    body.cancel().catch(() => {});
+    res.end();
+    return;
+  }
   const onClose = (): void => void reader?.cancel().catch(() => {});
   res.on("close", onClose);
   flushHead(res, headers);

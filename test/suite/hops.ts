@@ -1,5 +1,6 @@
 /** Fields that belong to one connection end there (RFC 9110 §7.6.1); connections outlive requests. */
 import { expect } from "vitest";
+import type { Answer } from "../_client.ts";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
 
@@ -78,6 +79,39 @@ export const hops = {
     );
     expect((await client.read()).status).toBe(200);
     expect(t.upstream.calls.map(({ target }) => target)).toEqual(["/next"]);
+  },
+
+  async "OPTIONS counts Max-Forwards down, and is answered at 0"(t: Tools): Promise<void> {
+    const ask = (value: string): Promise<Answer> =>
+      t.ask(request("OPTIONS", "/", [["Max-Forwards", value]]));
+    expect(await ask("7")).toMatchObject({ status: 200 });
+    expect(t.upstream.calls.map((call) => call.get("max-forwards"))).toEqual(["6"]);
+    expect(await ask("0")).toMatchObject({ status: 200, length: 0 });
+    expect(await ask("x")).toMatchObject({ status: 400 });
+    expect(t.upstream.calls).toHaveLength(1);
+  },
+
+  async "TRACE is answered at Max-Forwards 0, without secrets"(t: Tools): Promise<void> {
+    const answer = await t.ask(
+      request("TRACE", "/x?y", [
+        ["X-Kept", "yes"],
+        ["Max-Forwards", "0"],
+        ["Cookie", "a=secret"],
+        ["Authorization", "Basic secret"],
+      ]),
+    );
+    expect(answer).toMatchObject({ status: 200, cut: false });
+    expect(answer.get("content-type")).toBe("message/http");
+    expect(answer.text).toMatch(/^TRACE \/x\?y HTTP\/1\.1\r\n(?:[\w-]+: .*\r\n)+\r\n$/);
+    expect(answer.text).toMatch(/^x-kept: yes\r$/im);
+    expect(answer.text).not.toMatch(/secret/);
+    expect(t.upstream.calls).toEqual([]);
+  },
+
+  async "TRACE counts Max-Forwards down"(t: Tools): Promise<void> {
+    const answer = await t.ask(request("TRACE", "/", [["Max-Forwards", "7"]]));
+    expect(answer).toMatchObject({ status: 200 });
+    expect(t.upstream.calls.map((call) => call.get("max-forwards"))).toEqual(["6"]);
   },
 
   async "a field nominated on a second Connection line is not forwarded either"(

@@ -1,7 +1,7 @@
 /** Responses by status and framing, and that the connection is in step after each of them. */
 import { expect } from "vitest";
 import type { Tools } from "../_suite.ts";
-import { until } from "../_wait.ts";
+import { until, within } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
 
 /** Twice on one connection, and a plain request after each: a byte too much or too few would show. */
@@ -41,6 +41,47 @@ export const responses = {
   async "HEAD of a chunked resource has no body"(t: Tools): Promise<void> {
     const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     await expectInStep(t, head, { status: 200, length: 0 }, { method: "HEAD" });
+  },
+
+  async "HEAD that a hook makes GET has no body, and leaves no upstream connection in use"(
+    t: Tools,
+  ): Promise<void> {
+    const size = 1_000_000;
+    t.upstream.script = (call) => {
+      if (call.target !== "/as/GET") return call.reply(200, [], "in step");
+      call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`, Buffer.alloc(size / 2));
+    };
+    const client = await t.connect("hooked");
+    for (let count = 0; count < 3; count++) {
+      client.send(request("HEAD", "/as/GET"));
+      const answer = await client.read("HEAD");
+      expect(answer).toMatchObject({ status: 200, length: 0, cut: false });
+      expect(answer.get("content-length")).toBe(String(size));
+      client.send(request("GET", "/after"));
+      expect(await client.read()).toMatchObject({ status: 200, text: "in step" });
+    }
+    const calls = t.upstream.calls.filter(({ target }) => target === "/as/GET");
+    expect(calls.map(({ method }) => method)).toEqual(["GET", "GET", "GET"]);
+    const closed = Promise.all(calls.map(({ link }) => link.closed));
+    await within(closed, "the upstream's connections closed", 1500);
+  },
+
+  async "GET that a hook makes HEAD has an empty body, and the connection is in step"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) =>
+      call.method === "HEAD"
+        ? call.write("HTTP/1.1 200 OK\r\nContent-Length: 1234\r\nX-A: b\r\n\r\n")
+        : call.reply(200, [], "in step");
+    const client = await t.connect("hooked");
+    for (let count = 0; count < 2; count++) {
+      client.send(request("GET", "/as/HEAD"));
+      const answer = await client.read();
+      expect(answer).toMatchObject({ status: 200, length: 0, cut: false });
+      expect(answer.get("x-a")).toBe("b");
+      client.send(request("GET", "/after"));
+      expect(await client.read()).toMatchObject({ status: 200, text: "in step" });
+    }
   },
 
   async "204 has no body and no framing"(t: Tools): Promise<void> {

@@ -1,11 +1,23 @@
 /** Deadlines: until the headers, between pieces of a body, and where there is none. */
+import { brotliCompressSync, gzipSync } from "node:zlib";
 import { expect } from "vitest";
 import type { Tools } from "../_suite.ts";
 import { pause, within } from "../_wait.ts";
-import { chunk, lastChunk, request } from "../_wire.ts";
+import { chunk, type Header, lastChunk, request } from "../_wire.ts";
 
 /** Well past the 300 ms of the setup: the point of these tests is that time goes by. */
 const past = 700;
+
+/** Sends ten chunks of this size, for longer than the timeout. */
+async function expectNotCut(t: Tools, size: number): Promise<void> {
+  const client = await t.connect("timeouts");
+  client.send(request("POST", "/", [["Content-Length", `${10 * size}`]]));
+  for (let count = 0; count < 10; count++) {
+    client.send("x".repeat(size));
+    await pause(past / 10);
+  }
+  expect(await client.read()).toMatchObject({ status: 200, text: "x".repeat(10 * size) });
+}
 
 export const timeouts = {
   async "a stall before the response headers gets 504"(t: Tools): Promise<void> {
@@ -43,6 +55,44 @@ export const timeouts = {
     expect(answer).toMatchObject({ status: 200, text: "half", cut: true });
   },
 
+  async "a stall within a gzip body past idleTimeout fails the body"(t: Tools): Promise<void> {
+    const coded = gzipSync("a body that compresses well; ".repeat(100));
+    for (const field of [`Content-Length: ${coded.length}`, "Transfer-Encoding: chunked"]) {
+      t.upstream.script = (call) => {
+        const half = coded.subarray(0, 20);
+        call.write(`HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n${field}\r\n\r\n`);
+        call.write(field.startsWith("Transfer") ? chunk(half) : half);
+      };
+      const answer = await t.ask(request("GET", "/"), "timeouts");
+      expect(answer, field).toMatchObject({ status: 200, length: 20, cut: true });
+      expect(answer.get("content-encoding")).toBe("gzip");
+      const call = t.upstream.calls.at(-1);
+      await within(call?.link.closed as Promise<void>, "the upstream's connection closed");
+    }
+  },
+
+  async "a body that idleTimeout watches keeps its length and its bytes"(t: Tools): Promise<void> {
+    const text = "a body that compresses well; ".repeat(10_000);
+    for (const [coding, body] of [
+      ["gzip", gzipSync(text)],
+      ["br", brotliCompressSync(text)],
+      [undefined, Buffer.from(text.slice(0, 5000))],
+      ["x-unknown", Buffer.from("nothing at all")],
+      ["gzip", Buffer.from("this was never gzipped")],
+    ] as const) {
+      const fields: Header[] = coding === undefined ? [] : [["Content-Encoding", coding]];
+      t.upstream.script = (call) => call.reply(200, fields, body);
+      const client = await t.connect("timeouts");
+      for (let count = 0; count < 2; count++) {
+        client.send(request("GET", "/", [["Accept-Encoding", "gzip, br"]]));
+        const answer = await client.read();
+        expect(answer.all("content-length"), coding).toEqual([String(body.length)]);
+        expect(answer.all("content-encoding"), coding).toEqual(fields.map(([, value]) => value));
+        expect(answer.body.equals(body), coding).toBe(true);
+      }
+    }
+  },
+
   async "neither timeout cuts a body that keeps coming"(t: Tools): Promise<void> {
     t.upstream.script = async (call) => {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -65,6 +115,14 @@ export const timeouts = {
     }
     client.send(lastChunk);
     expect(await client.read()).toMatchObject({ status: 200, text: "0123456789" });
+  },
+
+  async "a small upload of known length that keeps coming is not cut"(t: Tools): Promise<void> {
+    await expectNotCut(t, 1);
+  },
+
+  async "a large upload of known length that keeps coming is not cut"(t: Tools): Promise<void> {
+    await expectNotCut(t, 10_000);
   },
 
   async "server-sent events outlive idleTimeout"(t: Tools): Promise<void> {

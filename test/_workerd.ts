@@ -1,0 +1,75 @@
+/** A Worker of a test's own, served by workerd itself before a scriptable upstream. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { afterAll, afterEach, beforeAll } from "vitest";
+import { connect, type Client } from "./_client.ts";
+import { type Program, startProgram } from "./_program.ts";
+import { Upstream } from "./_upstream.ts";
+
+interface Worker {
+  upstream: Upstream;
+  send: (bytes: Uint8Array) => Promise<Client>;
+}
+
+/** @param worker its source, which is told the upstream's URL as `env.UPSTREAM`; `env.SERVICE` is a service binding */
+export function useWorker(worker: string): Worker {
+  const directory = mkdtempSync(join(tmpdir(), "fetchway-"));
+  const upstream = new Upstream();
+  let program: Program;
+  let port = 0;
+
+  beforeAll(async () => {
+    await upstream.listen();
+    await build({
+      stdin: {
+        contents: worker,
+        resolveDir: fileURLToPath(new URL("..", import.meta.url)),
+        loader: "js",
+      },
+      outfile: join(directory, "worker.js"),
+      bundle: true,
+      format: "esm",
+      conditions: ["workerd"],
+    });
+    writeFileSync(
+      join(directory, "config.capnp"),
+      `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "internet", network = (allow = ["public", "private"])),
+    (name = "main", worker = (
+      modules = [(name = "worker.js", esModule = embed "worker.js")],
+      compatibilityDate = "2026-10-01",
+      compatibilityFlags = ["enable_request_signal"],
+      bindings = [
+        (name = "UPSTREAM", text = "${upstream.url}"),
+        (name = "SERVICE", service = "internet"),
+      ],
+    )),
+  ],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
+);
+`,
+    );
+    program = startProgram("workerd", ["serve", join(directory, "config.capnp"), "--control-fd=1"]);
+    port = Number((await program.printed(/"port":\s*(\d+)/))[1]);
+  });
+  afterEach(() => upstream.reset());
+  afterAll(async () => {
+    await program[Symbol.asyncDispose]();
+    await upstream.stop();
+    rmSync(directory, { recursive: true });
+  });
+
+  return {
+    upstream,
+    async send(bytes) {
+      const client = await connect(port);
+      client.send(bytes);
+      return client;
+    },
+  };
+}

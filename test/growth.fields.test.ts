@@ -1,0 +1,143 @@
+/** The same of many fields: see growth.responses.test.ts. */
+import type { IncomingMessage } from "node:http";
+import { expect, test } from "vitest";
+import { writeHead } from "../runtimes/http/request.ts";
+import { messageHeaders } from "../runtimes/node/headers.ts";
+import { respond } from "../runtimes/node/response.ts";
+import { amend } from "../src/amend.ts";
+import { cutChain } from "../src/chain.ts";
+import { fieldsOf, fromDraft, toDraft } from "../src/draft.ts";
+import { addForwarded } from "../src/forwarded.ts";
+import {
+  cleanRequest,
+  cleanResponse,
+  NameSet,
+  REQUEST_ASSERTIONS,
+  REQUEST_DROPPED,
+  toHeaderList,
+  toHeaders,
+} from "../src/headers.ts";
+import { WebIncoming } from "../src/incoming.ts";
+import { addVia } from "../src/via.ts";
+import { growthOf, hopTo, LINEAR, lines, numbered, replyOf, type Sized } from "./_growth.ts";
+
+const incoming = new WebIncoming(new Request("http://proxy.test/"), undefined);
+
+const dropped = new NameSet([...REQUEST_DROPPED, ...REQUEST_ASSERTIONS]);
+
+const cases: [string, Sized][] = [
+  [
+    "many fields of a request",
+    (size) => {
+      const list = lines(size, (i) => [numbered("x-forwarded", i), "y"]);
+      return () => cleanRequest(list, dropped);
+    },
+  ],
+  [
+    "many fields, many of them nominated",
+    (size) => {
+      const list = lines(size, (i) => [numbered("x", i), "y"]);
+      const connection = list.filter((_, i) => i % 4 === 0).join(",");
+      return () => [
+        cleanRequest(["Connection", connection, ...list], dropped),
+        cleanResponse(200, ["Connection", connection, ...list]),
+      ];
+    },
+  ],
+  [
+    "many lines of Connection",
+    (size) => {
+      const list = lines(size, () => ["Connection", "a"]);
+      return () => [cleanRequest(list, dropped), cleanResponse(200, list)];
+    },
+  ],
+  [
+    "many lines of Via",
+    (size) => {
+      const list = lines(size, () => ["Via", ""]);
+      return () => addVia([...list], "x", "1.1");
+    },
+  ],
+  [
+    "many lines of forwarding fields",
+    (size) => {
+      const names = ["X-Forwarded-For", "X-Forwarded-Host", "X_Forwarded_For", "Forwarded"];
+      const list = lines(size, (i) => [names[i % 4] as string, "1.1.1.1"]);
+      return () => {
+        const headers = cutChain(list, () => true);
+        addForwarded([...headers], "x-forwarded", true, {
+          address: "::1",
+          host: "a",
+          secure: false,
+        });
+        addForwarded([...list], "forwarded", true, { address: "::1", host: "a", secure: false });
+      };
+    },
+  ],
+  [
+    "many lines of one field, as Node joins them",
+    (size) => {
+      const rawHeaders = lines(size, () => ["X", "y"]);
+      const headers = { x: rawHeaders.filter((_, i) => i % 2 === 1).join(", ") };
+      const message = { rawHeaders, headers } as unknown as IncomingMessage;
+      return () => messageHeaders(message);
+    },
+  ],
+  [
+    "many fields, as Node joins them, some changed",
+    (size) => {
+      const rawHeaders = lines(size, (i) => [numbered("x", i), "y"]);
+      const headers: Record<string, string> = { z: "1" };
+      for (let i = 0; i < rawHeaders.length; i += 2) headers[rawHeaders[i] as string] = "changed";
+      const message = { rawHeaders, headers } as unknown as IncomingMessage;
+      return () => messageHeaders(message);
+    },
+  ],
+  [
+    "many fields of a response, as a Response",
+    (size) => {
+      const reply = replyOf(lines(size, (i) => [numbered("x", i), "y"]));
+      return () => respond(reply, incoming);
+    },
+  ],
+  [
+    "many fields, as Headers and back",
+    (size) => {
+      const list = lines(size, (i) => [numbered("x", i), "y"]);
+      return () => toHeaderList(toHeaders(list));
+    },
+  ],
+  [
+    "many fields, through a hook",
+    (size) => {
+      const from = hopTo(
+        "/",
+        lines(size, (i) => [numbered("x", i), "y"]),
+      );
+      return () => fieldsOf(from, fromDraft(from, toDraft(from)));
+    },
+  ],
+  [
+    "many fields, some of them left out",
+    (size) => {
+      const list = lines(size, (i) => [numbered("x", i), "y"]);
+      const original = { headers: toHeaders(list), list };
+      const changed = [...list.filter((_, i) => i % 4 < 2), "x-new", "1"];
+      return () => amend(original, changed);
+    },
+  ],
+  [
+    "many fields to write",
+    (size) => {
+      const from = hopTo(
+        "/",
+        lines(size, (i) => [numbered("x", i), "y"]),
+      );
+      return () => writeHead(from);
+    },
+  ],
+];
+
+test.each(cases)("time grows with the input and no faster: %s", (_, make) => {
+  expect(growthOf(make)).toBeLessThan(LINEAR);
+});

@@ -1,0 +1,153 @@
+/**
+ * Nothing that bytes from the wire go through takes more than linear time: a field of 16 KB that takes
+ * quadratic time holds the event loop, and with it all other requests, for hundreds of milliseconds.
+ */
+import { expect, test } from "vitest";
+import { parseHead } from "../runtimes/http/head.ts";
+import { ResponseParser } from "../runtimes/http/parser.ts";
+import { compileCookieRewrite } from "../src/cookies.ts";
+import { cleanResponse, isEventStream } from "../src/headers.ts";
+import { nextHop, redirectPolicy } from "../src/redirect.ts";
+import { cleanReply } from "../src/reply.ts";
+import { compileResponseRewrite } from "../src/rewrite.ts";
+import type { HeaderList, Hop } from "../src/transport.ts";
+import {
+  attempt,
+  each,
+  growthOf,
+  hop,
+  LINEAR,
+  lines,
+  replyOf,
+  type Sized,
+  spaces,
+  type Texts,
+} from "./_growth.ts";
+
+const responseHead = (field: string): unknown =>
+  parseHead(`HTTP/1.1 200 OK\r\n${field}\r\n\r\n`, false);
+
+function feed(text: string, pieceLength: number): unknown {
+  const bytes = Buffer.from(text, "latin1");
+  const parser = new ResponseParser({ onHead() {}, onPiece() {}, onEnd() {} });
+  parser.begin("GET");
+  for (let at = 0; at < bytes.length; at += pieceLength) {
+    parser.feed(new Uint8Array(bytes.subarray(at, at + pieceLength)));
+  }
+  return parser;
+}
+
+const chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+const cookie = compileCookieRewrite("a", "/b") as (cookie: string) => string;
+const cookieMap = compileCookieRewrite({ a: "b" }, { "/": "" }) as (cookie: string) => string;
+const rewriteResponse = compileResponseRewrite(
+  { locationRewrite: { "http://up.test/": "/" }, cookieDomainRewrite: "a" },
+  "/prefix",
+) as (headers: HeaderList, hop: Hop, followed?: Hop) => void;
+
+const cookies: Texts = [
+  ["a=b; path=", " ", 'x""'],
+  ["a=b; path=/", " ", '""'],
+  ['a=b; path="', " ", '""'],
+  ["a=b; path=", '"'],
+  ["a=b; path=x", ' "'],
+  ["a=b;", " ", "path"],
+  ["a=b; domain", " ", "=x"],
+  ["a=b; domain=x", " \t", "y"],
+  ["=", " ", '"'],
+  ['a="', ';="'],
+  ["", ";"],
+  ["a", '=" '],
+  ['a="b"', " ", "c"],
+  ['a="', '" '],
+  ["a=b", ";path=/x", ";"],
+  ["a=b", '; domain="'],
+];
+const references: Texts = [
+  ["", "/"],
+  ["http:", "/"],
+  ["", "\\/"],
+  ["http://", "a"],
+  ["http://up.test/base", "/.."],
+  ["/base", "/%2e%2e"],
+  ["http://up.test/", "?"],
+  ["http://up.test:", "0", "80/"],
+  ["/", "\u0080"],
+  ["http://", "a.", "@up.test/"],
+  ["", "#"],
+];
+
+const cases: [string, Sized][] = [
+  ...each("Connection of a response", spaces, (text) => responseHead(`Connection: ${text}`)),
+  ...each(
+    "a head",
+    [
+      ["", "Connection: a\r\n", "X: y"],
+      ["", "Transfer-Encoding: identity\r\n", "X: y"],
+      ["", "X: y\r\n", "X: y"],
+      ["", "X\r\n"],
+      ["Keep-Alive: ", "timeout="],
+      ["Keep-Alive: timeout=", "1", "x"],
+      ["Content-Length: ", "1"],
+      ["X:", " ", "y"],
+      ["X:", "\r"],
+    ],
+    (text) => attempt(() => responseHead(text)),
+  ),
+  ...each("a status line", [["HTTP/1.1 200 ", " ", "\r\n\r\n"]], (text) => parseHead(text, false)),
+  ...each(
+    "chunks",
+    [
+      [chunkedHead, "1\r\na\r\n", "0\r\n\r\n"],
+      [chunkedHead, "0"],
+      [`${chunkedHead}1`, " ", "\r\n"],
+      [`${chunkedHead}0\r\n`, "X: y\r\n", "\r\n"],
+    ],
+    (text) => attempt(() => feed(text, 65_536)),
+  ),
+  ...each("a body, a byte at a time", [[chunkedHead, "1\r\na\r\n"]], (text) => feed(text, 1)),
+  ...each("a head, a byte at a time", [["HTTP/1.1 200 OK\r\n", "X: y\r\n"]], (text) =>
+    attempt(() => feed(text, 1)),
+  ),
+  ...each("Connection, nominating", [["", "a,"]], (text) =>
+    cleanResponse(200, ["Connection", text, ...lines(100, (i) => [`x${i}`, "y"])]),
+  ),
+  ...each("Transfer-Encoding", [["chunked", " ", "x"]], (text) =>
+    attempt(() => cleanResponse(200, ["Transfer-Encoding", text])),
+  ),
+  ...each("a reason phrase", [["", " ", "\u0100"]], (text) =>
+    cleanReply(replyOf([], text), "GET", "GET"),
+  ),
+  ...each("Set-Cookie", cookies, cookie),
+  ...each("Set-Cookie, by a map", cookies, cookieMap),
+  ...["Location", "Content-Location", "Refresh"].flatMap((name) =>
+    each(name, references, (text) => {
+      const value = name === "Refresh" ? `0; url=${text}` : text;
+      rewriteResponse([name, value], hop);
+      rewriteResponse([name, value], hop, hop);
+    }),
+  ),
+  ...each(
+    "Refresh",
+    [
+      ["5", " ", "x"],
+      ["5;", " ", "url x"],
+      ["5; url", " ", "="],
+      ["", " ", "5"],
+      ["5", ";"],
+      ["", "."],
+      ["5; url=", '"'],
+    ],
+    (text) => rewriteResponse(["Refresh", text], hop),
+  ),
+  ...each("Location, followed", references, (text) =>
+    nextHop(hop, replyOf(["Location", text]), redirectPolicy("any"), []),
+  ),
+  ...each("Content-Type", [["text/event-stream", " ", "x"]], (text) =>
+    isEventStream(["Content-Type", text]),
+  ),
+];
+
+test.each(cases)("time grows with the input and no faster: %s", (_, make) => {
+  expect(growthOf(make)).toBeLessThan(LINEAR);
+});
