@@ -1,6 +1,6 @@
 import { cutChain } from "./chain.ts";
 import { Lifetime } from "./deadline.ts";
-import { deliver, type Trip, wrapBody } from "./deliver.ts";
+import { deliver, measureBody, type Trip, wrapBody } from "./deliver.ts";
 import { fieldsOf, fromDraft, toDraft } from "./draft.ts";
 import { badRequest, type ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded } from "./forwarded.ts";
@@ -18,6 +18,7 @@ import {
   type Upstream,
 } from "./target.ts";
 import type { Hop, Reply } from "./transport.ts";
+import { UnframedBody } from "./unframed.ts";
 import { addVia } from "./via.ts";
 
 /** Builds the runtime's outgoing `Response`. */
@@ -74,7 +75,8 @@ export async function forward(
       if (plan.maxRedirects > 0) trip.secrets = [...plan.secrets, ...fieldsOf(hop, drafted)];
       hop = drafted;
     }
-    if (plan.wrapsBodies && hop.body !== null) hop = await wrapBody(hop, plan, trip);
+    if (hop.body instanceof UnframedBody) hop = await measureBody(hop, hop.body, trip);
+    if (plan.wrapsBodies && hop.body !== null) hop = wrapBody(hop, plan, trip);
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
     const reply = cleanReply(await deliver(hop, plan, trip));
     plan.rewriteResponse?.(reply.headers, hop, trip.followed);

@@ -1,6 +1,7 @@
-import { toHeaderList } from "./headers.ts";
+import { getHeader, toHeaderList } from "./headers.ts";
 import type { Body, HeaderList, OriginalFields } from "./transport.ts";
 import type { Abortable, Listener } from "./deadline.ts";
+import { UnframedBody } from "./unframed.ts";
 
 /**
  * What the server under the handler passes beside the request: Deno's `info`,
@@ -59,6 +60,14 @@ export function assertBodyUnread(request: Request): void {
   }
 }
 
+/** Whether a body's length was announced, or that it is chunked. */
+function isFramed(headers: HeaderList): boolean {
+  return (
+    getHeader(headers, "content-length") !== undefined ||
+    getHeader(headers, "transfer-encoding") !== undefined
+  );
+}
+
 /** Reads a request through the standard interface only. */
 export class WebIncoming implements Incoming {
   readonly method: string;
@@ -83,7 +92,8 @@ export class WebIncoming implements Incoming {
     this.headers = toHeaderList(request.headers);
     this.address = address;
     // A web Request has no body with these methods; asking costs a stream on some servers.
-    this.body = method === "GET" || method === "HEAD" ? null : request.body;
+    const body = method === "GET" || method === "HEAD" ? null : request.body;
+    this.body = body === null || isFramed(this.headers) ? body : new UnframedBody(body);
   }
 
   version(): string {

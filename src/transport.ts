@@ -26,8 +26,6 @@ export interface NativeBody {
   whole?(): Uint8Array | undefined;
   /** All of it, where it was taken as bytes: it can be sent again. */
   readonly kept?: Uint8Array | undefined;
-  /** Where only its end tells whether there is a body: the body with its first piece here, or `null`. */
-  unlessEmpty?(): Promise<Body | null>;
 }
 
 /** Bytes that are already here, or a stream of those to come. */

@@ -13,7 +13,7 @@ import {
   WebIncoming,
 } from "../../src/incoming.ts";
 import type { Body, HeaderList } from "../../src/transport.ts";
-import { toRequestBody } from "../http/unframed.ts";
+import { RequestBody } from "../http/body.ts";
 import { headersUntouched, messageHeaders } from "./headers.ts";
 import { toRequest } from "./request.ts";
 import { holdBack, IncomingBody } from "./upload.ts";
@@ -237,8 +237,7 @@ export function readRequest(request: Request, context: Context): Incoming {
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
   const address = peer?.socket === undefined ? undefined : addressOf(peer);
   const incoming = new WebIncoming(request, address, peer?.httpVersion);
-  const { body, headers } = incoming;
-  if (body instanceof ReadableStream) incoming.body = toRequestBody(body, headers);
+  if (incoming.body instanceof ReadableStream) incoming.body = new RequestBody(incoming.body);
   return incoming;
 }
 
