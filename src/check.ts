@@ -1,3 +1,4 @@
+import { explainToProxy } from "./foreign.ts";
 import { NameSet, REQUEST_DROPPED } from "./headers.ts";
 import { badOption } from "./misuse.ts";
 import { nearest } from "./nearest.ts";
@@ -193,17 +194,22 @@ export function checkOptions(options: ProxyOptions): void {
   for (const [name, fix] of Object.entries(ELSEWHERE)) {
     if (Object.hasOwn(options, name)) throw badOption(name, fix);
   }
-  check(options, CHECKS);
+  check(options, CHECKS, explainToProxy);
 }
 
 /**
  * Makes sure that there are such options and that each is of the right kind.
+ * @param explain what to write instead of an option that others have
  * @throws TypeError that names the option and the fix
  */
-export function check(options: object, checks: Record<string, Check>): void {
+export function check(
+  options: object,
+  checks: Record<string, Check>,
+  explain: (name: string, value: unknown) => string | undefined,
+): void {
   for (const [name, value] of Object.entries(options)) {
     if (!Object.hasOwn(checks, name)) {
-      throw badOption(name, noSuch(name, checks)());
+      throw badOption(name, explain(name, value) ?? noSuch(name, checks)());
     }
     const wrong = value === undefined ? undefined : checks[name]?.(value);
     if (wrong !== undefined) throw badOption(name, wrong);

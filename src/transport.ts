@@ -90,7 +90,7 @@ export interface PoolStats {
   readonly closed: number;
   /** Connections that could not be opened. */
   readonly failed: number;
-  /** Connections that were closed because they were silent for too long with a request on them. */
+  /** Connections that were closed because they were silent for too long: idle ones, and those in use by `timeout`. */
   readonly timedOut: number;
   /** Requests that were given a connection. */
   readonly requests: number;
