@@ -102,6 +102,7 @@ export const contestants: readonly Contestant[] = [
   onNode("httpxy-fetch", "httpxy proxyFetch, srvx", "peer", ["httpxy", "srvx"]),
   onNode("fast-proxy", "fast-proxy", "peer", ["fast-proxy"]),
   onNode("fastify", "@fastify/http-proxy", "peer", ["@fastify/http-proxy", "fastify"]),
+  onNode("http-proxy", "http-proxy, with an agent", "peer", ["http-proxy"]),
   onNode("http-proxy-3", "http-proxy-3, with an agent", "peer", ["http-proxy-3"]),
   onNode("http-proxy-middleware", "http-proxy-middleware", "peer", ["http-proxy-middleware"]),
   onNode("h3-own", "h3 proxyRequest", "own", ["h3"]),

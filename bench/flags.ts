@@ -21,11 +21,15 @@ const DEFAULTS = { rounds: 5, seconds: 2, connections: 64 };
 /** Enough to see that nothing has got much slower. */
 const QUICK = { rounds: 3, seconds: 1, workloads: ["get-1k", "post-1k"] };
 
+/** One long run with many connections, as benchmarks of proxies are often published. */
+const PAPER = { rounds: 1, seconds: 60, connections: 128, workloads: ["get-1k", "post-1k"] };
+
 export const help: string = `Usage: npm run bench -- [flags]
 
 Runs proxies side by side and says what a request costs each of them.
 
   --quick               ${QUICK.rounds} rounds of ${QUICK.seconds} s, ${QUICK.workloads.join(" and ")} only
+  --paper               ${PAPER.rounds} round of ${PAPER.seconds} s with ${PAPER.connections} connections, the same workloads
   --only <names>        these contestants, separated by commas; a name may end in *
   --workloads <names>   these workloads
   --rounds <n>          interleaved rounds, ${DEFAULTS.rounds} by default
@@ -48,24 +52,38 @@ those of any other into bench/_results.json.`;
 export function readFlags(args: string[]): BenchOptions | undefined {
   const values = parse(args);
   if (values.help) return undefined;
-  const quick = values.quick ? QUICK : undefined;
+  if (values.quick && values.paper) throw new TypeError("use --quick or --paper, not both");
+  const { rounds, seconds, connections, workloads: chosen } = presetOf(values);
   const origins = values.origins === undefined ? [] : numbers("origins", values.origins, 1000);
   return {
     contestants: select("only", contestants, values.only),
-    workloads: select("workloads", workloads, values.workloads ?? quick?.workloads.join(",")),
-    rounds: number("rounds", values.rounds, quick?.rounds ?? DEFAULTS.rounds),
-    seconds: number("seconds", values.seconds, quick?.seconds ?? DEFAULTS.seconds),
-    connections: numbers("connections", values.connections ?? `${DEFAULTS.connections}`, 10_000),
+    workloads: select("workloads", workloads, values.workloads ?? chosen?.join(",")),
+    rounds: number("rounds", values.rounds, rounds),
+    seconds: number("seconds", values.seconds, seconds),
+    connections: numbers("connections", values.connections ?? `${connections}`, 10_000),
     origins,
     // Longer ones may, shorter ones not.
     complete: Object.keys(values).every((name) => name === "rounds" || name === "seconds"),
   };
 }
 
+interface Preset {
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly connections: number;
+  /** All of them if undefined. */
+  readonly workloads?: readonly string[];
+}
+
+function presetOf({ quick, paper }: Values): Preset {
+  if (paper) return PAPER;
+  return quick ? { ...DEFAULTS, ...QUICK } : DEFAULTS;
+}
+
 type Values = Partial<
   Record<"only" | "workloads" | "rounds" | "seconds" | "connections" | "origins", string>
 > &
-  Partial<Record<"quick" | "help", boolean>>;
+  Partial<Record<"quick" | "paper" | "help", boolean>>;
 
 function parse(args: string[]): Values {
   const string = { type: "string" } as const;
@@ -74,6 +92,7 @@ function parse(args: string[]): Values {
       args,
       options: {
         quick: { type: "boolean" },
+        paper: { type: "boolean" },
         help: { type: "boolean", short: "h" },
         only: string,
         workloads: string,

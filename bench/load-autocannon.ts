@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 /** What is used of it; it has no types. */
 type Autocannon = (settings: object) => Promise<{
   requests: { total: number };
-  latency: { p50: number; p99: number };
+  latency: { average: number; p50: number; p99: number };
   throughput: { total: number };
   duration: number;
   errors: number;
@@ -22,6 +22,7 @@ console.log(
     requests: result.requests.total,
     duration: result.duration,
     bytes: result.throughput.total,
+    mean: result.latency.average,
     p50: result.latency.p50,
     p99: result.latency.p99,
     errors: result.errors + result.non2xx,

@@ -14,9 +14,9 @@ function done(summary, latency)
   local e = summary.errors
   -- wrk prints its own summary before this.
   print(string.format(
-    '{"requests":%d,"duration":%f,"bytes":%d,"p50":%f,"p99":%f,"errors":%d}',
+    '{"requests":%d,"duration":%f,"bytes":%d,"mean":%f,"p50":%f,"p99":%f,"errors":%d}',
     summary.requests, summary.duration / 1e6, summary.bytes,
-    latency:percentile(50) / 1e3, latency:percentile(99) / 1e3,
+    latency.mean / 1e3, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3,
     e.connect + e.read + e.write + e.status + e.timeout
   ))
 end

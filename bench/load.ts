@@ -17,6 +17,7 @@ export interface LoadResult {
   /** Bytes that were received, heads included. */
   readonly bytes: number;
   /** Latency in ms. */
+  readonly mean: number;
   readonly p50: number;
   readonly p99: number;
   /** Connections that failed or broke, requests that were not answered in time, statuses over 399. */

@@ -1,7 +1,7 @@
 /**
- * What keeping connections is worth: agentkeepalive's benchmark, and HTTPS one request after the other.
+ * What keeping connections is worth: agentkeepalive's benchmark, and HTTP and HTTPS one request after the other.
  *
- *     npm run bench:pool                       # both, writes bench/pool.md
+ *     npm run bench:pool                       # all of it, writes bench/pool.md
  *     npm run bench:pool -- --requests 100     # quicker; prints only
  */
 import { type ChildProcess, fork } from "node:child_process";
@@ -11,9 +11,12 @@ import { cpus } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Pool } from "undici";
+import { poolDefaults } from "../src/pool.ts";
 import type { PoolStats } from "../src/transport.ts";
 import { makeCertificate } from "../test/_certificate.ts";
 import type { Role } from "./pool-servers.ts";
+import { sleep } from "./program.ts";
+import { MIB } from "./workloads.ts";
 
 const SOCKETS = 50;
 const CLIENTS = 60;
@@ -52,6 +55,8 @@ interface Run {
   /** Milliseconds of each request, sorted. */
   times: Float64Array;
   seconds: number;
+  /** Of all bodies that were received. */
+  bytes: number;
   failed: number;
 }
 
@@ -60,6 +65,7 @@ async function load(port: number, clients: number, requests: number): Promise<Ru
   const pool = new Pool(`http://127.0.0.1:${port}`, { connections: clients });
   const times = new Float64Array(clients * requests);
   let at = 0;
+  let bytes = 0;
   let failed = 0;
   const work = async (): Promise<void> => {
     for (let count = 0; count < requests; count++) {
@@ -67,6 +73,7 @@ async function load(port: number, clients: number, requests: number): Promise<Ru
       const { statusCode, body } = await pool.request({ method: "GET", path: "/" });
       const { byteLength } = await body.arrayBuffer();
       times[at++] = performance.now() - since;
+      bytes += byteLength;
       if (statusCode !== 200 || byteLength !== 1024) failed++;
     }
   };
@@ -74,12 +81,32 @@ async function load(port: number, clients: number, requests: number): Promise<Ru
   await Promise.all(Array.from({ length: clients }, work));
   const seconds = (performance.now() - since) / 1000;
   await pool.close();
-  return { times: times.toSorted(), seconds, failed };
+  return { times: times.toSorted(), seconds, bytes, failed };
+}
+
+/** The counters when every idle connection has been closed, or a while later. */
+async function statsAtRest(ask: () => Promise<PoolStats>): Promise<PoolStats> {
+  const until = performance.now() + 2 * poolDefaults.freeSocketTimeout;
+  for (;;) {
+    const stats = await ask();
+    const isEmpty = Object.values(stats.origins).every(({ inUse, free }) => inUse + free === 0);
+    if (isEmpty || performance.now() > until) return stats;
+    await sleep(100);
+  }
+}
+
+function describeRest({ origins }: PoolStats): string {
+  return Object.values(origins)
+    .map(({ inUse, free, waiting }) => `${inUse}, ${free}, ${waiting}`)
+    .join("; ");
 }
 
 const quantile = ({ times }: Run, part: number): number =>
   times[Math.min(times.length - 1, Math.floor(part * times.length))] ?? NaN;
-const mean = ({ times }: Run): number => times.reduce((sum, time) => sum + time, 0) / times.length;
+const shortest = (run: Run): number => quantile(run, 0);
+const longest = (run: Run): number => quantile(run, 1);
+const sum = ({ times }: Run): number => times.reduce((total, time) => total + time, 0);
+const mean = (run: Run): number => sum(run) / run.times.length;
 const fixed = (value: number, digits = 2): string => value.toFixed(digits);
 
 const BOUNDS = [5, 7, 10, 15, 20, 30, 50, 100, Infinity];
@@ -118,21 +145,31 @@ async function compareConcurrent(): Promise<string> {
     // What is compiled on the way is not to be measured.
     await load(proxy.port, CLIENTS, Math.min(100, each));
     const run = await load(proxy.port, CLIENTS, each);
-    runs.push({ run, stats: await proxy.stats() });
+    runs.push({ run, stats: await statsAtRest(proxy.stats) });
   }
   const columns = (name: string, of: (each: (typeof runs)[number]) => string): string[] => [
     name,
     ...runs.map(of),
   ];
   const rows = [
+    columns("transactions", ({ run }) => String(run.times.length)),
+    columns("failed transactions", ({ run }) => String(run.failed)),
+    columns("elapsed, s", ({ run }) => fixed(run.seconds)),
+    columns("data transferred, MiB", ({ run }) => fixed(run.bytes / MIB)),
+    columns("throughput, MiB/s", ({ run }) => fixed(run.bytes / MIB / run.seconds)),
+    columns("concurrency", ({ run }) => fixed(sum(run) / 1000 / run.seconds)),
     columns("transactions per second", ({ run }) => fixed(run.times.length / run.seconds, 0)),
     columns("latency, mean, ms", ({ run }) => fixed(mean(run))),
     columns("p50", ({ run }) => fixed(quantile(run, 0.5))),
     columns("p95", ({ run }) => fixed(quantile(run, 0.95))),
     columns("p99", ({ run }) => fixed(quantile(run, 0.99))),
+    columns("longest", ({ run }) => fixed(longest(run))),
+    columns("shortest", ({ run }) => fixed(shortest(run))),
     columns("sockets created, warm-up included", ({ stats }) => String(stats.created)),
     columns("requests per socket", ({ stats }) => fixed(stats.requestsPerSocket, 1)),
-    columns("failed requests", ({ run }) => String(run.failed)),
+    columns("sockets closed", ({ stats }) => String(stats.closed)),
+    columns("of these by timeout", ({ stats }) => String(stats.timedOut)),
+    columns("at rest: in use, free, waiting", ({ stats }) => describeRest(stats)),
   ];
   const [kept = [], not = []] = runs.map(({ run }) => histogram(run));
   const buckets = BOUNDS.map((bound, index) => {
@@ -147,14 +184,15 @@ ${table(head, rows)}
 ${table(["latency", "kept", "not kept"], buckets)}`;
 }
 
-/** HTTPS, one request after the other. */
-async function compareSecure(): Promise<string> {
-  const { cert, key } = makeCertificate();
-  const { port } = await start({ role: "target", delay: 0, cert, key });
-  const target = `https://localhost:${port}`;
+/** One request after the other. */
+async function compareSequence(scheme: "http" | "https"): Promise<string> {
+  const certificate = scheme === "https" ? makeCertificate() : undefined;
+  const { port } = await start({ role: "target", delay: 0, ...certificate });
+  const target = `${scheme}://localhost:${port}`;
+  const ca = certificate && { ca: certificate.cert };
   const proxies = await Promise.all(
     [true, false].map((keepAlive) =>
-      start({ role: "proxy", target, keepAlive, maxSockets: SOCKETS, ca: cert }),
+      start({ role: "proxy", target, keepAlive, maxSockets: SOCKETS, ...ca }),
     ),
   );
   // In turns, so that a machine that slows down does so for both.
@@ -170,6 +208,7 @@ async function compareSecure(): Promise<string> {
   const runs = times.map((all): Run => ({
     times: Float64Array.from(all).toSorted(),
     seconds: 0,
+    bytes: 0,
     failed: 0,
   }));
   const [kept, not] = runs as [Run, Run];
@@ -181,12 +220,12 @@ async function compareSecure(): Promise<string> {
   ];
   const rows = [
     row("mean, ms", mean),
+    row("min", shortest),
     row("p50", (run) => quantile(run, 0.5)),
     row("p95", (run) => quantile(run, 0.95)),
+    row("max", longest),
   ];
-  return `## HTTPS, ${sequence} requests one after the other
-
-Nothing here takes time but the request itself: next to a target that does, the handshake weighs less.
+  return `## ${scheme.toUpperCase()}, ${sequence} requests one after the other
 
 ${table(["", "kept", "not kept", "times as long"], rows)}`;
 }
@@ -198,7 +237,11 @@ kept connections against \`keepAlive: false\`. The figures compare within one ru
 
 ${await compareConcurrent()}
 
-${await compareSecure()}
+${await compareSequence("http")}
+
+${await compareSequence("https")}
+
+In these two nothing takes time but the request itself: next to a target that does, the handshake weighs less.
 `;
 console.log(report);
 const whole = each === 1000 && values.sequence === undefined;

@@ -22,7 +22,7 @@ export function contestantOf(name: string): Contestant | undefined {
 }
 
 export function valuesOf({ samples }: Measurement, what: keyof Sample): number[] {
-  return samples.map((sample) => sample[what]);
+  return samples.flatMap((sample) => sample[what] ?? []);
 }
 
 /** The measurements of the same workload and load. */

@@ -13,10 +13,10 @@ import { toGoalTable } from "./goals.ts";
 import { generator } from "./load.ts";
 import { pinned } from "./program.ts";
 import { BASES, type Base, besides, compare, contestantOf, valuesOf } from "./ratios.ts";
-import type { Measurement } from "./rounds.ts";
+import type { Measurement, Sample } from "./rounds.ts";
 import { median, spread } from "./statistics.ts";
 import { versionOf } from "./versions.ts";
-import { workloads } from "./workloads.ts";
+import { MIB, workloads } from "./workloads.ts";
 
 export interface Machine {
   readonly date: string;
@@ -59,7 +59,7 @@ export function toMarkdown(report: Report): string {
   const parts = [
     `Node ${versions["node"]}, ${date}. ${cpu}, load by ${report.generator}; ${
       report.pinned ? "the proxy alone on its core" : "nothing pinned to a core"
-    }; ${rounds} interleaved rounds of ${seconds} s.`,
+    }; ${rounds === 1 ? "one round" : `${rounds} interleaved rounds`} of ${seconds} s.`,
   ];
   if (others.length > 0) {
     parts.push(`With ${others.map(([name, version]) => `${name} ${version}`).join(", ")}.`);
@@ -84,26 +84,44 @@ const COLUMNS: Readonly<Record<Base, string>> = {
   rival: "× own or naive",
 };
 
+interface Figure {
+  readonly title: string;
+  readonly of: keyof Sample;
+  readonly unit: number;
+  readonly digits: number;
+}
+
+/** The columns of a table after the ratios; those that a report does not have are left out. */
+const FIGURES: readonly Figure[] = [
+  { title: "requests/s", of: "rps", unit: 1, digits: 0 },
+  { title: "MiB/s", of: "bps", unit: MIB, digits: 1 },
+  { title: "mean ms", of: "mean", unit: 1, digits: 2 },
+  { title: "p50 ms", of: "p50", unit: 1, digits: 2 },
+  { title: "p99 ms", of: "p99", unit: 1, digits: 2 },
+  { title: "RSS MiB", of: "rss", unit: MIB, digits: 0 },
+];
+
 function toTable(results: readonly Measurement[], one: Measurement): string {
   const measured = besides(results, one);
   // Of the bases, those that took part.
   const bases = BASES.filter((base) =>
     measured.some((each) => compare(results, each, base) !== undefined),
   );
+  const figures = FIGURES.filter(({ of }) =>
+    measured.every((each) => valuesOf(each, of).length > 0),
+  );
   const rows = measured
     .map((each) => ({ each, cpu: median(valuesOf(each, "cpu")) }))
     .toSorted((a, b) => a.cpu - b.cpu)
     .map(({ each, cpu }) => {
       const ratios = bases.map((base) => compare(results, each, base)?.ratio.toFixed(2) ?? "");
-      const of = (what: "rps" | "p50" | "p99" | "rss"): number => median(valuesOf(each, what));
       return toRow([
         titleOf(each),
         `${cpu.toFixed(1)} ± ${toPercent(spread(valuesOf(each, "cpu")) / cpu)}`,
         ...ratios,
-        of("rps").toFixed(0),
-        of("p50").toFixed(2),
-        of("p99").toFixed(2),
-        (of("rss") / 1024 ** 2).toFixed(0),
+        ...figures.map(({ of, unit, digits }) =>
+          (median(valuesOf(each, of)) / unit).toFixed(digits),
+        ),
       ]);
     });
   const failures = results
@@ -113,7 +131,7 @@ function toTable(results: readonly Measurement[], one: Measurement): string {
     )
     .map((each) => `\n- ${titleOf(each)}: **no figures**, ${each.failed}`);
   const titles = bases.map((base) => COLUMNS[base]);
-  const head = ["", "CPU µs", ...titles, "requests/s", "p50 ms", "p99 ms", "RSS MiB"];
+  const head = ["", "CPU µs", ...titles, ...figures.map(({ title }) => title)];
   const line = head.map((_, i) => (i === 0 ? "---" : "--:"));
   return [toRow(head), toRow(line), ...rows].join("\n") + failures.join("");
 }

@@ -12,7 +12,10 @@ export interface Sample {
   readonly cpu: number;
   /** Requests per second. */
   readonly rps: number;
-  /** Latency in ms. */
+  /** Bytes per second that were received, heads included; older reports do not say. */
+  readonly bps?: number;
+  /** Latency in ms; older reports do not say the mean. */
+  readonly mean?: number;
   readonly p50: number;
   readonly p99: number;
   /** Resident memory after it, in bytes. */
@@ -133,7 +136,7 @@ async function runRound(
   { seconds, connections }: RoundOptions,
 ): Promise<Sample> {
   const before = usageOf(program.pid);
-  const { requests, duration, p50, p99 } = await runLoad(
+  const { requests, duration, bytes, mean, p50, p99 } = await runLoad(
     workload,
     program.port,
     secondsOf(workload, seconds),
@@ -144,6 +147,8 @@ async function runRound(
   return {
     cpu: ((after.cpu - before.cpu) / requests) * 1e6,
     rps: requests / duration,
+    bps: bytes / duration,
+    mean,
     p50,
     p99,
     rss: after.rss,

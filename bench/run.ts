@@ -10,6 +10,7 @@ import { freePort, pin, Program } from "./program.ts";
 import { contestantOf } from "./ratios.ts";
 import { describeMachine, type Report, toMarkdown, writeReport } from "./report.ts";
 import { measure, type Measurement, type Sample, secondsOf, WARM_UP } from "./rounds.ts";
+import { MIB } from "./workloads.ts";
 
 /** Seconds that starting, validating and stopping take for each contestant, and each run of load beside its own. */
 const OVERHEAD = { contestant: 0.3, load: 0.06 };
@@ -24,8 +25,16 @@ function minutes(seconds: number): string {
 
 function show(sample: Sample | string): string {
   if (typeof sample === "string") return sample;
-  const { cpu, rps, p50, p99 } = sample;
-  return `${cpu.toFixed(1)} µs CPU, ${Math.round(rps)} requests/s, p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms`;
+  const { cpu, rps, bps = NaN, mean = NaN, p50, p99 } = sample;
+  const parts = [
+    `${cpu.toFixed(1)} µs CPU`,
+    `${Math.round(rps)} requests/s`,
+    `${(bps / MIB).toFixed(1)} MiB/s`,
+    `mean ${mean.toFixed(2)} ms`,
+    `p50 ${p50.toFixed(2)} ms`,
+    `p99 ${p99.toFixed(2)} ms`,
+  ];
+  return parts.join(", ");
 }
 
 async function runAll(

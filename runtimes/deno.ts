@@ -12,9 +12,9 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { Reply, Transport } from "../src/transport.ts";
+import { RequestBody } from "./http/body.ts";
 import { Exchange } from "./http/exchange.ts";
 import { HttpTransport } from "./http/transport.ts";
-import { toRequestBody } from "./http/unframed.ts";
 import { assertVersion } from "./http/versions.ts";
 
 export * from "../src/index.ts";
@@ -99,8 +99,7 @@ function addressOf(request: Request, context: Context): string | undefined {
 
 function read(request: Request, context: Context): Incoming {
   const incoming = new DenoIncoming(request, addressOf(request, context));
-  const { body, headers } = incoming;
-  if (body instanceof ReadableStream) incoming.body = toRequestBody(body, headers);
+  if (incoming.body instanceof ReadableStream) incoming.body = new RequestBody(incoming.body);
   return incoming;
 }
 

@@ -1,3 +1,4 @@
+import { explainToProxy } from "./foreign.ts";
 import { NameSet, REQUEST_DROPPED } from "./headers.ts";
 import { badOption } from "./misuse.ts";
 import { nearest } from "./nearest.ts";
@@ -189,22 +190,33 @@ export function checkOptions(options: ProxyOptions): void {
   for (const [name, fix] of Object.entries(ELSEWHERE)) {
     if (Object.hasOwn(options, name)) throw badOption(name, fix);
   }
-  check(options, CHECKS);
+  check(options, CHECKS, explainToProxy);
 }
 
 /**
  * Makes sure that there are such options and that each is of the right kind.
+ * @param explain what to write instead of an option that others have
  * @throws TypeError that names the option and the fix
  */
-export function check(options: object, checks: Record<string, Check>): void {
-  const wrong = findWrong(options, checks);
+export function check(
+  options: object,
+  checks: Record<string, Check>,
+  explain: (name: string, value: unknown) => string | undefined,
+): void {
+  const wrong = findWrong(options, checks, explain);
   if (wrong !== undefined) throw badOption(...wrong);
 }
 
 /** The first option that is wrong, and how to put it right. `Object.hasOwn` leaves out names that every object inherits. */
-function findWrong(options: object, checks: Record<string, Check>): [string, string] | undefined {
+function findWrong(
+  options: object,
+  checks: Record<string, Check>,
+  explain?: (name: string, value: unknown) => string | undefined,
+): [string, string] | undefined {
   for (const [name, value] of Object.entries(options)) {
-    if (!Object.hasOwn(checks, name)) return [name, explainUnknown(name, checks)];
+    if (!Object.hasOwn(checks, name)) {
+      return [name, explain?.(name, value) ?? explainUnknown(name, checks)];
+    }
     const wrong = value === undefined ? undefined : checks[name]?.(value);
     if (wrong !== undefined) return [name, wrong];
   }

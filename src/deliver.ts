@@ -8,6 +8,7 @@ import { KeptBody } from "./replay.ts";
 import { discardBody } from "./reply.ts";
 import { hopAgain, neverAnswered } from "./retry.ts";
 import type { Hop, Reply } from "./transport.ts";
+import type { UnframedBody } from "./unframed.ts";
 
 /** What changes while a request is on its way. */
 export interface Trip {
@@ -19,13 +20,21 @@ export interface Trip {
   followed?: Hop;
 }
 
+/** Measures an unframed body: the hop that is sent has no body, bytes, or a stream. */
+export async function measureBody(hop: Hop, body: UnframedBody, { lifetime }: Trip): Promise<Hop> {
+  try {
+    return { ...hop, body: await lifetime.orAbort(body.measure()) };
+  } catch (thrown) {
+    body.cancel();
+    throw thrown;
+  }
+}
+
 /** Holds the request's body to its limit, and keeps it where it may have to be sent again. */
-export async function wrapBody(hop: Hop, plan: Plan, trip: Trip): Promise<Hop> {
+export function wrapBody(hop: Hop, plan: Plan, trip: Trip): Hop {
   const { bodyLimit } = plan.options;
   const { contentLength } = hop;
   let { body } = hop;
-  const settling = body !== null && "unlessEmpty" in body ? body.unlessEmpty?.() : undefined;
-  if (settling !== undefined) body = await trip.lifetime.orAbort(settling);
   if (body !== null && bodyLimit !== undefined) {
     body = limitBody(body, bodyLimit, contentLength, (error) => trip.lifetime.abort(error));
   }

@@ -1,7 +1,8 @@
 import { cleanRequest, NameSet, REQUEST_DROPPED, toHeaderList, toHeaders } from "./headers.ts";
 import type { RequestDraft } from "./hooks.ts";
 import { assertSendable } from "./target.ts";
-import type { Hop } from "./transport.ts";
+import type { Body, Hop } from "./transport.ts";
+import { UnframedBody } from "./unframed.ts";
 
 const encoder = new TextEncoder();
 const derived = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
@@ -23,8 +24,12 @@ export function fromDraft(hop: Hop, draft: RequestDraft): Hop {
     host: host ?? hop.host,
   };
   if (draft.body === undefined) return next;
-  const body = typeof draft.body === "string" ? encoder.encode(draft.body) : draft.body;
-  return { ...next, body, contentLength: undefined };
+  return { ...next, body: toBody(draft.body), contentLength: undefined };
+}
+
+function toBody(body: NonNullable<RequestDraft["body"]> | null): Body | null {
+  if (typeof body === "string") return encoder.encode(body);
+  return body instanceof ReadableStream ? new UnframedBody(body) : body;
 }
 
 /** Names of the fields that a hook set or changed. */

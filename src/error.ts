@@ -129,6 +129,13 @@ export function clientGone(cause?: unknown): ProxyError {
   });
 }
 
+/** The error of a request body that failed before its end. */
+export function brokenOff(thrown: unknown): ProxyError {
+  if (thrown instanceof ProxyError) return thrown;
+  const message = "the client broke off its request body";
+  return new ProxyError("http_request_error", { message, cause: thrown });
+}
+
 /** Anything thrown on the way, as a `ProxyError`: what is not one already is a fault of ours or of a hook. */
 export function toProxyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;

@@ -1,6 +1,6 @@
 import { cutChain } from "./chain.ts";
 import { Lifetime } from "./deadline.ts";
-import { deliver, type Trip, wrapBody } from "./deliver.ts";
+import { deliver, measureBody, type Trip, wrapBody } from "./deliver.ts";
 import { fieldsOf, fromDraft, toDraft } from "./draft.ts";
 import { badRequest, ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded } from "./forwarded.ts";
@@ -20,6 +20,7 @@ import {
   type Upstream,
 } from "./target.ts";
 import type { Hop, Reply } from "./transport.ts";
+import { UnframedBody } from "./unframed.ts";
 import { refuseWebSocket } from "./upgrade.ts";
 import { addVia } from "./via.ts";
 
@@ -90,7 +91,8 @@ export async function forward(
       trip.lifetime.end();
       return await respond(last, incoming);
     }
-    if (plan.wrapsBodies && hop.body !== null) hop = await wrapBody(hop, plan, trip);
+    if (hop.body instanceof UnframedBody) hop = await measureBody(hop, hop.body, trip);
+    if (plan.wrapsBodies && hop.body !== null) hop = wrapBody(hop, plan, trip);
     if (turn !== undefined) await waitFor(turn, trip.lifetime);
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
     reply = cleanReply(await deliver(hop, plan, trip), method, hop.method);

@@ -6,7 +6,10 @@ export interface RequestDraft {
   path: string;
   /** Fields without hop-by-hop ones, forwarding fields and `headers` already set. `host` overrides `Host`. */
   headers: Headers;
-  /** `undefined` sends the request's own body, `null` none. */
+  /**
+   * `undefined` sends the request's own body, `null` none. A stream that ends within a few milliseconds is sent with
+   * its length, any other chunked.
+   */
   body: string | Uint8Array | ReadableStream<Uint8Array> | null | undefined;
 }
 

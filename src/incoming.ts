@@ -1,7 +1,8 @@
-import { toHeaderList } from "./headers.ts";
+import { getHeader, toHeaderList } from "./headers.ts";
 import type { Body, HeaderList, OriginalFields } from "./transport.ts";
 import type { Abortable, Listener } from "./deadline.ts";
 import type { ProxyError } from "./error.ts";
+import { UnframedBody } from "./unframed.ts";
 
 /**
  * What the server under the handler passes beside the request: Deno's `info`,
@@ -98,6 +99,14 @@ export function assertBodyUnread(request: Request): void {
   }
 }
 
+/** Whether a body's length was announced, or that it is chunked. */
+function isFramed(headers: HeaderList): boolean {
+  return (
+    getHeader(headers, "content-length") !== undefined ||
+    getHeader(headers, "transfer-encoding") !== undefined
+  );
+}
+
 /** Reads a request through the standard interface only. */
 export class WebIncoming implements Incoming {
   readonly method: string;
@@ -133,7 +142,10 @@ export class WebIncoming implements Incoming {
     this.address = address;
     // A web Request has no body with these methods; asking costs a stream on some servers.
     if (body !== undefined) this.body = body;
-    else this.body = method === "GET" || method === "HEAD" ? null : request.body;
+    else {
+      const own = method === "GET" || method === "HEAD" ? null : request.body;
+      this.body = own === null || isFramed(this.headers) ? own : new UnframedBody(own);
+    }
   }
 
   version(): string {

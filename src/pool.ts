@@ -1,6 +1,7 @@
-import { type Check, check, isBoolean, isCount, isMilliseconds, isRecord } from "./check.ts";
-import { badOption } from "./misuse.ts";
+import { type Check, check, isBoolean, isMilliseconds, isRecord, optionNames } from "./check.ts";
 import { ProxyError } from "./error.ts";
+import { explainToPool } from "./foreign.ts";
+import { badOption } from "./misuse.ts";
 import type { TlsOptions } from "./target.ts";
 
 /** How names are looked up. */
@@ -18,12 +19,13 @@ export interface DnsOptions {
 export interface PoolOptions {
   /**
    * Connections to one origin at the same time; requests beyond it wait, in the order they came.
+   * `Infinity` for no limit.
    * @default 256
    */
   maxSockets?: number;
   /**
    * Idle connections kept to one origin; those beyond it are closed once nobody has needed them for 100 ms.
-   * `0` keeps none.
+   * `0` keeps none, `Infinity` all.
    * @default 64
    */
   maxFreeSockets?: number;
@@ -60,6 +62,7 @@ export interface PoolOptions {
   connectTimeout?: number;
   /**
    * Requests that may wait for a connection to one origin; those beyond it get 503 with `Retry-After`.
+   * `Infinity` for no limit.
    * @default 4096
    */
   maxQueued?: number;
@@ -168,7 +171,13 @@ export async function closeWithin(
   clearTimeout(timer);
 }
 
-const isCountOrNone: Check = (value) => (value === 0 ? undefined : isCount(value));
+/** Nothing that is as large as `Infinity` is ever counted to. */
+function isLimitFrom(least: number): Check {
+  return (value) =>
+    value === Infinity || (Number.isSafeInteger(value) && (value as number) >= least)
+      ? undefined
+      : `use a whole number from ${least}, or Infinity for no limit`;
+}
 
 const isTls: Check = (value) =>
   isRecord(value) ? undefined : "use an object such as { ca, servername }";
@@ -184,12 +193,9 @@ const isDns: Check = (value) => {
 };
 
 const POOL_CHECKS: Record<keyof PoolOptions, Check> = {
-  maxSockets: isCount,
-  maxFreeSockets: isCountOrNone,
-  maxTotalFreeSockets: (value) =>
-    value === Infinity || isCountOrNone(value) === undefined
-      ? undefined
-      : "use a whole number, 0 for none, or Infinity for no limit",
+  maxSockets: isLimitFrom(1),
+  maxFreeSockets: isLimitFrom(0),
+  maxTotalFreeSockets: isLimitFrom(0),
   freeSocketTimeout: (value) =>
     value === 0
       ? "use whole milliseconds from 1; maxFreeSockets: 0 keeps none"
@@ -197,7 +203,7 @@ const POOL_CHECKS: Record<keyof PoolOptions, Check> = {
   timeout: isMilliseconds,
   socketTTL: isMilliseconds,
   connectTimeout: isMilliseconds,
-  maxQueued: isCountOrNone,
+  maxQueued: isLimitFrom(0),
   queueTimeout: isMilliseconds,
   keepAlive: isBoolean,
   keepAliveInitialDelay: isMilliseconds,
@@ -216,7 +222,7 @@ const POOL_CHECKS: Record<keyof PoolOptions, Check> = {
  * @throws TypeError that names the option and the fix
  */
 export function checkPoolOptions(options: PoolOptions): void {
-  check(options, POOL_CHECKS);
+  check(options, POOL_CHECKS, (name) => explainToPool(name, optionNames));
 }
 
 /**

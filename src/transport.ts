@@ -26,8 +26,6 @@ export interface NativeBody {
   whole?(): Uint8Array | undefined;
   /** All of it, where it was taken as bytes: it can be sent again. */
   readonly kept?: Uint8Array | undefined;
-  /** Where only its end tells whether there is a body: the body with its first piece here, or `null`. */
-  unlessEmpty?(): Promise<Body | null>;
 }
 
 /** Bytes that are already here, or a stream of those to come. */
@@ -94,7 +92,7 @@ export interface PoolStats {
   readonly closed: number;
   /** Connections that could not be opened. */
   readonly failed: number;
-  /** Connections that were closed because they were silent for too long with a request on them. */
+  /** Connections that were closed because they were silent for too long: idle ones, and those in use by `timeout`. */
   readonly timedOut: number;
   /** Requests that were sent on an open connection; each attempt counts. */
   readonly requests: number;

@@ -1,6 +1,6 @@
 import { toStream } from "./body.ts";
 import type { Lifetime } from "./deadline.ts";
-import { ProxyError } from "./error.ts";
+import { brokenOff, type ProxyError } from "./error.ts";
 import type { Body, Hop } from "./transport.ts";
 
 /**
@@ -120,12 +120,4 @@ async function pump(
     // Either side may have failed: the other one is told.
     await Promise.allSettled([source.cancel(thrown), sink.abort(thrown)]);
   }
-}
-
-function brokenOff(thrown: unknown): ProxyError {
-  if (thrown instanceof ProxyError) return thrown;
-  return new ProxyError("http_request_error", {
-    message: "the client broke off its request body",
-    cause: thrown,
-  });
 }

@@ -1,22 +1,15 @@
-/** The bench measures what it says, and no contestant that does something else. */
+/** The bench measures and reports what it says. */
 import { globSync, readFileSync } from "node:fs";
-import { createServer, type RequestListener } from "node:http";
-import { type AddressInfo } from "node:net";
-import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { contestants } from "../bench/contestants.ts";
 import { help, readFlags } from "../bench/flags.ts";
-import { freePort, Program } from "../bench/program.ts";
 import { baseOf, compare } from "../bench/ratios.ts";
 import type { Measurement } from "../bench/rounds.ts";
 import { describeMachine, type Report, toMarkdown } from "../bench/report.ts";
 import { median, ratios, spread } from "../bench/statistics.ts";
 import { parsePs, parseStat, usageOf } from "../bench/usage.ts";
-import { validate } from "../bench/validate.ts";
-import { type Workload, workloads } from "../bench/workloads.ts";
+import { MIB, workloads } from "../bench/workloads.ts";
 
 const root = join(import.meta.dirname, "..");
 
@@ -26,7 +19,13 @@ describe("flags", () => {
     expect(flags).toMatchObject({ rounds: 5, connections: [64], complete: true });
     expect(flags?.contestants).toEqual(contestants);
     expect(flags?.workloads).toEqual(workloads);
-    for (const flag of ["--quick", "--only=node", "--workloads=sse", "--connections=16"]) {
+    for (const flag of [
+      "--quick",
+      "--paper",
+      "--only=node",
+      "--workloads=sse",
+      "--connections=16",
+    ]) {
       expect(readFlags([flag])?.complete, flag).toBe(false);
     }
   });
@@ -37,6 +36,14 @@ describe("flags", () => {
     expect(flags?.workloads.map(({ name }) => name)).toEqual(["sse"]);
     expect(flags?.connections).toEqual([16, 4096]);
     expect(readFlags(["--quick", "--rounds", "7"])).toMatchObject({ rounds: 7, seconds: 1 });
+    const small = workloads.filter(({ name }) => name.endsWith("-1k"));
+    const paper = { rounds: 1, seconds: 60, connections: [128], workloads: small };
+    expect(readFlags(["--paper"])).toMatchObject(paper);
+    expect(readFlags(["--paper", "--seconds", "5", "--workloads", "sse"])).toMatchObject({
+      ...paper,
+      seconds: 5,
+      workloads: [{ name: "sse" }],
+    });
     expect(readFlags(["--help"])).toBeUndefined();
     for (const { name } of [...contestants, ...workloads]) expect(help).toContain(name);
   });
@@ -47,6 +54,7 @@ describe("flags", () => {
     [["--workloads", "get-2k"], /--workloads: there is no "get-2k"; use get-1k/],
     [["--rounds", "0"], /--rounds: "0" is no whole number from 1 to/],
     [["--connections", "64,x"], /--connections: "x" is no whole number/],
+    [["--quick", "--paper"], /--quick or --paper, not both/],
     [["fast"], /fast/],
   ])("%j is refused", (args, message) => {
     expect(() => readFlags(args)).toThrow(message);
@@ -124,6 +132,18 @@ describe("figures", () => {
     expect(alone).not.toMatch(/Goals|With/);
   });
 
+  test("throughput and the mean have columns where they were measured", () => {
+    const one = measured("node", 30);
+    const sample = { cpu: 30, rps: 1000, bps: 1.5 * MIB, mean: 1.25, p50: 1, p99: 2, rss: 3 * MIB };
+    const now = { ...one, samples: [sample] };
+    const text = (result: Measurement): string =>
+      toMarkdown({ ...machine, rounds: 1, seconds: 1, results: [result] });
+    const columns = "| requests/s | MiB/s | mean ms | p50 ms | p99 ms | RSS MiB |";
+    expect(text(now)).toContain(columns);
+    expect(text(now)).toContain("| 1000 | 1.5 | 1.25 | 1.00 | 2.00 | 3 |");
+    expect(text(one)).toContain("| requests/s | p50 ms | p99 ms | RSS MiB |");
+  });
+
   test("versions are named of what took part", () => {
     const [floor, node, hono] = ["floor", "node", "hono"].map((name) =>
       contestants.filter((each) => each.name === name),
@@ -143,87 +163,6 @@ describe("figures", () => {
     expect(text).toContain("\n### Goals\n");
     expect(text).not.toMatch(/NaN|undefined/);
   });
-});
-
-describe("validation", () => {
-  const [get, post] = workloads as [Workload, Workload];
-  const closing: (() => void)[] = [];
-  afterEach(() => closing.splice(0).forEach((close) => close()));
-
-  async function serve(handler: RequestListener): Promise<number> {
-    const server = createServer(handler).listen(0, "127.0.0.1");
-    closing.push(() => server.close());
-    await once(server, "listening");
-    return (server.address() as AddressInfo).port;
-  }
-
-  const headers = { "content-type": get.type, etag: '"bench"', "cache-control": "max-age=60" };
-
-  test("takes what is right", async () => {
-    const port = await serve((_, res) => void res.writeHead(200, headers).end(get.answer));
-    await validate(get, port);
-  });
-
-  test.each<[string, RequestListener, RegExp]>([
-    ["another status", (_, res) => void res.writeHead(500, headers).end(get.answer), /status 500/],
-    ["a lost field", (_, res) => void res.end(get.answer), /content-type: undefined/],
-    ["a cut body", (_, res) => void res.writeHead(200, headers).end("no"), /a body of 2 bytes/],
-    ["a broken connection", (_, res) => void res.destroy(), /hang up/],
-  ])("refuses %s", async (_, handler, message) => {
-    await expect(validate(get, await serve(handler))).rejects.toThrow(message);
-  });
-
-  test("a POST is of 1024 bytes of JSON, and has to come back", async () => {
-    expect(post.body).toHaveLength(1024);
-    expect(JSON.parse(String(post.body))).toBeTypeOf("object");
-    const port = await serve(
-      (_, res) => void res.writeHead(200, { ...headers, "content-type": post.type }).end("{}"),
-    );
-    await expect(validate(post, port)).rejects.toThrow(/a body of 2 bytes/);
-  });
-});
-
-test.each(contestants.filter(({ role }) => role !== "reference"))(
-  "$title says which packages it uses",
-  ({ name, uses }) => {
-    const source = readFileSync(join(root, `bench/contestants/${name}.ts`), "utf8");
-    const found = source.matchAll(/(?:from |\)\()"(?!node:|[.#])((?:@[^/"]+\/)?[^/"]+)/g);
-    const imported = new Set(Array.from(found, ([, each]) => each));
-    const runtime = /^(bun|deno|workerd)/.exec(name)?.[0];
-    expect(new Set(uses)).toEqual(runtime === undefined ? imported : new Set([runtime]));
-  },
-);
-
-describe("contestants", () => {
-  let directory: string;
-  let upstream: Program;
-  beforeAll(async () => {
-    directory = await mkdtemp(join(tmpdir(), "fetchway-bench-"));
-    const port = await freePort();
-    upstream = await Program.start([process.execPath, join(root, "bench/target.ts")], port);
-  });
-  afterAll(async () => {
-    await upstream.stop();
-    await rm(directory, { recursive: true });
-  });
-
-  test.each(contestants.filter(({ role }) => role !== "reference"))(
-    "$title passes its own validation",
-    async (contestant) => {
-      const target = `http://127.0.0.1:${upstream.port}`;
-      const port = await freePort();
-      const place = { port, target, directory };
-      const program = await Program.start(await contestant.command(place), port, {
-        TARGET: target,
-      });
-      try {
-        for (const workload of workloads) await validate(workload, port);
-      } finally {
-        await program.stop();
-      }
-      expect(program.alive).toBe(false);
-    },
-  );
 });
 
 test("its files are short, and none of them is published", () => {

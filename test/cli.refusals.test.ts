@@ -34,7 +34,9 @@ $ http://a --timeout=1e3
 $ http://a --body-limit 1x
 --body-limit "1x": use bytes, or a size such as 512k or 10mb
 $ http://a --max-sockets 0
---max-sockets "0": use a whole number, 1 or more
+--max-sockets "0": use a whole number, 1 or more, or Infinity
+$ http://a --max-queued infinite
+--max-queued "infinite": use a whole number, or Infinity
 $ http://a --xfwd maybe
 --xfwd "maybe": use true, false or "forwarded"
 $ http://a --no-xfwd=1

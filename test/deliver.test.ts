@@ -4,6 +4,7 @@ import { forward } from "../src/forward.ts";
 import type { ProxyOptions } from "../src/options.ts";
 import { compile } from "../src/plan.ts";
 import type { Hop } from "../src/transport.ts";
+import { UnframedBody } from "../src/unframed.ts";
 import {
   type Answer,
   answering,
@@ -157,13 +158,27 @@ describe("a body", () => {
     expect(transport.hops[0]?.body).toBe(body);
   });
 
-  test("that only its end tells of is asked for it before it is limited or kept", async () => {
-    for (const options of [{ bodyLimit: 5 }, { followRedirects: true }]) {
+  test("without framing is measured before it is sent, limited or kept", async () => {
+    for (const options of [{}, { bodyLimit: 5 }, { followRedirects: true }]) {
       const transport = answering();
-      const body = { stream: () => streamOf([]), unlessEmpty: async () => null };
-      await run({ method: "DELETE", body }, { transport, options });
-      expect(transport.hops[0]?.body).toBeNull();
+      await run({ method: "DELETE", body: new UnframedBody(streamOf([])) }, { transport, options });
+      await run({ method: "PUT", body: new UnframedBody(streamOf(["a"])) }, { transport, options });
+      expect(transport.hops.map(({ body }) => body)).toEqual([null, bytes("a")]);
     }
+  });
+
+  test("without framing is sent again, where all of it was here", async () => {
+    const transport = answering(stale);
+    const body = new UnframedBody(streamOf(["abc", "def"]));
+    expect((await run({ method: "PUT", body }, { transport })).status).toBe(200);
+    expect(transport.bodies).toEqual(["abcdef", "abcdef"]);
+  });
+
+  test("that a hook gave as a stream is sent again, where all of it was here", async () => {
+    const transport = answering(stale);
+    const options: ProxyOptions = { onRequest: (draft) => void (draft.body = streamOf(["new"])) };
+    await run({ method: "PUT", body: bytes("old") }, { transport, options });
+    expect(transport.bodies).toEqual(["new", "new"]);
   });
 
   test("both limited and kept keeps to its limit", async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import { assertBodyUnread, pathOf, WebIncoming } from "../src/incoming.ts";
+import { UnframedBody } from "../src/unframed.ts";
 
 describe("pathOf", () => {
   test.each([
@@ -41,7 +42,8 @@ describe("WebIncoming", () => {
       address: "192.0.2.7",
     });
     expect(incoming.headers).toEqual(expect.arrayContaining(["x-a", "2", "x-b", "1, 3"]));
-    expect(incoming.body).toBe(request.body);
+    expect(incoming.body).toBeInstanceOf(UnframedBody);
+    expect((incoming.body as UnframedBody).stream()).toBe(request.body);
     expect(incoming.request()).toBe(request);
     expect(incoming.version()).toBe("1.1");
     expect(new WebIncoming(new Request("http://a.test"), undefined, "2.0").version()).toBe("2.0");
@@ -53,6 +55,15 @@ describe("WebIncoming", () => {
     Object.defineProperty(request, "body", { get: body });
     expect(new WebIncoming(request as Request, undefined).body).toBeNull();
     expect(body).not.toHaveBeenCalled();
+  });
+
+  test.each([
+    ["Content-Length", "5"],
+    ["Transfer-Encoding", "chunked"],
+  ])("gives the body of a request with %s as its stream", (...field) => {
+    const headers = [field];
+    const request = new Request("http://a.test/", { method: "POST", headers, body: "hello" });
+    expect(new WebIncoming(request, undefined).body).toBe(request.body);
   });
 
   test("a method that may have a body, without one", () => {

@@ -1,10 +1,11 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
 import { afterEach, describe, expect, test } from "vitest";
+import { poolDefaults } from "../src/pool.ts";
 import { connect } from "./_client.ts";
 import { ask, originOf, pooled, statsOf, upstream } from "./_pool.ts";
 import { portOf } from "./_port.ts";
-import { until } from "./_wait.ts";
+import { pause, until } from "./_wait.ts";
 import { request } from "./_wire.ts";
 
 const LIMITED = "503 Service Unavailable: connection_limit_reached\n";
@@ -12,6 +13,34 @@ const LIMITED = "503 Service Unavailable: connection_limit_reached\n";
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0)) await cleanup();
+});
+
+test("without limits all requests have a connection of their own, and all are kept", async () => {
+  const proxy = pooled({ maxSockets: Infinity, maxFreeSockets: Infinity, maxQueued: Infinity });
+  const count = poolDefaults.maxSockets + 50;
+  upstream.script = async (call) => {
+    await until(() => upstream.calls.length === count, "all requests at the upstream");
+    call.reply(200);
+  };
+  const answers = await Promise.all(Array.from({ length: count }, () => ask(proxy)));
+  expect(answers).toEqual(Array(count).fill("200 "));
+  // Those beyond a limit are looked for after 100 ms.
+  await pause(250);
+  expect(originOf(proxy)).toEqual({ inUse: 0, free: count, waiting: 0 });
+});
+
+test("without a limit to those that wait none is refused", async () => {
+  const proxy = pooled({ maxSockets: 1, maxQueued: Infinity });
+  const count = poolDefaults.maxQueued + 2;
+  const first = Promise.withResolvers<void>();
+  upstream.script = async (call) => {
+    await first.promise;
+    call.reply(200);
+  };
+  const answers = Array.from({ length: count }, () => ask(proxy));
+  await until(() => originOf(proxy)?.waiting === count - 1, "all but one waiting");
+  first.resolve();
+  expect(new Set(await Promise.all(answers))).toEqual(new Set(["200 "]));
 });
 
 describe("maxQueued", () => {

@@ -1,8 +1,10 @@
 import { createServer } from "node:http";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { RequestDraft } from "../src/index.ts";
+import type { NodeProxy } from "../runtimes/node.ts";
 import { ask, originOf, pooled, statsOf, upstream } from "./_pool.ts";
 import { portOf } from "./_port.ts";
+import { echo } from "./_upstream.ts";
 import { until } from "./_wait.ts";
 
 afterEach(() => void vi.useRealTimers());
@@ -34,6 +36,50 @@ describe("stats", () => {
     upstream.links[0]?.socket.destroy();
     await until(() => statsOf(proxy).closed === 1, "a connection less");
     expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0 });
+  });
+
+  test("an idle connection whose time is over has timed out, as agentkeepalive counts it", async () => {
+    const answers = (proxy: NodeProxy): Promise<string[]> =>
+      Promise.all(Array.from({ length: 5 }, () => ask(proxy)));
+    for (const pool of [{ freeSocketTimeout: 50 }, { socketTTL: 100 }]) {
+      const proxy = pooled(pool);
+      await answers(proxy);
+      await until(() => statsOf(proxy).closed === 5, "the connections closed");
+      expect(statsOf(proxy)).toMatchObject({ created: 5, timedOut: 5 });
+    }
+  });
+
+  test("a connection that is closed for anything else has not", async () => {
+    // The first request leaves a time behind that is over when the second fails.
+    const proxy = pooled({ freeSocketTimeout: 100 });
+    await ask(proxy);
+    upstream.script = () => {};
+    const since = performance.now();
+    const answer = ask(proxy);
+    const { link } = await upstream.call(1);
+    await until(() => performance.now() - since > 150, "the time of the idle connection");
+    link.socket.destroy();
+    expect(await answer).toMatch(/^502 /);
+    await until(() => statsOf(proxy).closed === 1, "the connection closed");
+    expect(statsOf(proxy)).toMatchObject({ created: 1, timedOut: 0 });
+
+    // Closed by the upstream while it is idle, by the surplus, by a lifetime that ends during a request, by the proxy.
+    const idle = pooled();
+    upstream.script = echo;
+    await ask(idle);
+    upstream.links.at(-1)?.socket.end();
+    await until(() => statsOf(idle).closed === 1, "the idle connection closed");
+    const surplus = pooled({ maxFreeSockets: 1 });
+    await Promise.all([ask(surplus), ask(surplus)]);
+    await until(() => statsOf(surplus).closed === 1, "the surplus closed");
+    const unkept = pooled({ maxFreeSockets: 0, socketTTL: 1 });
+    await ask(unkept);
+    await until(() => statsOf(unkept).closed === 1, "the connection closed");
+    const closing = pooled();
+    await ask(closing);
+    await closing.close();
+    await until(() => statsOf(closing).closed === 1, "the proxy's connection closed");
+    for (const each of [idle, surplus, unkept, closing]) expect(statsOf(each).timedOut).toBe(0);
   });
 
   test("are the same object until something changes, and then have a higher version", async () => {

@@ -80,7 +80,8 @@ describe("proxyFetch", () => {
     ["no target", [request()], /needs a target such as "http:/],
     ["a bad target", [request(), "nowhere"], /bad target "nowhere"/],
     ["a bad option", [request(), TARGET, { timeout: -1 }], /bad option `timeout`/],
-    ["an unknown option", [request(), TARGET, { agent: {} }], /there is no such option/],
+    ["an unknown option", [request(), TARGET, { sockets: {} }], /there is no such option/],
+    ["an agent", [request(), TARGET, { agent: {} }], /`agent`.*write `createProxy\(\{ pool/],
     [
       "createProxy's pool",
       [request(), TARGET, { pool: {} }],
@@ -215,7 +216,10 @@ describe("createProxy", () => {
   });
 
   test.each<[unknown, RegExp]>([
-    [{ maxSockets: 0 }, /`maxSockets`/],
+    [{ maxSockets: 0 }, /`maxSockets`: use a whole number from 1, or Infinity for no limit/],
+    [{ maxSockets: NaN }, /`maxSockets`/],
+    [{ maxFreeSockets: -Infinity }, /`maxFreeSockets`: use a whole number from 0, or Infinity/],
+    [{ freeSocketTimeout: Infinity }, /`freeSocketTimeout`/],
     [{ maxSockets: "5" }, /`maxSockets`/],
     [{ maxFreeSockets: -1 }, /`maxFreeSockets`/],
     [{ maxTotalFreeSockets: -1 }, /`maxTotalFreeSockets`: use a whole number, 0 for none, or/],

@@ -5,8 +5,8 @@ import {
   asObjectOrFalse,
   asSwitch,
   asText,
-  count,
-  countOrNone,
+  limit,
+  limitOrNone,
   milliseconds,
 } from "./read.ts";
 
@@ -16,19 +16,19 @@ export const poolFlags: Record<Exclude<Expressible<PoolOptions>, "connectTimeout
     group: "Connections",
     value: "<number>",
     help: "connections to the target at the same time",
-    read: count,
+    read: limit,
   },
   maxFreeSockets: {
     group: "Connections",
     value: "<number>",
     help: "idle connections that are kept",
-    read: countOrNone,
+    read: limitOrNone,
   },
   maxTotalFreeSockets: {
     group: "Connections",
     value: "<number>",
     help: "idle connections kept in all",
-    read: countOrNone,
+    read: limitOrNone,
   },
   freeSocketTimeout: {
     group: "Connections",
@@ -54,7 +54,7 @@ export const poolFlags: Record<Exclude<Expressible<PoolOptions>, "connectTimeout
     group: "Connections",
     value: "<number>",
     help: "waiting requests; beyond it 503",
-    read: countOrNone,
+    read: limitOrNone,
   },
   queueTimeout: {
     group: "Connections",

@@ -36,13 +36,14 @@ export function asNumberFrom(least: number, most: number, fix: string): Read {
   };
 }
 
+function asLimitFrom(least: number, fix: string): Read {
+  const read = asNumberFrom(least, Number.MAX_SAFE_INTEGER, fix);
+  return (text, before) => (text === "Infinity" ? Infinity : read(text, before));
+}
+
 export const milliseconds: Read = asNumberFrom(0, 2 ** 31 - 1, "use whole milliseconds");
-export const count: Read = asNumberFrom(
-  1,
-  Number.MAX_SAFE_INTEGER,
-  "use a whole number, 1 or more",
-);
-export const countOrNone: Read = asNumberFrom(0, Number.MAX_SAFE_INTEGER, "use a whole number");
+export const limit: Read = asLimitFrom(1, "use a whole number, 1 or more, or Infinity");
+export const limitOrNone: Read = asLimitFrom(0, "use a whole number, or Infinity");
 
 export const asSwitchOrNumber: Read = (text, before) =>
   text === "true" || text === "false" ? text === "true" : asNumber(text, before);

@@ -21,8 +21,8 @@ export interface Owner {
 export class Connection implements ResponseHandler, Idle {
   readonly keepAlive: boolean;
   readonly openedAt: number = performance.now();
-  /** Until when it may be idle, as `performance.now()` has it. */
-  expiry = 0;
+  /** Until when it may be idle, as `performance.now()` has it; `Infinity` while it is in use. */
+  expiry: number = Infinity;
   /** Whether it has been made, */
   isOpen = false;
   /** and the address that it leads to. */
@@ -83,6 +83,7 @@ export class Connection implements ResponseHandler, Idle {
   begin(job: Job, method: string): void {
     this.job = job;
     this.hint = Infinity;
+    this.expiry = Infinity;
     this.#requests++;
     this.#heard = false;
     this.#sent = false;

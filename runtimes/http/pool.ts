@@ -146,6 +146,7 @@ export class Pool implements Owner {
 
   onClose(connection: Connection): void {
     this.#counters[connection.isOpen ? "closed" : "failed"]++;
+    if (connection.expiry <= performance.now()) this.#counters.timedOut++;
     this.#counters.version++;
     this.#connections.delete(connection);
     this.#unlist(connection);

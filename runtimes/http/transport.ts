@@ -22,7 +22,6 @@ import { IdleList } from "../pool/idle.ts";
 import type { SocketParts } from "./connect.ts";
 import { Exchange } from "./exchange.ts";
 import { Pool } from "./pool.ts";
-import { UnframedBody } from "./unframed.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 
@@ -76,7 +75,6 @@ export class HttpTransport implements Transport {
   }
 
   send(hop: Hop, lifetime: Lifetime): Promise<Reply> {
-    if (hop.body instanceof UnframedBody) return this.#sendUnframed(hop, hop.body, lifetime);
     return new Promise((resolve, reject) => {
       const exchange = new this.#Exchange(hop, lifetime, resolve, reject);
       this.run(exchange, this.#poolFor(hop.upstream), hop);
@@ -86,11 +84,6 @@ export class HttpTransport implements Transport {
   /** When an exchange is started. */
   protected run(exchange: Exchange, pool: Pool, _hop: Hop): void {
     exchange.run(pool);
-  }
-
-  async #sendUnframed(hop: Hop, unframed: UnframedBody, lifetime: Lifetime): Promise<Reply> {
-    const body = await lifetime.orAbort(unframed.unlessEmpty());
-    return this.send({ ...hop, body }, lifetime);
   }
 
   stats(): PoolStats {

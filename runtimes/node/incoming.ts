@@ -11,7 +11,7 @@ import {
   WebIncoming,
 } from "../../src/incoming.ts";
 import type { Body, HeaderList } from "../../src/transport.ts";
-import { toRequestBody } from "../http/unframed.ts";
+import { RequestBody } from "../http/body.ts";
 import { messageHeaders, visibleHeaders } from "./headers.ts";
 import {
   addressOf,
@@ -204,8 +204,7 @@ export function readRequest(request: Request, context: Context): Incoming {
     fields,
     http2BodyOf(request, side),
   );
-  const { body, headers } = incoming;
-  if (body instanceof ReadableStream) incoming.body = toRequestBody(body, headers);
+  if (incoming.body instanceof ReadableStream) incoming.body = new RequestBody(incoming.body);
   return incoming;
 }
 

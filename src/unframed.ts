@@ -1,0 +1,142 @@
+import { concat } from "./body.ts";
+import { brokenOff } from "./error.ts";
+import type { Body, NativeBody } from "./transport.ts";
+
+/** The most bytes that are held back of a body in several chunks: beyond them it is streamed. */
+const MOST_BYTES = 1_048_576;
+/** The most chunks that are held back: each has a price of its own, however short it is. */
+const MOST_CHUNKS = 1024;
+/**
+ * Timers of the shortest time that fire without a chunk before the body is streamed: about 3 ms. Each lets one turn
+ * of the event loop pass, however long that is, and Node takes up to two turns for each part of a `Blob`.
+ */
+const SILENT_TIMERS = 3;
+/** Timers that fire before the body is streamed, even where each turn brings a chunk. */
+const MOST_TIMERS = 12;
+
+type Chunk = ReadableStreamReadResult<Uint8Array>;
+
+/**
+ * The body of a request that says neither how long it is nor that it is chunked: a `Request` made by hand,
+ * a stream of `onRequest`'s, or HTTP/2. In HTTP/1 there is none (RFC 9112 §6.3).
+ *
+ * No interface tells the length of what a `Request` was made of. But a stream over a string, bytes, a `Blob` or a form
+ * ends within a few turns of the event loop: what has ended by then is sent with its length, and can be sent again.
+ */
+export class UnframedBody implements NativeBody {
+  readonly #stream: ReadableStream<Uint8Array>;
+  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+
+  constructor(stream: ReadableStream<Uint8Array>) {
+    this.#stream = stream;
+  }
+
+  stream(): ReadableStream<Uint8Array> {
+    return this.#stream;
+  }
+
+  /** Cancels a body that is being measured. */
+  cancel(): void {
+    // Later: Node's own streams fail where they are cancelled in the tick in which they were read.
+    setTimeout(() => void this.#reader?.cancel().catch(() => {}));
+  }
+
+  /**
+   * Waits for the first chunk, and a few turns of the event loop for the end.
+   * @returns `null` for no bytes, the bytes of a body that has ended, else a stream of all of it
+   * @throws ProxyError for a body that failed
+   * @throws TypeError for a chunk that is not bytes
+   */
+  async measure(): Promise<Body | null> {
+    const reader = (this.#reader = this.#stream.getReader());
+    const chunks: Uint8Array[] = [];
+    let size = 0;
+    // An HTTP/2 client may open a request long before it sends the body.
+    let next: Chunk | undefined = await readFrom(reader);
+    const clock = new Clock();
+    try {
+      while (!next.done) {
+        const { byteLength } = next.value;
+        if (byteLength > 0) chunks.push(next.value);
+        size += byteLength;
+        const isTooMuch = chunks.length > 1 && size > MOST_BYTES;
+        if (isTooMuch || chunks.length >= MOST_CHUNKS) return join(chunks, reader);
+        const pending = readFrom(reader);
+        next = chunks.length === 0 ? await pending : await clock.wait(pending);
+        if (next === undefined) return join(chunks, reader, pending);
+      }
+    } finally {
+      clock.stop();
+    }
+    return chunks.length === 0 ? null : concat(chunks);
+  }
+}
+
+/** Waits for a promise for no longer than a few turns of the event loop. */
+class Clock {
+  #timers = 0;
+  #silent = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #giveUp: (() => void) | undefined;
+
+  /** @returns undefined where the time is over before */
+  wait<T>(pending: Promise<T>): Promise<T | undefined> {
+    this.#silent = 0;
+    this.#timer ??= setTimeout(() => this.#tick());
+    return new Promise((resolve, reject) => {
+      this.#giveUp = () => resolve(undefined);
+      pending.then(resolve, reject);
+    });
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #tick(): void {
+    this.#timers++;
+    this.#silent++;
+    if (this.#silent >= SILENT_TIMERS || this.#timers >= MOST_TIMERS) this.#giveUp?.();
+    else this.#timer = setTimeout(() => this.#tick());
+  }
+}
+
+async function readFrom(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<Chunk> {
+  let next: Chunk;
+  try {
+    next = await reader.read();
+  } catch (thrown) {
+    throw brokenOff(thrown);
+  }
+  if (next.done || next.value instanceof Uint8Array) return next;
+  void reader.cancel().catch(() => {});
+  throw new TypeError(
+    "fetchway: the request body's stream gives chunks that are not bytes; use Uint8Array, " +
+      "or body.pipeThrough(new TextEncoderStream()) for a stream of strings",
+  );
+}
+
+/** A stream of the chunks that are here and those to come; `pending` is a read that has not settled yet. */
+function join(
+  chunks: Uint8Array[],
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+  pending?: Promise<Chunk>,
+): ReadableStream<Uint8Array> {
+  let late = pending;
+  // It may fail before the stream is read.
+  late?.catch(() => {});
+  return new ReadableStream(
+    {
+      async pull(controller) {
+        const chunk = chunks.shift();
+        if (chunk !== undefined) return controller.enqueue(chunk);
+        const next = await (late ?? readFrom(reader));
+        late = undefined;
+        if (next.done) controller.close();
+        else controller.enqueue(next.value);
+      },
+      cancel: (reason) => reader.cancel(reason),
+    },
+    { highWaterMark: 0 },
+  );
+}

@@ -1,0 +1,105 @@
+/** No contestant is measured that does something else than the others. */
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer, type RequestListener } from "node:http";
+import { type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { contestants } from "../bench/contestants.ts";
+import { runLoad } from "../bench/load.ts";
+import { freePort, Program } from "../bench/program.ts";
+import { validate } from "../bench/validate.ts";
+import { type Workload, workloads } from "../bench/workloads.ts";
+
+const root = join(import.meta.dirname, "..");
+
+describe("load and validation", () => {
+  const [get, post] = workloads as [Workload, Workload];
+  const closing: (() => void)[] = [];
+  afterEach(() => closing.splice(0).forEach((close) => close()));
+
+  async function serve(handler: RequestListener): Promise<number> {
+    const server = createServer(handler).listen(0, "127.0.0.1");
+    closing.push(() => server.close());
+    await once(server, "listening");
+    return (server.address() as AddressInfo).port;
+  }
+
+  const headers = { "content-type": get.type, etag: '"bench"', "cache-control": "max-age=60" };
+
+  test("takes what is right, and measures it", async () => {
+    const port = await serve((_, res) => void res.writeHead(200, headers).end(get.answer));
+    await validate(get, port);
+    const { requests, duration, bytes, mean, p50, p99, errors } = await runLoad(get, port, 1, 2);
+    expect(requests).toBeGreaterThan(0);
+    expect(bytes / requests).toBeGreaterThan(get.answer.length);
+    // Two connections: none is idle for longer than a moment, and no answer takes longer than the run.
+    expect(mean).toBeGreaterThan(0);
+    expect(mean).toBeLessThan(1000 * duration);
+    expect(p99).toBeGreaterThanOrEqual(p50);
+    expect(errors).toBe(0);
+  });
+
+  test.each<[string, RequestListener, RegExp]>([
+    ["another status", (_, res) => void res.writeHead(500, headers).end(get.answer), /status 500/],
+    ["a lost field", (_, res) => void res.end(get.answer), /content-type: undefined/],
+    ["a cut body", (_, res) => void res.writeHead(200, headers).end("no"), /a body of 2 bytes/],
+    ["a broken connection", (_, res) => void res.destroy(), /hang up/],
+  ])("refuses %s", async (_, handler, message) => {
+    await expect(validate(get, await serve(handler))).rejects.toThrow(message);
+  });
+
+  test("a POST is of 1024 bytes of JSON, and has to come back", async () => {
+    expect(post.body).toHaveLength(1024);
+    expect(JSON.parse(String(post.body))).toBeTypeOf("object");
+    const port = await serve(
+      (_, res) => void res.writeHead(200, { ...headers, "content-type": post.type }).end("{}"),
+    );
+    await expect(validate(post, port)).rejects.toThrow(/a body of 2 bytes/);
+  });
+});
+
+test.each(contestants.filter(({ role }) => role !== "reference"))(
+  "$title says which packages it uses",
+  ({ name, uses }) => {
+    const source = readFileSync(join(root, `bench/contestants/${name}.ts`), "utf8");
+    const found = source.matchAll(/(?:from |\)\()"(?!node:|[.#])((?:@[^/"]+\/)?[^/"]+)/g);
+    const imported = new Set(Array.from(found, ([, each]) => each));
+    const runtime = /^(bun|deno|workerd)/.exec(name)?.[0];
+    expect(new Set(uses)).toEqual(runtime === undefined ? imported : new Set([runtime]));
+  },
+);
+
+describe("contestants", () => {
+  let directory: string;
+  let upstream: Program;
+  beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), "fetchway-bench-"));
+    const port = await freePort();
+    upstream = await Program.start([process.execPath, join(root, "bench/target.ts")], port);
+  });
+  afterAll(async () => {
+    await upstream.stop();
+    await rm(directory, { recursive: true });
+  });
+
+  test.each(contestants.filter(({ role }) => role !== "reference"))(
+    "$title passes its own validation",
+    async (contestant) => {
+      const target = `http://127.0.0.1:${upstream.port}`;
+      const port = await freePort();
+      const place = { port, target, directory };
+      const program = await Program.start(await contestant.command(place), port, {
+        TARGET: target,
+      });
+      try {
+        for (const workload of workloads) await validate(workload, port);
+      } finally {
+        await program.stop();
+      }
+      expect(program.alive).toBe(false);
+    },
+  );
+});

@@ -1,0 +1,247 @@
+import { describe, expect, test, vi } from "vitest";
+import { createProxy } from "../runtimes/fetch.ts";
+import { toStream } from "../src/body.ts";
+import { ProxyError } from "../src/error.ts";
+import { UnframedBody } from "../src/unframed.ts";
+import { bytes, streamOf } from "./_fakes.ts";
+
+const MEBIBYTE = 1_048_576;
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Ten bytes at each pull, until `last` of them. */
+function counting(last: number, before: () => unknown = () => {}): ReadableStream<Uint8Array> {
+  let count = 0;
+  return new ReadableStream({
+    async pull(controller) {
+      if (count === last) return controller.close();
+      await before();
+      controller.enqueue(bytes(String(count++).padStart(10, "0")));
+    },
+  });
+}
+
+async function read(body: Parameters<typeof toStream>[0]): Promise<string> {
+  return new Response(toStream(body)).text();
+}
+
+describe("a body that is here is given as bytes:", () => {
+  const form = new FormData();
+  form.append("name", "value");
+  form.append("file", new Blob(["x".repeat(100_000)]), "file.txt");
+
+  test.each<[string, BodyInit, number | undefined]>([
+    ["a string", "né", 3],
+    ["bytes", new Uint8Array(10), 10],
+    ["an ArrayBuffer", new ArrayBuffer(10), 10],
+    ["URLSearchParams", new URLSearchParams({ a: "b c" }), 5],
+    ["a Blob of one part", new Blob(["abc"]), 3],
+    ["a Blob of many parts", new Blob(Array.from({ length: 20 }, () => "abc")), 60],
+    ["a form", form, undefined],
+    ["many megabytes", new Uint8Array(5 * MEBIBYTE), 5 * MEBIBYTE],
+  ])("%s", async (_, body, length) => {
+    const request = new Request("http://a.test/", { method: "POST", body });
+    const expected = await request.clone().arrayBuffer();
+    const measured = await new UnframedBody(request.body as ReadableStream<Uint8Array>).measure();
+    expect(measured).toBeInstanceOf(Uint8Array);
+    expect(Buffer.from(measured as Uint8Array).equals(Buffer.from(expected))).toBe(true);
+    if (length !== undefined) expect(expected.byteLength).toBe(length);
+  });
+
+  test("a Blob of several parts on a machine that is so busy that each turn takes 5 ms", async () => {
+    const stream = new Blob(["abc", "def", "ghi"]).stream();
+    const measuring = new UnframedBody(stream).measure();
+    let isOver = false;
+    const over = measuring.finally(() => (isOver = true));
+    while (!isOver) {
+      const until = performance.now() + 5;
+      while (performance.now() < until);
+      await nextTurn();
+    }
+    expect(await over).toEqual(bytes("abcdefghi"));
+  });
+
+  test("one chunk without a copy", async () => {
+    const chunk = bytes("abc");
+    const stream = new ReadableStream<Uint8Array>({
+      start(controller) {
+        controller.enqueue(chunk);
+        controller.close();
+      },
+    });
+    expect(await new UnframedBody(stream).measure()).toBe(chunk);
+  });
+
+  test("none, although chunks of no bytes come first", async () => {
+    expect(await new UnframedBody(streamOf([])).measure()).toBeNull();
+    expect(await new UnframedBody(streamOf(["", ""])).measure()).toBeNull();
+    expect(await new UnframedBody(streamOf(["", "a", ""])).measure()).toEqual(bytes("a"));
+  });
+});
+
+describe("a body that is still to come is given as a stream of all of it:", () => {
+  test("as soon as it has been silent for a few turns of the event loop", async () => {
+    const gate = Promise.withResolvers<void>();
+    let pulls = 0;
+    const stream = counting(3, () => pulls++ === 2 && gate.promise);
+    const body = await new UnframedBody(stream).measure();
+    expect(body).toBeInstanceOf(ReadableStream);
+    gate.resolve();
+    expect(await read(body as ReadableStream)).toBe("000000000000000000010000000002");
+  });
+
+  test("one that brings a chunk with each turn, without an end", async () => {
+    const body = await new UnframedBody(counting(Infinity, nextTurn)).measure();
+    expect(body).toBeInstanceOf(ReadableStream);
+    await (body as ReadableStream).cancel();
+  });
+
+  test("one that brings more than 1 MiB in several chunks", async () => {
+    let made = 0;
+    const half = "x".repeat(MEBIBYTE / 2);
+    const stream = new ReadableStream<Uint8Array>(
+      {
+        pull(controller) {
+          if (made++ === 10) return controller.close();
+          controller.enqueue(bytes(half));
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    const body = await new UnframedBody(stream).measure();
+    expect(body).toBeInstanceOf(ReadableStream);
+    // No more than what is held back has been asked for.
+    expect(made).toBe(3);
+    expect((await read(body as ReadableStream)).length).toBe(5 * MEBIBYTE);
+  });
+
+  test("one of many small chunks", async () => {
+    const body = await new UnframedBody(counting(5000)).measure();
+    expect(body).toBeInstanceOf(ReadableStream);
+    const text = await read(body as ReadableStream);
+    expect(text).toBe(Array.from({ length: 5000 }, (_, i) => String(i).padStart(10, "0")).join(""));
+  });
+
+  test("the stream fails with the body, and cancels it", async () => {
+    const gate = Promise.withResolvers<void>();
+    const failing = counting(3, () => gate.promise);
+    const pieces = [bytes("first")];
+    const source = failing.getReader();
+    const cancelled = vi.fn();
+    const joined = (): ReadableStream<Uint8Array> =>
+      new ReadableStream({
+        async pull(controller) {
+          const piece = pieces.shift();
+          if (piece) return controller.enqueue(piece);
+          await source.read();
+          throw new Error("broken");
+        },
+        cancel: cancelled,
+      });
+    const body = (await new UnframedBody(joined()).measure()) as ReadableStream<Uint8Array>;
+    gate.resolve();
+    await expect(read(body)).rejects.toMatchObject({ code: "http_request_error" });
+
+    pieces.push(bytes("first"));
+    const late = Promise.withResolvers<void>();
+    const silent = new ReadableStream<Uint8Array>({
+      start: (controller) => controller.enqueue(bytes("first")),
+      pull: () => late.promise,
+      cancel: cancelled,
+    });
+    const other = (await new UnframedBody(silent).measure()) as ReadableStream<Uint8Array>;
+    await other.cancel("enough");
+    expect(cancelled).toHaveBeenCalledExactlyOnceWith("enough");
+    late.resolve();
+  });
+});
+
+describe("a body that fails", () => {
+  test("is the client's error", async () => {
+    const stream = new ReadableStream<Uint8Array>({
+      pull: (controller) => controller.error(new Error("broken")),
+    });
+    const measuring = new UnframedBody(stream).measure();
+    await expect(measuring).rejects.toBeInstanceOf(ProxyError);
+    await expect(measuring).rejects.toMatchObject({ code: "http_request_error", status: 400 });
+  });
+
+  test("for chunks that are not bytes is a fault of ours, and is cancelled", async () => {
+    const cancel = vi.fn();
+    const stream = new ReadableStream<unknown>({
+      start: (controller) => controller.enqueue("text"),
+      cancel,
+    }) as ReadableStream<Uint8Array>;
+    await expect(new UnframedBody(stream).measure()).rejects.toThrow(
+      /not bytes; use Uint8Array, or .*TextEncoderStream/,
+    );
+    expect(cancel).toHaveBeenCalledOnce();
+  });
+});
+
+test("no timer is left, whatever became of the body", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    await new UnframedBody(streamOf(["a", "b"])).measure();
+    await new UnframedBody(counting(5000)).measure();
+    const silent = new ReadableStream<Uint8Array>({
+      start: (controller) => controller.enqueue(bytes("first")),
+    });
+    const measuring = new UnframedBody(silent).measure();
+    await vi.advanceTimersByTimeAsync(10);
+    expect(await measuring).toBeInstanceOf(ReadableStream);
+    expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+describe("through a proxy", () => {
+  const inits: RequestInit[] = [];
+  const proxy = createProxy({
+    target: "http://up.test",
+    fetch(_url, init) {
+      inits.push(init);
+      return new Response();
+    },
+    retry: { attempts: 1, methods: ["POST"], statusCodes: [503] },
+    bodyLimit: 10,
+  });
+
+  test("a Request made by hand reaches fetch as bytes", async () => {
+    await proxy.fetch(new Request("http://a.test/", { method: "POST", body: "hello" }));
+    expect(inits.pop()?.body).toEqual(bytes("hello"));
+  });
+
+  test("it is held to bodyLimit before anything is sent", async () => {
+    const request = new Request("http://a.test/", { method: "POST", body: "hello hello" });
+    expect((await proxy.fetch(request)).status).toBe(413);
+    expect(inits).toEqual([]);
+  });
+
+  test("a client that leaves while its body is awaited is answered, and the body is cancelled", async () => {
+    const cancelled = Promise.withResolvers<unknown>();
+    const { signal, abort } = wrapAbort();
+    const body = new ReadableStream({ cancel: (reason) => cancelled.resolve(reason) });
+    const init = { method: "POST", body, duplex: "half", signal } as RequestInit;
+    const answer = proxy.fetch(new Request("http://a.test/", init));
+    abort();
+    expect((await answer).status).toBe(499);
+    await cancelled.promise;
+    expect(inits).toEqual([]);
+  });
+
+  test("a stream of strings is a 500, and nothing is sent", async () => {
+    const body = new Blob(["text"]).stream().pipeThrough(new TextDecoderStream());
+    const init = { method: "POST", body, duplex: "half" } as unknown as RequestInit;
+    expect((await proxy.fetch(new Request("http://a.test/", init))).status).toBe(500);
+    expect(inits).toEqual([]);
+  });
+});
+
+function wrapAbort(): { signal: AbortSignal; abort: () => void } {
+  const controller = new AbortController();
+  return { signal: controller.signal, abort: () => controller.abort() };
+}
