@@ -25,8 +25,7 @@ export interface ProxyOptions {
    * Names of fields to forward although they are dropped by default:
    * `forwarded`, `x-forwarded-*`, `x-real-ip`, `x-client-ip`, `x-cluster-client-ip`, `proxy-authorization`.
    *
-   * With it the client may assert these to the upstream as it likes. Hop-by-hop and framing
-   * fields are refused.
+   * With it the client may assert these to the upstream as it likes. Hop-by-hop and framing fields are refused.
    * @example ["proxy-authorization"]
    */
   forwardHeaders?: readonly string[];
@@ -97,7 +96,7 @@ export interface ProxyOptions {
     | Readonly<Record<string, string>>
     | ((path: string, request: Request) => string | Promise<string>);
   /**
-   * Milliseconds until the response headers, counted anew from each piece of
+   * Milliseconds until the response headers, counted anew from each chunk of
    * the request body that is sent; then 504. `0` waits for ever. It never cuts a body. On Workers, the runtime moves
    * bodies of up to 64 KiB whose length is known, and their chunks do not count.
    * @default 60000
@@ -145,9 +144,8 @@ export interface ProxyOptions {
    */
   replayLimit?: number;
   /**
-   * Sends a request once more when nothing of a response has come: on a kept connection that turns out to
-   * be closed, or refused; or when it has one of `statusCodes`. Only methods that are safe to repeat, and bodies that
-   * are still there. `false` never.
+   * Sends a request once more when nothing of a response has come (a kept connection was closed, or a new one refused),
+   * or when its status is in `statusCodes`. Only safe methods, and bodies that are still there. `false` never.
    *
    * A response that is discarded for another attempt does not come back. A `POST` in `methods` may be carried out twice.
    * @default { "attempts": 1, "methods": ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"], "statusCodes": [], "delay": 0 }
@@ -181,8 +179,7 @@ export interface ProxyOptions {
   /** Bytes that a request body may have, then 413 and the upstream request is broken off. No limit if undefined. */
   bodyLimit?: number;
   /**
-   * Called before the request is sent, with what will be sent. A `Response`
-   * that it returns is the answer, and nothing is sent.
+   * Called before the request is sent, with what will be sent. A `Response` that it returns is the answer instead.
    * @example (draft) => { draft.headers.set("x-request-id", crypto.randomUUID()); }
    */
   onRequest?: (draft: RequestDraft, request: Request) => MaybeResponse;

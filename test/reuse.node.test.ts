@@ -1,70 +1,27 @@
 /** Whose memory chunks are in, with the pool option `reuseBuffers` and without: one that was given away never changes. */
-import { EventEmitter, once } from "node:events";
-import {
-  createServer,
-  get,
-  IncomingMessage,
-  OutgoingMessage,
-  request,
-  type RequestListener,
-  type Server,
-  ServerResponse,
-} from "node:http";
-import { type AddressInfo, Socket } from "node:net";
-import { Duplex, duplexPair, Readable } from "node:stream";
-import { buffer } from "node:stream/consumers";
-import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { once } from "node:events";
+import { get, type IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { duplexPair } from "node:stream";
+import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { createOnRead } from "../runtimes/node/reuse.ts";
 import { createProxy } from "../runtimes/node.ts";
+import { bodyOf, Keeper, listen, listenSeeded } from "./_kept.ts";
 
 const LENGTHS = [60_000, 65_536, 130_000, 1_000_000];
 
-/** Bytes that no other seed has at the same places. */
-function bodyOf(seed: number, length: number): Buffer {
-  const words = new Uint32Array(Math.ceil(length / 4));
-  let state = seed * 2_654_435_761 + 1;
-  for (let i = 0; i < words.length; i++)
-    words[i] = state = Math.imul(state, 1_664_525) + 1_013_904_223;
-  return Buffer.from(words.buffer, 0, length);
-}
-
-async function listen(handler: RequestListener): Promise<{ server: Server; url: string }> {
-  const server = createServer(handler).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
-}
-
-/** Sends `bodyOf(seed, length)` for `/seed/length/framing`. */
-const upstream = await listen((req, res) => {
-  const [, seed, length, framing] = (req.url ?? "").split("/");
-  const body = bodyOf(Number(seed), Number(length));
-  if (framing === "sized") res.writeHead(200, { "content-length": length });
-  if (framing === "chunks") {
-    for (let at = 0; at < body.length; at += 40_000) res.write(body.subarray(at, at + 40_000));
-    res.end();
-  } else res.end(body);
-});
+const upstream = await listenSeeded();
 const proxies = {
   copying: createProxy({ target: upstream.url }),
   reusing: createProxy({ target: upstream.url, pool: { reuseBuffers: true } }),
 };
-/** Chunks that other code has seen and kept, and what was in them then. */
-let kept: { piece: Uint8Array; copy: Buffer }[] = [];
-
-function keep(piece: unknown): void {
-  if (piece instanceof Uint8Array) kept.push({ piece, copy: Buffer.from(piece) });
-}
-
-/** How many of the chunks that were kept have changed, or are detached. */
-function countChanged(): number {
-  return kept.filter(({ piece, copy }) => !copy.equals(piece)).length;
-}
+let keeper = new Keeper();
 
 function watch<T extends object>(target: T, names = ["write", "end"]): T {
   for (const name of names) {
     const original = Reflect.get(target, name) as (...args: unknown[]) => unknown;
     Reflect.set(target, name, function (this: unknown, ...args: unknown[]) {
-      keep(args[0]);
+      keeper.keep(args[0]);
       return original.apply(this, args);
     });
   }
@@ -140,119 +97,30 @@ describe.each(cases)("$mode, $framing bodies", ({ mode, framing }) => {
   });
 
   test.each(Object.keys(watchers))("are not written over where the %s is watched", async (way) => {
-    kept = [];
+    keeper = new Keeper();
     const paths = LENGTHS.map((length, i) => `/${i}/${length}/${framing}`);
     for (const path of paths) await read(path, { "x-watch": way, connection: "close" });
     // Others come through the same buffers.
     await Promise.all(paths.map((path) => read(path.replace("/", "/9"))));
     // Only what is here as a whole is written by `end`.
-    if (way !== "response's end" || framing === "sized") expect(kept.length).toBeGreaterThan(0);
-    expect(countChanged()).toBe(0);
+    if (way !== "response's end" || framing === "sized")
+      expect(keeper.kept.length).toBeGreaterThan(0);
+    keeper.expectUnchanged();
   });
 
   test("wait unharmed in a connection that is no socket of the system's", async () => {
     const path = `/1/4000000/${framing}`;
     const [near, far] = duplexPair();
-    kept = [];
+    keeper = new Keeper();
     front.server.emit("connection", near);
-    far.on("data", keep);
+    far.on("data", (piece) => keeper.keep(piece));
     far.write(`GET ${path} HTTP/1.1\r\nHost: proxy.test\r\nConnection: close\r\n\r\n`);
     await once(far, "end");
     await Promise.all([2, 3, 4].map((seed) => read(path.replace("1", `${seed}`))));
-    expect(kept.reduce((sum, { piece }) => sum + piece.length, 0)).toBeGreaterThan(4_000_000);
-    expect(countChanged()).toBe(0);
-  });
-});
-
-/** Where an agent puts itself before a method of Node's, and how it gets a chunk from the arguments. */
-const prototypes: [name: string, prototype: object, method: string][] = [
-  ["OutgoingMessage.write", OutgoingMessage.prototype, "write"],
-  ["OutgoingMessage._send", OutgoingMessage.prototype, "_send"],
-  ["ServerResponse.write", ServerResponse.prototype, "write"],
-  ["Socket._write", Socket.prototype, "_write"],
-  ["Socket._writev", Socket.prototype, "_writev"],
-  ["Socket.write", Socket.prototype, "write"],
-  ["Duplex.write", Duplex.prototype, "write"],
-  ["Readable.push", Readable.prototype, "push"],
-  ["Readable.on", Readable.prototype, "on"],
-  ["EventEmitter.emit", EventEmitter.prototype, "emit"],
-];
-
-/** Keeps what a method is called with: chunks, chunks of `_writev`, and what is given to a `data` listener. */
-function keepArguments(self: unknown, args: unknown[]): unknown[] {
-  const [first, second] = args;
-  keep(first);
-  if (first === "data") keep(second);
-  if (Array.isArray(first)) for (const { chunk } of first as { chunk: unknown }[]) keep(chunk);
-  // A socket's own listeners have to stay what they are: Node takes them off again.
-  const listens = first === "data" && typeof second === "function";
-  if (!listens || !(self instanceof IncomingMessage)) return args;
-  const listener = second as (chunk: unknown) => void;
-  return [first, (chunk: unknown) => (keep(chunk), listener(chunk))];
-}
-
-function wrap(prototype: object, method: string): void {
-  const own = Object.getOwnPropertyDescriptor(prototype, method);
-  const original = Reflect.get(prototype, method) as (...args: unknown[]) => unknown;
-  Reflect.set(prototype, method, function (this: unknown, ...args: unknown[]) {
-    return original.apply(this, keepArguments(this, args));
-  });
-  unwrap = () =>
-    own === undefined
-      ? void Reflect.deleteProperty(prototype, method)
-      : void Object.defineProperty(prototype, method, own);
-}
-
-let unwrap = (): void => {};
-afterEach(() => unwrap());
-
-/** Bodies both ways through a handler, each the same in what comes back. */
-async function exchange(url: string): Promise<void> {
-  const body = bodyOf(7, 1_000_000);
-  const upload = async (): Promise<void> => {
-    const sent = request(`${url}/1/1000/sized`, {
-      method: "POST",
-      headers: { "content-length": body.length },
-    });
-    sent.end(body);
-    const [response] = (await once(sent, "response")) as [IncomingMessage];
-    await buffer(response);
-  };
-  for (let round = 0; round < 4; round++) {
-    const downloads = [1, 2, 3].map(async (seed) => {
-      const [response] = (await once(get(`${url}/${seed}/900000/sized`), "response")) as [
-        IncomingMessage,
-      ];
-      expect((await buffer(response)).equals(bodyOf(seed, 900_000))).toBe(true);
-    });
-    await Promise.all([...downloads, upload()]);
-  }
-}
-
-describe.each(prototypes)("chunks that an agent keeps by wrapping %s never change", (...place) => {
-  const [, prototype, method] = place;
-
-  test.each(["copying", "reusing"] as const)("after Fetchway was loaded, %s", async (mode) => {
-    proxy = proxies[mode];
-    kept = [];
-    wrap(prototype, method);
-    await exchange(front.url);
-    expect(kept.some(({ piece }) => piece.length > 16_384)).toBe(true);
-    expect(countChanged()).toBe(0);
-  });
-
-  test("before Fetchway was loaded, copying", async () => {
-    vi.resetModules();
-    kept = [];
-    wrap(prototype, method);
-    const { createProxy: createLate } = await import("../runtimes/node.ts");
-    const late = createLate({ target: upstream.url });
-    const { server, url } = await listen(late.nodeHandler);
-    await exchange(url);
-    expect(kept.some(({ piece }) => piece.length > 16_384)).toBe(true);
-    expect(countChanged()).toBe(0);
-    await late.close();
-    server.close();
+    expect(keeper.kept.reduce((sum, { piece }) => sum + piece.length, 0)).toBeGreaterThan(
+      4_000_000,
+    );
+    keeper.expectUnchanged();
   });
 });
 

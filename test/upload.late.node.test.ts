@@ -1,8 +1,5 @@
 /** A request body that other code listens to, or reads, after the proxy was called and before the upload begins. */
-import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
-import { connect as connectHttp2, createServer as createHttp2, type Http2Server } from "node:http2";
-import { connect as connectTcp } from "node:net";
 import { PassThrough } from "node:stream";
 import { toNodeHandler } from "srvx/node";
 import { describe, expect, test } from "vitest";
@@ -197,89 +194,4 @@ test("a body that Node hands over chunk by chunk is whole", () => {
   });
   const body = new IncomingBody(message as unknown as IncomingMessage);
   expect(Buffer.from(body.whole() ?? []).toString()).toBe("one,two,three");
-});
-
-describe.each(["node:http2", "srvx"])("HTTP/2, %s: a stream that the client resets", (kind) => {
-  /** A frame of HTTP/2 (RFC 9113 §4.1): no client library would reset a stream so. */
-  function frame(
-    type: number,
-    flags: number,
-    id: number,
-    payload: Buffer = Buffer.alloc(0),
-  ): Buffer {
-    const head = Buffer.alloc(9);
-    head.writeUIntBE(payload.length, 0, 3);
-    head[3] = type;
-    head[4] = flags;
-    head.writeUInt32BE(id, 5);
-    return Buffer.concat([head, payload]);
-  }
-
-  /** A field that is not indexed, its name and value as they are (RFC 7541 §6.2.2). */
-  function field(name: string, value: string): Buffer {
-    const parts = [Buffer.from([0, name.length]), Buffer.from(name), Buffer.from([value.length])];
-    return Buffer.concat([...parts, Buffer.from(value)]);
-  }
-
-  async function serve(): Promise<Http2Server> {
-    const proxy = createProxy({ target: upstream.url });
-    const handler =
-      kind === "srvx" ? toNodeHandler((web) => proxy.fetch(web)) : (proxy.nodeHandler as unknown);
-    const server = createHttp2({}, handler as never);
-    await apps.listen(server);
-    return server;
-  }
-
-  test.each([
-    ["NO_ERROR", 0],
-    ["CANCEL", 8],
-  ])("with %s is never whole", async (_, code) => {
-    const server = await serve();
-    const { port } = server.address() as { port: number };
-    const head = frame(
-      1,
-      4,
-      1,
-      Buffer.concat([
-        field(":method", "POST"),
-        field(":scheme", "http"),
-        field(":authority", "proxy.test"),
-        field(":path", "/"),
-      ]),
-    );
-    const data = frame(0, 0, 1, Buffer.from(HALF));
-    const reset = frame(3, 0, 1, Buffer.from([0, 0, 0, code]));
-    for (let round = 0; round < 30; round++) {
-      const socket = connectTcp(port, "127.0.0.1").resume();
-      socket.on("error", () => {});
-      await once(socket, "connect");
-      socket.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-      socket.write(frame(4, 0, 0));
-      if (round % 3 === 0) socket.write(Buffer.concat([head, data, reset]));
-      else {
-        socket.write(Buffer.concat([head, data]));
-        await pause(round % 10);
-        socket.write(round % 3 === 1 ? reset : Buffer.concat([data, reset]));
-      }
-      await pause(10);
-      socket.destroy();
-    }
-    await until(() => upstream.calls.every(({ state }) => state !== "reading"), "all uploads' end");
-    expect(upstream.calls.filter(({ state }) => state === "complete")).toEqual([]);
-    expect(upstream.calls.length).toBeGreaterThan(0);
-  });
-
-  test("and one that it ends is whole", async () => {
-    const server = await serve();
-    const session = connectHttp2(`http://127.0.0.1:${(server.address() as { port: number }).port}`);
-    const stream = session.request({ ":method": "POST", ":path": "/" });
-    stream.write(HALF);
-    await pause(20);
-    stream.end(HALF);
-    await once(stream.resume(), "end");
-    session.destroy();
-    expect(upstream.calls.map(({ text, state }) => [text, state])).toEqual([
-      [HALF + HALF, "complete"],
-    ]);
-  });
 });

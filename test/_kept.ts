@@ -1,0 +1,47 @@
+/** Bodies through the proxy, with pooled memory and without, and the chunks of them that other code keeps. */
+import { once } from "node:events";
+import { createServer, type RequestListener, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { expect } from "vitest";
+
+/** Bytes that no other seed has at the same places. */
+export function bodyOf(seed: number, length: number): Buffer {
+  const words = new Uint32Array(Math.ceil(length / 4));
+  let state = seed * 2_654_435_761 + 1;
+  for (let i = 0; i < words.length; i++)
+    words[i] = state = Math.imul(state, 1_664_525) + 1_013_904_223;
+  return Buffer.from(words.buffer, 0, length);
+}
+
+export async function listen(handler: RequestListener): Promise<{ server: Server; url: string }> {
+  const server = createServer(handler).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+/** An upstream that sends `bodyOf(seed, length)` for `/seed/length/framing`. */
+export function listenSeeded(): Promise<{ server: Server; url: string }> {
+  return listen((req, res) => {
+    const [, seed, length, framing] = (req.url ?? "").split("/");
+    const body = bodyOf(Number(seed), Number(length));
+    if (framing === "sized") res.writeHead(200, { "content-length": length });
+    if (framing === "chunks") {
+      for (let at = 0; at < body.length; at += 40_000) res.write(body.subarray(at, at + 40_000));
+      res.end();
+    } else res.end(body);
+  });
+}
+
+/** Chunks that other code has seen and kept, and what was in them then. */
+export class Keeper {
+  readonly kept: { piece: Uint8Array; copy: Buffer }[] = [];
+
+  keep(piece: unknown): void {
+    if (piece instanceof Uint8Array) this.kept.push({ piece, copy: Buffer.from(piece) });
+  }
+
+  /** None of them may have changed, or be detached. */
+  expectUnchanged(): void {
+    expect(this.kept.filter(({ piece, copy }) => !copy.equals(piece)).length).toBe(0);
+  }
+}

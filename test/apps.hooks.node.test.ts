@@ -1,0 +1,77 @@
+/** What hooks throw and answer with, in Express and on `node:http`. */
+import express, { type NextFunction, type Request, type Response } from "express";
+import { expect, test, vi } from "vitest";
+import { createProxy } from "#proxy";
+import { useApps } from "./_apps.ts";
+import { request } from "./_wire.ts";
+
+const apps = useApps();
+const { upstream } = apps;
+
+test("Express: an exception of a hook reaches the error handler, whatever it is", async () => {
+  const errors: unknown[] = [];
+  let thrown: unknown;
+  const onRequest = (): never => {
+    throw thrown;
+  };
+  const app = express()
+    .use(createProxy({ target: upstream.url, onRequest }).nodeHandler)
+    .use((error: unknown, _req: Request, res: Response, _next: NextFunction) => {
+      errors.push(error);
+      res.status(500).end("told");
+    });
+  const port = await apps.serveNode(app);
+  const exception = new Error("in the hook");
+  // Express would go on to the next handler for the first, and leave the router for the second.
+  for (thrown of [undefined, "router", exception]) {
+    expect(await apps.ask(port, request("GET", "/"))).toMatchObject({ status: 500, text: "told" });
+  }
+  expect(errors.map((error) => (error as Error).cause)).toEqual([undefined, "router", undefined]);
+  expect(errors.every((error) => error instanceof Error)).toBe(true);
+  expect(errors[2]).toBe(exception);
+  expect(upstream.calls).toEqual([]);
+});
+
+test("node:http: an exception of a hook is 500, printed once, and the connection goes on", async () => {
+  const print = vi.spyOn(console, "error").mockImplementation(() => {});
+  const exception = new Error("10.0.0.1 is secret");
+  const onRequest = (): Promise<never> => Promise.reject(exception);
+  const port = await apps.serveNode(createProxy({ target: upstream.url, onRequest }).nodeHandler);
+  const client = await apps.connect(port);
+  for (const bytes of [request("POST", "/", [], "a body"), request("GET", "/")]) {
+    client.send(bytes);
+    expect(await client.read()).toMatchObject({ status: 500, text: "" });
+    expect(print).toHaveBeenCalledExactlyOnceWith(exception);
+    print.mockClear();
+  }
+  print.mockRestore();
+});
+
+test("node:http: a hook's stream is cancelled for HEAD, which has no body", async () => {
+  let pulled = 0;
+  let cancelled = 0;
+  const proxy = createProxy({
+    target: upstream.url,
+    onRequest: () =>
+      new Response(
+        new ReadableStream({
+          async pull(controller) {
+            pulled++;
+            await new Promise(setImmediate);
+            controller.enqueue(new Uint8Array(1024));
+          },
+          cancel: () => void cancelled++,
+        }),
+        { headers: { "x-a": "b" } },
+      ),
+  });
+  const client = await apps.connect(await apps.serveNode(proxy.nodeHandler));
+  for (let count = 1; count < 3; count++) {
+    client.send(request("HEAD", "/"));
+    const answer = await client.read("HEAD");
+    expect(answer).toMatchObject({ status: 200, length: 0 });
+    expect(answer.get("x-a")).toBe("b");
+    await expect.poll(() => cancelled).toBe(count);
+    expect(pulled).toBeLessThan(100);
+  }
+});
