@@ -1,6 +1,6 @@
 /** Run by Bun itself: nothing of Node's here. */
 import { createProxy } from "#proxy";
-import { setups, type SetupName } from "../_setups.ts";
+import { createSetup, setups, type SetupName } from "../_setups.ts";
 
 declare const Bun: {
   env: Record<string, string | undefined>;
@@ -17,7 +17,7 @@ const upstream = Bun.env["UPSTREAM"];
 if (!upstream) throw new Error("UPSTREAM is not set");
 const ports: Record<string, number> = {};
 for (const name of Object.keys(setups) as SetupName[]) {
-  const { target, options } = setups[name](upstream);
+  const { target, options } = createSetup(name, upstream, Bun.env["PROXY_OPTIONS"]);
   const { fetch } = createProxy({ target, ...options });
   const server = Bun.serve({
     port: 0,

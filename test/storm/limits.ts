@@ -1,0 +1,71 @@
+/** What the storm does not ask of a host, because its server or client cannot do it. */
+import type { HostName } from "../_host.ts";
+
+/** What a plan may contain. */
+export const FEATURES = [
+  "pipelining",
+  "pipelined bodies",
+  "HTTP/1.0",
+  "early answers",
+  "interim responses",
+  "upstream resets",
+  "a FIN is seen while the upstream is silent",
+  "a client that has sent a body is seen leaving",
+  "kept after an upload",
+  "stale connections",
+  "a last chunk without its line end",
+] as const;
+export type Feature = (typeof FEATURES)[number];
+
+interface Limit {
+  host: HostName;
+  feature: Feature;
+  reason: string;
+}
+
+export const limits: readonly Limit[] = [
+  {
+    host: "bun",
+    feature: "pipelining",
+    reason: "Bun.serve closes a connection with pipelined requests",
+  },
+  {
+    host: "bun",
+    feature: "a last chunk without its line end",
+    reason: "Bun.serve takes a last chunk for the end, before the line end that follows it",
+  },
+  {
+    host: "deno",
+    feature: "a client that has sent a body is seen leaving",
+    reason: "Deno.serve watches a connection no longer after a body that came in several packets",
+  },
+  {
+    host: "deno",
+    feature: "pipelined bodies",
+    reason: "Deno.serve closes a connection after a body that came in several packets",
+  },
+  {
+    host: "deno",
+    feature: "kept after an upload",
+    reason: "Deno.serve closes a connection after a body that came in several packets",
+  },
+  {
+    host: "workerd",
+    feature: "early answers",
+    reason: "workerd ends a chunked upload as if it were whole once it has been answered",
+  },
+  {
+    host: "workerd",
+    feature: "a FIN is seen while the upstream is silent",
+    reason: "workerd takes a client's FIN for a half-close, and notices it only when it writes",
+  },
+  {
+    host: "workerd",
+    feature: "stale connections",
+    reason: "workerd does not tell a stale connection from others, so that nothing is sent again",
+  },
+];
+
+export function canDo(host: HostName, feature: Feature): boolean {
+  return !limits.some((limit) => limit.host === host && limit.feature === feature);
+}
