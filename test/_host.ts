@@ -35,8 +35,8 @@ function commandOf(host: HostName, flags: readonly string[]): [command: string, 
   const file = pathOf(`hosts/${host}.ts`);
   if (host === "deno") {
     // Without the flag, Deno says once that it aborts `request.signal` of answered requests too.
-    const flags = ["--allow-net", "--allow-env", "--unstable-no-legacy-abort"];
-    return [pathOf("../node_modules/.bin/deno"), "run", ...flags, file];
+    const allowed = ["--allow-net", "--allow-env", "--unstable-no-legacy-abort"];
+    return [pathOf("../node_modules/.bin/deno"), "run", ...allowed, file];
   }
   if (host === "bun") return [pathOf("../node_modules/.bin/bun"), file];
   return [process.execPath, ...flags, file];

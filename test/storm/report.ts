@@ -19,7 +19,11 @@ export function describeStorm(name: string, storm: Storm): string {
     const shown = found.slice(0, SHOWN).map(describeViolation).join("\n");
     return `  ${found.length} times "${invariant}":\n${shown}`;
   });
-  const verdict = violations.length === 0 ? "nothing wrong" : `${violations.length} VIOLATIONS`;
+  const first = violations[0];
+  const verdict =
+    first === undefined
+      ? "nothing wrong"
+      : `${violations.length} VIOLATIONS, the first after ${first.after} exchanges`;
   return [`${name}: ${figures}; ${verdict}`, ...lines].join("\n");
 }
 

@@ -29,6 +29,8 @@ export interface StormOptions {
 }
 
 export interface Violation {
+  /** Exchanges that had begun when it was seen. */
+  after: number;
   invariant: Invariant;
   what: string;
   /** The exchange that it was seen in, if it was one. */
@@ -225,6 +227,7 @@ export class Storm {
     const name = variant === undefined ? host : `${host}:${variant}`;
     const alone = record === undefined ? "" : ` --only ${record.session.index}`;
     this.violations.push({
+      after: this.begun,
       invariant,
       what: record === undefined ? what : `exchange ${record.plan.id}: ${what}`,
       record,
