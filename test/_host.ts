@@ -2,6 +2,7 @@
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { hostFile, hostNode } from "./_node.ts";
 import type { SetupName } from "./_setups.ts";
 import { within } from "./_wait.ts";
 
@@ -39,7 +40,8 @@ function commandOf(host: HostName, flags: readonly string[]): [command: string, 
     return [pathOf("../node_modules/.bin/deno"), "run", ...allowed, file];
   }
   if (host === "bun") return [pathOf("../node_modules/.bin/bun"), file];
-  return [process.execPath, ...flags, file];
+  if (host === "workerd") return [process.execPath, file];
+  return [hostNode, ...flags, hostFile(`hosts/${host}`)];
 }
 
 type Ports = Record<SetupName, number> & { pid?: number };
