@@ -6,9 +6,9 @@ export const FEATURES = [
   "pipelining",
   "pipelined bodies",
   "HTTP/1.0",
+  "a body that breaks off for an HTTP/1.0 client",
   "early answers",
   "interim responses",
-  "upstream resets",
   "a FIN is seen while the upstream is silent",
   "a client that has sent a body is seen leaving",
   "kept after an upload",
@@ -48,6 +48,17 @@ export const limits: readonly Limit[] = [
     host: "deno",
     feature: "kept after an upload",
     reason: "Deno.serve closes a connection after a body that came in several packets",
+  },
+  {
+    host: "deno",
+    feature: "a body that breaks off for an HTTP/1.0 client",
+    reason:
+      "Deno.serve ends such a connection in an orderly way, although the body's stream has failed",
+  },
+  {
+    host: "workerd",
+    feature: "a body that breaks off for an HTTP/1.0 client",
+    reason: "workerd ends such a connection in an orderly way",
   },
   {
     host: "workerd",
