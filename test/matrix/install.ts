@@ -88,7 +88,7 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
     absWorkingDir: root,
     entryPoints: ["node", "slow", "srvx", "h3", "hono"]
       .map((host) => `test/hosts/${host}.ts`)
-      .concat("test/work/host.ts"),
+      .concat("test/work/host.ts", "test/storm/wrap.ts"),
     outbase: "test",
     outdir,
     bundle: true,

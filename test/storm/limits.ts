@@ -1,10 +1,12 @@
 /** What the storm does not ask of a host, because its server or client cannot do it. */
 import type { HostName } from "../_host.ts";
+import { hostVersion, isInRange, type NodeRange } from "../_node.ts";
 
 /** What a plan may contain. */
 export const FEATURES = [
   "pipelining",
   "pipelined bodies",
+  "a pipelined response that breaks off",
   "HTTP/1.0",
   "a body that breaks off for an HTTP/1.0 client",
   "early answers",
@@ -19,11 +21,19 @@ export type Feature = (typeof FEATURES)[number];
 
 interface Limit {
   host: HostName;
+  /** The versions of Node that cannot; all if undefined. */
+  node?: NodeRange;
   feature: Feature;
   reason: string;
 }
 
 export const limits: readonly Limit[] = [
+  {
+    host: "slow",
+    feature: "a pipelined response that breaks off",
+    reason:
+      "srvx leaves a connection open if a web stream fails while its response waits for another",
+  },
   {
     host: "bun",
     feature: "pipelining",
@@ -78,5 +88,10 @@ export const limits: readonly Limit[] = [
 ];
 
 export function canDo(host: HostName, feature: Feature): boolean {
-  return !limits.some((limit) => limit.host === host && limit.feature === feature);
+  return !limits.some(
+    (limit) =>
+      limit.host === host &&
+      limit.feature === feature &&
+      (limit.node === undefined || isInRange(hostVersion, limit.node)),
+  );
 }

@@ -175,6 +175,9 @@ function beforeLastLine({ edge, by }: Place): Place {
 function unhurry(exchange: Exchange, can: Abilities): void {
   exchange.early = false;
   delete exchange.intrusion;
+  if (exchange.ending.kind === "cut" && !can.has("a pipelined response that breaks off")) {
+    exchange.ending = { kind: "whole", after: "keep" };
+  }
   if (!can.has("pipelined bodies"))
     exchange.request = { ...exchange.request, size: 0, framing: "none" };
 }
