@@ -7,6 +7,7 @@ export const FEATURES = [
   "pipelining",
   "pipelined bodies",
   "a pipelined response that breaks off",
+  "a response without a length that is reset",
   "HTTP/1.0",
   "a body that breaks off for an HTTP/1.0 client",
   "early answers",
@@ -27,12 +28,27 @@ interface Limit {
   reason: string;
 }
 
+/** Hosts on Node. */
+const ON_NODE: readonly HostName[] = ["node", "slow", "srvx", "h3", "hono"];
+
 export const limits: readonly Limit[] = [
+  ...ON_NODE.map((host): Limit => ({
+    host,
+    node: { below: "24" },
+    feature: "a response without a length that is reset",
+    reason: "Node 22 reports an orderly end for some connections that were reset",
+  })),
   {
     host: "slow",
     feature: "a pipelined response that breaks off",
     reason:
       "srvx leaves a connection open if a web stream fails while its response waits for another",
+  },
+  {
+    host: "hono",
+    feature: "a pipelined response that breaks off",
+    reason:
+      "@hono/node-server ends it with the error's message if the body fails while it waits for another",
   },
   {
     host: "bun",

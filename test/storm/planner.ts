@@ -63,6 +63,14 @@ function pickEnding(dice: Dice, framing: Message["framing"]): Ending {
   };
 }
 
+/** Whether the host cannot tell, or say, that such a response has broken off. */
+function missesEnd(version: "1.1" | "1.0", framing: Message["framing"], can: Abilities): boolean {
+  if (framing === "close" && !can.has("a response without a length that is reset")) return true;
+  // Without a length such a client has only the connection's end to go by.
+  if (version === "1.1" || framing === "sized") return false;
+  return !can.has("a body that breaks off for an HTTP/1.0 client");
+}
+
 const METHODS = ["GET", "GET", "GET", "HEAD", "POST", "POST", "PUT", "PATCH", "DELETE"] as const;
 
 /** What a host and its variant can be asked. */
@@ -84,12 +92,8 @@ function pickExchange(dice: Dice, id: number, version: "1.1" | "1.0", can: Abili
   const framings = ["sized", "sized", "sized", "chunked", "chunked", "close"] as const;
   const response = pickMessage(dice, bodyless ? "none" : dice.pick(framings));
   const planned = pickEnding(dice, response.framing);
-  // Without a length such a client has only the connection's end to go by.
-  const isMissed = version === "1.0" && !can.has("a body that breaks off for an HTTP/1.0 client");
-  const ending: Ending =
-    planned.kind === "cut" && isMissed && response.framing !== "sized"
-      ? { kind: "whole", after: "keep" }
-      : planned;
+  const isMissed = planned.kind === "cut" && missesEnd(version, response.framing, can);
+  const ending: Ending = isMissed ? { kind: "whole", after: "keep" } : planned;
   if (ending.kind === "whole" && ending.after.endsWith("fin") && !can.has("stale connections")) {
     ending.after = "close";
   }
