@@ -45,6 +45,11 @@ export const limits: readonly Limit[] = [
       "srvx leaves a connection open if a web stream fails while its response waits for another",
   },
   {
+    host: "slow",
+    feature: "a body that breaks off for an HTTP/1.0 client",
+    reason: "srvx ends such a connection in an orderly way, although the body's stream has failed",
+  },
+  {
     host: "hono",
     feature: "a pipelined response that breaks off",
     reason:

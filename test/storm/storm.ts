@@ -107,9 +107,10 @@ export class Storm {
       await until(isClosed, "the end of all connections", TAIL).catch(() => {
         const open = upstream.links.filter((link) => !link.isClosed);
         const busy = open.filter((link) => !link.idle).length;
+        const last = open.map((link) => link.calls.at(-1)?.get("x-storm")).join(", ");
         this.#complain(
           "connections",
-          `${open.length} connections stay open, ${busy} of them in use`,
+          `${open.length} connections stay open, ${busy} of them in use; their last exchanges: ${last}`,
         );
       });
       if (this.#options.variant !== undefined && !host.exited()) await host.stop();
