@@ -1,5 +1,12 @@
 /** Listens once per setup, then prints the ports as one line of JSON. */
+import { createProxy, proxyFetch } from "#proxy";
 import { createSetup, setups, type Setup, type SetupName } from "../_setups.ts";
+
+/** `proxyFetch`, or a proxy of its own where a run has options that only `createProxy` takes. */
+export function bindFetch({ target, options }: Setup): (request: Request) => Promise<Response> {
+  if (process.env["PROXY_OPTIONS"]) return createProxy({ target, ...options }).fetch;
+  return (request) => proxyFetch(request, target, options);
+}
 
 export async function announce(listen: (setup: Setup) => Promise<number>): Promise<void> {
   const upstream = process.env["UPSTREAM"];

@@ -1,8 +1,5 @@
 import { serve } from "srvx";
-import { proxyFetch } from "#proxy";
 import { portOfSrvx, quietly } from "../_srvx.ts";
-import { announce } from "./_announce.ts";
+import { announce, bindFetch } from "./_announce.ts";
 
-await announce(({ target, options }) =>
-  portOfSrvx(serve({ fetch: (request) => proxyFetch(request, target, options), ...quietly })),
-);
+await announce((setup) => portOfSrvx(serve({ fetch: bindFetch(setup), ...quietly })));

@@ -7,6 +7,7 @@ export const FEATURES = [
   "pipelining",
   "pipelined bodies",
   "a pipelined response that breaks off",
+  "a client that leaves pipelined requests",
   "a response without a length that is reset",
   "HTTP/1.0",
   "a body that breaks off for an HTTP/1.0 client",
@@ -43,6 +44,13 @@ export const limits: readonly Limit[] = [
     feature: "a pipelined response that breaks off",
     reason:
       "srvx leaves a connection open if a web stream fails while its response waits for another",
+  },
+  {
+    host: "slow",
+    node: { below: "24" },
+    feature: "a client that leaves pipelined requests",
+    reason:
+      "Node 22 does not tell srvx that a response is closed which waits for another, so that its stream stays open",
   },
   {
     host: "slow",

@@ -152,7 +152,8 @@ export function planSession(
     pickExchange(dice, number * IDS_PER_SESSION + at, version, can),
   );
   if (pipelined) for (const exchange of exchanges) unhurry(exchange, can);
-  const leaves = dice.chance(18);
+  const mayLeave = !pipelined || can.has("a client that leaves pipelined requests");
+  const leaves = dice.chance(18) && mayLeave;
   const leave = pickLeave(dice, exchanges, pipelined);
   const left = exchanges[leave.exchange] as Exchange;
   if (leaves && leave.phase === "answer" && dice.chance(50)) {
