@@ -8,7 +8,6 @@ export const FEATURES = [
   "pipelined bodies",
   "a pipelined response that breaks off",
   "a client that leaves pipelined requests",
-  "a response without a length that is reset",
   "HTTP/1.0",
   "a body that breaks off for an HTTP/1.0 client",
   "early answers",
@@ -29,16 +28,7 @@ interface Limit {
   reason: string;
 }
 
-/** Hosts on Node. */
-const ON_NODE: readonly HostName[] = ["node", "slow", "srvx", "h3", "hono"];
-
 export const limits: readonly Limit[] = [
-  ...ON_NODE.map((host): Limit => ({
-    host,
-    node: { below: "24" },
-    feature: "a response without a length that is reset",
-    reason: "Node 22 reports an orderly end for some connections that were reset",
-  })),
   {
     host: "slow",
     feature: "a pipelined response that breaks off",

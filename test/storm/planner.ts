@@ -65,7 +65,6 @@ function pickEnding(dice: Dice, framing: Message["framing"]): Ending {
 
 /** Whether the host cannot tell, or say, that such a response has broken off. */
 function missesEnd(version: "1.1" | "1.0", framing: Message["framing"], can: Abilities): boolean {
-  if (framing === "close" && !can.has("a response without a length that is reset")) return true;
   // Without a length such a client has only the connection's end to go by.
   if (version === "1.1" || framing === "sized") return false;
   return !can.has("a body that breaks off for an HTTP/1.0 client");
