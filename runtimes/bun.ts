@@ -16,6 +16,7 @@ import type { HeaderList, Reply, Transport } from "../src/transport.ts";
 import { RequestBody } from "./http/body.ts";
 import { Exchange } from "./http/exchange.ts";
 import { HttpTransport } from "./http/transport.ts";
+import { assertVersion } from "./http/versions.ts";
 
 export * from "../src/index.ts";
 
@@ -28,24 +29,12 @@ export * from "../src/index.ts";
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
-  const { Bun } = globalThis as { Bun?: BunGlobal };
-  if (Bun !== undefined && Bun.semver.order(Bun.version, OLDEST) < 0) {
-    throw new TypeError(
-      `fetchway: Bun ${Bun.version} is too old; run \`bun upgrade\`, ${OLDEST} or newer is needed`,
-    );
-  }
+  const { Bun } = globalThis as { Bun?: { version: string } };
+  assertVersion("Bun", Bun?.version);
   return new HttpTransport("bun", options);
 }
 
-/** The sockets of those before have not been tried. */
-const OLDEST = "1.4.0";
-
-/** What is used of Bun and its server, so that no types package is needed. */
-interface BunGlobal {
-  version: string;
-  semver: { order(a: string, b: string): number };
-}
-
+/** What is used of Bun's server, so that no types package is needed. */
 interface BunServer {
   requestIP(request: Request): { address: string } | null;
   timeout(request: Request, seconds: number): void;
@@ -62,6 +51,11 @@ function serverOf(request: Request, context: Context): BunServer | undefined {
 export interface BunProxy extends Proxy {
   /** Tells such a server to let all bodies in, not only those up to 128 MB; `bodyLimit` is the proxy's own. */
   readonly maxRequestBodySize: number;
+  /**
+   * Tells such a server what to do with the exception of a hook: `console.error` gets it, the client 500 without
+   * a word of it. Bun's own answer shows message and source to the client unless `NODE_ENV` is `production`.
+   */
+  readonly error: (error: unknown) => Response;
 }
 
 /** Seconds that Bun gives an idle connection, unless told otherwise. */
@@ -125,6 +119,12 @@ function toSizedStream(bytes: Uint8Array): ReadableStream<Uint8Array> {
   );
 }
 
+function reportError(error: unknown): Response {
+  // oxlint-disable-next-line no-console
+  console.error(error);
+  return new Response(null, { status: 500 });
+}
+
 const runtime: Runtime = {
   read: (request, context) => new BunIncoming(request, serverOf(request, context)),
   createTransport,
@@ -155,5 +155,5 @@ export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
  */
 export function createProxy(options: CreateProxyOptions): BunProxy {
   const proxy = bindProxy(createRoute(options, runtime), runtime);
-  return { ...proxy, maxRequestBodySize: Number.MAX_SAFE_INTEGER };
+  return { ...proxy, maxRequestBodySize: Number.MAX_SAFE_INTEGER, error: reportError };
 }

@@ -1,15 +1,16 @@
 #!/usr/bin/env node
 import process from "node:process";
-import type { Server } from "srvx";
+import type { Server, ServerHandler } from "srvx";
 import { createProxy, type CreateProxyOptions } from "#proxy";
+import { preferTarget } from "./authority.ts";
 import { checkOptions, checkTarget, explain } from "./cli/check.ts";
 import { type Command, commandDefaults } from "./cli/flags.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
 import { listen, stopOnSignals } from "./cli/listen.ts";
-import { checkNode } from "./cli/node.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { printStats } from "./cli/stats.ts";
 import { answerDemo, renderFirstSteps } from "./demo.ts";
+import { checkVersion } from "./http/versions.ts";
 
 /** Does what the command line says. Returns what is wrong with it, one line each. */
 async function run(args: readonly string[]): Promise<string[]> {
@@ -23,7 +24,8 @@ async function run(args: readonly string[]): Promise<string[]> {
     console.log(readVersion());
     return [];
   }
-  const old = checkNode(process.versions.node);
+  // Bun and Deno pass themselves off as a Node that is newer.
+  const old = checkVersion("Node", process.versions.node);
   if (old !== undefined) return [old];
   const problems = [...line.problems, ...checkOptions(line)];
   if (!line.unsure) problems.push(...checkDestination(line.target, command.demo));
@@ -49,11 +51,11 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
     pool: given.pool,
     target: target ?? demo?.url,
   } as CreateProxyOptions);
-  const server = await listen(
-    (request) => proxy.fetch(request, request.runtime?.deno?.info ?? request.runtime?.bun?.server),
-    command.port,
-    command.host,
-  );
+  const answer: ServerHandler = (request) => {
+    preferTarget(request);
+    return proxy.fetch(request, request.runtime?.deno?.info ?? request.runtime?.bun?.server);
+  };
+  const server = await listen(answer, command.port, command.host);
   printStats(proxy, command.stats);
   stopOnSignals(server, proxy, command.stopTimeout);
 

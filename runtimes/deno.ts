@@ -15,6 +15,7 @@ import type { Reply, Transport } from "../src/transport.ts";
 import { Exchange } from "./http/exchange.ts";
 import { HttpTransport } from "./http/transport.ts";
 import { toRequestBody } from "./http/unframed.ts";
+import { assertVersion } from "./http/versions.ts";
 
 export * from "../src/index.ts";
 
@@ -27,6 +28,8 @@ export * from "../src/index.ts";
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
+  const { Deno } = globalThis as { Deno?: { version: { deno: string } } };
+  assertVersion("Deno", Deno?.version.deno);
   return new HttpTransport("deno", options);
 }
 
@@ -51,6 +54,14 @@ class DenoIncoming extends WebIncoming {
   /** Where it is among those; below 0 for nowhere. */
   #at = -1;
   #listener: Listener | undefined;
+
+  /**
+   * Deno makes the URL's authority of `Host`, unless the request target is in absolute-form. srvx
+   * replaces the URL where it believes `X-Forwarded-Host`: that is no other target.
+   */
+  get named(): string | undefined {
+    return Object.hasOwn(this.request(), "url") ? undefined : this.authority;
+  }
 
   override listen(listener: Listener): void {
     this.#listener = listener;

@@ -1,4 +1,5 @@
 import { createProxy, type CreateProxyOptions, type Proxy } from "#proxy";
+import { preferTarget } from "./authority.ts";
 
 /** What configures the ready-to-run proxy: environment variables, or a Worker's vars. */
 interface Vars {
@@ -64,9 +65,30 @@ async function fetch(request: Request, context?: unknown): Promise<Response> {
       headers: { "proxy-status": "fetchway; error=proxy_configuration_error" },
     });
   }
+  preferTarget(request);
   return proxy.fetch(request, context);
 }
 
+/** A default export: `fetch`, and options of the server that starts it. */
+interface Server {
+  readonly fetch: typeof fetch;
+  readonly [option: string]: unknown;
+}
+
+/**
+ * Options for the server that starts this: deadlines and limits are the proxy's, and never cut a body that moves.
+ * Bun answers 413 to more than 128 MiB, Node 408 to a request that takes more than 5 minutes.
+ */
+function readServerOptions(): object {
+  if (proxy === undefined) return {};
+  // Read by the `srvx` command. Without the other, Node forgets that a head has to come within a minute.
+  if ("nodeHandler" in proxy) return { node: { requestTimeout: 0, headersTimeout: 60_000 } };
+  // What a proxy on Bun says as a default export itself; other runtimes have neither.
+  const { maxRequestBodySize, error } = proxy as Proxy &
+    Partial<Record<"maxRequestBodySize" | "error", unknown>>;
+  return maxRequestBodySize === undefined ? {} : { maxRequestBodySize, error };
+}
+
 /** The default export that `deno serve`, `bun run`, Workers and srvx start. */
-const server: { fetch: typeof fetch } = { fetch };
+const server: Server = { ...readServerOptions(), fetch };
 export default server;

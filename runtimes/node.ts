@@ -14,6 +14,7 @@ import type { Transport } from "../src/transport.ts";
 import { MessageIncoming, readRequest } from "./node/incoming.ts";
 import { respond, sendResponse } from "./node/response.ts";
 import { NodeTransport } from "./node/transport.ts";
+import { assertVersion } from "./http/versions.ts";
 
 export * from "../src/index.ts";
 
@@ -28,7 +29,8 @@ if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
 /**
  * A handler for `node:http`, Express and Fastify.
  *
- * `next`, where the framework passes one, is called with the TypeError of a misuse; without it, that is a 500.
+ * `next`, where the framework passes one, is called with the TypeError of a misuse or the exception of a hook
+ * that `onError` has not answered. Without `next`, the client gets 500 and `console.error` the exception.
  */
 export type NodeHandler = (
   req: IncomingMessage,
@@ -38,6 +40,7 @@ export type NodeHandler = (
 
 /** A proxy on Node: a `fetch`, and a handler for servers without web requests. */
 export interface NodeProxy extends Proxy {
+  /** Needs no `this`. */
   readonly nodeHandler: NodeHandler;
 }
 
@@ -47,6 +50,7 @@ export interface NodeProxy extends Proxy {
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
+  assertVersion("Node", process.versions.node);
   return new NodeTransport(options);
 }
 
@@ -57,6 +61,10 @@ const runtime: Runtime = { read: readRequest, respond, createTransport };
  * @example app.all("/**", (event) => proxyFetch(event.req, "http://127.0.0.1:4000"));
  */
 export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+
+function toError(thrown: unknown): Error {
+  return new Error("fetchway: a hook threw what is no Error", { cause: thrown });
+}
 
 /**
  * A proxy with its options compiled once and connections of its own.
@@ -69,9 +77,13 @@ export function createProxy(options: CreateProxyOptions): NodeProxy {
   return {
     ...bindProxy(route, runtime),
     nodeHandler(req, res, next) {
-      const fail = (error: unknown): void => {
-        if (next) next(error);
-        else if (res.headersSent) res.destroy();
+      const fail = (thrown: unknown): void => {
+        // Express takes undefined for "go on" and some strings for commands.
+        if (next) return next(thrown instanceof Error ? thrown : toError(thrown));
+        // Nothing else reports it: a handler of node:http has no caller that waits for it.
+        // oxlint-disable-next-line no-console
+        console.error(thrown);
+        if (res.headersSent) res.destroy();
         else res.writeHead(500).end();
       };
       try {

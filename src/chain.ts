@@ -1,13 +1,16 @@
 import type { HeaderList } from "./transport.ts";
 import type { Trust } from "./trust.ts";
+import { trimOws } from "./whitespace.ts";
 
 /**
  * Cuts what a trusted peer says of the client down to what trusted proxies wrote.
  *
- * Each proxy appends who connected to it. So the chain is walked from the right as long as it names
- * trusted addresses: the first other is the client, and what stands left of it the client's own word.
- * Then of lists in `X-Forwarded-Proto`, `-Host` and `-Port` the last value stays, for nobody
- * knows who wrote the others. A malformed `Forwarded` is dropped as a whole, as are `_` aliases.
+ * Each proxy appends the address of its peer. So the chain is walked from the right as long as it names
+ * trusted addresses: the first other address is the client, and the client wrote what stands left of it.
+ * A list in `X-Forwarded-Proto`, `-Host` or `-Port` does not tell which proxy wrote which value. So it
+ * stays whole only where `X-Forwarded-For` names trusted addresses alone. Otherwise its last value stays,
+ * also without `X-Forwarded-For`: then only the peer itself is known to have written one.
+ * A malformed `Forwarded` is dropped as a whole, as are `_` aliases.
  * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1
  */
 export function cutChain(headers: HeaderList, trusts: Trust): HeaderList {
@@ -27,7 +30,8 @@ export function cutChain(headers: HeaderList, trusts: Trust): HeaderList {
   const addresses = listOf(lines.join(","));
   const client = findClient(addresses, trusts);
   if (addresses.length > 0) left.push("X-Forwarded-For", addresses.slice(client ?? 0).join(", "));
-  left.push(...(client === undefined ? asked : lastValues(asked)).flat());
+  const isAllTrusted = addresses.length > 0 && client === undefined;
+  left.push(...(isAllTrusted ? asked : lastValues(asked)).flat());
 
   const elements = parseForwarded(forwarded.join(","));
   const nodes = elements.map((element) => element.node);
@@ -44,7 +48,7 @@ function isAlias(lower: string): boolean {
 function listOf(value: string): string[] {
   return value
     .split(",")
-    .map((each) => each.trim())
+    .map(trimOws)
     .filter((each) => each !== "");
 }
 
@@ -100,7 +104,7 @@ function parseForwarded(list: string): Element[] {
       names.set(lower, token ?? (quoted as string).replaceAll(/\\(.)/g, "$1"));
     }
     if (end === ";") continue;
-    const text = list.slice(start, at - (end as string).length).trim();
+    const text = trimOws(list.slice(start, at - (end as string).length));
     if (names.size > 0) elements.push({ text, node: names.get("for") });
     names = new Map();
     start = at;

@@ -41,15 +41,13 @@ const isForwardable: Check = (value) => {
   return name && `"${name}" belongs to one connection (RFC 9110 §7.6.1); leave it out`;
 };
 
+/** Whether a value is an object of named values: an array has indices for names, a `Map` or `Headers` hides its own. */
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return Object.prototype.toString.call(value) === "[object Object]";
+}
+
 const isFields: Check = (value) => {
-  if (
-    typeof value !== "object" ||
-    value === null ||
-    Array.isArray(value) ||
-    value instanceof Headers
-  ) {
-    return 'use an object such as { "x-name": "value" }';
-  }
+  if (!isRecord(value)) return 'use an object such as { "x-name": "value" }';
   for (const [name, each] of Object.entries(value)) {
     if (!TOKEN.test(name)) return `${JSON.stringify(name)} is no field name`;
     if (name.toLowerCase() === "host") return "set Host by the `host` option";
@@ -65,7 +63,7 @@ const isFields: Check = (value) => {
 
 /** Whether all values of a map are texts of that form. */
 function isMapTo(form: RegExp, value: unknown): boolean {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  if (!isRecord(value)) return false;
   return Object.values(value).every((text) => typeof text === "string" && form.test(text));
 }
 
@@ -77,14 +75,9 @@ function isRewrite(form: RegExp, fix: string): Check {
 
 const isRetry: Check = (value) => {
   if (value === false) return undefined;
-  if (typeof value !== "object" || value === null)
-    return "use false, or an object such as { attempts: 2 }";
-  for (const [name, each] of Object.entries(value)) {
-    const wrong =
-      each === undefined ? undefined : (RETRY_CHECKS[name] ?? noSuch(name, RETRY_CHECKS))(each);
-    if (wrong) return `${name}: ${wrong}`;
-  }
-  return undefined;
+  if (!isRecord(value)) return "use false, or an object such as { attempts: 2 }";
+  const [name, wrong] = findWrong(value, RETRY_CHECKS) ?? [];
+  return wrong && `${name}: ${wrong}`;
 };
 
 const RETRY_CHECKS: Record<string, Check> = {
@@ -132,9 +125,9 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
     typeof value === "string" && value.startsWith("/") ? undefined : 'use a path such as "/api"',
   pathRewrite: (value) => {
     if (typeof value === "function") return undefined;
-    if (typeof value !== "object" || value === null) return "use a map of patterns or a function";
+    if (!isMapTo(/^/, value)) return "use a map of patterns to strings, or a function";
     try {
-      for (const pattern of Object.keys(value)) new RegExp(pattern);
+      for (const pattern of Object.keys(value as object)) new RegExp(pattern);
     } catch (error) {
       return (error as Error).message;
     }
@@ -190,6 +183,9 @@ export const optionNames: readonly string[] = Object.keys(CHECKS);
  * @throws TypeError that names the option and the fix
  */
 export function checkOptions(options: ProxyOptions): void {
+  if (!isRecord(options)) {
+    throw new TypeError("fetchway: options must be an object such as { timeout: 5000 }");
+  }
   for (const [name, fix] of Object.entries(ELSEWHERE)) {
     if (Object.hasOwn(options, name)) throw badOption(name, fix);
   }
@@ -201,18 +197,23 @@ export function checkOptions(options: ProxyOptions): void {
  * @throws TypeError that names the option and the fix
  */
 export function check(options: object, checks: Record<string, Check>): void {
-  for (const [name, value] of Object.entries(options)) {
-    if (!Object.hasOwn(checks, name)) {
-      throw badOption(name, noSuch(name, checks)());
-    }
-    const wrong = value === undefined ? undefined : checks[name]?.(value);
-    if (wrong !== undefined) throw badOption(name, wrong);
-  }
+  const wrong = findWrong(options, checks);
+  if (wrong !== undefined) throw badOption(...wrong);
 }
 
-function noSuch(name: string, checks: Record<string, Check>): () => string {
+/** The first option that is wrong, and how to put it right. `Object.hasOwn` leaves out names that every object inherits. */
+function findWrong(options: object, checks: Record<string, Check>): [string, string] | undefined {
+  for (const [name, value] of Object.entries(options)) {
+    if (!Object.hasOwn(checks, name)) return [name, explainUnknown(name, checks)];
+    const wrong = value === undefined ? undefined : checks[name]?.(value);
+    if (wrong !== undefined) return [name, wrong];
+  }
+  return undefined;
+}
+
+function explainUnknown(name: string, checks: Record<string, Check>): string {
   const names = Object.keys(checks);
   const meant = nearest(name, names);
   const fix = meant ? `did you mean \`${meant}\`?` : `there are ${names.join(", ")}`;
-  return () => `there is no such option; ${fix}`;
+  return `there is no such option; ${fix}`;
 }

@@ -1,5 +1,7 @@
 import { limitBody, toStream } from "./body.ts";
 import type { Lifetime } from "./deadline.ts";
+import { toProxyError } from "./error.ts";
+import { MisuseError } from "./misuse.ts";
 import type { Plan } from "./plan.ts";
 import { nextHop } from "./redirect.ts";
 import { KeptBody } from "./replay.ts";
@@ -67,23 +69,26 @@ async function deliverFrom(
   for (;;) {
     let again: Hop | undefined;
     let next: Hop | undefined;
+    let reply: Reply | undefined;
     try {
-      const reply = await sent;
+      reply = await sent;
+    } catch (thrown) {
+      if (attempts > 0 && neverAnswered(thrown)) again = hopAgain(hop, retry.methods);
+      if (again === undefined || trip.lifetime.error !== undefined) throw toDeliveryError(thrown);
+      // Any kept connection may be as stale as this one.
+      again = { ...again, fresh: true };
+    }
+    if (reply !== undefined) {
       if (attempts > 0 && retry.statusCodes.includes(reply.status)) {
         again = hopAgain(hop, retry.methods);
       }
       if (visited !== undefined && visited.length <= plan.maxRedirects) {
-        next = nextHop(hop, reply, plan.mayFollow, trip.secrets);
+        next = askForNext(hop, reply, plan, trip);
         // The same once more would have the same answer.
         if (next !== undefined && visited.includes(nameOf(next))) next = undefined;
       }
       if (again === undefined && next === undefined) return reply;
       discardBody(reply);
-    } catch (thrown) {
-      if (attempts > 0 && neverAnswered(thrown)) again = hopAgain(hop, retry.methods);
-      if (again === undefined || trip.lifetime.error !== undefined) throw thrown;
-      // Any kept connection may be as stale as this one.
-      again = { ...again, fresh: true };
     }
     trip.lifetime = trip.lifetime.again();
     if (again !== undefined) {
@@ -97,6 +102,24 @@ async function deliverFrom(
     }
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
     sent = transport.send(hop, trip.lifetime);
+  }
+}
+
+/**
+ * An error of a transport. A transport of the app's own may reject with anything: all but misuse is
+ * about the network, and becomes a response.
+ */
+function toDeliveryError(thrown: unknown): unknown {
+  return thrown instanceof MisuseError ? thrown : toProxyError(thrown);
+}
+
+/** The hop that a redirect leads to. Where the policy throws, nothing else reads the redirect's body. */
+function askForNext(hop: Hop, reply: Reply, plan: Plan, { secrets }: Trip): Hop | undefined {
+  try {
+    return nextHop(hop, reply, plan.mayFollow, secrets);
+  } catch (thrown) {
+    discardBody(reply);
+    throw thrown;
   }
 }
 

@@ -59,12 +59,13 @@ const REASON: Record<number, string> = {
   502: "Bad Gateway",
   503: "Service Unavailable",
   504: "Gateway Timeout",
+  505: "HTTP Version Not Supported",
   508: "Loop Detected",
 };
 
 /** What may be said of a `ProxyError` beside its code. */
 export interface ProxyErrorInit {
-  /** The status to answer with, where it is not the code's usual one (413 and 499 are `http_request_error`). */
+  /** The status to answer with, where it is not the code's usual one (413, 499 and 505 are `http_request_error`). */
   status?: number;
   /** What went wrong, for the operator. It is never sent to the client. */
   message?: string;

@@ -2,8 +2,10 @@ import { amend } from "./amend.ts";
 import type { Lifetime } from "./deadline.ts";
 import { ProxyError, toProxyError } from "./error.ts";
 import { getHeader, isEventStream, toHeaderList, toHeaders } from "./headers.ts";
+import { badOption } from "./misuse.ts";
 import type { Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
 import { toUpload, type UploadClient } from "./upload.ts";
+import { trimOws } from "./whitespace.ts";
 
 /** A `fetch`, or a function of its shape. */
 export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;
@@ -39,7 +41,8 @@ export const STANDARD: Capabilities = {
 
 /** A transport over any `fetch`. */
 export function createFetchTransport(client: FetchClient): Transport {
-  const { name, capabilities } = client;
+  // Called without a receiver: some runtimes take no other for the global fetch.
+  const { name, capabilities, fetch: send } = client;
   return {
     name,
     capabilities,
@@ -59,7 +62,7 @@ export function createFetchTransport(client: FetchClient): Transport {
         if (lifetime.error !== undefined) throw lifetime.error;
         const response = await new Promise<Response>((resolve, rejected) => {
           reject = rejected;
-          const answer = client.fetch(hop.upstream.origin + hop.path, init);
+          const answer = send(hop.upstream.origin + hop.path, init);
           const take = (late: Response): void =>
             lifetime.error === undefined ? resolve(late) : discard(late);
           Promise.resolve(answer).then(take, rejected);
@@ -152,7 +155,7 @@ function toReply(
 function wasDecoded(decodes: readonly string[], headers: HeaderList): boolean {
   const codings = getHeader(headers, "content-encoding");
   if (codings === undefined) return false;
-  return codings.split(",").every((coding) => decodes.includes(coding.trim().toLowerCase()));
+  return codings.split(",").every((coding) => decodes.includes(trimOws(coding).toLowerCase()));
 }
 
 /** Makes the headers true of decoded bytes: no coding, another length, and not the same octets (RFC 9110 §8.8.1). */
@@ -204,9 +207,23 @@ function incomplete(cause: unknown): ProxyError {
   return new ProxyError("http_response_incomplete", { message: "the upstream broke off", cause });
 }
 
+/**
+ * What engines say when a method is called without its object: workerd, Deno and Node's classes,
+ * then code that reads from `this`, in V8 and in JavaScriptCore. No network error reads so.
+ */
+const UNBOUND =
+  /illegal invocation|of undefined \(reading|value of "this"|evaluating 'this\.|can only (?:call|be called)/i;
+
 /** fetch hides most of what went wrong; what it shows is in the cause's code on some runtimes. */
 function toNetworkError(thrown: unknown, hop: Hop, client: FetchClient): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
+  if (thrown instanceof TypeError && UNBOUND.test(thrown.message)) {
+    throw badOption(
+      "fetch",
+      `called without its object it fails (${thrown.message}); bind it, or wrap it as in ` +
+        "`fetch: (url, init) => env.SERVICE.fetch(url, init)`",
+    );
+  }
   const known = client.toError?.(thrown, hop);
   if (known !== undefined) return known;
   const cause = (thrown as { cause?: unknown } | null)?.cause ?? thrown;

@@ -2,13 +2,14 @@ import { cutChain } from "./chain.ts";
 import { Lifetime } from "./deadline.ts";
 import { deliver, type Trip, wrapBody } from "./deliver.ts";
 import { fieldsOf, fromDraft, toDraft } from "./draft.ts";
-import { badRequest, type ProxyError, toProxyError, toReply } from "./error.ts";
+import { badRequest, ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded } from "./forwarded.ts";
 import { cleanRequest, withoutNames } from "./headers.ts";
+import { agreedHost } from "./host.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
-import { cleanReply, discard } from "./reply.ts";
+import { cleanReply, discard, discardBody } from "./reply.ts";
 import {
   assertReachable,
   guardEscape,
@@ -18,6 +19,7 @@ import {
   type Upstream,
 } from "./target.ts";
 import type { Hop, Reply } from "./transport.ts";
+import { refuseWebSocket } from "./upgrade.ts";
 import { addVia } from "./via.ts";
 
 /** Builds the runtime's outgoing `Response`. */
@@ -28,8 +30,9 @@ export type Respond = (reply: Reply, incoming: Incoming) => Response | Promise<R
  *
  *     incoming → target → headers + forwarded → body → deliver → headers back → Response
  *
- * Whatever the network or a hook does becomes a response. It rejects only for
- * a bad target, with a TypeError.
+ * Whatever the network does becomes a response. The promise rejects for misuse, with a TypeError
+ * that names the fix, and with the exception of a hook that `onError` does not answer, so that
+ * the framework reports it as it reports any exception of the app.
  */
 export async function forward(
   incoming: Incoming,
@@ -39,6 +42,9 @@ export async function forward(
   respond: Respond,
 ): Promise<Response> {
   const { options } = plan;
+  const { fault } = incoming;
+  if (fault !== undefined) return recover(fault, fault, incoming, options, respond);
+  const turn = incoming.turn?.();
   let address = target;
   if (typeof address === "function") {
     try {
@@ -46,7 +52,7 @@ export async function forward(
     } catch (thrown) {
       // Some servers hand on what no URL can be made of, and the function may be the first to see it.
       const error = URL.canParse(incoming.request().url) ? toProxyError(thrown) : badRequest("URL");
-      return recover(error, incoming, options, respond);
+      return recover(error, thrown, incoming, options, respond);
     }
   }
   const upstream = parseTarget(address);
@@ -55,6 +61,7 @@ export async function forward(
     lifetime: new Lifetime(incoming, plan.timeout, plan.idleTimeout, options.signal),
     secrets: plan.secrets,
   };
+  let reply: Reply | undefined;
   let response: Response | undefined;
   try {
     let { path } = incoming;
@@ -75,8 +82,9 @@ export async function forward(
       hop = drafted;
     }
     if (plan.wrapsBodies && hop.body !== null) hop = await wrapBody(hop, plan, trip);
+    if (turn !== undefined) await waitFor(turn, trip.lifetime);
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
-    const reply = cleanReply(await deliver(hop, plan, trip));
+    reply = cleanReply(await deliver(hop, plan, trip));
     plan.rewriteResponse?.(reply.headers, hop, trip.followed);
     const made = respond(reply, incoming);
     response = made instanceof Promise ? await made : made;
@@ -85,12 +93,29 @@ export async function forward(
     if (answer && answer !== response) discard(response, answer);
     return answer || response;
   } catch (thrown) {
-    const error = trip.lifetime.error ?? toProxyError(thrown);
+    const stopped = trip.lifetime.error;
+    const error = stopped ?? toProxyError(thrown);
     // Stops what may have been sent already; nothing happens if it is over.
     trip.lifetime.abort(error);
     if (response !== undefined) discard(response);
-    return recover(error, incoming, options, respond);
+    else if (reply !== undefined) discardBody(reply);
+    // Between reply and response no hook runs: what fails there is what the upstream has sent.
+    const isUpstreams = reply !== undefined && response === undefined;
+    const reported = stopped !== undefined || isUpstreams ? error : thrown;
+    return recover(error, reported, incoming, options, respond);
   }
+}
+
+/**
+ * Waits for the requests in front on the same connection.
+ *
+ * The deadline starts when they are finished: each of them has its own, and so the time that one of them takes
+ * is not taken from those behind it. A client that leaves, and the caller's signal, end the waiting.
+ */
+async function waitFor(turn: Promise<void>, lifetime: Lifetime): Promise<void> {
+  lifetime.hold(true);
+  await lifetime.orAbort(turn);
+  lifetime.hold(false);
 }
 
 /** What goes to the upstream: stripped first, then added to, so that no client can reach what is added. */
@@ -111,7 +136,11 @@ function toHop(
     trusts ? plan.droppedIfTrusted : plan.dropped,
     plan.kept,
   );
-  const host = head.host ?? incoming.authority;
+  if (head.upgrade !== undefined) refuseWebSocket(head.upgrade);
+  const host =
+    incoming.named === undefined
+      ? (head.host ?? incoming.authority)
+      : agreedHost(incoming.named, head.host, incoming.secure);
 
   let headers = trusts ? cutChain(head.headers, trusts) : head.headers;
   addForwarded(headers, plan.forwarded, trusts !== undefined || plan.kept !== undefined, {
@@ -138,19 +167,23 @@ function toHop(
   };
 }
 
+/**
+ * The response to a failed exchange: that of `onError`, or the gateway's.
+ * @param thrown the error itself, or the exception of a hook that the error was made of
+ * @throws what `onError` throws, or an exception of another hook that it does not answer
+ */
 async function recover(
   error: ProxyError,
+  thrown: unknown,
   incoming: Incoming,
   options: ProxyOptions,
   respond: Respond,
 ): Promise<Response> {
   if (options.onError !== undefined) {
-    try {
-      const answer = await options.onError(error, incoming.request());
-      if (answer) return answer;
-    } catch {
-      // The hook failed: the error that it was to handle is still the answer.
-    }
+    const answer = await options.onError(error, incoming.request());
+    if (answer) return answer;
   }
+  // As a response it would vanish: no framework logs a 500 that a handler returns.
+  if (!(thrown instanceof ProxyError) && error.code === "proxy_internal_error") throw thrown;
   return respond(toReply(error, incoming.method), incoming);
 }

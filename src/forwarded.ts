@@ -1,5 +1,7 @@
-import { getHeader, takeAll } from "./headers.ts";
+import { getHeader } from "./headers.ts";
+import { takeAll } from "./take.ts";
 import type { HeaderList } from "./transport.ts";
+import { trimOws } from "./whitespace.ts";
 
 /** What this proxy knows of the connection a request came on. */
 export interface ClientFacts {
@@ -65,7 +67,7 @@ function setUnlessThere(
   inbound: boolean,
 ): string {
   const there = inbound ? getHeader(headers, name.toLowerCase()) : undefined;
-  if (there !== undefined) return (there.split(",", 1)[0] as string).trim();
+  if (there !== undefined) return trimOws(there.split(",", 1)[0] as string);
   headers.push(name, value);
   return value;
 }

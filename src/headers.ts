@@ -1,5 +1,7 @@
 import { badRequest, ProxyError } from "./error.ts";
+import { isAuthority, NAME_AND_PORT } from "./host.ts";
 import type { HeaderList } from "./transport.ts";
+import { trimOws } from "./whitespace.ts";
 
 /** Fields about one connection, never about the message: RFC 9110 §7.6.1, and what came before and after it. */
 const HOP_BY_HOP = [
@@ -84,10 +86,9 @@ export interface RequestHead {
   readonly host: string | undefined;
   /** `Content-Length` as the client sent it. */
   readonly contentLength: number | undefined;
+  /** `Upgrade` as the client sent it. */
+  readonly upgrade: string | undefined;
 }
-
-/** What an authority may not hold: it would change the URL built from it (CVE-2026-33131). */
-const BAD_HOST = /[\s/?#@\\,]/;
 
 /**
  * Drops from a request what may not go through: the names in `dropped`, and
@@ -103,6 +104,7 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
   let host: string | undefined;
   let contentLength: number | undefined;
   let connection: string | undefined;
+  let upgrade: string | undefined;
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] as string;
     const value = raw[i + 1] as string;
@@ -113,9 +115,14 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
     switch (name.length) {
       case 4:
         if (name.toLowerCase() !== "host") break;
-        // Two hosts mean two opinions of where the request goes (RFC 9112 §3.2).
-        if (host !== undefined || BAD_HOST.test(value)) throw badRequest("Host");
+        // Two name two places (RFC 9112 §3.2); a malformed one changes the URL made of it (CVE-2026-33131).
+        if (host !== undefined || !(NAME_AND_PORT.test(value) || isAuthority(value)))
+          throw badRequest("Host");
         host = value;
+        continue;
+      case 7:
+        if (name.toLowerCase() !== "upgrade") break;
+        upgrade = upgrade === undefined ? value : `${upgrade},${value}`;
         continue;
       case 10:
         if (name.toLowerCase() !== "connection") break;
@@ -137,7 +144,7 @@ export function cleanRequest(raw: HeaderList, dropped: NameSet, kept?: NameSet):
     }
     if (kept?.has(name)) headers.push(name, value);
   }
-  return { headers: withoutNominated(headers, connection), host, contentLength };
+  return { headers: withoutNominated(headers, connection), host, contentLength, upgrade };
 }
 
 /** Options of `Connection` that nominate no field. */
@@ -151,7 +158,7 @@ function withoutNominated(headers: HeaderList, connection: string | undefined): 
   }
   const nominated = new Set<string>();
   for (const option of connection.split(",")) {
-    const name = normalize(option.trim());
+    const name = normalize(trimOws(option));
     if (!CONNECTION_OPTIONS.has(name)) nominated.add(name);
   }
   if (nominated.size === 0) return headers;
@@ -217,16 +224,6 @@ export function getHeader(headers: HeaderList, lower: string): string | undefine
     if (name.length === lower.length && name.toLowerCase() === lower) return headers[i + 1];
   }
   return undefined;
-}
-
-/** Takes every line of a field out of a list. Returns their values. */
-export function takeAll(headers: HeaderList, lower: string): string[] {
-  const values: string[] = [];
-  for (let i = headers.length - 2; i >= 0; i -= 2) {
-    if ((headers[i] as string).toLowerCase() !== lower) continue;
-    values.unshift(headers.splice(i, 2)[1] as string);
-  }
-  return values;
 }
 
 /** Whether a response is a stream of events, which may be silent for as long as it likes. */

@@ -1,6 +1,7 @@
 import { toHeaderList } from "./headers.ts";
 import type { Body, HeaderList, OriginalFields } from "./transport.ts";
 import type { Abortable, Listener } from "./deadline.ts";
+import type { ProxyError } from "./error.ts";
 
 /**
  * What the server under the handler passes beside the request: Deno's `info`,
@@ -15,6 +16,10 @@ export interface Incoming extends Abortable {
   readonly path: string;
   /** Authority of the request's URL: it stands in where there is no `Host` field (HTTP/2). */
   readonly authority: string;
+  /** The authority that the request target names, where the server shows it apart from `Host`. */
+  readonly named?: string | undefined;
+  /** Why the request cannot be forwarded, although the server has let it through. */
+  readonly fault?: ProxyError | undefined;
   readonly secure: boolean;
   readonly headers: HeaderList;
   /** Where `headers` is less than what came in. */
@@ -22,6 +27,11 @@ export interface Incoming extends Abortable {
   /** IP address of the peer, where it is known. */
   readonly address: string | undefined;
   readonly body: Body | null;
+  /**
+   * Resolves when the requests in front of it on its connection are finished, as far as their order counts
+   * (RFC 9112 §9.3.2); undefined where it may be sent at once. Asked once, as soon as the request is here.
+   */
+  turn?(): Promise<void> | undefined;
   /** HTTP version it came in; `1.1` where the server under the handler does not tell. */
   version(): string;
   /** The request as a `Request`, for hooks; made when first asked for. */
@@ -44,6 +54,35 @@ export function pathOf(url: string): string {
   const hash = url.indexOf("#", start);
   const path = hash < 0 ? url.slice(start) : url.slice(start, hash);
   return path.startsWith("/") ? path : `/${path}`;
+}
+
+/**
+ * Makes sure that a call was given a web `Request`, of whatever class.
+ * @param call how it is called, for the message
+ * @throws TypeError that says what to pass instead of an event or a context of a framework
+ */
+export function assertRequest(request: unknown, call: string): void {
+  // One lookup for each request: neither frameworks' events nor Node's messages can be cloned.
+  if (typeof request === "object" && request !== null && "clone" in request) return;
+  const fix = findRequest(request);
+  throw new TypeError(`fetchway: ${call}${fix === undefined ? "" : `; ${fix}`}`);
+}
+
+/** Tells how the web `Request` is reached from what a framework hands to its handlers. */
+function findRequest(given: unknown): string | undefined {
+  const { req, request, raw, node, httpVersion } = (given ?? {}) as Record<string, unknown>;
+  const inner = req as { raw?: unknown; httpVersion?: unknown } | undefined;
+  if (isRequest(req)) return "pass event.req";
+  if (isRequest(inner?.raw) || isRequest(raw)) return "pass c.req.raw";
+  if (isRequest(request)) return "pass its `request`";
+  const messages = [{ httpVersion }, inner, raw, (node as { req?: unknown } | undefined)?.req];
+  return messages.some((message) => (message as typeof inner)?.httpVersion !== undefined)
+    ? "for a request of node:http, Express or Fastify use createProxy({ target }).nodeHandler(req, res)"
+    : undefined;
+}
+
+function isRequest(value: unknown): boolean {
+  return typeof value === "object" && value !== null && "clone" in value && "headers" in value;
 }
 
 /**
@@ -71,7 +110,17 @@ export class WebIncoming implements Incoming {
   readonly #request: Request;
   readonly #version: string;
 
-  constructor(request: Request, address: string | undefined, version = "1.1") {
+  /**
+   * @param headers the request's fields, where they are not those that iteration shows
+   * @param body undefined for the request's own
+   */
+  constructor(
+    request: Request,
+    address: string | undefined,
+    version = "1.1",
+    headers: HeaderList = toHeaderList(request.headers),
+    body?: Body | null,
+  ) {
     assertBodyUnread(request);
     const { url, method } = request;
     this.#request = request;
@@ -80,10 +129,11 @@ export class WebIncoming implements Incoming {
     this.path = pathOf(url);
     this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
     this.secure = url.startsWith("https:");
-    this.headers = toHeaderList(request.headers);
+    this.headers = headers;
     this.address = address;
     // A web Request has no body with these methods; asking costs a stream on some servers.
-    this.body = method === "GET" || method === "HEAD" ? null : request.body;
+    if (body !== undefined) this.body = body;
+    else this.body = method === "GET" || method === "HEAD" ? null : request.body;
   }
 
   version(): string {

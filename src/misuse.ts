@@ -1,6 +1,12 @@
+/**
+ * A programmer's mistake, such as a bad option. Where a transport rejects with it, the call rejects with it too;
+ * all other errors of a transport become responses.
+ */
+export class MisuseError extends TypeError {}
+
 /** The error of an option that cannot be honoured. */
-export function badOption(option: string, fix: string): TypeError {
-  return new TypeError(`fetchway: bad option \`${option}\`: ${fix}`);
+export function badOption(option: string, fix: string): MisuseError {
+  return new MisuseError(`fetchway: bad option \`${option}\`: ${fix}`);
 }
 
 /**

@@ -142,9 +142,10 @@ export interface ProxyOptions {
   replayLimit?: number;
   /**
    * Sends a request once more when nothing of a response has come: on a kept connection that turns out to
-   * be closed, or refused. Only methods that are safe to repeat, and bodies that are still there. `false` never.
+   * be closed, or refused; or when it has one of `statusCodes`. Only methods that are safe to repeat, and bodies that
+   * are still there. `false` never.
    *
-   * A method such as `POST` in `methods` may be carried out twice.
+   * A response that is discarded for another attempt does not come back. A `POST` in `methods` may be carried out twice.
    * @default { "attempts": 1, "methods": ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"], "statusCodes": [], "delay": 0 }
    * @example { attempts: 2, statusCodes: [503], delay: 100 }
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
@@ -184,12 +185,16 @@ export interface ProxyOptions {
   /**
    * Called with the upstream's response, its headers already cleaned. A
    * `Response` that it returns is the answer instead. Not called for gateway errors.
+   *
+   * Where it has a `content-encoding`, `text()` gives compressed bytes; for a changed body, delete that and `content-length`.
    * @example (response) => { response.headers.delete("server"); }
    */
   onResponse?: (response: Response, request: Request) => MaybeResponse;
   /**
    * Called when no response can be had: a `Response` that it returns is the
    * answer instead of the gateway error. `error.cause` may name addresses: log it, do not send it.
+   *
+   * The exception of a hook is its `cause`: where that is not answered, or `onError` itself throws, the call rejects with it.
    * @example (error) => new Response("back soon", { status: error.status })
    */
   onError?: (error: ProxyError, request: Request) => MaybeResponse;
@@ -197,7 +202,7 @@ export interface ProxyOptions {
   signal?: AbortSignal;
   /**
    * A `fetch`-shaped function to send requests with, instead of the runtime's own client. It must hand through
-   * `redirect: "manual"`. It is told to accept no coding, and taken to decode the network's answers, not a script's.
+   * `redirect: "manual"`. It is told to accept no coding, and taken to decode the network's answers, not a script's. Bind methods.
    * @example (url, init) => app.request(url, init)
    */
   fetch?: (url: string, init: RequestInit) => Response | Promise<Response>;

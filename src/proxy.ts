@@ -1,5 +1,5 @@
 import { forward, type Respond } from "./forward.ts";
-import type { Context, Incoming } from "./incoming.ts";
+import { assertRequest, type Context, type Incoming } from "./incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "./pool.ts";
 import { defaults, type ProxyOptions } from "./options.ts";
 import { compile, type Plan } from "./plan.ts";
@@ -26,6 +26,8 @@ export interface Proxy {
   /**
    * Forwards a request. Needs no `this`: it is usable as a default export's
    * `fetch`, as a handler, and in `app.mount()`.
+   *
+   * It rejects as `proxyFetch` does: for misuse, and with the exception of a hook that `onError` does not answer.
    * @param context what the server passes beside the request
    */
   readonly fetch: (request: Request, context?: Context) => Promise<Response>;
@@ -48,7 +50,8 @@ export interface Proxy {
 /**
  * Forwards a request to a target and resolves to the response to return.
  *
- * What goes wrong on the way is a response too: 502, 504, 400, …
+ * What goes wrong on the way is a response too: 502, 504, 400, … The exception of a hook that `onError` does not answer
+ * is the app's: the promise rejects with it.
  *
  * @param options read once per object: pass another object to change something
  * @throws TypeError for misuse: a body that was already read, a bad option, a bad target
@@ -67,6 +70,9 @@ export interface Route {
 
 const NO_OPTIONS: ProxyOptions = {};
 
+const PROXY_FETCH =
+  "proxyFetch(request, target, options?) takes the incoming Request first, then the target";
+
 /** `proxyFetch` on a runtime. Its connections are shared by all calls. */
 export function bindProxyFetch(runtime: Runtime): ProxyFetch {
   const plans = new WeakMap<ProxyOptions, Plan>();
@@ -84,7 +90,12 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
 
   return function proxyFetch(request, target, options = NO_OPTIONS) {
     try {
-      checkCall(request, target);
+      assertRequest(request, PROXY_FETCH);
+      if (target === undefined || target === null) {
+        throw new TypeError(
+          'fetchway: proxyFetch(request, target) needs a target such as "http://127.0.0.1:4000"',
+        );
+      }
       let plan = plans.get(options);
       if (plan === undefined) {
         plan = compile(options, transportFor);
@@ -96,19 +107,6 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       return Promise.reject(error);
     }
   };
-}
-
-function checkCall(request: Request, target: Target): void {
-  if (typeof request !== "object" || request === null || !("headers" in request)) {
-    throw new TypeError(
-      "fetchway: proxyFetch(request, target, options?) takes the incoming Request first, then the target",
-    );
-  }
-  if (target === undefined || target === null) {
-    throw new TypeError(
-      'fetchway: proxyFetch(request, target) needs a target such as "http://127.0.0.1:4000"',
-    );
-  }
 }
 
 /**
@@ -140,6 +138,7 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   const { transport, options } = plan;
   return {
     async fetch(request, context) {
+      assertRequest(request, "a proxy's fetch(request, context?) takes the incoming Request first");
       return forward(runtime.read(request, context), target, plan, context, runtime.respond);
     },
     stats: () => transport.stats?.(),

@@ -8,7 +8,7 @@ export interface RetryOptions {
   attempts?: number;
   /** Methods that may be repeated. */
   methods?: readonly string[];
-  /** Statuses that count as no response. */
+  /** Statuses, from 400, whose responses are discarded for another attempt; the last attempt's goes to the client. */
   statusCodes?: readonly number[];
   /** Milliseconds before each. */
   delay?: number;

@@ -10,6 +10,13 @@ export class Counters {
   version = 0;
   #last: PoolStats | undefined;
 
+  /** A connection was opened, and a request may have waited for it. */
+  countOpened(isUsed: boolean): void {
+    this.created++;
+    if (isUsed) this.requests++;
+    this.version++;
+  }
+
   /** What is counted, and what there is by origin: the same object as long as nothing changes. */
   stats(origins: () => PoolStats["origins"]): PoolStats {
     const { created, closed, failed, timedOut, requests, version } = this;

@@ -94,9 +94,9 @@ export interface PoolStats {
   readonly failed: number;
   /** Connections that were closed because they were silent for too long with a request on them. */
   readonly timedOut: number;
-  /** Requests that were given a connection. */
+  /** Requests that were sent on an open connection; each attempt counts. */
   readonly requests: number;
-  /** How many of them there were to a connection, on average. */
+  /** `requests` divided by `created`: how often a connection was used, on average. */
   readonly requestsPerSocket: number;
   /** A number that grows with everything that changes here. */
   readonly version: number;

@@ -1,6 +1,7 @@
 import { ProxyError } from "./error.ts";
-import { takeAll } from "./headers.ts";
+import { takeAll } from "./take.ts";
 import type { HeaderList } from "./transport.ts";
+import { trimOws } from "./whitespace.ts";
 
 /**
  * Appends this proxy to `Via`.
@@ -9,7 +10,7 @@ import type { HeaderList } from "./transport.ts";
  * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
  */
 export function addVia(headers: HeaderList, pseudonym: string, version: string): void {
-  const passed = takeAll(headers, "via").filter((each) => each.trim() !== "");
+  const passed = takeAll(headers, "via").filter((each) => trimOws(each) !== "");
   const names = passed.join(",").split(",").map(nameOf);
   if (names.includes(pseudonym.toLowerCase())) {
     throw new ProxyError("proxy_loop_detected", {
@@ -21,8 +22,7 @@ export function addVia(headers: HeaderList, pseudonym: string, version: string):
 
 /** Who an entry names: `1.1 name (comment)`. */
 function nameOf(entry: string): string | undefined {
-  return entry
-    .trim()
+  return trimOws(entry)
     .split(/[ \t(]+/)[1]
     ?.toLowerCase();
 }

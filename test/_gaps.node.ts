@@ -4,6 +4,9 @@ import type { Gap } from "./_gaps.ts";
 const LISTED = "Headers joins repeated fields and lower-cases their names";
 const STREAMED = "srvx sends a response's head with the first piece of a web stream";
 
+const UNSEEN =
+  "the connection is not seen under a Request that was made by hand, and srvx does not break it off";
+
 /** A Request made by hand holds what the standard lets it hold. */
 const onSlow: Gap[] = (
   [
@@ -12,6 +15,8 @@ const onSlow: Gap[] = (
     ["the case of request field names is kept", LISTED],
     ["the case of response field names is kept", LISTED],
     ["characters that URL parsers escape keep their bytes", "new Request() parses its URL"],
+    ["a body that breaks off does not end in order for an HTTP/1.0 client", UNSEEN],
+    ["a pipelined response that breaks off closes the connection", UNSEEN],
     [
       "response headers arrive before the first byte of a chunked body, and pieces one by one",
       STREAMED,
@@ -35,7 +40,15 @@ const onSlow: Gap[] = (
   ] as const
 ).map(([test, reason]) => ({ host: "slow", test, reason }));
 
+/** Of Node's own server, and so of all that are built on it. */
+const onAll: Gap[] = (["node", "slow", "srvx", "h3", "hono"] as const).map((host) => ({
+  host,
+  test: "RFC 9112 §6.1: an HTTP/1.0 request with Transfer-Encoding is refused, or is its connection's last",
+  reason: "Node takes chunks in HTTP/1.0, and keeps the connection if the client asks for it",
+}));
+
 export const onNode: Gap[] = [
+  ...onAll,
   ...onSlow,
   {
     host: "h3",

@@ -20,6 +20,11 @@ export interface Gap {
 }
 
 const VERSION = "the server does not say which HTTP version a request came in";
+const CONTINUE = "the server sends 100 to clients of HTTP/1.0, too";
+const BARE_LF = "the server ends lines of a request's head at a bare LF";
+const LATER = "Deno.serve closes a connection after a request whose body comes later than its head";
+const HOST_COUNTS =
+  "the server shows nothing of the authority in an absolute-form target: Host counts for all";
 const UPGRADE = "Deno.serve answers 400 to a request with Upgrade and a body";
 
 const onDeno: Gap[] = (
@@ -27,12 +32,20 @@ const onDeno: Gap[] = (
     ["1 CVE-2026-29057: Upgrade: h2c does not unframe the body", UPGRADE],
     ["a request's Upgrade is not forwarded", UPGRADE],
     ["via tells the HTTP version that the request came in", VERSION],
+    ["an HTTP/1.0 client gets no 100", CONTINUE],
+    ["RFC 9112 §2.2: a request's head that has a line with a bare LF is refused", BARE_LF],
+    ["a connection is kept after a sized body that came later than its head", LATER],
+    ["RFC 9112 §9.3.2: so it is behind a large one", LATER],
     ["a request without Host is refused", "Deno.serve accepts HTTP/1.1 requests without Host"],
     ["repeated request fields stay separate lines", "Headers joins repeated fields"],
     ["the case of request field names is kept", "Headers lower-cases field names"],
     ["the reason phrase is kept", "Deno.serve does not write statusText"],
     ["205 has no body", "Deno.serve writes no framing for 205: its end is the connection's"],
     ["hundreds of fields pass", "Deno.serve answers 400 to more than 128 request fields"],
+    [
+      "a body that breaks off does not end in order for an HTTP/1.0 client",
+      "Deno.serve ends the connection in order when a body fails, also for HTTP/1.0",
+    ],
     [
       "both directions of one exchange stream at once",
       "Deno.serve reads no more of a request once its answer, a script's stream, has begun",
@@ -50,6 +63,20 @@ const EMPTY = "workerd drops fields that it knows and that are empty";
 
 const onWorkerd: Gap[] = (
   [
+    ["RFC 9112 §2.2: a request's head that has a line with a bare LF is refused", BARE_LF],
+    [
+      "RFC 9112 §2.2: a response's head that has a line with a bare LF gets 502",
+      "workerd's fetch ends lines of a response's head at a bare LF",
+    ],
+    [
+      "an HTTP/1.0 request needs no Host",
+      "workerd answers 400 to an HTTP/1.0 request without Host",
+    ],
+    [
+      "CONNECT is refused as not implemented, or its connection is closed",
+      "workerd answers 500 to CONNECT",
+    ],
+    ["14 RFC 9112 §3.2.2: where absolute-form and Host disagree, it is refused", HOST_COUNTS],
     ["changeOrigin: false keeps the client's Host", HOST],
     ["host sets an explicit Host, via appends to Via", HOST],
     ["where the client's Host is sent, it is a name of the target", HOST],
@@ -99,6 +126,10 @@ const onWorkerd: Gap[] = (
     ["fault: the upstream sends 100 000 fields", LOST],
     ["fault: the upstream sends fields without end", LOST],
     [
+      "a body that breaks off does not end in order for an HTTP/1.0 client",
+      "workerd ends the connection in order when a body fails, also for HTTP/1.0",
+    ],
+    [
       "a client that leaves before the response headers closes the upstream request, by FIN",
       HALF_CLOSE,
     ],
@@ -115,15 +146,26 @@ const onWorkerd: Gap[] = (
   ] as const
 ).map(([test, reason]) => ({ host: "workerd", test, reason }));
 
+const BUN_PIPELINE = "Bun.serve closes a connection with pipelined requests";
 const HEAD_WAITS = "Bun.serve sends a response's fields with the first piece of its body";
 const BUN_HEADERS = "Headers joins repeated fields and spells the names that it knows its own way";
 
 const onBun: Gap[] = (
   [
+    ["14 RFC 9112 §3.2.2: where absolute-form and Host disagree, it is refused", HOST_COUNTS],
+    ["pipelined requests are answered in order", BUN_PIPELINE],
+    ["a pipelined response that breaks off closes the connection", BUN_PIPELINE],
     [
-      "pipelined requests are answered in order",
-      "Bun.serve closes a connection with pipelined requests",
+      "RFC 9112 §9.3.2: what stands behind a request that is not safe is sent when that is answered",
+      BUN_PIPELINE,
     ],
+    ["RFC 9112 §9.3.2: so it is behind a large one", BUN_PIPELINE],
+    [
+      "RFC 9112 §9.3.2: a request that is not safe is sent when all in front of it are answered",
+      BUN_PIPELINE,
+    ],
+    ["a request that waits behind another is never sent when its client leaves", BUN_PIPELINE],
+    ["an HTTP/1.0 client gets no 100", CONTINUE],
     ["via tells the HTTP version that the request came in", VERSION],
     ["repeated request fields stay separate lines", BUN_HEADERS],
     ["repeated response fields stay separate lines", BUN_HEADERS],

@@ -19,6 +19,7 @@ export type SetupName =
   | "plain"
   | "rewritten"
   | "hooked"
+  | "streaming"
   | "following"
   | "sameOrigin"
   | "retrying"
@@ -26,8 +27,10 @@ export type SetupName =
   | "mapped"
   | "unmoved"
   | "throwing"
+  | "unhandled"
   | "distrusting"
   | "routed"
+  | "witnessed"
   | "refused";
 
 export interface Setup {
@@ -49,8 +52,33 @@ function failIn(hook: string, url: string): undefined {
   return undefined;
 }
 
-/** What an error of a hook's may say, and no client may read. */
-const secret = "10.0.0.1 is secret";
+/** A stream of bytes that is closed late, while somebody may be reading from it. */
+function toByteStream(text: string): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    type: "bytes",
+    async start(controller) {
+      controller.enqueue(new TextEncoder().encode(text));
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      // Not with `byobRequest.respond(0)`, which few know.
+      controller.close();
+    },
+  });
+}
+
+/** What the exception of a hook says: the operator may read it, no client may. */
+export const secret = "10.0.0.1 is secret";
+
+const failing = (upstream: string): Setup => ({
+  target: (request) => failIn("target", request.url) ?? upstream,
+  options: {
+    clientAddress: ({ url }) => failIn("clientAddress", url) ?? "192.0.2.1",
+    pathRewrite: (path) => failIn("pathRewrite", path) ?? path,
+    followRedirects: true,
+    redirectTargets: ({ href }) => failIn("redirectTargets", href) ?? true,
+    onRequest: (_, { url }) => failIn("onRequest", url),
+    onResponse: (_, { url }) => failIn("onResponse", url),
+  },
+});
 
 export const setups: Record<SetupName, (upstream: string) => Setup> = {
   default: (target) => ({ target, options: {} }),
@@ -96,6 +124,14 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
       onError: (error) => new Response(`sorry: ${error.code}`, { status: 503 }),
     },
   }),
+  streaming: (target) => ({
+    target,
+    options: {
+      onRequest(draft) {
+        draft.body = toByteStream("streamed by a hook");
+      },
+    },
+  }),
   following: (target) => ({
     target,
     options: {
@@ -131,17 +167,15 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     },
   }),
   unmoved: (upstream) => ({ target: `${upstream}/v2`, options: { locationRewrite: false } }),
-  throwing: (upstream) => ({
-    target: (request) => failIn("target", request.url) ?? upstream,
-    options: {
-      clientAddress: ({ url }) => failIn("clientAddress", url) ?? "192.0.2.1",
-      pathRewrite: (path) => failIn("pathRewrite", path) ?? path,
-      onRequest: (_, { url }) => failIn("onRequest", url),
-      onResponse: (_, { url }) => failIn("onResponse", url),
-      onError: ({ status, code }, { url }) =>
-        failIn("onError", url) ?? new Response(`told: ${code}`, { status }),
-    },
-  }),
+  throwing(upstream) {
+    const { target, options } = failing(upstream);
+    const onError: ProxyOptions["onError"] = ({ status, code }, { url }) =>
+      url.includes("/onError/silent")
+        ? undefined
+        : (failIn("onError", url) ?? new Response(`told: ${code}`, { status }));
+    return { target, options: { ...options, onError } };
+  },
+  unhandled: failing,
   distrusting: (target) => ({
     target,
     options: { trustProxy: () => failIn("trustProxy", "/trustProxy/throws") ?? true },
@@ -154,6 +188,12 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
       return `${upstream}?saw=${encodeURIComponent(pathname)}`;
     },
     options: {},
+  }),
+  witnessed: (upstream) => ({
+    /** Says which authority the router has seen. */
+    target: ({ url }) =>
+      `${upstream}?saw=${encodeURIComponent(/\/\/([^/?#]*)/.exec(url)?.[1] ?? "")}`,
+    options: { changeOrigin: false },
   }),
   refused: () => ({ target: "http://127.0.0.1:1", options: {} }),
 };

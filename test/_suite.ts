@@ -20,8 +20,10 @@ import { hooks } from "./suite/hooks.ts";
 import { hops } from "./suite/hops.ts";
 import { hostile } from "./suite/hostile.ts";
 import { large } from "./suite/large.ts";
+import { lenience } from "./suite/lenience.ts";
 import { options } from "./suite/options.ts";
 import { paths } from "./suite/paths.ts";
+import { pipelining } from "./suite/pipelining.ts";
 import { redirects } from "./suite/redirects.ts";
 import { responses } from "./suite/responses.ts";
 import { retries } from "./suite/retries.ts";
@@ -29,6 +31,7 @@ import { rewriting } from "./suite/rewriting.ts";
 import { routes } from "./suite/routes.ts";
 import { streams } from "./suite/streams.ts";
 import { timeouts } from "./suite/timeouts.ts";
+import { truncation } from "./suite/truncation.ts";
 import { trust } from "./suite/trust.ts";
 
 /** What a test is given; connections are closed and the upstream is cleared after it. */
@@ -46,10 +49,12 @@ type Test = (tools: Tools) => Promise<void>;
 
 const themes: Record<string, Record<string, Test>> = {
   framing,
+  lenience,
   hostile,
   forwarding,
   trust,
   hops,
+  pipelining,
   headers,
   encodings,
   paths,
@@ -62,6 +67,7 @@ const themes: Record<string, Record<string, Test>> = {
   timeouts,
   failures,
   faulty,
+  truncation,
   aborts,
   redirects,
   retries,
@@ -72,10 +78,12 @@ const themes: Record<string, Record<string, Test>> = {
 /** The title of every test: what a gap can name. */
 export type TestName =
   | keyof typeof framing
+  | keyof typeof lenience
   | keyof typeof hostile
   | keyof typeof forwarding
   | keyof typeof trust
   | keyof typeof hops
+  | keyof typeof pipelining
   | keyof typeof headers
   | keyof typeof encodings
   | keyof typeof paths
@@ -88,6 +96,7 @@ export type TestName =
   | keyof typeof timeouts
   | keyof typeof failures
   | keyof typeof faulty
+  | keyof typeof truncation
   | keyof typeof aborts
   | keyof typeof redirects
   | keyof typeof retries

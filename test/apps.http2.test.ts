@@ -92,6 +92,20 @@ describe.each(Object.entries(servers))("%s", (_, listen) => {
     });
   });
 
+  test("RFC 9113 §8.3.1: a Host that is not that of :authority is refused", async () => {
+    await using(async (session) => {
+      const other = await receive(
+        session.request({ ":path": "/", ":authority": "a.test", host: "other.test" }),
+      );
+      expect(other.headers[":status"]).toBe(400);
+      expect(upstream.calls).toEqual([]);
+      const named = { ":path": "/", ":authority": "Shop.test:443", host: "shop.test" };
+      const same = await receive(session.request(named));
+      expect(same.headers[":status"]).toBe(200);
+      expect(apps.only().get("x-forwarded-host")).toBe("shop.test");
+    });
+  });
+
   test("a response's fields pass but for those of its connection", async () => {
     upstream.script = (call) =>
       call.reply(

@@ -1,7 +1,7 @@
 /** The proxy's Node handler in Express and Fastify. */
 import express, { type NextFunction, type Request, type Response } from "express";
 import fastify from "fastify";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { createProxy } from "#proxy";
 import { useApps } from "./_apps.ts";
 import { chunk, lastChunk, request } from "./_wire.ts";
@@ -98,6 +98,45 @@ test("Express: a body that a parser has read reaches the error handler as a Type
   expect(upstream.calls).toEqual([]);
   const unparsed = request("POST", "/", [["Content-Type", "text/plain"]], "body");
   expect(await apps.ask(port, unparsed)).toMatchObject({ status: 200, text: "body" });
+});
+
+test("Express: an exception of a hook reaches the error handler, whatever it is", async () => {
+  const errors: unknown[] = [];
+  let thrown: unknown;
+  const onRequest = (): never => {
+    throw thrown;
+  };
+  const app = express()
+    .use(createProxy({ target: upstream.url, onRequest }).nodeHandler)
+    .use((error: unknown, _req: Request, res: Response, _next: NextFunction) => {
+      errors.push(error);
+      res.status(500).end("told");
+    });
+  const port = await apps.serveNode(app);
+  const exception = new Error("in the hook");
+  // Express would go on to the next handler for the first, and leave the router for the second.
+  for (thrown of [undefined, "router", exception]) {
+    expect(await apps.ask(port, request("GET", "/"))).toMatchObject({ status: 500, text: "told" });
+  }
+  expect(errors.map((error) => (error as Error).cause)).toEqual([undefined, "router", undefined]);
+  expect(errors.every((error) => error instanceof Error)).toBe(true);
+  expect(errors[2]).toBe(exception);
+  expect(upstream.calls).toEqual([]);
+});
+
+test("node:http: an exception of a hook is 500, printed once, and the connection goes on", async () => {
+  const print = vi.spyOn(console, "error").mockImplementation(() => {});
+  const exception = new Error("10.0.0.1 is secret");
+  const onRequest = (): Promise<never> => Promise.reject(exception);
+  const port = await apps.serveNode(createProxy({ target: upstream.url, onRequest }).nodeHandler);
+  const client = await apps.connect(port);
+  for (const bytes of [request("POST", "/", [], "a body"), request("GET", "/")]) {
+    client.send(bytes);
+    expect(await client.read()).toMatchObject({ status: 500, text: "" });
+    expect(print).toHaveBeenCalledExactlyOnceWith(exception);
+    print.mockClear();
+  }
+  print.mockRestore();
 });
 
 test("Express: an async middleware before the proxy does not lose the body", async () => {

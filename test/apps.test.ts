@@ -1,4 +1,5 @@
 /** The proxy inside h3 and srvx apps. */
+import { gzipSync } from "node:zlib";
 import { H3, onResponse, type H3Event } from "h3";
 import { describe, expect, test } from "vitest";
 import { createProxy, proxyFetch } from "#proxy";
@@ -70,4 +71,36 @@ test("h3: middleware before mount counts too", async () => {
   await apps.ask(port, request("POST", "/api/x", [["X-User", "mallory"]], "body"));
   expect(apps.only()).toMatchObject({ target: "/x", text: "body" });
   expect(apps.only().all("x-user")).toEqual(["alice"]);
+});
+
+test("h3: a body is changed as README says, and no field is left that is not true of it", async () => {
+  const options = { headers: { "accept-encoding": "identity" } };
+  const app = new H3().get("/page", async (event) => {
+    const response = await proxyFetch(event.req, upstream.url, options);
+    const changed = new Response((await response.text()).toUpperCase() + " longer", response);
+    changed.headers.delete("content-encoding");
+    changed.headers.delete("content-length");
+    return changed;
+  });
+  const port = await apps.serveH3(app);
+  for (const coding of [[], [["Content-Encoding", "identity"]]] as [string, string][][]) {
+    upstream.script = (call) => call.reply(203, [["X-Id", "7"], ...coding], "page");
+    const answer = await apps.ask(port, request("GET", "/page", [["Accept-Encoding", "gzip"]]));
+    expect(answer).toMatchObject({ status: 203, text: "PAGE longer" });
+    expect([answer.get("x-id"), answer.get("content-encoding")]).toEqual(["7", undefined]);
+  }
+  expect(upstream.calls[0]?.all("accept-encoding")).toEqual(["identity"]);
+});
+
+test("h3: text() of a coded body is its bytes, as README says", async () => {
+  const bytes = gzipSync("page");
+  const seen: string[] = [];
+  const app = new H3().get("/page", async (event) => {
+    const response = await proxyFetch(event.req, upstream.url);
+    seen.push(await response.clone().text());
+    return response;
+  });
+  upstream.script = (call) => call.reply(200, [["Content-Encoding", "gzip"]], bytes);
+  await apps.ask(await apps.serveH3(app), request("GET", "/page"));
+  expect(seen).toEqual([bytes.toString("utf8")]);
 });

@@ -39,6 +39,10 @@ describe("X-Forwarded-For", () => {
     ["10.0.0.1, 10.0.0.2:", "10.0.0.2:"],
     ["10.0.0.1, [10.0.0.2", "[10.0.0.2"],
     [" , 6.6.6.6,, 203.0.113.7 ,", "203.0.113.7"],
+    // Only spaces and tabs surround a member of a list (RFC 9110 §5.6.1): U+00A0 is a byte of it.
+    ["6.6.6.6, 203.0.113.7,\t10.0.0.2\t", "203.0.113.7, 10.0.0.2"],
+    ["6.6.6.6, \xa010.0.0.2, 10.0.0.3", "\xa010.0.0.2, 10.0.0.3"],
+    ["6.6.6.6, 10.0.0.2\xa0", "10.0.0.2\xa0"],
   ])("%s becomes %s", (value, left) => {
     expect(cut("X-Forwarded-For", [value])).toBe(left);
     expect(
@@ -102,6 +106,18 @@ describe("what the client asked for", () => {
     expect(cutChain([...whole, ...lines], ours)).toEqual([...whole, ...lines]);
     expect(cutChain([...chain, ...lines], everybody)).toEqual([...chain, ...lines]);
   });
+
+  test.each(["X-Forwarded-Proto", "x-forwarded-host", "X-Forwarded-Port"])(
+    "%s without X-Forwarded-For is what the peer itself has added: the last value",
+    (name) => {
+      const lines = [name, "evil, b", name, "c, d"];
+      for (const trusts of [ours, everybody]) {
+        expect(cutChain(lines, trusts)).toEqual([name, "d"]);
+        expect(cutChain([...lines, "X-Forwarded-For", " , "], trusts)).toEqual([name, "d"]);
+        expect(cutChain([name, "d"], trusts)).toEqual([name, "d"]);
+      }
+    },
+  );
 });
 
 test("aliases go, anything else stays", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { checkNode, OLDEST_NODE } from "../runtimes/cli/node.ts";
+import { OLDEST } from "../runtimes/http/versions.ts";
 import { command, upstream } from "./_command.ts";
 
 /** Commands, and what each says on stderr. */
@@ -95,13 +95,12 @@ describe("refuses, naming the argument and the fix", () => {
     expect(await command(line).refusal()).toBe(expected);
   });
 
-  test.each(["20.20.2", "22.0.0", "22.2.9"])("Node %s, which is too old", async (version) => {
+  test.each(["20.20.2", "22.0.0", "22.3.0"])("Node %s, which is too old", async (version) => {
     const pretend = `Object.defineProperty(process.versions, "node", { value: "${version}" })`;
     const old = command("http://a", "--import", `data:text/javascript,${pretend}`);
     expect(await old.refusal()).toBe(
-      `fetchway: Node ${version} is too old: use ${OLDEST_NODE} or newer\n`,
+      `fetchway: Node ${version} is too old: use ${OLDEST.Node} or newer\n`,
     );
-    expect(["22.3.0", "22.19.0", "100.0.0"].map(checkNode)).toEqual(Array(3).fill(undefined));
   });
 
   test("a port in use", async () => {

@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { get, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
 import { poolDefaults } from "../src/pool.ts";
@@ -60,6 +62,24 @@ describe("with a target", () => {
       expect(Object.keys(headers).join()).not.toContain("forwarded");
     },
   );
+
+  test("the target's authority counts where it is not that of Host (RFC 9112 §3.2.2)", async () => {
+    const { origin } = await listening(`--no-change-origin ${upstream.url}`);
+    upstream.handler = (req, res) => res.end(JSON.stringify([req.url, req.headers]));
+    const asked = get({
+      port: new URL(origin).port,
+      path: "http://shop.test:8080/x?y",
+      headers: { host: "other.test" },
+    });
+    const [answer] = (await once(asked, "response")) as [IncomingMessage];
+    const [path, headers] = JSON.parse(await text(answer)) as [string, Record<string, string>];
+    expect(path).toBe("/x?y");
+    expect(headers).toMatchObject({
+      host: "shop.test:8080",
+      "x-forwarded-host": "shop.test:8080",
+      "x-forwarded-port": "8080",
+    });
+  });
 
   test("flags of limits and connections reach the proxy", async () => {
     let [now, most] = [0, 0];

@@ -1,4 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
+import type { ProxyError } from "../src/error.ts";
 import type { ProxyOptions } from "../src/options.ts";
 import {
   answering,
@@ -100,9 +101,9 @@ describe("redirects", () => {
     expect(seen).toEqual(["http://b.test/1", "http://b.test/secret"]);
   });
 
-  test("a policy that throws is a 500, and nothing is left running", async () => {
+  test("a policy that throws is told to onError, and nothing is left running", async () => {
     const transport = answering(to("/next"));
-    const onError = vi.fn();
+    const onError = vi.fn(({ status }: ProxyError) => new Response(null, { status }));
     const redirectTargets = (): never => {
       throw new Error("oops");
     };
@@ -118,8 +119,8 @@ describe("redirects", () => {
   test("a promise of a policy's is no yes", async () => {
     const transport = answering(to("/next"));
     const redirectTargets = (async () => false) as unknown as () => boolean;
-    const response = await run({}, { transport, options: { ...options, redirectTargets } });
-    expect(response.status).toBe(500);
+    const sent = run({}, { transport, options: { ...options, redirectTargets } });
+    await expect(sent).rejects.toThrow(/`redirectTargets`: answer at once/);
     expect(transport.hops).toHaveLength(1);
   });
 

@@ -96,6 +96,14 @@ describe("once more", () => {
       503,
     );
   });
+
+  test("a response that was discarded does not come back where the next attempt fails", async () => {
+    const options: ProxyOptions = { retry: { attempts: 1, statusCodes: [503] } };
+    const transport = answering({ status: 503 }, refused);
+    const response = await run({}, { transport, options });
+    expect(response.status).toBe(502);
+    expect(response.headers.get("proxy-status")).toBe("fetchway; error=connection_refused");
+  });
 });
 
 describe("a body", () => {

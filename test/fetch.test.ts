@@ -1,12 +1,16 @@
 import { describe, expect, test, vi } from "vitest";
 import { ProxyError } from "../src/error.ts";
 import { type FetchLike, STANDARD } from "../src/fetch.ts";
+import { MisuseError } from "../src/misuse.ts";
+import { compile } from "../src/plan.ts";
 import type { Hop } from "../src/transport.ts";
 import {
   bytes,
   errorOf,
   fakeLifetime,
+  FakeTransport,
   proxyError,
+  run,
   sendBy as send,
   streamOf,
   streamed,
@@ -159,5 +163,59 @@ describe("the response", () => {
     const error = await errorOf(() => reader.read());
     expect(error).toEqual(proxyError("http_response_incomplete", 502));
     expect((error as ProxyError).cause).toBe(cause);
+  });
+});
+
+describe("a fetch that needs its object", () => {
+  class Service {
+    #status = 201;
+    status = 202;
+    async fetch(): Promise<Response> {
+      return new Response(null, { status: this.#status });
+    }
+    async open(): Promise<Response> {
+      return new Response(null, { status: this.status });
+    }
+  }
+  const service = new Service();
+  const illegal = (): never => {
+    throw new TypeError("Illegal invocation: function called with incorrect `this` reference.");
+  };
+
+  /** As `fetch: service.fetch` hands it over. */
+  const take = (object: object, name: string): FetchLike => Reflect.get(object, name) as FetchLike;
+
+  test.each<[string, FetchLike]>([
+    ["a method with private fields", take(service, "fetch")],
+    ["a method", take(service, "open")],
+    ["a method of a class of the runtime's", take(new Response(), "text")],
+    ["a binding of workerd's", illegal],
+  ])("%s is misuse where it comes without one", async (_, fetch) => {
+    const error = await errorOf(() => send(fetch));
+    expect(error).toBeInstanceOf(MisuseError);
+    expect((error as Error).message).toMatch(
+      /^fetchway: bad option `fetch`: .+; bind it, or wrap it as in `fetch: \(url, init\) =>/,
+    );
+  });
+
+  test("is misuse through the proxy too, not a gateway error", async () => {
+    const options = { fetch: take(service, "fetch") };
+    const plan = compile(options, () => new FakeTransport());
+    const error = await errorOf(() => run({}, { options, transport: plan.transport }));
+    expect(error).toBeInstanceOf(TypeError);
+  });
+
+  test("works bound, and wrapped", async () => {
+    expect((await send(service.fetch.bind(service))).status).toBe(201);
+    expect((await send(() => service.open())).status).toBe(202);
+  });
+
+  test("is called without a receiver, as the global fetch demands on some runtimes", async () => {
+    const receivers: unknown[] = [];
+    await send(function (this: unknown) {
+      receivers.push(this);
+      return new Response();
+    });
+    expect(receivers).toEqual([undefined]);
   });
 });

@@ -58,6 +58,7 @@ describe("x-forwarded", () => {
   test.each([
     [["X-Forwarded-Proto", "https"], "shop.test", "443"],
     [["X-Forwarded-Proto", "https , http"], "shop.test", "443"],
+    [["X-Forwarded-Proto", "https\xa0"], "shop.test", "80"],
     [["X-Forwarded-Host", "shop.example:8443"], "shop.test:8080", "8443"],
     [["X-Forwarded-Host", "shop.example:8443, inner"], "shop.test:8080", "8443"],
     [["X-Forwarded-Host", "shop.example"], "shop.test:8080", "80"],

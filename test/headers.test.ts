@@ -91,6 +91,8 @@ describe("cleanRequest", () => {
     ["X-SECRET ,\tx-other", ["X-Secret", "1", "X_Other", "2"], []],
     ["x_secret", ["X-Secret", "1"], []],
     ["keep-alive, upgrade, te, ,", ["x-secret", "1"], ["x-secret", "1"]],
+    // U+00A0 is a byte of an option, which then is no field name.
+    ["X-A\xa0,\tX-B\t", ["X-A", "1", "X-B", "2"], ["X-A", "1"]],
   ])("Connection: %s", (connection, raw, left) => {
     expect(cleanRequest(["Connection", connection, ...raw], dropped).headers).toEqual(left);
     expect(
@@ -119,6 +121,14 @@ describe("cleanRequest", () => {
     [["Content-Length", "9".repeat(16)]],
   ])("refuses %j", (raw) => {
     expect(() => cleanRequest(raw, dropped)).toThrow(proxyError("http_request_error", 400));
+  });
+
+  test("tells of Upgrade what the client said, and drops it", () => {
+    const raw = ["Upgrade", "h2c", "x-upgrade", "websocket", "upgrade", "websocket"];
+    expect(cleanRequest(raw, dropped)).toMatchObject({
+      headers: ["x-upgrade", "websocket"],
+      upgrade: "h2c,websocket",
+    });
   });
 
   test("refuses a transfer coding that no server undoes", () => {

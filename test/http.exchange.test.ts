@@ -53,7 +53,7 @@ class Bench {
   }
 
   feed(text: string): void {
-    this.connection.onData(Buffer.from(text, "latin1"));
+    this.connection.onData(Buffer.from(text, "latin1"), false);
   }
 
   get state(): string {

@@ -7,12 +7,17 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 const root = resolve(import.meta.dirname, "..");
+interface Entry {
+  types: string;
+  default: string;
+}
+
 const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
   name: string;
   version: string;
   bin: Record<string, string>;
   files: string[];
-  exports: { ".": Record<string, { types: string; default: string }> };
+  exports: { ".": Record<string, Entry> } & Record<string, Entry>;
   dependencies: Record<string, string>;
 };
 
@@ -87,27 +92,86 @@ describe("what npm installs", () => {
     },
   );
 
-  test.each(["nodenext", "bundler"])("its types are there with %s", async (resolution) => {
-    const code = `import { createProxy, proxyFetch, ProxyError, type ProxyOptions } from "fetchway";
+  test.each(["node", "bun", "deno", "workerd", "fetch"])(
+    "fetchway/%s is that entry",
+    async (name) => {
+      const { types, default: code } = manifest.exports[`./${name}`] as Entry;
+      const packed = globSync("dist/**/*", { cwd: installed() });
+      expect(packed).toEqual(expect.arrayContaining([types.slice(2), code.slice(2)]));
+      // Whatever runs it: the subpath has no conditions.
+      for (const condition of ["node", "bun", "workerd"]) {
+        const print = `console.log(import.meta.resolve("fetchway/${name}"))`;
+        const url = await run("node", "-C", condition, "--input-type=module", "--eval", print);
+        expect(url).toBe(new URL(code.slice(2), `file://${installed()}/`).href);
+      }
+    },
+  );
+
+  test("fetchway/node and fetchway/fetch run on Node", async () => {
+    const code = `import { createProxy } from "fetchway/node";
+      import { createTransport } from "fetchway/fetch";
+      const proxy = createProxy({ target: "http://a.test", transport: createTransport() });
+      console.log(typeof proxy.nodeHandler, createTransport().name);`;
+    expect(await run("node", "--input-type=module", "--eval", code)).toBe("function fetch");
+  });
+
+  /** How TypeScript is told to find modules, and whether "fetchway" is then the entry of Node. */
+  const resolutions: Record<string, [options: object, isNode: boolean]> = {
+    node16: [{ module: "node16", moduleResolution: "node16" }, true],
+    nodenext: [{ module: "nodenext", moduleResolution: "nodenext" }, true],
+    bundler: [{ module: "esnext", moduleResolution: "bundler" }, false],
+    preserve: [{ module: "preserve" }, false],
+    "bundler with the condition": [
+      { module: "esnext", moduleResolution: "bundler", customConditions: ["node"] },
+      true,
+    ],
+    "preserve with the condition": [{ module: "preserve", customConditions: ["node"] }, true],
+  };
+
+  const files: Record<string, string> = {
+    "types.ts": `import { createProxy, proxyFetch, ProxyError, type ProxyOptions } from "fetchway";
       const options: ProxyOptions = { timeout: 5 };
       export const response: Promise<Response> = proxyFetch(new Request("http://a.test"), "http://b.test", options);
       export const code: "dns_error" extends ProxyError["code"] ? true : false = true;
       // @ts-expect-error: there is no such option.
-      createProxy({ target: "http://b.test", timeOut: 5 });`;
-    await writeFile(join(app, "app.ts"), code);
-    const compilerOptions = {
-      strict: true,
-      noEmit: true,
-      target: "es2023",
-      lib: ["es2024", "dom", "dom.iterable"],
-      types: ["node"],
-      module: resolution === "bundler" ? "esnext" : resolution,
-      moduleResolution: resolution,
-    };
-    const config = JSON.stringify({ compilerOptions, files: ["app.ts"] });
-    await writeFile(join(app, "tsconfig.json"), config);
-    expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
-  });
+      createProxy({ target: "http://b.test", timeOut: 5 });`,
+    "entries.ts": `import { createServer } from "node:http";
+      import { createProxy, type NodeHandler } from "fetchway/node";
+      import { createProxy as createBun } from "fetchway/bun";
+      import { createTransport as ofDeno } from "fetchway/deno";
+      import { createTransport as ofWorkers } from "fetchway/workerd";
+      import { createTransport as ofFetch, type Transport } from "fetchway/fetch";
+      const target = "http://b.test";
+      export const handler: NodeHandler = createProxy({ target }).nodeHandler;
+      createServer(createProxy({ target, transport: ofFetch() }).nodeHandler);
+      export const size: number = createBun({ target }).maxRequestBodySize;
+      export const transports: Transport[] = [ofDeno(), ofWorkers(), ofFetch()];
+      // @ts-expect-error: only the entry of Node has it.
+      void createBun({ target }).nodeHandler;`,
+  };
+
+  test.each(Object.entries(resolutions))(
+    "its types are there with %s",
+    async (_, [options, isNode]) => {
+      const main = `import { createProxy } from "fetchway";
+      // ${isNode ? "The entry of Node." : "@ts-expect-error: the entry of no runtime."}
+      void createProxy({ target: "http://b.test" }).nodeHandler;`;
+      for (const [file, code] of Object.entries({ ...files, "main.ts": main })) {
+        await writeFile(join(app, file), code);
+      }
+      const compilerOptions = {
+        strict: true,
+        noEmit: true,
+        target: "es2023",
+        lib: ["es2024", "dom", "dom.iterable"],
+        types: ["node"],
+        ...options,
+      };
+      const config = JSON.stringify({ compilerOptions, files: [...Object.keys(files), "main.ts"] });
+      await writeFile(join(app, "tsconfig.json"), config);
+      expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
+    },
+  );
 
   test("its command runs", async () => {
     const bin = join(installed(), manifest.bin["fetchway"] ?? "");

@@ -1,17 +1,22 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, test } from "vitest";
-import { OLDEST_NODE } from "../runtimes/cli/node.ts";
+import { OLDEST } from "../runtimes/http/versions.ts";
 
 const root = resolve(import.meta.dirname, "..");
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
 const json = (path: string): unknown => JSON.parse(read(path));
 
+interface Entry {
+  types: string;
+  default: string;
+}
+
 interface Manifest {
   name: string;
   version: string;
   imports: { "#proxy": Record<string, string> };
-  exports: { ".": Record<string, { types: string; default: string }> };
+  exports: { ".": Record<string, Entry> } & Record<string, Entry>;
   engines: { node: string };
   dependencies: Record<string, string>;
   devDependencies: Record<string, string>;
@@ -33,6 +38,18 @@ describe("package.json", () => {
     expect(exported).toEqual(built);
   });
 
+  test("each entry is a subpath of its own, named after its file, without conditions", () => {
+    const { ".": entries, "./package.json": _, ...subpaths } = manifest.exports;
+    const named = Object.values(entries).map((paths) => [
+      `./${/(\w+)\.js$/.exec(paths.default)?.[1]}`,
+      Object.entries(paths),
+    ]);
+    expect(named).toHaveLength(5);
+    expect(Object.entries(subpaths).map(([path, paths]) => [path, Object.entries(paths)])).toEqual(
+      named,
+    );
+  });
+
   test("versions are exact, and those of packages in use", () => {
     const { dependencies, devDependencies } = manifest;
     for (const version of Object.values({ ...dependencies, ...devDependencies })) {
@@ -45,23 +62,33 @@ describe("package.json", () => {
     expect(new Set(packages)).toEqual(new Set(Object.keys(dependencies)));
   });
 
-  test("engines are what the command checks, and what README says", () => {
-    expect(manifest.engines.node).toBe(`>=${OLDEST_NODE}`);
-    const oldest = /^\d+\.\d+/.exec(OLDEST_NODE)?.[0];
-    expect(new Set(read("README.md").match(/(?<=\bNode )\d+\.\d+/g))).toEqual(new Set([oldest]));
+  test("engines are what is checked when connections are made, and what README says", () => {
+    expect(manifest.engines.node).toBe(`>=${OLDEST.Node}`);
+    for (const [runtime, oldest] of Object.entries(OLDEST)) {
+      const named = read("README.md").match(new RegExp(`(?<=\\b${runtime} )\\d+\\.\\d+`, "g"));
+      expect(new Set(named), runtime).toEqual(new Set([/^\d+\.\d+/.exec(oldest)?.[0]]));
+    }
   });
 
   test("deno.json says the same", () => {
     const deno = json("deno.json") as {
       name: string;
       version: string;
-      exports: string;
+      exports: Record<string, string>;
       imports: Record<string, string>;
     };
+    const proxy = manifest.imports["#proxy"];
     expect(deno.name).toBe(`@fetchway/${manifest.name}`);
     expect(deno.version).toBe(manifest.version);
-    expect(deno.exports).toBe(manifest.imports["#proxy"]["deno"]);
-    expect(deno.imports["#proxy"]).toBe(deno.exports);
+    const { ".": main, ...subpaths } = deno.exports;
+    expect(main).toBe(proxy["deno"]);
+    expect(deno.imports["#proxy"]).toBe(main);
+    const { ".": _, "./package.json": __, ...exported } = manifest.exports;
+    const built = Object.entries(exported).map(([path, { default: code }]) => [
+      path,
+      code.replace("./dist/", "./").replace(/\.js$/, ".ts"),
+    ]);
+    expect(Object.entries(subpaths)).toEqual(built);
   });
 
   test("package-lock.json is whole, so that npm ci takes it, and names no host", () => {

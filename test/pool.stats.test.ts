@@ -74,6 +74,34 @@ describe("stats", () => {
   });
 });
 
+describe("a request counts once it is on an open connection", () => {
+  test("not where none could be opened", async () => {
+    const proxy = pooled({}, "http://127.0.0.1:1", { retry: { attempts: 1 } });
+    expect(await ask(proxy)).toBe("502 Bad Gateway: connection_refused\n");
+    await until(() => statsOf(proxy).failed === 2, "both failed");
+    expect(statsOf(proxy)).toMatchObject({ created: 0, requests: 0, requestsPerSocket: 0 });
+  });
+
+  test("not where its client has left while it was being opened", async () => {
+    const proxy = pooled();
+    const leaving = new AbortController();
+    const left = ask(proxy, "/", { signal: leaving.signal });
+    expect(originOf(proxy)).toMatchObject({ inUse: 1 });
+    leaving.abort();
+    expect(await left).toMatch(/^499 /);
+    await until(() => originOf(proxy)?.inUse === 0, "no connection");
+    expect(statsOf(proxy)).toMatchObject({ created: 0, requests: 0 });
+    expect(upstream.calls).toEqual([]);
+  });
+
+  test("and each attempt for itself", async () => {
+    const proxy = pooled({}, upstream.url, { retry: { attempts: 2, statusCodes: [503] } });
+    upstream.script = (call) => call.reply(503);
+    expect(await ask(proxy)).toBe("503 ");
+    expect(statsOf(proxy)).toMatchObject({ created: 1, requests: 3, requestsPerSocket: 3 });
+  });
+});
+
 test("a request that no client sends leaves the connections as they are", async () => {
   const onRequest = ({ path, headers }: RequestDraft): void => {
     if (path === "/bad") headers.set("x-bad", "\u0001");

@@ -1,3 +1,7 @@
+import { IncomingMessage } from "node:http";
+import { Socket } from "node:net";
+import { H3Event } from "h3";
+import { Context as HonoContext } from "hono";
 import * as native from "#proxy";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { WebIncoming } from "../src/incoming.ts";
@@ -98,6 +102,49 @@ describe("proxyFetch", () => {
     const read = new Request("http://proxy.test", { method: "POST", body: "x" });
     await read.text();
     await expect(bindProxyFetch(runtime)(read, TARGET)).rejects.toThrow(/already been read/);
+  });
+});
+
+/** What frameworks hand to their handlers, and what the error says of it. */
+const HANDED: [string, () => unknown, RegExp][] = [
+  ["an h3 event", () => new H3Event(request()), /pass event\.req$/],
+  ["a Hono context", () => new HonoContext(request()), /pass c\.req\.raw$/],
+  ["Hono's own request", () => new HonoContext(request()).req, /pass c\.req\.raw$/],
+  ["an event that holds the request", () => ({ request: request() }), /pass its `request`$/],
+  [
+    "a request of node:http",
+    () => new IncomingMessage(new Socket()),
+    /use createProxy\(\{ target \}\)\.nodeHandler/,
+  ],
+  ["Fastify's request", () => ({ raw: new IncomingMessage(new Socket()) }), /\.nodeHandler/],
+  [
+    "an event of h3 1",
+    () => ({ node: { req: new IncomingMessage(new Socket()) } }),
+    /\.nodeHandler/,
+  ],
+  ["an address", () => TARGET, /takes the incoming Request first/],
+  ["null", () => null, /takes the incoming Request first/],
+];
+
+describe("what is no Request", () => {
+  test.each(HANDED)("%s: proxyFetch says what to pass", async (_, hand, message) => {
+    const sent = bindProxyFetch(runtime)(hand() as Request, TARGET);
+    await expect(sent).rejects.toThrow(TypeError);
+    await expect(sent).rejects.toThrow(message);
+    await expect(sent).rejects.toThrow(/^fetchway: proxyFetch\(request, target, options\?\) takes/);
+  });
+
+  test.each(HANDED)("%s: so does a proxy's fetch", async (_, hand, message) => {
+    const sent = createProxy({ target: TARGET }).fetch(hand() as Request);
+    await expect(sent).rejects.toThrow(TypeError);
+    await expect(sent).rejects.toThrow(message);
+    await expect(sent).rejects.toThrow(/^fetchway: a proxy's fetch\(request, context\?\) takes/);
+  });
+
+  test("a Request of another class is one", async () => {
+    const { url, method, headers, body, signal } = request();
+    const own = { url, method, headers, body, signal, clone: () => own };
+    expect((await bindProxyFetch(runtime)(own as unknown as Request, TARGET)).status).toBe(200);
   });
 });
 

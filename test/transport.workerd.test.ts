@@ -14,7 +14,7 @@ import { within } from "./_wait.ts";
 import { request } from "./_wire.ts";
 
 const worker = `
-import { createProxy } from "./runtimes/workerd.ts";
+import { createProxy, proxyFetch } from "./runtimes/workerd.ts";
 let proxy;
 
 /** A body made by the script: it breaks off after the first piece. */
@@ -45,6 +45,14 @@ const ways = {
     proxy.fetch(
       new Request(url, { method: "POST", body: broken(), headers: { "content-length": "10" } }),
     ),
+  "/global": (request, context, { UPSTREAM }) => proxyFetch(request, UPSTREAM, { fetch }),
+  "/service": (request, context, { UPSTREAM, SERVICE }) =>
+    proxyFetch(request, UPSTREAM, { fetch: (url, init) => SERVICE.fetch(url, init) }),
+  async "/unbound"(request, context, { UPSTREAM, SERVICE }) {
+    return proxyFetch(request, UPSTREAM, { fetch: SERVICE.fetch }).catch(
+      ({ name, message }) => new Response(name + ": " + message, { status: 500 }),
+    );
+  },
   "/waiting"(request, context) {
     context.waitUntil(new Promise((resolve) => setTimeout(resolve, 5000)));
     return proxy.fetch(request);
@@ -54,7 +62,7 @@ const ways = {
 export default {
   fetch(request, env, context) {
     proxy ??= createProxy({ target: env.UPSTREAM });
-    return ways[new URL(request.url).pathname](request, context);
+    return ways[new URL(request.url).pathname](request, context, env);
   },
 };
 `;
@@ -87,7 +95,10 @@ const config :Workerd.Config = (
       modules = [(name = "worker.js", esModule = embed "worker.js")],
       compatibilityDate = "2026-10-01",
       compatibilityFlags = ["enable_request_signal"],
-      bindings = [(name = "UPSTREAM", text = "${upstream.url}")],
+      bindings = [
+        (name = "UPSTREAM", text = "${upstream.url}"),
+        (name = "SERVICE", service = "internet"),
+      ],
     )),
   ],
   sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
@@ -118,6 +129,19 @@ test("the client's address is the connection's, whatever its fields say", async 
   const client = await send(request("GET", "/plain", fields));
   expect((await client.read()).status).toBe(200);
   expect(upstream.calls[0]?.all("x-forwarded-for")).toEqual(["127.0.0.1"]);
+});
+
+test.each(["global", "service"])("`fetch` may be %s", async (way) => {
+  const client = await send(request("GET", `/${way}`));
+  expect((await client.read()).status).toBe(200);
+  expect(upstream.calls.map((call) => call.target)).toEqual([`/${way}`]);
+});
+
+test("a service's `fetch` without its service is misuse that says the fix, not 502", async () => {
+  const client = await send(request("GET", "/unbound"));
+  const answer = await client.read();
+  expect(answer.text).toMatch(/^TypeError: fetchway: bad option `fetch`: .+ env\.SERVICE\.fetch/);
+  expect(upstream.calls).toEqual([]);
 });
 
 test.each(["plain", "fields", "clone", "init"])(

@@ -11,7 +11,7 @@ import type { AddressInfo } from "node:net";
 import { PassThrough } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import Fastify from "fastify";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import type { Writer } from "../runtimes/http/writer.ts";
 import { createProxy } from "../runtimes/node.ts";
 import { IncomingBody } from "../runtimes/node/upload.ts";
@@ -49,7 +49,11 @@ const target = await listen((req, res) => {
   void start.then(async () => res.end(await buffer(req)));
 });
 const proxy = createProxy({ target });
-closing.push(() => proxy.close());
+const reusing = createProxy({ target, pool: { reuseBuffers: true } });
+closing.push(
+  () => proxy.close(),
+  () => reusing.close(),
+);
 
 /** Uploads the body in that framing through a handler. */
 async function upload(handler: RequestListener, headers: Record<string, string>): Promise<Buffer> {
@@ -145,19 +149,24 @@ const watchers: Record<string, Watch> = {
   },
 };
 
-test.each(Object.keys(watchers))("who %s keeps whole chunks", async (way) => {
-  const kept: Buffer[] = [];
-  const copies: Buffer[] = [];
-  const uploaded = upload((req, res) => {
-    watchers[way]?.(req, (chunk) => {
-      kept.push(chunk);
-      copies.push(Buffer.from(chunk));
-    });
-    proxy.nodeHandler(req, res);
-  }, framings["with its length"] ?? {});
-  expect((await uploaded).equals(BODY)).toBe(true);
-  expect(kept.length).toBeGreaterThan(0);
-  expect(Buffer.concat(kept).equals(Buffer.concat(copies))).toBe(true);
+describe.each([
+  ["copying", proxy],
+  ["reusing", reusing],
+])("%s", (_, { nodeHandler }) => {
+  test.each(Object.keys(watchers))("middleware that %s keeps whole chunks", async (way) => {
+    const kept: Buffer[] = [];
+    const copies: Buffer[] = [];
+    const uploaded = upload((req, res) => {
+      watchers[way]?.(req, (chunk) => {
+        kept.push(chunk);
+        copies.push(Buffer.from(chunk));
+      });
+      nodeHandler(req, res);
+    }, framings["with its length"] ?? {});
+    expect((await uploaded).equals(BODY)).toBe(true);
+    expect(kept.length).toBeGreaterThan(0);
+    expect(Buffer.concat(kept).equals(Buffer.concat(copies))).toBe(true);
+  });
 });
 
 test("a body that is read as text is refused, not sent without its bytes", async () => {

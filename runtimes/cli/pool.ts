@@ -80,6 +80,12 @@ export const poolFlags: Record<Exclude<Expressible<PoolOptions>, "connectTimeout
     help: "keep addresses of names, use them in turn",
     read: asObjectOrFalse,
   },
+  reuseBuffers: {
+    group: "Connections",
+    negatable: true,
+    help: "use memory again; on Node, where nothing was preloaded",
+    read: asSwitch,
+  },
   socketPath: {
     group: "Connections",
     value: "</path>",

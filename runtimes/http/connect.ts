@@ -7,7 +7,6 @@ import type { Address, Resolver } from "../pool/dns.ts";
 import type { Destination } from "../pool/destination.ts";
 import type { Spread } from "../pool/spread.ts";
 import { attemptTime } from "../pool/times.ts";
-import { readTo } from "./read.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
 type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
@@ -21,8 +20,26 @@ const { process } = globalThis as unknown as {
 export interface Events {
   /** It is made, TLS included. */
   readonly onConnect: () => void;
-  /** Bytes have come. */
-  readonly onData: (piece: Uint8Array) => void;
+  /**
+   * The socket has read bytes.
+   * @param mayTake whether their memory may be kept
+   * @returns whether it has been
+   */
+  readonly onData: (bytes: Uint8Array, mayTake: boolean) => boolean;
+}
+
+/** `onread` of `net.connect`: how a socket reads into buffers of its user's. */
+export interface OnRead {
+  readonly buffer: () => Uint8Array;
+  readonly callback: (length: number, bytes: Uint8Array) => boolean;
+}
+
+/** What a runtime has its plain sockets do. */
+export interface SocketParts {
+  /** Makes the `onread` of one socket, where its `data` events do not bring the bytes. */
+  readonly createOnRead?: ((onData: Events["onData"]) => OnRead) | undefined;
+  /** Whether they stay writable when the upstream has ended them: a write tells a reset from an orderly end. */
+  readonly allowHalfOpen?: boolean;
 }
 
 /** A way to make connections. */
@@ -37,6 +54,7 @@ export function connectTo(
   options: FilledPoolOptions,
   resolver: Resolver | undefined,
   spread: Spread,
+  { createOnRead, allowHalfOpen = false }: SocketParts,
 ): Connect {
   const { connectTimeout, keepAliveInitialDelay, noDelay } = options;
   // An agent knows the sessions of TLS connections that were made before.
@@ -72,14 +90,16 @@ export function connectTo(
       if (all) found(error, addresses);
       else found(error, addresses[0]?.address ?? "", addresses[0]?.family);
     };
-    // With TLS, and on Bun, whose buffers are as long as what came, bytes come as events.
-    const onread = secure || "Bun" in globalThis ? undefined : readTo(onData);
+    // A TLS socket has no `onread`.
+    const onread = secure ? undefined : createOnRead?.(onData);
     const socket = agent.createConnection({
       ...connectOptions,
       ...(resolver !== undefined && { lookup }),
       ...(onread !== undefined && { onread }),
+      ...(!secure && { allowHalfOpen }),
     });
-    socket.on("data", onData);
+    // A runtime may cut what several sockets have read from one slab.
+    socket.on("data", (bytes) => onData(bytes, bytes.byteLength === bytes.buffer.byteLength));
     const late = (): void => {
       socket.destroy(new ProxyError(resolving ? "dns_timeout" : "connection_timeout"));
     };

@@ -2,6 +2,7 @@ import type { Socket } from "node:net";
 import { ProxyError } from "../../src/error.ts";
 import { drained } from "../pool/drained.ts";
 import type { ResponseHead } from "./head.ts";
+import { copyOf } from "./bytes.ts";
 import { type ResponseHandler, ResponseParser } from "./parser.ts";
 import type { Job } from "./pool.ts";
 
@@ -29,7 +30,7 @@ export class Connection implements ResponseHandler {
   job: Job | undefined;
   /** Milliseconds that the upstream said it keeps the connection. */
   hint: number = Infinity;
-  readonly #socket: Socket;
+  readonly socket: Socket;
   readonly #owner: Owner;
   readonly #parser: ResponseParser = new ResponseParser(this);
   #requests = 0;
@@ -38,10 +39,14 @@ export class Connection implements ResponseHandler {
   #moves = 0;
   /** Whether all of the present request has been handed to the socket. */
   #sent = false;
+  /** What the socket has read, while it is parsed. */
+  #read: Uint8Array | undefined;
+  /** Whether the last chunk of a read may keep the memory of the read. */
+  #mayTake = false;
 
   /** @param silence ms that it may be silent while it is used; 0 for no limit */
   constructor(socket: Socket, keepAlive: boolean, silence: number, owner: Owner) {
-    this.#socket = socket;
+    this.socket = socket;
     this.#owner = owner;
     this.keepAlive = keepAlive;
     socket.on("end", () => this.#onFinish());
@@ -78,7 +83,7 @@ export class Connection implements ResponseHandler {
     this.#heard = false;
     this.#sent = false;
     this.#parser.begin(method);
-    this.#socket.ref();
+    this.socket.ref();
   }
 
   /**
@@ -87,12 +92,12 @@ export class Connection implements ResponseHandler {
    */
   write(bytes: Uint8Array, done?: () => void): boolean {
     this.#moves++;
-    return this.#socket.write(bytes, done);
+    return this.socket.write(bytes, done);
   }
 
   /** Resolves when there is room for more, or never will be. */
   drained(): Promise<void> {
-    return drained(this.#socket);
+    return drained(this.socket);
   }
 
   /** All of the request has been written. */
@@ -102,26 +107,38 @@ export class Connection implements ResponseHandler {
 
   /** Lets bytes wait at the upstream. */
   pause(): void {
-    this.#socket.pause();
+    this.socket.pause();
   }
 
   resume(): void {
-    this.#socket.resume();
+    this.socket.resume();
   }
 
   // ── the response ──
 
-  onData(piece: Uint8Array): void {
+  /**
+   * Parses what the socket has read.
+   * @param mayTake whether a chunk may keep the memory: nothing else is in it, and nothing is read into it again
+   * @returns whether a chunk has kept it
+   */
+  onData(read: Uint8Array, mayTake: boolean): boolean {
     this.#heard = true;
     this.#moves++;
-    // Bytes that nobody asked for: the next request would take them for its answer.
-    if (this.job === undefined) return this.destroy();
+    if (this.job === undefined) {
+      // The next request would take unsolicited bytes for its response.
+      this.destroy();
+      return false;
+    }
+    this.#read = read;
+    this.#mayTake = mayTake;
     try {
-      this.#parser.feed(piece);
+      this.#parser.feed(read);
     } catch (error) {
-      this.job.fail(error);
+      this.job?.fail(error);
       this.destroy();
     }
+    this.#read = undefined;
+    return mayTake && !this.#mayTake;
   }
 
   /** @internal */
@@ -132,7 +149,19 @@ export class Connection implements ResponseHandler {
 
   /** @internal */
   onPiece(piece: Uint8Array): void {
-    this.job?.onPiece(piece);
+    this.job?.onPiece(this.#toOwned(piece));
+  }
+
+  /**
+   * A chunk of the body belongs to its receiver, who may transfer its ArrayBuffer. The last chunk of a
+   * read takes the read's memory with it; earlier ones are copied, so that no two share an ArrayBuffer.
+   */
+  #toOwned(piece: Uint8Array): Uint8Array {
+    const { byteOffset, byteLength } = this.#read as Uint8Array;
+    const isLast = piece.byteOffset + piece.byteLength === byteOffset + byteLength;
+    if (!isLast || !this.#mayTake) return copyOf(piece);
+    this.#mayTake = false;
+    return piece;
   }
 
   /** @internal */
@@ -140,7 +169,7 @@ export class Connection implements ResponseHandler {
     this.job?.onEnd();
     this.job = undefined;
     // Answered before all was sent: the rest is not wanted, and the connection not in step.
-    const inStep = this.#sent && !this.#socket.writableNeedDrain;
+    const inStep = this.#sent && !this.socket.writableNeedDrain;
     if (clean && inStep && this.keepAlive && this.usable) this.#owner.onFree(this);
     else this.destroy();
   }
@@ -148,12 +177,12 @@ export class Connection implements ResponseHandler {
   // ── its own life ──
 
   get destroyed(): boolean {
-    return this.#socket.destroyed;
+    return this.socket.destroyed;
   }
 
   /** Whether a request can be sent on it. */
   get usable(): boolean {
-    const { destroyed, writable, readableEnded } = this.#socket;
+    const { destroyed, writable, readableEnded } = this.socket;
     return !destroyed && writable && !readableEnded;
   }
 
@@ -165,14 +194,26 @@ export class Connection implements ResponseHandler {
   /** Nobody uses it until then at most: it does not hold the process. */
   rest(expiry: number): void {
     this.expiry = expiry;
-    this.#socket.unref();
+    this.socket.unref();
   }
 
   destroy(): void {
-    this.#socket.destroy();
+    this.socket.destroy();
   }
 
+  /** The upstream has ended the connection. */
   #onFinish(): void {
+    const { socket } = this;
+    if (!socket.allowHalfOpen || !this.#parser.isUntilClose) return this.#finish();
+    // Node 22 reports some resets as an orderly end, which would be the end of this body. On a connection that
+    // was reset, a write of no bytes fails all the same.
+    socket.write("", (error) => {
+      if (!error) this.#finish();
+    });
+  }
+
+  #finish(): void {
     if (!this.#parser.finish()) this.job?.fail(new ProxyError("connection_terminated"));
+    if (this.socket.allowHalfOpen) this.destroy();
   }
 }

@@ -89,20 +89,30 @@ export class Exchange implements Job, Source, NativeBody, Reply {
 
   // ── the job ──
 
+  /** Whether the memory of a request body's chunk may be freed when the chunk is sent. */
+  get freesChunks(): boolean {
+    return false;
+  }
+
   get isPaused(): boolean {
     return this.#paused;
   }
 
   start(connection: Connection): void {
-    const hop = settle(this.#hop as Hop);
+    this.#connection = connection;
+    let hop: Hop;
+    try {
+      hop = settle(this.#hop as Hop);
+    } catch (error) {
+      return this.fail(error);
+    }
     const { body } = hop;
     const head = this.#head + writeHeadEnd(hop, connection.keepAlive);
     this.#hop = undefined;
     this.#head = "";
-    this.#connection = connection;
     connection.begin(this, hop.method);
     if (body !== null && !(body instanceof Uint8Array)) {
-      this.#writer = new Writer(connection, head, hop.contentLength);
+      this.#writer = new Writer(connection, head, hop.contentLength, this.freesChunks);
       const failed = (error: unknown): void => this.fail(error);
       upload(this.#writer, body, hop.contentLength, this.#lifetime).catch(failed);
       return;

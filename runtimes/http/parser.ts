@@ -64,6 +64,11 @@ export class ResponseParser {
     this.#handler = handler;
   }
 
+  /** Whether the connection's end is the end of the body. */
+  get isUntilClose(): boolean {
+    return this.#phase === "until-close";
+  }
+
   /** A request was sent: what comes now is its response. */
   begin(method: string): void {
     this.#phase = "head";

@@ -20,12 +20,21 @@ export class PieceReader {
   #left: number;
   /** A buffer that nobody needs any more. */
   #spare: ArrayBuffer | undefined;
+  /** Ends the read that is pending. */
+  #end: (() => void) | undefined;
 
   /** @param length what was announced; undefined if nothing */
   constructor(stream: ReadableStream<Uint8Array>, length: number | undefined) {
     this.#left = length ?? Infinity;
     this.#byob = byobReader(stream);
     if (this.#byob === undefined) this.#many = stream.getReader();
+    // A read into a buffer stays pending where the stream's maker closes it without `byobRequest.respond(0)`:
+    // https://streams.spec.whatwg.org/#readable-byte-stream-controller-close
+    // A stream that is closed with its last chunk says so before that chunk's read is done.
+    this.#byob?.closed.then(
+      () => setTimeout(() => this.#end?.()),
+      () => {},
+    );
   }
 
   /** The next pieces: all that are here, or the one that comes. */
@@ -55,7 +64,11 @@ export class PieceReader {
     const buffer = this.#spare ?? new ArrayBuffer(size);
     this.#spare = undefined;
     const room = new Uint8Array(buffer, 0, Math.min(size, buffer.byteLength));
-    const result = await (this.#byob as ReadableStreamBYOBReader).read(room);
+    const reader = this.#byob as ReadableStreamBYOBReader;
+    const result = await new Promise<ReadableStreamReadResult<Uint8Array>>((resolve, reject) => {
+      this.#end = () => resolve({ done: true, value: undefined });
+      reader.read(room).then(resolve, reject);
+    });
     this.#left = Math.max(0, this.#left - (result.value?.byteLength ?? 0));
     return result;
   }

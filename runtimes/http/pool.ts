@@ -8,7 +8,7 @@ import { Queue, type Waiting } from "../pool/queue.ts";
 import { Spread } from "../pool/spread.ts";
 import { Surplus } from "../pool/surplus.ts";
 import { later, MARGIN } from "../pool/times.ts";
-import { type Connect, connectTo } from "./connect.ts";
+import { type Connect, connectTo, type SocketParts } from "./connect.ts";
 import { Connection, type Owner } from "./connection.ts";
 import type { ResponseHead } from "./head.ts";
 
@@ -54,12 +54,13 @@ export class Pool implements Owner {
     options: FilledPoolOptions,
     counters: Counters,
     resolver: Resolver | undefined,
+    sockets: SocketParts,
   ) {
     const { origin, socketPath } = destination;
     this.name = socketPath === undefined ? origin : `unix:${socketPath}`;
     this.#options = options;
     this.#counters = counters;
-    this.#connect = connectTo(destination, options, resolver, this.#spread);
+    this.#connect = connectTo(destination, options, resolver, this.#spread, sockets);
     this.#waiting = new Queue(options);
     this.#surplus = new Surplus(options.maxFreeSockets, (count) => {
       for (const connection of this.#free.slice(0, count)) this.#drop(connection);
@@ -164,7 +165,8 @@ export class Pool implements Owner {
     } catch (thrown) {
       return job.fail(thrown);
     }
-    this.#counters.requests++;
+    // On a connection that is still to be opened, a request counts once it is.
+    if (kept !== undefined) this.#counters.requests++;
     this.#counters.version++;
     if (this.#spread.size > 1) this.#spread.count(connection.address);
     job.start(connection);
@@ -175,10 +177,9 @@ export class Pool implements Owner {
     const socket = this.#connect({
       onConnect: () => {
         connection.opened(socket.remoteAddress);
-        this.#counters.created++;
-        this.#counters.version++;
+        this.#counters.countOpened(connection.job !== undefined);
       },
-      onData: (piece) => connection.onData(piece),
+      onData: (bytes, mayTake) => connection.onData(bytes, mayTake),
     });
     const connection = new Connection(socket, keepAlive, timeout, this);
     this.#opened++;

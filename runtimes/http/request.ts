@@ -2,6 +2,7 @@ import { badRequest } from "../../src/error.ts";
 import { unsendable } from "../../src/fetch.ts";
 import type { HeaderList, Hop } from "../../src/transport.ts";
 import { TOKEN } from "./head.ts";
+import { badLength } from "./writer.ts";
 
 /** In a value, the end of a line would begin another field, or another request. */
 const UNSENDABLE = /[^\t -~\u0080-\u00ff]/;
@@ -9,11 +10,16 @@ const TARGET = /^[!-~\u0080-\u00ff]+$/;
 /** Their content has no meaning: where there is none, nothing is said of it (RFC 9110 §8.6). */
 const BODYLESS = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
 
-/** What is to be sent, with a body that is here as a whole by now as bytes. */
+/**
+ * What is to be sent, with a body that is here as a whole by now as bytes.
+ * @throws ProxyError for a whole body that is not as long as was announced
+ */
 export function settle(hop: Hop): Hop {
-  const { body } = hop;
+  const { body, contentLength } = hop;
   const whole = body !== null && "whole" in body ? body.whole?.() : undefined;
-  return whole === undefined ? hop : { ...hop, body: whole.byteLength > 0 ? whole : null };
+  if (whole === undefined) return hop;
+  if (contentLength !== undefined && whole.byteLength !== contentLength) throw badLength();
+  return { ...hop, body: whole.byteLength > 0 ? whole : null };
 }
 
 /**

@@ -18,6 +18,7 @@ import type {
 } from "../../src/transport.ts";
 import { toDestination } from "../pool/destination.ts";
 import { Resolver } from "../pool/dns.ts";
+import type { SocketParts } from "./connect.ts";
 import { Exchange } from "./exchange.ts";
 import { Pool } from "./pool.ts";
 import { UnframedBody } from "./unframed.ts";
@@ -35,6 +36,14 @@ interface Memory {
 /** Where a timer would hold the process. */
 const UNTIMED: Memory = { origins: 100 };
 
+/** What a runtime has of its own. */
+interface Parts {
+  readonly memory?: Memory;
+  /** What sends and receives, with what the runtime's server can do with it beside. */
+  readonly Exchange?: typeof Exchange;
+  readonly sockets?: SocketParts;
+}
+
 /** An HTTP/1.1 client on the plain sockets of a runtime, with a pool of connections to each origin. */
 export class HttpTransport implements Transport {
   readonly name: string;
@@ -42,6 +51,7 @@ export class HttpTransport implements Transport {
   readonly #Exchange: typeof Exchange;
   readonly #options: FilledPoolOptions;
   readonly #memory: Memory;
+  readonly #sockets: SocketParts;
   readonly #resolver: Resolver | undefined;
   readonly #counters: Counters = new Counters();
   readonly #pools: Map<string, Pool> = new Map();
@@ -51,18 +61,13 @@ export class HttpTransport implements Transport {
   #sweep: NodeJS.Timeout | undefined;
   #closed = false;
 
-  /** @param Exchanges what sends and receives, with what the runtime's server can do with it beside */
-  constructor(
-    name: string,
-    options: PoolOptions,
-    memory: Memory = UNTIMED,
-    Exchanges: typeof Exchange = Exchange,
-  ) {
+  constructor(name: string, options: PoolOptions, parts: Parts = {}) {
     this.name = name;
-    this.#Exchange = Exchanges;
+    this.#Exchange = parts.Exchange ?? Exchange;
+    this.#sockets = parts.sockets ?? {};
     this.#options = fillPoolOptions(options);
-    this.#memory = memory;
-    this.#limit = memory.origins;
+    this.#memory = parts.memory ?? UNTIMED;
+    this.#limit = this.#memory.origins;
     const { dns } = this.#options;
     this.#resolver = dns === false ? undefined : new Resolver(dns);
   }
@@ -120,7 +125,7 @@ export class HttpTransport implements Transport {
     if (pool === undefined) {
       if (this.#closed) throw poolClosed();
       if (this.#pools.size >= this.#limit) this.#evict((each) => each.empty);
-      pool = new Pool(destination, this.#options, this.#counters, this.#resolver);
+      pool = new Pool(destination, this.#options, this.#counters, this.#resolver, this.#sockets);
       this.#pools.set(key, pool);
       this.#armSweep();
     }

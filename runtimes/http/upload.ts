@@ -26,6 +26,7 @@ export async function upload(
     if ("sendTo" in body) await (body as SelfSending).sendTo(writer, lifetime);
     else await sendStream(writer, body, contentLength, lifetime);
   } catch (cause) {
+    if (cause instanceof ProxyError) throw cause;
     const message = "the client broke off its request body";
     throw new ProxyError("http_request_error", { message, cause });
   }

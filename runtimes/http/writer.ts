@@ -1,4 +1,5 @@
 import { concat } from "../../src/body.ts";
+import { ProxyError } from "../../src/error.ts";
 import type { Connection } from "./connection.ts";
 import { encode } from "./bytes.ts";
 
@@ -15,12 +16,20 @@ export class Writer {
   #stop: (() => void) | undefined;
   /** Whether nobody wants the rest. */
   isStopped = false;
+  /** Whether the memory of a chunk may be freed when it is sent. */
+  readonly freesChunks: boolean;
 
   /** @param length what was announced; undefined for chunks */
-  constructor(connection: Connection, head: string, length: number | undefined) {
+  constructor(
+    connection: Connection,
+    head: string,
+    length: number | undefined,
+    freesChunks = false,
+  ) {
     this.connection = connection;
     this.#head = head;
     this.#length = length;
+    this.freesChunks = freesChunks;
     if (length === 0) connection.sent();
   }
 
@@ -94,6 +103,7 @@ export class Writer {
 }
 
 /** The error of a body that is not as long as was announced. */
-export function badLength(): Error {
-  return new Error("the request body was not as long as its Content-Length");
+export function badLength(): ProxyError {
+  const message = "the request body was not as long as its Content-Length";
+  return new ProxyError("http_request_error", { message });
 }

@@ -1,42 +1,70 @@
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
+import type { Socket } from "node:net";
+import type { HeaderList } from "../../src/transport.ts";
 import { Exchange } from "../http/exchange.ts";
-import { isReusable, recycle } from "../http/read.ts";
-import { writesUnseen } from "./unseen.ts";
 
 /** An exchange whose response body writes itself to a response of Node's: srvx asks for that, too. */
 export class NodeExchange extends Exchange {
-  /** The piece written last, unless another of the same buffer has followed. */
-  #written: { piece: Uint8Array | undefined } | undefined;
+  /** The header fields that are sent, where they are not the upstream's own. */
+  sentHeaders: HeaderList | undefined;
+  /** The client's request, where a server sends the body as a web stream. */
+  request: IncomingMessage | undefined;
 
   /** Writes the body to a response whose head is written, and ends it. */
   pipe(res: ServerResponse): void {
+    this.request = undefined;
     const whole = this.error === undefined ? this.whole() : undefined;
-    if (whole !== undefined) {
-      res.end(whole, this.#onWritten(whole, res));
-      return;
-    }
+    if (whole !== undefined) return this.end(res, whole);
     res.on("drain", () => this.resume());
     // With data here, head and data leave in one write; without, the client should have the head now.
-    if (this.isSilent || this.error !== undefined) res.flushHeaders();
+    if (this.isSilent || this.error !== undefined) flushHead(res, this.sentHeaders ?? this.headers);
     this.take({
-      write: (piece) => res.write(piece, this.#onWritten(piece, res)),
+      write: (chunk) => this.write(res, chunk),
       end: () => res.end(),
       fail: () => breakOff(res),
     });
   }
 
-  /** What is to be done when the piece has been written, if anything. */
-  #onWritten(piece: Uint8Array, res: ServerResponse): (() => void) | undefined {
-    if (!isReusable(piece) || !writesUnseen(res)) return undefined;
-    // Of chunks, one read may bring several: they are written in order.
-    if (this.#written?.piece?.buffer === piece.buffer) this.#written.piece = undefined;
-    const written: { piece: Uint8Array | undefined } = { piece };
-    this.#written = written;
-    return () => {
-      if (written.piece !== undefined) recycle(written.piece);
-    };
+  override stop(): void {
+    this.request = undefined;
+    super.stop();
   }
+
+  override fail(thrown: unknown): void {
+    super.fail(thrown);
+    const { request } = this;
+    this.request = undefined;
+    if (request !== undefined && this.error !== undefined && this.status !== 0) {
+      breakOffRequest(request);
+    }
+  }
+
+  protected write(res: ServerResponse, chunk: Uint8Array): boolean {
+    return res.write(chunk);
+  }
+
+  protected end(res: ServerResponse, chunk: Uint8Array): void {
+    res.end(chunk);
+  }
+}
+
+const EMPTY = new Uint8Array();
+
+/**
+ * Sends the head before there is any of the body.
+ *
+ * `flushHeaders()` encodes the head as UTF-8, which changes bytes above 0x7f; before a chunk of bytes, even an empty
+ * one, Node writes it as latin1. The first is the rule: middleware that compresses waits for a chunk that is not empty.
+ */
+export function flushHead(res: ServerResponse, headers: HeaderList): void {
+  if (hasObsText(headers)) res.write(EMPTY);
+  else res.flushHeaders();
+}
+
+/** Whether there are bytes above 0x7f in header fields (RFC 9110 §5.5). */
+export function hasObsText(headers: HeaderList): boolean {
+  return headers.some((text) => /[\u0080-\u00ff]/.test(text));
 }
 
 /** RFC 9113 §7: the stream ends for a fault that is not the client's. */
@@ -44,6 +72,51 @@ const INTERNAL_ERROR = 2;
 
 /** Ends a response so that its body cannot seem whole. */
 export function breakOff(res: ServerResponse | Http2ServerResponse): void {
-  if ("stream" in res) res.stream.close(INTERNAL_ERROR);
+  if ("stream" in res) return res.stream.close(INTERNAL_ERROR);
+  if (res.destroyed || res.writableFinished) return;
+  // A pipelined response has no connection before the ones in front of it are sent, and nothing to destroy.
+  if (res.socket === null) {
+    // What was written of it is flushed first.
+    return void res.once("socket", () => queueMicrotask(() => breakOff(res)));
+  }
+  if (endsWithConnection(res)) resetSocket(res.socket);
   else res.destroy();
+}
+
+/** Whether the connection's end is the end of the body (RFC 9112 §6.3): an orderly one says that the body is whole. */
+function endsWithConnection(res: ServerResponse): boolean {
+  return !res.chunkedEncoding && !res.useChunkedEncodingByDefault;
+}
+
+/**
+ * Ends a request's connection where the server under a web stream does not: it ends the connection of HTTP/1.0 in
+ * order, as after a whole body, and does nothing to a pipelined response that has no connection yet.
+ */
+function breakOffRequest(request: IncomingMessage): void {
+  if (request.httpVersion === "1.0") return resetSocket(request.socket);
+  const sent = responseOn(request.socket);
+  if (sent === undefined || sent.req === request) return;
+  const endInTurn = (): void => {
+    const next = responseOn(request.socket);
+    if (next === undefined || next.req === request) request.socket.destroy();
+    else next.once("close", endInTurn);
+  };
+  sent.once("close", endInTurn);
+}
+
+/**
+ * The response that is being sent on a connection. Node does not document `_httpMessage`: without it, a pipelined
+ * response that breaks off leaves its connection open.
+ */
+function responseOn(socket: Socket): ServerResponse | undefined {
+  return (socket as { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined;
+}
+
+function resetSocket(socket: Socket): void {
+  try {
+    socket.resetAndDestroy();
+  } catch {
+    // Only TCP has resets. A TLS connection ends without close_notify.
+    socket.destroy();
+  }
 }

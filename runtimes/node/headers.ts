@@ -1,79 +1,168 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import { toHeaderList } from "../../src/headers.ts";
 import type { HeaderList } from "../../src/transport.ts";
+import { isHttp2 } from "./message.ts";
 
 const PROBE = "fetchway-probe";
-const PROBED = Object.freeze({ [PROBE]: "1" });
+let isAsked = false;
+
+/** Answers as the object behind it does, and notes whether it is asked for the probe. */
+const observer: ProxyHandler<IncomingHttpHeaders> = {
+  get(headers, name) {
+    if (name === PROBE) isAsked = true;
+    return headers[name as string];
+  },
+  has(headers, name) {
+    if (name === PROBE) isAsked = true;
+    return name in headers;
+  },
+  getOwnPropertyDescriptor(headers, name) {
+    if (name === PROBE) isAsked = true;
+    return Reflect.getOwnPropertyDescriptor(headers, name);
+  },
+};
 
 /**
- * Whether the `Headers` of a server's request are still what came in.
+ * Whether the `Headers` of a server's request still answer `get` from Node's parsed headers.
  *
- * Both servers answer `get` from Node's parsed headers until somebody needs
- * more of `Headers`, as every change does. So a name that Node's headers have
- * only for this moment is seen only where nothing was changed.
+ * srvx and @hono/node-server do so until their `Headers` have to hold all fields themselves, as after every
+ * change and every iteration. While `get` is called here, an observer stands in for Node's headers. It never
+ * lies: a server that copies or keeps what it is given at that moment has the true fields.
  */
-export function headersUntouched(request: Request, req: IncomingMessage): boolean {
+function readsNodes(headers: Headers, req: IncomingMessage): boolean {
   const own = req.headers;
-  req.headers = PROBED;
+  const observed = new Proxy(own, observer);
+  isAsked = false;
+  // In HTTP/2 `headers` is a getter of the class, without a setter.
+  const isHidden = req.httpVersionMajor !== 1 && isHttp2(req);
+  if (isHidden) Object.defineProperty(req, "headers", { value: observed, configurable: true });
+  else req.headers = observed;
   try {
-    return request.headers.get(PROBE) === "1";
+    headers.get(PROBE);
   } finally {
-    req.headers = own;
+    if (isHidden) Reflect.deleteProperty(req, "headers");
+    else req.headers = own;
   }
+  return isAsked;
+}
+
+/**
+ * The fields of a server's request as a handler sees them by `get`.
+ *
+ * Middleware in Connect's style changes `req.headers`, other middleware `request.headers`. Iteration would
+ * not do: srvx and @hono/node-server then build their `Headers` of `rawHeaders`, without the former changes.
+ */
+export function visibleHeaders({ headers }: Request, req: IncomingMessage): HeaderList {
+  return readsNodes(headers, req) ? messageHeaders(req, headers) : toHeaderList(headers);
 }
 
 /**
  * The fields of a message as they came, with what middleware has changed in
  * `req.headers` since: that is where Express and Fastify change them.
+ * @param seen what the handler sees, where that is more than Node's headers
  */
-export function messageHeaders({ rawHeaders, headers }: IncomingMessage): HeaderList {
+export function messageHeaders(req: IncomingMessage, seen?: Headers): HeaderList {
+  const { rawHeaders, headers } = req;
+  let i = 0;
+  for (const name in headers) {
+    // Where a field repeats, what Node made of it is compared with its lines.
+    if (headers[name] !== rawHeaders[i + 1] || rawHeaders[i]?.toLowerCase() !== name) {
+      return withChanges(req, seen);
+    }
+    i += 2;
+  }
+  return i === rawHeaders.length ? rawHeaders : withChanges(req, seen);
+}
+
+/** Fields of which Node keeps the first line; servers read the others from `rawHeaders`. */
+const FIRST_COUNTS: ReadonlySet<string> = new Set([
+  "age",
+  "authorization",
+  "content-length",
+  "content-type",
+  "etag",
+  "expires",
+  "from",
+  "host",
+  "if-modified-since",
+  "if-unmodified-since",
+  "last-modified",
+  "location",
+  "max-forwards",
+  "proxy-authorization",
+  "referer",
+  "retry-after",
+  "server",
+  "user-agent",
+]);
+
+const TOKEN = /^[!#$%&'*+.^`|~\w-]+$/;
+
+/** Middleware without types sets numbers and null, too. */
+type Value = string | readonly string[] | number | null | undefined;
+
+function withChanges(
+  { rawHeaders, headers }: IncomingMessage,
+  seen: Headers | undefined,
+): HeaderList {
+  const valueOf = (name: string): Value =>
+    seen === undefined || !TOKEN.test(name) ? headers[name] : (seen.get(name) ?? undefined);
+  const lines = linesOf(rawHeaders);
+  const values = new Map<string, Value>();
+  const last: string[] = [];
+  for (const [lower, { length }] of lines) {
+    // Node has no field of this name, because every object has such a property.
+    if (lower === "__proto__") continue;
+    if (seen === undefined || length === 1 || !FIRST_COUNTS.has(lower)) {
+      values.set(lower, valueOf(lower));
+    } else last.push(lower);
+  }
+  const added: HeaderList = [];
+  for (const name of Object.keys(headers)) {
+    if (!lines.has(name.toLowerCase())) pushAll(added, name, valueOf(name));
+  }
+  for (const lower of last) {
+    // A `get` of these makes srvx build its Headers of `rawHeaders`, and later ones show no change any more.
+    // So it comes last, and only where Node's value is not the first line, which would mean: unchanged.
+    const before = lines.get(lower) as string[];
+    values.set(lower, headers[lower] === before[0] ? before : valueOf(lower));
+  }
+
+  const list: HeaderList = [];
   for (let i = 0; i < rawHeaders.length; i += 2) {
-    if (headers[(rawHeaders[i] as string).toLowerCase()] !== rawHeaders[i + 1]) {
-      return withChanges(rawHeaders, headers);
+    const name = rawHeaders[i] as string;
+    const lower = name.toLowerCase();
+    if (isKept(lower, lines.get(lower) as string[], values.get(lower))) {
+      list.push(name, rawHeaders[i + 1] as string);
+    } else {
+      pushAll(list, name, values.get(lower));
+      // That stands for the other lines, too.
+      values.delete(lower);
     }
   }
-  let names = 0;
-  for (const _ in headers) names += 2;
-  return names === rawHeaders.length ? rawHeaders : withChanges(rawHeaders, headers);
+  return [...list, ...added];
 }
 
-/** Node keeps no field of this name, and only the first of several `Host`, which must be seen to be refused. */
-function isNotNodes(lower: string): boolean {
-  return lower === "__proto__" || lower === "host";
-}
-
-function withChanges(raw: HeaderList, headers: IncomingHttpHeaders): HeaderList {
-  const values = new Map<string, string[]>();
+function linesOf(raw: HeaderList): Map<string, string[]> {
+  const lines = new Map<string, string[]>();
   for (let i = 0; i < raw.length; i += 2) {
     const lower = (raw[i] as string).toLowerCase();
-    const lines = values.get(lower);
-    if (lines === undefined) values.set(lower, [raw[i + 1] as string]);
-    else lines.push(raw[i + 1] as string);
+    const before = lines.get(lower);
+    if (before === undefined) lines.set(lower, [raw[i + 1] as string]);
+    else before.push(raw[i + 1] as string);
   }
-  const list: HeaderList = [];
-  const changed = new Set<string>();
-  for (let i = 0; i < raw.length; i += 2) {
-    const name = raw[i] as string;
-    const lower = name.toLowerCase();
-    const now = headers[lower];
-    if (isNotNodes(lower) || isUnchanged(values.get(lower) as string[], now)) {
-      list.push(name, raw[i + 1] as string);
-    } else if (now !== undefined && !changed.has(lower)) {
-      changed.add(lower);
-      pushAll(list, name, now);
-    }
-  }
-  for (const [name, value] of Object.entries(headers)) {
-    if (value !== undefined && !values.has(name.toLowerCase())) pushAll(list, name, value);
-  }
-  return list;
+  return lines;
 }
 
-/** Whether Node would make just this of the lines of a field. */
-function isUnchanged(lines: string[], now: string | string[] | undefined): boolean {
-  if (Array.isArray(now)) return lines.join("\n") === now.join("\n");
+/** Whether the lines of a field, as they came, say what is seen of it now. */
+function isKept(lower: string, lines: string[], now: Value): boolean {
+  // Node keeps the first of several Host; cleanRequest has to see them all to refuse them.
+  if (lower === "__proto__" || (lower === "host" && lines.length > 1)) return true;
+  if (typeof now === "object") return lines.join("\n") === now?.join("\n");
   return now === lines.join(", ") || now === lines.join("; ");
 }
 
-function pushAll(list: HeaderList, name: string, value: string | string[]): void {
-  for (const each of Array.isArray(value) ? value : [value]) list.push(name, each);
+function pushAll(list: HeaderList, name: string, value: Value): void {
+  if (value === undefined || value === null) return;
+  for (const each of typeof value === "object" ? value : [value]) list.push(name, `${each}`);
 }

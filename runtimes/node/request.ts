@@ -1,3 +1,4 @@
+import { isAuthority } from "../../src/host.ts";
 import type { Incoming } from "../../src/incoming.ts";
 
 /** Methods that the Fetch standard keeps from requests. */
@@ -5,15 +6,15 @@ const FORBIDDEN = /^(?:CONNECT|TRACE|TRACK)$/i;
 
 /**
  * A request of `node:http` as a web one, without its body, for hooks: they can be asked about
- * all that a server takes. Where `Host` is no authority its URL names nobody: nothing after it
- * may be read as part of it, or it as part of the path (CVE-2026-33131).
+ * all that a server takes. Where `Host` is no authority, the URL has a name that does not exist:
+ * no part of `Host` may be read as the path, nor the path as part of the authority (CVE-2026-33131).
  */
 export function toRequest(
   scheme: string,
   host: string,
   { method, path, headers }: Pick<Incoming, "method" | "path" | "headers">,
 ): Request {
-  const isHost = !/[\s/?#@\\]/.test(host) && URL.canParse(`${scheme}://${host}`);
+  const isHost = isAuthority(host) && URL.canParse(`${scheme}://${host}`);
   const origin = `${scheme}://${isHost ? host : "_invalid_"}`;
   const isForbidden = FORBIDDEN.test(method);
   const request = new Request(origin + (path.startsWith("/") ? path : "/"), {

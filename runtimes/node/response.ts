@@ -4,8 +4,8 @@ import { toHeaderList, toHeaders } from "../../src/headers.ts";
 import type { Incoming } from "../../src/incoming.ts";
 import type { HeaderList, Reply } from "../../src/transport.ts";
 import { drained } from "../pool/drained.ts";
-import { breakOff, NodeExchange } from "./body.ts";
-import { responseOf } from "./incoming.ts";
+import { breakOff, flushHead, hasObsText, NodeExchange } from "./body.ts";
+import { messageOf, responseOf } from "./incoming.ts";
 
 /** What srvx's server asks a response for, instead of reading it as a web one. */
 interface NodeResponse {
@@ -91,11 +91,13 @@ class LazyResponse {
 
   /** Asked for by srvx's server, under h3 too. */
   _toNodeResponse(): NodeResponse {
-    const { status, statusText, headers, body } = this.#reply;
+    const { status, statusText, body } = this.#reply;
+    const headers = this.#headers === undefined ? this.#reply.headers : toHeaderList(this.#headers);
+    if (body instanceof NodeExchange) body.sentHeaders = headers;
     return {
       status,
       statusText,
-      headers: this.#headers === undefined ? headers : toHeaderList(this.#headers),
+      headers,
       body: this.#real === undefined ? asNodeBody(body) : this.#real.body,
     };
   }
@@ -136,12 +138,13 @@ function toBodyInit({ body }: Reply, flush: boolean): BodyInit | null {
  */
 export function respond(reply: Reply, incoming: Incoming): Response | Promise<Response> {
   assertIntact(reply);
+  const { body } = reply;
+  if (body instanceof NodeExchange) body.request = messageOf(incoming);
   // Where the global is another class, only its own instances are responses to everyone.
   if (responseOf(incoming) !== undefined && globalThis.Response === NativeResponse) {
     return new LazyResponse(reply) as unknown as Response;
   }
   // A stream would cost more than the one turn of the loop in which the rest is read.
-  const { body } = reply;
   return body instanceof NodeExchange && body.isNearlyWhole ? buildLater(reply) : build(reply);
 }
 
@@ -150,12 +153,17 @@ function assertIntact({ body }: Reply): void {
 }
 
 function build(reply: Reply): Response {
-  const { status, statusText, headers } = reply;
-  return new Response(toBodyInit(reply, false), {
+  const { status, statusText, headers, body } = reply;
+  // @hono/node-server writes a head that comes with a chunk as latin1, and one that comes alone as UTF-8.
+  const flush = body instanceof NodeExchange && body.isSilent && hasObsText(headers);
+  const response = new Response(toBodyInit(reply, flush), {
     status,
     statusText,
     headers: toRecord(headers) ?? toHeaders(headers),
   });
+  // It waits for a first chunk only of a response that somebody has looked at.
+  if (flush) void response.body;
+  return response;
 }
 
 async function buildLater(reply: Reply): Promise<Response> {
@@ -208,7 +216,7 @@ export function sendResponse(response: Response, res: ServerResponse): void {
     throw error;
   }
   if (body instanceof NodeExchange) body.pipe(res);
-  else if (body instanceof ReadableStream) void pump(body, res);
+  else if (body instanceof ReadableStream) void pump(body, headers, res);
   else if (body === null) res.end();
   else res.end(body);
 }
@@ -218,11 +226,15 @@ function headOf(response: Response): Pick<NodeResponse, "status" | "statusText" 
   return { status, statusText, headers: toHeaderList(response.headers) };
 }
 
-async function pump(body: ReadableStream<Uint8Array>, res: ServerResponse): Promise<void> {
+async function pump(
+  body: ReadableStream<Uint8Array>,
+  headers: HeaderList,
+  res: ServerResponse,
+): Promise<void> {
   let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   const onClose = (): void => void reader?.cancel().catch(() => {});
   res.on("close", onClose);
-  res.flushHeaders();
+  flushHead(res, headers);
   try {
     // Throws for one that somebody else is reading.
     reader = body.getReader();

@@ -4,6 +4,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Pool } from "../http/pool.ts";
 import { HttpTransport } from "../http/transport.ts";
 import { NodeExchange } from "./body.ts";
+import { createOnRead, ReusingExchange } from "./reuse.ts";
 
 function runLater(exchange: Exchange, pool: Pool): void {
   setImmediate(run, exchange, pool);
@@ -16,7 +17,12 @@ function run(exchange: Exchange, pool: Pool): void {
 /** The HTTP/1.1 client on Node's sockets. */
 export class NodeTransport extends HttpTransport {
   constructor(options: PoolOptions) {
-    super("node", options, { origins: 1000, time: 60_000 }, NodeExchange);
+    const reuses = options.reuseBuffers === true;
+    super("node", options, {
+      memory: { origins: 1000, time: 60_000 },
+      Exchange: reuses ? ReusingExchange : NodeExchange,
+      sockets: { createOnRead: reuses ? createOnRead : undefined, allowHalfOpen: true },
+    });
   }
 
   protected override run(exchange: Exchange, pool: Pool, { method, body }: Hop): void {

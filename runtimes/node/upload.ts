@@ -1,15 +1,22 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { concat } from "../../src/body.ts";
 import type { Lifetime } from "../../src/deadline.ts";
+import { ProxyError } from "../../src/error.ts";
+import { copyOf } from "../http/bytes.ts";
 import type { SelfSending } from "../http/upload.ts";
 import type { Writer } from "../http/writer.ts";
-import { Audience } from "./unseen.ts";
+import { isHttp2 } from "./message.ts";
+import { Audience, isUnwrappedSocket } from "./wrapped.ts";
 
 /** The body of a request that Node's server is receiving. */
 export class IncomingBody implements SelfSending {
   readonly message: IncomingMessage;
-  kept: Buffer | undefined;
+  kept: Uint8Array | undefined;
 
-  /** @throws TypeError for one that is read as text: its bytes cannot be had any more */
+  /**
+   * Pauses the message: code that begins to listen before the body is sent gets no chunk that the upstream does not.
+   * @throws TypeError for a body that is read as text: its bytes are lost
+   */
   constructor(message: IncomingMessage) {
     if (message.readableEncoding !== null) {
       throw new TypeError(
@@ -17,25 +24,31 @@ export class IncomingBody implements SelfSending {
       );
     }
     this.message = message;
+    message.pause();
   }
 
-  /** The whole body, if all of it has arrived. */
-  whole(): Buffer | undefined {
-    if (!this.message.complete) return undefined;
-    this.kept = (this.message.read() as Buffer | null) ?? Buffer.alloc(0);
+  /**
+   * The whole body, if all of it has arrived.
+   * @throws ProxyError if other code has read some of it
+   */
+  whole(): Uint8Array | undefined {
+    const { message } = this;
+    assertUnread(message);
+    if (!isComplete(message)) return undefined;
+    const chunks: Uint8Array[] = [];
+    // From Node 26 on, `read()` returns one chunk of several.
+    for (let chunk; (chunk = message.read() as Buffer | null) !== null;) chunks.push(chunk);
+    this.kept = concat(chunks);
     return this.kept;
   }
 
   sendTo(writer: Writer, lifetime: Lifetime): Promise<void> {
     const { message } = this;
+    assertUnread(message);
     // With data here, head and data leave in one write; without, the upstream should have the head now.
     if (message.readableLength === 0) writer.flush();
+    const audience = writer.freesChunks ? new Audience(message) : undefined;
     return new Promise((resolve, reject) => {
-      const stop = (): void => {
-        stopListening();
-        drain(message);
-        resolve();
-      };
       const attempt = (step: () => void): void => {
         try {
           step();
@@ -44,7 +57,13 @@ export class IncomingBody implements SelfSending {
           stop();
         }
       };
-      writer.onStop(stop);
+      const onData = (chunk: Buffer): void =>
+        attempt(() => {
+          lifetime.touch();
+          if (writer.write(chunk, audience && freeing(audience, chunk, writer))) return;
+          message.pause();
+          void writer.connection.drained().then(() => message.resume());
+        });
       const stopListening = onceOver(message, (error) =>
         attempt(() => {
           if (error !== undefined) throw error;
@@ -52,66 +71,100 @@ export class IncomingBody implements SelfSending {
           resolve();
         }),
       );
-      const hadListeners = message.listenerCount("data") + message.listenerCount("readable") > 0;
-      message.on("data", (chunk: Buffer) =>
-        attempt(() => {
-          lifetime.touch();
-          if (writer.write(chunk, freeing(audience, chunk))) return;
-          message.pause();
-          void writer.connection.drained().then(() => message.resume());
-        }),
-      );
-      const audience = new Audience(message, hadListeners);
-      // Somebody may have paused it.
+      const stop = (): void => {
+        stopListening();
+        drain(message, onData);
+        resolve();
+      };
+      writer.onStop(stop);
+      message.on("data", onData);
       message.resume();
     });
   }
 
   stream(): ReadableStream<Uint8Array> {
     const { message } = this;
-    let stopListening: () => void;
+    let stop: (() => void) | undefined;
     return new ReadableStream<Uint8Array>(
       {
         start(controller) {
-          message.on("data", (chunk: Buffer) => {
-            controller.enqueue(chunk);
+          try {
+            assertUnread(message);
+          } catch (error) {
+            message.resume();
+            return controller.error(error);
+          }
+          const onData = (chunk: Buffer): void => {
+            controller.enqueue(toOwned(message, chunk));
             if ((controller.desiredSize ?? 0) <= 0) message.pause();
-          });
-          message.resume();
-          stopListening = onceOver(message, (error) =>
+          };
+          const stopListening = onceOver(message, (error) =>
             error ? controller.error(error) : controller.close(),
           );
+          stop = (): void => {
+            stopListening();
+            drain(message, onData);
+          };
+          message.on("data", onData);
+          message.resume();
         },
         pull: () => void message.resume(),
-        cancel() {
-          stopListening();
-          drain(message);
-        },
+        cancel: () => stop?.(),
       },
       { highWaterMark: 65_536, size: (chunk) => chunk.byteLength },
     );
   }
 }
 
-/** Bytes from which on it is worth it. */
+/** What is left of a body that other code has read from would look whole to the upstream. */
+function assertUnread(message: IncomingMessage): void {
+  if (!message.readableDidRead) return;
+  throw new ProxyError("proxy_internal_error", {
+    message:
+      "other code has read from the request's body before it was sent; " +
+      "add `data` listeners only, and leave out req.resume(), req.read() and req.pipe()",
+  });
+}
+
+/** Whether all of a body has arrived. Node calls a stream of HTTP/2 complete that the client has reset. */
+function isComplete(message: IncomingMessage): boolean {
+  if (!message.complete) return false;
+  return !isHttp2(message) || (message.stream.readableEnded && !message.stream.aborted);
+}
+
+/** A chunk that the reader of a stream may transfer: nothing else is in its memory, and no other listener has it. */
+function toOwned(message: IncomingMessage, chunk: Buffer): Uint8Array {
+  const isShared = message.listenerCount("data") > 1;
+  return isShared || chunk.byteLength < chunk.buffer.byteLength ? copyOf(chunk) : chunk;
+}
+
+/** Bytes of a chunk from which on it is worth it to free its memory. */
 const LARGE = 16_384;
 
 /**
- * What gives a chunk's memory back when it has been sent. The collector would do so much later:
- * each chunk's memory would be new then, and to touch that costs more than to copy into it.
+ * Frees a chunk's memory when the chunk is sent. The collector would do so much later, so that each
+ * chunk's memory would be new, and to touch that costs more than to copy into it.
  */
-function freeing(audience: Audience, chunk: Buffer): (() => void) | undefined {
+function freeing(
+  audience: Audience,
+  chunk: Buffer,
+  { connection }: Writer,
+): (() => void) | undefined {
   const buffer = chunk.buffer as ArrayBuffer & { transfer(length: number): ArrayBuffer };
   const isAll = chunk.byteLength === buffer.byteLength && chunk.byteLength >= LARGE;
-  return isAll && audience.isEmpty ? () => void buffer.transfer(0) : undefined;
+  return isAll && audience.isEmpty && isUnwrappedSocket(connection.socket)
+    ? () => void buffer.transfer(0)
+    : undefined;
 }
 
 /** Calls back when the message has ended, or cannot any more. */
 function onceOver(message: IncomingMessage, callback: (error?: Error) => void): () => void {
-  const onEnd = (): void => done();
+  // A stream of HTTP/2 that the client has reset with NO_ERROR ends as a whole one does.
+  const onEnd = (): void =>
+    done(isHttp2(message) && message.stream.aborted ? brokenOff() : undefined);
   const onError = (error: Error): void => done(error);
   const onClose = (): void => {
-    if (!message.readableEnded) done(new Error("the client broke off its request body"));
+    if (!message.readableEnded) done(brokenOff());
   };
   const stop = (): void => {
     message.off("end", onEnd).off("error", onError).off("close", onClose);
@@ -127,14 +180,17 @@ function onceOver(message: IncomingMessage, callback: (error?: Error) => void): 
   return stop;
 }
 
-/** Keeps what comes before it is sent, where somebody else listens already; what is left when the response is over flows on. */
-export function holdBack(message: IncomingMessage, res: ServerResponse): void {
-  message.pause();
+function brokenOff(): Error {
+  return new Error("the client broke off its request body");
+}
+
+/** Has a body that other code listens to flow on when the response is over: Node sees only to those that nobody has read. */
+export function resumeAfter(res: ServerResponse, message: IncomingMessage): void {
   res.on("finish", () => message.resume());
 }
 
-/** Reads on and throws away: the next request on the connection comes after this body. */
-function drain(message: IncomingMessage): void {
-  message.removeAllListeners("data");
+/** Reads on: the next request on the connection comes after this body. Other listeners get the rest. */
+function drain(message: IncomingMessage, onData: (chunk: Buffer) => void): void {
+  message.off("data", onData);
   message.resume();
 }

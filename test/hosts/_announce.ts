@@ -19,3 +19,9 @@ export async function announce(listen: (setup: Setup) => Promise<number>): Promi
   process.stdin.resume().on("end", () => process.exit());
   console.log(JSON.stringify(ports));
 }
+
+/** For servers that are told to be silent: what they print otherwise of an exception, and their answer to it. */
+export function reportError(error: unknown): Response {
+  console.error(error);
+  return new Response(null, { status: 500 });
+}

@@ -7,7 +7,6 @@ declare const Bun: {
   serve(options: {
     port: number;
     hostname: string;
-    maxRequestBodySize: number;
     fetch: (request: Request, server: unknown) => Promise<Response>;
   }): { port: number };
   stdin: { stream(): ReadableStream<Uint8Array> };
@@ -18,13 +17,9 @@ if (!upstream) throw new Error("UPSTREAM is not set");
 const ports: Record<string, number> = {};
 for (const name of Object.keys(setups) as SetupName[]) {
   const { target, options } = createSetup(name, upstream, Bun.env["PROXY_OPTIONS"]);
-  const { fetch } = createProxy({ target, ...options });
-  const server = Bun.serve({
-    port: 0,
-    hostname: "127.0.0.1",
-    maxRequestBodySize: Number.MAX_SAFE_INTEGER,
-    fetch,
-  });
+  // All of it, as `export default createProxy(…)` has it: limits and error handling are part of it.
+  const proxy = createProxy({ target, ...options });
+  const server = Bun.serve({ ...proxy, port: 0, hostname: "127.0.0.1" });
   ports[name] = server.port;
 }
 console.log(JSON.stringify(ports));

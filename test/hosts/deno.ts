@@ -1,12 +1,17 @@
 /** Run by Deno itself: nothing of Node's here. */
-import { createProxy } from "#proxy";
+import { createProxy, ProxyError } from "#proxy";
 import { createSetup, setups, type SetupName } from "../_setups.ts";
 
 declare const Deno: {
   env: { get(name: string): string | undefined };
   exit(code: number): never;
   serve(
-    options: { port: number; hostname: string; onListen(): void; onError(): Response },
+    options: {
+      port: number;
+      hostname: string;
+      onListen(): void;
+      onError(error: unknown): Response;
+    },
     handler: (request: Request, info: unknown) => Promise<Response>,
   ): { addr: { port: number } };
   stdin: { readable: ReadableStream<Uint8Array> };
@@ -23,8 +28,11 @@ for (const name of Object.keys(setups) as SetupName[]) {
       port: 0,
       hostname: "127.0.0.1",
       onListen() {},
-      // It is told of response bodies that break off, too; without it, Deno prints them.
-      onError: () => new Response(null, { status: 500 }),
+      // As Deno's own, but for response bodies that break off: those it would print, too.
+      onError(error) {
+        if (!(error instanceof ProxyError)) console.error(error);
+        return new Response(null, { status: 500 });
+      },
     },
     proxy.fetch,
   );

@@ -2,7 +2,7 @@
 import { serve } from "srvx";
 import { createProxy } from "#proxy";
 import { portOfSrvx, quietly } from "../_srvx.ts";
-import { announce } from "./_announce.ts";
+import { announce, reportError } from "./_announce.ts";
 
 await announce(async ({ target, options }) => {
   const proxy = createProxy({ target, ...options });
@@ -24,6 +24,7 @@ await announce(async ({ target, options }) => {
       const { status, statusText } = response;
       return new Response(response.body, { status, statusText, headers: response.headers });
     },
+    error: reportError,
     ...quietly,
   });
   return portOfSrvx(server);

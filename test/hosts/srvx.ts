@@ -1,5 +1,7 @@
 import { serve } from "srvx";
 import { portOfSrvx, quietly } from "../_srvx.ts";
-import { announce, bindFetch } from "./_announce.ts";
+import { announce, bindFetch, reportError } from "./_announce.ts";
 
-await announce((setup) => portOfSrvx(serve({ fetch: bindFetch(setup), ...quietly })));
+await announce((setup) =>
+  portOfSrvx(serve({ fetch: bindFetch(setup), error: reportError, ...quietly })),
+);

@@ -34,6 +34,11 @@ export const bodies = {
     }
   },
 
+  async "a byte stream of a hook that is closed late ends"(t: Tools): Promise<void> {
+    const answer = await t.ask(request("POST", "/", [], "its own"), "streaming");
+    expect(answer).toMatchObject({ status: 200, text: "streamed by a hook" });
+  },
+
   async "QUERY keeps its body"(t: Tools): Promise<void> {
     await expectMethod(t, "QUERY", "a body");
   },

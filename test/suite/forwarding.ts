@@ -143,6 +143,27 @@ export const forwarding = {
       "a b",
       "a\tb",
       "evil.test/x?",
+      'a"b',
+      "<b>",
+      "[::1",
+      "[::1]x",
+      "[:::1]",
+      "[::1%25lo]",
+      "::1",
+      "a:80:90",
+      "a:x",
+      "a:65536",
+      ":80",
+      "a%2eb",
+      "a%00b",
+      "a{b}",
+      "a|b",
+      "a^b",
+      "a`b",
+      "\x80",
+      "caf\xe9.test",
+      "\xc3\xa9.test",
+      "a.test\xa0",
     ];
     for (const setup of ["default", "hosted"] as const) {
       for (const host of hosts) {
@@ -150,6 +171,20 @@ export const forwarding = {
         expect(answer.status, `${setup}: ${host}`).toBe(400);
         expect(t.upstream.calls).toEqual([]);
       }
+    }
+  },
+
+  async "a Host that is an authority is told on as it is"(t: Tools): Promise<void> {
+    for (const host of [
+      "a",
+      "A.Test:80",
+      "a_b-c.d.",
+      "127.0.0.1:8080",
+      "[::1]",
+      "[2001:db8::7]:8443",
+    ]) {
+      expect((await t.ask(request("GET", "/info", [["Host", host]]))).status, host).toBe(200);
+      expect(t.upstream.calls.at(-1)?.all("x-forwarded-host"), host).toEqual([host]);
     }
   },
 };

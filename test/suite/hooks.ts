@@ -1,9 +1,10 @@
-/** Hooks that fail: an answer for the client, told to `onError`, and nothing left of the exchange. */
+/** Hooks that fail: `onError` answers, or the framework reports it; nothing is left of the exchange. */
+import { stripVTControlCharacters } from "node:util";
 import { expect } from "vitest";
 import type { Answer } from "../_client.ts";
-import type { SetupName } from "../_setups.ts";
+import { secret, type SetupName } from "../_setups.ts";
 import type { Tools } from "../_suite.ts";
-import { within } from "../_wait.ts";
+import { settled, until, within } from "../_wait.ts";
 import { chunk, request } from "../_wire.ts";
 
 const before = ["target", "clientAddress", "pathRewrite", "onRequest"];
@@ -15,6 +16,29 @@ function waysOf(hook: string): string[] {
 
 function expectNoSecret(answer: Answer): void {
   expect(answer.bytes.toString("latin1") + answer.text).not.toMatch(/10\.0\.0\.1|secret/);
+}
+
+/** A line of what consoles print of an exception: message, stack, the source around it, fields of h3's error. */
+const REPORT =
+  /^$|^ +(?:at |\.\.\. \d+ lines matching|cause: )|^ *\d+ \||^ +\^$|^ {2}(?:status|statusText|headers|data|body|unhandled): |^}$/;
+
+/** Waits until the host has reported the exceptions of `count` requests on stderr, and nothing beside them. */
+async function expectReports(t: Tools, count: number): Promise<void> {
+  let printed = "";
+  const read = (): number => (printed += t.host.complaints()).length;
+  await until(() => read() > 0 && printed.split(secret).length > count, `${count} reports`);
+  await settled(read);
+  const others = stripVTControlCharacters(printed)
+    .split("\n")
+    .filter((line) => !line.includes(secret) && !REPORT.test(line));
+  expect(others).toEqual([]);
+}
+
+/** The framework's own answer to an exception. */
+function expectFailure(answer: Answer, what: string): void {
+  expect(answer.status, what).toBe(500);
+  expect(answer.get("proxy-status"), what).toBeUndefined();
+  expectNoSecret(answer);
 }
 
 /** With a body first: the client's connection must be in step after it. */
@@ -56,26 +80,65 @@ export const hooks = {
     }
   },
 
-  async "an onError that fails leaves the gateway's own answer"(t: Tools): Promise<void> {
+  async "an exception of a hook that onError does not answer is the framework's: 500, and reported"(
+    t: Tools,
+  ): Promise<void> {
+    let count = 0;
+    for (const hook of before) {
+      for (const way of waysOf(hook)) {
+        const path = `/${hook}/${way}`;
+        // Each on a connection of its own: workerd closes it after an exception.
+        const post = await t.ask(
+          request("POST", path, [], "a body that nobody takes"),
+          "unhandled",
+        );
+        expectFailure(post, path);
+        expectFailure(await t.ask(request("GET", path), "unhandled"), path);
+        const silent = await t.ask(request("GET", `${path}/onError/silent`), "throwing");
+        expectFailure(silent, `${path} with an onError that returns nothing`);
+        count += 3;
+      }
+    }
+    expect(t.upstream.calls).toEqual([]);
+    await expectReports(t, count);
+    expect(await t.ask(request("GET", "/fine"), "unhandled")).toMatchObject({ status: 200 });
+  },
+
+  async "an exception after the upstream has answered lets go of it and is reported"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) =>
+      call.write(
+        "HTTP/1.1 302 Found\r\nLocation: /redirectTargets/throws\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n",
+        chunk("half"),
+      );
+    for (const path of ["/onResponse/throws", "/onResponse/rejects", "/redirected"]) {
+      const answer = await t.ask(request("GET", path), "unhandled");
+      expectFailure(answer, path);
+      const { link } = t.upstream.calls.at(-1) ?? (await t.upstream.call());
+      await within(link.closed, `${path}: the upstream's connection closed`, 1500);
+    }
+    expect(t.upstream.calls).toHaveLength(3);
+    await expectReports(t, 3);
+  },
+
+  async "an exception of onError is the framework's, too"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.reset();
     for (const way of waysOf("onError")) {
-      const answer = await t.ask(request("GET", `/onError/${way}`), "throwing");
-      expect(answer.status, way).toBe(502);
-      expect(answer.get("proxy-status"), way).toBe("fetchway; error=connection_terminated");
-      expectNoSecret(answer);
-      const both = await t.ask(request("GET", `/onRequest/${way}/onError/${way}`), "throwing");
-      expect(both.status, way).toBe(500);
-      expect(both.get("proxy-status"), way).toBe("fetchway; error=proxy_internal_error");
-      expectNoSecret(both);
+      const path = `/onError/${way}`;
+      expectFailure(await t.ask(request("GET", path), "throwing"), path);
+      expectFailure(await t.ask(request("GET", `/onRequest/${way}${path}`), "throwing"), path);
     }
+    await expectReports(t, 4);
   },
 
   async "a trustProxy that fails gives 500 and trusts nobody"(t: Tools): Promise<void> {
-    const answer = await askTwice(t, "/", "distrusting");
-    expect(answer.status).toBe(500);
-    expect(answer.get("proxy-status")).toBe("fetchway; error=proxy_internal_error");
-    expectNoSecret(answer);
+    for (const bytes of [request("POST", "/", [], "a body"), request("GET", "/")]) {
+      expectFailure(await t.ask(bytes, "distrusting"), "trustProxy");
+    }
     expect(t.upstream.calls).toEqual([]);
+    await expectReports(t, 2);
   },
 
   async "hooks can be asked about any request"(t: Tools): Promise<void> {

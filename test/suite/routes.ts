@@ -1,11 +1,76 @@
 /** A target that is chosen by the request: what the router saw is what is forwarded. */
 import { expect } from "vitest";
+import type { HostName } from "../_host.ts";
+import type { Call } from "../_link.ts";
 import type { Tools } from "../_suite.ts";
 import { request } from "../_wire.ts";
 
 const shop = ["Host", "shop.test"] as const;
 
+/** What the router, the upstream's Host and the client's forwarding fields say of where a request went. */
+function authoritiesOf(call: Call, host: HostName): (string | undefined)[] {
+  const seen = new URL(call.target, "http://x").searchParams.get("saw") ?? "nothing";
+  const told = call.get("x-forwarded-host");
+  // Workers cannot set Host: there it is the target's.
+  const all = host === "workerd" ? [seen, told] : [seen, told, call.get("host")];
+  return all.map((each) => URL.parse(`http://${each}`)?.host);
+}
+
+/** Absolute-form and a Host that names something else. */
+const disagreeing = [
+  ["http://shop.test/info", "evil.test"],
+  ["http://evil.test/info", "shop.test"],
+  ["HTTP://evil.test:80/info", "shop.test:80"],
+  ["http://evil.test?x", "shop.test"],
+  ["http://shop.test:81/info", "shop.test"],
+  ["http://shop.test/info", "shop.test:81"],
+  ["http://shop.test./info", "shop.test"],
+  ["http://u:p@shop.test/info", "shop.test"],
+  ["http://shop.test\\evil.test/info", "shop.test"],
+  ["http://evil.test/info", ""],
+] as const;
+
 export const routes = {
+  async "14 RFC 9112 §3.2.2: where absolute-form and Host disagree, all see one name, or it is refused"(
+    t: Tools,
+  ): Promise<void> {
+    for (const [target, host] of disagreeing) {
+      const answer = await t.ask(request("GET", target, [["Host", host]]), "witnessed");
+      const call = t.refusedOrOne(answer, [400]);
+      const names = new Set(call === undefined ? [] : authoritiesOf(call, t.host.name));
+      expect([...names].slice(1), `${target} of ${host}`).toEqual([]);
+      await t.upstream.reset();
+    }
+  },
+
+  async "14 RFC 9112 §3.2.2: where absolute-form and Host disagree, it is refused"(
+    t: Tools,
+  ): Promise<void> {
+    for (const [target, host] of disagreeing) {
+      const answer = await t.ask(request("GET", target, [["Host", host]]), "witnessed");
+      expect(answer.status, `${target} of ${host}`).toBe(400);
+      expect(t.upstream.calls).toEqual([]);
+    }
+  },
+
+  async "absolute-form that agrees with Host is forwarded"(t: Tools): Promise<void> {
+    for (const [target, host] of [
+      ["http://shop.test/info", "shop.test"],
+      ["http://shop.test:80/info", "shop.test"],
+      ["http://SHOP.test/info", "shop.test:80"],
+      ["http://shop.test:8080/info", "Shop.Test:8080"],
+    ] as const) {
+      const answer = await t.ask(request("GET", target, [["Host", host]]), "witnessed");
+      expect(answer.status, target).toBe(200);
+      const call = await t.upstream.call();
+      const expected = new URL(`http://${host}`).host;
+      const names = new Set(authoritiesOf(call, t.host.name));
+      expect([...names], `${target} of ${host}`).toEqual([expected]);
+      expect(call.target).toMatch(/^\/info\?/);
+      await t.upstream.reset();
+    }
+  },
+
   async "15 CVE-2026-55602: a Host that only contains a routing key is not taken for it"(
     t: Tools,
   ): Promise<void> {

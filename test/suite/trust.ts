@@ -72,6 +72,23 @@ export const trust = {
     ]);
   },
 
+  async "21 CVE-2026-3635: without X-Forwarded-For, a trusted peer's last value counts"(
+    t: Tools,
+  ): Promise<void> {
+    const inbound: Header[] = [
+      ["X-Forwarded-Proto", "http, https"],
+      ["X-Forwarded-Host", "evil.test, shop.example"],
+      ["X-Forwarded-Port", "80, 8443"],
+    ];
+    await t.ask(request("GET", "/", inbound), "ranged");
+    expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual([
+      ["x-forwarded-for", "127.0.0.1"],
+      ["x-forwarded-host", "shop.example"],
+      ["x-forwarded-port", "8443"],
+      ["x-forwarded-proto", "https"],
+    ]);
+  },
+
   async "21 CVE-2026-3635: a peer that is not in the list is not believed"(
     t: Tools,
   ): Promise<void> {

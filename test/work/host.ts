@@ -41,7 +41,8 @@ const seen: Record<string, unknown>[] = [];
 
 // Only now, so that they find what stands in for the globals.
 const { proxyFetch, createProxy } = await import("#proxy");
-const { readRequest, nodeSideOf } = await import("../../runtimes/node/incoming.ts");
+const { readRequest } = await import("../../runtimes/node/incoming.ts");
+const { nodeSideOf } = await import("../../runtimes/node/side.ts");
 const { IncomingBody } = await import("../../runtimes/node/upload.ts");
 
 async function handle(request: Request): Promise<Response> {

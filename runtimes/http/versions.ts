@@ -1,0 +1,26 @@
+/**
+ * The oldest version of each runtime that can run it.
+ *
+ * - Node: before, `Response.arrayBuffer()` of a small body shows the entire pool of its buffers, with bytes of other bodies.
+ * - Bun: the sockets of those before have not been tried.
+ * - Deno: before 2.8, its sockets take no `onread`, so that no request is sent. Before 2.8.3, its server does not tell
+ *   of clients that leave, and takes chunk sizes in which another request can hide.
+ */
+export const OLDEST = { Node: "22.4.0", Bun: "1.4.0", Deno: "2.8.3" } as const;
+
+/** What is wrong with the version of a runtime; undefined for one that is new enough. */
+export function checkVersion(runtime: keyof typeof OLDEST, version: string): string | undefined {
+  const oldest = OLDEST[runtime];
+  const age = version.localeCompare(oldest, "en", { numeric: true });
+  return age < 0 ? `${runtime} ${version} is too old: use ${oldest} or newer` : undefined;
+}
+
+/**
+ * Makes sure that a runtime is new enough.
+ * @param version undefined where the entry runs on another runtime, as in tests
+ * @throws TypeError that says which version is needed
+ */
+export function assertVersion(runtime: keyof typeof OLDEST, version: string | undefined): void {
+  const wrong = version === undefined ? undefined : checkVersion(runtime, version);
+  if (wrong !== undefined) throw new TypeError(`fetchway: ${wrong}`);
+}

@@ -1,0 +1,77 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { assertBodyUnread } from "../../src/incoming.ts";
+import type { Body } from "../../src/transport.ts";
+import { isHttp2 } from "./message.ts";
+import { IncomingBody } from "./upload.ts";
+
+/** What servers show of themselves on their requests and contexts. */
+interface NodePair {
+  req?: IncomingMessage;
+  res?: ServerResponse;
+  /** srvx: a limit that only its own body stream applies. */
+  maxRequestBodySize?: number;
+}
+
+/** Node's own request and response under a web `Request`. */
+export interface NodeSide {
+  readonly req: IncomingMessage;
+  /** The response to write to, where the server takes a body that writes itself (srvx). */
+  readonly res: ServerResponse | undefined;
+  /** Whether the body may be taken from `req`, past the `Request`. */
+  readonly ownBody: boolean;
+  /** Whether it is known that nobody has used the body of the `Request`. */
+  readonly isFresh: boolean;
+}
+
+/** Finds Node's request under a web one: srvx and h3 show it, @hono/node-server keeps it by a symbol. */
+export function nodeSideOf(request: Request): NodeSide | undefined {
+  const pair = (request as { runtime?: { node?: NodePair } }).runtime?.node;
+  // Servers do not document this: only what looks like a message of Node's is taken for one.
+  if (pair?.req?.rawHeaders !== undefined) {
+    const ownBody = pair.maxRequestBodySize === undefined;
+    return { req: pair.req, res: pair.res, ownBody, isFresh: false };
+  }
+  let req: IncomingMessage | undefined;
+  let ownBody = true;
+  for (const symbol of Object.getOwnPropertySymbols(request)) {
+    if (symbol.description === "incomingKey") {
+      req = (request as unknown as Record<symbol, IncomingMessage>)[symbol];
+    } else if (symbol.description === "requestCache") ownBody = false;
+  }
+  return req?.rawHeaders && { req, res: undefined, ownBody, isFresh: ownBody };
+}
+
+/**
+ * The body of a web request, from Node's request where nobody else has taken it.
+ * @throws TypeError if other code has read from it, but not through the web request: the rest would look whole
+ */
+export function bodyOf(request: Request, { req, ownBody, isFresh }: NodeSide): Body | null {
+  assertBodyUnread(request);
+  if (!req.readableDidRead) {
+    // Where other code listens already, a stream of srvx's listens too before a chunk has come. Hono's is made later.
+    const isOurs = ownBody && (isFresh || req.readableFlowing === null);
+    return isOurs ? new IncomingBody(req) : request.body;
+  }
+  const listeners = req.listenerCount("data");
+  const { body } = request;
+  // A stream that the server has made only now listens from now on.
+  if (isFresh || req.listenerCount("data") > listeners) throw alreadyRead();
+  return body;
+}
+
+export function alreadyRead(): TypeError {
+  return new TypeError(
+    "fetchway: the request's body has already been read; put the proxy before body parsers such as express.json()",
+  );
+}
+
+/**
+ * The body of a web request over HTTP/2, past its web stream: that ends as a whole body does where the client resets
+ * the HTTP/2 stream with NO_ERROR.
+ */
+export function http2BodyOf(request: Request, side: NodeSide | undefined): Body | null | undefined {
+  const { method } = request;
+  if (side === undefined || !isHttp2(side.req)) return undefined;
+  if (method === "GET" || method === "HEAD" || side.req.stream.endAfterHeaders) return null;
+  return bodyOf(request, side);
+}

@@ -1,0 +1,123 @@
+/** Other clients in place of the proxy's own, as README says to use them. */
+import { Readable } from "node:stream";
+import { Agent, fetch as fetchByUndici, request as requestByUndici } from "undici";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { createProxy, ProxyError, type ProxyOptions, type Transport } from "#proxy";
+import { startProgram } from "./_program.ts";
+import { Upstream } from "./_upstream.ts";
+import { within } from "./_wait.ts";
+
+const upstream = new Upstream();
+const dispatcher = new Agent({ connections: 5 });
+beforeAll(() => upstream.listen());
+afterEach(() => upstream.reset());
+afterAll(async () => {
+  await dispatcher.destroy();
+  await upstream.stop();
+});
+
+/** A short transport of an app's own: it hands bodies through as streams, and maps no errors. */
+const own: Transport = {
+  name: "own",
+  capabilities: { decodes: [], host: true, unixSocket: false, tls: false },
+  async send(
+    { upstream: { origin, host: authority }, method, path, headers, host, body },
+    lifetime,
+  ) {
+    const controller = new AbortController();
+    lifetime.request = { fail: (error) => controller.abort(error) };
+    const streamed = body !== null && "stream" in body ? body.stream() : body;
+    const response = await requestByUndici(origin + path, {
+      dispatcher,
+      method: method as "GET",
+      headers: [...headers, "host", host ?? authority],
+      body: streamed instanceof ReadableStream ? Readable.fromWeb(streamed as never) : streamed,
+      signal: controller.signal,
+    });
+    const { statusCode: status, headers: fields } = response;
+    lifetime.opened(false);
+    response.body.once("close", () => lifetime.end());
+    return {
+      status,
+      statusText: "",
+      headers: Object.entries(fields).flatMap(([name, value]) =>
+        [value].flat().flatMap((each) => [name, String(each)]),
+      ),
+      body: Readable.toWeb(response.body) as ReadableStream<Uint8Array>,
+    };
+  },
+};
+
+const ways: Record<string, ProxyOptions> = {
+  "the runtime's fetch": { fetch: globalThis.fetch },
+  "undici's fetch": {
+    fetch: async (url, init) =>
+      (await fetchByUndici(url, { ...init, dispatcher } as never)) as unknown as Response,
+  },
+  "a transport of the app's own": { transport: own },
+};
+
+describe.each(Object.entries(ways))("%s", (name, options) => {
+  test("forwards requests and responses, and rejects for no network failure", async () => {
+    const proxy = createProxy({ target: `${upstream.url}/base`, ...options });
+    const make = (path: string, init?: RequestInit & { duplex?: "half" }): Request =>
+      new Request(`http://proxy.test${path}`, init);
+    upstream.script = async (call) => {
+      await call.done;
+      call.reply(201, [["X-Id", "7"]], `${call.method} ${call.target} ${call.text}`);
+    };
+    const answer = await proxy.fetch(make("/a?b"));
+    expect([answer.status, answer.headers.get("x-id")]).toEqual([201, "7"]);
+    expect(await answer.text()).toBe("GET /base/a?b ");
+    const body = new Blob(["streamed"]).stream();
+    const posted = await proxy.fetch(
+      make("/p", {
+        method: "POST",
+        body,
+        duplex: "half",
+      }),
+    );
+    expect(await posted.text()).toBe("POST /base/p streamed");
+    upstream.script = (call) => call.reset();
+    const failed = await proxy.fetch(make("/f", { method: "POST", body: "x" }));
+    // The errors of an own transport are its own to map: what is no ProxyError is an internal error.
+    expect(failed.status).toBe(name.includes("own") ? 500 : 502);
+    expect(failed.headers.get("proxy-status")).toMatch(/^fetchway; error=/);
+  });
+
+  test("a client that leaves closes the upstream request", async () => {
+    const proxy = createProxy({ target: upstream.url, ...options });
+    upstream.script = () => {};
+    const leaving = new AbortController();
+    const answer = proxy.fetch(new Request("http://proxy.test/", { signal: leaving.signal }));
+    const call = await upstream.call();
+    leaving.abort();
+    expect((await answer).status).toBe(499);
+    await within(call.link.closed, "the upstream's connection closed");
+  });
+});
+
+test("a ProxyError of an own transport is the response", async () => {
+  const transport: Transport = {
+    ...own,
+    send: () => Promise.reject(new ProxyError("dns_error")),
+  };
+  const proxy = createProxy({ target: upstream.url, transport });
+  const answer = await proxy.fetch(new Request("http://proxy.test/"));
+  expect(answer.headers.get("proxy-status")).toBe("fetchway; error=dns_error");
+});
+
+test.each([
+  ["bun", ["-e"]],
+  ["deno", ["eval"]],
+])("the fetch of %s", async (tool, args) => {
+  await using program = startProgram(tool, [
+    ...args,
+    `import { createProxy } from ${JSON.stringify(new URL(`../runtimes/${tool}.ts`, import.meta.url).href)};
+    const proxy = createProxy({ target: "${upstream.url}", fetch: globalThis.fetch });
+    const response = await proxy.fetch(new Request("http://a.test/b", { method: "POST", body: "c" }));
+    console.log("answer:", response.status, await response.text());`,
+  ]);
+  await program.printed(/^answer: 200 c$/m);
+  expect(upstream.calls.map(({ method, target }) => `${method} ${target}`)).toEqual(["POST /b"]);
+});

@@ -1,0 +1,132 @@
+/** Exceptions of hooks: `onError` answers them, or the promise rejects with them. */
+import { describe, expect, test, vi } from "vitest";
+import { ProxyError } from "../src/error.ts";
+import type { ProxyOptions } from "../src/options.ts";
+import {
+  errorOf,
+  FakeTransport,
+  fakeIncoming,
+  fakeReply,
+  proxyError,
+  respond,
+  run,
+  streamOf,
+  TARGET,
+  to,
+} from "./_fakes.ts";
+import { forward } from "../src/forward.ts";
+import { compile } from "../src/plan.ts";
+
+const exception = new Error("10.0.0.1 is secret");
+const oops = (): never => {
+  throw exception;
+};
+const rejects = (): Promise<never> => Promise.reject(exception);
+
+/** Each hook, and how often a request was sent when it fails. */
+const FAILING: [string, ProxyOptions, number, (() => string)?][] = [
+  ["target", {}, 0, oops],
+  ["a target that rejects", {}, 0, rejects as unknown as () => string],
+  ["clientAddress", { clientAddress: oops }, 0],
+  ["trustProxy", { trustProxy: oops }, 0],
+  ["pathRewrite", { pathRewrite: oops }, 0],
+  ["onRequest", { onRequest: oops }, 0],
+  ["an onRequest that rejects", { onRequest: rejects }, 0],
+  ["redirectTargets", { followRedirects: true, redirectTargets: oops }, 1],
+  ["onResponse", { onResponse: oops }, 1],
+  ["an onResponse that rejects", { onResponse: rejects }, 1],
+];
+
+/** A redirect whose body is still to come. */
+function startReply(): { transport: FakeTransport; fail: () => void; cancelled: () => void } {
+  const fail = vi.fn();
+  const cancelled = vi.fn();
+  const transport = new FakeTransport((_, lifetime) => {
+    lifetime.request = { fail };
+    return fakeReply({ ...to("/next"), body: streamOf(["abc"], cancelled) });
+  });
+  return { transport, fail, cancelled };
+}
+
+describe.each(FAILING)("an exception of %s", (_, options, sent, target = () => TARGET) => {
+  test("rejects with itself, and stops what was sent", async () => {
+    const { transport, fail, cancelled } = startReply();
+    expect(await errorOf(() => run({}, { options, target, transport }))).toBe(exception);
+    expect(transport.hops).toHaveLength(sent);
+    expect(fail).toHaveBeenCalledTimes(sent);
+    expect(cancelled).toHaveBeenCalledTimes(sent);
+  });
+
+  test("is shown to onError, whose response is the answer", async () => {
+    const { transport, fail } = startReply();
+    const onError = vi.fn(() => new Response("sorry", { status: 503 }));
+    const response = await run({}, { options: { ...options, onError }, target, transport });
+    expect(response.status).toBe(503);
+    const error: unknown = expect.objectContaining({
+      code: "proxy_internal_error",
+      cause: exception,
+    });
+    expect(onError).toHaveBeenCalledExactlyOnceWith(error, expect.any(Request));
+    expect(fail).toHaveBeenCalledTimes(sent);
+  });
+
+  test("rejects with itself where onError returns nothing", async () => {
+    const { transport } = startReply();
+    const all = { ...options, onError: () => undefined };
+    expect(await errorOf(() => run({}, { options: all, target, transport }))).toBe(exception);
+  });
+});
+
+test("an exception of onError rejects with itself, whatever it was to answer", async () => {
+  const transport = new FakeTransport(() => Promise.reject(new ProxyError("dns_error")));
+  for (const onError of [oops, rejects]) {
+    for (const options of [
+      { onError },
+      { onError, onRequest: () => Promise.reject(new Error("first")) },
+    ]) {
+      expect(await errorOf(() => run({}, { options, transport }))).toBe(exception);
+    }
+  }
+});
+
+test("what is thrown need not be an error", async () => {
+  for (const thrown of [undefined, null, "text", 0]) {
+    const onRequest = (): never => {
+      // oxlint-disable-next-line typescript/only-throw-error -- any value can be thrown
+      throw thrown;
+    };
+    expect(await errorOf(() => run({}, { options: { onRequest } }))).toBe(thrown);
+  }
+});
+
+test("a ProxyError that a hook throws is the response", async () => {
+  const onRequest = (): never => {
+    throw new ProxyError("http_request_error", { status: 451 });
+  };
+  const response = await run({}, { options: { onRequest } });
+  expect(response.status).toBe(451);
+  expect(response.headers.get("proxy-status")).toBe("fetchway; error=http_request_error");
+});
+
+test("a promise where a hook must answer at once rejects with a TypeError that names it", async () => {
+  const options = { clientAddress: async () => "192.0.2.1" } as unknown as ProxyOptions;
+  const error = await errorOf(() => run({}, { options }));
+  expect(error).toBeInstanceOf(TypeError);
+  expect((error as Error).message).toMatch(/`clientAddress`: answer at once/);
+});
+
+test("a hook that fails because the client has left does not reject", async () => {
+  const incoming = fakeIncoming();
+  const onError = vi.fn();
+  const onRequest = (): never => {
+    incoming.leave();
+    throw exception;
+  };
+  const plan = compile({ onRequest, onError }, () => new FakeTransport());
+  const response = await forward(incoming, TARGET, plan, undefined, respond);
+  expect(response.status).toBe(499);
+  expect(onError).toHaveBeenCalledExactlyOnceWith(
+    proxyError("http_request_error", 499),
+    expect.any(Request),
+  );
+});

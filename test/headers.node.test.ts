@@ -1,0 +1,190 @@
+/** Fields that middleware changed in Node's request, in the server's, or in both: what `get` shows is sent. */
+import { type IncomingMessage, type RequestListener } from "node:http";
+import { connect, createSecureServer } from "node:http2";
+import { getRequestListener } from "@hono/node-server";
+import express from "express";
+import { H3, fromNodeHandler } from "h3";
+import { toNodeHandler } from "srvx/node";
+import { describe, expect, test } from "vitest";
+import { createProxy, proxyFetch } from "#proxy";
+import { useApps } from "./_apps.ts";
+import { makeCertificate } from "./_certificate.ts";
+import { within } from "./_wait.ts";
+import { request, type Header } from "./_wire.ts";
+
+const apps = useApps();
+const { upstream } = apps;
+
+/** Changes Node's request before the server's sees it. */
+type Early = (req: IncomingMessage) => void;
+/** Changes the server's request. */
+type Late = (request: Request) => void;
+
+const nothing = (): void => {};
+
+/** Names that a test asks about: as they came, changed, added, deleted, repeated. */
+const NAMES = "x-kept,x-user,x-new,x-secret,x-list,x-late,cookie,x-twice,referer".split(",");
+
+const sent: Header[] = [
+  ["X-Kept", "k"],
+  ["Authorization", "Basic first"],
+  ["Authorization", "Basic second"],
+  ["X-User", "mallory"],
+  ["X-Secret", "s"],
+  ["X-List", "1"],
+  ["X-Late", "0"],
+  ["Cookie", "a=1"],
+  ["X-Twice", "1"],
+  ["X-Twice", "2"],
+  ["Referer", "http://a.test/"],
+];
+
+const inNode: Early = ({ headers }) => {
+  headers["x-user"] = "alice";
+  headers["x-new"] = "n";
+  delete headers["x-secret"];
+  headers["x-list"] = ["2", "3"];
+  headers.referer = "http://b.test/";
+};
+
+const inServer: Late = ({ headers }) => {
+  headers.set("x-late", "1");
+  headers.append("x-list", "4");
+  headers.delete("cookie");
+};
+
+/** One app for each server, with middleware before its request is made and after. */
+const servers: Record<
+  string,
+  (early: Early, handler: (request: Request) => unknown) => Promise<number>
+> = {
+  "srvx in Express": (early, handler) => {
+    const app = express().use((req, _, next) => {
+      early(req);
+      next();
+    });
+    return apps.serveNode(app.use(toNodeHandler(handler as never) as RequestListener));
+  },
+  h3: (early, handler) => {
+    const middleware = fromNodeHandler((req, _, next) => {
+      early(req as IncomingMessage);
+      next();
+    });
+    return apps.serveH3(
+      new H3().use(middleware).all("/**", (event) => handler(event.req) as never),
+    );
+  },
+  hono: (early, handler) => {
+    const listener = getRequestListener(handler, { overrideGlobalObjects: false });
+    return apps.serveNode((req, res) => {
+      early(req);
+      void listener(req, res);
+    });
+  },
+};
+
+/** What a handler sees of the fields, by `get` alone. */
+function look({ headers }: Request): (string | null)[] {
+  return NAMES.map((name) => headers.get(name));
+}
+
+describe.each(Object.entries(servers))("%s", (_, serve) => {
+  test.each<[string, Early, Late]>([
+    ["nothing", nothing, nothing],
+    ["Node's headers", inNode, nothing],
+    ["the server's headers", nothing, inServer],
+    ["both", inNode, inServer],
+  ])("what the handler sees is sent where %s changed", async (_what, early, late) => {
+    let seen: unknown;
+    const port = await serve(early, (each) => {
+      late(each);
+      seen = look(each);
+      return proxyFetch(each, upstream.url);
+    });
+    expect((await apps.ask(port, request("GET", "/", sent))).status).toBe(200);
+    const call = apps.only();
+    const reached = NAMES.map((name) => call.all(name).join(", ") || null);
+    expect(reached).toEqual(seen);
+    if (early === inNode && late === nothing) expect(call.all("x-user")).toEqual(["alice"]);
+    if (late === inServer) expect(call.all("x-late")).toEqual(["1"]);
+  });
+
+  test("of what did not change, lines and spelling stay", async () => {
+    const port = await serve(inNode, (each) => proxyFetch(each, upstream.url));
+    await apps.ask(port, request("GET", "/", sent));
+    const kept = new Set(["x-kept", "authorization", "x-twice", "cookie", "x-late"]);
+    const isKept = ([name]: Header): boolean => kept.has(name.toLowerCase());
+    expect(apps.only().headers.filter(isKept)).toEqual(sent.filter(isKept));
+  });
+
+  test("a field that the client repeats does not undo a change of another", async () => {
+    let seen: unknown;
+    const port = await serve(inNode, (each) => {
+      const response = proxyFetch(each, upstream.url);
+      // In this order: for a repeated one, srvx takes all fields anew from what came.
+      seen = [each.headers.get("x-user"), each.headers.get("authorization")];
+      return response;
+    });
+    await apps.ask(port, request("GET", "/", sent));
+    expect(seen).toEqual(["alice", "Basic first, Basic second"]);
+    expect(apps.only().all("authorization")).toEqual(["Basic first", "Basic second"]);
+    expect(apps.only().all("x-user")).toEqual(["alice"]);
+  });
+});
+
+test("node:http: a Host that middleware has changed counts", async () => {
+  const { nodeHandler, close } = createProxy({ target: upstream.url, changeOrigin: false });
+  const port = await apps.serveNode((req, res) => {
+    req.headers.host = "other.test";
+    // As middleware without types does it.
+    (req.headers as Record<string, unknown>)["x-number"] = 5;
+    nodeHandler(req, res);
+  });
+  await apps.ask(port, request("GET", "/", [["X-Kept", "k"]]));
+  expect(apps.only().all("host")).toEqual(["other.test"]);
+  expect(apps.only().all("x-forwarded-host")).toEqual(["other.test"]);
+  expect(apps.only().all("x-number")).toEqual(["5"]);
+  await close();
+});
+
+describe("HTTP/2", () => {
+  const certificate = makeCertificate();
+
+  test.each(["srvx", "node"])("%s: what middleware changed is sent", async (server) => {
+    let seen: unknown;
+    const proxy = createProxy({ target: upstream.url });
+    const fetching = toNodeHandler(async (each) => {
+      seen = look(each);
+      return proxy.fetch(each);
+    });
+    const listener = (req: never, res: never): void => {
+      inNode(req);
+      const { headers } = req as IncomingMessage;
+      seen = NAMES.map((name) => [headers[name] ?? []].flat().join(", ") || null);
+      if (server === "srvx") void fetching(req, res);
+      else proxy.nodeHandler(req, res);
+    };
+    const port = await apps.listen(createSecureServer(certificate, listener as never));
+    const session = connect(`https://127.0.0.1:${port}`, { rejectUnauthorized: false });
+    try {
+      const stream = session.request({
+        ":path": "/",
+        "x-kept": "k",
+        "x-user": "mallory",
+        "x-secret": "s",
+        "x-list": "1",
+        cookie: ["a=1", "b=2"],
+        "x-twice": ["1", "2"],
+      });
+      await within(new Promise((resolve) => stream.on("response", resolve)), "the response");
+    } finally {
+      session.destroy();
+      await proxy.close();
+    }
+    const call = apps.only();
+    expect(NAMES.map((name) => call.all(name).join(", ") || null)).toEqual(seen);
+    expect(call.all("x-user")).toEqual(["alice"]);
+    // RFC 9113 §8.2.3: in HTTP/1 there is one.
+    expect(call.all("cookie")).toEqual(["a=1; b=2"]);
+  });
+});

@@ -1,0 +1,168 @@
+/** Pipelined requests on Node's servers: what goes side by side, what waits, and what waiting costs. */
+import { getRequestListener } from "@hono/node-server";
+import { H3 } from "h3";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
+import { useApps } from "./_apps.ts";
+import { pause, settled, until, within } from "./_wait.ts";
+import { request } from "./_wire.ts";
+
+const apps = useApps();
+const { upstream } = apps;
+
+const proxies: NodeProxy[] = [];
+afterEach(async () => {
+  await Promise.all(proxies.splice(0).map((proxy) => proxy.close()));
+});
+
+function create(options: Partial<CreateProxyOptions> = {}): NodeProxy {
+  const proxy = createProxy({ target: upstream.url, ...options });
+  proxies.push(proxy);
+  return proxy;
+}
+
+const servers: Record<string, (proxy: NodeProxy) => Promise<number>> = {
+  node: (proxy) => apps.serveNode(proxy.nodeHandler),
+  srvx: (proxy) => apps.serveSrvx({ fetch: (each) => proxy.fetch(each) }),
+  h3: (proxy) => apps.serveH3(new H3().all("/**", (event) => proxy.fetch(event.req))),
+  hono: (proxy) => {
+    const listener = getRequestListener(proxy.fetch, { overrideGlobalObjects: false });
+    return apps.serveNode((req, res) => void listener(req, res));
+  },
+};
+
+describe.each(Object.entries(servers))("%s", (_, serve) => {
+  test("safe requests are sent side by side", async () => {
+    const client = await apps.connect(await serve(create()));
+    const methods = ["GET", "HEAD", "OPTIONS", "GET"];
+    upstream.script = async (call) => {
+      await until(() => upstream.calls.length === methods.length, "all at the upstream at once");
+      call.reply(200, [["X-Target", call.target]], call.method === "HEAD" ? null : "");
+    };
+    client.send(...methods.map((method, at) => request(method, `/${at}`)));
+    for (const [at, method] of methods.entries()) {
+      expect((await client.read(method)).get("x-target")).toBe(`/${at}`);
+    }
+  });
+
+  test("a request whose target is still being looked up keeps its place", async () => {
+    const found = Promise.withResolvers<string>();
+    const target = ({ method }: Request): string | Promise<string> =>
+      method === "PUT" ? found.promise : upstream.url;
+    const client = await apps.connect(await serve(create({ target })));
+    client.send(request("PUT", "/1", [], "body"), request("GET", "/2"));
+    await settled(() => upstream.calls.length);
+    found.resolve(upstream.url);
+    expect((await client.read()).status).toBe(200);
+    expect((await client.read()).status).toBe(200);
+    expect(upstream.calls.map((call) => call.target)).toEqual(["/1", "/2"]);
+  });
+
+  test("a hundred that wait are sent in their order, and the process says nothing", async () => {
+    const warn = vi.fn<(warning: Error) => void>();
+    process.on("warning", warn);
+    try {
+      const client = await apps.connect(await serve(create()));
+      const methods = Array.from({ length: 100 }, (_each, at) => (at % 3 === 0 ? "POST" : "GET"));
+      client.send(...methods.map((method, at) => request(method, `/${at}`, [], "")));
+      const running = new Set<string>();
+      upstream.script = async (call) => {
+        running.add(call.method);
+        await call.done;
+        expect(running.has("POST") && running.size > 1).toBe(false);
+        await new Promise(setImmediate);
+        running.clear();
+        call.reply(200, [], call.target);
+      };
+      for (const at of methods.keys()) expect((await client.read()).text).toBe(`/${at}`);
+      const posts = upstream.calls.filter((call) => call.method === "POST");
+      for (const call of posts) {
+        const before = upstream.calls.slice(0, upstream.calls.indexOf(call));
+        const numbers = before.map(({ target }) => Number(target.slice(1)));
+        expect(Math.max(-1, ...numbers)).toBeLessThan(Number(call.target.slice(1)));
+      }
+      expect(upstream.calls).toHaveLength(100);
+      expect(warn).not.toHaveBeenCalled();
+    } finally {
+      process.off("warning", warn);
+    }
+  });
+
+  test("one that failed makes way for those behind it", async () => {
+    const client = await apps.connect(await serve(create({ bodyLimit: 10, timeout: 300 })));
+    upstream.script = (call) => {
+      if (call.method === "GET") call.reply(200, [], call.target);
+      else if (call.target === "/reset") call.reset();
+    };
+    client.send(
+      request("POST", "/large", [], "more than ten bytes"),
+      request("POST", "/reset", [], "x"),
+      request("POST", "/late", [], "x"),
+      request("GET", "/last"),
+    );
+    const statuses: number[] = [];
+    for (let i = 0; i < 4; i++) statuses.push((await client.read()).status);
+    expect(statuses).toEqual([413, 502, 504, 200]);
+  });
+
+  test("the deadline of one that waits starts when its turn comes", async () => {
+    const timeout = 1000;
+    const client = await apps.connect(await serve(create({ timeout })));
+    upstream.script = async (call) => {
+      await pause(0.6 * timeout);
+      call.reply(200, [], call.target);
+    };
+    const targets = ["/1", "/2", "/3"];
+    client.send(...targets.map((target) => request("PUT", target, [], "x")));
+    for (const text of targets) expect(await client.read()).toMatchObject({ status: 200, text });
+  });
+
+  test("one that waits may go to several upstreams", async () => {
+    const proxy = create();
+    upstream.script = (call) => call.reply(200, [], call.method);
+    const both: typeof proxy.fetch = async (each) => {
+      if (each.method !== "DELETE") return proxy.fetch(each);
+      const [one, other] = await Promise.all([proxy.fetch(each), proxy.fetch(each)]);
+      return new Response((await one.text()) + (await other.text()));
+    };
+    const client = await apps.connect(
+      await serve({ ...proxy, fetch: both, nodeHandler: proxy.nodeHandler }),
+    );
+    client.send(request("PUT", "/1", [], "x"), request("DELETE", "/2"), request("GET", "/3"));
+    const texts: string[] = [];
+    for (let i = 0; i < 3; i++) texts.push((await client.read()).text);
+    expect(texts.join()).toMatch(/^PUT,(?:DELETE){1,2},GET$/);
+  });
+
+  test("a signal ends the waiting", async () => {
+    const controller = new AbortController();
+    const proxy = create({ signal: controller.signal });
+    const client = await apps.connect(await serve(proxy));
+    upstream.script = () => {};
+    client.send(request("PUT", "/1", [], "x"), request("GET", "/2"));
+    await upstream.call(0);
+    controller.abort();
+    expect([(await client.read()).status, (await client.read()).status]).toEqual([499, 499]);
+    expect(upstream.calls).toHaveLength(1);
+  });
+
+  test("a request after a response that the app has sent by itself does not wait", async () => {
+    const proxy = create();
+    upstream.script = (call) => {
+      if (call.method === "GET") call.reply(200, [], "got");
+    };
+    // As a mirror does: what becomes of the first one does not matter to its client.
+    const port = await apps.serveNode((req, res) => {
+      if (req.method === "DELETE") {
+        proxy.nodeHandler(req, Object.create(res) as typeof res);
+        res.end("sent away");
+      } else proxy.nodeHandler(req, res);
+    });
+    const client = await apps.connect(port);
+    client.send(request("DELETE", "/1"));
+    expect((await client.read()).text).toBe("sent away");
+    client.send(request("GET", "/2"));
+    expect((await within(client.read(), "an answer", 2000)).text).toBe("got");
+    proxy.destroy();
+  });
+});

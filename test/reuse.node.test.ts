@@ -1,0 +1,343 @@
+/** Whose memory chunks are in, with the pool option `reuseBuffers` and without: one that was given away never changes. */
+import { EventEmitter, once } from "node:events";
+import {
+  createServer,
+  get,
+  IncomingMessage,
+  OutgoingMessage,
+  request,
+  type RequestListener,
+  type Server,
+  ServerResponse,
+} from "node:http";
+import { type AddressInfo, Socket } from "node:net";
+import { Duplex, duplexPair, Readable } from "node:stream";
+import { buffer } from "node:stream/consumers";
+import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { createOnRead } from "../runtimes/node/reuse.ts";
+import { createProxy } from "../runtimes/node.ts";
+
+const LENGTHS = [60_000, 65_536, 130_000, 1_000_000];
+
+/** Bytes that no other seed has at the same places. */
+function bodyOf(seed: number, length: number): Buffer {
+  const words = new Uint32Array(Math.ceil(length / 4));
+  let state = seed * 2_654_435_761 + 1;
+  for (let i = 0; i < words.length; i++)
+    words[i] = state = Math.imul(state, 1_664_525) + 1_013_904_223;
+  return Buffer.from(words.buffer, 0, length);
+}
+
+async function listen(handler: RequestListener): Promise<{ server: Server; url: string }> {
+  const server = createServer(handler).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+/** Sends `bodyOf(seed, length)` for `/seed/length/framing`. */
+const upstream = await listen((req, res) => {
+  const [, seed, length, framing] = (req.url ?? "").split("/");
+  const body = bodyOf(Number(seed), Number(length));
+  if (framing === "sized") res.writeHead(200, { "content-length": length });
+  if (framing === "chunks") {
+    for (let at = 0; at < body.length; at += 40_000) res.write(body.subarray(at, at + 40_000));
+    res.end();
+  } else res.end(body);
+});
+const proxies = {
+  copying: createProxy({ target: upstream.url }),
+  reusing: createProxy({ target: upstream.url, pool: { reuseBuffers: true } }),
+};
+/** Chunks that other code has seen and kept, and what was in them then. */
+let kept: { piece: Uint8Array; copy: Buffer }[] = [];
+
+function keep(piece: unknown): void {
+  if (piece instanceof Uint8Array) kept.push({ piece, copy: Buffer.from(piece) });
+}
+
+/** How many of the chunks that were kept have changed, or are detached. */
+function countChanged(): number {
+  return kept.filter(({ piece, copy }) => !copy.equals(piece)).length;
+}
+
+function watch<T extends object>(target: T, names = ["write", "end"]): T {
+  for (const name of names) {
+    const original = Reflect.get(target, name) as (...args: unknown[]) => unknown;
+    Reflect.set(target, name, function (this: unknown, ...args: unknown[]) {
+      keep(args[0]);
+      return original.apply(this, args);
+    });
+  }
+  return target;
+}
+
+const WatchedResponse = watch(Object.create(ServerResponse.prototype) as ServerResponse);
+const watchers: Record<string, (res: ServerResponse) => void> = {
+  response: (res) => void watch(res),
+  "response's write": (res) => void watch(res, ["write"]),
+  "response's end": (res) => void watch(res, ["end"]),
+  "response's prototype": (res) => void Object.setPrototypeOf(res, WatchedResponse),
+  connection: (res) => void watch(res.socket as Socket),
+};
+let proxy = proxies.copying;
+const front = await listen((req, res) => {
+  watchers[String(req.headers["x-watch"])]?.(res);
+  proxy.nodeHandler(req, res);
+});
+
+afterAll(async () => {
+  front.server.close();
+  await Promise.all([proxies.copying.close(), proxies.reusing.close()]);
+  upstream.server.close();
+});
+
+/** Reads a response, and nothing of it before `start`, so that pieces wait in the proxy. */
+async function read(
+  path: string,
+  headers: Record<string, string> = {},
+  start?: Promise<unknown>,
+): Promise<Buffer> {
+  const [response] = (await once(get(front.url + path, { headers }), "response")) as [
+    IncomingMessage,
+  ];
+  await start;
+  const pieces: Buffer[] = [];
+  for await (const piece of response as AsyncIterable<Buffer>) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+
+const cases = (["copying", "reusing"] as const).flatMap((mode) =>
+  ["sized", "chunks"].map((framing) => ({ mode, framing })),
+);
+
+describe.each(cases)("$mode, $framing bodies", ({ mode, framing }) => {
+  beforeEach(() => void (proxy = proxies[mode]));
+
+  test("of many at once are each their own", async () => {
+    for (let round = 0; round < 3; round++) {
+      const all = Array.from({ length: 32 }, async (_, i) => {
+        const length = LENGTHS[i % LENGTHS.length] as number;
+        const seed = round * 100 + i;
+        const body = await read(`/${seed}/${length}/${framing}`);
+        expect(body.equals(bodyOf(seed, length)), `${seed}: ${length}`).toBe(true);
+      });
+      await Promise.all(all);
+    }
+  });
+
+  test("that wait for their clients stay as they are", async () => {
+    // More than the system takes off the proxy's hands.
+    const length = 16_000_000;
+    const gate = Promise.withResolvers<void>();
+    const slow = [1, 2, 3, 4].map((seed) =>
+      read(`/${seed}/${length}/${framing}`, {}, gate.promise),
+    );
+    for (let seed = 10; seed < 50; seed++) await read(`/${seed}/1000000/${framing}`);
+    gate.resolve();
+    for (const [i, body] of (await Promise.all(slow)).entries()) {
+      expect(body.equals(bodyOf(i + 1, length))).toBe(true);
+    }
+  });
+
+  test.each(Object.keys(watchers))("are not written over where the %s is watched", async (way) => {
+    kept = [];
+    const paths = LENGTHS.map((length, i) => `/${i}/${length}/${framing}`);
+    for (const path of paths) await read(path, { "x-watch": way, connection: "close" });
+    // Others come through the same buffers.
+    await Promise.all(paths.map((path) => read(path.replace("/", "/9"))));
+    // Only what is here as a whole is written by `end`.
+    if (way !== "response's end" || framing === "sized") expect(kept.length).toBeGreaterThan(0);
+    expect(countChanged()).toBe(0);
+  });
+
+  test("wait unharmed in a connection that is no socket of the system's", async () => {
+    const path = `/1/4000000/${framing}`;
+    const [near, far] = duplexPair();
+    kept = [];
+    front.server.emit("connection", near);
+    far.on("data", keep);
+    far.write(`GET ${path} HTTP/1.1\r\nHost: proxy.test\r\nConnection: close\r\n\r\n`);
+    await once(far, "end");
+    await Promise.all([2, 3, 4].map((seed) => read(path.replace("1", `${seed}`))));
+    expect(kept.reduce((sum, { piece }) => sum + piece.length, 0)).toBeGreaterThan(4_000_000);
+    expect(countChanged()).toBe(0);
+  });
+});
+
+/** Where an agent puts itself before a method of Node's, and how it gets a chunk from the arguments. */
+const prototypes: [name: string, prototype: object, method: string][] = [
+  ["OutgoingMessage.write", OutgoingMessage.prototype, "write"],
+  ["OutgoingMessage._send", OutgoingMessage.prototype, "_send"],
+  ["ServerResponse.write", ServerResponse.prototype, "write"],
+  ["Socket._write", Socket.prototype, "_write"],
+  ["Socket._writev", Socket.prototype, "_writev"],
+  ["Socket.write", Socket.prototype, "write"],
+  ["Duplex.write", Duplex.prototype, "write"],
+  ["Readable.push", Readable.prototype, "push"],
+  ["Readable.on", Readable.prototype, "on"],
+  ["EventEmitter.emit", EventEmitter.prototype, "emit"],
+];
+
+/** Keeps what a method is called with: chunks, chunks of `_writev`, and what is given to a `data` listener. */
+function keepArguments(self: unknown, args: unknown[]): unknown[] {
+  const [first, second] = args;
+  keep(first);
+  if (first === "data") keep(second);
+  if (Array.isArray(first)) for (const { chunk } of first as { chunk: unknown }[]) keep(chunk);
+  // A socket's own listeners have to stay what they are: Node takes them off again.
+  const listens = first === "data" && typeof second === "function";
+  if (!listens || !(self instanceof IncomingMessage)) return args;
+  const listener = second as (chunk: unknown) => void;
+  return [first, (chunk: unknown) => (keep(chunk), listener(chunk))];
+}
+
+function wrap(prototype: object, method: string): void {
+  const own = Object.getOwnPropertyDescriptor(prototype, method);
+  const original = Reflect.get(prototype, method) as (...args: unknown[]) => unknown;
+  Reflect.set(prototype, method, function (this: unknown, ...args: unknown[]) {
+    return original.apply(this, keepArguments(this, args));
+  });
+  unwrap = () =>
+    own === undefined
+      ? void Reflect.deleteProperty(prototype, method)
+      : void Object.defineProperty(prototype, method, own);
+}
+
+let unwrap = (): void => {};
+afterEach(() => unwrap());
+
+/** Bodies both ways through a handler, each the same in what comes back. */
+async function exchange(url: string): Promise<void> {
+  const body = bodyOf(7, 1_000_000);
+  const upload = async (): Promise<void> => {
+    const sent = request(`${url}/1/1000/sized`, {
+      method: "POST",
+      headers: { "content-length": body.length },
+    });
+    sent.end(body);
+    const [response] = (await once(sent, "response")) as [IncomingMessage];
+    await buffer(response);
+  };
+  for (let round = 0; round < 4; round++) {
+    const downloads = [1, 2, 3].map(async (seed) => {
+      const [response] = (await once(get(`${url}/${seed}/900000/sized`), "response")) as [
+        IncomingMessage,
+      ];
+      expect((await buffer(response)).equals(bodyOf(seed, 900_000))).toBe(true);
+    });
+    await Promise.all([...downloads, upload()]);
+  }
+}
+
+describe.each(prototypes)("chunks that an agent keeps by wrapping %s never change", (...place) => {
+  const [, prototype, method] = place;
+
+  test.each(["copying", "reusing"] as const)("after Fetchway was loaded, %s", async (mode) => {
+    proxy = proxies[mode];
+    kept = [];
+    wrap(prototype, method);
+    await exchange(front.url);
+    expect(kept.some(({ piece }) => piece.length > 16_384)).toBe(true);
+    expect(countChanged()).toBe(0);
+  });
+
+  test("before Fetchway was loaded, copying", async () => {
+    vi.resetModules();
+    kept = [];
+    wrap(prototype, method);
+    const { createProxy: createLate } = await import("../runtimes/node.ts");
+    const late = createLate({ target: upstream.url });
+    const { server, url } = await listen(late.nodeHandler);
+    await exchange(url);
+    expect(kept.some(({ piece }) => piece.length > 16_384)).toBe(true);
+    expect(countChanged()).toBe(0);
+    await late.close();
+    server.close();
+  });
+});
+
+describe.each(cases)("$mode, $framing: a chunk of a web stream", ({ mode, framing }) => {
+  test("is alone in its memory, and can be transferred", async () => {
+    const length = 900_000;
+    const paths = [1, 2, 3, 4].map((seed) => `/${seed}/${length}/${framing}`);
+    const transfer = async (path: string): Promise<void> => {
+      const response = await proxies[mode].fetch(new Request(`http://proxy.test${path}`));
+      const buffers = new Set<ArrayBufferLike>();
+      const pieces: Buffer[] = [];
+      for await (const piece of response.body as ReadableStream<Uint8Array>) {
+        expect(buffers.has(piece.buffer)).toBe(false);
+        buffers.add(piece.buffer);
+        pieces.push(Buffer.from(piece));
+        structuredClone(piece, { transfer: [piece.buffer as ArrayBuffer] });
+      }
+      expect(Buffer.concat(pieces).equals(bodyOf(Number(path.split("/")[1]), length))).toBe(true);
+    };
+    await Promise.all(paths.map(transfer));
+    await Promise.all(paths.map(transfer));
+  });
+
+  test("has nothing of another exchange behind it", async () => {
+    const length = 700_000;
+    const other = bodyOf(1, 700_000);
+    // Responses to others pass through pooled memory.
+    proxy = proxies[mode];
+    await Promise.all([1, 1, 1].map((seed) => read(`/${seed}/${length}/${framing}`)));
+    const response = await proxies[mode].fetch(
+      new Request(`http://proxy.test/2/${length}/${framing}`),
+    );
+    for await (const piece of response.body as ReadableStream<Uint8Array>) {
+      const memory = Buffer.from(piece.buffer);
+      for (let at = 0; at + 64 <= other.length; at += 50_000) {
+        expect(memory.includes(other.subarray(at, at + 64))).toBe(false);
+      }
+    }
+  });
+});
+
+describe("a read into a buffer that is used again", () => {
+  const reads: { piece: Uint8Array; mayTake: boolean }[] = [];
+  let takes = false;
+  const { buffer: next, callback } = createOnRead((piece, mayTake) => {
+    reads.push({ piece, mayTake });
+    return takes && mayTake;
+  });
+
+  /** Reads so many bytes of that value. */
+  function readBytes(length: number, value: number): { piece: Uint8Array; mayTake: boolean } {
+    const bytes = next();
+    bytes.fill(value, 0, length);
+    callback(length, bytes);
+    return reads.at(-1) as { piece: Uint8Array; mayTake: boolean };
+  }
+
+  test("of few bytes keeps the buffer: chunks of it are copies", () => {
+    takes = true;
+    const before = next();
+    expect(readBytes(1000, 1).mayTake).toBe(false);
+    expect(next()).toBe(before);
+  });
+
+  test("of many bytes goes on in another buffer, if a chunk has kept this one", () => {
+    const before = next();
+    takes = true;
+    const { piece, mayTake } = readBytes(100_000, 1);
+    expect([mayTake, piece.buffer]).toEqual([true, before.buffer]);
+    expect(next().buffer).not.toBe(before.buffer);
+    readBytes(100_000, 2);
+    expect(piece.every((byte) => byte === 1)).toBe(true);
+  });
+
+  test("of many bytes keeps the buffer, if no chunk has kept it", () => {
+    takes = false;
+    const before = next();
+    readBytes(100_000, 1);
+    expect(next()).toBe(before);
+  });
+});
+
+test.each(["copying", "reusing"] as const)("a body is taken once, %s", async (mode) => {
+  const response = await proxies[mode].fetch(new Request("http://proxy.test/1/70000/sized"));
+  const body = Buffer.from(await response.arrayBuffer());
+  expect(body.equals(bodyOf(1, 70_000))).toBe(true);
+  await expect(response.text()).rejects.toThrow(TypeError);
+});

@@ -1,0 +1,112 @@
+/** What a server's parser may let through although it is not HTTP/1.1, and what is made of it. */
+import { expect } from "vitest";
+import type { Tools } from "../_suite.ts";
+import { within } from "../_wait.ts";
+import { request } from "../_wire.ts";
+
+/** Hosts where Node's request tells which version a request line has named. */
+const onNode: ReadonlySet<string> = new Set(["node", "slow", "srvx", "h3", "hono"]);
+
+const HOST = "Host: proxy.test\r\n";
+
+export const lenience = {
+  async "RFC 9110 §15.6.6: a request line of another HTTP version is refused, by 505 where it is told"(
+    t: Tools,
+  ): Promise<void> {
+    for (const head of [
+      `GET /x HTTP/2.0\r\n${HOST}`,
+      `GET /x HTTP/0.9\r\n${HOST}`,
+      `GET /HTTP/1.1\r\n${HOST}`,
+      "GET /x\r\n",
+      `POST /x HTTP/2.0\r\n${HOST}Content-Length: 0\r\n`,
+    ]) {
+      for (const setup of ["default", "routed", "witnessed"] as const) {
+        const answer = await t.ask(`${head}\r\n`, setup);
+        expect([400, 505], head).toContain(answer.status);
+        expect(t.upstream.calls, head).toEqual([]);
+        if (!onNode.has(t.host.name)) continue;
+        expect(answer.status, head).toBe(505);
+        expect(answer.get("proxy-status")).toBe("fetchway; error=http_request_error");
+      }
+    }
+    for (const head of [`GET /x HTTP/1.2\r\n${HOST}`, `GET /x HTTP/3.0\r\n${HOST}`]) {
+      expect([400, 505], head).toContain((await t.ask(`${head}\r\n`)).status);
+      expect(t.upstream.calls, head).toEqual([]);
+    }
+  },
+
+  async "an HTTP/1.0 client gets no 100"(t: Tools): Promise<void> {
+    const fields = `${HOST}Expect: 100-continue\r\nContent-Length: 2\r\n`;
+    const answer = await t.ask(`POST / HTTP/1.0\r\n${fields}\r\nhi`);
+    expect(answer).toMatchObject({ status: 200, text: "hi" });
+    expect(answer.interim).toEqual([]);
+  },
+
+  async "an HTTP/1.0 request needs no Host"(t: Tools): Promise<void> {
+    expect((await t.ask("GET / HTTP/1.0\r\n\r\n")).status).toBe(200);
+    expect(t.upstream.calls[0]?.all("host")).toEqual([t.upstream.authority]);
+  },
+
+  async "RFC 9112 §6.1: an HTTP/1.0 request with Transfer-Encoding is refused, or is its connection's last"(
+    t: Tools,
+  ): Promise<void> {
+    const client = await t.connect();
+    const fields = `${HOST}Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n`;
+    client.send(`POST / HTTP/1.0\r\n${fields}\r\n0\r\n\r\n`, request("GET", "/second"));
+    await client.read("POST");
+    await within(client.rest(), "the connection's end");
+    expect(t.upstream.calls.map((call) => call.target)).not.toContain("/second");
+  },
+
+  async "RFC 9112 §2.2: a request's head that has a line with a bare LF is refused"(
+    t: Tools,
+  ): Promise<void> {
+    for (const head of [
+      "GET / HTTP/1.1\nHost: proxy.test\n\n",
+      "GET / HTTP/1.1\r\nHost: proxy.test\n\r\n",
+      "GET / HTTP/1.1\r\nHost: proxy.test\r\n\n",
+    ]) {
+      expect([400, 505], JSON.stringify(head)).toContain((await t.ask(head)).status);
+    }
+    expect(t.upstream.calls).toEqual([]);
+  },
+
+  async "RFC 9112 §2.2: a response's head that has a line with a bare LF gets 502"(
+    t: Tools,
+  ): Promise<void> {
+    for (const head of [
+      "HTTP/1.1 200 OK\nContent-Length: 2\n\n",
+      "HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\n",
+      "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\n",
+    ]) {
+      t.upstream.script = (call) => {
+        call.write(`${head}hi`);
+        call.close();
+      };
+      expect((await t.ask(request("GET", "/"))).status, JSON.stringify(head)).toBe(502);
+    }
+  },
+
+  async "CONNECT is refused as not implemented, or its connection is closed"(
+    t: Tools,
+  ): Promise<void> {
+    const client = await t.connect();
+    client.send("CONNECT evil.test:80 HTTP/1.1\r\nHost: evil.test:80\r\n\r\n");
+    client.finish();
+    const text = (await client.rest()).toString("latin1");
+    expect(text).toMatch(/^(?:HTTP\/1\.1 (?:400|405|501) |$)/);
+    expect(t.upstream.calls).toEqual([]);
+  },
+
+  async "a connection is kept after a sized body that came later than its head"(
+    t: Tools,
+  ): Promise<void> {
+    const client = await t.connect();
+    client.send(request("POST", "/first", [["Content-Length", "2"]]));
+    await t.upstream.call(0);
+    client.send("hi");
+    expect(await client.read("POST")).toMatchObject({ status: 200, text: "hi" });
+    client.send(request("GET", "/second"));
+    expect((await client.read()).status).toBe(200);
+  },
+};

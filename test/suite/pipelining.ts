@@ -1,0 +1,88 @@
+/** Pipelined requests reach the upstream in an order that keeps their meaning (RFC 9112 §9.3.2). */
+import { expect } from "vitest";
+import type { SetupName } from "../_setups.ts";
+import type { Tools } from "../_suite.ts";
+import { settled, until } from "../_wait.ts";
+import { chunk, type Header, lastChunk, request } from "../_wire.ts";
+
+/** The only name that one of the setups serves. */
+const shop: Header = ["Host", "shop.test"];
+
+/** Sends a request and a GET behind it: the GET begins when the first response has ended. */
+async function expectInTurn(t: Tools, bytes: Buffer, setup: SetupName): Promise<void> {
+  const { upstream } = t;
+  const order: string[] = [];
+  upstream.script = async (call) => {
+    await call.done;
+    order.push(`${call.target.split("?")[0]} begins`);
+    if (order.length > 1) return call.reply(200, [], "second");
+    call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
+    await settled(() => upstream.calls.length);
+    order.push("/first ends");
+    call.write(chunk("whole"), lastChunk);
+  };
+  const client = await t.connect(setup);
+  client.send(bytes, request("GET", "/second", [shop]));
+  expect(await client.read()).toMatchObject({ status: 200, text: "halfwhole" });
+  expect(await client.read()).toMatchObject({ status: 200, text: "second" });
+  expect(order).toEqual(["/first begins", "/first ends", "/second begins"]);
+  await upstream.reset();
+}
+
+export const pipelining = {
+  async "RFC 9112 §9.3.2: what stands behind a request that is not safe is sent when that is answered"(
+    t: Tools,
+  ): Promise<void> {
+    for (const setup of ["default", "hooked", "routed"] as const) {
+      await expectInTurn(t, request("PUT", "/first", [shop], "body"), setup);
+      await expectInTurn(t, request("DELETE", "/first", [shop]), setup);
+    }
+    const chunked: Header[] = [shop, ["Transfer-Encoding", "chunked"]];
+    const bytes = [request("POST", "/first", chunked), chunk("body"), lastChunk];
+    await expectInTurn(t, Buffer.concat(bytes), "default");
+  },
+
+  async "RFC 9112 §9.3.2: so it is behind a large one"(t: Tools): Promise<void> {
+    await expectInTurn(t, request("POST", "/first", [shop], "x".repeat(300_000)), "default");
+  },
+
+  async "RFC 9112 §9.3.2: a request that is not safe is sent when all in front of it are answered"(
+    t: Tools,
+  ): Promise<void> {
+    const { upstream } = t;
+    const order: string[] = [];
+    upstream.script = async (call) => {
+      if (call.method !== "PUT") await settled(() => upstream.calls.length);
+      order.push(`${call.method} ${call.target}`);
+      call.reply(200, [], call.target);
+    };
+    const client = await t.connect();
+    client.send(
+      request("GET", "/1"),
+      request("GET", "/2"),
+      request("PUT", "/3", [], "body"),
+      request("GET", "/4"),
+      request("DELETE", "/5"),
+    );
+    for (const target of ["/1", "/2", "/3", "/4", "/5"]) {
+      expect(await client.read()).toMatchObject({ status: 200, text: target });
+    }
+    expect(order.slice(0, 2).toSorted()).toEqual(["GET /1", "GET /2"]);
+    expect(order.slice(2)).toEqual(["PUT /3", "GET /4", "DELETE /5"]);
+  },
+
+  async "a request that waits behind another is never sent when its client leaves"(
+    t: Tools,
+  ): Promise<void> {
+    const { upstream } = t;
+    upstream.script = () => {};
+    const client = await t.connect();
+    client.send(request("PUT", "/first", [], "body"), request("GET", "/second"));
+    const call = await upstream.call();
+    await call.done;
+    client.leave("RST");
+    await until(() => call.link.isClosed, "the first one's connection closed");
+    await settled(() => upstream.calls.length);
+    expect(upstream.calls.map(({ target }) => target)).toEqual(["/first"]);
+  },
+};

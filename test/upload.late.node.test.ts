@@ -1,0 +1,285 @@
+/** A request body that other code listens to, or reads, after the proxy was called and before the upload begins. */
+import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
+import { connect as connectHttp2, createServer as createHttp2, type Http2Server } from "node:http2";
+import { connect as connectTcp } from "node:net";
+import { PassThrough } from "node:stream";
+import { toNodeHandler } from "srvx/node";
+import { describe, expect, test } from "vitest";
+import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
+import { IncomingBody } from "../runtimes/node/upload.ts";
+import { useApps } from "./_apps.ts";
+import { pause, until } from "./_wait.ts";
+import { chunk, lastChunk, request } from "./_wire.ts";
+
+const apps = useApps();
+const { upstream } = apps;
+
+const HALF = "x".repeat(3000);
+
+type Disturb = (req: IncomingMessage) => void;
+
+/** Code that only listens: the upstream gets every byte all the same. */
+const listening: Record<string, Disturb> = {
+  "listens at once": (req) => void req.on("data", () => {}),
+  "listens, and pauses": (req) => void req.on("data", () => {}).pause(),
+  "listens in the next tick": (req) => process.nextTick(() => req.on("data", () => {})),
+  "listens in the check phase": (req) => void setImmediate(() => req.on("data", () => {})),
+  "listens after 5 ms": (req) => void setTimeout(() => req.on("data", () => {}), 5),
+};
+
+/** Code that takes bytes: what is left is never sent as if it were whole. */
+const taking: Record<string, Disturb> = {
+  "resumes in the next tick": (req) => process.nextTick(() => req.resume()),
+  "resumes after 5 ms": (req) => void setTimeout(() => req.resume(), 5),
+  "reads after 5 ms": (req) => void setTimeout(() => void req.read(), 5),
+  "pipes after 5 ms": (req) => void setTimeout(() => req.pipe(new PassThrough().resume()), 5),
+};
+
+/** Why the upload begins late. */
+const delays: Record<string, () => Partial<CreateProxyOptions>> = {
+  "at once": () => ({}),
+  "after an async target": () => ({ target: async () => (await pause(30), upstream.url) }),
+  "after onRequest": () => ({ onRequest: () => pause(30) }),
+};
+
+/** How a server calls the proxy. */
+const servers: Record<string, (proxy: NodeProxy, disturb: Disturb) => Promise<number>> = {
+  "node:http": (proxy, disturb) =>
+    apps.serveNode((req, res) => {
+      if (req.url === "/disturbed") disturb(req);
+      proxy.nodeHandler(req, res);
+    }),
+  srvx: (proxy, disturb) => {
+    const handler = toNodeHandler((web) => proxy.fetch(web));
+    return apps.serveNode((req, res) => {
+      if (req.url === "/disturbed") disturb(req);
+      void handler(req as never, res as never);
+    });
+  },
+  hono: (proxy, disturb) =>
+    apps.serveHono({
+      fetch(web) {
+        const [req] = Object.getOwnPropertySymbols(web)
+          .filter(({ description }) => description === "incomingKey")
+          .map((symbol) => (web as unknown as Record<symbol, IncomingMessage>)[symbol]);
+        if (web.url.endsWith("/disturbed")) disturb(req as IncomingMessage);
+        return proxy.fetch(web);
+      },
+    }),
+};
+
+/** Sends 6000 bytes, at once or in two parts, and says what became of them. */
+async function send(
+  port: number,
+  framing: string,
+  split: boolean,
+): Promise<{ status: number; isWhole: boolean }> {
+  const client = await apps.connect(port);
+  const isChunked = framing === "chunked";
+  const head = request("POST", "/disturbed", [
+    isChunked ? ["Transfer-Encoding", "chunked"] : ["Content-Length", "6000"],
+  ]);
+  const first = isChunked ? chunk(HALF) : HALF;
+  const rest = isChunked ? Buffer.concat([chunk(HALF), lastChunk]) : Buffer.from(HALF);
+  client.send(head, first);
+  if (split) await pause(50);
+  client.send(rest);
+  const { status } = await client.read();
+  const complete = upstream.calls.filter(
+    ({ method, state }) => method === "POST" && state === "complete",
+  );
+  expect(complete.map(({ length }) => length)).toEqual(complete.map(() => 6000));
+  return { status, isWhole: complete.length > 0 };
+}
+
+describe.each(Object.keys(servers))("%s", (server) => {
+  const cases = Object.keys(delays).flatMap((delay) =>
+    ["sized", "chunked"].flatMap((framing) =>
+      [false, true].map((split) => ({ delay, framing, split })),
+    ),
+  );
+
+  describe.each(cases)("an upload that begins $delay, $framing, split: $split", (each) => {
+    const listen = async (disturb: Disturb): Promise<number> => {
+      const proxy = createProxy({ target: upstream.url, ...delays[each.delay]?.() });
+      return (servers[server] as (typeof servers)[string])(proxy, disturb);
+    };
+
+    test.each(Object.keys(listening))("loses nothing to code that %s", async (name) => {
+      const port = await listen(listening[name] as Disturb);
+      const sent = await send(port, each.framing, each.split);
+      expect(sent).toEqual({ status: 200, isWhole: true });
+    });
+
+    test.each(Object.keys(taking))("is refused or whole beside code that %s", async (name) => {
+      const port = await listen(taking[name] as Disturb);
+      const { status, isWhole } = await send(port, each.framing, each.split);
+      // Bytes that are read before any have come are still there.
+      expect(isWhole ? status : "refused").toBe(isWhole ? 200 : "refused");
+      if (!isWhole) expect(status).toBeGreaterThanOrEqual(400);
+    });
+  });
+});
+
+test("an upload that waits for a connection loses nothing to code that listens meanwhile", async () => {
+  const proxy = createProxy({ target: upstream.url, pool: { maxSockets: 1 } });
+  const port = await apps.serveNode((req, res) => {
+    proxy.nodeHandler(req, res);
+    if (req.url === "/disturbed") setTimeout(() => req.on("data", () => {}), 5);
+  });
+  let free: (() => void) | undefined;
+  upstream.script = async (call) => {
+    if (call.target === "/first") await new Promise<void>((resolve) => (free = resolve));
+    await call.done;
+    call.reply(200, [], "ok");
+  };
+  const first = apps.ask(port, request("GET", "/first"));
+  await until(() => free !== undefined, "the first request");
+  for (const framing of ["sized", "chunked"]) {
+    const sent = send(port, framing, true);
+    await pause(80);
+    free?.();
+    expect(await sent).toEqual({ status: 200, isWhole: true });
+    upstream.calls.length = 0;
+  }
+  await first;
+});
+
+test("middleware that read a part of the body before the handler gets a TypeError, whatever the server", async () => {
+  const proxy = createProxy({ target: upstream.url });
+  const thrown: unknown[] = [];
+  const handler = toNodeHandler((web) =>
+    proxy.fetch(web).catch((error: unknown) => {
+      thrown.push(error);
+      return new Response("misuse", { status: 500 });
+    }),
+  );
+  const port = await apps.serveNode((req, res) => {
+    req.on("data", () => {});
+    setTimeout(() => void handler(req as never, res as never), 30);
+  });
+  const client = await apps.connect(port);
+  client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk(HALF));
+  await pause(60);
+  client.send(chunk(HALF), lastChunk);
+  expect(await client.read()).toMatchObject({ status: 500, text: "misuse" });
+  expect(thrown).toEqual([expect.any(TypeError)]);
+  expect(upstream.calls).toEqual([]);
+});
+
+test("other listeners get the rest of a body that was answered early", async () => {
+  upstream.script = (call) => {
+    call.reply(413, [["Connection", "close"]], "");
+    call.close();
+  };
+  const proxy = createProxy({ target: upstream.url });
+  const seen = { bytes: 0, ended: false };
+  const port = await apps.serveNode((req, res) => {
+    req.on("data", (data: Buffer) => (seen.bytes += data.length));
+    req.on("end", () => (seen.ended = true));
+    proxy.nodeHandler(req, res);
+  });
+  const client = await apps.connect(port);
+  client.send(request("POST", "/", [["Content-Length", "50000"]]), "x".repeat(10_000));
+  expect((await client.read()).status).toBe(413);
+  client.send("x".repeat(40_000));
+  await until(() => seen.ended, "the end of the request");
+  expect(seen.bytes).toBe(50_000);
+});
+
+test("a body that Node hands over chunk by chunk is whole", () => {
+  // As `read()` of Node 26 does; before, it gives all that is buffered at once.
+  const chunks = [Buffer.from("one,"), Buffer.from("two,"), Buffer.from("three")];
+  const message = Object.assign(new PassThrough(), {
+    complete: true,
+    read: () => chunks.shift() ?? null,
+  });
+  const body = new IncomingBody(message as unknown as IncomingMessage);
+  expect(Buffer.from(body.whole() ?? []).toString()).toBe("one,two,three");
+});
+
+describe.each(["node:http2", "srvx"])("HTTP/2, %s: a stream that the client resets", (kind) => {
+  /** A frame of HTTP/2 (RFC 9113 §4.1): no client library would reset a stream so. */
+  function frame(
+    type: number,
+    flags: number,
+    id: number,
+    payload: Buffer = Buffer.alloc(0),
+  ): Buffer {
+    const head = Buffer.alloc(9);
+    head.writeUIntBE(payload.length, 0, 3);
+    head[3] = type;
+    head[4] = flags;
+    head.writeUInt32BE(id, 5);
+    return Buffer.concat([head, payload]);
+  }
+
+  /** A field that is not indexed, its name and value as they are (RFC 7541 §6.2.2). */
+  function field(name: string, value: string): Buffer {
+    const parts = [Buffer.from([0, name.length]), Buffer.from(name), Buffer.from([value.length])];
+    return Buffer.concat([...parts, Buffer.from(value)]);
+  }
+
+  async function serve(): Promise<Http2Server> {
+    const proxy = createProxy({ target: upstream.url });
+    const handler =
+      kind === "srvx" ? toNodeHandler((web) => proxy.fetch(web)) : (proxy.nodeHandler as unknown);
+    const server = createHttp2({}, handler as never);
+    await apps.listen(server);
+    return server;
+  }
+
+  test.each([
+    ["NO_ERROR", 0],
+    ["CANCEL", 8],
+  ])("with %s is never whole", async (_, code) => {
+    const server = await serve();
+    const { port } = server.address() as { port: number };
+    const head = frame(
+      1,
+      4,
+      1,
+      Buffer.concat([
+        field(":method", "POST"),
+        field(":scheme", "http"),
+        field(":authority", "proxy.test"),
+        field(":path", "/"),
+      ]),
+    );
+    const data = frame(0, 0, 1, Buffer.from(HALF));
+    const reset = frame(3, 0, 1, Buffer.from([0, 0, 0, code]));
+    for (let round = 0; round < 30; round++) {
+      const socket = connectTcp(port, "127.0.0.1").resume();
+      socket.on("error", () => {});
+      await once(socket, "connect");
+      socket.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+      socket.write(frame(4, 0, 0));
+      if (round % 3 === 0) socket.write(Buffer.concat([head, data, reset]));
+      else {
+        socket.write(Buffer.concat([head, data]));
+        await pause(round % 10);
+        socket.write(round % 3 === 1 ? reset : Buffer.concat([data, reset]));
+      }
+      await pause(10);
+      socket.destroy();
+    }
+    await until(() => upstream.calls.every(({ state }) => state !== "reading"), "all uploads' end");
+    expect(upstream.calls.filter(({ state }) => state === "complete")).toEqual([]);
+    expect(upstream.calls.length).toBeGreaterThan(0);
+  });
+
+  test("and one that it ends is whole", async () => {
+    const server = await serve();
+    const session = connectHttp2(`http://127.0.0.1:${(server.address() as { port: number }).port}`);
+    const stream = session.request({ ":method": "POST", ":path": "/" });
+    stream.write(HALF);
+    await pause(20);
+    stream.end(HALF);
+    await once(stream.resume(), "end");
+    session.destroy();
+    expect(upstream.calls.map(({ text, state }) => [text, state])).toEqual([
+      [HALF + HALF, "complete"],
+    ]);
+  });
+});
