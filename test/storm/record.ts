@@ -83,9 +83,13 @@ export class Record {
     return SAFE.has(this.plan.method);
   }
 
-  /** Whether the proxy may send the request again on its own: it is idempotent, and all of it is in the head. */
+  /** Whether the proxy can send the request again: it is idempotent, and its head says that it has no body. */
   get isRepeatable(): boolean {
-    return IDEMPOTENT.has(this.plan.method) && this.request.body.length === 0;
+    return IDEMPOTENT.has(this.plan.method) && this.#isBodyless;
+  }
+
+  get #isBodyless(): boolean {
+    return this.plan.request.framing !== "chunked" && this.request.body.length === 0;
   }
 
   /** Whether somebody else may have read from the request's body. */
