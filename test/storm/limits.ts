@@ -8,6 +8,7 @@ export const FEATURES = [
   "pipelined bodies",
   "a pipelined response that breaks off",
   "a client that leaves pipelined requests",
+  "a client that leaves is seen while its next upload waits",
   "HTTP/1.0",
   "a body that breaks off for an HTTP/1.0 client",
   "early answers",
@@ -28,7 +29,14 @@ interface Limit {
   reason: string;
 }
 
+const ON_NODE: readonly HostName[] = ["node", "slow", "srvx", "h3", "hono"];
+
 export const limits: readonly Limit[] = [
+  ...ON_NODE.map((host): Limit => ({
+    host,
+    feature: "a client that leaves is seen while its next upload waits",
+    reason: "Node reads no more of a connection whose upload waits, and so does not see its end",
+  })),
   {
     host: "slow",
     feature: "a pipelined response that breaks off",

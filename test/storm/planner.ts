@@ -159,7 +159,9 @@ export function planSession(
     const isSeen =
       (leave.how === "RST" || can.has("a FIN is seen while the upstream is silent")) &&
       (left.request.framing === "none" || can.has("a client that has sent a body is seen leaving"));
-    if (isSeen) left.ending = { kind: "silent" };
+    const waits = exchanges.slice(leave.exchange + 1).some(({ request }) => request.size > 0);
+    const mayWait = !waits || can.has("a client that leaves is seen while its next upload waits");
+    if (isSeen && mayWait) left.ending = { kind: "silent" };
   }
   if (leaves && leave.phase === "request" && left.request.framing === "chunked") {
     if (!can.has("a last chunk without its line end")) leave.at = beforeLastLine(leave.at);
