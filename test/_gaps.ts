@@ -5,6 +5,7 @@
  */
 import { onNode } from "./_gaps.node.ts";
 import type { HostName } from "./_host.ts";
+import type { NodeRange } from "./_node.ts";
 import type { TestName } from "./_suite.ts";
 
 export interface Gap {
@@ -12,6 +13,8 @@ export interface Gap {
   test: TestName;
   /** What the server or the client under the proxy cannot do. */
   reason: string;
+  /** The versions of Node that cannot; all if undefined. */
+  node?: NodeRange;
   /** Whether that depends on what comes first: the test may pass, too. */
   sometimes?: true;
 }

@@ -2,6 +2,7 @@
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { hostFile, hostNode } from "./_node.ts";
 import type { SetupName } from "./_setups.ts";
 import { within } from "./_wait.ts";
 
@@ -23,15 +24,24 @@ function pathOf(relative: string): string {
   return fileURLToPath(new URL(relative, import.meta.url));
 }
 
-function commandOf(host: HostName): [command: string, ...args: string[]] {
+/** What a host is started with, beside what the suite needs. */
+export interface HostOptions {
+  /** Flags of Node, on the hosts that run on it. */
+  flags?: readonly string[];
+  /** Options of all its proxies, as JSON. */
+  options?: string | undefined;
+}
+
+function commandOf(host: HostName, flags: readonly string[]): [command: string, ...args: string[]] {
   const file = pathOf(`hosts/${host}.ts`);
   if (host === "deno") {
     // Without the flag, Deno says once that it aborts `request.signal` of answered requests too.
-    const flags = ["--allow-net", "--allow-env", "--unstable-no-legacy-abort"];
-    return [pathOf("../node_modules/.bin/deno"), "run", ...flags, file];
+    const allowed = ["--allow-net", "--allow-env", "--unstable-no-legacy-abort"];
+    return [pathOf("../node_modules/.bin/deno"), "run", ...allowed, file];
   }
   if (host === "bun") return [pathOf("../node_modules/.bin/bun"), file];
-  return [process.execPath, file];
+  if (host === "workerd") return [process.execPath, file];
+  return [hostNode, ...flags, hostFile(`hosts/${host}`)];
 }
 
 type Ports = Record<SetupName, number> & { pid?: number };
@@ -49,11 +59,15 @@ function readPorts(child: ChildProcess): Promise<Ports> {
   });
 }
 
-export async function startHost(name: HostName, upstream: string): Promise<Host> {
-  const [command, ...args] = commandOf(name);
+export async function startHost(
+  name: HostName,
+  upstream: string,
+  { flags = [], options = "" }: HostOptions = {},
+): Promise<Host> {
+  const [command, ...args] = commandOf(name, flags);
   // The open stdin is the life line: the host ends when this process does, however it ends.
   const child = spawn(command, args, {
-    env: { ...process.env, UPSTREAM: upstream, NODE_OPTIONS: "" },
+    env: { ...process.env, UPSTREAM: upstream, PROXY_OPTIONS: options, NODE_OPTIONS: "" },
     stdio: ["pipe", "pipe", "pipe"],
   });
   const exited = new Promise<void>((resolve) => child.once("exit", () => resolve()));

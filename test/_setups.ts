@@ -38,6 +38,12 @@ export interface Setup {
   options: ProxyOptions;
 }
 
+/** The setup of that name, with further options as JSON where a run is given any. */
+export function createSetup(name: SetupName, upstream: string, more?: string): Setup {
+  const { target, options } = setups[name](upstream);
+  return { target, options: { ...options, ...(JSON.parse(more || "{}") as ProxyOptions) } };
+}
+
 /** Fails as the path says that this hook should: `/hook/throws` at once, `/hook/rejects` later. */
 function failIn(hook: string, url: string): undefined {
   if (url.includes(`/${hook}/throws`)) throw new Error(secret);

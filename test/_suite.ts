@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { connect, type Answer, type Client } from "./_client.ts";
 import { type Gap, gaps } from "./_gaps.ts";
 import { startHost, type Host, type HostName } from "./_host.ts";
+import { hostVersion, isInRange } from "./_node.ts";
 import type { SetupName } from "./_setups.ts";
 import type { Call } from "./_link.ts";
 import { Upstream } from "./_upstream.ts";
@@ -185,7 +186,10 @@ export function addTests(name: HostName): void {
   for (const [theme, tests] of Object.entries(themes)) {
     describe(theme, () => {
       for (const [title, body] of Object.entries(tests)) {
-        const gap = gaps.find((each) => each.host === name && each.test === title);
+        const gap = gaps.find(
+          ({ host: on, test: of, node }) =>
+            on === name && of === title && (node === undefined || isInRange(hostVersion, node)),
+        );
         if (gap) {
           test(`gap: ${title}`, () => runGap(body, title, gap), 90_000);
         } else {

@@ -2,9 +2,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { expect } from "vitest";
 import { connect, type Client } from "./_client.ts";
+import { hostFile, hostNode } from "./_node.ts";
 import { Upstream } from "./_upstream.ts";
 import { within } from "./_wait.ts";
 import { request } from "./_wire.ts";
@@ -78,8 +78,6 @@ export const postInPieces: Ask = async (client, upstream) => {
   expect((await client.read()).text).toBe("100000");
 };
 
-const FILE = fileURLToPath(new URL("work/host.ts", import.meta.url));
-
 /** What is looked at in a host: the ways its requests take, calls, bytes allocated, bytes that grow old. */
 type Mode = "paths" | "counts" | "heap" | "old";
 
@@ -107,7 +105,7 @@ export interface Worker {
 export async function startWork(host: WorkHost, mode: Mode): Promise<Worker> {
   const upstream = new Upstream();
   await upstream.listen();
-  const child = spawn(process.execPath, [...FLAGS[mode], FILE, host, mode], {
+  const child = spawn(hostNode, [...FLAGS[mode], hostFile("work/host"), host, mode], {
     env: { ...process.env, UPSTREAM: upstream.url, NODE_OPTIONS: "", NODE_V8_COVERAGE: "" },
     stdio: ["pipe", "pipe", "inherit"],
   });

@@ -1,12 +1,19 @@
 /** Listens once per setup, then prints the ports as one line of JSON. */
-import { setups, type Setup, type SetupName } from "../_setups.ts";
+import { createProxy, proxyFetch } from "#proxy";
+import { createSetup, setups, type Setup, type SetupName } from "../_setups.ts";
+
+/** `proxyFetch`, or a proxy of its own where a run has options that only `createProxy` takes. */
+export function bindFetch({ target, options }: Setup): (request: Request) => Promise<Response> {
+  if (process.env["PROXY_OPTIONS"]) return createProxy({ target, ...options }).fetch;
+  return (request) => proxyFetch(request, target, options);
+}
 
 export async function announce(listen: (setup: Setup) => Promise<number>): Promise<void> {
   const upstream = process.env["UPSTREAM"];
   if (!upstream) throw new Error("UPSTREAM is not set");
   const ports: Record<string, number> = {};
   for (const name of Object.keys(setups) as SetupName[]) {
-    ports[name] = await listen(setups[name](upstream));
+    ports[name] = await listen(createSetup(name, upstream, process.env["PROXY_OPTIONS"]));
   }
   // The parent holds stdin open as long as it lives.
   process.stdin.resume().on("end", () => process.exit());

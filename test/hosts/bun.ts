@@ -1,6 +1,6 @@
 /** Run by Bun itself: nothing of Node's here. */
 import { createProxy } from "#proxy";
-import { setups, type SetupName } from "../_setups.ts";
+import { createSetup, setups, type SetupName } from "../_setups.ts";
 
 declare const Bun: {
   env: Record<string, string | undefined>;
@@ -16,7 +16,7 @@ const upstream = Bun.env["UPSTREAM"];
 if (!upstream) throw new Error("UPSTREAM is not set");
 const ports: Record<string, number> = {};
 for (const name of Object.keys(setups) as SetupName[]) {
-  const { target, options } = setups[name](upstream);
+  const { target, options } = createSetup(name, upstream, Bun.env["PROXY_OPTIONS"]);
   // All of it, as `export default createProxy(…)` has it: limits and error handling are part of it.
   const proxy = createProxy({ target, ...options });
   const server = Bun.serve({ ...proxy, port: 0, hostname: "127.0.0.1" });

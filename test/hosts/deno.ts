@@ -1,6 +1,6 @@
 /** Run by Deno itself: nothing of Node's here. */
 import { createProxy, ProxyError } from "#proxy";
-import { setups, type SetupName } from "../_setups.ts";
+import { createSetup, setups, type SetupName } from "../_setups.ts";
 
 declare const Deno: {
   env: { get(name: string): string | undefined };
@@ -21,7 +21,7 @@ const upstream = Deno.env.get("UPSTREAM");
 if (!upstream) throw new Error("UPSTREAM is not set");
 const ports: Record<string, number> = {};
 for (const name of Object.keys(setups) as SetupName[]) {
-  const { target, options } = setups[name](upstream);
+  const { target, options } = createSetup(name, upstream, Deno.env.get("PROXY_OPTIONS"));
   const proxy = createProxy({ target, ...options });
   const server = Deno.serve(
     {

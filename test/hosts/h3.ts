@@ -1,9 +1,9 @@
 import { H3, serve } from "h3";
-import { proxyFetch } from "#proxy";
 import { portOfSrvx, quietly } from "../_srvx.ts";
-import { announce } from "./_announce.ts";
+import { announce, bindFetch } from "./_announce.ts";
 
-await announce(({ target, options }) => {
-  const app = new H3().all("/**", (event) => proxyFetch(event.req, target, options));
+await announce((setup) => {
+  const fetch = bindFetch(setup);
+  const app = new H3().all("/**", (event) => fetch(event.req));
   return portOfSrvx(serve(app, quietly));
 });

@@ -1,14 +1,7 @@
 import { serve } from "srvx";
-import { proxyFetch } from "#proxy";
 import { portOfSrvx, quietly } from "../_srvx.ts";
-import { announce, reportError } from "./_announce.ts";
+import { announce, bindFetch, reportError } from "./_announce.ts";
 
-await announce(({ target, options }) =>
-  portOfSrvx(
-    serve({
-      fetch: (request) => proxyFetch(request, target, options),
-      error: reportError,
-      ...quietly,
-    }),
-  ),
+await announce((setup) =>
+  portOfSrvx(serve({ fetch: bindFetch(setup), error: reportError, ...quietly })),
 );

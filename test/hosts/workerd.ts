@@ -26,7 +26,11 @@ const worker = (name: string): string => `(
   modules = [(name = "worker.js", esModule = embed "worker.js")],
   compatibilityDate = "2026-10-01",
   compatibilityFlags = ["enable_request_signal"],
-  bindings = [(name = "SETUP", text = "${name}"), (name = "UPSTREAM", text = "${upstream}")],
+  bindings = [
+    (name = "SETUP", text = "${name}"),
+    (name = "UPSTREAM", text = "${upstream}"),
+    (name = "PROXY_OPTIONS", text = ${JSON.stringify(process.env["PROXY_OPTIONS"] ?? "")}),
+  ],
 )`;
 const list = (lines: string[]): string => `[\n  ${lines.join(",\n  ")}\n]`;
 const config = `using Workerd = import "/workerd/workerd.capnp";

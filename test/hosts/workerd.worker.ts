@@ -1,14 +1,15 @@
 /** Run by workerd itself: nothing of Node's here. */
 import { createProxy, type Proxy } from "../../runtimes/workerd.ts";
-import { setups, type SetupName } from "../_setups.ts";
+import { createSetup, type SetupName } from "../_setups.ts";
 
 interface Env {
   SETUP: SetupName;
   UPSTREAM: string;
+  PROXY_OPTIONS: string;
 }
 
-function create({ SETUP, UPSTREAM }: Env): Proxy {
-  const { target, options } = setups[SETUP](UPSTREAM);
+function create({ SETUP, UPSTREAM, PROXY_OPTIONS }: Env): Proxy {
+  const { target, options } = createSetup(SETUP, UPSTREAM, PROXY_OPTIONS);
   try {
     return createProxy({ target, ...options });
   } catch {

@@ -1,0 +1,105 @@
+/** Gets other versions of Node and of frameworks, and compiles the hosts for them, in a scratch folder. */
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { build } from "esbuild";
+import { compareVersions } from "../_node.ts";
+
+const root = join(import.meta.dirname, "../..");
+/** Ignored by Git, and removed by `npm ci`. */
+const scratch = join(root, "node_modules/.cache/fetchway-matrix");
+
+export const FRAMEWORKS = ["srvx", "h3", "hono", "@hono/node-server"] as const;
+
+const { engines, dependencies, devDependencies } = JSON.parse(
+  readFileSync(join(root, "package.json"), "utf8"),
+) as {
+  engines: { node: string };
+  dependencies: Record<string, string>;
+  devDependencies: Record<string, string>;
+};
+
+/** The versions that package.json pins. */
+export const pinned: Readonly<Record<string, string>> = { ...devDependencies, ...dependencies };
+
+function npm(...args: string[]): string {
+  // Under `npm run`, npm passes its own options on by these.
+  const env = Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name));
+  return execFileSync("npm", [...args, "--loglevel=error"], {
+    encoding: "utf8",
+    env: Object.fromEntries(env),
+    cwd: scratch,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+}
+
+/** The minimum of `engines`, and the newest of each major version. */
+export function findNodes(majors: readonly number[]): string[] {
+  mkdirSync(scratch, { recursive: true });
+  const least = /^>=(\d+\.\d+\.\d+)$/.exec(engines.node)?.[1];
+  if (least === undefined) throw new Error(`engines.node is ${engines.node}: use >=x.y.z`);
+  const all = (JSON.parse(npm("view", "node", "versions", "--json")) as string[])
+    .filter((version) => /^\d+\.\d+\.\d+$/.test(version))
+    .toSorted(compareVersions);
+  const newest = majors.map((major) => {
+    const version = all.findLast((each) => each.startsWith(`${major}.`));
+    if (version === undefined) throw new Error(`npm has no Node ${major}`);
+    return version;
+  });
+  return [...new Set([least, ...newest])];
+}
+
+export function findFrameworks(): Record<string, string> {
+  mkdirSync(scratch, { recursive: true });
+  return Object.fromEntries(FRAMEWORKS.map((name) => [name, npm("view", name, "version").trim()]));
+}
+
+/** Installs exactly these versions in a folder of their own, once. @returns the folder */
+function install(name: string, packages: Record<string, string>): string {
+  const folder = join(scratch, name);
+  const done = join(folder, "done");
+  if (existsSync(done)) return folder;
+  mkdirSync(folder, { recursive: true });
+  // Node's package fetches its binary by an install script.
+  const manifest = { private: true, allowScripts: { node: true }, dependencies: packages };
+  writeFileSync(join(folder, "package.json"), JSON.stringify(manifest));
+  npm("install", "--prefix", folder, "--no-audit", "--no-fund");
+  writeFileSync(done, "");
+  return folder;
+}
+
+/** @returns the binary's path */
+export function installNode(version: string): string {
+  const folder = install(`node-${version}`, { node: version });
+  return join(folder, "node_modules/node/bin/node");
+}
+
+/**
+ * Compiles the hosts on Node into a folder from which they find the frameworks of these versions.
+ * @returns the folder
+ */
+export async function compileHosts(frameworks: Record<string, string>): Promise<string> {
+  const name = FRAMEWORKS.map((each) => frameworks[each]).join("-");
+  const isPinned = FRAMEWORKS.every((each) => frameworks[each] === pinned[each]);
+  // Where they are the pinned ones, the project's own node_modules has them.
+  const folder = isPinned ? join(scratch, "pinned") : install(`frameworks-${name}`, frameworks);
+  const outdir = join(folder, "test");
+  await build({
+    absWorkingDir: root,
+    entryPoints: ["node", "slow", "srvx", "h3", "hono"]
+      .map((host) => `test/hosts/${host}.ts`)
+      .concat("test/work/host.ts", "test/storm/wrap.ts"),
+    outbase: "test",
+    outdir,
+    bundle: true,
+    splitting: true,
+    format: "esm",
+    platform: "node",
+    // As Node reads them: an older Node must find nothing that it does not know.
+    target: "es2023",
+    external: FRAMEWORKS.slice(),
+    logLevel: "warning",
+  });
+  writeFileSync(join(outdir, "package.json"), '{ "type": "module" }');
+  return outdir;
+}

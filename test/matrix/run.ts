@@ -1,0 +1,126 @@
+/**
+ * Runs the tests of the hosts on Node, and a storm, with other versions of Node, and of the frameworks.
+ *
+ *     npm run test:matrix [-- --nodes 22.12.0,26.1.0] [--hosts node,srvx] [--exchanges 2000]
+ *
+ * Vitest runs on the project's own Node; the hosts run on the other, compiled.
+ */
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import {
+  compileHosts,
+  findFrameworks,
+  findNodes,
+  FRAMEWORKS,
+  installNode,
+  pinned,
+} from "./install.ts";
+
+const root = join(import.meta.dirname, "../..");
+const HOSTS = ["node", "slow", "srvx", "h3", "hono"];
+
+const { values } = parseArgs({
+  options: {
+    nodes: { type: "string" },
+    hosts: { type: "string", default: HOSTS.join(",") },
+    exchanges: { type: "string", default: "2000" },
+  },
+});
+const hosts = values.hosts.split(",");
+const unknown = hosts.find((name) => !HOSTS.includes(name));
+if (unknown !== undefined) throw new Error(`--hosts ${unknown}: use some of ${HOSTS.join(", ")}`);
+
+interface Row {
+  node: string;
+  frameworks: string;
+  passed: number;
+  failed: string[];
+  /** Vitest's, which is not 0 either where a file does not load. */
+  code: number;
+}
+
+/** What Vitest's JSON reporter writes, as far as it is read here. */
+interface Report {
+  testResults: {
+    name: string;
+    message: string;
+    assertionResults: { fullName: string; status: string }[];
+  }[];
+}
+
+/** Runs a program of this project with hosts on the given Node. @returns its exit code and what it printed */
+function runOn(node: string, files: string, args: string[]): { code: number; output: string } {
+  const { status, stdout } = spawnSync(process.execPath, args, {
+    cwd: root,
+    env: { ...process.env, HOST_NODE: installNode(node), HOST_FILES: files },
+    stdio: ["ignore", "pipe", "inherit"],
+    encoding: "utf8",
+    maxBuffer: 2 ** 28,
+  });
+  return { code: status ?? 1, output: stdout };
+}
+
+function runTests(node: string, frameworks: string, files: string): Row {
+  const output = join(files, "../report.json");
+  rmSync(output, { force: true });
+  // Which ways a host takes is tested beside what it does.
+  const tests = [...hosts.map((host) => `test/hosts.${host}.test.ts`), "test/work.hosts.test.ts"];
+  const vitest = join(root, "node_modules/vitest/vitest.mjs");
+  const args = [vitest, "run", ...tests, "--reporter=json", `--outputFile=${output}`];
+  const { code } = runOn(node, files, args);
+  const row: Row = { node, frameworks, passed: 0, failed: [], code };
+  if (!existsSync(output)) return row;
+  const { testResults } = JSON.parse(readFileSync(output, "utf8")) as Report;
+  for (const { name, message, assertionResults } of testResults) {
+    const file = /(?:hosts|work)\.\w+(?=\.test\.ts$)/.exec(name)?.[0] ?? name;
+    if (assertionResults.length === 0) row.failed.push(`${file}: ${message}`);
+    for (const { fullName, status } of assertionResults) {
+      if (status === "passed") row.passed++;
+      else row.failed.push(`${file}: ${fullName} (${status})`);
+    }
+  }
+  return row;
+}
+
+/** A short storm on each host counts as a test more. */
+function runStorms(row: Row, files: string): Row {
+  for (const name of hosts.flatMap((host) => [host, `${host}:wrapped`])) {
+    const args = ["test/storm/run.ts", "--hosts", name, "--exchanges", values.exchanges];
+    const { code, output } = runOn(row.node, files, args);
+    if (code === 0) row.passed++;
+    else row.failed.push(`storm: ${output.trim().replaceAll("\n", "\n    ")}`);
+    row.code ||= code;
+  }
+  return row;
+}
+
+function summarize({ node, frameworks, passed, failed, code }: Row): string {
+  const counts = `${String(passed).padStart(5)} passed ${String(failed.length).padStart(4)} failed`;
+  return `Node ${node.padEnd(8)} frameworks ${frameworks.padEnd(6)} ${counts}  exit ${code}`;
+}
+
+const nodes = values.nodes?.split(",") ?? findNodes([22, 24, 26]);
+const newest = findFrameworks();
+const files = await compileHosts(pinned);
+const rows: Row[] = [];
+function add(row: Row): void {
+  rows.push(row);
+  console.log([summarize(row), ...row.failed.map((name) => `    ${name}`)].join("\n"));
+}
+for (const node of nodes) add(runStorms(runTests(node, "pinned", files), files));
+
+const newer = FRAMEWORKS.filter((name) => newest[name] !== pinned[name]);
+if (newer.length === 0) console.log("the newest frameworks are the pinned ones");
+else {
+  console.log(`newest: ${newer.map((name) => `${name} ${newest[name]}`).join(", ")}`);
+  const compiled = await compileHosts(newest);
+  // On the newest Node, and on the project's own.
+  for (const node of new Set([nodes.at(-1) as string, process.versions.node])) {
+    add(runStorms(runTests(node, "newest", compiled), compiled));
+  }
+}
+
+console.log(["", ...rows.map(summarize)].join("\n"));
+process.exitCode = rows.every(({ code }) => code === 0) ? 0 : 1;

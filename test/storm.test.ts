@@ -1,0 +1,58 @@
+/** A short storm on every host; `npm run test:storm` runs long ones. */
+import { afterAll, describe, expect, test } from "vitest";
+import type { HostName } from "./_host.ts";
+import { createSeed, describeStorm } from "./storm/report.ts";
+import { Storm } from "./storm/storm.ts";
+import type { Variant } from "./storm/variants.ts";
+
+const seed = createSeed();
+const exchanges = 1000;
+
+/** Storms whose exchanges are over, while the proxies still hold idle connections. */
+const resting: (() => Promise<void>)[] = [];
+
+const cases = [
+  "node",
+  "slow",
+  "srvx",
+  "h3",
+  "hono",
+  "bun",
+  "deno",
+  "workerd",
+  "node:wrapped",
+  "srvx:wrapped-late",
+  "hono:wrapped",
+];
+
+describe.each(cases)("%s", (name) => {
+  const [host, variant] = name.split(":") as [HostName, Variant?];
+
+  test(`${exchanges} random exchanges, seed ${seed}`, async () => {
+    const storm = new Storm({ host, ...(variant && { variant }), seed, exchanges });
+    const settling = Promise.withResolvers<void>();
+    resting.push(() => settling.promise);
+    try {
+      await storm.run();
+    } finally {
+      // Idle connections are closed after seconds: the next host runs meanwhile.
+      settling.resolve(storm.settle().then(() => expectNothingWrong(name, storm)));
+      settling.promise.catch(() => {});
+    }
+    expectNothingWrong(name, storm);
+    const { whole, cut, gateway, left } = storm.tally;
+    expect(whole).toBeGreaterThan(exchanges / 2);
+    for (const count of [cut, gateway, left]) expect(count).toBeGreaterThan(0);
+  }, 120_000);
+});
+
+function expectNothingWrong(name: string, storm: Storm): void {
+  expect(storm.violations.length, describeStorm(name, storm)).toBe(0);
+}
+
+test("when all is over no connection is in use, and the processes have said nothing", async () => {
+  expect(resting).toHaveLength(cases.length);
+  await Promise.all(resting.map((settled) => settled()));
+}, 60_000);
+
+afterAll(() => Promise.allSettled(resting.map((settled) => settled())));

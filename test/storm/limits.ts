@@ -1,0 +1,124 @@
+/** What the storm does not ask of a host, because its server or client cannot do it. */
+import type { HostName } from "../_host.ts";
+import { hostVersion, isInRange, type NodeRange } from "../_node.ts";
+
+/** What a plan may contain. */
+export const FEATURES = [
+  "pipelining",
+  "pipelined bodies",
+  "a pipelined response that breaks off",
+  "a client that leaves pipelined requests",
+  "a client that leaves is seen while its next upload waits",
+  "HTTP/1.0",
+  "a body that breaks off for an HTTP/1.0 client",
+  "early answers",
+  "interim responses",
+  "a FIN is seen while the upstream is silent",
+  "a client that has sent a body is seen leaving",
+  "kept after an upload",
+  "stale connections",
+  "a last chunk without its line end",
+] as const;
+export type Feature = (typeof FEATURES)[number];
+
+interface Limit {
+  host: HostName;
+  /** The versions of Node that cannot; all if undefined. */
+  node?: NodeRange;
+  feature: Feature;
+  reason: string;
+}
+
+const ON_NODE: readonly HostName[] = ["node", "slow", "srvx", "h3", "hono"];
+
+export const limits: readonly Limit[] = [
+  ...ON_NODE.map((host): Limit => ({
+    host,
+    feature: "a client that leaves is seen while its next upload waits",
+    reason: "Node reads no more of a connection whose upload waits, and so does not see its end",
+  })),
+  {
+    host: "slow",
+    feature: "a pipelined response that breaks off",
+    reason:
+      "srvx leaves a connection open if a web stream fails while its response waits for another",
+  },
+  {
+    host: "slow",
+    node: { below: "24" },
+    feature: "a client that leaves pipelined requests",
+    reason:
+      "Node 22 does not tell srvx that a response is closed which waits for another, so that its stream stays open",
+  },
+  {
+    host: "slow",
+    feature: "a body that breaks off for an HTTP/1.0 client",
+    reason: "srvx ends such a connection in an orderly way, although the body's stream has failed",
+  },
+  {
+    host: "hono",
+    feature: "a pipelined response that breaks off",
+    reason:
+      "@hono/node-server ends it with the error's message if the body fails while it waits for another",
+  },
+  {
+    host: "bun",
+    feature: "pipelining",
+    reason: "Bun.serve closes a connection with pipelined requests",
+  },
+  {
+    host: "bun",
+    feature: "a last chunk without its line end",
+    reason: "Bun.serve takes a last chunk for the end, before the line end that follows it",
+  },
+  {
+    host: "deno",
+    feature: "a client that has sent a body is seen leaving",
+    reason: "Deno.serve watches a connection no longer after a body that came in several packets",
+  },
+  {
+    host: "deno",
+    feature: "pipelined bodies",
+    reason: "Deno.serve closes a connection after a body that came in several packets",
+  },
+  {
+    host: "deno",
+    feature: "kept after an upload",
+    reason: "Deno.serve closes a connection after a body that came in several packets",
+  },
+  {
+    host: "deno",
+    feature: "a body that breaks off for an HTTP/1.0 client",
+    reason:
+      "Deno.serve ends such a connection in an orderly way, although the body's stream has failed",
+  },
+  {
+    host: "workerd",
+    feature: "a body that breaks off for an HTTP/1.0 client",
+    reason: "workerd ends such a connection in an orderly way",
+  },
+  {
+    host: "workerd",
+    feature: "early answers",
+    reason: "workerd ends a chunked upload as if it were whole once it has been answered",
+  },
+  {
+    host: "workerd",
+    feature: "a FIN is seen while the upstream is silent",
+    reason: "workerd takes a client's FIN for a half-close, and notices it only when it writes",
+  },
+  {
+    host: "workerd",
+    feature: "stale connections",
+    reason: "workerd does not tell a stale connection from others, so that nothing is sent again",
+  },
+];
+
+export function canDo(host: HostName, feature: Feature): boolean {
+  return !limits.some(
+    (limit) =>
+      limit.host === host &&
+      limit.feature === feature &&
+      (limit.node === undefined || isInRange(hostVersion, limit.node)),
+  );
+}

@@ -1,0 +1,71 @@
+/**
+ * Runs the storm by hand.
+ *
+ *     npm run test:storm -- [--hosts node,srvx:wrapped,…] [--exchanges 100000] [--seed 1]
+ *                           [--only 17] [--concurrency 32] [--options '{"pool":{"maxSockets":8}}']
+ *                           [--without pipelining,HTTP/1.0] [--except order]
+ *
+ * The same seed makes the same plans. `--only` runs one session, as often as `--exchanges` allows.
+ * `--without` plans none of these features, `--except` does not check these invariants.
+ */
+import { parseArgs } from "node:util";
+import type { HostName } from "../_host.ts";
+import { FEATURES } from "./limits.ts";
+import { INVARIANTS } from "./record.ts";
+import { createSeed, describeStorm } from "./report.ts";
+import { Storm } from "./storm.ts";
+import { type Variant, VARIANTS, WRAPPABLE } from "./variants.ts";
+
+const HOSTS: readonly HostName[] = ["node", "slow", "srvx", "h3", "hono", "bun", "deno", "workerd"];
+const ALL = [
+  ...HOSTS,
+  ...WRAPPABLE.flatMap((host) => VARIANTS.map((variant) => `${host}:${variant}`)),
+];
+
+const { values } = parseArgs({
+  options: {
+    hosts: { type: "string", default: ALL.join(",") },
+    exchanges: { type: "string" },
+    seed: { type: "string" },
+    only: { type: "string" },
+    concurrency: { type: "string", default: "32" },
+    options: { type: "string" },
+    without: { type: "string", default: "" },
+    except: { type: "string", default: "" },
+  },
+});
+
+function parseCount(name: string, text: string): number {
+  const count = Number(text);
+  if (text !== "" && Number.isSafeInteger(count) && count >= 0) return count;
+  throw new Error(`--${name} ${text}: use a whole number`);
+}
+
+const unknown = values.hosts.split(",").find((name) => !ALL.includes(name));
+if (unknown !== undefined) throw new Error(`--hosts ${unknown}: use some of ${ALL.join(", ")}`);
+const without = FEATURES.filter((name) => values.without.split(",").includes(name));
+const except = INVARIANTS.filter((name) => values.except.split(",").includes(name));
+const seed = values.seed === undefined ? createSeed() : parseCount("seed", values.seed);
+const only = values.only === undefined ? undefined : parseCount("only", values.only);
+const exchanges = parseCount("exchanges", values.exchanges ?? (only === undefined ? "10000" : "1"));
+
+console.log(`seed ${seed}`);
+for (const name of values.hosts.split(",")) {
+  const [host, variant] = name.split(":") as [HostName, Variant?];
+  const storm = new Storm({
+    host,
+    ...(variant && { variant }),
+    seed,
+    exchanges,
+    except,
+    without,
+    // A session that runs alone is repeated one after the other.
+    concurrency: only === undefined ? parseCount("concurrency", values.concurrency) : 1,
+    ...(only !== undefined && { only }),
+    ...(values.options !== undefined && { options: values.options }),
+  });
+  await storm.run();
+  await storm.settle();
+  console.log(describeStorm(name, storm));
+  if (storm.violations.length > 0) process.exitCode = 1;
+}
