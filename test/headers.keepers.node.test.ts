@@ -55,16 +55,17 @@ describe("a server that keeps", () => {
     const names = ["x-kept", "x-user", "accept", "fetchway-probe"];
     const server = createServer((req, res) => {
       const own = keep(req);
-      const each = {
+      const each: unknown = {
         get headers() {
           return own.headers;
         },
         url: `http://proxy.test${req.url}`,
         method: "GET",
+        clone: () => each,
         runtime: { node: { req, res } },
-      } as unknown as Request;
+      };
       const answer = async (): Promise<void> => {
-        const response = await proxyFetch(each, upstream.url);
+        const response = await proxyFetch(each as Request, upstream.url);
         looks.push(names.map((name) => own.headers.get(name)));
         looks.push(Object.keys(req.headers).toSorted());
         res.end(await response.text());

@@ -222,7 +222,7 @@ describe("createProxy", () => {
     [{ freeSocketTimeout: Infinity }, /`freeSocketTimeout`/],
     [{ maxSockets: "5" }, /`maxSockets`/],
     [{ maxFreeSockets: -1 }, /`maxFreeSockets`/],
-    [{ maxTotalFreeSockets: -1 }, /`maxTotalFreeSockets`: use a whole number, 0 for none, or/],
+    [{ maxTotalFreeSockets: -1 }, /`maxTotalFreeSockets`: use a whole number from 0, or Infinity/],
     [{ maxTotalFreeSockets: 1.5 }, /`maxTotalFreeSockets`/],
     [{ maxTotalFreeSockets: -Infinity }, /`maxTotalFreeSockets`/],
     [{ freeSocketTimeout: 2 ** 31 }, /`freeSocketTimeout`/],

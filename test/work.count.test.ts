@@ -71,7 +71,9 @@ describe.each(Object.keys(budgets) as WorkHost[])("%s", (host) => {
     const worker = await startWork(host, "heap");
     try {
       for (const [name, ask] of Object.entries({ get, post })) {
-        const { bytes = Number.NaN } = await worker.count(ask);
+        // V8 may compile something in the middle of it, which it does once.
+        const counts = [await worker.count(ask), await worker.count(ask)];
+        const bytes = Math.min(...counts.map((count) => count.bytes ?? Number.NaN));
         expect(bytes, name).toBeGreaterThan(0);
         expect(bytes / 1000, name).toBeLessThanOrEqual(heapBudgets[host][name as "get" | "post"]);
       }

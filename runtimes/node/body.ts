@@ -90,18 +90,14 @@ function endsWithConnection(res: ServerResponse): boolean {
 
 /**
  * Ends a request's connection where the server under a web stream does not: it ends the connection of HTTP/1.0 in
- * order, as after a whole body, and does nothing to a pipelined response that has no connection yet.
+ * order, as after a whole body. A pipelined response that has no connection yet it leaves open, or ends as if it were
+ * whole (@hono/node-server): so the connection ends behind the response that is being sent, before the next begins.
  */
 function breakOffRequest(request: IncomingMessage): void {
   if (request.httpVersion === "1.0") return resetSocket(request.socket);
   const sent = responseOn(request.socket);
   if (sent === undefined || sent.req === request) return;
-  const endInTurn = (): void => {
-    const next = responseOn(request.socket);
-    if (next === undefined || next.req === request) request.socket.destroy();
-    else next.once("close", endInTurn);
-  };
-  sent.once("close", endInTurn);
+  sent.prependOnceListener("finish", () => request.socket.destroy());
 }
 
 /**

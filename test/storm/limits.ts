@@ -56,12 +56,6 @@ export const limits: readonly Limit[] = [
     reason: "srvx ends such a connection in an orderly way, although the body's stream has failed",
   },
   {
-    host: "hono",
-    feature: "a pipelined response that breaks off",
-    reason:
-      "@hono/node-server ends it with the error's message if the body fails while it waits for another",
-  },
-  {
     host: "bun",
     feature: "pipelining",
     reason: "Bun.serve closes a connection with pipelined requests",
