@@ -8,6 +8,7 @@ import { type Command, commandDefaults } from "./cli/flags.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
 import { listen, stopOnSignals } from "./cli/listen.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
+import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/stats.ts";
 import { answerDemo, renderFirstSteps } from "./demo.ts";
 import { checkVersion } from "./http/versions.ts";
@@ -48,7 +49,7 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
   const demo = target === undefined ? await listen(answerDemo, 0, "127.0.0.1") : undefined;
   const proxy = createProxy({
     ...given.proxy,
-    pool: given.pool,
+    pool: { reuseBuffers: !isPreloaded(process), ...given.pool },
     target: target ?? demo?.url,
   } as CreateProxyOptions);
   const answer: ServerHandler = (request) => {

@@ -94,13 +94,12 @@ export interface PoolOptions {
    */
   dns?: false | DnsOptions;
   /**
-   * Whether memory is used again: what a socket reads goes into buffers that come back when the client's socket
-   * has written them, and the memory of a request body's chunks is freed as soon as the upstream's has. It saves CPU
-   * and memory for bodies from 32 KiB on.
+   * Whether buffers are used again: a socket reads into one that comes back when the client's socket has written it,
+   * and the memory of a request body's chunk is freed when the upstream's socket has. Bodies from 32 KiB on cost less.
    *
-   * Leave it off where other code (APM agents, body loggers, recorders) wrapped methods of Node's streams, sockets or
-   * messages before Fetchway was loaded, and keeps the chunks that it sees: they would change or become empty. Code that
-   * wraps or listens later is noticed, and gets copies. Only Node's plain sockets do it; elsewhere it has no effect.
+   * Leave it off where code that was loaded before Fetchway (APM agents, body loggers, recorders) has wrapped methods of
+   * Node's streams, sockets or messages, and keeps the chunks that it sees: they change or become empty. Code that wraps
+   * or listens later is noticed and gets copies. Node's plain sockets only: elsewhere it has no effect.
    * @default false
    */
   reuseBuffers?: boolean;

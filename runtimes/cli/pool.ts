@@ -89,7 +89,7 @@ export const poolFlags: Record<Exclude<Expressible<PoolOptions>, "connectTimeout
   reuseBuffers: {
     group: "Connections",
     negatable: true,
-    help: "use memory again; on Node, where nothing was preloaded",
+    help: "use buffers again; the default where nothing is preloaded",
     read: asSwitch,
   },
   socketPath: {
