@@ -43,6 +43,10 @@ const onDeno: Gap[] = (
     ["205 has no body", "Deno.serve writes no framing for 205: its end is the connection's"],
     ["hundreds of fields pass", "Deno.serve answers 400 to more than 128 request fields"],
     [
+      "a client that leaves after an upload in several packets closes the upstream request",
+      "Deno.serve watches a connection no longer after a body that came in several packets",
+    ],
+    [
       "a body that breaks off does not end in order for an HTTP/1.0 client",
       "Deno.serve ends the connection in order when a body fails, also for HTTP/1.0",
     ],

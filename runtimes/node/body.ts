@@ -3,17 +3,19 @@ import type { Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
 import type { HeaderList } from "../../src/transport.ts";
 import { Exchange } from "../http/exchange.ts";
+import type { StreamOptions } from "../http/stream.ts";
 
 /** An exchange whose response body writes itself to a response of Node's: srvx asks for that, too. */
 export class NodeExchange extends Exchange {
   /** The header fields that are sent, where they are not the upstream's own. */
   sentHeaders: HeaderList | undefined;
-  /** The client's request, where a server sends the body as a web stream. */
+  /** The client's request, if it is known. */
   request: IncomingMessage | undefined;
+  /** Whether a server sends the body as a web stream. */
+  #isStream = false;
 
   /** Writes the body to a response whose head is written, and ends it. */
   pipe(res: ServerResponse): void {
-    this.request = undefined;
     const whole = this.error === undefined ? this.whole() : undefined;
     if (whole !== undefined) return this.end(res, whole);
     res.on("drain", () => this.resume());
@@ -26,18 +28,21 @@ export class NodeExchange extends Exchange {
     });
   }
 
+  override stream(options?: StreamOptions): ReadableStream<Uint8Array> {
+    this.#isStream = true;
+    return super.stream(options);
+  }
+
   override stop(): void {
-    this.request = undefined;
+    this.#isStream = false;
     super.stop();
   }
 
   override fail(thrown: unknown): void {
     super.fail(thrown);
-    const { request } = this;
-    this.request = undefined;
-    if (request !== undefined && this.error !== undefined && this.status !== 0) {
-      breakOffRequest(request);
-    }
+    if (!this.#isStream || this.error === undefined || this.request === undefined) return;
+    this.#isStream = false;
+    breakOffRequest(this.request);
   }
 
   protected write(res: ServerResponse, chunk: Uint8Array): boolean {
@@ -91,13 +96,22 @@ function endsWithConnection(res: ServerResponse): boolean {
 /**
  * Ends a request's connection where the server under a web stream does not: it ends the connection of HTTP/1.0 in
  * order, as after a whole body. A pipelined response that has no connection yet it leaves open, or ends as if it were
- * whole (@hono/node-server): so the connection ends behind the response that is being sent, before the next begins.
+ * whole (@hono/node-server): so the connection ends when it would begin.
  */
 function breakOffRequest(request: IncomingMessage): void {
-  if (request.httpVersion === "1.0") return resetSocket(request.socket);
-  const sent = responseOn(request.socket);
+  const { socket } = request;
+  if (request.httpVersion === "1.0") return resetSocket(socket);
+  const sent = responseOn(socket);
   if (sent === undefined || sent.req === request) return;
-  sent.prependOnceListener("finish", () => request.socket.destroy());
+  // Before Node's own listener, which gives the connection to the next response and writes what that has waiting.
+  sent.prependOnceListener("finish", () => {
+    socket.cork();
+    queueMicrotask(() => {
+      if (responseOn(socket)?.req === request) return void socket.destroy();
+      breakOffRequest(request);
+      socket.uncork();
+    });
+  });
 }
 
 /**

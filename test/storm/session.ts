@@ -167,7 +167,7 @@ async function readBody(
     }
     const next = await pieces.next();
     if (next.done) {
-      if (next.value.cut || isReset(client, head)) return "cut";
+      if (next.value.cut || isReset(client, head, plan.method)) return "cut";
       return isUpstreams ? "whole" : "gateway";
     }
     if (!isUpstreams) continue;
@@ -179,7 +179,8 @@ async function readBody(
 }
 
 /** A body that ends with the connection broke off if that was reset. */
-function isReset({ socket }: Client, head: ResponseHead): boolean {
+function isReset({ socket }: Client, head: ResponseHead, method: string): boolean {
+  const isBodyless = method === "HEAD" || head.status === 204 || head.status === 304;
   const isFramed = head.get("content-length") ?? head.get("transfer-encoding");
-  return isFramed === undefined && Boolean(socket.errored);
+  return !isBodyless && isFramed === undefined && Boolean(socket.errored);
 }

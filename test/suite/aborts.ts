@@ -104,6 +104,21 @@ export const aborts = {
     await leaveUnanswered(t, "RST");
   },
 
+  async "a client that leaves after an upload in several packets closes the upstream request"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = () => {};
+    const client = await t.connect();
+    client.send(request("POST", "/", [["Content-Length", "5000"]]), "x".repeat(1000));
+    const call = await t.upstream.call();
+    await until(() => call.length > 0, "part of the body");
+    client.send("x".repeat(4000));
+    await call.done;
+    client.leave("RST");
+    await expectClosed(call, "RST");
+    await expectStillWorks(t);
+  },
+
   async "a client that leaves during a silent body closes the upstream request, by FIN"(
     t: Tools,
   ): Promise<void> {
