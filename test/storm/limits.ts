@@ -52,6 +52,12 @@ export const limits: readonly Limit[] = [
   },
   {
     host: "slow",
+    feature: "stale connections",
+    reason:
+      "srvx ends a client's connection, sometimes before the 502, when the stream of its request is cancelled",
+  },
+  {
+    host: "slow",
     feature: "a body that breaks off for an HTTP/1.0 client",
     reason: "srvx ends such a connection in an orderly way, although the body's stream has failed",
   },
