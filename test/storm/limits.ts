@@ -12,6 +12,7 @@ export const FEATURES = [
   "HTTP/1.0",
   "a body that breaks off for an HTTP/1.0 client",
   "early answers",
+  "early answers to HTTP/1.0",
   "interim responses",
   "a FIN is seen while the upstream is silent",
   "a client that has sent a body is seen leaving",
@@ -65,6 +66,12 @@ export const limits: readonly Limit[] = [
     host: "bun",
     feature: "pipelining",
     reason: "Bun.serve closes a connection with pipelined requests",
+  },
+  {
+    host: "bun",
+    feature: "early answers to HTTP/1.0",
+    reason:
+      "Bun.serve may break off a large response that began before an HTTP/1.0 request had ended",
   },
   {
     host: "bun",

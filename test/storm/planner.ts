@@ -96,7 +96,9 @@ function pickExchange(dice: Dice, id: number, version: "1.1" | "1.0", can: Abili
   if (ending.kind === "whole" && ending.after.endsWith("fin") && !can.has("stale connections")) {
     ending.after = "close";
   }
-  const early = sends && dice.chance(10) && can.has("early answers");
+  const mayBeEarly =
+    can.has("early answers") && (version === "1.1" || can.has("early answers to HTTP/1.0"));
+  const early = sends && dice.chance(10) && mayBeEarly;
   const delay = dice.chance(15) ? pickWait(dice) : { turns: 0, ms: 0 };
   // RFC 9112 §6.1: HTTP/1.0 has no chunks.
   const old = { sized: 3, close: 30, none: 3, chunked: 0 }[response.framing];
