@@ -16,7 +16,6 @@ const onSlow: Gap[] = (
     ["the case of response field names is kept", LISTED],
     ["characters that URL parsers escape keep their bytes", "new Request() parses its URL"],
     ["a body that breaks off does not end in order for an HTTP/1.0 client", UNSEEN],
-    ["a pipelined response that breaks off closes the connection", UNSEEN],
     ["TRACE is answered at Max-Forwards 0, without secrets", "new Request() takes no TRACE"],
     ["TRACE counts Max-Forwards down", "new Request() takes no TRACE"],
     [
@@ -52,6 +51,13 @@ const onAll: Gap[] = (["node", "slow", "srvx", "h3", "hono"] as const).map((host
 export const onNode: Gap[] = [
   ...onAll,
   ...onSlow,
+  {
+    host: "slow",
+    test: "a pipelined response that breaks off closes the connection",
+    reason: UNSEEN,
+    // On Node 22 it passes.
+    sometimes: true,
+  },
   {
     host: "h3",
     test: "a percent sign that encodes nothing keeps its bytes",
