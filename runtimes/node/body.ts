@@ -94,15 +94,17 @@ function endsWithConnection(res: ServerResponse): boolean {
 }
 
 /**
- * Ends a request's connection where the server under a web stream does not: it ends the connection of HTTP/1.0 in
- * order, as after a whole body. A pipelined response that has no connection yet it leaves open, or ends as if it were
- * whole (@hono/node-server): so the connection ends when it would begin.
+ * Ends a request's connection where the server under a web stream may not: it ends the connection of HTTP/1.0 in
+ * order, as after a whole body; it ends a response as if it were whole, with the error's message in the last chunk
+ * (@hono/node-server); and it leaves a pipelined response open that has no connection yet.
  */
 function breakOffRequest(request: IncomingMessage): void {
   const { socket } = request;
   if (request.httpVersion === "1.0") return resetSocket(socket);
   const sent = responseOn(socket);
-  if (sent === undefined || sent.req === request) return;
+  if (sent === undefined) return;
+  // What the server writes after this is not sent.
+  if (sent.req === request) return void socket.end();
   // Before Node's own listener, which gives the connection to the next response and writes what that has waiting.
   sent.prependOnceListener("finish", () => {
     socket.cork();
@@ -112,6 +114,30 @@ function breakOffRequest(request: IncomingMessage): void {
       socket.uncork();
     });
   });
+}
+
+/** A body of another client's: where it fails, the connection of its request ends as that of an exchange does. */
+export function guardStream(
+  stream: ReadableStream<Uint8Array>,
+  request: IncomingMessage,
+): ReadableStream<Uint8Array> {
+  const reader = stream.getReader();
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        try {
+          const { done, value } = await reader.read();
+          if (done) controller.close();
+          else controller.enqueue(value);
+        } catch (error) {
+          breakOffRequest(request);
+          controller.error(error);
+        }
+      },
+      cancel: (reason) => reader.cancel(reason),
+    },
+    { highWaterMark: 0 },
+  );
 }
 
 /**

@@ -4,7 +4,7 @@ import { toHeaderList, toHeaders } from "../../src/headers.ts";
 import type { Incoming } from "../../src/incoming.ts";
 import type { HeaderList, Reply } from "../../src/transport.ts";
 import { drained } from "../pool/drained.ts";
-import { breakOff, flushHead, hasObsText, NodeExchange } from "./body.ts";
+import { breakOff, flushHead, guardStream, hasObsText, NodeExchange } from "./body.ts";
 import { toRecord } from "./headers.ts";
 import { messageOf, responseOf } from "./incoming.ts";
 
@@ -139,8 +139,17 @@ function toBodyInit({ body }: Reply, flush: boolean): BodyInit | null {
  */
 export function respond(reply: Reply, incoming: Incoming): Response | Promise<Response> {
   assertIntact(reply);
+  const message = messageOf(incoming);
+  if (message !== undefined && reply.body instanceof ReadableStream) {
+    const guarded = guardStream(reply.body, message);
+    return respondWith({ ...reply, body: guarded }, incoming);
+  }
+  if (reply.body instanceof NodeExchange) reply.body.request = message;
+  return respondWith(reply, incoming);
+}
+
+function respondWith(reply: Reply, incoming: Incoming): Response | Promise<Response> {
   const { body } = reply;
-  if (body instanceof NodeExchange) body.request = messageOf(incoming);
   // Where the global is another class, only its own instances are responses to everyone.
   if (responseOf(incoming) !== undefined && globalThis.Response === NativeResponse) {
     return new LazyResponse(reply) as unknown as Response;

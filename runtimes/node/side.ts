@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { assertBodyUnread } from "../../src/incoming.ts";
 import type { Body } from "../../src/transport.ts";
 import { isHttp2 } from "./message.ts";
-import { IncomingBody } from "./upload.ts";
+import { IncomingBody, resumeAfter } from "./upload.ts";
 
 /** What servers show of themselves on their requests and contexts. */
 interface NodePair {
@@ -45,17 +45,24 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
  * The body of a web request, from Node's request where nobody else has taken it.
  * @throws TypeError if other code has read from it, but not through the web request: the rest would look whole
  */
-export function bodyOf(request: Request, { req, ownBody, isFresh }: NodeSide): Body | null {
+export function bodyOf(request: Request, { req, res, ownBody, isFresh }: NodeSide): Body | null {
   assertBodyUnread(request);
-  if (!req.readableDidRead) {
-    // Where other code listens already, a stream of srvx's listens too before a chunk has come. Hono's is made later.
-    const isOurs = ownBody && (isFresh || req.readableFlowing === null);
-    return isOurs ? new IncomingBody(req) : request.body;
-  }
-  const listeners = req.listenerCount("data");
+  const wasRead = req.readableDidRead;
+  // Where other code listens already, a stream of srvx's listens too before a chunk has come. Hono's is made later.
+  if (!wasRead && ownBody && (isFresh || req.readableFlowing === null))
+    return new IncomingBody(req);
+  const before = req.listeners("data");
   const { body } = request;
+  const added = req.listeners("data").filter((listener) => !before.includes(listener));
+  if (res !== undefined) {
+    resumeAfter(res, req, () => {
+      // A stream that nobody reads takes a little, and pauses.
+      if (body?.locked) return;
+      for (const listener of added) req.off("data", listener as (chunk: unknown) => void);
+    });
+  }
   // A stream that the server has made only now listens from now on.
-  if (isFresh || req.listenerCount("data") > listeners) throw alreadyRead();
+  if (wasRead && (isFresh || added.length > 0)) throw alreadyRead();
   return body;
 }
 

@@ -18,11 +18,7 @@ export class IncomingBody implements SelfSending {
    * @throws TypeError for a body that is read as text: its bytes are lost
    */
   constructor(message: IncomingMessage) {
-    if (message.readableEncoding !== null) {
-      throw new TypeError(
-        "fetchway: the request's body is read as text; leave out req.setEncoding() before the proxy",
-      );
-    }
+    if (message.readableEncoding !== null) throw new TypeError(`fetchway: ${READ_AS_TEXT}`);
     this.message = message;
     message.pause();
   }
@@ -57,13 +53,22 @@ export class IncomingBody implements SelfSending {
           stop();
         }
       };
+      let isDraining = false;
       const onData = (chunk: Buffer): void =>
         attempt(() => {
+          assertBytes(chunk);
           lifetime.touch();
           if (writer.write(chunk, audience && freeing(audience, chunk, writer))) return;
           message.pause();
-          void writer.connection.drained().then(() => message.resume());
+          // Other code may have the message flow on meanwhile.
+          if (isDraining) return;
+          isDraining = true;
+          void writer.connection.drained().then(goOn);
         });
+      const goOn = (): void => {
+        isDraining = false;
+        message.resume();
+      };
       const stopListening = onceOver(message, (error) =>
         attempt(() => {
           if (error !== undefined) throw error;
@@ -95,6 +100,12 @@ export class IncomingBody implements SelfSending {
             return controller.error(error);
           }
           const onData = (chunk: Buffer): void => {
+            try {
+              assertBytes(chunk);
+            } catch (error) {
+              controller.error(error);
+              return stop?.();
+            }
             controller.enqueue(toOwned(message, chunk));
             if ((controller.desiredSize ?? 0) <= 0) message.pause();
           };
@@ -114,6 +125,14 @@ export class IncomingBody implements SelfSending {
       { highWaterMark: 65_536, size: (chunk) => chunk.byteLength },
     );
   }
+}
+
+const READ_AS_TEXT = "the request's body is read as text; leave out req.setEncoding()";
+
+/** Other code may call `setEncoding` when the upload has begun: then the bytes of a chunk are lost. */
+function assertBytes(chunk: unknown): void {
+  if (chunk instanceof Uint8Array) return;
+  throw new ProxyError("proxy_internal_error", { message: READ_AS_TEXT });
 }
 
 /** What is left of a body that other code has read from would look whole to the upstream. */
@@ -184,9 +203,20 @@ function brokenOff(): Error {
   return new Error("the client broke off its request body");
 }
 
-/** Has a body that other code listens to flow on when the response is over: Node sees only to those that nobody has read. */
-export function resumeAfter(res: ServerResponse, message: IncomingMessage): void {
-  res.on("finish", () => message.resume());
+/**
+ * Has a body that other code has touched flow on when the response is over, so that the next request on the connection
+ * is read: Node sees only to bodies that nobody has read.
+ * @param idle takes listeners away that would only pause it again
+ */
+export function resumeAfter(
+  res: ServerResponse,
+  message: IncomingMessage,
+  idle: () => void = () => {},
+): void {
+  res.on("finish", () => {
+    idle();
+    message.resume();
+  });
 }
 
 /** Reads on: the next request on the connection comes after this body. Other listeners get the rest. */
