@@ -61,11 +61,20 @@ export interface BunProxy extends Proxy {
 /** Seconds that Bun gives an idle connection, unless told otherwise. */
 const IDLE_TIMEOUT = 10;
 
+/** The peer's address; undefined for a request that Bun did not make, such as the one that h3 mounts an app with. */
+function addressOf(request: Request, server: BunServer | undefined): string | undefined {
+  try {
+    return server?.requestIP(request)?.address.replace(/^::ffff:(?=[\d.]+$)/, "");
+  } catch {
+    return undefined;
+  }
+}
+
 class BunIncoming extends WebIncoming {
   readonly #server: BunServer | undefined;
 
   constructor(request: Request, server: BunServer | undefined) {
-    super(request, server?.requestIP(request)?.address.replace(/^::ffff:(?=[\d.]+$)/, ""));
+    super(request, addressOf(request, server));
     this.#server = server;
     if (this.body instanceof ReadableStream) this.body = new RequestBody(this.body);
   }
@@ -73,12 +82,20 @@ class BunIncoming extends WebIncoming {
   /** While the exchange lasts, its own deadlines count: the server's would cut it off in silence after 10 s. */
   override listen(listener: Listener): void {
     super.listen(listener);
-    this.#server?.timeout(this.request(), 0);
+    this.#setTimeout(0);
   }
 
   override unlisten(listener: Listener): void {
     super.unlisten(listener);
-    this.#server?.timeout(this.request(), IDLE_TIMEOUT);
+    this.#setTimeout(IDLE_TIMEOUT);
+  }
+
+  #setTimeout(seconds: number): void {
+    try {
+      this.#server?.timeout(this.request(), seconds);
+    } catch {
+      // Bun throws for a request that it did not make.
+    }
   }
 }
 

@@ -5,6 +5,7 @@ import { fieldsOf, fromDraft, toDraft } from "./draft.ts";
 import { badRequest, ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded } from "./forwarded.ts";
 import { cleanRequest, withoutNames } from "./headers.ts";
+import { takeAnswer } from "./hooks.ts";
 import { agreedHost } from "./host.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import { countForwards } from "./maxforwards.ts";
@@ -78,8 +79,8 @@ export async function forward(
     const last = counts ? countForwards(incoming, hop.headers) : undefined;
     if (options.onRequest !== undefined) {
       const draft = toDraft(hop);
-      const answer = await options.onRequest(draft, incoming.request());
-      if (answer) {
+      const answer = takeAnswer(await options.onRequest(draft, incoming.request()), "onRequest");
+      if (answer !== undefined) {
         trip.lifetime.end();
         return answer;
       }
@@ -100,9 +101,9 @@ export async function forward(
     const made = respond(reply, incoming);
     response = made instanceof Promise ? await made : made;
     if (options.onResponse === undefined) return response;
-    const answer = await options.onResponse(response, incoming.request());
-    if (answer && answer !== response) discard(response, answer);
-    return answer || response;
+    const answer = takeAnswer(await options.onResponse(response, incoming.request()), "onResponse");
+    if (answer !== undefined && answer !== response) discard(response, answer);
+    return answer ?? response;
   } catch (thrown) {
     const stopped = trip.lifetime.error;
     const error = stopped ?? toProxyError(thrown);
@@ -191,8 +192,8 @@ async function recover(
   respond: Respond,
 ): Promise<Response> {
   if (options.onError !== undefined) {
-    const answer = await options.onError(error, incoming.request());
-    if (answer) return answer;
+    const answer = takeAnswer(await options.onError(error, incoming.request()), "onError");
+    if (answer !== undefined) return answer;
   }
   // As a response it would vanish: no framework logs a 500 that a handler returns.
   if (!(thrown instanceof ProxyError) && error.code === "proxy_internal_error") throw thrown;

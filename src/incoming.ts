@@ -94,7 +94,7 @@ export function assertBodyUnread(request: Request): void {
   if (request.bodyUsed) {
     throw new TypeError(
       "fetchway: the request's body has already been read; proxy before reading it, " +
-        "read request.clone() instead, or pass new Request(request, { body, headers }) without the old content-length",
+        "read request.clone() instead, or pass new Request(request.url, { method, headers, body }) without the old content-length",
     );
   }
 }

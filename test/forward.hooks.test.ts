@@ -130,3 +130,17 @@ test("a hook that fails because the client has left does not reject", async () =
     expect.any(Request),
   );
 });
+
+test.each(["onRequest", "onResponse", "onError"])(
+  "%s that returns something else than a Response rejects with a TypeError that names it",
+  async (hook) => {
+    const path = "/what/it/was/to/set";
+    const options = { [hook]: () => path } as unknown as ProxyOptions;
+    const target = hook === "onError" ? "http://a.test/base" : TARGET;
+    const incoming = fakeIncoming(hook === "onError" ? { path: "/../x" } : {});
+    const plan = compile(options, () => new FakeTransport());
+    const error = await errorOf(() => forward(incoming, target, plan, undefined, respond));
+    expect(error).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toMatch(new RegExp(`\`${hook}\`: it returned a string`));
+  },
+);
