@@ -1,0 +1,110 @@
+/** Bodies that break off, and bodies that nobody reads, behind servers that do not see it themselves. */
+import type { IncomingMessage } from "node:http";
+import { Hono } from "hono";
+import { toNodeHandler } from "srvx/node";
+import { describe, expect, test } from "vitest";
+import { createProxy, type CreateProxyOptions } from "../runtimes/node.ts";
+import { useApps } from "./_apps.ts";
+import { pause, until, within } from "./_wait.ts";
+import { chunk, request } from "./_wire.ts";
+
+const apps = useApps();
+const { upstream } = apps;
+
+type Options = Partial<CreateProxyOptions>;
+
+const servers: Record<string, (options?: Options) => Promise<number>> = {
+  srvx: (options) => {
+    const proxy = createProxy({ target: upstream.url, ...options });
+    return apps.serveSrvx({ fetch: (web) => proxy.fetch(web) });
+  },
+  hono: (options) => {
+    const proxy = createProxy({ target: upstream.url, ...options });
+    return apps.serveHono(new Hono().all("*", (c) => proxy.fetch(c.req.raw)));
+  },
+};
+
+describe.each(Object.entries(servers))("%s", (_, serve) => {
+  test("a pipelined response that breaks off in a large chunk does not look whole", async () => {
+    let open: (() => void) | undefined;
+    upstream.script = async (call) => {
+      if (call.target === "/slow") {
+        await new Promise<void>((resolve) => (open = resolve));
+        return call.reply(200, [], "slow");
+      }
+      const half = chunk("x".repeat(300_000)).subarray(0, 150_000);
+      call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", half);
+      call.close();
+    };
+    const client = await apps.connect(await serve());
+    client.send(request("GET", "/slow"), request("GET", "/broken"));
+    const broken = await upstream.call(1);
+    await until(() => broken.link.socket.writableLength === 0, "the half of a response");
+    await until(() => open !== undefined, "the slow request");
+    open?.();
+    expect(await client.read()).toMatchObject({ status: 200, text: "slow" });
+    const second = await client.read().catch(() => undefined);
+    expect(second?.cut ?? true).toBe(true);
+  });
+
+  test("a body of another client's that breaks off does not end in order for HTTP/1.0", async () => {
+    upstream.script = async (call) => {
+      call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
+      await pause(50);
+      call.close();
+    };
+    const client = await apps.connect(await serve({ fetch: globalThis.fetch }));
+    let isReset = false;
+    client.socket.on("error", () => (isReset = true));
+    client.send("GET / HTTP/1.0\r\nHost: proxy.test\r\n\r\n");
+    await client.rest().catch(() => {});
+    client.finish();
+    await within(client.closed, "the connection's end");
+    expect(isReset).toBe(true);
+  });
+});
+
+test("a hook's answer leaves the connection to the next request, although other code listens", async () => {
+  const proxy = createProxy({ target: upstream.url, onRequest: () => new Response("mine") });
+  const handler = toNodeHandler((web) => proxy.fetch(web));
+  const disturb: ((req: IncomingMessage) => void)[] = [
+    (req) => void req.on("data", () => {}),
+    (req) => void req.resume(),
+  ];
+  for (const each of disturb) {
+    const port = await apps.serveNode((req, res) => {
+      each(req);
+      void handler(req as never, res as never);
+    });
+    const client = await apps.connect(port);
+    for (let count = 0; count < 2; count++) {
+      client.send(request("POST", "/", [], "x".repeat(400_000)));
+      expect(await client.read()).toMatchObject({ status: 200, text: "mine" });
+    }
+  }
+});
+
+test.each(["retry", "bodyLimit"])(
+  "text in the middle of an upload is an error, with %s",
+  async (option) => {
+    const options: Options = option === "retry" ? { retry: { attempts: 2 } } : { bodyLimit: 1e6 };
+    const proxy = createProxy({ target: upstream.url, ...options });
+    const port = await apps.serveNode((req, res) => {
+      if (req.headers["x-text"]) setTimeout(() => req.setEncoding("utf8"), 20);
+      proxy.nodeHandler(req, res);
+    });
+    const client = await apps.connect(port);
+    client.send(
+      request("POST", "/", [
+        ["Transfer-Encoding", "chunked"],
+        ["X-Text", "1"],
+      ]),
+      chunk("one"),
+    );
+    await pause(60);
+    client.send(chunk("two"), "0\r\n\r\n");
+    expect((await client.read()).status).toBeGreaterThanOrEqual(400);
+    await until(() => upstream.calls.every(({ state }) => state !== "reading"), "the upload's end");
+    expect(upstream.calls.filter(({ state }) => state === "complete")).toEqual([]);
+  },
+);
