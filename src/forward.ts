@@ -107,10 +107,11 @@ export async function forward(
   } catch (thrown) {
     const stopped = trip.lifetime.error;
     const error = stopped ?? toProxyError(thrown);
-    // Stops what may have been sent already; nothing happens if it is over.
-    trip.lifetime.abort(error);
+    // First, so that the body does not count as one that broke off on its way to the client.
     if (response !== undefined) discard(response);
     else if (reply !== undefined) discardBody(reply);
+    // Stops what may have been sent already; nothing happens if it is over.
+    trip.lifetime.abort(error);
     // Between reply and response no hook runs: what fails there is what the upstream has sent.
     const isUpstreams = reply !== undefined && response === undefined;
     const reported = stopped !== undefined || isUpstreams ? error : thrown;

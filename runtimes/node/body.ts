@@ -103,8 +103,11 @@ function breakOffRequest(request: IncomingMessage): void {
   if (request.httpVersion === "1.0") return resetSocket(socket);
   const sent = responseOn(socket);
   if (sent === undefined) return;
-  // What the server writes after this is not sent.
-  if (sent.req === request) return void socket.end();
+  if (sent.req === request) {
+    // What the server writes after this is not sent. Where nothing was, it answers with something else.
+    if (sent.headersSent) socket.end();
+    return;
+  }
   // Before Node's own listener, which gives the connection to the next response and writes what that has waiting.
   sent.prependOnceListener("finish", () => {
     socket.cork();

@@ -137,24 +137,21 @@ function toBodyInit({ body }: Reply, flush: boolean): BodyInit | null {
  * The response for the server that the request came from: lazy where it can be sent lazily.
  * @throws ProxyError if its body has failed by now
  */
-export function respond(reply: Reply, incoming: Incoming): Response | Promise<Response> {
-  assertIntact(reply);
+export function respond(original: Reply, incoming: Incoming): Response | Promise<Response> {
+  assertIntact(original);
+  let reply = original;
   const message = messageOf(incoming);
-  if (message !== undefined && reply.body instanceof ReadableStream) {
-    const guarded = guardStream(reply.body, message);
-    return respondWith({ ...reply, body: guarded }, incoming);
+  if (message !== undefined) {
+    const { body } = original;
+    if (body instanceof NodeExchange) body.request = message;
+    else if (body instanceof ReadableStream) reply = { ...reply, body: guardStream(body, message) };
   }
-  if (reply.body instanceof NodeExchange) reply.body.request = message;
-  return respondWith(reply, incoming);
-}
-
-function respondWith(reply: Reply, incoming: Incoming): Response | Promise<Response> {
-  const { body } = reply;
   // Where the global is another class, only its own instances are responses to everyone.
   if (responseOf(incoming) !== undefined && globalThis.Response === NativeResponse) {
     return new LazyResponse(reply) as unknown as Response;
   }
   // A stream would cost more than the one turn of the loop in which the rest is read.
+  const { body } = reply;
   return body instanceof NodeExchange && body.isNearlyWhole ? buildLater(reply) : build(reply);
 }
 
