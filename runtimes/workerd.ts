@@ -137,7 +137,7 @@ function respond({ status, statusText, headers, original, body, isEncoded }: Rep
   return isEncoded ? withClone(response) : response;
 }
 
-/** A clone made by workerd does not know that its body is encoded, and would be encoded again: as one for a cache. */
+/** workerd forgets that the body of a clone is already encoded: a clone that is put into a cache would be encoded twice. */
 function withClone(response: Response): Response {
   const clone = (): Response => {
     const { body } = Response.prototype.clone.call(response);

@@ -4,7 +4,7 @@ import type { Body, NativeBody } from "./transport.ts";
 
 /** The most bytes that are held back of a body in several chunks: beyond them it is streamed. */
 const MOST_BYTES = 1_048_576;
-/** The most chunks that are held back: each has a price of its own, however short it is. */
+/** The number of chunks held back at most: each costs memory beside its bytes, however short it is. */
 const MOST_CHUNKS = 1024;
 /**
  * Timers of the shortest time that fire without a chunk before the body is streamed: about 3 ms. Each lets one turn

@@ -34,7 +34,7 @@ export interface OnRead {
   readonly callback: (length: number, bytes: Uint8Array) => boolean;
 }
 
-/** What a runtime has its plain sockets do. */
+/** How a runtime sets up its plain sockets. */
 export interface SocketParts {
   /** Makes the `onread` of one socket, where its `data` events do not bring the bytes. */
   readonly createOnRead?: ((onData: Events["onData"]) => OnRead) | undefined;

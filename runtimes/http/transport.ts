@@ -36,7 +36,7 @@ interface Memory {
 /** Where a timer would hold the process. */
 const UNTIMED: Memory = { origins: 100 };
 
-/** What a runtime has of its own. */
+/** The parts that a runtime may replace. */
 interface Parts {
   readonly memory?: Memory;
   /** What sends and receives, with what the runtime's server can do with it beside. */

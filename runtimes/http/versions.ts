@@ -1,10 +1,10 @@
 /**
  * The oldest version of each runtime that can run it.
  *
- * - Node: before, `Response.arrayBuffer()` of a small body shows the entire pool of its buffers, with bytes of other bodies.
- * - Bun: the sockets of those before have not been tried.
- * - Deno: before 2.8, its sockets take no `onread`, so that no request is sent. Before 2.8.3, its server does not tell
- *   of clients that leave, and takes chunk sizes in which another request can hide.
+ * - Node: before this version, `Response.arrayBuffer()` of a small body returns the whole buffer pool, with other bodies' bytes.
+ * - Bun: the sockets of earlier versions are untested.
+ * - Deno: before this version, the server does not report clients that disconnect, and accepts malformed chunk sizes in
+ *   which another request can hide.
  */
 export const OLDEST = { Node: "22.4.0", Bun: "1.4.0", Deno: "2.8.3" } as const;
 

@@ -157,7 +157,7 @@ function toOwned(message: IncomingMessage, chunk: Buffer): Uint8Array {
   return isShared || chunk.byteLength < chunk.buffer.byteLength ? copyOf(chunk) : chunk;
 }
 
-/** Bytes of a chunk from which on it is worth it to free its memory. */
+/** Chunks below this number of bytes are left to the garbage collector. */
 const LARGE = 16_384;
 
 /**
