@@ -1,4 +1,3 @@
-import { toStream } from "../src/body.ts";
 import type { Listener } from "../src/deadline.ts";
 import { getHeader, toHeaders } from "../src/headers.ts";
 import { type Context, WebIncoming } from "../src/incoming.ts";
@@ -13,8 +12,6 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { HeaderList, Reply, Transport } from "../src/transport.ts";
-import { RequestBody } from "./http/body.ts";
-import { Exchange } from "./http/exchange.ts";
 import { HttpTransport } from "./http/transport.ts";
 import { assertVersion } from "./http/versions.ts";
 
@@ -76,7 +73,6 @@ class BunIncoming extends WebIncoming {
   constructor(request: Request, server: BunServer | undefined) {
     super(request, addressOf(request, server));
     this.#server = server;
-    if (this.body instanceof ReadableStream) this.body = new RequestBody(this.body);
   }
 
   /** While the exchange lasts, its own deadlines count: the server's would cut it off in silence after 10 s. */
@@ -100,8 +96,7 @@ class BunIncoming extends WebIncoming {
 }
 
 function respond({ status, statusText, headers, body }: Reply): Response {
-  const whole = body instanceof Exchange ? body.whole() : undefined;
-  return new Response(toBodyInit(whole ?? body, headers), {
+  return new Response(toBodyInit(body, headers), {
     status,
     statusText,
     headers: toHeaders(headers),
@@ -113,10 +108,12 @@ const SMALL = 8192;
 
 function toBodyInit(body: Reply["body"], headers: HeaderList): BodyInit | null {
   if (body === null) return null;
-  if (body instanceof Exchange) return body.stream({ quiet: true });
-  if (!(body instanceof Uint8Array)) return toStream(body);
+  const bytes = body.whole();
+  if (bytes === undefined) return body.stream({ quiet: true });
   const typed = getHeader(headers, "content-type") !== undefined;
-  return typed && body.byteLength < SMALL ? (body as BodyInit) : toSizedStream(body);
+  if (typed && bytes.byteLength < SMALL) return bytes as BodyInit;
+  // Bytes that can be taken again belong to someone else, and the stream hands its chunks out.
+  return toSizedStream(body.replay === undefined ? bytes : bytes.slice());
 }
 
 /**

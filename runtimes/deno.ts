@@ -1,4 +1,3 @@
-import { toStream } from "../src/body.ts";
 import type { Listener } from "../src/deadline.ts";
 import { type Context, type Incoming, WebIncoming } from "../src/incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
@@ -12,12 +11,14 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { Reply, Transport } from "../src/transport.ts";
-import { RequestBody } from "./http/body.ts";
-import { Exchange } from "./http/exchange.ts";
+import type { Memory } from "./http/attempt.ts";
 import { HttpTransport } from "./http/transport.ts";
 import { assertVersion } from "./http/versions.ts";
 
 export * from "../src/index.ts";
+
+/** A request body is read into the buffers of chunks that were sent. */
+const BORROWING: Memory = { ofRequests: () => "returned" };
 
 /**
  * Connections to upstreams, through an HTTP/1.1 client on Deno's plain sockets.
@@ -30,7 +31,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
   const { Deno } = globalThis as { Deno?: { version: { deno: string } } };
   assertVersion("Deno", Deno?.version.deno);
-  return new HttpTransport("deno", options);
+  return new HttpTransport("deno", options, { chunks: BORROWING });
 }
 
 /**
@@ -98,21 +99,19 @@ function addressOf(request: Request, context: Context): string | undefined {
 }
 
 function read(request: Request, context: Context): Incoming {
-  const incoming = new DenoIncoming(request, addressOf(request, context));
-  if (incoming.body instanceof ReadableStream) incoming.body = new RequestBody(incoming.body);
-  return incoming;
+  return new DenoIncoming(request, addressOf(request, context));
 }
 
 /** Deno copies bytes that are a response's body: more than these go out as a stream of the pieces in which they came. */
 const SMALL = 16_384;
 
 function respond({ status, statusText, headers, body }: Reply): Response {
-  const whole = body instanceof Exchange ? body.whole(SMALL) : undefined;
+  const bytes = body?.whole(SMALL);
   const fields: [string, string][] = [];
   for (let i = 0; i < headers.length; i += 2) {
     fields.push([headers[i] as string, headers[i + 1] as string]);
   }
-  return new Response((whole as BodyInit | undefined) ?? (body && toStream(body)), {
+  return new Response((bytes as BodyInit | undefined) ?? body?.stream() ?? null, {
     status,
     statusText,
     headers: fields,

@@ -1,4 +1,3 @@
-import { toStream } from "../src/body.ts";
 import { createFetchTransport, STANDARD } from "../src/fetch.ts";
 import { toHeaders } from "../src/headers.ts";
 import { WebIncoming } from "../src/incoming.ts";
@@ -33,7 +32,7 @@ const runtime: Runtime = {
   read: (request) => new WebIncoming(request, undefined),
   createTransport,
   respond: ({ status, statusText, headers, body }) =>
-    new Response(body && toStream(body), { status, statusText, headers: toHeaders(headers) }),
+    new Response(body?.stream() ?? null, { status, statusText, headers: toHeaders(headers) }),
 };
 
 /**

@@ -1,5 +1,4 @@
 import { amend } from "../src/amend.ts";
-import { toStream } from "../src/body.ts";
 import { ProxyError } from "../src/error.ts";
 import { createFetchTransport, unsendable } from "../src/fetch.ts";
 import { toHeaders } from "../src/headers.ts";
@@ -132,8 +131,8 @@ function respond({ status, statusText, headers, original, body, isEncoded }: Rep
     headers: original ? amend(original, headers) : toHeaders(headers),
     encodeBody: isEncoded ? "manual" : "automatic",
   };
-  const content = body instanceof Uint8Array ? (body as BodyInit) : body && toStream(body);
-  const response = new Response(content, init);
+  const bytes = body?.whole() as BodyInit | undefined;
+  const response = new Response(bytes ?? body?.stream() ?? null, init);
   return isEncoded ? withClone(response) : response;
 }
 

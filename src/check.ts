@@ -92,6 +92,13 @@ const RETRY_CHECKS: Record<string, Check> = {
   delay: isMilliseconds,
 };
 
+const areFunctions: Check = (value) =>
+  Array.isArray(value) && value.every((each) => typeof each === "function")
+    ? undefined
+    : "use an array of functions (next) => (request, scope) => next(request, scope)";
+
+const INTERCEPTOR_CHECKS: Record<string, Check> = { request: areFunctions, attempt: areFunctions };
+
 const isTransport: Check = (value) =>
   typeof (value as Transport | null)?.send === "function"
     ? undefined
@@ -162,6 +169,11 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
       ? undefined
       : 'use true, false or a map of URL prefixes such as { "http://internal:4000/": "/" }',
   bodyLimit: isBytes,
+  interceptors: (value) => {
+    if (!isRecord(value)) return "use an object such as { attempt: [(next) => next] }";
+    const [name, wrong] = findWrong(value, INTERCEPTOR_CHECKS) ?? [];
+    return wrong && `${name}: ${wrong}`;
+  },
   onRequest: isFunction,
   onResponse: isFunction,
   onError: isFunction,

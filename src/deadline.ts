@@ -34,8 +34,6 @@ const BUSY = 20;
  * listener is left behind.
  */
 export class Lifetime implements Listener {
-  /** Why the exchange was stopped; the first reason counts. */
-  error: ProxyError | undefined;
   /** What fails when the exchange is stopped. */
   request: Stoppable | undefined;
 
@@ -49,6 +47,9 @@ export class Lifetime implements Listener {
   #held = false;
   #streaming = false;
   #ended = false;
+  #error: ProxyError | undefined;
+  /** The lifetime of the attempt that came after this one. */
+  #following: Lifetime | undefined;
   readonly #client: Abortable;
   readonly #timeout: number;
   readonly #idleTimeout: number;
@@ -74,11 +75,18 @@ export class Lifetime implements Listener {
     }
   }
 
-  /** For one more attempt, or the next hop: what is left of the time until the response headers. */
+  /** Why the exchange was stopped, this attempt or a later one; the first reason counts. */
+  get error(): ProxyError | undefined {
+    return this.#error ?? this.#following?.error;
+  }
+
+  /** For one more attempt, or the next hop: what is left of the time until the response headers. This one ends. */
   again(): Lifetime {
+    this.end();
     const left = (this.#asked ?? this.#last) + this.#timeout - performance.now();
     const timeout = this.#timeout > 0 ? Math.max(1, Math.ceil(left)) : 0;
-    return new Lifetime(this.#client, timeout, this.#idleTimeout, this.#signal);
+    this.#following = new Lifetime(this.#client, timeout, this.#idleTimeout, this.#signal);
+    return this.#following;
   }
 
   /** What a promise gives; rejects with the reason as soon as the exchange is stopped. */
@@ -102,8 +110,9 @@ export class Lifetime implements Listener {
 
   /** Stops the exchange with this reason, unless it has ended already. */
   abort(error: ProxyError): void {
+    if (this.#following !== undefined) return this.#following.abort(error);
     if (this.#ended) return;
-    this.error = error;
+    this.#error = error;
     const { request } = this;
     this.end();
     request?.fail(error);

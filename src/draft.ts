@@ -1,8 +1,10 @@
 import { cleanRequest, NameSet, REQUEST_DROPPED, toHeaderList, toHeaders } from "./headers.ts";
 import type { RequestDraft } from "./hooks.ts";
 import { assertSendable } from "./target.ts";
-import type { Body, Hop } from "./transport.ts";
-import { UnframedBody } from "./unframed.ts";
+import { BytesBody } from "./body/bytes.ts";
+import type { BodySource } from "./body/source.ts";
+import { UnframedBody } from "./body/unframed.ts";
+import type { HeaderList, Hop } from "./transport.ts";
 
 const encoder = new TextEncoder();
 const derived = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
@@ -27,15 +29,16 @@ export function fromDraft(hop: Hop, draft: RequestDraft): Hop {
   return { ...next, body: toBody(draft.body), contentLength: undefined };
 }
 
-function toBody(body: NonNullable<RequestDraft["body"]> | null): Body | null {
-  if (typeof body === "string") return encoder.encode(body);
-  return body instanceof ReadableStream ? new UnframedBody(body) : body;
+function toBody(body: NonNullable<RequestDraft["body"]> | null): BodySource | null {
+  if (body === null) return null;
+  if (body instanceof ReadableStream) return new UnframedBody(body);
+  return new BytesBody(typeof body === "string" ? encoder.encode(body) : body);
 }
 
-/** Names of the fields that a hook set or changed. */
-export function fieldsOf(before: Hop, after: Hop): string[] {
-  const known = toHeaders(before.headers);
-  return [...toHeaders(after.headers)]
+/** Names of the fields that were set or changed between two lists. */
+export function changedFields(before: HeaderList, after: HeaderList): string[] {
+  const known = toHeaders(before);
+  return [...toHeaders(after)]
     .filter(([name, value]) => known.get(name) !== value)
     .map(([name]) => name);
 }

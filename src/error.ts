@@ -1,3 +1,4 @@
+import { BytesBody } from "./body/bytes.ts";
 import type { HeaderList, Reply } from "./transport.ts";
 
 /** An error type of RFC 9209 §2.3, as in `ProxyError.code` and the `Proxy-Status` header. */
@@ -158,5 +159,6 @@ export function toReply(error: ProxyError, method: string): Reply {
     `fetchway; error=${error.code}`,
   ];
   if (error.retryAfter !== undefined) headers.push("Retry-After", String(error.retryAfter));
-  return { status: error.status, statusText, headers, body: method === "HEAD" ? null : bytes };
+  const body = method === "HEAD" ? null : new BytesBody(bytes);
+  return { status: error.status, statusText, headers, body };
 }

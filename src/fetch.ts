@@ -1,4 +1,5 @@
 import { amend } from "./amend.ts";
+import { StreamBody } from "./body/stream.ts";
 import type { Lifetime } from "./deadline.ts";
 import { ProxyError, toProxyError } from "./error.ts";
 import { getHeader, isEventStream, toHeaderList, toHeaders } from "./headers.ts";
@@ -103,10 +104,11 @@ function toInit(
     signal: controller.signal,
   };
   if (body !== null && method !== "GET" && method !== "HEAD") {
-    init.body =
-      body instanceof Uint8Array
-        ? (body as BodyInit)
-        : toUpload(body, hop, lifetime, controller, client);
+    const bytes = body.whole();
+    // A copy: these bytes may be sent again, and the fetch may be the app's own.
+    init.body = bytes
+      ? (bytes.slice() as BodyInit)
+      : toUpload(body, hop, lifetime, controller, client);
     // Required by the Fetch standard for a stream (node#46221).
     init.duplex = "half";
   }
@@ -149,13 +151,15 @@ function toReply(
   if (body === null || through) lifetime.end();
   else lifetime.opened(events);
   const createPipe = decoded ? undefined : client.createPipe;
+  const length = lengthOf(headers);
   return {
     status,
     statusText,
     headers: decoded ? withoutCoding(headers) : headers,
     original: client.amendsHeaders ? { headers: response.headers, list: headers } : undefined,
     body:
-      body && (through ? body : watch(body, lengthOf(headers), lifetime, controller, createPipe)),
+      body &&
+      new StreamBody(through ? body : watch(body, length, lifetime, controller, createPipe)),
     isEncoded: raw,
   };
 }

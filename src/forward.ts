@@ -1,7 +1,7 @@
+import { UnframedBody } from "./body/unframed.ts";
 import { cutChain } from "./chain.ts";
 import { Lifetime } from "./deadline.ts";
-import { deliver, measureBody, type Trip, wrapBody } from "./deliver.ts";
-import { fieldsOf, fromDraft, toDraft } from "./draft.ts";
+import { fromDraft, toDraft } from "./draft.ts";
 import { badRequest, ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded } from "./forwarded.ts";
 import { cleanRequest, withoutNames } from "./headers.ts";
@@ -12,6 +12,7 @@ import { countForwards } from "./maxforwards.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
 import { cleanReply, discard, discardBody } from "./reply.ts";
+import { toNetworkError } from "./send.ts";
 import {
   assertReachable,
   guardEscape,
@@ -21,7 +22,6 @@ import {
   type Upstream,
 } from "./target.ts";
 import type { Hop, Reply } from "./transport.ts";
-import { UnframedBody } from "./unframed.ts";
 import { refuseWebSocket } from "./upgrade.ts";
 import { addVia } from "./via.ts";
 
@@ -31,7 +31,7 @@ export type Respond = (reply: Reply, incoming: Incoming) => Response | Promise<R
 /**
  * Forwards one request: the whole proxy, in order.
  *
- *     incoming → target → headers + forwarded → body → deliver → headers back → Response
+ *     incoming → target → headers + forwarded → body → plan.send → headers back → Response
  *
  * Whatever the network does becomes a response. The promise rejects for misuse, with a TypeError
  * that names the fix, and with the exception of a hook that `onError` does not answer, so that
@@ -60,12 +60,10 @@ export async function forward(
   }
   const upstream = parseTarget(address);
   assertReachable(upstream, plan.transport);
-  const trip: Trip = {
-    lifetime: new Lifetime(incoming, plan.timeout, plan.idleTimeout, options.signal),
-    secrets: plan.secrets,
-  };
+  const scope = new Lifetime(incoming, plan.timeout, plan.idleTimeout, options.signal);
   let reply: Reply | undefined;
   let response: Response | undefined;
+  let isSending = false;
   try {
     let { path } = incoming;
     if (plan.rewrite !== undefined) {
@@ -81,37 +79,38 @@ export async function forward(
       const draft = toDraft(hop);
       const answer = takeAnswer(await options.onRequest(draft, incoming.request()), "onRequest");
       if (answer !== undefined) {
-        trip.lifetime.end();
+        scope.end();
         return answer;
       }
-      const drafted = fromDraft(hop, draft);
-      if (plan.maxRedirects > 0) trip.secrets = [...plan.secrets, ...fieldsOf(hop, drafted)];
-      hop = drafted;
+      hop = fromDraft(hop, draft);
     }
     if (last !== undefined) {
-      trip.lifetime.end();
+      scope.end();
       return await respond(last, incoming);
     }
-    if (hop.body instanceof UnframedBody) hop = await measureBody(hop, hop.body, trip);
-    if (plan.wrapsBodies && hop.body !== null) hop = wrapBody(hop, plan, trip);
-    if (turn !== undefined) await waitFor(turn, trip.lifetime);
-    if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
-    reply = cleanReply(await deliver(hop, plan, trip), method, hop.method);
-    plan.rewriteResponse?.(reply.headers, hop, trip.followed);
+    if (hop.body instanceof UnframedBody) hop = await measureBody(hop, hop.body, scope);
+    if (turn !== undefined) await waitFor(turn, scope);
+    if (scope.error !== undefined) throw scope.error;
+    isSending = true;
+    const received = await plan.send(hop, scope);
+    isSending = false;
+    reply = cleanReply(received, method, hop.method);
+    plan.rewriteResponse?.(reply.headers, hop, received.request);
     const made = respond(reply, incoming);
     response = made instanceof Promise ? await made : made;
     if (options.onResponse === undefined) return response;
     const answer = takeAnswer(await options.onResponse(response, incoming.request()), "onResponse");
     if (answer !== undefined && answer !== response) discard(response, answer);
     return answer ?? response;
-  } catch (thrown) {
-    const stopped = trip.lifetime.error;
+  } catch (caught) {
+    const thrown = isSending && !plan.runsAppCode ? toNetworkError(caught) : caught;
+    const stopped = scope.error;
     const error = stopped ?? toProxyError(thrown);
     // First, so that the body does not count as one that broke off on its way to the client.
     if (response !== undefined) discard(response);
     else if (reply !== undefined) discardBody(reply);
     // Stops what may have been sent already; nothing happens if it is over.
-    trip.lifetime.abort(error);
+    scope.abort(error);
     // Between reply and response no hook runs: what fails there is what the upstream has sent.
     const isUpstreams = reply !== undefined && response === undefined;
     const reported = stopped !== undefined || isUpstreams ? error : thrown;
@@ -129,6 +128,16 @@ async function waitFor(turn: Promise<void>, lifetime: Lifetime): Promise<void> {
   lifetime.hold(true);
   await lifetime.orAbort(turn);
   lifetime.hold(false);
+}
+
+/** Measures an unframed body: the hop that is sent has no body, bytes, or a stream. */
+async function measureBody(hop: Hop, body: UnframedBody, scope: Lifetime): Promise<Hop> {
+  try {
+    return { ...hop, body: await scope.orAbort(body.measure()) };
+  } catch (thrown) {
+    body.cancel();
+    throw thrown;
+  }
 }
 
 /** What goes to the upstream: stripped first, then added to, so that no client can reach what is added. */
@@ -177,6 +186,7 @@ function toHop(
     host: options.host ?? (plan.keepHost ? host : undefined),
     body,
     contentLength: body === null ? undefined : head.contentLength,
+    given: plan.follows ? [...headers] : undefined,
   };
 }
 

@@ -1,8 +1,10 @@
 import { getHeader, toHeaderList } from "./headers.ts";
-import type { Body, HeaderList, OriginalFields } from "./transport.ts";
+import type { BodySource } from "./body/source.ts";
+import { StreamBody } from "./body/stream.ts";
+import { UnframedBody } from "./body/unframed.ts";
+import type { HeaderList, OriginalFields } from "./transport.ts";
 import type { Abortable, Listener } from "./deadline.ts";
 import type { ProxyError } from "./error.ts";
-import { UnframedBody } from "./unframed.ts";
 
 /**
  * What the server under the handler passes beside the request: Deno's `info`,
@@ -27,7 +29,7 @@ export interface Incoming extends Abortable {
   readonly original?: OriginalFields;
   /** IP address of the peer, where it is known. */
   readonly address: string | undefined;
-  readonly body: Body | null;
+  readonly body: BodySource | null;
   /**
    * Resolves when the requests in front of it on its connection are finished, as far as their order counts
    * (RFC 9112 §9.3.2); undefined where it may be sent at once. Asked once, as soon as the request is here.
@@ -99,14 +101,6 @@ export function assertBodyUnread(request: Request): void {
   }
 }
 
-/** Whether a body's length was announced, or that it is chunked. */
-function isFramed(headers: HeaderList): boolean {
-  return (
-    getHeader(headers, "content-length") !== undefined ||
-    getHeader(headers, "transfer-encoding") !== undefined
-  );
-}
-
 /** Reads a request through the standard interface only. */
 export class WebIncoming implements Incoming {
   readonly method: string;
@@ -115,7 +109,7 @@ export class WebIncoming implements Incoming {
   readonly secure: boolean;
   readonly headers: HeaderList;
   readonly address: string | undefined;
-  body: Body | null;
+  readonly body: BodySource | null;
   readonly #request: Request;
   readonly #version: string;
 
@@ -128,7 +122,7 @@ export class WebIncoming implements Incoming {
     address: string | undefined,
     version = "1.1",
     headers: HeaderList = toHeaderList(request.headers),
-    body?: Body | null,
+    body?: BodySource | null,
   ) {
     assertBodyUnread(request);
     const { url, method } = request;
@@ -140,12 +134,17 @@ export class WebIncoming implements Incoming {
     this.secure = url.startsWith("https:");
     this.headers = headers;
     this.address = address;
+    this.body = body === undefined ? this.#readBody() : body;
+  }
+
+  #readBody(): BodySource | null {
     // A web Request has no body with these methods; asking costs a stream on some servers.
-    if (body !== undefined) this.body = body;
-    else {
-      const own = method === "GET" || method === "HEAD" ? null : request.body;
-      this.body = own === null || isFramed(this.headers) ? own : new UnframedBody(own);
-    }
+    const stream = this.method === "GET" || this.method === "HEAD" ? null : this.#request.body;
+    if (stream === null) return null;
+    const length = getHeader(this.headers, "content-length");
+    if (length !== undefined) return new StreamBody(stream, Number(length));
+    const isChunked = getHeader(this.headers, "transfer-encoding") !== undefined;
+    return isChunked ? new StreamBody(stream) : new UnframedBody(stream);
   }
 
   version(): string {

@@ -7,11 +7,9 @@ export type { Target, TargetAddress, TargetOptions, TlsOptions } from "./target.
 export type { Context } from "./incoming.ts";
 export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";
 export type {
-  Body,
   Capabilities,
   HeaderList,
   Hop,
-  NativeBody,
   OriginalFields,
   OriginStats,
   PoolStats,

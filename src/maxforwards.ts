@@ -1,3 +1,4 @@
+import { BytesBody } from "./body/bytes.ts";
 import { badRequest } from "./error.ts";
 import { getHeader, NameSet, REQUEST_ASSERTIONS } from "./headers.ts";
 import type { Incoming } from "./incoming.ts";
@@ -50,8 +51,8 @@ function replyAsLast(incoming: Incoming): Reply | undefined {
   return toReply(["Content-Type", "message/http", "Content-Length", length], body);
 }
 
-function toReply(headers: HeaderList, body: Uint8Array | null): Reply {
-  return { status: 200, statusText: "OK", headers, body };
+function toReply(headers: HeaderList, bytes: Uint8Array | null): Reply {
+  return { status: 200, statusText: "OK", headers, body: bytes && new BytesBody(bytes) };
 }
 
 /** The head of a request as bytes, as it came (RFC 9110 §9.3.8). */

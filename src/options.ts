@@ -2,6 +2,7 @@ import type { Context } from "./incoming.ts";
 import type { ProxyError } from "./error.ts";
 import type { MaybeResponse, RequestDraft } from "./hooks.ts";
 import type { RetryOptions } from "./retry.ts";
+import type { Interceptor } from "./send.ts";
 import type { Transport } from "./transport.ts";
 
 /** Options of `proxyFetch` and `createProxy`. */
@@ -199,6 +200,19 @@ export interface ProxyOptions {
    * @example (error) => new Response("back soon", { status: error.status })
    */
   onError?: (error: ProxyError, request: Request) => MaybeResponse;
+  /**
+   * Steps around sending, the first of them outermost: `request` around the whole request, redirects and retries
+   * included; `attempt` around each attempt, on its way to one upstream.
+   *
+   * An interceptor runs after all that the proxy does to the request, so it can undo that, send a request twice, or
+   * keep its chunks. `attempt` also runs for the origins that redirects lead to: check `request.upstream` before
+   * adding a credential. An exception goes to `onError`, as a hook's does.
+   * @example { attempt: [(next) => (request, scope) => next(sign(request), scope)] }
+   */
+  interceptors?: {
+    readonly request?: readonly Interceptor[];
+    readonly attempt?: readonly Interceptor[];
+  };
   /** Aborts the upstream request when it fires, as the client's leaving does. */
   signal?: AbortSignal;
   /**

@@ -4,9 +4,12 @@ import { createFetchTransport, STANDARD } from "./fetch.ts";
 import type { ForwardedStyle } from "./forwarded.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./headers.ts";
 import { defaults, type ProxyOptions } from "./options.ts";
-import { type RedirectPolicy, redirectPolicy } from "./redirect.ts";
+import { followRedirects, redirectPolicy } from "./redirect.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "./rewrite.ts";
-import type { RetryOptions } from "./retry.ts";
+import { limitBody } from "./body/limit.ts";
+import { keepBody } from "./body/replay.ts";
+import { retry, type RetryOptions } from "./retry.ts";
+import { compose, type Interceptor, type Send, sendThrough } from "./send.ts";
 import type { HeaderList, Transport } from "./transport.ts";
 import { compileTrust, type Trust } from "./trust.ts";
 
@@ -36,18 +39,13 @@ export interface Plan {
   readonly keepHost: boolean;
   readonly timeout: number;
   readonly idleTimeout: number;
-  readonly retry: Required<RetryOptions>;
-  /** How many redirects are followed; 0 for none. */
-  readonly maxRedirects: number;
-  readonly mayFollow: RedirectPolicy;
-  /** Names of the fields that only the target's own origin may see. */
-  readonly secrets: readonly string[];
-  /** Whether request bodies are limited, or kept. */
-  readonly wrapsBodies: boolean;
-  /** Methods whose bodies are kept although no redirect is followed. */
-  readonly keepsFor: readonly string[];
-  readonly replayLimit: number;
+  /** Whether redirects are followed. */
+  readonly follows: boolean;
   readonly transport: Transport;
+  /** Sends a request through the interceptors and the transport. */
+  readonly send: Send;
+  /** Whether code of the app's runs in `send`, whose exceptions are not the network's. */
+  readonly runsAppCode: boolean;
 }
 
 /** What `followRedirects: true` stands for. */
@@ -105,8 +103,7 @@ export function compile(
     keepHost: !(options.changeOrigin ?? defaults.changeOrigin),
     timeout: options.timeout ?? defaults.timeout,
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
-    ...compileReplay(options),
-    secrets: Object.keys(options.headers ?? {}),
+    ...compileSend(options, transport),
     transport,
   };
   if ((plan.keepHost || options.host !== undefined) && !transport.capabilities.host) {
@@ -131,31 +128,43 @@ function withIdentity(
   return { ...headers, "accept-encoding": "identity" };
 }
 
-type Replay = Pick<
-  Plan,
-  "retry" | "maxRedirects" | "mayFollow" | "wrapsBodies" | "keepsFor" | "replayLimit"
->;
-
-function compileReplay(options: ProxyOptions): Replay {
+/**
+ * The way of a request to the transport, with the steps that the options ask for:
+ *
+ *     interceptors.request → bodyLimit → replay → redirects → retry → interceptors.attempt → transport
+ */
+function compileSend(
+  options: ProxyOptions,
+  transport: Transport,
+): Pick<Plan, "follows" | "send" | "runsAppCode"> {
   if (options.redirectTargets !== undefined && options.followRedirects === undefined) {
     throw new TypeError(
       "fetchway: `redirectTargets` does nothing without `followRedirects`; set that too",
     );
   }
+  const { request = [], attempt = [] } = options.interceptors ?? {};
+  const steps: Interceptor[] = [...request];
+  if (options.bodyLimit !== undefined) steps.push(limitBody(options.bodyLimit));
+
   const follow = options.followRedirects ?? defaults.followRedirects;
-  const maxRedirects = typeof follow === "number" ? follow : follow ? MAX_REDIRECTS : 0;
+  const redirects = typeof follow === "number" ? follow : follow ? MAX_REDIRECTS : 0;
   const given = Object.entries(options.retry || {}).filter(([, value]) => value !== undefined);
-  const retry = { ...defaults.retry, ...Object.fromEntries(given) } as Required<RetryOptions>;
-  if (options.retry === false) retry.attempts = 0;
-  // Nothing is kept unless somebody asked for it.
-  const keepsFor = options.retry && retry.attempts > 0 ? retry.methods : [];
+  const again = { ...defaults.retry, ...Object.fromEntries(given) } as Required<RetryOptions>;
+  const retries = options.retry !== false && again.attempts > 0;
+  const limit = options.replayLimit ?? defaults.replayLimit;
+  // Nothing is kept unless an option asks for it.
+  if (redirects > 0) steps.push(keepBody(limit));
+  else if (options.retry && retries) steps.push(keepBody(limit, again.methods));
+  if (redirects > 0) {
+    const policy = redirectPolicy(options.redirectTargets ?? defaults.redirectTargets);
+    steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));
+  }
+  if (retries) steps.push(retry(again));
+  const runsAppCode = request.length > 0 || attempt.length > 0 || redirects > 0;
   return {
-    retry,
-    maxRedirects,
-    mayFollow: redirectPolicy(options.redirectTargets ?? defaults.redirectTargets),
-    wrapsBodies: options.bodyLimit !== undefined || maxRedirects > 0 || keepsFor.length > 0,
-    keepsFor,
-    replayLimit: options.replayLimit ?? defaults.replayLimit,
+    follows: redirects > 0,
+    send: compose([...steps, ...attempt], sendThrough(transport, runsAppCode)),
+    runsAppCode,
   };
 }
 

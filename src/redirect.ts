@@ -1,7 +1,11 @@
+import { BytesBody } from "./body/bytes.ts";
+import { replayOf } from "./body/replay.ts";
+import { changedFields } from "./draft.ts";
 import { atOnce } from "./misuse.ts";
 import { getHeader, NameSet, withoutNames } from "./headers.ts";
 import { parseReference } from "./reference.ts";
-import { keptBody } from "./replay.ts";
+import { discardBody } from "./reply.ts";
+import type { Interceptor } from "./send.ts";
 import { parseTarget } from "./target.ts";
 import type { HeaderList, Hop, Reply } from "./transport.ts";
 
@@ -30,6 +34,59 @@ const ABOUT_CONTENT = new NameSet([
 const CREDENTIALS: readonly string[] = ["authorization", "cookie", "proxy-authorization"];
 
 /**
+ * Follows redirects, up to a number of them.
+ *
+ *     request → send → response
+ *        ↑ nextHop(request, response) ↓
+ *
+ * @param secrets names of fields that only the first origin may see, beside those that hooks and interceptors set
+ */
+export function followRedirects(
+  most: number,
+  allows: RedirectPolicy,
+  secrets: readonly string[],
+): Interceptor {
+  return (next) => async (first, firstScope) => {
+    let request = first;
+    let scope = firstScope;
+    const added = first.given === undefined ? [] : changedFields(first.given, first.headers);
+    const visited = [nameOf(first)];
+    for (;;) {
+      const reply = await next(request, scope);
+      const answered = request === first ? reply : { ...reply, request };
+      if (visited.length > most) return answered;
+      const following = askForNext(request, reply, allows, [...secrets, ...added]);
+      // The same request again would get the same response.
+      if (following === undefined || visited.includes(nameOf(following))) return answered;
+      discardBody(reply);
+      request = following;
+      scope = scope.again();
+      visited.push(nameOf(request));
+      if (scope.error !== undefined) throw scope.error;
+    }
+  };
+}
+
+/** The request that a redirect leads to. Where the policy throws, nothing else reads the redirect's body. */
+function askForNext(
+  request: Hop,
+  reply: Reply,
+  allows: RedirectPolicy,
+  secrets: readonly string[],
+): Hop | undefined {
+  try {
+    return nextHop(request, reply, allows, secrets);
+  } catch (thrown) {
+    discardBody(reply);
+    throw thrown;
+  }
+}
+
+function nameOf({ method, upstream, path }: Hop): string {
+  return `${method} ${upstream.origin}${path}`;
+}
+
+/**
  * The hop that a redirect asks for, made of the hop before it: what was left
  * out on the way never comes back.
  *
@@ -49,16 +106,16 @@ export function nextHop(
   if (url === undefined || !allows(from, url)) return undefined;
 
   const toGet = status === 303 ? !isSafe(hop.method) : status < 303 && hop.method === "POST";
-  const body = toGet ? null : keptBody(hop.body);
-  if (body === undefined) return undefined;
+  const bytes = toGet ? null : replayOf(hop.body);
+  if (bytes === undefined) return undefined;
   let fields = toGet ? withoutNames(hop.headers, ABOUT_CONTENT) : hop.headers;
 
   const next = {
     ...hop,
     method: toGet ? "GET" : hop.method,
     path: url.pathname + url.search,
-    body,
-    contentLength: body?.byteLength,
+    body: bytes && new BytesBody(bytes),
+    contentLength: bytes?.byteLength,
     fresh: false,
   };
   if (url.origin === hop.upstream.origin) return { ...next, headers: fields };

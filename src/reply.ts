@@ -1,7 +1,7 @@
-import { toStream } from "./body.ts";
 import { ProxyError } from "./error.ts";
 import { cleanResponse, NameSet, withoutNames } from "./headers.ts";
-import type { Body, HeaderList, Reply } from "./transport.ts";
+import type { BodySource } from "./body/source.ts";
+import type { HeaderList, Reply } from "./transport.ts";
 
 const CONTENT_LENGTH = new NameSet(["content-length"]);
 
@@ -49,11 +49,8 @@ function cleanReason(statusText: string): string {
 }
 
 /** Lets go of the body of a request or a response, unread. */
-export function discardBody({ body }: { readonly body: Body | null }): void {
-  if (body === null || body instanceof Uint8Array) return;
-  void toStream(body)
-    .cancel()
-    .catch(() => {});
+export function discardBody({ body }: { readonly body: BodySource | null }): void {
+  body?.cancel();
 }
 
 /** Lets go of a response that will not be sent, unless the one that will is made from its body. */

@@ -1,6 +1,10 @@
+import { replayOf } from "./body/replay.ts";
+import { BytesBody } from "./body/bytes.ts";
+import type { Lifetime } from "./deadline.ts";
 import { ProxyError } from "./error.ts";
-import { keptBody } from "./replay.ts";
-import type { Hop } from "./transport.ts";
+import { discardBody } from "./reply.ts";
+import type { Interceptor, Send } from "./send.ts";
+import type { Hop, Reply } from "./transport.ts";
 
 /** When a request is sent once more. What is left out has its default. */
 export interface RetryOptions {
@@ -14,18 +18,74 @@ export interface RetryOptions {
   delay?: number;
 }
 
-/** Whether an error says that the upstream cannot have begun to answer: a closed connection, or none at all. */
-export function neverAnswered(error: unknown): boolean {
+/**
+ * Sends a request again when the upstream cannot have begun to answer, or answered with one of the statuses.
+ *
+ *     request → send → response
+ *        ↑ again, on a new connection ↓
+ */
+export function retry(options: Required<RetryOptions>): Interceptor {
+  return (next) => (request, scope) => {
+    const sent = next(request, scope);
+    const { attempts, statusCodes } = options;
+    const settle = (): Promise<Reply> =>
+      awaitAttempt(next, options, request, scope, sent, attempts);
+    // Where no status is retried, only a failed attempt needs more than this promise.
+    return statusCodes.length === 0 ? sent.catch(settle) : settle();
+  };
+}
+
+/** Waits for an attempt, and starts the next one where it is allowed. */
+async function awaitAttempt(
+  next: Send,
+  options: Required<RetryOptions>,
+  request: Hop,
+  scope: Lifetime,
+  sent: Promise<Reply>,
+  attempts: number,
+): Promise<Reply> {
+  let again: Hop | undefined;
+  try {
+    const reply = await sent;
+    if (attempts > 0 && options.statusCodes.includes(reply.status)) {
+      again = repeat(request, options.methods);
+    }
+    if (again === undefined) return reply;
+    discardBody(reply);
+  } catch (thrown) {
+    if (attempts > 0 && isUnanswered(thrown)) again = repeat(request, options.methods);
+    if (again === undefined || scope.error !== undefined) throw thrown;
+    // Any other idle connection may have been closed as well.
+    again = { ...again, fresh: true };
+  }
+  const following = scope.again();
+  if (options.delay > 0) await pause(options.delay, following);
+  if (following.error !== undefined) throw following.error;
+  const resent = next(again, following);
+  return awaitAttempt(next, options, again, following, resent, attempts - 1);
+}
+
+/** Whether an error says that the upstream cannot have begun to answer: a closed idle connection, or a refused one. */
+function isUnanswered(error: unknown): boolean {
   return error instanceof ProxyError && (error.stale || error.code === "connection_refused");
 }
 
 /**
- * The hop to send once more.
+ * The request to send again.
  * @returns undefined where the method is not safe to repeat, or the body is gone
  * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
  */
-export function hopAgain(hop: Hop, methods: readonly string[]): Hop | undefined {
-  if (!methods.includes(hop.method)) return undefined;
-  const body = keptBody(hop.body);
-  return body === undefined ? undefined : { ...hop, body };
+function repeat(request: Hop, methods: readonly string[]): Hop | undefined {
+  if (!methods.includes(request.method)) return undefined;
+  const bytes = replayOf(request.body);
+  if (bytes === undefined) return undefined;
+  return { ...request, body: bytes && new BytesBody(bytes) };
+}
+
+function pause(delay: number, scope: Lifetime): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const over = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, delay);
+  });
+  return scope.orAbort(over).finally(() => clearTimeout(timer));
 }

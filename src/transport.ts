@@ -1,4 +1,5 @@
-import type { Lifetime } from "./deadline.ts";
+import type { BodySource } from "./body/source.ts";
+import type { Send } from "./send.ts";
 import type { Upstream } from "./target.ts";
 
 /**
@@ -18,19 +19,6 @@ export interface OriginalFields {
   readonly list: HeaderList;
 }
 
-/** A body that its own runtime moves without a web stream; anyone else can have it as one. */
-export interface NativeBody {
-  /** The body as a web stream. It can be taken once. */
-  stream(): ReadableStream<Uint8Array>;
-  /** All of it, if it is here by now: it is taken then. */
-  whole?(): Uint8Array | undefined;
-  /** All of it, where it was taken as bytes: it can be sent again. */
-  readonly kept?: Uint8Array | undefined;
-}
-
-/** Bytes that are already here, or a stream of those to come. */
-export type Body = Uint8Array | ReadableStream<Uint8Array> | NativeBody;
-
 /**
  * One request to one upstream. An immutable value: every step takes a hop and
  * returns a new one, and the next hop of a redirect comes from the previous one.
@@ -49,11 +37,13 @@ export interface Hop {
   /** The `Host` to send; the upstream's own authority if undefined. */
   readonly host: string | undefined;
   /** The body; `null` for none. */
-  readonly body: Body | null;
+  readonly body: BodySource | null;
   /** Length of a streamed body in bytes where it is known. */
   readonly contentLength: number | undefined;
   /** Whether only a new connection will do: a kept one has failed already. */
   readonly fresh?: boolean;
+  /** The fields before hooks and interceptors changed them, where redirects are followed: see `redirect.ts`. */
+  readonly given?: HeaderList | undefined;
 }
 
 /** A response on its way: what an upstream answered, or what an error becomes. */
@@ -67,7 +57,9 @@ export interface Reply {
   /** What the upstream's own fields were, where that is more than a list can say. */
   readonly original?: OriginalFields | undefined;
   /** The body; `null` for none. */
-  readonly body: Body | null;
+  readonly body: BodySource | null;
+  /** The request that it answers, where that is another than the one that was sent first: a redirect was followed. */
+  readonly request?: Hop | undefined;
   /** Whether the body is encoded as `Content-Encoding` says, where a runtime would encode a script's body itself. */
   readonly isEncoded?: boolean;
 }
@@ -132,7 +124,7 @@ export interface Transport {
    * It calls `lifetime.end()` when the last byte of the response is through or
    * the exchange has failed, and stops at once when `lifetime` is aborted.
    */
-  send(hop: Hop, lifetime: Lifetime): Promise<Reply>;
+  readonly send: Send;
   /** What the connections have been doing, where the runtime tells: the same object until something changes. */
   stats?(): PoolStats;
   /**

@@ -1,7 +1,7 @@
-import { toStream } from "./body.ts";
+import type { BodySource } from "./body/source.ts";
 import type { Lifetime } from "./deadline.ts";
 import { brokenOff, type ProxyError } from "./error.ts";
-import type { Body, Hop } from "./transport.ts";
+import type { Hop } from "./transport.ts";
 
 /**
  * A body of at most so many bytes counts as one chunk, which the runtime moves itself: to watch the chunks of a
@@ -27,13 +27,13 @@ export interface UploadClient {
  * the request is broken off first: some clients (workerd's) end it as if it were whole.
  */
 export function toUpload(
-  body: Body,
+  body: BodySource,
   { contentLength }: Hop,
   lifetime: Lifetime,
   controller: AbortController,
   { isOwn, createPipe }: UploadClient,
 ): ReadableStream<Uint8Array> {
-  const stream = toStream(body);
+  const stream = body.stream();
   const small = contentLength !== undefined && contentLength <= ONE_PIECE;
   if (small && (isOwn === undefined || isOwn(stream))) return stream;
   const source = readerOf(stream, createPipe !== undefined);

@@ -1,6 +1,8 @@
 /** Stand-ins for what unit tests do not open: a client, an upstream, connections. */
 import { expect, vi } from "vitest";
-import { toStream } from "../src/body.ts";
+import { BytesBody } from "../src/body/bytes.ts";
+import type { BodySource } from "../src/body/source.ts";
+import { StreamBody } from "../src/body/stream.ts";
 import { Lifetime, type Listener } from "../src/deadline.ts";
 import { ProxyError, type ProxyErrorCode } from "../src/error.ts";
 import { createFetchTransport, type FetchClient, type FetchLike, STANDARD } from "../src/fetch.ts";
@@ -54,7 +56,17 @@ export function startLifetime(
 
 export type FakeIncoming = Incoming & FakeClient;
 
-export function fakeIncoming(over: Partial<Incoming> = {}): FakeIncoming {
+/** What a test gives as a body: bytes, a stream, or a body as the core has it. */
+type Given<T extends { body: BodySource | null }> = Partial<Omit<T, "body">> & {
+  body?: BodySource | Uint8Array | ReadableStream<Uint8Array> | null;
+};
+
+function toBody(body: Given<Reply>["body"] = null): BodySource | null {
+  if (body instanceof Uint8Array) return new BytesBody(body);
+  return body instanceof ReadableStream ? new StreamBody(body) : body;
+}
+
+export function fakeIncoming(over: Given<Incoming> = {}): FakeIncoming {
   const { method = "GET", path = "/" } = over;
   return Object.assign(new FakeClient(), {
     method,
@@ -63,28 +75,28 @@ export function fakeIncoming(over: Partial<Incoming> = {}): FakeIncoming {
     secure: false,
     headers: ["Host", "proxy.test"],
     address: "192.0.2.7",
-    body: null,
     version: () => "1.1",
     request: () => new Request(`http://proxy.test${path}`, { method }),
     ...over,
+    body: toBody(over.body),
   });
 }
 
-export function fakeHop(over: Partial<Hop> = {}): Hop {
+export function fakeHop(over: Given<Hop> = {}): Hop {
   return {
     upstream: parseTarget(TARGET),
     method: "GET",
     path: "/",
     headers: [],
     host: undefined,
-    body: null,
     contentLength: undefined,
     ...over,
+    body: toBody(over.body),
   };
 }
 
-export function fakeReply(over: Partial<Reply> = {}): Reply {
-  return { status: 200, statusText: "OK", headers: [], body: null, ...over };
+export function fakeReply(over: Given<Reply> = {}): Reply {
+  return { status: 200, statusText: "OK", headers: [], ...over, body: toBody(over.body) };
 }
 
 /** Connections in memory: keeps what was sent, answers what it is told to. */
@@ -114,7 +126,7 @@ export class FakeTransport implements Transport {
 /** Sends a hop through a transport made of this fetch. */
 export function sendBy(
   fetch: FetchLike,
-  hop: Partial<Hop> = {},
+  hop: Given<Hop> = {},
   lifetime: Lifetime = fakeLifetime(),
   client: Partial<FetchClient> = {},
 ): Promise<Reply> {
@@ -128,14 +140,14 @@ export function sendBy(
 }
 
 export function streamed({ body }: Reply): ReadableStream<Uint8Array> {
-  return toStream(body ?? bytes(""));
+  return (body ?? new BytesBody(bytes(""))).stream();
 }
 
 export const textOf = (reply: Reply): Promise<string> => new Response(streamed(reply)).text();
 
 /** Forwards a request through connections in memory. */
 export function run(
-  incoming: Partial<Incoming>,
+  incoming: Given<Incoming>,
   setup: { options?: ProxyOptions; target?: Target; transport?: Transport; context?: unknown } = {},
 ): Promise<Response> {
   const { options = {}, target = TARGET, transport = new FakeTransport(), context } = setup;
@@ -145,7 +157,7 @@ export function run(
 
 /** A reply as a web response. */
 export const respond: Respond = ({ status, statusText, headers, body }) =>
-  new Response(body && toStream(body), { status, statusText, headers: toHeaders(headers) });
+  new Response(body?.stream() ?? null, { status, statusText, headers: toHeaders(headers) });
 
 export const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
 

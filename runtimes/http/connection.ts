@@ -154,7 +154,7 @@ export class Connection implements ResponseHandler, Idle {
 
   /** @internal */
   onPiece(piece: Uint8Array): void {
-    this.job?.onPiece(this.#toOwned(piece));
+    this.job?.onChunk(this.#toOwned(piece));
   }
 
   /**

@@ -14,6 +14,6 @@ export interface Job extends Waiting {
   fail(thrown: unknown): void;
   /** What the connection has to say of the response. */
   onHead(head: ResponseHead): void;
-  onPiece(piece: Uint8Array): void;
+  onChunk(chunk: Uint8Array): void;
   onEnd(): void;
 }

@@ -1,5 +1,6 @@
 import { badRequest } from "../../src/error.ts";
 import { unsendable } from "../../src/fetch.ts";
+import type { BodySource } from "../../src/body/source.ts";
 import type { HeaderList, Hop } from "../../src/transport.ts";
 import { TOKEN } from "./head.ts";
 import { badLength } from "./writer.ts";
@@ -11,15 +12,15 @@ const TARGET = /^[!-~\u0080-\u00ff]+$/;
 const BODYLESS = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
 
 /**
- * What is to be sent, with a body that is here as a whole by now as bytes.
- * @throws ProxyError for a whole body that is not as long as was announced
+ * A body that has arrived as a whole.
+ * @returns undefined for one that is still arriving
+ * @throws ProxyError for one that is not as long as its Content-Length, or broke off
  */
-export function settle(hop: Hop): Hop {
-  const { body, contentLength } = hop;
-  const whole = body !== null && "whole" in body ? body.whole?.() : undefined;
-  if (whole === undefined) return hop;
-  if (contentLength !== undefined && whole.byteLength !== contentLength) throw badLength();
-  return { ...hop, body: whole.byteLength > 0 ? whole : null };
+export function wholeBody(body: BodySource, contentLength?: number): Uint8Array | undefined {
+  const bytes = body.whole();
+  const isWrong = contentLength !== undefined && bytes?.byteLength !== contentLength;
+  if (bytes !== undefined && isWrong) throw badLength();
+  return bytes;
 }
 
 /**
@@ -34,9 +35,17 @@ export function writeHead({ method, path, upstream, host, headers }: Hop): strin
   return `${method} ${path} HTTP/1.1\r\n${fields}`;
 }
 
-/** The rest of a head: what of its connection, and the framing that its body has. */
-export function writeHeadEnd(hop: Hop, keepAlive: boolean): string {
-  return `${writeFraming(hop)}Connection: ${keepAlive ? "keep-alive" : "close"}\r\n\r\n`;
+/**
+ * The rest of a head: the framing of the body, and what becomes of the connection.
+ * @param length bytes of the body, 0 for none; undefined for chunked coding
+ */
+export function writeHeadEnd(
+  method: string,
+  length: number | undefined,
+  keepAlive: boolean,
+): string {
+  const framing = writeFraming(method, length);
+  return `${framing}Connection: ${keepAlive ? "keep-alive" : "close"}\r\n\r\n`;
 }
 
 function writeFields(list: HeaderList): string {
@@ -50,10 +59,7 @@ function writeFields(list: HeaderList): string {
   return lines;
 }
 
-function writeFraming({ method, body, contentLength }: Hop): string {
-  const length = body instanceof Uint8Array ? body.byteLength : contentLength;
-  if (body === null || length === 0) {
-    return BODYLESS.test(method) ? "" : "Content-Length: 0\r\n";
-  }
+function writeFraming(method: string, length: number | undefined): string {
+  if (length === 0) return BODYLESS.test(method) ? "" : "Content-Length: 0\r\n";
   return length === undefined ? "Transfer-Encoding: chunked\r\n" : `Content-Length: ${length}\r\n`;
 }

@@ -20,7 +20,7 @@ import { toDestination } from "../pool/destination.ts";
 import { Resolver } from "../pool/dns.ts";
 import { IdleList } from "../pool/idle.ts";
 import type { SocketParts } from "./connect.ts";
-import { Exchange } from "./exchange.ts";
+import { Attempt, type Memory as ChunkMemory } from "./attempt.ts";
 import { Pool } from "./pool.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
@@ -39,8 +39,8 @@ const UNTIMED: Memory = { origins: 100 };
 /** The parts that a runtime may replace. */
 interface Parts {
   readonly memory?: Memory;
-  /** What sends and receives, with what the runtime's server can do with it beside. */
-  readonly Exchange?: typeof Exchange;
+  /** How chunks of bodies share memory. */
+  readonly chunks?: ChunkMemory | undefined;
   readonly sockets?: SocketParts;
 }
 
@@ -48,7 +48,7 @@ interface Parts {
 export class HttpTransport implements Transport {
   readonly name: string;
   readonly capabilities: Capabilities = CAPABILITIES;
-  readonly #Exchange: typeof Exchange;
+  readonly #chunks: ChunkMemory | undefined;
   readonly #options: FilledPoolOptions;
   readonly #memory: Memory;
   readonly #sockets: SocketParts;
@@ -64,7 +64,7 @@ export class HttpTransport implements Transport {
 
   constructor(name: string, options: PoolOptions, parts: Parts = {}) {
     this.name = name;
-    this.#Exchange = parts.Exchange ?? Exchange;
+    this.#chunks = parts.chunks;
     this.#sockets = parts.sockets ?? {};
     this.#options = fillPoolOptions(options);
     this.#memory = parts.memory ?? UNTIMED;
@@ -76,14 +76,14 @@ export class HttpTransport implements Transport {
 
   send(hop: Hop, lifetime: Lifetime): Promise<Reply> {
     return new Promise((resolve, reject) => {
-      const exchange = new this.#Exchange(hop, lifetime, resolve, reject);
-      this.run(exchange, this.#poolFor(hop.upstream), hop);
+      const attempt = new Attempt(hop, lifetime, resolve, reject, this.#chunks);
+      this.run(attempt, this.#poolFor(hop.upstream), hop);
     });
   }
 
-  /** When an exchange is started. */
-  protected run(exchange: Exchange, pool: Pool, _hop: Hop): void {
-    exchange.run(pool);
+  /** When an attempt is started. */
+  protected run(attempt: Attempt, pool: Pool, _hop: Hop): void {
+    attempt.run(pool);
   }
 
   stats(): PoolStats {

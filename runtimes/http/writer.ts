@@ -1,108 +1,127 @@
-import { concat } from "../../src/body.ts";
-import { ProxyError } from "../../src/error.ts";
-import type { Connection } from "./connection.ts";
+import { concat } from "../../src/body/bytes.ts";
+import type { Sink } from "../../src/body/source.ts";
+import type { Lifetime } from "../../src/deadline.ts";
+import { brokenOff, ProxyError } from "../../src/error.ts";
 import { encode } from "./bytes.ts";
+import type { Memory } from "./attempt.ts";
+import type { Connection } from "./connection.ts";
 
-/** Pieces of up to so many bytes are copied, to leave together with what is before and behind them. */
+/** Chunks of up to so many bytes are copied, to leave in one write with what is before and behind them. */
 const SMALL = 16_384;
 
-/** Writes a request: its head together with what follows, and the body in its framing. */
-export class Writer {
-  readonly connection: Connection;
-  #head: string;
-  readonly #length: number | undefined;
-  #written = 0;
-  #isOver = false;
-  #stop: (() => void) | undefined;
-  /** Whether nobody wants the rest. */
-  isStopped = false;
-  /** Whether the memory of a chunk may be freed when it is sent. */
-  readonly freesChunks: boolean;
+/** Writes a request whose body is here as a whole, or that has none. */
+export function sendWhole(
+  connection: Connection,
+  head: string,
+  body: Uint8Array | undefined,
+): void {
+  connection.sent();
+  if (body === undefined) connection.write(encode(head));
+  else writeFramed(connection, head, body, "");
+}
 
-  /** @param length what was announced; undefined for chunks */
+/** Writes a request piece by piece: its head with the first chunk, and the body in its framing. */
+export class Writer implements Sink {
+  /** Whether all of the body has been written. */
+  isOver = false;
+  readonly #connection: Connection;
+  readonly #length: number | undefined;
+  readonly #scope: Lifetime;
+  readonly #attempt: { fail(error: ProxyError): void };
+  readonly #memory: Memory;
+  #head: string;
+  #written = 0;
+
+  /**
+   * @param length the length that was announced; undefined for chunked coding
+   * @param attempt fails where the body cannot be sent as announced
+   */
   constructor(
     connection: Connection,
     head: string,
     length: number | undefined,
-    freesChunks = false,
+    scope: Lifetime,
+    attempt: { fail(error: ProxyError): void },
+    memory: Memory,
   ) {
-    this.connection = connection;
+    this.#connection = connection;
     this.#head = head;
     this.#length = length;
-    this.freesChunks = freesChunks;
-    if (length === 0) connection.sent();
+    this.#scope = scope;
+    this.#attempt = attempt;
+    this.#memory = memory;
   }
 
-  /** Whether all that was announced has been written. */
-  get isComplete(): boolean {
-    return this.#written === this.#length;
+  get memory(): "borrowed" | "returned" {
+    return this.#memory.ofRequests?.(this.#connection) ?? "borrowed";
   }
 
-  /** What lets go of the body where nobody wants the rest of it. */
-  onStop(stop: () => void): void {
-    this.#stop = stop;
-  }
-
-  /** The request has failed, or was answered before it was all here. */
-  stop(): void {
-    if (this.isStopped || this.#isOver) return;
-    this.isStopped = true;
-    this.#stop?.();
-  }
-
-  /** Sends the head, unless it has gone with a piece of the body. */
   flush(): void {
-    if (this.#head !== "") this.#send("", undefined, "");
+    if (this.#head !== "") this.#connection.write(encode(this.#takeHead()));
   }
 
-  /**
-   * @param done called when the piece is not needed any more
-   * @returns whether there is room for more
-   * @throws for more than was announced
-   */
-  write(piece: Uint8Array, done?: () => void): boolean {
-    this.#written += piece.byteLength;
-    if (this.#length !== undefined) {
-      // What goes beyond it would be the next request on the connection (RFC 9112 §6.3).
-      if (this.#written > this.#length) throw badLength();
-      if (this.isComplete) {
-        this.#isOver = true;
-        this.connection.sent();
-      }
-      return this.#send("", piece, "", done);
+  write(chunk: Uint8Array, release?: () => void): Promise<void> | undefined {
+    // RFC 9112 §7.1: an empty chunk would end the body.
+    if (chunk.byteLength === 0) {
+      release?.();
+      return undefined;
     }
-    // RFC 9112 §7.1: a chunk of no bytes would be the last.
-    if (piece.byteLength === 0) return true;
-    return this.#send(`${piece.byteLength.toString(16)}\r\n`, piece, "\r\n", done);
+    this.#scope.touch();
+    this.#written += chunk.byteLength;
+    let before = this.#takeHead();
+    let after = "";
+    if (this.#length === undefined) {
+      before += `${chunk.byteLength.toString(16)}\r\n`;
+      after = "\r\n";
+    } else if (this.#written > this.#length) {
+      // The rest would be the next request on the connection (RFC 9112 §6.3).
+      this.#attempt.fail(badLength());
+      return undefined;
+    } else if (this.#written === this.#length) this.#finish();
+    const hasRoom = writeFramed(this.#connection, before, chunk, after, release);
+    return hasRoom ? undefined : this.#connection.drained();
   }
 
-  /**
-   * The body has ended.
-   * @throws for less than was announced
-   */
   end(): void {
-    if (this.isComplete) return;
-    if (this.#length !== undefined) throw badLength();
-    this.#isOver = true;
-    this.connection.sent();
-    this.#send("0\r\n\r\n", undefined, "");
+    if (this.isOver) return;
+    if (this.#length !== undefined) return this.#attempt.fail(badLength());
+    this.#finish();
+    this.#connection.write(encode(`${this.#takeHead()}0\r\n\r\n`));
   }
 
-  #send(before: string, piece: Uint8Array | undefined, after: string, done?: () => void): boolean {
-    const { connection } = this;
-    const prefix = this.#head + before;
+  fail(reason: unknown): void {
+    if (!this.isOver) this.#attempt.fail(brokenOff(reason));
+  }
+
+  #takeHead(): string {
+    const head = this.#head;
     this.#head = "";
-    if (piece === undefined || piece.byteLength === 0) return connection.write(encode(prefix));
-    if (prefix !== "" && piece.byteLength <= SMALL) {
-      return connection.write(concat([encode(prefix), piece, encode(after)]), done);
-    }
-    if (prefix !== "") connection.write(encode(prefix));
-    const hasRoom = connection.write(piece, done);
-    return after === "" ? hasRoom : connection.write(encode(after));
+    return head;
+  }
+
+  #finish(): void {
+    this.isOver = true;
+    this.#connection.sent();
   }
 }
 
-/** The error of a body that is not as long as was announced. */
+/** Writes bytes between two texts, in one write where they are few. */
+function writeFramed(
+  connection: Connection,
+  before: string,
+  bytes: Uint8Array,
+  after: string,
+  release?: () => void,
+): boolean {
+  if (before !== "" && bytes.byteLength <= SMALL) {
+    return connection.write(concat([encode(before), bytes, encode(after)]), release);
+  }
+  if (before !== "") connection.write(encode(before));
+  const hasRoom = connection.write(bytes, release);
+  return after === "" ? hasRoom : connection.write(encode(after));
+}
+
+/** The error of a body that is not as long as its Content-Length. */
 export function badLength(): ProxyError {
   const message = "the request body was not as long as its Content-Length";
   return new ProxyError("http_request_error", { message });

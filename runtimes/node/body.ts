@@ -1,57 +1,54 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
+import type { BodySource, Sink } from "../../src/body/source.ts";
 import type { HeaderList } from "../../src/transport.ts";
-import { Exchange } from "../http/exchange.ts";
-import type { StreamOptions } from "../http/stream.ts";
+import { drained } from "../pool/drained.ts";
+import { returnsMemory } from "./reuse.ts";
 
-/** An exchange whose response body writes itself to a response of Node's: srvx asks for that, too. */
-export class NodeExchange extends Exchange {
-  /** The header fields that are sent, where they are not the upstream's own. */
-  sentHeaders: HeaderList | undefined;
-  /** The client's request, if it is known. */
-  request: IncomingMessage | undefined;
-  /** Whether a server sends the body as a web stream. */
-  #isStream = false;
+/** Writes a body to a response of Node's whose head is written. */
+class ResponseSink implements Sink {
+  readonly #res: ServerResponse;
+  readonly #headers: HeaderList;
 
-  /** Writes the body to a response whose head is written, and ends it. */
-  pipe(res: ServerResponse): void {
-    const whole = this.error === undefined ? this.whole() : undefined;
-    if (whole !== undefined) return this.end(res, whole);
-    res.on("drain", () => this.resume());
-    // With data here, head and data leave in one write; without, the client should have the head now.
-    if (this.isSilent || this.error !== undefined) flushHead(res, this.sentHeaders ?? this.headers);
-    this.take({
-      write: (chunk) => this.write(res, chunk),
-      end: () => res.end(),
-      fail: () => breakOff(res),
-    });
+  constructor(res: ServerResponse, headers: HeaderList) {
+    this.#res = res;
+    this.#headers = headers;
   }
 
-  override stream(options?: StreamOptions): ReadableStream<Uint8Array> {
-    this.#isStream = true;
-    return super.stream(options);
+  get memory(): "borrowed" | "returned" {
+    return returnsMemory(this.#res) ? "returned" : "borrowed";
   }
 
-  override stop(): void {
-    this.#isStream = false;
-    super.stop();
+  flush(): void {
+    flushHead(this.#res, this.#headers);
   }
 
-  override fail(thrown: unknown): void {
-    super.fail(thrown);
-    if (!this.#isStream || this.error === undefined || this.request === undefined) return;
-    this.#isStream = false;
-    breakOffRequest(this.request);
+  write(chunk: Uint8Array, release?: () => void): Promise<void> | undefined {
+    const res = this.#res;
+    const hasRoom = release === undefined ? res.write(chunk) : res.write(chunk, release);
+    return hasRoom ? undefined : drained(res);
   }
 
-  protected write(res: ServerResponse, chunk: Uint8Array): boolean {
-    return res.write(chunk);
+  end(): void {
+    this.#res.end();
   }
 
-  protected end(res: ServerResponse, chunk: Uint8Array): void {
-    res.end(chunk);
+  fail(): void {
+    breakOff(this.#res);
   }
+}
+
+/**
+ * Sends a body after the head of a response, and ends it.
+ * @param headers the fields of the head
+ */
+export function sendBody(body: BodySource, res: ServerResponse, headers: HeaderList): void {
+  const sink = new ResponseSink(res, headers);
+  // Bytes and end go to Node in one call, unless their memory is used again.
+  const bytes = body.error !== undefined || sink.memory === "returned" ? undefined : body.whole();
+  if (bytes === undefined) void body.pipeTo(sink);
+  else res.end(bytes);
 }
 
 const EMPTY = new Uint8Array();
@@ -98,7 +95,7 @@ function endsWithConnection(res: ServerResponse): boolean {
  * order, as after a whole body; it ends a response as if it were whole, with the error's message in the last chunk
  * (@hono/node-server); and it leaves a pipelined response open that has no connection yet.
  */
-function breakOffRequest(request: IncomingMessage): void {
+export function breakOffRequest(request: IncomingMessage): void {
   const { socket } = request;
   if (request.httpVersion === "1.0") return resetSocket(socket);
   const sent = responseOn(socket);
@@ -117,30 +114,6 @@ function breakOffRequest(request: IncomingMessage): void {
       socket.uncork();
     });
   });
-}
-
-/** A body of another client's: where it fails, the connection of its request ends as that of an exchange does. */
-export function guardStream(
-  stream: ReadableStream<Uint8Array>,
-  request: IncomingMessage,
-): ReadableStream<Uint8Array> {
-  const reader = stream.getReader();
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        try {
-          const { done, value } = await reader.read();
-          if (done) controller.close();
-          else controller.enqueue(value);
-        } catch (error) {
-          breakOffRequest(request);
-          controller.error(error);
-        }
-      },
-      cancel: (reason) => reader.cancel(reason),
-    },
-    { highWaterMark: 0 },
-  );
 }
 
 /**

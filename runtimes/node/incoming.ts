@@ -10,8 +10,8 @@ import {
   authorityEnd,
   WebIncoming,
 } from "../../src/incoming.ts";
-import type { Body, HeaderList } from "../../src/transport.ts";
-import { RequestBody } from "../http/body.ts";
+import type { BodySource } from "../../src/body/source.ts";
+import type { HeaderList } from "../../src/transport.ts";
 import { messageHeaders, visibleHeaders } from "./headers.ts";
 import {
   addressOf,
@@ -104,7 +104,7 @@ class HostedIncoming extends NodeIncoming implements Incoming {
   readonly path: string;
   readonly authority: string;
   readonly headers: HeaderList;
-  readonly body: Body | null;
+  readonly body: BodySource | null;
   readonly res: ServerResponse | undefined;
   readonly #request: Request;
 
@@ -133,7 +133,7 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
   readonly path: string;
   readonly authority: string;
   readonly headers: HeaderList;
-  readonly body: Body | null;
+  readonly body: BodySource | null;
   readonly res: ServerResponse;
   #request: Request | undefined;
 
@@ -176,7 +176,7 @@ class PeerIncoming extends WebIncoming {
     request: Request,
     peer: IncomingMessage | undefined,
     headers?: HeaderList,
-    body?: Body | null,
+    body?: BodySource | null,
   ) {
     super(request, peer && addressOf(peer), peer?.httpVersion, headers, body);
     this.named = peer && namedAuthority(peer);
@@ -198,14 +198,7 @@ export function readRequest(request: Request, context: Context): Incoming {
   // Hono's mount() makes a new Request, but passes its environment.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
   const fields = side && toFields(visibleHeaders(request, side.req));
-  const incoming = new PeerIncoming(
-    request,
-    peer?.socket && peer,
-    fields,
-    http2BodyOf(request, side),
-  );
-  if (incoming.body instanceof ReadableStream) incoming.body = new RequestBody(incoming.body);
-  return incoming;
+  return new PeerIncoming(request, peer?.socket && peer, fields, http2BodyOf(request, side));
 }
 
 /** Node's request under a web one. */

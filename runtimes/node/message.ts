@@ -51,6 +51,12 @@ export function hasBody({ rawHeaders }: IncomingMessage): boolean {
   );
 }
 
+/** The length of a message's content in bytes, where the message says it. */
+export function contentLengthOf({ rawHeaders }: IncomingMessage): number | undefined {
+  const length = getHeader(rawHeaders, "content-length");
+  return length === undefined ? undefined : Number(length);
+}
+
 /** Whether a message of either version has content. */
 export function messageHasBody(req: IncomingMessage): boolean {
   return isHttp2(req) ? !req.stream.endAfterHeaders : hasBody(req);

@@ -1,19 +1,24 @@
-import type { ServerResponse } from "node:http";
-import { toStream } from "../../src/body.ts";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { type BodySource, HIGH_WATER_MARK } from "../../src/body/source.ts";
+import { StreamBody } from "../../src/body/stream.ts";
 import { toHeaderList, toHeaders } from "../../src/headers.ts";
 import type { Incoming } from "../../src/incoming.ts";
 import type { HeaderList, Reply } from "../../src/transport.ts";
-import { drained } from "../pool/drained.ts";
-import { breakOff, flushHead, guardStream, hasObsText, NodeExchange } from "./body.ts";
+import { breakOffRequest, hasObsText, sendBody } from "./body.ts";
 import { toRecord } from "./headers.ts";
 import { messageOf, responseOf } from "./incoming.ts";
 
+/** What a response is sent from. */
+interface Parts {
+  readonly status: number;
+  readonly statusText: string;
+  readonly headers: HeaderList;
+  readonly body: BodySource | null;
+}
+
 /** What srvx's server asks a response for, instead of reading it as a web one. */
-interface NodeResponse {
-  status: number;
-  statusText: string;
-  headers: HeaderList;
-  body: Uint8Array | ReadableStream<Uint8Array> | NodeExchange | null;
+interface NodeResponse extends Omit<Parts, "body"> {
+  readonly body: PipedBody | ReadableStream<Uint8Array> | null;
 }
 
 /** The runtime's own `Response`, under whatever a server has put in its place (@hono/node-server, srvx). */
@@ -33,11 +38,13 @@ function nativeOf(current: typeof Response): typeof Response {
  */
 class LazyResponse {
   readonly #reply: Reply;
+  readonly #message: IncomingMessage | undefined;
   #headers: Headers | undefined;
   #real: Response | undefined;
 
-  constructor(reply: Reply) {
+  constructor(reply: Reply, message: IncomingMessage | undefined) {
     this.#reply = reply;
+    this.#message = message;
   }
 
   get status(): number {
@@ -92,21 +99,28 @@ class LazyResponse {
 
   /** Asked for by srvx's server, under h3 too. */
   _toNodeResponse(): NodeResponse {
+    const { status, statusText, headers, body } = this.toParts();
+    if (this.#real !== undefined) return { status, statusText, headers, body: this.#real.body };
+    return { status, statusText, headers, body: body && new PipedBody(body, headers) };
+  }
+
+  /** Whether a web response was made of it, because other code has looked at the body. */
+  get isRead(): boolean {
+    return this.#real !== undefined;
+  }
+
+  toParts(): Parts {
     const { status, statusText, body } = this.#reply;
     const headers = this.#headers === undefined ? this.#reply.headers : toHeaderList(this.#headers);
-    if (body instanceof NodeExchange) body.sentHeaders = headers;
-    return {
-      status,
-      statusText,
-      headers,
-      body: this.#real === undefined ? asNodeBody(body) : this.#real.body,
-    };
+    if (this.#real === undefined) return { status, statusText, headers, body };
+    const stream = this.#real.body;
+    return { status, statusText, headers, body: stream && new StreamBody(stream) };
   }
 
   get #response(): Response {
+    // Its fields are copied: `headers` stays the one object that counts.
     return (this.#real ??= new NativeResponse(
-      toBodyInit(this.#reply, true),
-      // Its fields are copied: `headers` stays the one object that counts.
+      toBodyInit(this.#reply.body, true, this.#message),
       this,
     ));
   }
@@ -114,56 +128,73 @@ class LazyResponse {
 
 Object.setPrototypeOf(LazyResponse.prototype, NativeResponse.prototype);
 
-function asNodeBody(body: Reply["body"]): NodeResponse["body"] {
-  return body === null || body instanceof Uint8Array || body instanceof NodeExchange
-    ? body
-    : toStream(body);
+/** A body that writes itself to Node's response: srvx calls `pipe` when it has written the head. */
+class PipedBody {
+  readonly source: BodySource;
+  readonly #headers: HeaderList;
+
+  constructor(source: BodySource, headers: HeaderList) {
+    this.source = source;
+    this.#headers = headers;
+  }
+
+  pipe(res: ServerResponse): void {
+    sendBody(this.source, res, this.#headers);
+  }
+
+  /** Called instead of `pipe` where the client has left, or sent HEAD. */
+  destroy(): void {
+    this.source.cancel();
+  }
 }
 
 /**
- * @param flush whether the stream begins with an empty piece while nothing of the body is
- * here: srvx sends a response's head no earlier than the first piece of its body
+ * What a web `Response` is made of.
+ * @param flush whether a stream begins with an empty chunk while no other has arrived
+ * @param message Node's request, whose connection ends where a stream breaks off
  */
-function toBodyInit({ body }: Reply, flush: boolean): BodyInit | null {
+function toBodyInit(
+  body: BodySource | null,
+  flush: boolean,
+  message: IncomingMessage | undefined,
+): BodyInit | null {
   if (body === null) return null;
-  if (body instanceof NodeExchange) {
-    const whole = body.error === undefined ? body.whole() : undefined;
-    return (whole as BodyInit | undefined) ?? body.stream({ flush });
-  }
-  return body instanceof Uint8Array ? (body as BodyInit) : toStream(body);
+  const bytes = body.error === undefined ? body.whole() : undefined;
+  if (bytes !== undefined) return bytes as BodyInit;
+  const onFail = message && ((): void => breakOffRequest(message));
+  return body.stream({ flush, onFail });
 }
 
 /**
  * The response for the server that the request came from: lazy where it can be sent lazily.
  * @throws ProxyError if its body has failed by now
  */
-export function respond(original: Reply, incoming: Incoming): Response | Promise<Response> {
-  assertIntact(original);
-  let reply = original;
+export function respond(reply: Reply, incoming: Incoming): Response | Promise<Response> {
+  assertIntact(reply);
   const message = messageOf(incoming);
-  if (message !== undefined) {
-    const { body } = original;
-    if (body instanceof NodeExchange) body.request = message;
-    else if (body instanceof ReadableStream) reply = { ...reply, body: guardStream(body, message) };
-  }
   // Where the global is another class, only its own instances are responses to everyone.
   if (responseOf(incoming) !== undefined && globalThis.Response === NativeResponse) {
-    return new LazyResponse(reply) as unknown as Response;
+    return new LazyResponse(reply, message) as unknown as Response;
   }
   // A stream would cost more than the one turn of the loop in which the rest is read.
-  const { body } = reply;
-  return body instanceof NodeExchange && body.isNearlyWhole ? buildLater(reply) : build(reply);
+  return isNearlyWhole(reply.body) ? buildLater(reply, message) : build(reply, message);
 }
 
 function assertIntact({ body }: Reply): void {
-  if (body instanceof NodeExchange && body.error !== undefined) throw body.error;
+  if (body?.error !== undefined) throw body.error;
 }
 
-function build(reply: Reply): Response {
+/** Whether the rest of a body may arrive in a moment: one read takes no more than what is in the socket's buffer. */
+function isNearlyWhole(body: BodySource | null): boolean {
+  const { length = Infinity, buffered = 0 } = body ?? {};
+  return buffered > 0 && length <= HIGH_WATER_MARK && length > buffered;
+}
+
+function build(reply: Reply, message: IncomingMessage | undefined): Response {
   const { status, statusText, headers, body } = reply;
   // @hono/node-server writes a head that comes with a chunk as latin1, and one that comes alone as UTF-8.
-  const flush = body instanceof NodeExchange && body.isSilent && hasObsText(headers);
-  const response = new Response(toBodyInit(reply, flush), {
+  const flush = body?.buffered === 0 && hasObsText(headers);
+  const response = new Response(toBodyInit(body, flush, message), {
     status,
     statusText,
     headers: toRecord(headers) ?? toHeaders(headers),
@@ -173,10 +204,10 @@ function build(reply: Reply): Response {
   return response;
 }
 
-async function buildLater(reply: Reply): Promise<Response> {
+async function buildLater(reply: Reply, message: IncomingMessage | undefined): Promise<Response> {
   await new Promise((resolve) => setImmediate(resolve));
   assertIntact(reply);
-  return build(reply);
+  return build(reply, message);
 }
 
 /**
@@ -184,61 +215,31 @@ async function buildLater(reply: Reply): Promise<Response> {
  * @throws what `writeHead` throws, for fields that a hook made unsendable
  */
 export function sendResponse(response: Response, res: ServerResponse): void {
-  const { status, statusText, headers, body } =
-    response instanceof LazyResponse
-      ? response._toNodeResponse()
-      : { ...headOf(response), body: response.body };
-  const letGo = (): void => {
-    if (body instanceof NodeExchange) body.stop();
-    else if (body instanceof ReadableStream) body.cancel().catch(() => {});
-  };
-  if (res.destroyed || res.headersSent) return letGo();
+  const isLazy = response instanceof LazyResponse;
+  const { status, statusText, headers, body } = isLazy
+    ? response.toParts()
+    : { ...headOf(response), body: response.body && new StreamBody(response.body) };
+  if (res.destroyed || res.headersSent) return body?.cancel();
   try {
     // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
     if ("stream" in res) res.writeHead(status, headers);
     else res.writeHead(status, statusText, headers);
   } catch (error) {
-    letGo();
+    body?.cancel();
     throw error;
   }
-  if (body instanceof NodeExchange) body.pipe(res);
-  else if (body instanceof ReadableStream) void pump(body, headers, res);
-  else if (body === null) res.end();
-  else res.end(body);
+  if (body === null) return void res.end();
+  // Node drops what is written: all of a stream would be read for nothing, one without an end for ever.
+  if (res.req.method === "HEAD") {
+    body.cancel();
+    return void res.end();
+  }
+  sendBody(body, res, headers);
+  // The exchange's own body ends when its client leaves; one of the app's has to be told.
+  if (!isLazy || response.isRead) res.on("close", () => body.cancel());
 }
 
-function headOf(response: Response): Pick<NodeResponse, "status" | "statusText" | "headers"> {
+function headOf(response: Response): Pick<Parts, "status" | "statusText" | "headers"> {
   const { status, statusText } = response;
   return { status, statusText, headers: toHeaderList(response.headers) };
-}
-
-async function pump(
-  body: ReadableStream<Uint8Array>,
-  headers: HeaderList,
-  res: ServerResponse,
-): Promise<void> {
-  let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
-  if (res.req.method === "HEAD") {
-    // Node drops what is written: all of the stream would be read for nothing, one without an end for ever.
-    body.cancel().catch(() => {});
-    res.end();
-    return;
-  }
-  const onClose = (): void => void reader?.cancel().catch(() => {});
-  res.on("close", onClose);
-  flushHead(res, headers);
-  try {
-    // Throws for one that somebody else is reading.
-    reader = body.getReader();
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      if (!res.write(value)) await drained(res);
-    }
-    res.end();
-  } catch {
-    breakOff(res);
-  } finally {
-    res.off("close", onClose);
-  }
 }

@@ -8,9 +8,9 @@
 import type { ServerResponse } from "node:http";
 import type { SocketParts } from "../http/connect.ts";
 import { allocate, copyOf, over } from "../http/bytes.ts";
-import type { Sink } from "../http/stream.ts";
-import { NodeExchange } from "./body.ts";
-import { isUnwrappedResponse } from "./wrapped.ts";
+import type { Recycler } from "../../src/body/response.ts";
+import type { Memory } from "../http/attempt.ts";
+import { isUnwrappedResponse, isUnwrappedSocket } from "./wrapped.ts";
 
 /** Bytes that one read takes at most: a body of 64 KiB arrives in one read with its head. */
 const READ_SIZE = 131_072;
@@ -19,6 +19,8 @@ const LARGE = 32_768;
 /** Number of buffers that wait for a socket. */
 const MAX_SPARES = 64;
 
+/** Whether any socket reads into pooled buffers. */
+let isReusing = false;
 const spares: Uint8Array[] = [];
 /** The memory of every buffer made here. */
 const pooled: WeakSet<ArrayBufferLike> = new WeakSet();
@@ -36,17 +38,21 @@ function release({ buffer }: Uint8Array): void {
   if (spares.length < MAX_SPARES) spares.push(over(buffer));
 }
 
-/** A chunk that its receiver may keep. */
-function toOwned(chunk: Uint8Array): Uint8Array {
-  if (!pooled.has(chunk.buffer)) return chunk;
-  const copy = copyOf(chunk);
-  release(chunk);
-  return copy;
-}
+/** Buffers that sockets read into again. */
+const recycler: Recycler = {
+  has: ({ buffer }) => pooled.has(buffer),
+  release,
+  take(chunk) {
+    const copy = copyOf(chunk);
+    release(chunk);
+    return copy;
+  },
+};
 
 /** Has a socket read into a buffer of its own, and into another one when a chunk has kept that. */
 export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) => {
   let next = takeBuffer();
+  isReusing = true;
   return {
     buffer: () => next,
     callback(length, bytes) {
@@ -56,58 +62,13 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
   };
 };
 
-/** Gives each chunk to a sink in memory of its own. */
-class OwnedSink implements Sink {
-  readonly #sink: Sink;
+/** The chunks of a transport that reads into pooled buffers, and frees the buffers of request bodies. */
+export const reusedChunks: Memory = {
+  recycler,
+  ofRequests: ({ socket }) => (isUnwrappedSocket(socket) ? "returned" : "borrowed"),
+};
 
-  constructor(sink: Sink) {
-    this.#sink = sink;
-  }
-
-  write(chunk: Uint8Array): boolean {
-    return this.#sink.write(toOwned(chunk));
-  }
-
-  end(): void {
-    this.#sink.end();
-  }
-
-  fail(...reason: Parameters<Sink["fail"]>): void {
-    this.#sink.fail(...reason);
-  }
-}
-
-/** An exchange whose chunks may lie in pooled memory. */
-export class ReusingExchange extends NodeExchange {
-  #isPiped = false;
-
-  override get freesChunks(): boolean {
-    return true;
-  }
-
-  override pipe(res: ServerResponse): void {
-    this.#isPiped = true;
-    super.pipe(res);
-  }
-
-  override whole(limit?: number): Uint8Array | undefined {
-    const bytes = super.whole(limit);
-    return bytes === undefined || this.#isPiped ? bytes : toOwned(bytes);
-  }
-
-  override take(sink: Sink): void {
-    super.take(this.#isPiped ? sink : new OwnedSink(sink));
-  }
-
-  protected override write(res: ServerResponse, chunk: Uint8Array): boolean {
-    if (!pooled.has(chunk.buffer)) return res.write(chunk);
-    if (!isUnwrappedResponse(res)) return res.write(toOwned(chunk));
-    return res.write(chunk, () => release(chunk));
-  }
-
-  protected override end(res: ServerResponse, chunk: Uint8Array): void {
-    if (!pooled.has(chunk.buffer)) res.end(chunk);
-    else if (!isUnwrappedResponse(res)) res.end(toOwned(chunk));
-    else res.end(chunk, () => release(chunk));
-  }
+/** Whether a response of Node's gives chunks back. */
+export function returnsMemory(res: ServerResponse): boolean {
+  return isReusing && isUnwrappedResponse(res);
 }

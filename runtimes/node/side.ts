@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { assertBodyUnread } from "../../src/incoming.ts";
-import type { Body } from "../../src/transport.ts";
-import { isHttp2 } from "./message.ts";
+import type { BodySource } from "../../src/body/source.ts";
+import { StreamBody } from "../../src/body/stream.ts";
+import { contentLengthOf, isHttp2 } from "./message.ts";
 import { IncomingBody, resumeAfter } from "./upload.ts";
 
 /** What servers show of themselves on their requests and contexts. */
@@ -45,7 +46,10 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
  * The body of a web request, from Node's request where nobody else has taken it.
  * @throws TypeError if other code has read from it, but not through the web request: the rest would look whole
  */
-export function bodyOf(request: Request, { req, res, ownBody, isFresh }: NodeSide): Body | null {
+export function bodyOf(
+  request: Request,
+  { req, res, ownBody, isFresh }: NodeSide,
+): BodySource | null {
   assertBodyUnread(request);
   const wasRead = req.readableDidRead;
   // Where other code listens already, a stream of srvx's listens too before a chunk has come. Hono's is made later.
@@ -63,7 +67,7 @@ export function bodyOf(request: Request, { req, res, ownBody, isFresh }: NodeSid
   }
   // A stream that the server has made only now listens from now on.
   if (wasRead && (isFresh || added.length > 0)) throw alreadyRead();
-  return body;
+  return body && new StreamBody(body, contentLengthOf(req));
 }
 
 export function alreadyRead(): TypeError {
@@ -76,7 +80,10 @@ export function alreadyRead(): TypeError {
  * The body of a web request over HTTP/2, past its web stream: that ends as a whole body does where the client resets
  * the HTTP/2 stream with NO_ERROR.
  */
-export function http2BodyOf(request: Request, side: NodeSide | undefined): Body | null | undefined {
+export function http2BodyOf(
+  request: Request,
+  side: NodeSide | undefined,
+): BodySource | null | undefined {
   const { method } = request;
   if (side === undefined || !isHttp2(side.req)) return undefined;
   if (method === "GET" || method === "HEAD" || side.req.stream.endAfterHeaders) return null;

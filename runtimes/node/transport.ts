@@ -1,17 +1,16 @@
 import type { PoolOptions } from "../../src/pool.ts";
 import type { Hop } from "../../src/transport.ts";
-import type { Exchange } from "../http/exchange.ts";
+import type { Attempt } from "../http/attempt.ts";
 import type { Pool } from "../http/pool.ts";
 import { HttpTransport } from "../http/transport.ts";
-import { NodeExchange } from "./body.ts";
-import { createOnRead, ReusingExchange } from "./reuse.ts";
+import { createOnRead, reusedChunks } from "./reuse.ts";
 
-function runLater(exchange: Exchange, pool: Pool): void {
-  setImmediate(run, exchange, pool);
+function runLater(attempt: Attempt, pool: Pool): void {
+  setImmediate(run, attempt, pool);
 }
 
-function run(exchange: Exchange, pool: Pool): void {
-  exchange.run(pool);
+function run(attempt: Attempt, pool: Pool): void {
+  attempt.run(pool);
 }
 
 /** The HTTP/1.1 client on Node's sockets. */
@@ -20,17 +19,17 @@ export class NodeTransport extends HttpTransport {
     const reuses = options.reuseBuffers === true;
     super("node", options, {
       memory: { origins: 1000, time: 60_000 },
-      Exchange: reuses ? ReusingExchange : NodeExchange,
+      chunks: reuses ? reusedChunks : undefined,
       sockets: { createOnRead: reuses ? createOnRead : undefined, allowHalfOpen: true },
     });
   }
 
-  protected override run(exchange: Exchange, pool: Pool, { method, body }: Hop): void {
+  protected override run(attempt: Attempt, pool: Pool, { method, body }: Hop): void {
     // A small body is in the same packet as its head, but parsed after the handler has run: by the
     // check phase it is here, and goes out in one write with the head. By the one after that all
     // sockets have been looked at: no connection that has been closed by now is used for what
     // cannot be sent twice.
-    if (body === null && (method === "GET" || method === "HEAD")) exchange.run(pool);
-    else setImmediate(runLater, exchange, pool);
+    if (body === null && (method === "GET" || method === "HEAD")) attempt.run(pool);
+    else setImmediate(runLater, attempt, pool);
   }
 }

@@ -1,17 +1,17 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { concat } from "../../src/body.ts";
-import type { Lifetime } from "../../src/deadline.ts";
+import { concat } from "../../src/body/bytes.ts";
+import type { BodySource, Sink, StreamOptions } from "../../src/body/source.ts";
+import { toWebStream } from "../../src/body/web.ts";
 import { ProxyError } from "../../src/error.ts";
 import { copyOf } from "../http/bytes.ts";
-import type { SelfSending } from "../http/upload.ts";
-import type { Writer } from "../http/writer.ts";
 import { isHttp2 } from "./message.ts";
-import { Audience, isUnwrappedSocket } from "./wrapped.ts";
+import { Audience } from "./wrapped.ts";
 
 /** The body of a request that Node's server is receiving. */
-export class IncomingBody implements SelfSending {
+export class IncomingBody implements BodySource {
   readonly message: IncomingMessage;
-  kept: Uint8Array | undefined;
+  replay: Uint8Array | undefined;
+  #stop: (() => void) | undefined;
 
   /**
    * Pauses the message: code that begins to listen before the body is sent gets no chunk that the upstream does not.
@@ -34,105 +34,70 @@ export class IncomingBody implements SelfSending {
     const chunks: Uint8Array[] = [];
     // From Node 26 on, `read()` returns one chunk of several.
     for (let chunk; (chunk = message.read() as Buffer | null) !== null;) chunks.push(chunk);
-    this.kept = concat(chunks);
-    return this.kept;
+    this.replay = concat(chunks);
+    return this.replay;
   }
 
-  sendTo(writer: Writer, lifetime: Lifetime): Promise<void> {
+  async pipeTo(sink: Sink): Promise<void> {
     const { message } = this;
-    assertUnread(message);
+    try {
+      assertUnread(message);
+    } catch (error) {
+      this.cancel();
+      return sink.fail(error);
+    }
     // With data here, head and data leave in one write; without, the upstream should have the head now.
-    if (message.readableLength === 0) writer.flush();
-    const audience = writer.freesChunks ? new Audience(message) : undefined;
-    return new Promise((resolve, reject) => {
-      const attempt = (step: () => void): void => {
-        try {
-          step();
-        } catch (error) {
-          reject(error);
-          stop();
-        }
-      };
-      let isDraining = false;
-      const onData = (chunk: Buffer): void =>
-        attempt(() => {
-          assertBytes(chunk);
-          lifetime.touch();
-          if (writer.write(chunk, audience && freeing(audience, chunk, writer))) return;
-          message.pause();
-          // Other code may have the message flow on meanwhile.
-          if (isDraining) return;
-          isDraining = true;
-          void writer.connection.drained().then(goOn);
-        });
+    if (message.readableLength === 0) sink.flush?.();
+    const audience = sink.memory === "returned" ? new Audience(message) : undefined;
+    await new Promise<void>((resolve) => {
+      let isWaiting = false;
       const goOn = (): void => {
-        isDraining = false;
+        isWaiting = false;
         message.resume();
       };
-      const stopListening = onceOver(message, (error) =>
-        attempt(() => {
-          if (error !== undefined) throw error;
-          writer.end();
-          resolve();
-        }),
-      );
+      const onData = (chunk: Buffer): void => {
+        // Other code may call `setEncoding` when the upload has begun: then the bytes of a chunk are lost.
+        if (!((chunk as unknown) instanceof Uint8Array)) return finish(readAsText());
+        const room = writeChunk(message, chunk, sink, audience);
+        if (room === undefined) return;
+        message.pause();
+        // Other code may have the message flow on meanwhile.
+        if (isWaiting) return;
+        isWaiting = true;
+        void room.then(goOn);
+      };
+      const finish = (error?: Error): void => {
+        stop();
+        if (error === undefined) sink.end();
+        else sink.fail(error);
+      };
+      const stopListening = onceOver(message, finish);
       const stop = (): void => {
         stopListening();
         drain(message, onData);
         resolve();
       };
-      writer.onStop(stop);
+      this.#stop = stop;
       message.on("data", onData);
       message.resume();
     });
   }
 
-  stream(): ReadableStream<Uint8Array> {
-    const { message } = this;
-    let stop: (() => void) | undefined;
-    return new ReadableStream<Uint8Array>(
-      {
-        start(controller) {
-          try {
-            assertUnread(message);
-          } catch (error) {
-            message.resume();
-            return controller.error(error);
-          }
-          const onData = (chunk: Buffer): void => {
-            try {
-              assertBytes(chunk);
-            } catch (error) {
-              controller.error(error);
-              return stop?.();
-            }
-            controller.enqueue(toOwned(message, chunk));
-            if ((controller.desiredSize ?? 0) <= 0) message.pause();
-          };
-          const stopListening = onceOver(message, (error) =>
-            error ? controller.error(error) : controller.close(),
-          );
-          stop = (): void => {
-            stopListening();
-            drain(message, onData);
-          };
-          message.on("data", onData);
-          message.resume();
-        },
-        pull: () => void message.resume(),
-        cancel: () => stop?.(),
-      },
-      { highWaterMark: 65_536, size: (chunk) => chunk.byteLength },
-    );
+  stream(options?: StreamOptions): ReadableStream<Uint8Array> {
+    return toWebStream(this, options);
+  }
+
+  /** Has the rest flow past: the next request on the connection comes after it. */
+  cancel(): void {
+    if (this.#stop !== undefined) this.#stop();
+    else this.message.resume();
   }
 }
 
 const READ_AS_TEXT = "the request's body is read as text; leave out req.setEncoding()";
 
-/** Other code may call `setEncoding` when the upload has begun: then the bytes of a chunk are lost. */
-function assertBytes(chunk: unknown): void {
-  if (chunk instanceof Uint8Array) return;
-  throw new ProxyError("proxy_internal_error", { message: READ_AS_TEXT });
+function readAsText(): ProxyError {
+  return new ProxyError("proxy_internal_error", { message: READ_AS_TEXT });
 }
 
 /** What is left of a body that other code has read from would look whole to the upstream. */
@@ -151,29 +116,28 @@ function isComplete(message: IncomingMessage): boolean {
   return !isHttp2(message) || (message.stream.readableEnded && !message.stream.aborted);
 }
 
-/** A chunk that the reader of a stream may transfer: nothing else is in its memory, and no other listener has it. */
-function toOwned(message: IncomingMessage, chunk: Buffer): Uint8Array {
-  const isShared = message.listenerCount("data") > 1;
-  return isShared || chunk.byteLength < chunk.buffer.byteLength ? copyOf(chunk) : chunk;
-}
-
 /** Chunks below this number of bytes are left to the garbage collector. */
 const LARGE = 16_384;
 
-/**
- * Frees a chunk's memory when the chunk is sent. The collector would do so much later, so that each
- * chunk's memory would be new, and to touch that costs more than to copy into it.
- */
-function freeing(
-  audience: Audience,
+/** Writes a chunk in the memory that the sink needs. */
+function writeChunk(
+  message: IncomingMessage,
   chunk: Buffer,
-  { connection }: Writer,
-): (() => void) | undefined {
+  sink: Sink,
+  audience: Audience | undefined,
+): Promise<void> | undefined {
+  const { memory = "owned" } = sink;
+  const isAll = chunk.byteLength === chunk.buffer.byteLength;
+  if (memory === "owned") {
+    const isShared = !isAll || message.listenerCount("data") > 1;
+    return sink.write(isShared ? copyOf(chunk) : chunk);
+  }
+  const isFreed = memory === "returned" && isAll && chunk.byteLength >= LARGE;
+  if (!isFreed || audience?.isEmpty !== true) return sink.write(chunk);
+  // The collector would free the memory much later, so that each chunk's memory would be new, and to touch new
+  // memory costs more than to copy into memory that was used before.
   const buffer = chunk.buffer as ArrayBuffer & { transfer(length: number): ArrayBuffer };
-  const isAll = chunk.byteLength === buffer.byteLength && chunk.byteLength >= LARGE;
-  return isAll && audience.isEmpty && isUnwrappedSocket(connection.socket)
-    ? () => void buffer.transfer(0)
-    : undefined;
+  return sink.write(chunk, () => void buffer.transfer(0));
 }
 
 /** Calls back when the message has ended, or cannot any more. */

@@ -1,6 +1,7 @@
-import { concat } from "./body.ts";
-import { brokenOff } from "./error.ts";
-import type { Body, NativeBody } from "./transport.ts";
+import { brokenOff } from "../error.ts";
+import { BytesBody, concat } from "./bytes.ts";
+import type { BodySource } from "./source.ts";
+import { StreamBody } from "./stream.ts";
 
 /** The most bytes that are held back of a body in several chunks: beyond them it is streamed. */
 const MOST_BYTES = 1_048_576;
@@ -23,22 +24,14 @@ type Chunk = ReadableStreamReadResult<Uint8Array>;
  * No interface tells the length of what a `Request` was made of. But a stream over a string, bytes, a `Blob` or a form
  * ends within a few turns of the event loop: what has ended by then is sent with its length, and can be sent again.
  */
-export class UnframedBody implements NativeBody {
-  readonly #stream: ReadableStream<Uint8Array>;
+export class UnframedBody extends StreamBody {
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
 
-  constructor(stream: ReadableStream<Uint8Array>) {
-    this.#stream = stream;
-  }
-
-  stream(): ReadableStream<Uint8Array> {
-    return this.#stream;
-  }
-
-  /** Cancels a body that is being measured. */
-  cancel(): void {
+  override cancel(reason?: unknown): void {
+    const reader = this.#reader;
+    if (reader === undefined) return super.cancel(reason);
     // Later: Node's own streams fail where they are cancelled in the tick in which they were read.
-    setTimeout(() => void this.#reader?.cancel().catch(() => {}));
+    setTimeout(() => void reader.cancel(reason).catch(() => {}));
   }
 
   /**
@@ -47,8 +40,8 @@ export class UnframedBody implements NativeBody {
    * @throws ProxyError for a body that failed
    * @throws TypeError for a chunk that is not bytes
    */
-  async measure(): Promise<Body | null> {
-    const reader = (this.#reader = this.#stream.getReader());
+  async measure(): Promise<BodySource | null> {
+    const reader = (this.#reader = this.stream().getReader());
     const chunks: Uint8Array[] = [];
     let size = 0;
     // An HTTP/2 client may open a request long before it sends the body.
@@ -68,7 +61,7 @@ export class UnframedBody implements NativeBody {
     } finally {
       clock.stop();
     }
-    return chunks.length === 0 ? null : concat(chunks);
+    return chunks.length === 0 ? null : new BytesBody(concat(chunks));
   }
 }
 
@@ -121,11 +114,11 @@ function join(
   chunks: Uint8Array[],
   reader: ReadableStreamDefaultReader<Uint8Array>,
   pending?: Promise<Chunk>,
-): ReadableStream<Uint8Array> {
+): BodySource {
   let late = pending;
   // It may fail before the stream is read.
   late?.catch(() => {});
-  return new ReadableStream(
+  const stream = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         const chunk = chunks.shift();
@@ -139,4 +132,5 @@ function join(
     },
     { highWaterMark: 0 },
   );
+  return new StreamBody(stream);
 }

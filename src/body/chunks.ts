@@ -1,29 +1,29 @@
-/** Pieces that are here at once; the last comes with the end, or before it. */
+/** Chunks that have arrived together; the last ones come with the end, or before it. */
 interface Batch {
   readonly done: boolean;
   readonly value?: readonly Uint8Array[] | undefined;
 }
 
-/** What Bun's readers can do beside the standard: take all that is here at once. */
+/** What Bun's readers can do beside the standard: take all chunks that have arrived. */
 interface BatchReader extends ReadableStreamDefaultReader<Uint8Array> {
   readMany?(): Batch | Promise<Batch>;
 }
 
-/** Bytes of a piece, where we say how many. */
-const PIECE = 65_536;
+/** Bytes of the buffer that a chunk is read into. */
+const CHUNK_SIZE = 65_536;
 
-/** Reads a body in the way that costs its runtime the least. */
-export class PieceReader {
+/** Reads a web stream in the way that costs the runtime the least. */
+export class ChunkReader {
   readonly #many: BatchReader | undefined;
   readonly #byob: ReadableStreamBYOBReader | undefined;
-  /** Bytes that are still to come, if it is as long as was said. */
+  /** Bytes that are still to come, where the length is known. */
   #left: number;
-  /** A buffer that nobody needs any more. */
+  /** A buffer whose chunk was sent. */
   #spare: ArrayBuffer | undefined;
-  /** Ends the read that is pending. */
+  /** Ends the pending read. */
   #end: (() => void) | undefined;
 
-  /** @param length what was announced; undefined if nothing */
+  /** @param length the length of the stream in bytes where it is known */
   constructor(stream: ReadableStream<Uint8Array>, length: number | undefined) {
     this.#left = length ?? Infinity;
     this.#byob = byobReader(stream);
@@ -37,30 +37,30 @@ export class PieceReader {
     );
   }
 
-  /** The next pieces: all that are here, or the one that comes. */
+  /** The next chunks: all that have arrived, or the first that does. */
   async read(): Promise<Batch> {
     if (this.#many?.readMany !== undefined) return this.#many.readMany();
     const { done, value } = await (this.#many?.read() ?? this.#readBytes());
     return { done, value: value && value.byteLength > 0 ? [value] : [] };
   }
 
-  /** Whether its pieces are to be released, so that the next can be read into their buffers. */
-  get lends(): boolean {
+  /** Whether released chunks give their buffers to the next ones. */
+  get reuses(): boolean {
     return this.#byob !== undefined;
   }
 
-  /** A piece of what was read is not needed any more. */
-  release(piece: Uint8Array): void {
-    if (this.lends) this.#spare = piece.buffer as ArrayBuffer;
+  /** A chunk's memory is no longer needed. */
+  release(chunk: Uint8Array): void {
+    if (this.reuses) this.#spare = chunk.buffer as ArrayBuffer;
   }
 
-  cancel(): Promise<void> {
-    return (this.#byob ?? (this.#many as BatchReader)).cancel();
+  cancel(reason?: unknown): Promise<void> {
+    return (this.#byob ?? (this.#many as BatchReader)).cancel(reason);
   }
 
-  /** Deno makes a buffer of 64 KiB for each piece, whatever comes: these are as long as what is to come. */
+  /** Deno allocates 64 KiB for each chunk, however short: these buffers are no longer than what is still to come. */
   async #readBytes(): Promise<ReadableStreamReadResult<Uint8Array>> {
-    const size = Math.max(1, Math.min(this.#left, PIECE));
+    const size = Math.max(1, Math.min(this.#left, CHUNK_SIZE));
     const buffer = this.#spare ?? new ArrayBuffer(size);
     this.#spare = undefined;
     const room = new Uint8Array(buffer, 0, Math.min(size, buffer.byteLength));
@@ -74,13 +74,13 @@ export class PieceReader {
   }
 }
 
-/** A reader into buffers of ours; undefined where the stream takes none, or there is a better way. */
+/** A reader into our own buffers; undefined where the stream has none, or the runtime has a faster reader. */
 function byobReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | undefined {
   if ("readMany" in ReadableStreamDefaultReader.prototype) return undefined;
   try {
     return stream.getReader({ mode: "byob" });
   } catch {
-    // It is not made of bytes.
+    // Not a byte stream.
     return undefined;
   }
 }

@@ -1,0 +1,55 @@
+import type { BodySource, Sink } from "./source.ts";
+import { toWebStream } from "./web.ts";
+
+/** The number of bytes in several chunks. */
+export function lengthOf(chunks: readonly Uint8Array[]): number {
+  let length = 0;
+  for (const chunk of chunks) length += chunk.byteLength;
+  return length;
+}
+
+/** Several chunks as one; a single chunk as it is. */
+export function concat(chunks: readonly Uint8Array[]): Uint8Array {
+  if (chunks.length === 1) return chunks[0] as Uint8Array;
+  const bytes = new Uint8Array(lengthOf(chunks));
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return bytes;
+}
+
+/** A body whose bytes are all here. It can be taken again. */
+export class BytesBody implements BodySource {
+  readonly replay: Uint8Array;
+
+  constructor(bytes: Uint8Array) {
+    this.replay = bytes;
+  }
+
+  get length(): number {
+    return this.replay.byteLength;
+  }
+
+  get buffered(): number {
+    return this.replay.byteLength;
+  }
+
+  whole(): Uint8Array {
+    return this.replay;
+  }
+
+  async pipeTo(sink: Sink): Promise<void> {
+    // A sink that owns its chunks may transfer them: these bytes may be needed again.
+    const isOwned = (sink.memory ?? "owned") === "owned";
+    if (this.length > 0) await sink.write(isOwned ? this.replay.slice() : this.replay);
+    sink.end();
+  }
+
+  stream(): ReadableStream<Uint8Array> {
+    return toWebStream(this);
+  }
+
+  cancel(): void {}
+}

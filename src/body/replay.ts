@@ -1,0 +1,105 @@
+import { concat } from "./bytes.ts";
+import type { Interceptor } from "../send.ts";
+import type { BodySource, Sink, StreamOptions } from "./source.ts";
+import { toWebStream } from "./web.ts";
+
+/**
+ * The bytes of a request body that can be sent again.
+ * @returns undefined for a body that is not here any more, or not as a whole
+ */
+export function replayOf(body: BodySource | null): Uint8Array | null | undefined {
+  return body === null ? null : body.replay;
+}
+
+/**
+ * Keeps a copy of each request body while it is sent, so that a redirect or another attempt can send it again.
+ * @param limit bytes of a body above which no copy is kept
+ * @param methods whose bodies are kept; undefined for all
+ */
+export function keepBody(limit: number, methods?: readonly string[]): Interceptor {
+  return (next) => (request, scope) => {
+    const { body, contentLength } = request;
+    if (body === null || methods?.includes(request.method) === false) return next(request, scope);
+    return next({ ...request, body: new ReplayBody(body, limit, contentLength) }, scope);
+  };
+}
+
+/** A body of which a copy is kept while it is sent, up to a limit. */
+export class ReplayBody implements BodySource {
+  readonly length: number | undefined;
+  replay: Uint8Array | undefined;
+  readonly #source: BodySource;
+  readonly #limit: number;
+
+  /** @param length the length in bytes where it is known */
+  constructor(source: BodySource, limit: number, length: number | undefined) {
+    this.#source = source;
+    this.#limit = limit;
+    this.length = length ?? source.length;
+  }
+
+  whole(limit?: number): Uint8Array | undefined {
+    const bytes = this.#source.whole(limit);
+    if (bytes !== undefined && bytes.byteLength <= this.#limit) this.replay = bytes;
+    return bytes;
+  }
+
+  pipeTo(sink: Sink): Promise<void> {
+    const isKept = (this.length ?? 0) <= this.#limit;
+    return this.#source.pipeTo(isKept ? new CopySink(sink, this, this.#limit) : sink);
+  }
+
+  stream(options?: StreamOptions): ReadableStream<Uint8Array> {
+    return toWebStream(this, options);
+  }
+
+  cancel(reason?: unknown): void {
+    this.#source.cancel(reason);
+  }
+}
+
+/** Copies the chunks on their way to a sink. */
+class CopySink implements Sink {
+  readonly #sink: Sink;
+  readonly #body: ReplayBody;
+  readonly #limit: number;
+  #copies: Uint8Array[] | undefined = [];
+  #size = 0;
+
+  constructor(sink: Sink, body: ReplayBody, limit: number) {
+    this.#sink = sink;
+    this.#body = body;
+    this.#limit = limit;
+  }
+
+  get memory(): NonNullable<Sink["memory"]> {
+    return this.#sink.memory ?? "owned";
+  }
+
+  flush(): void {
+    this.#sink.flush?.();
+  }
+
+  write(chunk: Uint8Array, release?: () => void): Promise<void> | undefined {
+    this.#size += chunk.byteLength;
+    if (this.#size > this.#limit) this.#copies = undefined;
+    else this.#copies?.push(chunk.slice());
+    // The response may arrive before the end of a body is read.
+    if (this.#size === this.#body.length) this.#keep();
+    return this.#sink.write(chunk, release);
+  }
+
+  end(): void {
+    this.#keep();
+    this.#sink.end();
+  }
+
+  fail(reason: unknown): void {
+    this.#sink.fail(reason);
+  }
+
+  #keep(): void {
+    if (this.#copies !== undefined) this.#body.replay = concat(this.#copies);
+    this.#copies = undefined;
+  }
+}

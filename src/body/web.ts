@@ -1,0 +1,70 @@
+import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from "./source.ts";
+
+/** Feeds a web stream from a body. */
+class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
+  readonly #source: BodySource;
+  readonly #options: StreamOptions;
+  #controller!: ReadableStreamDefaultController<Uint8Array>;
+  /** Resolves when the reader wants more. */
+  #room: Promise<void> | undefined;
+  #onRoom: (() => void) | undefined;
+  #isCancelled = false;
+
+  constructor(source: BodySource, options: StreamOptions) {
+    this.#source = source;
+    this.#options = options;
+  }
+
+  start(controller: ReadableStreamDefaultController<Uint8Array>): void {
+    this.#controller = controller;
+    void this.#source.pipeTo(this);
+  }
+
+  pull(): void {
+    const onRoom = this.#onRoom;
+    this.#room = this.#onRoom = undefined;
+    onRoom?.();
+  }
+
+  cancel(reason: unknown): void {
+    this.#isCancelled = true;
+    this.#source.cancel(reason);
+  }
+
+  flush(): void {
+    if (this.#options.flush === true && !this.#isCancelled)
+      this.#controller.enqueue(new Uint8Array());
+  }
+
+  write(chunk: Uint8Array): Promise<void> | undefined {
+    if (this.#isCancelled) return undefined;
+    this.#controller.enqueue(chunk);
+    if ((this.#controller.desiredSize ?? 0) > 0) return undefined;
+    return (this.#room ??= new Promise((resolve) => {
+      this.#onRoom = resolve;
+    }));
+  }
+
+  end(): void {
+    if (!this.#isCancelled) this.#controller.close();
+  }
+
+  fail(reason: unknown): void {
+    if (this.#isCancelled) return;
+    this.#options.onFail?.();
+    this.#controller.error(this.#options.quiet === true ? undefined : reason);
+  }
+}
+
+const STRATEGY: QueuingStrategy<Uint8Array> = {
+  highWaterMark: HIGH_WATER_MARK,
+  size: ({ byteLength }) => byteLength,
+};
+
+/** A body as a web stream; cancelling the stream cancels the body. */
+export function toWebStream(
+  source: BodySource,
+  options: StreamOptions = {},
+): ReadableStream<Uint8Array> {
+  return new ReadableStream(new StreamSink(source, options), STRATEGY);
+}

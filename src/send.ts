@@ -1,0 +1,57 @@
+import type { Lifetime } from "./deadline.ts";
+import { badOption, MisuseError } from "./misuse.ts";
+import { toProxyError } from "./error.ts";
+import type { Hop, Reply, Transport } from "./transport.ts";
+
+/**
+ * Sends a request to an upstream, and resolves to the response when its headers have arrived.
+ *
+ * The scope ends with the attempt: another one takes `scope.again()`.
+ */
+export type Send = (request: Hop, scope: Lifetime) => Promise<Reply>;
+
+/**
+ * A step around sending: it may change the request and the response, send another request, or none at all.
+ * @example
+ * ```ts
+ * const log: Interceptor = (next) => async (request, scope) => {
+ *   const response = await next(request, scope);
+ *   console.log(request.method, request.path, response.status);
+ *   return response;
+ * };
+ * ```
+ */
+export type Interceptor = (next: Send) => Send;
+
+/**
+ * Puts interceptors around a `Send`; the first of them is the outermost.
+ * @throws TypeError for an interceptor that does not return a function
+ */
+export function compose(interceptors: readonly Interceptor[], send: Send): Send {
+  return interceptors.reduceRight((next, intercept) => {
+    const made: unknown = intercept(next);
+    if (typeof made === "function") return made as Send;
+    throw badOption("interceptors", "each must return a function: (next) => (request, scope) => …");
+  }, send);
+}
+
+/**
+ * Sends through a transport.
+ * @param converts whether its errors become those of the network here, so that exceptions of the app's code around it
+ * can be told from them; else the caller converts them, which saves each request a promise
+ */
+export function sendThrough(transport: Transport, converts: boolean): Send {
+  if (!converts) return (request, scope) => transport.send(request, scope);
+  return async (request, scope) => {
+    try {
+      return await transport.send(request, scope);
+    } catch (thrown) {
+      throw toNetworkError(thrown);
+    }
+  };
+}
+
+/** An error of a transport, which may be of the app's own and reject with anything: all but misuse is the network's. */
+export function toNetworkError(thrown: unknown): unknown {
+  return thrown instanceof MisuseError ? thrown : toProxyError(thrown);
+}
