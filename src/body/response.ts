@@ -171,10 +171,12 @@ export class ResponseBody implements BodySource {
     // Chunks that were read before the pause are written meanwhile.
     if (this.#isWaiting) return;
     this.#isWaiting = true;
-    void room.then(() => {
-      this.#isWaiting = false;
-      this.#resume();
-    });
+    void room.then(() => this.#onRoom());
+  }
+
+  #onRoom(): void {
+    this.#isWaiting = false;
+    this.#resume();
   }
 
   #pause(): void {

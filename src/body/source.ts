@@ -67,7 +67,7 @@ export interface BodySource {
   /** Bytes that have arrived and were not taken yet. */
   readonly buffered?: number;
   /** Why the body broke off, where it has already. */
-  readonly error?: unknown;
+  readonly error?: Error | undefined;
   /** The trailer fields, once the body has ended. */
   readonly trailers?: HeaderList | undefined;
 }
