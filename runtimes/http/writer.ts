@@ -60,11 +60,11 @@ export class Writer implements Sink {
     if (this.#head !== "") this.#connection.write(encode(this.#takeHead()));
   }
 
-  write(chunk: Uint8Array, release?: () => void): Promise<void> | undefined {
+  write(chunk: Uint8Array, release?: () => void): boolean {
     // RFC 9112 §7.1: an empty chunk would end the body.
     if (chunk.byteLength === 0) {
       release?.();
-      return undefined;
+      return true;
     }
     this.#scope.touch();
     this.#written += chunk.byteLength;
@@ -76,10 +76,13 @@ export class Writer implements Sink {
     } else if (this.#written > this.#length) {
       // The rest would be the next request on the connection (RFC 9112 §6.3).
       this.#attempt.fail(badLength());
-      return undefined;
+      return true;
     } else if (this.#written === this.#length) this.#finish();
-    const hasRoom = writeFramed(this.#connection, before, chunk, after, release);
-    return hasRoom ? undefined : this.#connection.drained();
+    return writeFramed(this.#connection, before, chunk, after, release);
+  }
+
+  onDrain(callback: () => void): void {
+    void this.#connection.drained().then(callback);
   }
 
   end(): void {

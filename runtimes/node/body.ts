@@ -3,17 +3,36 @@ import type { Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
 import type { BodySource, Sink } from "../../src/body/source.ts";
 import type { HeaderList } from "../../src/transport.ts";
-import { drained } from "../pool/drained.ts";
 import { returnsMemory } from "./reuse.ts";
 
-/** Writes a body to a response of Node's whose head is written. */
-class ResponseSink implements Sink {
-  readonly #res: ServerResponse;
+/** A body on its way to a response of Node's: srvx calls `pipe` when it has written the head, as `sendResponse` does. */
+export class PipedBody implements Sink {
+  readonly #body: BodySource;
   readonly #headers: HeaderList;
+  #res!: ServerResponse;
+  #onDrain: (() => void) | undefined;
+  #isListening = false;
 
-  constructor(res: ServerResponse, headers: HeaderList) {
-    this.#res = res;
+  /** @param headers the fields of the head */
+  constructor(body: BodySource, headers: HeaderList) {
+    this.#body = body;
     this.#headers = headers;
+  }
+
+  /** Sends the body after the head, and ends the response. */
+  pipe(res: ServerResponse): void {
+    const body = this.#body;
+    this.#res = res;
+    // Bytes and end go to Node in one call, unless their memory is used again.
+    const isWanted = body.error === undefined && this.memory === "borrowed";
+    const bytes = isWanted ? body.whole() : undefined;
+    if (bytes === undefined) void body.pipeTo(this);
+    else res.end(bytes);
+  }
+
+  /** Called by srvx instead of `pipe` where the client has left, or sent HEAD. */
+  destroy(): void {
+    this.#body.cancel();
   }
 
   get memory(): "borrowed" | "returned" {
@@ -24,10 +43,15 @@ class ResponseSink implements Sink {
     flushHead(this.#res, this.#headers);
   }
 
-  write(chunk: Uint8Array, release?: () => void): Promise<void> | undefined {
-    const res = this.#res;
-    const hasRoom = release === undefined ? res.write(chunk) : res.write(chunk, release);
-    return hasRoom ? undefined : drained(res);
+  write(chunk: Uint8Array, release?: () => void): boolean {
+    return release === undefined ? this.#res.write(chunk) : this.#res.write(chunk, release);
+  }
+
+  onDrain(callback: () => void): void {
+    this.#onDrain = callback;
+    if (this.#isListening) return;
+    this.#isListening = true;
+    this.#res.on("drain", () => this.#onDrain?.());
   }
 
   end(): void {
@@ -37,18 +61,6 @@ class ResponseSink implements Sink {
   fail(): void {
     breakOff(this.#res);
   }
-}
-
-/**
- * Sends a body after the head of a response, and ends it.
- * @param headers the fields of the head
- */
-export function sendBody(body: BodySource, res: ServerResponse, headers: HeaderList): void {
-  const sink = new ResponseSink(res, headers);
-  // Bytes and end go to Node in one call, unless their memory is used again.
-  const bytes = body.error !== undefined || sink.memory === "returned" ? undefined : body.whole();
-  if (bytes === undefined) void body.pipeTo(sink);
-  else res.end(bytes);
 }
 
 const EMPTY = new Uint8Array();

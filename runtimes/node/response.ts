@@ -4,7 +4,7 @@ import { StreamBody } from "../../src/body/stream.ts";
 import { toHeaderList, toHeaders } from "../../src/headers.ts";
 import type { Incoming } from "../../src/incoming.ts";
 import type { HeaderList, Reply } from "../../src/transport.ts";
-import { breakOffRequest, hasObsText, sendBody } from "./body.ts";
+import { breakOffRequest, hasObsText, PipedBody } from "./body.ts";
 import { toRecord } from "./headers.ts";
 import { messageOf, responseOf } from "./incoming.ts";
 
@@ -99,7 +99,8 @@ class LazyResponse {
 
   /** Asked for by srvx's server, under h3 too. */
   _toNodeResponse(): NodeResponse {
-    const { status, statusText, headers, body } = this.toParts();
+    const { status, statusText, body } = this.#reply;
+    const headers = this.#headers === undefined ? this.#reply.headers : toHeaderList(this.#headers);
     if (this.#real !== undefined) return { status, statusText, headers, body: this.#real.body };
     return { status, statusText, headers, body: body && new PipedBody(body, headers) };
   }
@@ -127,26 +128,6 @@ class LazyResponse {
 }
 
 Object.setPrototypeOf(LazyResponse.prototype, NativeResponse.prototype);
-
-/** A body that writes itself to Node's response: srvx calls `pipe` when it has written the head. */
-class PipedBody {
-  readonly source: BodySource;
-  readonly #headers: HeaderList;
-
-  constructor(source: BodySource, headers: HeaderList) {
-    this.source = source;
-    this.#headers = headers;
-  }
-
-  pipe(res: ServerResponse): void {
-    sendBody(this.source, res, this.#headers);
-  }
-
-  /** Called instead of `pipe` where the client has left, or sent HEAD. */
-  destroy(): void {
-    this.source.cancel();
-  }
-}
 
 /**
  * What a web `Response` is made of.
@@ -234,7 +215,7 @@ export function sendResponse(response: Response, res: ServerResponse): void {
     body.cancel();
     return void res.end();
   }
-  sendBody(body, res, headers);
+  new PipedBody(body, headers).pipe(res);
   // The exchange's own body ends when its client leaves; one of the app's has to be told.
   if (!isLazy || response.isRead) res.on("close", () => body.cancel());
 }

@@ -58,13 +58,12 @@ export class IncomingBody implements BodySource {
       const onData = (chunk: Buffer): void => {
         // Other code may call `setEncoding` when the upload has begun: then the bytes of a chunk are lost.
         if (!((chunk as unknown) instanceof Uint8Array)) return finish(readAsText());
-        const room = writeChunk(message, chunk, sink, audience);
-        if (room === undefined) return;
+        if (writeChunk(message, chunk, sink, audience)) return;
         message.pause();
         // Other code may have the message flow on meanwhile.
         if (isWaiting) return;
         isWaiting = true;
-        void room.then(goOn);
+        sink.onDrain(goOn);
       };
       const finish = (error?: Error): void => {
         stop();
@@ -125,7 +124,7 @@ function writeChunk(
   chunk: Buffer,
   sink: Sink,
   audience: Audience | undefined,
-): Promise<void> | undefined {
+): boolean {
   const { memory = "owned" } = sink;
   const isAll = chunk.byteLength === chunk.buffer.byteLength;
   if (memory === "owned") {

@@ -43,7 +43,7 @@ export class BytesBody implements BodySource {
   async pipeTo(sink: Sink): Promise<void> {
     // A sink that owns its chunks may transfer them: these bytes may be needed again.
     const isOwned = (sink.memory ?? "owned") === "owned";
-    if (this.length > 0) await sink.write(isOwned ? this.replay.slice() : this.replay);
+    if (this.length > 0) sink.write(isOwned ? this.replay.slice() : this.replay);
     sink.end();
   }
 

@@ -88,12 +88,16 @@ class LimitSink implements Sink {
     this.#sink.flush?.();
   }
 
-  write(chunk: Uint8Array, release?: () => void): Promise<void> | undefined {
-    if (this.#left < 0) return undefined;
+  write(chunk: Uint8Array, release?: () => void): boolean {
+    if (this.#left < 0) return true;
     this.#left -= chunk.byteLength;
     if (this.#left >= 0) return this.#sink.write(chunk, release);
     this.#exceed();
-    return undefined;
+    return true;
+  }
+
+  onDrain(callback: () => void): void {
+    this.#sink.onDrain(callback);
   }
 
   end(): void {

@@ -80,13 +80,17 @@ class CopySink implements Sink {
     this.#sink.flush?.();
   }
 
-  write(chunk: Uint8Array, release?: () => void): Promise<void> | undefined {
+  write(chunk: Uint8Array, release?: () => void): boolean {
     this.#size += chunk.byteLength;
     if (this.#size > this.#limit) this.#copies = undefined;
     else this.#copies?.push(chunk.slice());
     // The response may arrive before the end of a body is read.
     if (this.#size === this.#body.length) this.#keep();
     return this.#sink.write(chunk, release);
+  }
+
+  onDrain(callback: () => void): void {
+    this.#sink.onDrain(callback);
   }
 
   end(): void {

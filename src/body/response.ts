@@ -73,8 +73,7 @@ export class ResponseBody implements BodySource {
       if (this.buffered >= HIGH_WATER_MARK) this.#pause();
       return;
     }
-    const room = this.#write(sink, chunk);
-    if (room !== undefined && this.#sink !== undefined) this.#waitFor(room);
+    if (!this.#write(sink, chunk) && this.#sink !== undefined) this.#wait(sink);
   }
 
   /** All chunks have arrived. */
@@ -143,12 +142,12 @@ export class ResponseBody implements BodySource {
       sink.fail(error);
       return this.#onOver?.();
     }
-    let room: Promise<void> | undefined;
-    for (const chunk of chunks) room = this.#write(sink, chunk);
+    let hasRoom = true;
+    for (const chunk of chunks) hasRoom = this.#write(sink, chunk);
     if (this.#isComplete) return this.#finish(sink);
     this.#sink = sink;
-    if (room !== undefined) this.#waitFor(room);
-    else this.#resume();
+    if (hasRoom) this.#resume();
+    else this.#wait(sink);
   }
 
   #finish(sink: Sink): void {
@@ -157,7 +156,7 @@ export class ResponseBody implements BodySource {
   }
 
   /** Writes a chunk. Memory that is used again goes to a sink only that gives it back. */
-  #write(sink: Sink, chunk: Uint8Array): Promise<void> | undefined {
+  #write(sink: Sink, chunk: Uint8Array): boolean {
     const recycler = this.#recycler;
     if (recycler === undefined || !recycler.has(chunk)) return sink.write(chunk);
     if (sink.memory !== "returned") return sink.write(recycler.take(chunk));
@@ -165,18 +164,16 @@ export class ResponseBody implements BodySource {
   }
 
   /** The client is slow: while it takes no chunks, the silence is not the upstream's fault. */
-  #waitFor(room: Promise<void>): void {
+  #wait(sink: Sink): void {
     this.#scope.hold(true);
     this.#pause();
     // Chunks that were read before the pause are written meanwhile.
     if (this.#isWaiting) return;
     this.#isWaiting = true;
-    void room.then(() => this.#onRoom());
-  }
-
-  #onRoom(): void {
-    this.#isWaiting = false;
-    this.#resume();
+    sink.onDrain(() => {
+      this.#isWaiting = false;
+      this.#resume();
+    });
   }
 
   #pause(): void {

@@ -13,9 +13,11 @@ export interface Sink {
   /**
    * Takes one chunk, which is the sink's from then on, as far as `memory` says.
    * @param release called when the chunk's memory is no longer needed, where `memory` is `"returned"`
-   * @returns a promise that resolves when there is room for more; undefined where there is room now
+   * @returns whether there is room for more; after `false`, the source waits for `onDrain`
    */
-  write(chunk: Uint8Array, release?: () => void): Promise<void> | undefined;
+  write(chunk: Uint8Array, release?: () => void): boolean;
+  /** Calls back once when there is room again. A callback costs a request less than a promise. */
+  onDrain(callback: () => void): void;
   /** No chunk has arrived yet: what goes in front of the body, such as a message's head, may be sent alone. */
   flush?(): void;
   /** The body is complete. */

@@ -38,7 +38,9 @@ export class StreamBody implements BodySource {
         // The chunks of a body that fits into one read stay as they are: it can be sent again.
         if (isFirst && lengthOf(chunks) === this.length) this.replay = concat(chunks);
         for (const chunk of chunks) {
-          await this.#write(chunk, sink, reader);
+          const gone = this.#write(chunk, sink, reader);
+          if (gone === undefined) continue;
+          await gone;
           if (this.#isCancelled) return;
         }
         if (done) return sink.end();
@@ -49,17 +51,20 @@ export class StreamBody implements BodySource {
     }
   }
 
+  /** Writes a chunk. Resolves when the next one can be read; undefined where that is now. */
   #write(chunk: Uint8Array, sink: Sink, reader: ChunkReader): Promise<void> | undefined {
-    if (this.replay !== undefined) {
-      return sink.write((sink.memory ?? "owned") === "owned" ? chunk.slice() : chunk);
+    const isKept = this.replay !== undefined;
+    if (isKept || sink.memory !== "returned" || !reader.reuses) {
+      const isOwned = (sink.memory ?? "owned") === "owned";
+      if (sink.write(isKept && isOwned ? chunk.slice() : chunk)) return undefined;
+      return new Promise((resolve) => sink.onDrain(resolve));
     }
-    if (sink.memory !== "returned" || !reader.reuses) return sink.write(chunk);
     return new Promise((resolve) => {
       const release = (): void => {
         reader.release(chunk);
         resolve();
       };
-      void sink.write(chunk, release);
+      sink.write(chunk, release);
     });
   }
 

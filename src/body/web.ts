@@ -5,9 +5,7 @@ class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   readonly #source: BodySource;
   readonly #options: StreamOptions;
   #controller!: ReadableStreamDefaultController<Uint8Array>;
-  /** Resolves when the reader wants more. */
-  #room: Promise<void> | undefined;
-  #onRoom: (() => void) | undefined;
+  #onDrain: (() => void) | undefined;
   #isCancelled = false;
 
   constructor(source: BodySource, options: StreamOptions) {
@@ -21,9 +19,9 @@ class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   }
 
   pull(): void {
-    const onRoom = this.#onRoom;
-    this.#room = this.#onRoom = undefined;
-    onRoom?.();
+    const onDrain = this.#onDrain;
+    this.#onDrain = undefined;
+    onDrain?.();
   }
 
   cancel(reason: unknown): void {
@@ -36,13 +34,14 @@ class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
       this.#controller.enqueue(new Uint8Array());
   }
 
-  write(chunk: Uint8Array): Promise<void> | undefined {
-    if (this.#isCancelled) return undefined;
+  write(chunk: Uint8Array): boolean {
+    if (this.#isCancelled) return true;
     this.#controller.enqueue(chunk);
-    if ((this.#controller.desiredSize ?? 0) > 0) return undefined;
-    return (this.#room ??= new Promise((resolve) => {
-      this.#onRoom = resolve;
-    }));
+    return (this.#controller.desiredSize ?? 0) > 0;
+  }
+
+  onDrain(callback: () => void): void {
+    this.#onDrain = callback;
   }
 
   end(): void {
