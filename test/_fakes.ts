@@ -57,11 +57,11 @@ export function startLifetime(
 export type FakeIncoming = Incoming & FakeClient;
 
 /** What a test gives as a body: bytes, a stream, or a body as the core has it. */
-type Given<T extends { body: BodySource | null }> = Partial<Omit<T, "body">> & {
+export type Given<T extends { body: BodySource | null }> = Partial<Omit<T, "body">> & {
   body?: BodySource | Uint8Array | ReadableStream<Uint8Array> | null;
 };
 
-function toBody(body: Given<Reply>["body"] = null): BodySource | null {
+export function toBody(body: Given<Reply>["body"] = null): BodySource | null {
   if (body instanceof Uint8Array) return new BytesBody(body);
   return body instanceof ReadableStream ? new StreamBody(body) : body;
 }
@@ -196,13 +196,13 @@ export async function errorOf(body: () => unknown): Promise<unknown> {
 }
 
 /** What one request is met with. */
-export type Answer = Partial<Reply> | Error;
+export type Answer = Given<Reply> | Error;
 
 /** Answers with these, in turn; the body that came with each is read first. */
 export function answering(...answers: Answer[]): FakeTransport & { bodies: (string | null)[] } {
   const bodies: (string | null)[] = [];
   const transport = new FakeTransport(async ({ body }) => {
-    bodies.push(body && (await new Response(toStream(body)).text()));
+    bodies.push(body && (await new Response(body.stream()).text()));
     const answer = answers.shift() ?? {};
     if (answer instanceof Error) throw answer;
     return fakeReply(answer);

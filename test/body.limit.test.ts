@@ -1,84 +1,168 @@
 import { describe, expect, test, vi } from "vitest";
-import { limitBody, toStream } from "../src/body.ts";
-import type { NativeBody } from "../src/transport.ts";
-import { bytes, proxyError, streamOf } from "./_fakes.ts";
+import { BytesBody } from "../src/body/bytes.ts";
+import { limitBody } from "../src/body/limit.ts";
+import type { BodySource, Sink } from "../src/body/source.ts";
+import { StreamBody } from "../src/body/stream.ts";
+import type { Hop } from "../src/transport.ts";
+import {
+  bytes,
+  errorOf,
+  fakeHop,
+  FakeTransport,
+  type Given,
+  proxyError,
+  startLifetime,
+  streamOf,
+} from "./_fakes.ts";
+import { FakeSink } from "./_sink.ts";
 
 const tooLarge = proxyError("http_request_error", 413);
 
-const text = (body: ReadableStream<Uint8Array>): Promise<string> => new Response(body).text();
+/** The body that a limit lets through to the transport, and what is told when it is exceeded. */
+async function limited(
+  limit: number,
+  over: Given<Hop>,
+): Promise<{ body: BodySource; fail: ReturnType<typeof vi.fn> }> {
+  const transport = new FakeTransport();
+  const { lifetime, fail } = startLifetime();
+  const hop = fakeHop({ method: "POST", ...over });
+  await limitBody(limit)((request, scope) => transport.send(request, scope))(hop, lifetime);
+  return { body: transport.hops[0]?.body as BodySource, fail };
+}
 
-describe("toStream", () => {
-  test("leaves a stream as it is", () => {
-    const stream = streamOf([]);
-    expect(toStream(stream)).toBe(stream);
-  });
+/** A limited body whose source is written by hand. */
+async function byHand(limit: number): Promise<{ body: BodySource; given: () => Sink }> {
+  let given: Sink | undefined;
+  const source: BodySource = new StreamBody(streamOf([]));
+  source.pipeTo = async (sink) => void (given = sink);
+  const { body } = await limited(limit, { body: source });
+  return { body, given: () => given as Sink };
+}
 
-  test("takes a native body's own", () => {
-    const stream = streamOf([]);
-    expect(toStream({ stream: () => stream } satisfies NativeBody)).toBe(stream);
-  });
-
-  test.each(["", "abc"])("streams the bytes of %j", async (body) => {
-    expect(await text(toStream(bytes(body)))).toBe(body);
-  });
-});
+const text = (body: BodySource): Promise<string> => new Response(body.stream()).text();
 
 describe("limitBody", () => {
-  test.each([
-    [4, undefined],
-    [5, undefined],
-    [5, 5],
-  ])("leaves what is within %d bytes as it is", (limit, length) => {
-    const native: NativeBody = { stream: () => streamOf(["abcde"]) };
-    const body = length === undefined ? bytes("abcd") : native;
-    const exceeded = vi.fn();
-    expect(limitBody(body, limit, length, exceeded)).toBe(body);
-    expect(exceeded).not.toHaveBeenCalled();
+  test("leaves a request without a body as it is", async () => {
+    const transport = new FakeTransport();
+    const hop = fakeHop();
+    const { lifetime } = startLifetime();
+    await limitBody(0)((request, scope) => transport.send(request, scope))(hop, lifetime);
+    expect(transport.hops[0]).toBe(hop);
   });
 
-  test("counts a web stream, whatever length is claimed", async () => {
-    const exceeded = vi.fn();
-    const body = limitBody(streamOf(["abc", "de"]), 4, 3, exceeded);
-    await expect(text(body as ReadableStream<Uint8Array>)).rejects.toThrow(tooLarge);
-    expect(exceeded).toHaveBeenCalledOnce();
+  test.each([4, 5])(
+    "lets bytes through that are within %d bytes, and they can be sent again",
+    async (limit) => {
+      const given = bytes("abcd");
+      const { body, fail } = await limited(limit, { body: given });
+      expect(body.whole()).toBe(given);
+      expect(body.replay).toBe(given);
+      expect(fail).not.toHaveBeenCalled();
+    },
+  );
+
+  test.each<[string, number, Given<Hop>]>([
+    ["bytes", 4, { body: bytes("abcde") }],
+    ["a byte, with a limit of none", 0, { body: bytes("a") }],
+    ["an announced length", 4, { body: streamOf(["abcde"]), contentLength: 5 }],
+    ["a body that knows its length", 4, { body: new StreamBody(streamOf(["abcde"]), 5) }],
+  ])("refuses %s above it before anything is sent", async (_, limit, over) => {
+    const send = vi.fn();
+    const { lifetime } = startLifetime();
+    expect(await errorOf(() => limitBody(limit)(send)(fakeHop(over), lifetime))).toEqual(tooLarge);
+    expect(send).not.toHaveBeenCalled();
   });
 
-  test("refuses at once what is known to be longer", () => {
-    expect(() => limitBody(bytes("abcde"), 4, undefined, vi.fn())).toThrow(tooLarge);
-    expect(() => limitBody(streamOf(["abcde"]), 4, 5, vi.fn())).toThrow(tooLarge);
-    expect(() => limitBody(bytes("a"), 0, undefined, vi.fn())).toThrow(tooLarge);
+  test("counts a stream, whatever length is claimed", async () => {
+    const { body, fail } = await limited(4, { body: streamOf(["abc", "de"]), contentLength: 3 });
+    await expect(text(body)).rejects.toThrow(tooLarge);
+    expect(fail).toHaveBeenCalledOnce();
+  });
+
+  test("counts bytes that are longer than they were announced", async () => {
+    const body: BodySource = new BytesBody(bytes("abcde"));
+    const late = Object.create(body, { length: { value: undefined } }) as BodySource;
+    Object.assign(late, { whole: () => body.whole() });
+    const { body: held } = await limited(4, { body: late });
+    expect(await errorOf(() => held.whole())).toEqual(tooLarge);
   });
 
   test("lets a stream through up to its last byte", async () => {
-    const exceeded = vi.fn();
-    const body = toStream(limitBody(streamOf(["ab", "cd"]), 4, undefined, exceeded));
+    const { body, fail } = await limited(4, { body: streamOf(["ab", "cd"]) });
     expect(await text(body)).toBe("abcd");
-    expect(exceeded).not.toHaveBeenCalled();
+    expect(fail).not.toHaveBeenCalled();
   });
 
-  test("fails a stream that goes over it, and tells so", async () => {
-    const exceeded = vi.fn();
+  test("fails a body that exceeds it, stops the exchange, and cancels the source", async () => {
     const cancelled = vi.fn();
-    const source = streamOf(["ab", "cd", "e", "f"], cancelled);
-    const reader = toStream(limitBody(source, 4, undefined, exceeded)).getReader();
-    const seen: string[] = [];
-    const reading = (async () => {
-      for (;;) seen.push(new TextDecoder().decode((await reader.read()).value));
-    })();
-    await expect(reading).rejects.toEqual(tooLarge);
-    expect(seen).toEqual(["ab", "cd"]);
-    expect(exceeded).toHaveBeenCalledExactlyOnceWith(tooLarge);
-    expect(cancelled).toHaveBeenCalledOnce();
+    const { body, fail } = await limited(4, { body: streamOf(["ab", "cd", "e", "f"], cancelled) });
+    const sink = new FakeSink();
+    await body.pipeTo(sink);
+    expect(sink.log).toEqual(["ab", "cd", "fail the request body is over the limit of 4 bytes"]);
+    expect(sink.reason).toEqual(tooLarge);
+    expect(fail).toHaveBeenCalledExactlyOnceWith(tooLarge);
+    await vi.waitFor(() => expect(cancelled).toHaveBeenCalledOnce());
   });
 
-  test("takes no more from a stream than its reader does", async () => {
+  test("fails the stream of a body that exceeds it", async () => {
+    const { body } = await limited(4, { body: streamOf(["ab", "cd", "e", "f"]) });
+    expect(await errorOf(() => text(body))).toEqual(tooLarge);
+  });
+
+  test("hands on what the sink says: its room, its memory, and the release of chunks", async () => {
+    const { body } = await limited(4, { body: streamOf(["ab", "cd"]) });
+    const sink = new FakeSink("returned");
+    sink.hasRoom = false;
+    const piped = body.pipeTo(sink);
+    await vi.waitFor(() => expect(sink.log).toContain("ab"));
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(sink.log).not.toContain("cd");
+    sink.drain();
+    await piped;
+    expect(sink.log.filter((entry) => entry !== "flush")).toEqual(["ab", "cd", "end"]);
+  });
+
+  test("tells the source what its sink does with memory, and that the sink has room", async () => {
+    for (const memory of ["owned", "borrowed", "returned"] as const) {
+      const { body, given } = await byHand(9);
+      const sink = new FakeSink(memory);
+      void body.pipeTo(sink);
+      expect(given().memory).toBe(memory);
+      sink.hasRoom = false;
+      const release = (): void => {};
+      expect(given().write(bytes("a"), release)).toBe(false);
+      expect(sink.releases).toEqual([release]);
+      const onDrain = vi.fn();
+      given().onDrain(onDrain);
+      sink.drain();
+      expect(onDrain).toHaveBeenCalledOnce();
+    }
+  });
+
+  test("a source that goes on after the limit reaches the sink no more", async () => {
+    const { body, given } = await byHand(1);
+    const sink = new FakeSink();
+    void body.pipeTo(sink);
+    given().write(bytes("ab"));
+    const before = [...sink.log];
+    expect(before).toHaveLength(1);
+    given().write(bytes("c"));
+    given().fail(new Error("late"));
+    given().end();
+    expect(sink.log).toEqual(before);
+  });
+
+  test("takes no more from a stream than its reader does, and 64 KiB", async () => {
     const pull = vi.fn((controller: ReadableStreamDefaultController<Uint8Array>) =>
-      controller.enqueue(bytes("x")),
+      controller.enqueue(new Uint8Array(16_384)),
     );
     const source = new ReadableStream({ pull }, { highWaterMark: 0 });
-    const reader = toStream(limitBody(source, 100, undefined, vi.fn())).getReader();
+    const { body } = await limited(1e9, { body: source });
+    const reader = body.stream().getReader();
     await reader.read();
     await new Promise((resolve) => setTimeout(resolve, 20));
-    expect(pull.mock.calls.length).toBeLessThanOrEqual(3);
+    // The chunk that was read, four that wait, and one more that is being asked for.
+    expect(pull.mock.calls.length).toBeLessThanOrEqual(6);
+    await reader.cancel();
   });
 });

@@ -1,46 +1,61 @@
 import { describe, expect, test, vi } from "vitest";
-import { KeptBody, keptBody } from "../src/replay.ts";
-import { bytes, streamOf } from "./_fakes.ts";
+import { BytesBody } from "../src/body/bytes.ts";
+import { keepBody, ReplayBody, replayOf } from "../src/body/replay.ts";
+import type { BodySource } from "../src/body/source.ts";
+import { StreamBody } from "../src/body/stream.ts";
+import type { Hop } from "../src/transport.ts";
+import { bytes, fakeHop, fakeLifetime, FakeTransport, type Given, streamOf } from "./_fakes.ts";
+import { FakeSink } from "./_sink.ts";
 
-const read = (body: KeptBody): Promise<string> => new Response(body.stream()).text();
+const read = (body: BodySource): Promise<string> => new Response(body.stream()).text();
 
-describe("KeptBody", () => {
+function keep(stream: ReadableStream<Uint8Array>, limit: number, length?: number): ReplayBody {
+  return new ReplayBody(new StreamBody(stream), limit, length);
+}
+
+describe("ReplayBody", () => {
   test("hands on what it keeps, byte for byte", async () => {
-    const body = new KeptBody(streamOf(["ab", "c", "def"]), 6, undefined);
-    expect(body.kept).toBeUndefined();
+    const body = keep(streamOf(["ab", "c", "def"]), 6);
+    expect(body.replay).toBeUndefined();
     expect(await read(body)).toBe("abcdef");
-    expect(body.kept).toEqual(bytes("abcdef"));
+    expect(body.replay).toEqual(bytes("abcdef"));
   });
 
   test("an empty one is kept, too", async () => {
-    const body = new KeptBody(streamOf([]), 6, undefined);
+    const body = keep(streamOf([]), 6);
     await read(body);
-    expect(body.kept).toEqual(bytes(""));
+    expect(body.replay).toEqual(bytes(""));
   });
 
   test("over the limit it hands on everything and keeps nothing", async () => {
-    const body = new KeptBody(streamOf(["abc", "def", "g"]), 6, undefined);
+    const body = keep(streamOf(["abc", "def", "g"]), 6);
     expect(await read(body)).toBe("abcdefg");
-    expect(body.kept).toBeUndefined();
+    expect(body.replay).toBeUndefined();
   });
 
   test("a copy that is not whole is none", async () => {
-    const body = new KeptBody(streamOf(["abc", "def"]), 6, undefined);
-    const reader = body.stream().getReader();
-    await reader.read();
-    await reader.read();
-    expect(body.kept).toBeUndefined();
-    await reader.read();
-    expect(body.kept).toEqual(bytes("abcdef"));
+    const body = keep(streamOf(["abc", "def"]), 6);
+    const sink = new FakeSink();
+    sink.hasRoom = false;
+    const piped = body.pipeTo(sink);
+    await vi.waitFor(() => expect(sink.log).toContain("abc"));
+    expect(body.replay).toBeUndefined();
+    sink.drain();
+    await piped;
+    expect(body.replay).toEqual(bytes("abcdef"));
   });
 
   test("with its length known it is whole at its last byte, before anyone asks for its end", async () => {
-    const body = new KeptBody(streamOf(["abc", "def"]), 6, 6);
-    const reader = body.stream().getReader();
-    await reader.read();
-    expect(body.kept).toBeUndefined();
-    await reader.read();
-    expect(body.kept).toEqual(bytes("abcdef"));
+    const body = keep(streamOf(["abc", "def"]), 6, 6);
+    const sink = new FakeSink();
+    const replays: unknown[] = [];
+    const write = sink.write.bind(sink);
+    sink.write = (chunk) => {
+      replays.push(body.replay);
+      return write(chunk);
+    };
+    await body.pipeTo(sink);
+    expect(replays).toEqual([undefined, bytes("abcdef")]);
   });
 
   test("what breaks off is no whole body", async () => {
@@ -48,51 +63,100 @@ describe("KeptBody", () => {
     pull.mockImplementationOnce((controller) => controller.enqueue(bytes("abc")));
     pull.mockImplementationOnce((controller) => controller.error(new Error("broken")));
     const source = new ReadableStream<Uint8Array>({ pull }, { highWaterMark: 0 });
-    const body = new KeptBody(source, 6, undefined);
+    const body = keep(source, 6);
     await expect(read(body)).rejects.toThrow("broken");
-    expect(body.kept).toBeUndefined();
+    expect(body.replay).toBeUndefined();
   });
 
   test("cancelled, it cancels its source", async () => {
     const cancelled = vi.fn();
-    const body = new KeptBody(streamOf(["abc", "def"], cancelled), 6, undefined);
+    const endless = new ReadableStream<Uint8Array>(
+      { pull: (controller) => controller.enqueue(bytes("abc")), cancel: cancelled },
+      { highWaterMark: 0 },
+    );
+    const body = keep(endless, 6);
     const reader = body.stream().getReader();
     await reader.read();
     await reader.cancel("enough");
     await vi.waitFor(() => expect(cancelled).toHaveBeenCalledExactlyOnceWith("enough"));
-    expect(body.kept).toBeUndefined();
+    expect(body.replay).toBeUndefined();
   });
 
   test("whoever reads it may write over the pieces", async () => {
-    const body = new KeptBody(streamOf(["abc"]), 6, undefined);
+    const body = keep(streamOf(["abc"]), 6);
     for await (const chunk of body.stream()) chunk.fill(0);
-    expect(body.kept).toEqual(bytes("abc"));
+    expect(body.replay).toEqual(bytes("abc"));
   });
 
-  test("reads no further than its reader", async () => {
+  test("bytes that its source has as a whole are kept without a copy", () => {
+    const given = bytes("abc");
+    const body = new ReplayBody(new BytesBody(given), 3, undefined);
+    expect(body.length).toBe(3);
+    expect(body.whole()).toBe(given);
+    expect(body.replay).toBe(given);
+  });
+
+  test("announced as longer than the limit, the chunks are not copied", async () => {
+    const body = keep(streamOf(["abc", "defg"]), 6, 7);
+    const sink = new FakeSink();
+    const slice = vi.spyOn(Uint8Array.prototype, "slice");
+    await body.pipeTo(sink);
+    expect(slice).not.toHaveBeenCalled();
+    slice.mockRestore();
+    expect(sink.log).toEqual(["abc", "defg", "end"]);
+    expect(body.replay).toBeUndefined();
+  });
+
+  test("reads no further than its reader, and 64 KiB", async () => {
     const pull = vi.fn<(controller: ReadableStreamDefaultController<Uint8Array>) => void>(
-      (controller) => controller.enqueue(bytes("abc")),
+      (controller) => controller.enqueue(new Uint8Array(16_384)),
     );
     const source = new ReadableStream<Uint8Array>({ pull }, { highWaterMark: 0 });
-    const reader = new KeptBody(source, 1000, undefined).stream().getReader();
+    const reader = keep(source, 1e9).stream().getReader();
     await reader.read();
-    expect(pull.mock.calls.length).toBeLessThanOrEqual(2);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(pull.mock.calls.length).toBeLessThanOrEqual(6);
     await reader.cancel();
   });
 });
 
-describe("keptBody", () => {
-  test("bytes and no body can be sent again, a stream cannot", () => {
-    const body = bytes("abc");
-    expect(keptBody(null)).toBeNull();
-    expect(keptBody(body)).toBe(body);
-    expect(keptBody(streamOf(["abc"]))).toBeUndefined();
+describe("keepBody", () => {
+  async function sent(over: Given<Hop>, methods?: string[]): Promise<[Hop, Hop]> {
+    const transport = new FakeTransport();
+    const hop = fakeHop(over);
+    const keeping = keepBody(6, methods)((request, scope) => transport.send(request, scope));
+    await keeping(hop, fakeLifetime());
+    return [hop, transport.hops[0] as Hop];
+  }
+
+  test("keeps the bodies of all methods, or of those that are named", async () => {
+    const [, all] = await sent({ method: "POST", body: streamOf(["abc"]) });
+    expect(all.body).toBeInstanceOf(ReplayBody);
+    const [, put] = await sent({ method: "PUT", body: streamOf(["abc"]) }, ["PUT"]);
+    expect(put.body).toBeInstanceOf(ReplayBody);
+    const [post, other] = await sent({ method: "POST", body: streamOf(["abc"]) }, ["PUT"]);
+    expect(other).toBe(post);
+    const [get, none] = await sent({});
+    expect(none).toBe(get);
   });
 
-  test("a native body can where its runtime has taken it as bytes", () => {
-    const stream = (): ReadableStream<Uint8Array> => streamOf([]);
-    expect(keptBody({ stream })).toBeUndefined();
-    expect(keptBody({ stream, kept: undefined })).toBeUndefined();
-    expect(keptBody({ stream, kept: bytes("abc") })).toEqual(bytes("abc"));
+  test("takes the announced length for the body's", async () => {
+    const [, { body }] = await sent({ method: "PUT", body: streamOf(["abc"]), contentLength: 3 });
+    expect(body?.length).toBe(3);
+  });
+});
+
+describe("replayOf", () => {
+  test("bytes and no body can be sent again, a stream cannot", () => {
+    const given = bytes("abc");
+    expect(replayOf(null)).toBeNull();
+    expect(replayOf(new BytesBody(given))).toBe(given);
+    expect(replayOf(new StreamBody(streamOf(["abc"])))).toBeUndefined();
+  });
+
+  test("a stream can where all of it was in one read", async () => {
+    const body = new StreamBody(streamOf(["abc"]), 3);
+    await body.pipeTo(new FakeSink());
+    expect(replayOf(body)).toEqual(bytes("abc"));
   });
 });

@@ -3,6 +3,7 @@ import { Readable } from "node:stream";
 import { Agent, fetch as fetchByUndici, request as requestByUndici } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createProxy, ProxyError, type ProxyOptions, type Transport } from "#proxy";
+import { StreamBody } from "../src/body/stream.ts";
 import { startProgram } from "./_program.ts";
 import { Upstream } from "./_upstream.ts";
 import { within } from "./_wait.ts";
@@ -26,12 +27,12 @@ const own: Transport = {
   ) {
     const controller = new AbortController();
     lifetime.request = { fail: (error) => controller.abort(error) };
-    const streamed = body !== null && "stream" in body ? body.stream() : body;
+    const sent = body?.whole() ?? body?.stream() ?? null;
     const response = await requestByUndici(origin + path, {
       dispatcher,
       method: method as "GET",
       headers: [...headers, "host", host ?? authority],
-      body: streamed instanceof ReadableStream ? Readable.fromWeb(streamed as never) : streamed,
+      body: sent instanceof ReadableStream ? Readable.fromWeb(sent as never) : sent,
       signal: controller.signal,
     });
     const { statusCode: status, headers: fields } = response;
@@ -43,7 +44,7 @@ const own: Transport = {
       headers: Object.entries(fields).flatMap(([name, value]) =>
         [value].flat().flatMap((each) => [name, String(each)]),
       ),
-      body: Readable.toWeb(response.body) as ReadableStream<Uint8Array>,
+      body: new StreamBody(Readable.toWeb(response.body) as ReadableStream<Uint8Array>),
     };
   },
 };

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { ProxyError } from "../src/error.ts";
 import { proxyError, startLifetime } from "./_fakes.ts";
 
 beforeEach(() => void vi.useFakeTimers());
@@ -54,6 +55,20 @@ describe("one more attempt", () => {
     expect(client.listeners.size).toBe(0);
   });
 
+  test("ends the scope before it, which keeps no timer and no listener", () => {
+    const { client, lifetime, fail } = startLifetime(1_000);
+    const next = lifetime.again();
+    expect(client.listeners.size).toBe(1);
+    expect(vi.getTimerCount()).toBe(1);
+    next.end();
+    client.leave();
+    vi.advanceTimersByTime(2_000);
+    expect(client.listeners.size).toBe(0);
+    expect(vi.getTimerCount()).toBe(0);
+    expect(fail).not.toHaveBeenCalled();
+    expect(lifetime.error).toBeUndefined();
+  });
+
   test("what is waited for ends by itself, or with the exchange", async () => {
     const { lifetime } = startLifetime(1_000);
     expect(await lifetime.orAbort(Promise.resolve(5))).toBe(5);
@@ -63,5 +78,51 @@ describe("one more attempt", () => {
     await vi.advanceTimersByTimeAsync(1_100);
     await failed;
     await expect(lifetime.orAbort(Promise.resolve(5))).rejects.toEqual(headTimeout);
+  });
+});
+
+describe("a scope that others have followed", () => {
+  const reason = new ProxyError("http_request_error", { status: 413 });
+
+  test("aborted, it aborts the last of them", () => {
+    const { lifetime: first, fail } = startLifetime();
+    const second = first.again();
+    const last = second.again();
+    const stopped = vi.fn();
+    last.request = { fail: stopped };
+    first.abort(reason);
+    expect(stopped).toHaveBeenCalledExactlyOnceWith(reason);
+    expect(fail).not.toHaveBeenCalled();
+    for (const scope of [first, second, last]) expect(scope.error).toBe(reason);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("has the reason of a later one as its error, but not a later one its reason", () => {
+    const { client, lifetime: first } = startLifetime();
+    first.abort(reason);
+    const second = first.again();
+    expect(second.error).toBeUndefined();
+    client.leave();
+    expect(second.error).toEqual(gone);
+    // The first reason counts.
+    expect(first.error).toBe(reason);
+  });
+
+  test("aborted after all of them have ended, it does nothing", () => {
+    const { lifetime: first } = startLifetime();
+    const last = first.again();
+    const stopped = vi.fn();
+    last.request = { fail: stopped };
+    last.end();
+    first.abort(reason);
+    expect(stopped).not.toHaveBeenCalled();
+    expect(first.error).toBeUndefined();
+  });
+
+  test("waits for work until the last of them is stopped", async () => {
+    const { lifetime: first } = startLifetime();
+    const last = first.again();
+    last.abort(reason);
+    await expect(first.orAbort(Promise.resolve(5))).rejects.toBe(reason);
   });
 });

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest";
+import { BytesBody } from "../src/body/bytes.ts";
 import { fromDraft, toDraft } from "../src/draft.ts";
 import type { RequestDraft } from "../src/hooks.ts";
 import type { Hop } from "../src/transport.ts";
-import { UnframedBody } from "../src/unframed.ts";
+import { UnframedBody } from "../src/body/unframed.ts";
 import { bytes, fakeHop, proxyError, streamOf } from "./_fakes.ts";
 
 /** The hop after a hook has changed its draft. */
@@ -95,13 +96,13 @@ describe("body", () => {
 
   test("a string is sent as UTF-8", () => {
     const next = changed(hop, (draft) => (draft.body = "né"));
-    expect(next).toMatchObject({ body: bytes("né"), contentLength: undefined });
+    expect(next).toMatchObject({ body: new BytesBody(bytes("né")), contentLength: undefined });
   });
 
   test("bytes are sent as they are", () => {
     const body = bytes("new");
     const next = changed(hop, (draft) => (draft.body = body));
-    expect(next.body).toBe(body);
+    expect(next.body?.replay).toBe(body);
     expect(next.contentLength).toBeUndefined();
   });
 

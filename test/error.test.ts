@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { BytesBody } from "../src/body/bytes.ts";
 import {
   clientGone,
   ProxyError,
@@ -82,7 +83,7 @@ describe("toReply", () => {
         ["Content-Length", String(text.length)],
         ["Proxy-Status", "fetchway; error=connection_refused"],
       ].flat(),
-      body: new TextEncoder().encode(text),
+      body: new BytesBody(new TextEncoder().encode(text)),
     });
     expect(JSON.stringify(reply)).not.toContain("10.0.0.1");
   });
@@ -102,6 +103,6 @@ describe("toReply", () => {
     const error = new ProxyError("http_request_error", { status: 418 });
     const { statusText, body } = toReply(error, "GET");
     expect(statusText).toBe("");
-    expect(new TextDecoder().decode(body as Uint8Array)).toBe("418: http_request_error\n");
+    expect(new TextDecoder().decode(body?.whole())).toBe("418: http_request_error\n");
   });
 });

@@ -47,7 +47,7 @@ describe("the lifetime", () => {
       new Lifetime(client, 0, idleTimeout, signal),
       options,
     );
-    expect(reply.body === body).toBe(through);
+    expect(reply.body?.stream() === body).toBe(through);
     expect(client.listeners.size).toBe(through ? 0 : 1);
     expect(await textOf(reply)).toBe("abc");
     expect(client.listeners.size).toBe(0);

@@ -1,4 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
+import { ReplayBody } from "../src/body/replay.ts";
+import { StreamBody } from "../src/body/stream.ts";
 import { ProxyError } from "../src/error.ts";
 import { type FetchLike, STANDARD } from "../src/fetch.ts";
 import { MisuseError } from "../src/misuse.ts";
@@ -37,7 +39,7 @@ describe("the request", () => {
   test.each([
     ["bytes", bytes("abc")],
     ["a stream", streamOf(["a", "bc"])],
-    ["a native body", { stream: () => streamOf(["abc"]) }],
+    ["a body that is kept", new ReplayBody(new StreamBody(streamOf(["abc"])), 10, undefined)],
   ])("sends %s", async (_, body) => {
     const fetch: FetchLike = async (url, init) => {
       expect(init).toMatchObject({ duplex: "half" });

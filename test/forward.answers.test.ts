@@ -1,4 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
+import { BytesBody } from "../src/body/bytes.ts";
 import { ProxyError } from "../src/error.ts";
 import { forward } from "../src/forward.ts";
 import type { RequestDraft } from "../src/hooks.ts";
@@ -10,6 +11,7 @@ import {
   fakeIncoming,
   FakeTransport,
   fakeReply,
+  type Given,
   proxyError,
   respond,
   run,
@@ -18,7 +20,7 @@ import {
 } from "./_fakes.ts";
 
 /** The response to a reply of the upstream's. */
-const answerTo = (reply: Partial<Reply>, options: ProxyOptions = {}): Promise<Response> =>
+const answerTo = (reply: Given<Reply>, options: ProxyOptions = {}): Promise<Response> =>
   run({}, { options, transport: new FakeTransport(() => fakeReply(reply)) });
 
 const failing = (error: Error): FakeTransport =>
@@ -94,7 +96,7 @@ describe("onRequest", () => {
       draft.body = "new";
     };
     await run({}, { options: { onRequest, headers: { "x-a": "1" } }, transport });
-    expect(transport.hops[0]).toMatchObject({ method: "POST", body: bytes("new") });
+    expect(transport.hops[0]).toMatchObject({ method: "POST", body: new BytesBody(bytes("new")) });
   });
 
   test("may answer itself: nothing is sent and nothing left behind", async () => {

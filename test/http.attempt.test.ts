@@ -1,13 +1,14 @@
-/** One exchange on one connection of the HTTP/1.1 client, on a socket that does what the test says. */
+/** Attempts of requests on one connection of the HTTP/1.1 client, on a socket that does what the test says. */
 import { Duplex } from "node:stream";
 import type { Socket } from "node:net";
 import { expect, test } from "vitest";
+import { Attempt } from "../runtimes/http/attempt.ts";
 import { Connection } from "../runtimes/http/connection.ts";
-import { Exchange } from "../runtimes/http/exchange.ts";
 import type { Pool } from "../runtimes/http/pool.ts";
+import { StreamBody } from "../src/body/stream.ts";
 import { ProxyError } from "../src/error.ts";
-import type { Body, Reply } from "../src/transport.ts";
-import { fakeHop, fakeLifetime } from "./_fakes.ts";
+import type { Hop, Reply } from "../src/transport.ts";
+import { fakeHop, fakeLifetime, type Given, streamed, textOf } from "./_fakes.ts";
 
 const ok = "HTTP/1.1 200 OK\r\n";
 
@@ -40,15 +41,11 @@ class Bench {
     });
   }
 
-  send(method = "GET", body: Body | null = null, contentLength?: number): Promise<Reply> {
+  send(method = "GET", body: Given<Hop>["body"] = null, contentLength?: number): Promise<Reply> {
     return new Promise((resolve, reject) => {
-      const exchange = new Exchange(
-        fakeHop({ method, body, contentLength }),
-        fakeLifetime(),
-        resolve,
-        reject,
-      );
-      exchange.run({ run: () => exchange.start(this.connection) } as unknown as Pool);
+      const hop = fakeHop({ method, body, contentLength });
+      const attempt = new Attempt(hop, fakeLifetime(), resolve, reject);
+      attempt.run({ run: () => attempt.start(this.connection) } as unknown as Pool);
     });
   }
 
@@ -60,10 +57,6 @@ class Bench {
     if (this.freed > 0) return `freed ${this.freed}`;
     return this.connection.destroyed ? "destroyed" : "in use";
   }
-}
-
-async function textOf(reply: Reply): Promise<string> {
-  return new Response((reply.body as Exchange).stream()).text();
 }
 
 test("it is free once the response is over, and takes the next", async () => {
@@ -83,7 +76,7 @@ test("a reader that takes nothing lets the upstream wait, until all is here", as
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
-  const stream = ((await reply).body as Exchange).stream();
+  const stream = streamed(await reply);
   expect(bench.socket.isPaused()).toBe(true);
   // What had been read from the system before it was told to wait.
   bench.feed("x".repeat(30_000));
@@ -97,10 +90,10 @@ test("a reader that takes something lets the upstream go on", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
-  const reader = ((await reply).body as Exchange).stream().getReader();
+  const reader = streamed(await reply).getReader();
   expect(bench.socket.isPaused()).toBe(true);
   await reader.read();
-  expect(bench.socket.isPaused()).toBe(false);
+  await expect.poll(() => bench.socket.isPaused()).toBe(false);
 });
 
 test.each([
@@ -156,7 +149,8 @@ test.each([
         controller.close();
       },
     } as UnderlyingDefaultSource<Uint8Array>);
-    expect(await failure(bench.send("POST", body, length))).toMatchObject({ status: 400 });
+    const sending = bench.send("POST", new StreamBody(body, length), length);
+    expect(await failure(sending)).toMatchObject({ status: 400 });
     expect(bench.state).toBe("destroyed");
     // Of a stream of bytes no more is read than was announced: nothing of the rest is ever here.
     const whole = type === "bytes" && pieces.join("").length > length;
@@ -168,7 +162,7 @@ test("a body that was let go when it was whole leaves the connection to others",
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 5\r\n\r\nhello`);
-  await ((await reply).body as Exchange).stream().cancel();
+  await streamed(await reply).cancel();
   expect(bench.connection.destroyed).toBe(false);
   const next = bench.send();
   bench.feed(`${ok}Content-Length: 5\r\n\r\nhello`);
@@ -179,7 +173,7 @@ test("a body that was let go before it was whole closes it", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 5\r\n\r\nhe`);
-  await ((await reply).body as Exchange).stream().cancel();
+  await streamed(await reply).cancel();
   expect(bench.state).toBe("destroyed");
 });
 
@@ -213,11 +207,11 @@ test("closed during the body: that fails, whether it is read before or after", a
     const bench = new Bench();
     const reply = bench.send();
     bench.feed(`${ok}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n`);
-    const exchange = (await reply).body as Exchange;
-    const text = before ? failure(new Response(exchange.stream()).text()) : undefined;
+    const { body } = await reply;
+    const text = before ? failure(new Response(body?.stream()).text()) : undefined;
     bench.socket.emit("end");
-    if (!before) expect(() => exchange.whole()).toThrow(ProxyError);
-    const error = await (text ?? failure(new Response(exchange.stream()).text()));
+    if (!before) expect(() => body?.whole()).toThrow(ProxyError);
+    const error = await (text ?? failure(new Response(body?.stream()).text()));
     expect(error.code).toBe("http_response_incomplete");
   }
 });

@@ -1,15 +1,17 @@
 /** What the HTTP/1.1 client writes, and what it will not. */
 import { describe, expect, test } from "vitest";
-import { writeHead, writeHeadEnd } from "../runtimes/http/request.ts";
+import { wholeBody, writeHead, writeHeadEnd } from "../runtimes/http/request.ts";
 import type { ProxyError } from "../src/error.ts";
 import type { Hop } from "../src/transport.ts";
-import { fakeHop } from "./_fakes.ts";
+import { fakeHop, type Given } from "./_fakes.ts";
 
 function headOf(hop: Hop, keepAlive: boolean): string {
-  return writeHead(hop) + writeHeadEnd(hop, keepAlive);
+  const { method, body, contentLength } = hop;
+  const bytes = body === null ? new Uint8Array() : wholeBody(body, contentLength);
+  return writeHead(hop) + writeHeadEnd(method, bytes?.byteLength ?? contentLength, keepAlive);
 }
 
-function statusOf(changes: Partial<Hop>): number {
+function statusOf(changes: Given<Hop>): number {
   try {
     headOf(fakeHop(changes), true);
     return 200;
@@ -30,7 +32,7 @@ test("a head", () => {
 
 const stream = (): ReadableStream<Uint8Array> => new ReadableStream();
 
-test.each<[string, Partial<Hop>, string | undefined]>([
+test.each<[string, Given<Hop>, string | undefined]>([
   ["GET, none", {}, undefined],
   ["POST, none", { method: "POST" }, "Content-Length: 0"],
   ["DELETE, none", { method: "DELETE" }, undefined],

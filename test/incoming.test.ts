@@ -1,6 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { assertBodyUnread, pathOf, WebIncoming } from "../src/incoming.ts";
-import { UnframedBody } from "../src/unframed.ts";
+import { StreamBody } from "../src/body/stream.ts";
+import { UnframedBody } from "../src/body/unframed.ts";
 
 describe("pathOf", () => {
   test.each([
@@ -63,7 +64,11 @@ describe("WebIncoming", () => {
   ])("gives the body of a request with %s as its stream", (...field) => {
     const headers = [field];
     const request = new Request("http://a.test/", { method: "POST", headers, body: "hello" });
-    expect(new WebIncoming(request, undefined).body).toBe(request.body);
+    const { body } = new WebIncoming(request, undefined);
+    expect(body).toBeInstanceOf(StreamBody);
+    expect(body).not.toBeInstanceOf(UnframedBody);
+    expect(body?.stream()).toBe(request.body);
+    expect(body?.length).toBe(field[0] === "Content-Length" ? 5 : undefined);
   });
 
   test("a method that may have a body, without one", () => {

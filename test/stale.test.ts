@@ -8,7 +8,16 @@ import type { PoolOptions } from "../src/pool.ts";
 import { parseTarget } from "../src/target.ts";
 import type { Hop, Transport } from "../src/transport.ts";
 import { makeCertificate } from "./_certificate.ts";
-import { bytes, errorOf, FakeClient, fakeHop, fakeLifetime, streamOf, textOf } from "./_fakes.ts";
+import {
+  bytes,
+  errorOf,
+  FakeClient,
+  fakeHop,
+  fakeLifetime,
+  type Given,
+  streamOf,
+  textOf,
+} from "./_fakes.ts";
 import type { Call } from "./_link.ts";
 import { portOf } from "./_port.ts";
 import { type Script, Upstream } from "./_upstream.ts";
@@ -31,7 +40,7 @@ function use(options: PoolOptions): void {
   transport = createTransport(options);
 }
 
-async function send(over: Partial<Hop> = {}, lifetime = fakeLifetime()): Promise<string> {
+async function send(over: Given<Hop> = {}, lifetime = fakeLifetime()): Promise<string> {
   const hop = fakeHop({ upstream: parseTarget(upstream.url), ...over });
   const reply = await transport.send(hop, lifetime);
   return `${reply.status} ${await textOf(reply)}`;

@@ -1,4 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
+import { StreamBody } from "../src/body/stream.ts";
 import { toUpload } from "../src/upload.ts";
 import { fakeHop, fakeLifetime } from "./_fakes.ts";
 
@@ -51,9 +52,15 @@ function upload(
   controller: AbortController;
 } {
   const controller = new AbortController();
-  const body = toUpload(stream, fakeHop({ contentLength }), fakeLifetime(), controller, {
-    createPipe,
-  });
+  const body = toUpload(
+    new StreamBody(stream),
+    fakeHop({ contentLength }),
+    fakeLifetime(),
+    controller,
+    {
+      createPipe,
+    },
+  );
   return { body, controller };
 }
 

@@ -1,0 +1,25 @@
+/**
+ * Writes a line for each attempt, retries and followed redirects among them:
+ *
+ *     npx srvx examples/log.ts     # or with bun run, deno serve -A
+ */
+import { createProxy } from "#proxy";
+import { type Interceptor, ProxyError } from "../src/transport.ts";
+
+export const log: Interceptor = (next) => async (request, scope) => {
+  const start = performance.now();
+  const tell = (what: number | string): void => {
+    const ms = Math.round(performance.now() - start);
+    console.log(`${request.method} ${request.upstream.origin}${request.path} → ${what} (${ms} ms)`);
+  };
+  try {
+    const response = await next(request, scope);
+    tell(response.status);
+    return response;
+  } catch (error) {
+    tell(error instanceof ProxyError ? error.code : "failed");
+    throw error;
+  }
+};
+
+export default createProxy({ target: "http://127.0.0.1:4000", interceptors: { attempt: [log] } });

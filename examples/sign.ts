@@ -1,0 +1,26 @@
+/**
+ * Signs each attempt for one upstream, so that a retry carries a date and a signature of its own:
+ *
+ *     FETCHWAY_SECRET=… npx srvx examples/sign.ts     # or with bun run, deno serve -A
+ */
+import { createProxy } from "#proxy";
+import type { Interceptor } from "../src/transport.ts";
+
+const target = "http://127.0.0.1:4000";
+const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
+const hmac = { name: "HMAC", hash: "SHA-256" };
+const secret = globalThis.process?.env["FETCHWAY_SECRET"] ?? "for development only";
+const key = crypto.subtle.importKey("raw", bytes(secret), hmac, false, ["sign"]);
+
+export const sign: Interceptor = (next) => async (request, scope) => {
+  // A redirect may lead elsewhere, where the signature is nobody's business.
+  if (request.upstream.origin !== target) return next(request, scope);
+  const date = new Date().toUTCString();
+  const text = bytes(`${request.method} ${request.path}\n${date}`);
+  const signature = new Uint8Array(await crypto.subtle.sign("HMAC", await key, text));
+  const hex = Array.from(signature, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  const headers = [...request.headers, "Date", date, "X-Signature", hex];
+  return next({ ...request, headers }, scope);
+};
+
+export default createProxy({ target, interceptors: { attempt: [sign] } });

@@ -1,0 +1,57 @@
+/** A sink that keeps the chunks of a body, and a log of all calls. */
+import type { Sink } from "../src/body/source.ts";
+import type { HeaderList } from "../src/transport.ts";
+
+export class FakeSink implements Sink {
+  readonly memory: NonNullable<Sink["memory"]>;
+  /** The chunks as text, and `flush`, `end`, `fail <reason>`. */
+  readonly log: string[] = [];
+  readonly chunks: Uint8Array[] = [];
+  /** The functions that give a chunk's memory back, by chunk. */
+  readonly releases: ((() => void) | undefined)[] = [];
+  reason: unknown;
+  trailers: HeaderList | undefined;
+  /** What `write` returns. */
+  hasRoom = true;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(memory: NonNullable<Sink["memory"]> = "owned") {
+    this.memory = memory;
+  }
+
+  flush(): void {
+    this.log.push("flush");
+  }
+
+  write(chunk: Uint8Array, release?: () => void): boolean {
+    this.log.push(Buffer.from(chunk).toString("latin1"));
+    this.chunks.push(chunk);
+    this.releases.push(release);
+    return this.hasRoom;
+  }
+
+  onDrain(callback: () => void): void {
+    this.#waiting.push(callback);
+  }
+
+  end(trailers?: HeaderList): void {
+    this.log.push("end");
+    this.trailers = trailers;
+  }
+
+  fail(reason: unknown): void {
+    this.reason = reason;
+    this.log.push(`fail ${(reason as Error).message}`);
+  }
+
+  /** How many sources wait for room. */
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** Has room again. */
+  drain(): void {
+    this.hasRoom = true;
+    for (const callback of this.#waiting.splice(0)) callback();
+  }
+}

@@ -1,0 +1,59 @@
+import { describe, expect, test } from "vitest";
+import { BytesBody, concat, lengthOf } from "../src/body/bytes.ts";
+import { bytes } from "./_fakes.ts";
+import { FakeSink } from "./_sink.ts";
+
+describe("BytesBody", () => {
+  test("gives the very bytes, as often as it is asked", () => {
+    const given = bytes("abc");
+    const body = new BytesBody(given);
+    expect(body).toMatchObject({ length: 3, buffered: 3 });
+    expect(body.replay).toBe(given);
+    expect(body.whole()).toBe(given);
+    expect(body.whole()).toBe(given);
+  });
+
+  test.each(["", "abc"])("streams the bytes of %j, twice", async (text) => {
+    const body = new BytesBody(bytes(text));
+    expect(await new Response(body.stream()).text()).toBe(text);
+    expect(await new Response(body.stream()).text()).toBe(text);
+  });
+
+  test("pipes its bytes as one chunk, and none where there are none", async () => {
+    const sink = new FakeSink();
+    await new BytesBody(bytes("abc")).pipeTo(sink);
+    expect(sink.log).toEqual(["abc", "end"]);
+    const empty = new FakeSink();
+    await new BytesBody(bytes("")).pipeTo(empty);
+    expect(empty.log).toEqual(["end"]);
+  });
+
+  test.each([
+    ["owned", false],
+    ["borrowed", true],
+    ["returned", true],
+  ] as const)("gives a sink whose chunks are %s its own memory: %s", async (memory, isSame) => {
+    const given = bytes("abc");
+    const body = new BytesBody(given);
+    const sink = new FakeSink(memory);
+    await body.pipeTo(sink);
+    expect(sink.chunks[0]?.buffer === given.buffer).toBe(isSame);
+    // A sink that owns a chunk may do anything to it: the next attempt still has the bytes.
+    if (!isSame) sink.chunks[0]?.fill(0);
+    expect(body.whole()).toEqual(bytes("abc"));
+  });
+
+  test("a reader of its stream that transfers a chunk leaves the bytes as they are", async () => {
+    const body = new BytesBody(bytes("abc"));
+    for await (const chunk of body.stream()) structuredClone(chunk, { transfer: [chunk.buffer] });
+    expect(body.whole()).toEqual(bytes("abc"));
+  });
+});
+
+test("chunks are joined, and a single one is not copied", () => {
+  const one = bytes("abc");
+  expect(concat([one])).toBe(one);
+  expect(concat([one, bytes(""), bytes("de")])).toEqual(bytes("abcde"));
+  expect(concat([])).toEqual(bytes(""));
+  expect(lengthOf([one, bytes("de")])).toBe(5);
+});

@@ -1,0 +1,84 @@
+/** Chunks of a response body in pooled memory, which later chunks use again. */
+import { expect, test, vi } from "vitest";
+import { type Recycler, ResponseBody } from "../src/body/response.ts";
+import { bytes, fakeLifetime } from "./_fakes.ts";
+import { FakeSink } from "./_sink.ts";
+
+const pooled = bytes("pooled");
+const own = bytes("own");
+
+function open(): { body: ResponseBody; released: Uint8Array[]; take: ReturnType<typeof vi.fn> } {
+  const released: Uint8Array[] = [];
+  const take = vi.fn((chunk: Uint8Array) => {
+    released.push(chunk);
+    return chunk.slice();
+  });
+  const recycler: Recycler = {
+    has: (chunk) => chunk === pooled,
+    take,
+    release: (chunk) => void released.push(chunk),
+  };
+  const inlet = { pause() {}, resume() {}, fail() {} };
+  return { body: new ResponseBody(fakeLifetime(), inlet, undefined, recycler), released, take };
+}
+
+test.each([true, false])(
+  "a sink that returns memory gets the pooled chunk itself: arrived before pipeTo: %s",
+  (isBefore) => {
+    const { body, released, take } = open();
+    const sink = new FakeSink("returned");
+    if (isBefore) body.push(pooled);
+    void body.pipeTo(sink);
+    if (!isBefore) body.push(pooled);
+    expect(sink.chunks).toEqual([pooled]);
+    expect(sink.chunks[0]).toBe(pooled);
+    expect(take).not.toHaveBeenCalled();
+    expect(released).toEqual([]);
+    sink.releases[0]?.();
+    expect(released).toEqual([pooled]);
+  },
+);
+
+test.each(["owned", "borrowed"] as const)("a sink whose chunks are %s gets a copy", (memory) => {
+  const { body, released } = open();
+  const sink = new FakeSink(memory);
+  body.push(pooled);
+  void body.pipeTo(sink);
+  body.push(pooled);
+  expect(sink.chunks).toEqual([pooled, pooled]);
+  for (const chunk of sink.chunks) expect(chunk.buffer).not.toBe(pooled.buffer);
+  expect(sink.releases).toEqual([undefined, undefined]);
+  expect(released).toEqual([pooled, pooled]);
+});
+
+test("a chunk in memory of its own is not copied, whatever the sink is", () => {
+  for (const memory of ["owned", "borrowed", "returned"] as const) {
+    const { body, released } = open();
+    const sink = new FakeSink(memory);
+    void body.pipeTo(sink);
+    body.push(own);
+    expect(sink.chunks[0]).toBe(own);
+    expect(sink.releases).toEqual([undefined]);
+    expect(released).toEqual([]);
+  }
+});
+
+test("a pooled body that is taken as bytes is a copy", () => {
+  const { body, released } = open();
+  body.push(pooled);
+  body.end();
+  const whole = body.whole();
+  expect(whole).toEqual(pooled);
+  expect(whole?.buffer).not.toBe(pooled.buffer);
+  expect(released).toEqual([pooled]);
+});
+
+test("a pooled body that is read as a stream is a copy", async () => {
+  const { body, released } = open();
+  body.push(pooled);
+  body.end();
+  const { value } = await body.stream().getReader().read();
+  expect(value).toEqual(pooled);
+  expect(value?.buffer).not.toBe(pooled.buffer);
+  expect(released).toEqual([pooled]);
+});

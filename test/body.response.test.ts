@@ -1,0 +1,249 @@
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { type Inlet, type Recycler, ResponseBody } from "../src/body/response.ts";
+import type { Lifetime } from "../src/deadline.ts";
+import { ProxyError } from "../src/error.ts";
+import { bytes, fakeLifetime, proxyError } from "./_fakes.ts";
+import { FakeSink } from "./_sink.ts";
+
+const broken = new ProxyError("http_response_incomplete");
+
+/** The transport's side of a body; like a transport it fails the body where it is told to stop. */
+class FakeInlet implements Inlet {
+  readonly log: string[] = [];
+  body: ResponseBody | undefined;
+
+  pause(): void {
+    this.log.push("pause");
+  }
+
+  resume(): void {
+    this.log.push("resume");
+  }
+
+  fail(reason: ProxyError): void {
+    this.log.push(`fail ${reason.status}`);
+    this.body?.fail(reason);
+  }
+}
+
+let scope: Lifetime;
+let inlet: FakeInlet;
+let body: ResponseBody;
+let calls: string[];
+
+function open(length?: number, recycler?: Recycler): void {
+  scope = fakeLifetime();
+  calls = [];
+  vi.spyOn(scope, "touch").mockImplementation(() => void calls.push("touch"));
+  vi.spyOn(scope, "hold").mockImplementation((held) => void calls.push(`hold ${held}`));
+  vi.spyOn(scope, "end").mockImplementation(() => void calls.push("end"));
+  inlet = new FakeInlet();
+  body = new ResponseBody(scope, inlet, length, recycler);
+  inlet.body = body;
+}
+
+beforeEach(() => open());
+
+describe("a body that has arrived", () => {
+  test("is bytes, once it is complete", () => {
+    body.push(bytes("ab"));
+    expect(body.buffered).toBe(2);
+    expect(body.whole()).toBeUndefined();
+    body.push(bytes("c"));
+    body.end();
+    expect(body.whole()).toEqual(bytes("abc"));
+    expect(body.buffered).toBe(0);
+  });
+
+  test("of one chunk is that chunk", () => {
+    const chunk = bytes("abc");
+    body.push(chunk);
+    body.end();
+    expect(body.whole(0)).toBe(chunk);
+  });
+
+  test("of several chunks is joined up to a limit, else left for a sink", async () => {
+    body.push(bytes("ab"));
+    body.push(bytes("c"));
+    body.end();
+    expect(body.whole(2)).toBeUndefined();
+    const sink = new FakeSink();
+    await body.pipeTo(sink);
+    expect(sink.log).toEqual(["ab", "c", "end"]);
+  });
+
+  test("knows its length where it was announced, and has its trailers", async () => {
+    open(3);
+    expect(body.length).toBe(3);
+    body.push(bytes("abc"));
+    body.end(["x-sum", "1"]);
+    expect(body.trailers).toEqual(["x-sum", "1"]);
+    const sink = new FakeSink();
+    await body.pipeTo(sink);
+    expect(sink.trailers).toEqual(["x-sum", "1"]);
+  });
+
+  test("is taken once", async () => {
+    body.push(bytes("abc"));
+    body.end();
+    body.whole();
+    expect(() => body.whole()).toThrow(/already been taken/);
+    await expect((async () => body.pipeTo(new FakeSink()))()).rejects.toThrow(TypeError);
+    expect(() => body.stream()).toThrow(/already been taken/);
+  });
+});
+
+describe("a body that is still arriving", () => {
+  test("writes its chunks as they come, and ends with the last", async () => {
+    body.push(bytes("a"));
+    const sink = new FakeSink();
+    const piped = body.pipeTo(sink);
+    expect(sink.log).toEqual(["a"]);
+    body.push(bytes("b"));
+    expect(sink.log).toEqual(["a", "b"]);
+    body.end();
+    await piped;
+    expect(sink.log).toEqual(["a", "b", "end"]);
+  });
+
+  test("flushes what goes in front where no chunk has come yet", () => {
+    const sink = new FakeSink();
+    void body.pipeTo(sink);
+    expect(sink.log).toEqual(["flush"]);
+    body.end();
+    expect(sink.log).toEqual(["flush", "end"]);
+  });
+
+  test("is a stream", async () => {
+    body.push(bytes("a"));
+    const text = new Response(body.stream()).text();
+    body.push(bytes("b"));
+    body.end();
+    expect(await text).toBe("ab");
+  });
+
+  test("restarts the idle timeout with each chunk, and ends it with the last", () => {
+    body.push(bytes("a"));
+    void body.pipeTo(new FakeSink());
+    body.push(bytes("b"));
+    body.end();
+    body.push(bytes("late"));
+    expect(calls).toEqual(["touch", "touch", "end"]);
+  });
+});
+
+describe("a client that is slow", () => {
+  test("pauses the inlet until there is room, and the idle timeout is held", () => {
+    const sink = new FakeSink();
+    sink.hasRoom = false;
+    void body.pipeTo(sink);
+    body.push(bytes("a"));
+    expect(body.isPaused).toBe(true);
+    // Chunks that were read before the pause are still written; they cause no second pause.
+    body.push(bytes("b"));
+    expect(sink.log).toEqual(["flush", "a", "b"]);
+    expect(inlet.log).toEqual(["pause"]);
+    expect(calls.filter((call) => call.startsWith("hold"))).toEqual(["hold true", "hold true"]);
+    expect(sink.waiting).toBe(1);
+    sink.drain();
+    expect(inlet.log).toEqual(["pause", "resume"]);
+    expect(body.isPaused).toBe(false);
+    expect(calls.at(-1)).toBe("hold false");
+    sink.hasRoom = false;
+    body.push(bytes("c"));
+    expect(inlet.log).toEqual(["pause", "resume", "pause"]);
+  });
+
+  test("that has not taken the body: the inlet is paused after 64 KiB, and the idle timeout runs on", () => {
+    body.push(new Uint8Array(65_535));
+    expect(inlet.log).toEqual([]);
+    body.push(new Uint8Array(1));
+    body.push(new Uint8Array(1));
+    expect(inlet.log).toEqual(["pause"]);
+    expect(calls).not.toContain("hold true");
+    void body.pipeTo(new FakeSink());
+    expect(inlet.log).toEqual(["pause", "resume"]);
+  });
+
+  test("that takes the buffered chunks slowly: the inlet stays paused", () => {
+    body.push(new Uint8Array(65_536));
+    const sink = new FakeSink();
+    sink.hasRoom = false;
+    void body.pipeTo(sink);
+    expect(inlet.log).toEqual(["pause"]);
+    sink.drain();
+    expect(inlet.log).toEqual(["pause", "resume"]);
+  });
+
+  test("is not waited for once the body has arrived completely", async () => {
+    const sink = new FakeSink();
+    sink.hasRoom = false;
+    const piped = body.pipeTo(sink);
+    body.push(bytes("a"));
+    body.end();
+    await piped;
+    sink.drain();
+    expect(inlet.log).toEqual(["pause"]);
+    expect(sink.log).toEqual(["flush", "a", "end"]);
+  });
+});
+
+describe("an upstream that breaks off", () => {
+  test("before the body is taken", async () => {
+    body.push(bytes("half"));
+    body.fail(broken);
+    expect(body.error).toBe(broken);
+    expect(() => body.whole()).toThrow(broken);
+    const sink = new FakeSink();
+    await body.pipeTo(sink);
+    expect(sink.log).toEqual(["flush", `fail ${broken.message}`]);
+    expect(sink.reason).toBe(broken);
+    expect(calls).toEqual(["touch", "end"]);
+  });
+
+  test("while it is piped, and nothing is written after that", async () => {
+    const sink = new FakeSink();
+    const piped = body.pipeTo(sink);
+    body.push(bytes("half"));
+    body.fail(broken);
+    body.push(bytes("late"));
+    body.end();
+    body.fail(new ProxyError("proxy_internal_error"));
+    await piped;
+    expect(sink.log).toEqual(["flush", "half", `fail ${broken.message}`]);
+    expect(body.error).toBe(broken);
+  });
+
+  test("while it is streamed", async () => {
+    const text = new Response(body.stream()).text();
+    body.fail(broken);
+    await expect(text).rejects.toBe(broken);
+  });
+
+  test("after the end changes nothing", () => {
+    body.push(bytes("abc"));
+    body.end();
+    body.fail(broken);
+    expect(body.error).toBeUndefined();
+    expect(body.whole()).toEqual(bytes("abc"));
+  });
+});
+
+describe("cancelled", () => {
+  test("while it is piped: the exchange is stopped, and the sink is called no more", async () => {
+    const sink = new FakeSink();
+    const piped = body.pipeTo(sink);
+    body.push(bytes("a"));
+    body.cancel("enough");
+    await piped;
+    body.push(bytes("b"));
+    expect(sink.log).toEqual(["flush", "a"]);
+    expect(inlet.log).toEqual(["fail 499"]);
+    expect(body.error).toEqual(proxyError("http_request_error", 499));
+  });
+
+  test("by the reader of its stream", async () => {
+    await body.stream().cancel("enough");
+    expect(inlet.log).toEqual(["fail 499"]);
+  });
+});

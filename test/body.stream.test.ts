@@ -1,0 +1,206 @@
+import { describe, expect, test, vi } from "vitest";
+import { StreamBody } from "../src/body/stream.ts";
+import { bytes, streamOf } from "./_fakes.ts";
+import { FakeSink } from "./_sink.ts";
+
+const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5));
+
+/** A stream of bytes that is filled by hand. */
+function byHand(type?: "bytes"): {
+  stream: ReadableStream<Uint8Array>;
+  controller: ReadableStreamDefaultController<Uint8Array>;
+  cancelled: ReturnType<typeof vi.fn>;
+} {
+  const cancelled = vi.fn();
+  let controller!: ReadableStreamDefaultController<Uint8Array>;
+  const stream = new ReadableStream<Uint8Array>({
+    type,
+    start: (given: typeof controller) => void (controller = given),
+    cancel: cancelled,
+  } as UnderlyingDefaultSource<Uint8Array>);
+  return { stream, controller, cancelled };
+}
+
+describe("StreamBody", () => {
+  test("is never whole, and its stream is the given stream", () => {
+    const stream = streamOf(["abc"]);
+    const body = new StreamBody(stream, 3);
+    expect(body.whole()).toBeUndefined();
+    expect(body.length).toBe(3);
+    expect(body.stream()).toBe(stream);
+    expect(body.stream({ quiet: true })).toBe(stream);
+    expect(new StreamBody(streamOf([])).length).toBeUndefined();
+  });
+
+  test.each([undefined, "bytes"] as const)(
+    "pipes each chunk, and the end: type %s",
+    async (type) => {
+      const { stream, controller } = byHand(type);
+      const sink = new FakeSink();
+      const piped = new StreamBody(stream).pipeTo(sink);
+      controller.enqueue(bytes("ab"));
+      await vi.waitFor(() => expect(sink.log).toContain("ab"));
+      controller.enqueue(bytes("c"));
+      controller.close();
+      await piped;
+      expect(sink.log.filter((entry) => entry !== "flush")).toEqual(["ab", "c", "end"]);
+    },
+  );
+
+  test("flushes the sink only while no chunk has come", async () => {
+    const sink = new FakeSink();
+    await new StreamBody(streamOf(["a", "b"])).pipeTo(sink);
+    expect(sink.log).toEqual(["a", "b", "end"]);
+
+    const { stream, controller } = byHand();
+    const late = new FakeSink();
+    const piped = new StreamBody(stream).pipeTo(late);
+    await vi.waitFor(() => expect(late.log).toEqual(["flush"]));
+    controller.enqueue(bytes("a"));
+    controller.close();
+    await piped;
+    expect(late.log).toEqual(["flush", "a", "end"]);
+  });
+
+  test("waits for room before it reads on", async () => {
+    const pull = vi.fn((controller: ReadableStreamDefaultController<Uint8Array>) =>
+      controller.enqueue(bytes("x")),
+    );
+    const sink = new FakeSink();
+    sink.hasRoom = false;
+    const body = new StreamBody(new ReadableStream({ pull }, { highWaterMark: 0 }));
+    const piped = body.pipeTo(sink);
+    await turn();
+    expect(sink.log).toEqual(["x"]);
+    expect(pull).toHaveBeenCalledOnce();
+    body.cancel();
+    sink.drain();
+    await piped;
+    expect(sink.log).toEqual(["x"]);
+  });
+
+  test("a stream that fails fails the sink, with its reason", async () => {
+    const { stream, controller } = byHand();
+    const sink = new FakeSink();
+    const piped = new StreamBody(stream).pipeTo(sink);
+    controller.enqueue(bytes("half"));
+    await vi.waitFor(() => expect(sink.log).toContain("half"));
+    const reason = new Error("broken");
+    controller.error(reason);
+    await piped;
+    expect(sink.log.at(-1)).toBe("fail broken");
+    expect(sink.reason).toBe(reason);
+  });
+
+  test("a stream that other code reads fails the sink, and no timer is left", async () => {
+    vi.useFakeTimers();
+    try {
+      const stream = streamOf(["abc"]);
+      stream.getReader();
+      const sink = new FakeSink();
+      await new StreamBody(stream).pipeTo(sink);
+      expect(sink.log).toEqual([expect.stringMatching(/^fail .*lock/i)]);
+      expect(vi.getTimerCount()).toBe(0);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("gives a stream of its own where `onFail` is to be called", async () => {
+    const { stream, controller } = byHand();
+    const onFail = vi.fn();
+    const given = new StreamBody(stream).stream({ onFail });
+    expect(given).not.toBe(stream);
+    controller.error(new Error("broken"));
+    await expect(new Response(given).text()).rejects.toThrow("broken");
+    expect(onFail).toHaveBeenCalledOnce();
+  });
+});
+
+describe("a cancelled body", () => {
+  test("cancels its stream where it was not taken yet", () => {
+    const { stream, cancelled } = byHand();
+    new StreamBody(stream).cancel("enough");
+    expect(cancelled).toHaveBeenCalledExactlyOnceWith("enough");
+  });
+
+  test.each([undefined, "bytes"] as const)(
+    "writes nothing any more, and does not end the sink: type %s",
+    async (type) => {
+      const { stream, controller, cancelled } = byHand(type);
+      const sink = new FakeSink();
+      const body = new StreamBody(stream);
+      const piped = body.pipeTo(sink);
+      controller.enqueue(bytes("ab"));
+      await vi.waitFor(() => expect(sink.log).toContain("ab"));
+      const before = sink.log.length;
+      controller.enqueue(bytes("c"));
+      body.cancel("enough");
+      await vi.waitFor(() => expect(cancelled).toHaveBeenCalledExactlyOnceWith("enough"));
+      await piped;
+      expect(sink.log).toHaveLength(before);
+    },
+  );
+
+  test("a stream whose cancel rejects causes no unhandled rejection", async () => {
+    const stream = new ReadableStream<Uint8Array>({
+      cancel: () => Promise.reject(new Error("no cancel")),
+    });
+    new StreamBody(stream).cancel();
+    await turn();
+    // Vitest fails a file in which a rejection is not handled.
+    expect(stream.locked).toBe(false);
+  });
+});
+
+describe("a body can be sent again", () => {
+  test("where it comes in one chunk of its length", async () => {
+    const body = new StreamBody(streamOf(["abc"]), 3);
+    const sink = new FakeSink();
+    await body.pipeTo(sink);
+    expect(body.replay).toEqual(bytes("abc"));
+    // The sink owns its chunk, and may transfer it.
+    sink.chunks[0]?.fill(0);
+    expect(body.replay).toEqual(bytes("abc"));
+  });
+
+  test.each([
+    [["ab", "c"], 3],
+    [["abc"], undefined],
+    [["abc"], 4],
+  ])("but not %j with the length %s", async (pieces, length) => {
+    const body = new StreamBody(streamOf(pieces), length);
+    await body.pipeTo(new FakeSink());
+    expect(body.replay).toBeUndefined();
+  });
+});
+
+test("a sink that gives chunks back has them read into the same memory again", async () => {
+  const pieces = ["abc", "def", "ghi"];
+  const stream = new ReadableStream<Uint8Array>({
+    type: "bytes",
+    pull(controller: ReadableByteStreamController) {
+      const view = controller.byobRequest?.view as Uint8Array;
+      const piece = pieces.shift();
+      if (piece === undefined) {
+        controller.close();
+        return controller.byobRequest?.respond(0);
+      }
+      view.set(bytes(piece));
+      controller.byobRequest?.respond(piece.length);
+    },
+  } as unknown as UnderlyingDefaultSource<Uint8Array>);
+  const sink = new FakeSink("returned");
+  const piped = new StreamBody(stream).pipeTo(sink);
+  for (let at = 0; at < 3; at++) {
+    await vi.waitFor(() => expect(sink.releases).toHaveLength(at + 1));
+    // It reads no further before the chunk's memory is back.
+    await turn();
+    expect(sink.chunks).toHaveLength(at + 1);
+    sink.releases[at]?.();
+  }
+  await piped;
+  expect(sink.log.filter((entry) => entry !== "flush")).toEqual(["abc", "def", "ghi", "end"]);
+  // The memory of a chunk that was given back has gone to the next read: it is detached here.
+  expect(sink.chunks.slice(0, 2).map(({ byteLength }) => byteLength)).toEqual([0, 0]);
+});

@@ -1,0 +1,101 @@
+import { describe, expect, test, vi } from "vitest";
+import { ProxyError } from "../src/error.ts";
+import { badOption, MisuseError } from "../src/misuse.ts";
+import { compose, type Interceptor, sendThrough, toNetworkError } from "../src/send.ts";
+import type { Reply } from "../src/transport.ts";
+import { errorOf, fakeHop, fakeLifetime, fakeReply, FakeTransport, proxyError } from "./_fakes.ts";
+
+/** An interceptor that logs the way in and the way out. */
+const logging =
+  (log: string[], name: string): Interceptor =>
+  (next) =>
+  async (request, scope) => {
+    log.push(`${name} in`);
+    const reply = await next(request, scope);
+    log.push(`${name} out`);
+    return reply;
+  };
+
+describe("compose", () => {
+  test("the first interceptor is the outermost", async () => {
+    const log: string[] = [];
+    const send = compose([logging(log, "a"), logging(log, "b")], async () => {
+      log.push("send");
+      return fakeReply();
+    });
+    await send(fakeHop(), fakeLifetime());
+    expect(log).toEqual(["a in", "b in", "send", "b out", "a out"]);
+  });
+
+  test("returns the given function where there are no interceptors", () => {
+    const send = async (): Promise<Reply> => fakeReply();
+    expect(compose([], send)).toBe(send);
+  });
+
+  test("each is set up once, and sees request and scope as the one before gave them", async () => {
+    const setUp = vi.fn();
+    const received = vi.fn(async () => fakeReply({ status: 201 }));
+    const [hop, other] = [fakeHop(), fakeHop({ path: "/other" })];
+    const [scope, otherScope] = [fakeLifetime(), fakeLifetime()];
+    const send = compose(
+      [
+        (next) => {
+          setUp();
+          return (request, given) => {
+            expect([request, given]).toEqual([hop, scope]);
+            return next(other, otherScope);
+          };
+        },
+      ],
+      received,
+    );
+    expect((await send(hop, scope)).status).toBe(201);
+    await send(hop, scope);
+    expect(setUp).toHaveBeenCalledOnce();
+    expect(received).toHaveBeenLastCalledWith(other, otherScope);
+  });
+
+  test.each([undefined, null, 5, {}, Promise.resolve()])(
+    "one that returns %s is misuse",
+    (made) => {
+      const wrong = (() => made) as unknown as Interceptor;
+      const compose_ = (): unknown => compose([(next) => next, wrong], async () => fakeReply());
+      expect(compose_).toThrow(MisuseError);
+      expect(compose_).toThrow(/`interceptors`: each must return a function: \(next\) =>/);
+    },
+  );
+});
+
+describe("sendThrough", () => {
+  const failing = (error: unknown): FakeTransport =>
+    new FakeTransport(async () => {
+      throw error;
+    });
+
+  test.each([true, false])("sends the request as it is: converting %s", async (converts) => {
+    const transport = new FakeTransport();
+    const [hop, scope] = [fakeHop(), fakeLifetime()];
+    await sendThrough(transport, converts)(hop, scope);
+    expect(transport.hops[0]).toBe(hop);
+    expect(transport.lifetimes[0]).toBe(scope);
+  });
+
+  test("converts the transport's errors to network errors, where they must be told from exceptions of the app", async () => {
+    const oops = new Error("oops");
+    const send = (converts: boolean): unknown =>
+      sendThrough(failing(oops), converts)(fakeHop(), fakeLifetime());
+    expect(await errorOf(() => send(true))).toEqual(proxyError("proxy_internal_error", 500));
+    expect(await errorOf(() => send(true))).toMatchObject({ cause: oops });
+    expect(await errorOf(() => send(false))).toBe(oops);
+  });
+});
+
+test("every error of a transport becomes a ProxyError, except for misuse", () => {
+  const known = new ProxyError("dns_error");
+  expect(toNetworkError(known)).toBe(known);
+  const misuse = badOption("fetch", "use a function");
+  expect(toNetworkError(misuse)).toBe(misuse);
+  for (const thrown of [new TypeError("oops"), "oops", undefined, null]) {
+    expect(toNetworkError(thrown)).toBeInstanceOf(ProxyError);
+  }
+});
