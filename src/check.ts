@@ -169,14 +169,14 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
       ? undefined
       : 'use true, false or a map of URL prefixes such as { "http://internal:4000/": "/" }',
   bodyLimit: isBytes,
+  onRequest: isFunction,
+  onResponse: isFunction,
+  onError: isFunction,
   interceptors: (value) => {
     if (!isRecord(value)) return "use an object such as { attempt: [(next) => next] }";
     const [name, wrong] = findWrong(value, INTERCEPTOR_CHECKS) ?? [];
     return wrong && `${name}: ${wrong}`;
   },
-  onRequest: isFunction,
-  onResponse: isFunction,
-  onError: isFunction,
   signal: (value) => (value instanceof AbortSignal ? undefined : "use an AbortSignal"),
   fetch: isFunction,
   transport: isTransport,

@@ -75,9 +75,9 @@ export class Lifetime implements Listener {
     }
   }
 
-  /** Why the exchange was stopped, this attempt or a later one; the first reason counts. */
+  /** Why the last attempt was stopped, if it was. */
   get error(): ProxyError | undefined {
-    return this.#error ?? this.#following?.error;
+    return this.#following === undefined ? this.#error : this.#following.error;
   }
 
   /** For one more attempt, or the next hop: what is left of the time until the response headers. This one ends. */
@@ -138,6 +138,12 @@ export class Lifetime implements Listener {
   hold(held: boolean): void {
     this.#held = held;
     this.touch();
+  }
+
+  /** Ends a lifetime that no transport has used: an interceptor has answered. */
+  endUnused(): void {
+    if (this.#following !== undefined) this.#following.endUnused();
+    else if (this.request === undefined) this.end();
   }
 
   /** The exchange is over, well or badly. */

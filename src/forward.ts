@@ -94,6 +94,7 @@ export async function forward(
     isSending = true;
     const received = await plan.send(hop, scope);
     isSending = false;
+    if (plan.runsAppCode) scope.endUnused();
     reply = cleanReply(received, method, hop.method);
     plan.rewriteResponse?.(reply.headers, hop, received.request);
     const made = respond(reply, incoming);

@@ -9,7 +9,7 @@ import { compileResponseRewrite, type ResponseRewrite } from "./rewrite.ts";
 import { limitBody } from "./body/limit.ts";
 import { keepBody } from "./body/replay.ts";
 import { retry, type RetryOptions } from "./retry.ts";
-import { compose, type Interceptor, type Send, sendThrough } from "./send.ts";
+import { checkResults, compose, type Send, sendThrough } from "./send.ts";
 import type { HeaderList, Transport } from "./transport.ts";
 import { compileTrust, type Trust } from "./trust.ts";
 
@@ -143,7 +143,7 @@ function compileSend(
     );
   }
   const { request = [], attempt = [] } = options.interceptors ?? {};
-  const steps: Interceptor[] = [...request];
+  const steps = request.map(checkResults);
   if (options.bodyLimit !== undefined) steps.push(limitBody(options.bodyLimit));
 
   const follow = options.followRedirects ?? defaults.followRedirects;
@@ -163,7 +163,7 @@ function compileSend(
   const runsAppCode = request.length > 0 || attempt.length > 0 || redirects > 0;
   return {
     follows: redirects > 0,
-    send: compose([...steps, ...attempt], sendThrough(transport, runsAppCode)),
+    send: compose([...steps, ...attempt.map(checkResults)], sendThrough(transport, runsAppCode)),
     runsAppCode,
   };
 }

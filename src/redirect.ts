@@ -49,7 +49,8 @@ export function followRedirects(
   return (next) => async (first, firstScope) => {
     let request = first;
     let scope = firstScope;
-    const added = first.given === undefined ? [] : changedFields(first.given, first.headers);
+    // A request that was made anew does not say what it was given: then all fields are taken for added ones.
+    const added = changedFields(first.given ?? [], first.headers);
     const visited = [nameOf(first)];
     for (;;) {
       const reply = await next(request, scope);

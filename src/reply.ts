@@ -1,5 +1,6 @@
 import { ProxyError } from "./error.ts";
 import { cleanResponse, NameSet, withoutNames } from "./headers.ts";
+import { MisuseError } from "./misuse.ts";
 import type { BodySource } from "./body/source.ts";
 import type { HeaderList, Reply } from "./transport.ts";
 
@@ -19,6 +20,12 @@ const CONTENT_LENGTH = new NameSet(["content-length"]);
 export function cleanReply(reply: Reply, asked: string, sent: string): Reply {
   const { status } = reply;
   const bodyless = status === 204 || status === 205 || status === 304 || asked === "HEAD";
+  if (reply.body !== null && typeof reply.body?.whole !== "function") {
+    throw new MisuseError(
+      "fetchway: the body of a response must be null or a body of fetchway/transport: " +
+        "new BytesBody(bytes), new StreamBody(stream), or a ResponseBody",
+    );
+  }
   let headers: HeaderList;
   try {
     if (status < 200 || status > 599) {

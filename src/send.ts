@@ -25,14 +25,30 @@ export type Interceptor = (next: Send) => Send;
 
 /**
  * Puts interceptors around a `Send`; the first of them is the outermost.
- * @throws TypeError for an interceptor that does not return a function
  */
 export function compose(interceptors: readonly Interceptor[], send: Send): Send {
-  return interceptors.reduceRight((next, intercept) => {
-    const made: unknown = intercept(next);
-    if (typeof made === "function") return made as Send;
-    throw badOption("interceptors", "each must return a function: (next) => (request, scope) => …");
-  }, send);
+  return interceptors.reduceRight((next, intercept) => intercept(next), send);
+}
+
+/**
+ * An interceptor of the app's, whose results are checked.
+ * @throws TypeError for one that does not return a function, or does not resolve to a response
+ */
+export function checkResults(intercept: Interceptor): Interceptor {
+  return (next) => {
+    const send: unknown = intercept(next);
+    if (typeof send !== "function") {
+      throw badOption("interceptors", "return a function: (next) => (request, scope) => …");
+    }
+    return async (request, scope) => {
+      const response = await (send as Send)(request, scope);
+      if (typeof response?.status === "number") return response;
+      throw badOption(
+        "interceptors",
+        "resolve to a response: (next) => async (request, scope) => …",
+      );
+    };
+  };
 }
 
 /**

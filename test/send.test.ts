@@ -1,7 +1,13 @@
 import { describe, expect, test, vi } from "vitest";
 import { ProxyError } from "../src/error.ts";
 import { badOption, MisuseError } from "../src/misuse.ts";
-import { compose, type Interceptor, sendThrough, toNetworkError } from "../src/send.ts";
+import {
+  checkResults,
+  compose,
+  type Interceptor,
+  sendThrough,
+  toNetworkError,
+} from "../src/send.ts";
 import type { Reply } from "../src/transport.ts";
 import { errorOf, fakeHop, fakeLifetime, fakeReply, FakeTransport, proxyError } from "./_fakes.ts";
 
@@ -54,16 +60,32 @@ describe("compose", () => {
     expect(setUp).toHaveBeenCalledOnce();
     expect(received).toHaveBeenLastCalledWith(other, otherScope);
   });
+});
 
-  test.each([undefined, null, 5, {}, Promise.resolve()])(
-    "one that returns %s is misuse",
-    (made) => {
-      const wrong = (() => made) as unknown as Interceptor;
-      const compose_ = (): unknown => compose([(next) => next, wrong], async () => fakeReply());
-      expect(compose_).toThrow(MisuseError);
-      expect(compose_).toThrow(/`interceptors`: each must return a function: \(next\) =>/);
+describe("checkResults", () => {
+  const send = async (): Promise<Reply> => fakeReply();
+
+  test.each([undefined, null, 5, {}, Promise.resolve()])("to return %s is misuse", (made) => {
+    const wrong = checkResults((() => made) as unknown as Interceptor);
+    expect(() => wrong(send)).toThrow(MisuseError);
+    expect(() => wrong(send)).toThrow(/`interceptors`: return a function: \(next\) =>/);
+  });
+
+  test.each([undefined, null, 5, {}, new Response()])(
+    "to resolve to %s is misuse, but for a response",
+    async (made) => {
+      const sent = checkResults((() => async () => made) as unknown as Interceptor)(send);
+      const answer = sent(fakeHop(), fakeLifetime());
+      if (made instanceof Response) expect(await answer).toBe(made);
+      else await expect(answer).rejects.toThrow(/`interceptors`: resolve to a response/);
     },
   );
+
+  test("a response that is returned without a promise is one", async () => {
+    const reply = fakeReply();
+    const sent = checkResults((() => () => reply) as unknown as Interceptor)(send);
+    expect(await sent(fakeHop(), fakeLifetime())).toBe(reply);
+  });
 });
 
 describe("sendThrough", () => {

@@ -76,6 +76,7 @@ export class Writer implements Sink {
     } else if (this.#written > this.#length) {
       // The rest would be the next request on the connection (RFC 9112 §6.3).
       this.#attempt.fail(badLength());
+      release?.();
       return true;
     } else if (this.#written === this.#length) this.#finish();
     return writeFramed(this.#connection, before, chunk, after, release);

@@ -26,8 +26,10 @@ export class PipedBody implements Sink {
     // Bytes and end go to Node in one call, unless their memory is used again.
     const isWanted = body.error === undefined && this.memory === "borrowed";
     const bytes = isWanted ? body.whole() : undefined;
-    if (bytes === undefined) void body.pipeTo(this);
-    else res.end(bytes);
+    if (bytes !== undefined) return void res.end(bytes);
+    // A body that was made by the app's code is not told otherwise that its client has left.
+    res.on("close", () => body.cancel());
+    void body.pipeTo(this);
   }
 
   /** Called by srvx instead of `pipe` where the client has left, or sent HEAD. */

@@ -105,11 +105,6 @@ class LazyResponse {
     return { status, statusText, headers, body: body && new PipedBody(body, headers) };
   }
 
-  /** Whether a web response was made of it, because other code has looked at the body. */
-  get isRead(): boolean {
-    return this.#real !== undefined;
-  }
-
   toParts(): Parts {
     const { status, statusText, body } = this.#reply;
     const headers = this.#headers === undefined ? this.#reply.headers : toHeaderList(this.#headers);
@@ -196,10 +191,10 @@ async function buildLater(reply: Reply, message: IncomingMessage | undefined): P
  * @throws what `writeHead` throws, for fields that a hook made unsendable
  */
 export function sendResponse(response: Response, res: ServerResponse): void {
-  const isLazy = response instanceof LazyResponse;
-  const { status, statusText, headers, body } = isLazy
-    ? response.toParts()
-    : { ...headOf(response), body: response.body && new StreamBody(response.body) };
+  const { status, statusText, headers, body } =
+    response instanceof LazyResponse
+      ? response.toParts()
+      : { ...headOf(response), body: response.body && new StreamBody(response.body) };
   if (res.destroyed || res.headersSent) return body?.cancel();
   try {
     // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
@@ -216,8 +211,6 @@ export function sendResponse(response: Response, res: ServerResponse): void {
     return void res.end();
   }
   new PipedBody(body, headers).pipe(res);
-  // The exchange's own body ends when its client leaves; one of the app's has to be told.
-  if (!isLazy || response.isRead) res.on("close", () => body.cancel());
 }
 
 function headOf(response: Response): Pick<Parts, "status" | "statusText" | "headers"> {

@@ -19,7 +19,9 @@ export function replayOf(body: BodySource | null): Uint8Array | null | undefined
 export function keepBody(limit: number, methods?: readonly string[]): Interceptor {
   return (next) => (request, scope) => {
     const { body, contentLength } = request;
-    if (body === null || methods?.includes(request.method) === false) return next(request, scope);
+    // Bytes that are here can be sent again as they are.
+    if (body === null || body.replay !== undefined) return next(request, scope);
+    if (methods?.includes(request.method) === false) return next(request, scope);
     return next({ ...request, body: new ReplayBody(body, limit, contentLength) }, scope);
   };
 }

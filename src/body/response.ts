@@ -45,6 +45,7 @@ export class ResponseBody implements BodySource {
   #chunks: Uint8Array[] = [];
   #isTaken = false;
   #isComplete = false;
+  #isCancelled = false;
   #sink: Sink | undefined;
   /** Whether the sink has no room. */
   #isWaiting = false;
@@ -102,15 +103,15 @@ export class ResponseBody implements BodySource {
     if (this.error !== undefined) throw this.error;
     if (!this.#isComplete) return undefined;
     if (this.#chunks.length > 1 && this.buffered > limit) return undefined;
-    const bytes = concat(this.#take());
-    return this.#recycler?.has(bytes) === true ? this.#recycler.take(bytes) : bytes;
+    return this.#join(this.#take());
   }
 
   pipeTo(sink: Sink): Promise<void> {
+    const chunks = this.#take();
     const over = new Promise<void>((resolve) => {
       this.#onOver = resolve;
     });
-    this.#start(sink);
+    this.#start(sink, chunks);
     return over;
   }
 
@@ -119,8 +120,11 @@ export class ResponseBody implements BodySource {
   }
 
   cancel(reason?: unknown): void {
+    if (this.#isCancelled) return;
+    this.#isCancelled = true;
     this.#sink = undefined;
-    this.#inlet.fail(clientGone(reason));
+    if (!this.#isOver) this.#inlet.fail(clientGone(reason));
+    this.#onOver?.();
   }
 
   get #isOver(): boolean {
@@ -134,8 +138,7 @@ export class ResponseBody implements BodySource {
     return this.#chunks.splice(0);
   }
 
-  #start(sink: Sink): void {
-    const chunks = this.#take();
+  #start(sink: Sink, chunks: readonly Uint8Array[]): void {
     const { error } = this;
     if (error !== undefined || (chunks.length === 0 && !this.#isComplete)) sink.flush?.();
     if (error !== undefined) {
@@ -143,11 +146,24 @@ export class ResponseBody implements BodySource {
       return this.#onOver?.();
     }
     let hasRoom = true;
-    for (const chunk of chunks) hasRoom = this.#write(sink, chunk);
+    for (const chunk of chunks) {
+      hasRoom = this.#write(sink, chunk);
+      // The sink may cancel the body.
+      if (this.#isCancelled) return;
+    }
     if (this.#isComplete) return this.#finish(sink);
     this.#sink = sink;
     if (hasRoom) this.#resume();
     else this.#wait(sink);
+  }
+
+  #join(chunks: readonly Uint8Array[]): Uint8Array {
+    const recycler = this.#recycler;
+    const bytes = concat(chunks);
+    if (recycler === undefined) return bytes;
+    if (chunks.length === 1) return recycler.has(bytes) ? recycler.take(bytes) : bytes;
+    for (const chunk of chunks) if (recycler.has(chunk)) recycler.release(chunk);
+    return bytes;
   }
 
   #finish(sink: Sink): void {

@@ -12,7 +12,8 @@ export class StreamBody implements BodySource {
   replay: Uint8Array | undefined;
   readonly #stream: ReadableStream<Uint8Array>;
   #reader: ChunkReader | undefined;
-  #isCancelled = false;
+  /** Whether it was piped to its end, broke off, or was cancelled. */
+  #isOver = false;
 
   /** @param length the length in bytes where it is known */
   constructor(stream: ReadableStream<Uint8Array>, length?: number) {
@@ -34,20 +35,25 @@ export class StreamBody implements BodySource {
       for (let isFirst = true; ; isFirst = false) {
         const { value: chunks = [], done } = await reader.read();
         clearTimeout(flush);
-        if (this.#isCancelled) return;
+        if (this.#isOver) return;
         // The chunks of a body that fits into one read stay as they are: it can be sent again.
         if (isFirst && lengthOf(chunks) === this.length) this.replay = concat(chunks);
         for (const chunk of chunks) {
+          if (this.#isOver) return;
           const gone = this.#write(chunk, sink, reader);
           if (gone === undefined) continue;
           await gone;
-          if (this.#isCancelled) return;
         }
-        if (done) return sink.end();
+        if (this.#isOver) return;
+        if (!done) continue;
+        this.#isOver = true;
+        return sink.end();
       }
     } catch (thrown) {
       clearTimeout(flush);
-      if (!this.#isCancelled) sink.fail(thrown);
+      if (this.#isOver) return;
+      this.#isOver = true;
+      sink.fail(thrown);
     }
   }
 
@@ -69,7 +75,8 @@ export class StreamBody implements BodySource {
   }
 
   cancel(reason?: unknown): void {
-    this.#isCancelled = true;
+    if (this.#isOver) return;
+    this.#isOver = true;
     const reader = this.#reader;
     if (reader === undefined) return void this.#stream.cancel(reason).catch(() => {});
     // Later: Node's own streams fail where they are cancelled in the tick in which they were read.
