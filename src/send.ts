@@ -42,7 +42,7 @@ export function checkResults(intercept: Interceptor): Interceptor {
     }
     return async (request, scope) => {
       const response = await (send as Send)(request, scope);
-      if (typeof response?.status === "number") return response;
+      if (Array.isArray(response?.headers)) return response;
       throw badOption(
         "interceptors",
         "resolve to a response: (next) => async (request, scope) => …",
