@@ -12,10 +12,10 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { Reply, Transport } from "../src/transport.ts";
-import { RequestBody } from "./http/body.ts";
-import { Exchange } from "./http/exchange.ts";
-import { HttpTransport } from "./http/transport.ts";
-import { assertVersion } from "./http/versions.ts";
+import { RequestBody } from "../src/http1/requestbody.ts";
+import { Exchange } from "../src/http1/exchange.ts";
+import { HttpTransport } from "../src/http1/client.ts";
+import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
 

@@ -2,9 +2,9 @@
 import { Duplex } from "node:stream";
 import type { Socket } from "node:net";
 import { expect, test } from "vitest";
-import { Connection } from "../runtimes/http/connection.ts";
-import { Exchange } from "../runtimes/http/exchange.ts";
-import type { Pool } from "../runtimes/http/pool.ts";
+import { Connection } from "../src/http1/connection.ts";
+import { Exchange } from "../src/http1/exchange.ts";
+import type { Pool } from "../src/http1/originpool.ts";
 import { ProxyError } from "../src/error.ts";
 import type { Body, Reply } from "../src/transport.ts";
 import { fakeHop, fakeLifetime } from "./_fakes.ts";

@@ -1,6 +1,6 @@
 /** Interim responses are read for nobody: how many of them, and how long they may be, is limited. */
 import { expect, test } from "vitest";
-import { ResponseParser } from "../runtimes/http/parser.ts";
+import { ResponseParser } from "../src/http1/parser.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";
 
 const sized = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";

@@ -1,7 +1,7 @@
 /** The client's parser of responses: what it takes, and what it refuses. */
 import { describe, expect, test } from "vitest";
 import { list } from "./_corpus.ts";
-import { ResponseParser } from "../runtimes/http/parser.ts";
+import { ResponseParser } from "../src/http1/parser.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";
 
 const ok = "HTTP/1.1 200 OK\r\n";

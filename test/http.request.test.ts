@@ -1,6 +1,6 @@
 /** What the HTTP/1.1 client writes, and what it will not. */
 import { describe, expect, test } from "vitest";
-import { writeHead, writeHeadEnd } from "../runtimes/http/request.ts";
+import { writeHead, writeHeadEnd } from "../src/http1/requesthead.ts";
 import type { ProxyError } from "../src/error.ts";
 import type { Hop } from "../src/transport.ts";
 import { fakeHop } from "./_fakes.ts";

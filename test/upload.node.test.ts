@@ -12,7 +12,7 @@ import { PassThrough } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import Fastify from "fastify";
 import { afterAll, describe, expect, test } from "vitest";
-import type { Writer } from "../runtimes/http/writer.ts";
+import type { Writer } from "../src/http1/writer.ts";
 import { createProxy } from "../runtimes/node.ts";
 import { IncomingBody } from "../runtimes/node/upload.ts";
 import { fakeLifetime } from "./_fakes.ts";

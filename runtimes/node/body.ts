@@ -2,8 +2,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
 import type { HeaderList } from "../../src/transport.ts";
-import { Exchange } from "../http/exchange.ts";
-import type { StreamOptions } from "../http/stream.ts";
+import { Exchange } from "../../src/http1/exchange.ts";
+import type { StreamOptions } from "../../src/http1/stream.ts";
 
 /** An exchange whose response body writes itself to a response of Node's: srvx asks for that, too. */
 export class NodeExchange extends Exchange {

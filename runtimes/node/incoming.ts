@@ -11,7 +11,7 @@ import {
   WebIncoming,
 } from "../../src/incoming.ts";
 import type { Body, HeaderList } from "../../src/transport.ts";
-import { RequestBody } from "../http/body.ts";
+import { RequestBody } from "../../src/http1/requestbody.ts";
 import { messageHeaders, visibleHeaders } from "./headers.ts";
 import {
   addressOf,

@@ -3,7 +3,7 @@ import { toStream } from "../../src/body.ts";
 import { toHeaderList, toHeaders } from "../../src/headers.ts";
 import type { Incoming } from "../../src/incoming.ts";
 import type { HeaderList, Reply } from "../../src/transport.ts";
-import { drained } from "../pool/drained.ts";
+import { drained } from "./drained.ts";
 import { breakOff, flushHead, guardStream, hasObsText, NodeExchange } from "./body.ts";
 import { toRecord } from "./headers.ts";
 import { messageOf, responseOf } from "./incoming.ts";

@@ -6,9 +6,9 @@
  * else gets a copy in memory of its own.
  */
 import type { ServerResponse } from "node:http";
-import type { SocketParts } from "../http/connect.ts";
-import { allocate, copyOf, over } from "../http/bytes.ts";
-import type { Sink } from "../http/stream.ts";
+import type { SocketParts } from "../sockets/connect.ts";
+import { allocate, copyOf, over } from "../sockets/buffercodec.ts";
+import type { Sink } from "../../src/http1/stream.ts";
 import { NodeExchange } from "./body.ts";
 import { isUnwrappedResponse } from "./wrapped.ts";
 

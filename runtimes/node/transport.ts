@@ -1,8 +1,8 @@
 import type { PoolOptions } from "../../src/pool.ts";
 import type { Hop } from "../../src/transport.ts";
-import type { Exchange } from "../http/exchange.ts";
-import type { Pool } from "../http/pool.ts";
-import { HttpTransport } from "../http/transport.ts";
+import type { Exchange } from "../../src/http1/exchange.ts";
+import type { Pool } from "../../src/http1/originpool.ts";
+import { HttpTransport } from "../../src/http1/client.ts";
 import { NodeExchange } from "./body.ts";
 import { createOnRead, ReusingExchange } from "./reuse.ts";
 

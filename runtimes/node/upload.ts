@@ -2,9 +2,9 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { concat } from "../../src/body.ts";
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
-import { copyOf } from "../http/bytes.ts";
-import type { SelfSending } from "../http/upload.ts";
-import type { Writer } from "../http/writer.ts";
+import { copyOf } from "../sockets/buffercodec.ts";
+import type { SelfSending } from "../../src/http1/sendbody.ts";
+import type { Writer } from "../../src/http1/writer.ts";
 import { isHttp2 } from "./message.ts";
 import { Audience, isUnwrappedSocket } from "./wrapped.ts";
 

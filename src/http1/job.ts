@@ -1,4 +1,4 @@
-import type { Waiting } from "../pool/queue.ts";
+import type { Waiting } from "./queue.ts";
 import type { Connection } from "./connection.ts";
 import type { ResponseHead } from "./head.ts";
 

@@ -1,4 +1,4 @@
-import type { ProxyError } from "../../src/error.ts";
+import type { ProxyError } from "../error.ts";
 
 /** Bytes held for a reader that is slow before the upstream is told to wait. */
 export const HIGH_WATER_MARK = 65_536;

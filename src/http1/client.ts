@@ -1,27 +1,20 @@
-import type { Lifetime } from "../../src/deadline.ts";
+import type { Lifetime } from "../deadline.ts";
 import {
   closeWithin,
   type FilledPoolOptions,
   fillPoolOptions,
   poolClosed,
   type PoolOptions,
-} from "../../src/pool.ts";
-import { addOrigin, Counters } from "../../src/stats.ts";
-import type { Upstream } from "../../src/target.ts";
-import type {
-  Capabilities,
-  Hop,
-  OriginStats,
-  PoolStats,
-  Reply,
-  Transport,
-} from "../../src/transport.ts";
-import { toDestination } from "../pool/destination.ts";
-import { Resolver } from "../pool/dns.ts";
-import { IdleList } from "../pool/idle.ts";
-import type { SocketParts } from "./connect.ts";
+} from "../pool.ts";
+import { addOrigin, Counters } from "../stats.ts";
+import type { Upstream } from "../target.ts";
+import type { Capabilities, Hop, OriginStats, PoolStats, Reply, Transport } from "../transport.ts";
+import { toDestination } from "./destination.ts";
+import { Resolver } from "../../runtimes/sockets/dns.ts";
+import { IdleList } from "./idle.ts";
+import type { SocketParts } from "../../runtimes/sockets/connect.ts";
 import { Exchange } from "./exchange.ts";
-import { Pool } from "./pool.ts";
+import { Pool } from "./originpool.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 

@@ -1,4 +1,4 @@
-import type { NativeBody } from "../../src/transport.ts";
+import type { NativeBody } from "../transport.ts";
 
 /** The body of a request, as the server streams it. */
 export class RequestBody implements NativeBody {

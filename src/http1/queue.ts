@@ -1,4 +1,4 @@
-import { ProxyError } from "../../src/error.ts";
+import { ProxyError } from "../error.ts";
 import { later } from "./times.ts";
 
 /** What can wait. */

@@ -1,5 +1,5 @@
-import type { FilledPoolOptions } from "../../src/pool.ts";
-import type { TlsOptions, Upstream } from "../../src/target.ts";
+import type { FilledPoolOptions } from "../pool.ts";
+import type { TlsOptions, Upstream } from "../target.ts";
 
 /** Where one origin's connections go, with what is the pool's where the target says nothing. */
 export interface Destination {

@@ -1,4 +1,4 @@
-import { ProxyError, type ProxyErrorCode } from "../../src/error.ts";
+import { ProxyError, type ProxyErrorCode } from "../error.ts";
 
 /** What sockets call an error, as RFC 9209 does. */
 const CODES: Readonly<Record<string, ProxyErrorCode>> = {
@@ -37,7 +37,7 @@ export function toNetworkError(thrown: unknown, answered: boolean, stale: boolea
 
 function toProxyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
-  const { code = "" } = (thrown ?? {}) as Partial<NodeJS.ErrnoException>;
+  const { code = "" } = (thrown ?? {}) as { code?: string };
   // What the system says names addresses, and some servers show an error's message to the client.
   return new ProxyError(classify(code), { cause: thrown });
 }

@@ -1,5 +1,5 @@
-import { ProxyError } from "../../src/error.ts";
-import type { HeaderList } from "../../src/transport.ts";
+import { ProxyError } from "../error.ts";
+import type { HeaderList } from "../transport.ts";
 import { malformed } from "./lines.ts";
 
 /** Instead of a length: the body comes in chunks, */

@@ -1,5 +1,5 @@
-import { ProxyError, type ProxyErrorCode } from "../../src/error.ts";
-import { decode } from "./bytes.ts";
+import { ProxyError, type ProxyErrorCode } from "../error.ts";
+import { decode } from "../../runtimes/sockets/buffercodec.ts";
 
 const LF = 0x0a;
 const CR = 0x0d;

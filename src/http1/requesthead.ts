@@ -1,6 +1,6 @@
-import { badRequest } from "../../src/error.ts";
-import { unsendable } from "../../src/fetch.ts";
-import type { HeaderList, Hop } from "../../src/transport.ts";
+import { badRequest } from "../error.ts";
+import { unsendable } from "../fetch.ts";
+import type { HeaderList, Hop } from "../transport.ts";
 import { TOKEN } from "./head.ts";
 import { badLength } from "./writer.ts";
 

@@ -3,10 +3,10 @@ import type { LookupAddress, LookupOptions } from "node:dns";
 import type { Socket } from "node:net";
 import { ProxyError } from "../../src/error.ts";
 import type { FilledPoolOptions } from "../../src/pool.ts";
-import type { Address, Resolver } from "../pool/dns.ts";
-import type { Destination } from "../pool/destination.ts";
-import type { Spread } from "../pool/spread.ts";
-import { attemptTime } from "../pool/times.ts";
+import type { Address, Resolver } from "./dns.ts";
+import type { Destination } from "../../src/http1/destination.ts";
+import type { Spread } from "../../src/http1/spread.ts";
+import { attemptTime } from "../../src/http1/times.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
 type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;

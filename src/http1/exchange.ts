@@ -1,15 +1,15 @@
-import { concat } from "../../src/body.ts";
-import type { Lifetime } from "../../src/deadline.ts";
-import { clientGone, type ProxyError } from "../../src/error.ts";
-import { isEventStream } from "../../src/headers.ts";
-import { discardBody } from "../../src/reply.ts";
-import type { HeaderList, Hop, NativeBody, Reply } from "../../src/transport.ts";
-import { toNetworkError } from "../pool/errors.ts";
-import type { Place } from "../pool/queue.ts";
+import { concat } from "../body.ts";
+import type { Lifetime } from "../deadline.ts";
+import { clientGone, type ProxyError } from "../error.ts";
+import { isEventStream } from "../headers.ts";
+import { discardBody } from "../reply.ts";
+import type { HeaderList, Hop, NativeBody, Reply } from "../transport.ts";
+import { toNetworkError } from "./socketerror.ts";
+import type { Place } from "./queue.ts";
 import type { Connection } from "./connection.ts";
 import type { ResponseHead } from "./head.ts";
-import type { Job, Pool } from "./pool.ts";
-import { settle, writeHead, writeHeadEnd } from "./request.ts";
+import type { Job, Pool } from "./originpool.ts";
+import { settle, writeHead, writeHeadEnd } from "./requesthead.ts";
 import {
   HIGH_WATER_MARK,
   type Sink,
@@ -17,7 +17,7 @@ import {
   type StreamOptions,
   toWebStream,
 } from "./stream.ts";
-import { upload } from "./upload.ts";
+import { upload } from "./sendbody.ts";
 import { Writer } from "./writer.ts";
 
 /**

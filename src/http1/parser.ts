@@ -1,4 +1,4 @@
-import { ProxyError } from "../../src/error.ts";
+import { ProxyError } from "../error.ts";
 import { CHUNKED, parseFields, parseHead, type ResponseHead, UNTIL_CLOSE } from "./head.ts";
 import { LineReader, type LinesKind, malformed } from "./lines.ts";
 

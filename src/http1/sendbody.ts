@@ -1,8 +1,8 @@
-import { concat, lengthOf, toStream } from "../../src/body.ts";
-import type { Lifetime } from "../../src/deadline.ts";
-import { ProxyError } from "../../src/error.ts";
-import type { Body, NativeBody } from "../../src/transport.ts";
-import { RequestBody } from "./body.ts";
+import { concat, lengthOf, toStream } from "../body.ts";
+import type { Lifetime } from "../deadline.ts";
+import { ProxyError } from "../error.ts";
+import type { Body, NativeBody } from "../transport.ts";
+import { RequestBody } from "./requestbody.ts";
 import { PieceReader } from "./pieces.ts";
 import { badLength, type Writer } from "./writer.ts";
 

@@ -1,9 +1,9 @@
 import type { Socket } from "node:net";
-import { ProxyError } from "../../src/error.ts";
-import { drained } from "../pool/drained.ts";
-import type { Idle } from "../pool/idle.ts";
+import { ProxyError } from "../error.ts";
+import { drained } from "../../runtimes/node/drained.ts";
+import type { Idle } from "./idle.ts";
 import type { ResponseHead } from "./head.ts";
-import { copyOf } from "./bytes.ts";
+import { copyOf } from "../../runtimes/sockets/buffercodec.ts";
 import { type ResponseHandler, ResponseParser } from "./parser.ts";
 import type { Job } from "./job.ts";
 

@@ -1,4 +1,4 @@
-import type { Address, Answer } from "./dns.ts";
+import type { Address, Answer } from "../../runtimes/sockets/dns.ts";
 
 /**
  * Requests that an address may be ahead of another before a new connection

@@ -1,15 +1,15 @@
-import { ProxyError } from "../../src/error.ts";
-import { type FilledPoolOptions, poolClosed } from "../../src/pool.ts";
-import type { Counters } from "../../src/stats.ts";
-import type { OriginStats } from "../../src/transport.ts";
-import type { Resolver } from "../pool/dns.ts";
-import type { Destination } from "../pool/destination.ts";
-import type { IdleList } from "../pool/idle.ts";
-import { Queue } from "../pool/queue.ts";
-import { Spread } from "../pool/spread.ts";
-import { Surplus } from "../pool/surplus.ts";
-import { later, MARGIN } from "../pool/times.ts";
-import { type Connect, connectTo, type SocketParts } from "./connect.ts";
+import { ProxyError } from "../error.ts";
+import { type FilledPoolOptions, poolClosed } from "../pool.ts";
+import type { Counters } from "../stats.ts";
+import type { OriginStats } from "../transport.ts";
+import type { Resolver } from "../../runtimes/sockets/dns.ts";
+import type { Destination } from "./destination.ts";
+import type { IdleList } from "./idle.ts";
+import { Queue } from "./queue.ts";
+import { Spread } from "./spread.ts";
+import { Surplus } from "./surplus.ts";
+import { later, MARGIN } from "./times.ts";
+import { type Connect, connectTo, type SocketParts } from "../../runtimes/sockets/connect.ts";
 import { Connection, type Owner } from "./connection.ts";
 import type { Job } from "./job.ts";
 

@@ -1,7 +1,7 @@
-import { concat } from "../../src/body.ts";
-import { ProxyError } from "../../src/error.ts";
+import { concat } from "../body.ts";
+import { ProxyError } from "../error.ts";
 import type { Connection } from "./connection.ts";
-import { encode } from "./bytes.ts";
+import { encode } from "../../runtimes/sockets/buffercodec.ts";
 
 /** Pieces of up to so many bytes are copied, to leave together with what is before and behind them. */
 const SMALL = 16_384;
