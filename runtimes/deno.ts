@@ -1,5 +1,8 @@
 import { toStream } from "../src/body.ts";
 import type { Listener } from "../src/deadline.ts";
+import { HttpTransport } from "../src/http1/client.ts";
+import { Exchange } from "../src/http1/exchange.ts";
+import { RequestBody } from "../src/http1/requestbody.ts";
 import { type Context, type Incoming, WebIncoming } from "../src/incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
 import {
@@ -12,9 +15,8 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { Reply, Transport } from "../src/transport.ts";
-import { RequestBody } from "../src/http1/requestbody.ts";
-import { Exchange } from "../src/http1/exchange.ts";
-import { HttpTransport } from "../src/http1/client.ts";
+import { bufferCodec } from "./sockets/buffercodec.ts";
+import { NetConnector } from "./sockets/connect.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
@@ -30,7 +32,10 @@ export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
   const { Deno } = globalThis as { Deno?: { version: { deno: string } } };
   assertVersion("Deno", Deno?.version.deno);
-  return new HttpTransport("deno", options);
+  return new HttpTransport("deno", options, {
+    createConnector: (filled) => new NetConnector(filled),
+    codec: bufferCodec,
+  });
 }
 
 /**

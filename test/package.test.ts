@@ -130,7 +130,10 @@ describe("sources", () => {
 
   test("of the core import the core only", () => {
     for (const file of sources.filter((each) => each.startsWith("src/"))) {
-      for (const path of importsOf(file)) expect(path, file).toMatch(/^\.\/[\w-]+\.ts$/);
+      for (const path of importsOf(file)) {
+        expect(path, file).toMatch(/^\.\.?\/[\w/-]+\.ts$/);
+        expect(join(dirname(file), path)).toMatch(/^src\//);
+      }
     }
   });
 

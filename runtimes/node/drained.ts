@@ -1,8 +1,7 @@
-import type { Socket } from "node:net";
 import type { OutgoingMessage } from "node:http";
 
-/** Resolves when a message or a connection takes more, or never will. */
-export function drained(message: OutgoingMessage | Socket): Promise<void> {
+/** Resolves when a message has room for more, or is closed. */
+export function drained(message: OutgoingMessage): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
       message.off("drain", done).off("close", done);

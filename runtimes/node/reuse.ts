@@ -7,7 +7,7 @@
  */
 import type { ServerResponse } from "node:http";
 import type { SocketParts } from "../sockets/connect.ts";
-import { allocate, copyOf, over } from "../sockets/buffercodec.ts";
+import { copyOf } from "../sockets/buffercodec.ts";
 import type { Sink } from "../../src/http1/stream.ts";
 import { NodeExchange } from "./body.ts";
 import { isUnwrappedResponse } from "./wrapped.ts";
@@ -26,14 +26,15 @@ const pooled: WeakSet<ArrayBufferLike> = new WeakSet();
 function takeBuffer(): Uint8Array {
   const spare = spares.pop();
   if (spare !== undefined) return spare;
-  const buffer = allocate(READ_SIZE);
+  const buffer = Buffer.allocUnsafeSlow(READ_SIZE);
   pooled.add(buffer.buffer);
   return buffer;
 }
 
 /** Puts the memory of a chunk back. Nothing may read the chunk any more, nor another one of the same memory. */
 function release({ buffer }: Uint8Array): void {
-  if (spares.length < MAX_SPARES) spares.push(over(buffer));
+  // A `Buffer` and not only a `Uint8Array`: middleware asks `Buffer.isBuffer`.
+  if (spares.length < MAX_SPARES) spares.push(Buffer.from(buffer));
 }
 
 /** A chunk that its receiver may keep. */

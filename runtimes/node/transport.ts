@@ -3,6 +3,8 @@ import type { Hop } from "../../src/transport.ts";
 import type { Exchange } from "../../src/http1/exchange.ts";
 import type { Pool } from "../../src/http1/originpool.ts";
 import { HttpTransport } from "../../src/http1/client.ts";
+import { bufferCodec } from "../sockets/buffercodec.ts";
+import { NetConnector } from "../sockets/connect.ts";
 import { NodeExchange } from "./body.ts";
 import { createOnRead, ReusingExchange } from "./reuse.ts";
 
@@ -21,7 +23,12 @@ export class NodeTransport extends HttpTransport {
     super("node", options, {
       memory: { origins: 1000, time: 60_000 },
       Exchange: reuses ? ReusingExchange : NodeExchange,
-      sockets: { createOnRead: reuses ? createOnRead : undefined, allowHalfOpen: true },
+      createConnector: (filled) =>
+        new NetConnector(filled, {
+          createOnRead: reuses ? createOnRead : undefined,
+          allowHalfOpen: true,
+        }),
+      codec: bufferCodec,
     });
   }
 

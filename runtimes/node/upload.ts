@@ -3,6 +3,7 @@ import { concat } from "../../src/body.ts";
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
+import { NetSocket } from "../sockets/netsocket.ts";
 import type { SelfSending } from "../../src/http1/sendbody.ts";
 import type { Writer } from "../../src/http1/writer.ts";
 import { isHttp2 } from "./message.ts";
@@ -171,7 +172,10 @@ function freeing(
 ): (() => void) | undefined {
   const buffer = chunk.buffer as ArrayBuffer & { transfer(length: number): ArrayBuffer };
   const isAll = chunk.byteLength === buffer.byteLength && chunk.byteLength >= LARGE;
-  return isAll && audience.isEmpty && isUnwrappedSocket(connection.socket)
+  return isAll &&
+    audience.isEmpty &&
+    connection.socket instanceof NetSocket &&
+    isUnwrappedSocket(connection.socket.raw)
     ? () => void buffer.transfer(0)
     : undefined;
 }

@@ -1,43 +1,34 @@
-/** What is used of Node's `Buffer`, which Bun and Deno have made quick; taken at run time, for it is in no bundle. */
-interface Bytes {
-  readonly prototype: { latin1Slice(this: Uint8Array, start: number, end: number): string };
-  from(text: string, encoding: "latin1"): Uint8Array;
-  from(buffer: ArrayBufferLike): Uint8Array;
-  allocUnsafeSlow(length: number): Uint8Array;
+import type { Codec } from "../../src/http1/codec.ts";
+
+/** What is used of Node's `Buffer`, which Bun and Deno have made quick, too. */
+interface BufferModule {
+  readonly Buffer: {
+    readonly prototype: { latin1Slice(this: Uint8Array, start: number, end: number): string };
+    from(text: string, encoding: "latin1"): Uint8Array;
+    allocUnsafeSlow(length: number): Uint8Array;
+  };
 }
 
+/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
 const { process } = globalThis as unknown as {
-  process: { getBuiltinModule(name: "node:buffer"): { Buffer: Bytes } };
+  process: { getBuiltinModule(name: "node:buffer"): BufferModule };
 };
-let buffer: Bytes | undefined;
+let buffer: BufferModule["Buffer"] | undefined;
 
-function bytes(): Bytes {
-  return (buffer ??= process.getBuiltinModule("node:buffer").Buffer);
+function load(): BufferModule["Buffer"] {
+  return (buffer = process.getBuiltinModule("node:buffer").Buffer);
 }
 
-/** Bytes as characters of the same numbers: `TextDecoder`'s "latin1" is windows-1252. */
-export function decode(from: Uint8Array, start: number, end: number): string {
-  return bytes().prototype.latin1Slice.call(from, start, end);
-}
-
-/** Characters as bytes; none may be above 0xff. */
-export function encode(text: string): Uint8Array {
-  return bytes().from(text, "latin1");
-}
-
-/** A buffer with whatever is in it, to be read into. */
-export function allocate(length: number): Uint8Array {
-  return bytes().allocUnsafeSlow(length);
-}
-
-/** A copy in memory of its own: whoever gets it may transfer it, and sees nobody else's bytes around it. */
-export function copyOf(from: Uint8Array): Uint8Array {
-  const copy = allocate(from.byteLength);
-  copy.set(from);
+/** Copies bytes into memory of their own: the receiver may transfer it, and no other bytes are in it. */
+export function copyOf(bytes: Uint8Array): Uint8Array {
+  const copy = (buffer ?? load()).allocUnsafeSlow(bytes.byteLength);
+  copy.set(bytes);
   return copy;
 }
 
-/** All of a buffer; not as a mere `Uint8Array`, for middleware asks `Buffer.isBuffer`. */
-export function over(all: ArrayBufferLike): Uint8Array {
-  return bytes().from(all);
-}
+/** The codec of Node, Bun and Deno. */
+export const bufferCodec: Codec = {
+  decode: (bytes, start, end) => (buffer ?? load()).prototype.latin1Slice.call(bytes, start, end),
+  encode: (text) => (buffer ?? load()).from(text, "latin1"),
+  copy: copyOf,
+};

@@ -1,12 +1,14 @@
 import type { Agent, AgentOptions } from "node:http";
 import type { LookupAddress, LookupOptions } from "node:dns";
-import type { Socket } from "node:net";
+import type { Socket as RawSocket } from "node:net";
 import { ProxyError } from "../../src/error.ts";
-import type { FilledPoolOptions } from "../../src/pool.ts";
-import type { Address, Resolver } from "./dns.ts";
+import type { Connector, ConnectScope, Socket, SocketHandler } from "../../src/http1/connector.ts";
 import type { Destination } from "../../src/http1/destination.ts";
-import type { Spread } from "../../src/http1/spread.ts";
+import type { Address } from "../../src/http1/spread.ts";
 import { attemptTime } from "../../src/http1/times.ts";
+import type { FilledPoolOptions } from "../../src/pool.ts";
+import { Resolver } from "./dns.ts";
+import { NetSocket } from "./netsocket.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
 type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
@@ -15,18 +17,6 @@ type Found = (error: Error | null, address: string | LookupAddress[], family?: n
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: string): AgentModule };
 };
-
-/** What becomes of a connection. */
-export interface Events {
-  /** It is made, TLS included. */
-  readonly onConnect: () => void;
-  /**
-   * The socket has read bytes.
-   * @param mayTake whether their memory may be kept
-   * @returns whether it has been
-   */
-  readonly onData: (bytes: Uint8Array, mayTake: boolean) => boolean;
-}
 
 /** `onread` of `net.connect`: how a socket reads into buffers of its user's. */
 export interface OnRead {
@@ -37,29 +27,99 @@ export interface OnRead {
 /** How a runtime sets up its plain sockets. */
 export interface SocketParts {
   /** Makes the `onread` of one socket, where its `data` events do not bring the bytes. */
-  readonly createOnRead?: ((onData: Events["onData"]) => OnRead) | undefined;
+  readonly createOnRead?: ((onData: SocketHandler["onData"]) => OnRead) | undefined;
   /** Whether they stay writable when the upstream has ended them: a write tells a reset from an orderly end. */
   readonly allowHalfOpen?: boolean;
 }
 
-/** A way to make connections. */
-export type Connect = (events: Events) => Socket;
+/** Makes a socket of Node's that connects by itself. */
+type CreateSocket = (options: object) => RawSocket;
 
-/**
- * How connections to an origin are made.
- * @param resolver undefined where the system is asked
- */
-export function connectTo(
+/** Connects through `node:net` and `node:tls`, as Node, Bun and Deno have them. */
+export class NetConnector implements Connector {
+  readonly #options: FilledPoolOptions;
+  readonly #parts: SocketParts;
+  /** Undefined where the system looks names up. */
+  readonly #resolver: Resolver | undefined;
+  readonly #creators: WeakMap<Destination, CreateSocket> = new WeakMap();
+
+  /** @throws TypeError for a name server that is no address */
+  constructor(options: FilledPoolOptions, parts: SocketParts = {}) {
+    const { dns } = options;
+    this.#options = options;
+    this.#parts = parts;
+    this.#resolver = dns === false ? undefined : new Resolver(dns);
+  }
+
+  async connect(destination: Destination, scope: ConnectScope): Promise<Socket> {
+    const { connectTimeout, noDelay } = this.#options;
+    const { hostname, secure } = destination;
+    const resolver = this.#resolver;
+    let resolving = false;
+    const lookup = async (name: string, { all }: LookupOptions, found: Found): Promise<void> => {
+      let addresses: Address[] = [];
+      let error: Error | null = null;
+      resolving = true;
+      try {
+        addresses = scope.order(await (resolver as Resolver).resolve(name));
+      } catch (thrown) {
+        error = thrown as Error;
+      }
+      resolving = false;
+      if (all) found(error, addresses);
+      else found(error, addresses[0]?.address ?? "", addresses[0]?.family);
+    };
+    const { createOnRead, allowHalfOpen = false } = this.#parts;
+    // A TLS socket has no `onread`.
+    const onread = secure
+      ? undefined
+      : createOnRead?.((bytes, mayTake) => socket.onRead(bytes, mayTake));
+    const raw = this.#creatorFor(destination)({
+      ...(resolver !== undefined && { lookup }),
+      ...(onread !== undefined && { onread }),
+      ...(!secure && { allowHalfOpen }),
+    });
+    const socket = new NetSocket(raw);
+    scope.onCancel(() => raw.destroy());
+    if (resolver !== undefined) {
+      const failed = (address: string): void => resolver.failed(hostname, address);
+      raw.on("connectionAttemptFailed", failed).on("connectionAttemptTimeout", failed);
+    }
+    const late = (): void => {
+      raw.destroy(new ProxyError(resolving ? "dns_timeout" : "connection_timeout"));
+    };
+    const timer = connectTimeout > 0 ? setTimeout(late, connectTimeout) : undefined;
+    return new Promise((resolve, reject) => {
+      raw.on("error", reject).on("close", () => {
+        clearTimeout(timer);
+        reject(new ProxyError("connection_terminated"));
+      });
+      raw.on(secure ? "secureConnect" : "connect", () => {
+        clearTimeout(timer);
+        // Bun has it on from the start, and knows of it only if told.
+        if (!noDelay) raw.setNoDelay(false);
+        resolve(socket);
+      });
+    });
+  }
+
+  /** Each destination has one agent: agents remember the TLS sessions of connections that were made before. */
+  #creatorFor(destination: Destination): CreateSocket {
+    let create = this.#creators.get(destination);
+    if (create === undefined) {
+      create = creatorFor(destination, this.#options);
+      this.#creators.set(destination, create);
+    }
+    return create;
+  }
+}
+
+function creatorFor(
   { origin, hostname, secure, socketPath, tls }: Destination,
-  options: FilledPoolOptions,
-  resolver: Resolver | undefined,
-  spread: Spread,
-  { createOnRead, allowHalfOpen = false }: SocketParts,
-): Connect {
-  const { connectTimeout, keepAliveInitialDelay, noDelay } = options;
-  // An agent knows the sessions of TLS connections that were made before.
+  { connectTimeout, keepAliveInitialDelay }: FilledPoolOptions,
+): CreateSocket {
   const { Agent } = process.getBuiltinModule(secure ? "node:https" : "node:http");
-  const agent = new Agent({}) as Agent & { createConnection(options: object): Socket };
+  const agent = new Agent({}) as unknown as { createConnection: CreateSocket };
   const connectOptions = {
     ...tls,
     _agentKey: origin,
@@ -75,46 +135,5 @@ export function connectTo(
     autoSelectFamily: true,
     autoSelectFamilyAttemptTimeout: attemptTime(connectTimeout),
   };
-  return ({ onConnect, onData }) => {
-    let resolving = false;
-    const lookup = async (name: string, { all }: LookupOptions, found: Found): Promise<void> => {
-      let addresses: Address[] = [];
-      let error: Error | null = null;
-      resolving = true;
-      try {
-        addresses = spread.order(await (resolver as Resolver).resolve(name));
-      } catch (thrown) {
-        error = thrown as Error;
-      }
-      resolving = false;
-      if (all) found(error, addresses);
-      else found(error, addresses[0]?.address ?? "", addresses[0]?.family);
-    };
-    // A TLS socket has no `onread`.
-    const onread = secure ? undefined : createOnRead?.(onData);
-    const socket = agent.createConnection({
-      ...connectOptions,
-      ...(resolver !== undefined && { lookup }),
-      ...(onread !== undefined && { onread }),
-      ...(!secure && { allowHalfOpen }),
-    });
-    // A runtime may cut what several sockets have read from one slab.
-    socket.on("data", (bytes) => onData(bytes, bytes.byteLength === bytes.buffer.byteLength));
-    const late = (): void => {
-      socket.destroy(new ProxyError(resolving ? "dns_timeout" : "connection_timeout"));
-    };
-    const timer = connectTimeout > 0 ? setTimeout(late, connectTimeout) : undefined;
-    socket.on("close", () => clearTimeout(timer));
-    socket.on(secure ? "secureConnect" : "connect", () => {
-      clearTimeout(timer);
-      // Bun has it on from the start, and knows of it only if told.
-      if (!noDelay) socket.setNoDelay(false);
-      onConnect();
-    });
-    if (resolver !== undefined) {
-      const failed = (address: string): void => resolver.failed(hostname, address);
-      socket.on("connectionAttemptFailed", failed).on("connectionAttemptTimeout", failed);
-    }
-    return socket;
-  };
+  return (options) => agent.createConnection({ ...connectOptions, ...options });
 }

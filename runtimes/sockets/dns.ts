@@ -1,6 +1,7 @@
 import type { LookupAddress, LookupOptions, Resolver as NameServers } from "node:dns";
 import { badOption } from "../../src/misuse.ts";
 import { ProxyError } from "../../src/error.ts";
+import type { Address, Answer } from "../../src/http1/spread.ts";
 import type { FilledDnsOptions } from "../../src/pool.ts";
 
 /** Taken at run time: a bundle for another runtime has nothing of Node's in it. */
@@ -12,20 +13,6 @@ const { process } = globalThis as unknown as {
 const DOWN_TIME = 10_000;
 /** Names that are remembered: targets may be made of what clients send. */
 const NAMES = 1000;
-
-/** An address of a name. */
-export interface Address {
-  readonly address: string;
-  readonly family: number;
-}
-
-/** The addresses of a name, in the order in which to try them. */
-export interface Answer {
-  /** Those to use, each time beginning with another. */
-  readonly good: readonly Address[];
-  /** Those that have failed lately: better than none. */
-  readonly down: readonly Address[];
-}
 
 interface Found {
   readonly addresses: readonly Address[];

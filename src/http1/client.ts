@@ -9,12 +9,13 @@ import {
 import { addOrigin, Counters } from "../stats.ts";
 import type { Upstream } from "../target.ts";
 import type { Capabilities, Hop, OriginStats, PoolStats, Reply, Transport } from "../transport.ts";
+import { type Codec, portableCodec } from "./codec.ts";
+import type { Connector } from "./connector.ts";
 import { toDestination } from "./destination.ts";
-import { Resolver } from "../../runtimes/sockets/dns.ts";
 import { IdleList } from "./idle.ts";
-import type { SocketParts } from "../../runtimes/sockets/connect.ts";
 import { Exchange } from "./exchange.ts";
 import { Pool } from "./originpool.ts";
+import { later } from "./times.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 
@@ -29,42 +30,44 @@ interface Memory {
 /** Where a timer would hold the process. */
 const UNTIMED: Memory = { origins: 100 };
 
-/** The parts that a runtime may replace. */
-interface Parts {
+/** What a runtime hands in. */
+export interface ClientParts {
+  /** Makes what connects, with the pool's options. */
+  readonly createConnector: (options: FilledPoolOptions) => Connector;
+  /** The portable one if left out. */
+  readonly codec?: Codec;
   readonly memory?: Memory;
   /** What sends and receives, with what the runtime's server can do with it beside. */
   readonly Exchange?: typeof Exchange;
-  readonly sockets?: SocketParts;
 }
 
-/** An HTTP/1.1 client on the plain sockets of a runtime, with a pool of connections to each origin. */
+/** An HTTP/1.1 client on the connections of a runtime, with a pool of connections to each origin. */
 export class HttpTransport implements Transport {
   readonly name: string;
   readonly capabilities: Capabilities = CAPABILITIES;
   readonly #Exchange: typeof Exchange;
   readonly #options: FilledPoolOptions;
   readonly #memory: Memory;
-  readonly #sockets: SocketParts;
-  readonly #resolver: Resolver | undefined;
+  readonly #connector: Connector;
+  readonly #codec: Codec;
   readonly #counters: Counters = new Counters();
   readonly #idle: IdleList;
   readonly #pools: Map<string, Pool> = new Map();
   /** Upstreams are parsed once and shared: most requests find their pool by identity. */
   readonly #poolOf: WeakMap<Upstream, Pool> = new WeakMap();
   #limit: number;
-  #sweep: NodeJS.Timeout | undefined;
+  #sweep: ReturnType<typeof setTimeout> | undefined;
   #closed = false;
 
-  constructor(name: string, options: PoolOptions, parts: Parts = {}) {
+  constructor(name: string, options: PoolOptions, parts: ClientParts) {
     this.name = name;
     this.#Exchange = parts.Exchange ?? Exchange;
-    this.#sockets = parts.sockets ?? {};
+    this.#codec = parts.codec ?? portableCodec;
     this.#options = fillPoolOptions(options);
     this.#memory = parts.memory ?? UNTIMED;
     this.#limit = this.#memory.origins;
-    const { dns, maxTotalFreeSockets } = this.#options;
-    this.#idle = new IdleList(maxTotalFreeSockets);
-    this.#resolver = dns === false ? undefined : new Resolver(dns);
+    this.#idle = new IdleList(this.#options.maxTotalFreeSockets);
+    this.#connector = parts.createConnector(this.#options);
   }
 
   send(hop: Hop, lifetime: Lifetime): Promise<Reply> {
@@ -116,9 +119,9 @@ export class HttpTransport implements Transport {
       if (this.#pools.size >= this.#limit) this.#evict((each) => each.empty);
       pool = new Pool(destination, this.#options, {
         counters: this.#counters,
-        resolver: this.#resolver,
         idle: this.#idle,
-        sockets: this.#sockets,
+        connector: this.#connector,
+        codec: this.#codec,
       });
       this.#pools.set(key, pool);
       this.#armSweep();
@@ -130,12 +133,12 @@ export class HttpTransport implements Transport {
   #armSweep(): void {
     const { time } = this.#memory;
     if (time === undefined) return;
-    this.#sweep ??= setTimeout(() => {
+    this.#sweep ??= later(() => {
       this.#sweep = undefined;
       this.#evict((each) => each.wasEmpty());
       // A timer would keep all this in memory although nobody uses it any more.
       if (this.#pools.size > 0) this.#armSweep();
-    }, time).unref();
+    }, time);
   }
 
   #evict(dispensable: (pool: Pool) => boolean): void {

@@ -1,31 +1,27 @@
-import type { Socket } from "node:net";
 import { ProxyError } from "../error.ts";
-import { drained } from "../../runtimes/node/drained.ts";
+import type { Codec } from "./codec.ts";
+import type { Socket, SocketHandler } from "./connector.ts";
 import type { Idle } from "./idle.ts";
 import type { ResponseHead } from "./head.ts";
-import { copyOf } from "../../runtimes/sockets/buffercodec.ts";
-import { type ResponseHandler, ResponseParser } from "./parser.ts";
 import type { Job } from "./job.ts";
+import { Opening } from "./opening.ts";
+import type { ConnectionOptions, Owner } from "./owner.ts";
+import { type ResponseHandler, ResponseParser } from "./parser.ts";
 
-/** Who is told what becomes of a connection. */
-export interface Owner {
-  /** Its request is over, and it can take another. */
-  onFree(connection: Connection): void;
-  /** It has been silent for as long as it may. */
-  onSilence(connection: Connection): void;
-  /** It is gone. */
-  onClose(connection: Connection): void;
-}
-
-/** One connection, with one request on it at a time. */
-export class Connection implements ResponseHandler, Idle {
+/**
+ * One connection, with one request on it at a time. Its first request may begin while it is still being
+ * established: the connection holds what is written until then.
+ */
+export class Connection implements ResponseHandler, SocketHandler, Idle {
   readonly keepAlive: boolean;
   readonly openedAt: number = performance.now();
   /** Until when it may be idle, as `performance.now()` has it; `Infinity` while it is in use. */
   expiry: number = Infinity;
-  /** Whether it has been made, */
-  isOpen = false;
-  /** and the address that it leads to. */
+  /** What becomes of it until it is established. */
+  readonly opening: Opening = new Opening();
+  /** Its socket, once it is established. */
+  socket: Socket | undefined;
+  /** The upstream's address, once it is established. */
   address: string | undefined;
   /** Its neighbours among the idle connections of all origins. */
   before: Idle | undefined;
@@ -34,9 +30,14 @@ export class Connection implements ResponseHandler, Idle {
   job: Job | undefined;
   /** Milliseconds that the upstream said it keeps the connection. */
   hint: number = Infinity;
-  readonly socket: Socket;
+  readonly codec: Codec;
   readonly #owner: Owner;
-  readonly #parser: ResponseParser = new ResponseParser(this);
+  readonly #timeout: number;
+  readonly #parser: ResponseParser;
+  /** Whether its socket has refused more bytes, and has not had room since. */
+  #isFull = false;
+  /** What waits for room. */
+  #waiting: (() => void)[] = [];
   #requests = 0;
   #heard = false;
   /** How often bytes have come, or gone. */
@@ -48,33 +49,34 @@ export class Connection implements ResponseHandler, Idle {
   /** Whether the last chunk of a read may keep the memory of the read. */
   #mayTake = false;
 
-  /** @param silence ms that it may be silent while it is used; 0 for no limit */
-  constructor(socket: Socket, keepAlive: boolean, silence: number, owner: Owner) {
-    this.socket = socket;
-    this.#owner = owner;
+  constructor({ keepAlive, timeout }: ConnectionOptions, codec: Codec, owner: Owner) {
     this.keepAlive = keepAlive;
-    socket.on("end", () => this.#onFinish());
-    // Where nobody uses it, nobody is to crash over it.
-    socket.on("error", (error) => this.job?.fail(error));
-    socket.on("close", () => {
-      this.job?.fail(new ProxyError("connection_terminated"));
-      owner.onClose(this);
-    });
-    if (silence === 0) return;
-    socket.setTimeout(silence);
-    socket.on("timeout", () => {
-      socket.setTimeout(silence);
-      const moves = this.#moves;
-      // A process that was busy for so long has yet to read what has come meanwhile.
-      setTimeout(() => {
-        if (this.#moves === moves) owner.onSilence(this);
-      }, 1);
-    });
+    this.codec = codec;
+    this.#timeout = timeout;
+    this.#owner = owner;
+    this.#parser = new ResponseParser(this, codec);
   }
 
-  opened(address: string | undefined): void {
-    this.isOpen = true;
-    this.address = address;
+  /** Takes the socket of the established connection, and sends what was written before. */
+  open(socket: Socket): void {
+    if (this.opening.isCancelled) {
+      socket.destroy();
+      return this.onClose();
+    }
+    this.socket = socket;
+    this.address = socket.remoteAddress;
+    socket.attach(this);
+    if (this.#timeout > 0) socket.setTimeout(this.#timeout);
+    this.#owner.onOpen(this);
+    for (const { bytes, done } of this.opening.take()) this.write(bytes, done);
+    if (!this.#isFull) this.onDrain();
+  }
+
+  /** Fails the request that waits for a connection that cannot be established. */
+  abandon(error: unknown): void {
+    this.opening.isCancelled = true;
+    this.onError(error);
+    this.onClose();
   }
 
   // ── the request ──
@@ -88,7 +90,7 @@ export class Connection implements ResponseHandler, Idle {
     this.#heard = false;
     this.#sent = false;
     this.#parser.begin(method);
-    this.socket.ref();
+    this.socket?.ref();
   }
 
   /**
@@ -97,12 +99,17 @@ export class Connection implements ResponseHandler, Idle {
    */
   write(bytes: Uint8Array, done?: () => void): boolean {
     this.#moves++;
-    return this.socket.write(bytes, done);
+    const { socket } = this;
+    if (socket === undefined) return this.opening.hold(bytes, done);
+    const hasRoom = socket.write(bytes, done);
+    if (!hasRoom) this.#isFull = true;
+    return hasRoom;
   }
 
   /** Resolves when there is room for more, or never will be. */
   drained(): Promise<void> {
-    return drained(this.socket);
+    if (this.destroyed) return Promise.resolve();
+    return new Promise((resolve) => void this.#waiting.push(resolve));
   }
 
   /** All of the request has been written. */
@@ -112,11 +119,17 @@ export class Connection implements ResponseHandler, Idle {
 
   /** Lets bytes wait at the upstream. */
   pause(): void {
-    this.socket.pause();
+    this.socket?.pause();
   }
 
   resume(): void {
-    this.socket.resume();
+    this.socket?.resume();
+  }
+
+  /** The socket has room for more. */
+  onDrain(): void {
+    this.#isFull = false;
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   // ── the response ──
@@ -164,7 +177,7 @@ export class Connection implements ResponseHandler, Idle {
   #toOwned(piece: Uint8Array): Uint8Array {
     const { byteOffset, byteLength } = this.#read as Uint8Array;
     const isLast = piece.byteOffset + piece.byteLength === byteOffset + byteLength;
-    if (!isLast || !this.#mayTake) return copyOf(piece);
+    if (!isLast || !this.#mayTake) return this.codec.copy(piece);
     this.#mayTake = false;
     return piece;
   }
@@ -174,21 +187,15 @@ export class Connection implements ResponseHandler, Idle {
     this.job?.onEnd();
     this.job = undefined;
     // Answered before all was sent: the rest is not wanted, and the connection not in step.
-    const inStep = this.#sent && !this.socket.writableNeedDrain;
-    if (clean && inStep && this.keepAlive && this.usable) this.#owner.onFree(this);
+    const inStep = this.#sent && !this.#isFull;
+    if (clean && inStep && this.keepAlive && this.socket?.usable === true) this.#owner.onFree(this);
     else this.destroy();
   }
 
   // ── its own life ──
 
   get destroyed(): boolean {
-    return this.socket.destroyed;
-  }
-
-  /** Whether a request can be sent on it. */
-  get usable(): boolean {
-    const { destroyed, writable, readableEnded } = this.socket;
-    return !destroyed && writable && !readableEnded;
+    return this.socket?.destroyed ?? this.opening.isCancelled;
   }
 
   /** Whether it has carried a request before the present one, of which no byte has come back. */
@@ -199,26 +206,43 @@ export class Connection implements ResponseHandler, Idle {
   /** Nobody uses it until then at most: it does not hold the process. */
   rest(expiry: number): void {
     this.expiry = expiry;
-    this.socket.unref();
+    this.socket?.unref();
   }
 
   destroy(): void {
-    this.socket.destroy();
+    if (this.socket === undefined) this.opening.cancel();
+    else this.socket.destroy();
   }
 
-  /** The upstream has ended the connection. */
-  #onFinish(): void {
-    const { socket } = this;
-    if (!socket.allowHalfOpen || !this.#parser.isUntilClose) return this.#finish();
-    // Node 22 reports some resets as an orderly end, which would be the end of this body. On a connection that
-    // was reset, a write of no bytes fails all the same.
-    socket.write("", (error) => {
-      if (!error) this.#finish();
-    });
+  /** The upstream has ended its direction, which may be the end of the body. */
+  onHalfClose(): void {
+    if (this.#parser.isUntilClose) this.socket?.confirmEnd(() => this.#finish());
+    else this.#finish();
+  }
+
+  /** An error on a connection without a request is not reported: the connection closes, and no request uses it again. */
+  onError(error: unknown): void {
+    this.job?.fail(error);
+  }
+
+  onClose(): void {
+    this.job?.fail(new ProxyError("connection_terminated"));
+    this.opening.drop();
+    this.onDrain();
+    this.#owner.onClose(this);
+  }
+
+  onTimeout(): void {
+    this.socket?.setTimeout(this.#timeout);
+    const moves = this.#moves;
+    // The event loop may have been blocked: what has come meanwhile is read before the connection counts as silent.
+    setTimeout(() => {
+      if (this.#moves === moves) this.#owner.onSilence(this);
+    }, 1);
   }
 
   #finish(): void {
     if (!this.#parser.finish()) this.job?.fail(new ProxyError("connection_terminated"));
-    if (this.socket.allowHalfOpen) this.destroy();
+    if (this.socket?.allowHalfOpen === true) this.destroy();
   }
 }

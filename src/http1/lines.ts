@@ -1,5 +1,5 @@
 import { ProxyError, type ProxyErrorCode } from "../error.ts";
-import { decode } from "../../runtimes/sockets/buffercodec.ts";
+import { type Codec, portableCodec } from "./codec.ts";
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -33,6 +33,11 @@ export class LineReader {
   #length = 0;
   /** and where among them the last line begins. */
   #line = 0;
+  readonly #codec: Codec;
+
+  constructor(codec: Codec = portableCodec) {
+    this.#codec = codec;
+  }
 
   /** Whether the beginning of lines has come. */
   get isWithin(): boolean {
@@ -49,7 +54,7 @@ export class LineReader {
     const to = Math.min(piece.length, at + kind.limit);
     this.#line = at;
     const end = this.#find(piece, at, to, kind.section);
-    if (end >= 0) this.text = decode(piece, at, end);
+    if (end >= 0) this.text = this.#codec.decode(piece, at, end);
     else if (to < piece.length || to - at === kind.limit) throw tooLong(kind);
     else {
       this.#kept = new Uint8Array(kind.limit);
@@ -71,7 +76,7 @@ export class LineReader {
       if (this.#length === kind.limit) throw tooLong(kind);
       return -1;
     }
-    this.text = decode(kept, 0, end);
+    this.text = this.#codec.decode(kept, 0, end);
     this.#kept = undefined;
     this.#length = 0;
     return at + end - from;

@@ -2,26 +2,27 @@ import { ProxyError } from "../error.ts";
 import { type FilledPoolOptions, poolClosed } from "../pool.ts";
 import type { Counters } from "../stats.ts";
 import type { OriginStats } from "../transport.ts";
-import type { Resolver } from "../../runtimes/sockets/dns.ts";
+import type { Codec } from "./codec.ts";
+import { Connection } from "./connection.ts";
+import type { Connector, ConnectScope, Socket } from "./connector.ts";
 import type { Destination } from "./destination.ts";
 import type { IdleList } from "./idle.ts";
+import type { Job } from "./job.ts";
+import type { Owner } from "./owner.ts";
 import { Queue } from "./queue.ts";
 import { Spread } from "./spread.ts";
 import { Surplus } from "./surplus.ts";
-import { later, MARGIN } from "./times.ts";
-import { type Connect, connectTo, type SocketParts } from "../../runtimes/sockets/connect.ts";
-import { Connection, type Owner } from "./connection.ts";
-import type { Job } from "./job.ts";
+import { Sweep } from "./sweep.ts";
+import { MARGIN } from "./times.ts";
 
 export type { Job } from "./job.ts";
 
 /** What the pools of one transport share. */
 export interface Shared {
   readonly counters: Counters;
-  /** Undefined where the system looks names up. */
-  readonly resolver: Resolver | undefined;
   readonly idle: IdleList;
-  readonly sockets: SocketParts;
+  readonly connector: Connector;
+  readonly codec: Codec;
 }
 
 /** The connections to one origin. */
@@ -31,7 +32,8 @@ export class Pool implements Owner {
   evicted = false;
   readonly #options: FilledPoolOptions;
   readonly #counters: Counters;
-  readonly #connect: Connect;
+  readonly #connect: (scope: ConnectScope) => Promise<Socket>;
+  readonly #codec: Codec;
   readonly #spread: Spread = new Spread();
   readonly #connections: Set<Connection> = new Set();
   /** The one used last is taken first: it is the least likely to be stale, and those not needed grow old. */
@@ -40,8 +42,7 @@ export class Pool implements Owner {
   readonly #idle: IdleList;
   readonly #waiting: Queue<Job>;
   readonly #surplus: Surplus;
-  #sweep: ReturnType<typeof setTimeout> | undefined;
-  #sweepAt = Infinity;
+  readonly #sweep: Sweep = new Sweep((now) => this.#closeExpired(now));
   #opened = 0;
   #openedAtLook = 0;
   #closed = false;
@@ -50,14 +51,15 @@ export class Pool implements Owner {
   constructor(
     destination: Destination,
     options: FilledPoolOptions,
-    { counters, resolver, idle, sockets }: Shared,
+    { counters, idle, connector, codec }: Shared,
   ) {
     const { origin, socketPath } = destination;
     this.name = socketPath === undefined ? origin : `unix:${socketPath}`;
     this.#options = options;
     this.#counters = counters;
     this.#idle = idle;
-    this.#connect = connectTo(destination, options, resolver, this.#spread, sockets);
+    this.#connect = (scope) => connector.connect(destination, scope);
+    this.#codec = codec;
     this.#waiting = new Queue(options);
     this.#surplus = new Surplus(options.maxFreeSockets, (count) => {
       for (const connection of this.#free.slice(0, count)) this.#drop(connection);
@@ -134,18 +136,23 @@ export class Pool implements Owner {
     connection.rest(now + left);
     this.#surplus.count(this.#free.push(connection));
     this.#idle.push(connection);
-    if (connection.expiry < this.#sweepAt) this.#armSweep(connection.expiry);
+    if (connection.expiry < this.#sweep.at) this.#sweep.arm(connection.expiry);
   }
 
-  onSilence({ job, isOpen }: Connection): void {
-    if (job === undefined || job.isPaused || !isOpen) return;
+  /** A connection is established. */
+  onOpen(connection: Connection): void {
+    this.#counters.countOpened(connection.job !== undefined);
+  }
+
+  onSilence({ job }: Connection): void {
+    if (job === undefined || job.isPaused) return;
     this.#counters.timedOut++;
     this.#counters.version++;
     job.fail(new ProxyError("connection_read_timeout", { message: "the connection was silent" }));
   }
 
   onClose(connection: Connection): void {
-    this.#counters[connection.isOpen ? "closed" : "failed"]++;
+    this.#counters[connection.socket === undefined ? "failed" : "closed"]++;
     if (connection.expiry <= performance.now()) this.#counters.timedOut++;
     this.#counters.version++;
     this.#connections.delete(connection);
@@ -158,12 +165,7 @@ export class Pool implements Owner {
   }
 
   #start(job: Job, kept?: Connection): void {
-    let connection = kept;
-    try {
-      connection ??= this.#open();
-    } catch (thrown) {
-      return job.fail(thrown);
-    }
+    const connection = kept ?? this.#open();
     // On a connection that is still to be opened, a request counts once it is.
     if (kept !== undefined) this.#counters.requests++;
     this.#counters.version++;
@@ -172,17 +174,16 @@ export class Pool implements Owner {
   }
 
   #open(): Connection {
-    const { keepAlive, timeout } = this.#options;
-    const socket = this.#connect({
-      onConnect: () => {
-        connection.opened(socket.remoteAddress);
-        this.#counters.countOpened(connection.job !== undefined);
-      },
-      onData: (bytes, mayTake) => connection.onData(bytes, mayTake),
-    });
-    const connection = new Connection(socket, keepAlive, timeout, this);
+    const connection = new Connection(this.#options, this.#codec, this);
     this.#opened++;
     this.#connections.add(connection);
+    this.#connect({
+      order: (answer) => this.#spread.order(answer),
+      onCancel: (cancel) => connection.opening.onCancel(cancel),
+    }).then(
+      (socket) => connection.open(socket),
+      (error: unknown) => connection.abandon(error),
+    );
     return connection;
   }
 
@@ -190,7 +191,7 @@ export class Pool implements Owner {
   #take(): Connection | undefined {
     for (let kept; (kept = this.#preferred()) !== undefined;) {
       // A timer may be late.
-      if (kept.usable && kept.expiry > performance.now()) {
+      if (kept.socket?.usable === true && kept.expiry > performance.now()) {
         this.#unlist(kept);
         return kept;
       }
@@ -231,20 +232,13 @@ export class Pool implements Owner {
     this.#surplus.count(this.#free.length);
   }
 
-  #armSweep(at: number): void {
-    clearTimeout(this.#sweep);
-    this.#sweepAt = at;
-    this.#sweep = later(() => this.#closeExpired(), Math.max(1, at - performance.now()));
-  }
-
-  #closeExpired(): void {
-    const now = performance.now();
+  /** @returns when the next free connection expires */
+  #closeExpired(now: number): number {
     let next = Infinity;
     for (const connection of this.#free) {
       if (connection.expiry <= now) connection.destroy();
       else next = Math.min(next, connection.expiry);
     }
-    this.#sweepAt = Infinity;
-    if (next < Infinity) this.#armSweep(next);
+    return next;
   }
 }

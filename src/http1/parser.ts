@@ -1,5 +1,6 @@
 import { ProxyError } from "../error.ts";
 import { CHUNKED, parseFields, parseHead, type ResponseHead, UNTIL_CLOSE } from "./head.ts";
+import type { Codec } from "./codec.ts";
 import { LineReader, type LinesKind, malformed } from "./lines.ts";
 
 /** Who takes what a parser finds. */
@@ -68,11 +69,13 @@ export class ResponseParser {
   #interimBytes = 0;
   /** How much of the line end behind a chunk has been read. */
   #lineEnd = 0;
-  readonly #lines: LineReader = new LineReader();
+  readonly #lines: LineReader;
   readonly #handler: ResponseHandler;
 
-  constructor(handler: ResponseHandler) {
+  /** @param codec the portable one if left out */
+  constructor(handler: ResponseHandler, codec?: Codec) {
     this.#handler = handler;
+    this.#lines = new LineReader(codec);
   }
 
   /** Whether the connection's end is the end of the body. */

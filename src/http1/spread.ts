@@ -1,4 +1,16 @@
-import type { Address, Answer } from "../../runtimes/sockets/dns.ts";
+/** An address of a name. */
+export interface Address {
+  readonly address: string;
+  readonly family: number;
+}
+
+/** The addresses of a name, in the order in which to try them. */
+export interface Answer {
+  /** Those to use, each time beginning with another. */
+  readonly good: readonly Address[];
+  /** Those that have failed lately: better than none. */
+  readonly down: readonly Address[];
+}
 
 /**
  * Requests that an address may be ahead of another before a new connection

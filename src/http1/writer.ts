@@ -1,7 +1,6 @@
 import { concat } from "../body.ts";
 import { ProxyError } from "../error.ts";
 import type { Connection } from "./connection.ts";
-import { encode } from "../../runtimes/sockets/buffercodec.ts";
 
 /** Pieces of up to so many bytes are copied, to leave together with what is before and behind them. */
 const SMALL = 16_384;
@@ -90,15 +89,17 @@ export class Writer {
 
   #send(before: string, piece: Uint8Array | undefined, after: string, done?: () => void): boolean {
     const { connection } = this;
+    const { codec } = connection;
     const prefix = this.#head + before;
     this.#head = "";
-    if (piece === undefined || piece.byteLength === 0) return connection.write(encode(prefix));
+    if (piece === undefined || piece.byteLength === 0)
+      return connection.write(codec.encode(prefix));
     if (prefix !== "" && piece.byteLength <= SMALL) {
-      return connection.write(concat([encode(prefix), piece, encode(after)]), done);
+      return connection.write(concat([codec.encode(prefix), piece, codec.encode(after)]), done);
     }
-    if (prefix !== "") connection.write(encode(prefix));
+    if (prefix !== "") connection.write(codec.encode(prefix));
     const hasRoom = connection.write(piece, done);
-    return after === "" ? hasRoom : connection.write(encode(after));
+    return after === "" ? hasRoom : connection.write(codec.encode(after));
   }
 }
 

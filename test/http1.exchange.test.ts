@@ -1,30 +1,15 @@
 /** One exchange on one connection of the HTTP/1.1 client, on a socket that does what the test says. */
-import { Duplex } from "node:stream";
-import type { Socket } from "node:net";
 import { expect, test } from "vitest";
+import { portableCodec } from "../src/http1/codec.ts";
 import { Connection } from "../src/http1/connection.ts";
 import { Exchange } from "../src/http1/exchange.ts";
 import type { Pool } from "../src/http1/originpool.ts";
 import { ProxyError } from "../src/error.ts";
 import type { Body, Reply } from "../src/transport.ts";
 import { fakeHop, fakeLifetime } from "./_fakes.ts";
+import { FakeSocket } from "./_sockets.ts";
 
 const ok = "HTTP/1.1 200 OK\r\n";
-
-class FakeSocket extends Duplex {
-  sent = "";
-
-  override _read(): void {}
-
-  override _write(piece: Buffer, _: string, written: () => void): void {
-    this.sent += piece.toString("latin1");
-    written();
-  }
-
-  setTimeout(): void {}
-  ref(): void {}
-  unref(): void {}
-}
 
 class Bench {
   readonly socket = new FakeSocket();
@@ -33,11 +18,13 @@ class Bench {
   silences = 0;
 
   constructor() {
-    this.connection = new Connection(this.socket as unknown as Socket, true, 100, {
+    this.connection = new Connection({ keepAlive: true, timeout: 100 }, portableCodec, {
+      onOpen: () => {},
       onFree: () => void this.freed++,
       onSilence: () => void this.silences++,
       onClose: () => {},
     });
+    this.connection.open(this.socket);
   }
 
   send(method = "GET", body: Body | null = null, contentLength?: number): Promise<Reply> {
@@ -53,7 +40,7 @@ class Bench {
   }
 
   feed(text: string): void {
-    this.connection.onData(Buffer.from(text, "latin1"), false);
+    this.socket.receive(text);
   }
 
   get state(): string {
@@ -84,11 +71,11 @@ test("a reader that takes nothing lets the upstream wait, until all is here", as
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
   const stream = ((await reply).body as Exchange).stream();
-  expect(bench.socket.isPaused()).toBe(true);
+  expect(bench.socket.isPaused).toBe(true);
   // What had been read from the system before it was told to wait.
   bench.feed("x".repeat(30_000));
   // Otherwise the next request would never have an answer.
-  expect(bench.socket.isPaused()).toBe(false);
+  expect(bench.socket.isPaused).toBe(false);
   expect(bench.state).toBe("freed 1");
   expect(await new Response(stream).text()).toHaveLength(100_000);
 });
@@ -98,9 +85,9 @@ test("a reader that takes something lets the upstream go on", async () => {
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
   const reader = ((await reply).body as Exchange).stream().getReader();
-  expect(bench.socket.isPaused()).toBe(true);
+  expect(bench.socket.isPaused).toBe(true);
   await reader.read();
-  expect(bench.socket.isPaused()).toBe(false);
+  expect(bench.socket.isPaused).toBe(false);
 });
 
 test.each([
@@ -215,7 +202,7 @@ test("closed during the body: that fails, whether it is read before or after", a
     bench.feed(`${ok}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n`);
     const exchange = (await reply).body as Exchange;
     const text = before ? failure(new Response(exchange.stream()).text()) : undefined;
-    bench.socket.emit("end");
+    bench.socket.halfClose();
     if (!before) expect(() => exchange.whole()).toThrow(ProxyError);
     const error = await (text ?? failure(new Response(exchange.stream()).text()));
     expect(error.code).toBe("http_response_incomplete");
@@ -232,11 +219,11 @@ test("a process that was busy reads what has come before it calls that silence",
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 5\r\n\r\nhe`);
-  bench.socket.emit("timeout");
+  bench.socket.beSilent();
   bench.feed("l");
   await new Promise((resolve) => setTimeout(resolve, 20));
   expect(bench.silences).toBe(0);
-  bench.socket.emit("timeout");
+  bench.socket.beSilent();
   await expect.poll(() => bench.silences).toBe(1);
   bench.feed("lo");
   expect(await textOf(await reply)).toBe("hello");
