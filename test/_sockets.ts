@@ -1,11 +1,13 @@
 /** Stand-ins for sockets and for what connects them: the HTTP/1.1 client runs over these without a runtime's own. */
 import type { Connector, ConnectScope, Socket, SocketHandler } from "../src/http1/connector.ts";
 import type { Destination } from "../src/http1/destination.ts";
+import type { Owner } from "../src/http1/owner.ts";
 
 /** A socket that does what the test says. */
 export class FakeSocket implements Socket {
   remoteAddress: string | undefined = "192.0.2.1";
   destroyed = false;
+  usable = true;
   allowHalfOpen = false;
   isPaused = false;
   isHeld = true;
@@ -16,15 +18,13 @@ export class FakeSocket implements Socket {
   readonly writes: string[] = [];
   /** Whether the end was in order, where `confirmEnd` asks. */
   endsInOrder = true;
-  #isEnded = false;
+  /** Whether the callbacks of writes wait for `drain`, or the end. */
+  holdsDone = false;
+  readonly #dones: (() => void)[] = [];
   #handler: SocketHandler | undefined;
 
   get sent(): string {
     return this.writes.join("");
-  }
-
-  get usable(): boolean {
-    return !this.destroyed && !this.#isEnded;
   }
 
   attach(handler: SocketHandler): void {
@@ -35,7 +35,8 @@ export class FakeSocket implements Socket {
   write(bytes: Uint8Array, done?: () => void): boolean {
     if (this.destroyed) throw new Error("it is destroyed");
     this.writes.push(Buffer.from(bytes).toString("latin1"));
-    done?.();
+    if (done !== undefined) this.#dones.push(done);
+    if (!this.holdsDone) this.#callDones();
     return this.hasRoom;
   }
 
@@ -67,7 +68,15 @@ export class FakeSocket implements Socket {
   destroy(): void {
     if (this.destroyed) return;
     this.destroyed = true;
-    queueMicrotask(() => this.#handler?.onClose());
+    this.usable = false;
+    queueMicrotask(() => {
+      this.#callDones();
+      this.#handler?.onClose();
+    });
+  }
+
+  #callDones(): void {
+    for (const done of this.#dones.splice(0)) done();
   }
 
   // ── what the upstream, or the time, does ──
@@ -78,13 +87,14 @@ export class FakeSocket implements Socket {
   }
 
   halfClose(): void {
-    this.#isEnded = true;
+    this.usable = false;
     this.#handler?.onHalfClose();
     if (!this.allowHalfOpen) this.destroy();
   }
 
   drain(): void {
     this.hasRoom = true;
+    this.#callDones();
     this.#handler?.onDrain();
   }
 
@@ -96,6 +106,28 @@ export class FakeSocket implements Socket {
   beSilent(): void {
     this.#handler?.onTimeout();
   }
+}
+
+/** The pool of a connection: it counts what it is told. */
+export function fakeOwner(): Owner & Record<"opened" | "freed" | "silences" | "closed", number> {
+  return {
+    opened: 0,
+    freed: 0,
+    silences: 0,
+    closed: 0,
+    onOpen() {
+      this.opened++;
+    },
+    onFree() {
+      this.freed++;
+    },
+    onSilence() {
+      this.silences++;
+    },
+    onClose() {
+      this.closed++;
+    },
+  };
 }
 
 /** One call of `connect`. */
