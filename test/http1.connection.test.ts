@@ -106,6 +106,7 @@ describe("before it is established", () => {
       if (isEarly) listen();
       bench.connection.destroy();
       if (!isEarly) listen();
+      expect(cancelled).toBe(1);
       bench.connection.destroy();
       expect({ cancelled, destroyed: bench.connection.destroyed }).toEqual({
         cancelled: 1,
@@ -158,6 +159,7 @@ describe("backpressure", () => {
     bench.write("x");
     const before = await bench.isDrained();
     bench.socket.destroy();
+    await settled();
     const after = await bench.isDrained();
     expect([before(), after()]).toEqual([true, true]);
   });

@@ -2,9 +2,10 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { ProxyError } from "../src/error.ts";
 import { HttpTransport } from "../src/http1/client.ts";
+import { RequestBody } from "../src/http1/requestbody.ts";
 import type { PoolOptions } from "../src/pool.ts";
 import type { Hop, Reply } from "../src/transport.ts";
-import { bytes, fakeHop, startLifetime, TARGET, textOf } from "./_fakes.ts";
+import { bytes, fakeHop, startLifetime, streamOf, TARGET, textOf } from "./_fakes.ts";
 import { FakeConnector, type FakeSocket, settled } from "./_sockets.ts";
 
 /** The least that a response can be. */
@@ -182,6 +183,15 @@ describe("a connection that fails", () => {
     expect(bench.stats).toMatchObject({ created: 1, closed: 0, failed: 1, requests: 1 });
   });
 
+  test("a small body is read while connecting: it can be sent again", async () => {
+    const bench = new Bench();
+    const body = new RequestBody(streamOf(["hello"]));
+    bench.send({ method: "PUT", body, contentLength: 5 });
+    await expect.poll(() => body.kept).toEqual(bytes("hello"));
+    await bench.connector.at(0).fail("ECONNREFUSED");
+    expect(body.kept).toEqual(bytes("hello"));
+  });
+
   test("a stream that was to be sent is cancelled", async () => {
     const bench = new Bench();
     const cancelled = vi.fn();
@@ -224,6 +234,10 @@ describe("idle connections", () => {
     expect(socket.destroyed).toBe(true);
     await settled();
     expect(bench.stats).toMatchObject({ closed: 1, timedOut: 1, free: 0 });
+    // The timer is set again for the next.
+    const next = await bench.exchange();
+    vi.advanceTimersByTime(freeSocketTimeout + 1);
+    expect(next.destroyed).toBe(true);
   });
 
   test("a hint of a second closes it at once", async () => {
