@@ -108,8 +108,10 @@ export class FakeSocket implements Socket {
   }
 }
 
-/** The pool of a connection: it counts what it is told. */
-export function fakeOwner(): Owner & Record<"opened" | "freed" | "silences" | "closed", number> {
+/** The pool of a connection, which counts what it is told. */
+export type FakeOwner = Owner & Record<"opened" | "freed" | "silences" | "closed", number>;
+
+export function fakeOwner(): FakeOwner {
   return {
     opened: 0,
     freed: 0,
