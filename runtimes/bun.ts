@@ -1,5 +1,6 @@
 import type { Listener } from "../src/deadline.ts";
 import { getHeader, toHeaders } from "../src/headers.ts";
+import { HttpTransport } from "../src/http1/client.ts";
 import { type Context, WebIncoming } from "../src/incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
 import {
@@ -12,8 +13,9 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { HeaderList, Reply, Transport } from "../src/transport.ts";
-import { HttpTransport } from "./http/transport.ts";
-import { assertVersion } from "./http/versions.ts";
+import { bufferCodec } from "./sockets/buffercodec.ts";
+import { NetConnector } from "./sockets/connect.ts";
+import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
 
@@ -28,7 +30,10 @@ export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
   const { Bun } = globalThis as { Bun?: { version: string } };
   assertVersion("Bun", Bun?.version);
-  return new HttpTransport("bun", options);
+  return new HttpTransport("bun", options, {
+    createConnector: (filled) => new NetConnector(filled),
+    codec: bufferCodec,
+  });
 }
 
 /** What is used of Bun's server, so that no types package is needed. */

@@ -11,7 +11,7 @@ import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/stats.ts";
 import { answerDemo, renderFirstSteps } from "./demo.ts";
-import { checkVersion } from "./http/versions.ts";
+import { checkVersion } from "./sockets/versions.ts";
 
 /** Does what the command line says. Returns what is wrong with it, one line each. */
 async function run(args: readonly string[]): Promise<string[]> {

@@ -1,4 +1,6 @@
 import type { Listener } from "../src/deadline.ts";
+import type { Memory } from "../src/http1/attempt.ts";
+import { HttpTransport } from "../src/http1/client.ts";
 import { type Context, type Incoming, WebIncoming } from "../src/incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
 import {
@@ -11,14 +13,14 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { Reply, Transport } from "../src/transport.ts";
-import type { Memory } from "./http/attempt.ts";
-import { HttpTransport } from "./http/transport.ts";
-import { assertVersion } from "./http/versions.ts";
+import { bufferCodec } from "./sockets/buffercodec.ts";
+import { NetConnector } from "./sockets/connect.ts";
+import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
 
 /** A request body is read into the buffers of chunks that were sent. */
-const BORROWING: Memory = { ofRequests: () => "returned" };
+const RETURNED: Memory = { ofRequests: () => "returned" };
 
 /**
  * Connections to upstreams, through an HTTP/1.1 client on Deno's plain sockets.
@@ -31,7 +33,11 @@ export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
   const { Deno } = globalThis as { Deno?: { version: { deno: string } } };
   assertVersion("Deno", Deno?.version.deno);
-  return new HttpTransport("deno", options, { chunks: BORROWING });
+  return new HttpTransport("deno", options, {
+    createConnector: (filled) => new NetConnector(filled),
+    codec: bufferCodec,
+    chunks: RETURNED,
+  });
 }
 
 /**

@@ -14,7 +14,7 @@ import type { Transport } from "../src/transport.ts";
 import { MessageIncoming, readRequest } from "./node/incoming.ts";
 import { respond, sendResponse } from "./node/response.ts";
 import { NodeTransport } from "./node/transport.ts";
-import { assertVersion } from "./http/versions.ts";
+import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
 

@@ -1,6 +1,6 @@
 /** What the parser of responses makes of bytes, however they are cut. */
-import type { ResponseHead } from "../runtimes/http/head.ts";
-import { ResponseParser } from "../runtimes/http/parser.ts";
+import type { ResponseHead } from "../src/http1/head.ts";
+import { ResponseParser } from "../src/http1/parser.ts";
 import { ProxyError } from "../src/error.ts";
 
 export interface Parsed {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { OLDEST } from "../runtimes/http/versions.ts";
+import { OLDEST } from "../runtimes/sockets/versions.ts";
 import { command, upstream } from "./_command.ts";
 
 /** Commands, and what each says on stderr. */

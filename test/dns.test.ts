@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { Resolver } from "../runtimes/pool/dns.ts";
+import { Resolver } from "../runtimes/sockets/dns.ts";
 import { ProxyError } from "../src/error.ts";
 import type { DnsOptions } from "../src/pool.ts";
 import { NameServer } from "./_dns.ts";

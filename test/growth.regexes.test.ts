@@ -30,9 +30,9 @@ describe("regular expressions", () => {
   const sources = [
     "src/",
     "runtimes/",
-    "runtimes/http/",
+    "runtimes/sockets/",
     "runtimes/node/",
-    "runtimes/pool/",
+    "src/http1/",
   ].flatMap((directory) =>
     readdirSync(new URL(directory, root))
       .filter((name) => name.endsWith(".ts"))

@@ -1,6 +1,6 @@
 /** The same of requests: see growth.responses.test.ts. */
 import { expect, test } from "vitest";
-import { writeHead } from "../runtimes/http/request.ts";
+import { writeHead } from "../src/http1/requesthead.ts";
 import { toRequest } from "../runtimes/node/request.ts";
 import { cutChain } from "../src/chain.ts";
 import { addForwarded, type ForwardedStyle } from "../src/forwarded.ts";

@@ -3,8 +3,8 @@
  * quadratic time holds the event loop, and with it all other requests, for hundreds of milliseconds.
  */
 import { expect, test } from "vitest";
-import { parseHead } from "../runtimes/http/head.ts";
-import { ResponseParser } from "../runtimes/http/parser.ts";
+import { parseHead } from "../src/http1/head.ts";
+import { ResponseParser } from "../src/http1/parser.ts";
 import { compileCookieRewrite } from "../src/cookies.ts";
 import { cleanResponse, isEventStream } from "../src/headers.ts";
 import { nextHop, redirectPolicy } from "../src/redirect.ts";

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { globSync, readFileSync } from "node:fs";
 import { builtinModules } from "node:module";
 import { build, type Plugin } from "esbuild";
 import { defineEnv } from "unenv";
@@ -80,6 +80,20 @@ describe("neutral", () => {
     const { files, packages, free } = await bundle(everythingOf(path));
     expect(files.filter((file) => !file.startsWith("src/") && file !== "<stdin>")).toEqual([]);
     expect({ packages, free }).toEqual({ packages: [], free: [] });
+  });
+
+  const client = globSync("src/http1/*.ts", { cwd: root });
+  test("the HTTP/1.1 client needs nothing of a runtime but a connector", async () => {
+    const all = client.map((file, i) => `export * as file${i} from "./${file}";`).join("");
+    const { files, packages, free } = await bundle(all);
+    expect(files.filter((file) => !file.startsWith("src/") && file !== "<stdin>")).toEqual([]);
+    expect(files).toContain("src/http1/client.ts");
+    expect({ packages, free }).toEqual({ packages: [], free: [] });
+  });
+
+  test.each(client)("%s takes nothing from the global object", (file) => {
+    const code = readFileSync(`${root}${file}`, "utf8");
+    expect(code).not.toMatch(/\bglobalThis\b|getBuiltinModule|\bNodeJS\.|["']node:/);
   });
 
   const others = Object.keys(entries).filter((condition) => condition !== "node");

@@ -1,7 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
-import { type Place, Queue, type Waiting } from "../runtimes/pool/queue.ts";
+import { type Place, Queue, type Waiting } from "../src/http1/queue.ts";
 import type { ProxyError } from "../src/error.ts";
 import { pause, until } from "./_wait.ts";
 

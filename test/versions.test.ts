@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import * as bun from "../runtimes/bun.ts";
 import * as deno from "../runtimes/deno.ts";
 import * as node from "../runtimes/node.ts";
-import { checkVersion, OLDEST } from "../runtimes/http/versions.ts";
+import { checkVersion, OLDEST } from "../runtimes/sockets/versions.ts";
 
 afterEach(() => vi.unstubAllGlobals());
 

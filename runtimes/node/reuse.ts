@@ -6,10 +6,11 @@
  * else gets a copy in memory of its own.
  */
 import type { ServerResponse } from "node:http";
-import type { SocketParts } from "../http/connect.ts";
-import { allocate, copyOf, over } from "../http/bytes.ts";
 import type { Recycler } from "../../src/body/response.ts";
-import type { Memory } from "../http/attempt.ts";
+import type { Memory } from "../../src/http1/attempt.ts";
+import { copyOf } from "../sockets/buffercodec.ts";
+import type { SocketParts } from "../sockets/connect.ts";
+import { NetSocket } from "../sockets/netsocket.ts";
 import { isUnwrappedResponse, isUnwrappedSocket } from "./wrapped.ts";
 
 /** Bytes that one read takes at most: a body of 64 KiB arrives in one read with its head. */
@@ -28,14 +29,15 @@ const pooled: WeakSet<ArrayBufferLike> = new WeakSet();
 function takeBuffer(): Uint8Array {
   const spare = spares.pop();
   if (spare !== undefined) return spare;
-  const buffer = allocate(READ_SIZE);
+  const buffer = Buffer.allocUnsafeSlow(READ_SIZE);
   pooled.add(buffer.buffer);
   return buffer;
 }
 
 /** Puts the memory of a chunk back. Nothing may read the chunk any more, nor another one of the same memory. */
 function release({ buffer }: Uint8Array): void {
-  if (spares.length < MAX_SPARES) spares.push(over(buffer));
+  // A `Buffer` and not only a `Uint8Array`: middleware asks `Buffer.isBuffer`.
+  if (spares.length < MAX_SPARES) spares.push(Buffer.from(buffer));
 }
 
 /** Buffers that sockets read into again. */
@@ -65,7 +67,8 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
 /** The chunks of a transport that reads into pooled buffers, and frees the buffers of request bodies. */
 export const reusedChunks: Memory = {
   recycler,
-  ofRequests: ({ socket }) => (isUnwrappedSocket(socket) ? "returned" : "borrowed"),
+  ofRequests: ({ socket }) =>
+    socket instanceof NetSocket && isUnwrappedSocket(socket.raw) ? "returned" : "borrowed",
 };
 
 /** Whether a response of Node's gives chunks back. */

@@ -1,8 +1,10 @@
 import type { PoolOptions } from "../../src/pool.ts";
 import type { Hop } from "../../src/transport.ts";
-import type { Attempt } from "../http/attempt.ts";
-import type { Pool } from "../http/pool.ts";
-import { HttpTransport } from "../http/transport.ts";
+import type { Attempt } from "../../src/http1/attempt.ts";
+import type { Pool } from "../../src/http1/originpool.ts";
+import { HttpTransport } from "../../src/http1/client.ts";
+import { bufferCodec } from "../sockets/buffercodec.ts";
+import { NetConnector } from "../sockets/connect.ts";
 import { createOnRead, reusedChunks } from "./reuse.ts";
 
 function runLater(attempt: Attempt, pool: Pool): void {
@@ -20,7 +22,12 @@ export class NodeTransport extends HttpTransport {
     super("node", options, {
       memory: { origins: 1000, time: 60_000 },
       chunks: reuses ? reusedChunks : undefined,
-      sockets: { createOnRead: reuses ? createOnRead : undefined, allowHalfOpen: true },
+      createConnector: (filled) =>
+        new NetConnector(filled, {
+          createOnRead: reuses ? createOnRead : undefined,
+          allowHalfOpen: true,
+        }),
+      codec: bufferCodec,
     });
   }
 

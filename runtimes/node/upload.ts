@@ -3,7 +3,7 @@ import { concat } from "../../src/body/bytes.ts";
 import type { BodySource, Sink, StreamOptions } from "../../src/body/source.ts";
 import { toWebStream } from "../../src/body/web.ts";
 import { ProxyError } from "../../src/error.ts";
-import { copyOf } from "../http/bytes.ts";
+import { copyOf } from "../sockets/buffercodec.ts";
 import { isHttp2 } from "./message.ts";
 import { Audience } from "./wrapped.ts";
 

@@ -1,0 +1,172 @@
+import type { LookupAddress, LookupOptions, Resolver as NameServers } from "node:dns";
+import { badOption } from "../../src/misuse.ts";
+import { ProxyError } from "../../src/error.ts";
+import type { Address, Answer } from "../../src/http1/spread.ts";
+import type { FilledDnsOptions } from "../../src/pool.ts";
+
+/** Taken at run time: a bundle for another runtime has nothing of Node's in it. */
+const { process } = globalThis as unknown as {
+  process: { getBuiltinModule(name: "node:dns"): typeof import("node:dns") };
+};
+
+/** Milliseconds that an address is left alone after it did not answer. */
+const DOWN_TIME = 10_000;
+/** Names that are remembered: targets may be made of what clients send. */
+const NAMES = 1000;
+
+interface Found {
+  readonly addresses: readonly Address[];
+  /** Milliseconds that they hold. */
+  readonly ttl: number;
+}
+
+interface Known extends Found {
+  /** When they do not hold any more, as `performance.now()` has it. */
+  expiry: number;
+}
+
+/** All that is known of a name. */
+interface Name {
+  known: Known | undefined;
+  asked: Promise<Known> | undefined;
+  turn: number;
+  /** Until when each address that has failed is left alone. */
+  readonly down: Map<string, number>;
+}
+
+/** Looks names up, and remembers the answers for as long as they hold. */
+export class Resolver {
+  readonly #names: Map<string, Name> = new Map();
+  readonly #ask: (hostname: string) => Promise<Found>;
+
+  /** @throws TypeError for a name server that is no address */
+  constructor({ ttl, servers = [] }: FilledDnsOptions) {
+    const dns = process.getBuiltinModule("node:dns");
+    if (servers.length === 0) {
+      this.#ask = (hostname) => askSystem(dns, hostname, ttl);
+      return;
+    }
+    // Two tries are over within the usual time to connect.
+    const nameServers = new dns.Resolver({ timeout: 1500, tries: 2 });
+    try {
+      nameServers.setServers(servers);
+    } catch {
+      throw badOption("dns", 'servers: use addresses such as "10.0.0.2" or "10.0.0.2:53"');
+    }
+    this.#ask = (hostname) => askServers(nameServers, hostname);
+  }
+
+  /**
+   * The addresses of a name. Who asks at the same time shares one question.
+   * @throws ProxyError `dns_error` or `dns_timeout`
+   */
+  async resolve(hostname: string): Promise<Answer> {
+    const name = this.#name(hostname);
+    const now = performance.now();
+    const fresh = name.known !== undefined && name.known.expiry > now;
+    const { addresses } = fresh
+      ? (name.known as Known)
+      : await (name.asked ??= this.#find(hostname, name));
+    const good: Address[] = [];
+    const down: Address[] = [];
+    for (const each of addresses) {
+      const isDown = (name.down.get(each.address) ?? 0) > now;
+      (isDown ? down : good).push(each);
+    }
+    const first = good.length > 1 ? name.turn++ % good.length : 0;
+    return { good: [...good.slice(first), ...good.slice(0, first)], down };
+  }
+
+  /** The same, as `lookup` of `net.connect` has it. */
+  lookup(
+    hostname: string,
+    { all, family }: LookupOptions,
+    callback: (error: Error | null, address: string | LookupAddress[], family?: number) => void,
+  ): void {
+    const only = family === 4 || family === 6 ? family : undefined;
+    const found = this.resolve(hostname).then(({ good, down }) => {
+      const addresses = [...good, ...down].filter((each) => each.family === (only ?? each.family));
+      if (addresses.length === 0) throw notFound();
+      return addresses as [Address, ...Address[]];
+    });
+    found.then(
+      (addresses) =>
+        all ? callback(null, addresses) : callback(null, addresses[0].address, addresses[0].family),
+      (error: unknown) => callback(error as Error, ""),
+    );
+  }
+
+  /** Leaves an address of a name alone for a while. */
+  failed(hostname: string, address: string): void {
+    this.#names.get(hostname)?.down.set(address, performance.now() + DOWN_TIME);
+  }
+
+  #name(hostname: string): Name {
+    let name = this.#names.get(hostname);
+    if (name === undefined) {
+      if (this.#names.size >= NAMES) this.#names.clear();
+      name = { known: undefined, asked: undefined, turn: 0, down: new Map() };
+      this.#names.set(hostname, name);
+    }
+    return name;
+  }
+
+  async #find(hostname: string, name: Name): Promise<Known> {
+    let found: Found;
+    try {
+      found = await this.#ask(hostname);
+    } catch (cause) {
+      name.asked = undefined;
+      const { code = "" } = cause as NodeJS.ErrnoException;
+      // What was true is better than nothing, unless it is known to be true no more.
+      const gone = code === "ENOTFOUND" || code === "ENODATA";
+      if (name.known === undefined || gone) throw toDnsError(code, cause);
+      found = name.known;
+    }
+    name.asked = undefined;
+    name.known = { ...found, expiry: performance.now() + found.ttl };
+    const addresses = new Set(found.addresses.map(({ address }) => address));
+    for (const address of name.down.keys()) if (!addresses.has(address)) name.down.delete(address);
+    return name.known;
+  }
+}
+
+function askSystem(dns: typeof import("node:dns"), hostname: string, ttl: number): Promise<Found> {
+  return new Promise((resolve, reject) => {
+    dns.lookup(hostname, { all: true }, (error, addresses) => {
+      if (error) reject(error);
+      else resolve({ addresses, ttl });
+    });
+  });
+}
+
+/** Both families at once; one of them is enough. */
+async function askServers(servers: NameServers, hostname: string): Promise<Found> {
+  const ask = (
+    method: "resolve4" | "resolve6",
+    family: number,
+  ): Promise<(Address & { ttl: number })[]> =>
+    new Promise((resolve, reject) => {
+      servers[method](hostname, { ttl: true }, (error, records) => {
+        if (error) reject(error);
+        else resolve(records.map(({ address, ttl }) => ({ address, family, ttl })));
+      });
+    });
+  const answers = await Promise.allSettled([ask("resolve4", 4), ask("resolve6", 6)]);
+  const records = answers.flatMap((answer) => (answer.status === "fulfilled" ? answer.value : []));
+  if (records.length === 0) {
+    const [first] = answers;
+    throw first.status === "rejected" ? first.reason : notFound();
+  }
+  return { addresses: records, ttl: Math.min(...records.map(({ ttl }) => ttl)) * 1000 };
+}
+
+function notFound(): ProxyError {
+  return toDnsError("ENOTFOUND", undefined);
+}
+
+/** The codes of name servers are others' as well: a name server that refuses is not an upstream that does. */
+function toDnsError(code: string, cause: unknown): ProxyError {
+  if (cause instanceof ProxyError) return cause;
+  return new ProxyError(code === "ETIMEOUT" ? "dns_timeout" : "dns_error", { cause });
+}

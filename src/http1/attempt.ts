@@ -1,0 +1,177 @@
+import { type Inlet, type Recycler, ResponseBody } from "../body/response.ts";
+import type { BodySource } from "../body/source.ts";
+import type { Lifetime } from "../deadline.ts";
+import type { ProxyError } from "../error.ts";
+import { isEventStream } from "../headers.ts";
+import type { Hop, Reply } from "../transport.ts";
+import { toNetworkError } from "./socketerror.ts";
+import type { Place } from "./queue.ts";
+import type { Connection } from "./connection.ts";
+import type { ResponseHead } from "./head.ts";
+import type { Job } from "./job.ts";
+import type { Pool } from "./originpool.ts";
+import { wholeBody, writeHead, writeHeadEnd } from "./requesthead.ts";
+import { sendWhole, Writer } from "./writer.ts";
+
+/** How chunks of bodies share memory with later ones; undefined where each has its own. */
+export interface Memory {
+  /** Of response bodies. */
+  readonly recycler?: Recycler | undefined;
+  /** What a connection does with the memory of a request body's chunk. */
+  readonly ofRequests?: (connection: Connection) => "borrowed" | "returned";
+}
+
+const OWN_MEMORY: Memory = {};
+
+/** One request on its way: it waits for a connection, is written to it, and receives the response. */
+export class Attempt implements Job, Inlet {
+  readonly fresh: boolean;
+  place: Place | undefined;
+  #isOver = false;
+  #connection: Connection | undefined;
+  #pool: Pool | undefined;
+  /** The request, until it is written. */
+  #hop: Hop | undefined;
+  #head = "";
+  readonly #method: string;
+  /** The request's body while it is piped to the connection, */
+  #upload: BodySource | undefined;
+  #writer: Writer | undefined;
+  #isAnswered = false;
+  /** and the response's. */
+  #body: ResponseBody | undefined;
+  readonly #scope: Lifetime;
+  readonly #memory: Memory;
+  readonly #resolve: (reply: Reply) => void;
+  readonly #reject: (error: ProxyError) => void;
+
+  constructor(
+    hop: Hop,
+    scope: Lifetime,
+    resolve: (reply: Reply) => void,
+    reject: (error: ProxyError) => void,
+    memory: Memory = OWN_MEMORY,
+  ) {
+    this.#hop = hop;
+    this.#scope = scope;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.#memory = memory;
+    this.#method = hop.method;
+    this.fresh = hop.fresh ?? false;
+    scope.request = this;
+  }
+
+  /** Sends the request as soon as there is a connection for it. */
+  run(pool: Pool): void {
+    if (this.#hop === undefined) return;
+    this.#pool = pool;
+    try {
+      this.#head = writeHead(this.#hop);
+    } catch (error) {
+      return this.fail(error);
+    }
+    pool.run(this);
+  }
+
+  /** Stops the attempt, however far it has come. */
+  fail(thrown: unknown): void {
+    // After its end, the connection carries another request.
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const stale = this.#connection?.stale === true;
+    const error = toNetworkError(thrown, this.#isAnswered, stale);
+    if (this.place !== undefined) this.#pool?.leave(this);
+    this.#connection?.destroy();
+    this.#leaveBody();
+    this.#scope.end();
+    this.#reject(error);
+    this.#body?.fail(error);
+  }
+
+  // ── the request ──
+
+  start(connection: Connection): void {
+    this.#connection = connection;
+    const { body, contentLength } = this.#hop as Hop;
+    let bytes: Uint8Array | undefined;
+    try {
+      bytes = body === null ? undefined : wholeBody(body, contentLength);
+    } catch (error) {
+      return this.fail(error);
+    }
+    const isPiped = body !== null && bytes === undefined;
+    const length = isPiped ? contentLength : (bytes?.byteLength ?? 0);
+    const head = this.#head + writeHeadEnd(this.#method, length, connection.keepAlive);
+    this.#hop = undefined;
+    this.#head = "";
+    connection.begin(this, this.#method);
+    if (!isPiped) return sendWhole(connection, head, bytes);
+    this.#upload = body;
+    this.#writer = new Writer(connection, head, length, this.#scope, this, this.#memory);
+    void body.pipeTo(this.#writer);
+  }
+
+  /** Has a request body that is not sent to its end flow past: its client may not read the response before. */
+  #leaveBody(): void {
+    const body = this.#hop?.body;
+    this.#hop = undefined;
+    // Where all of it has arrived, another attempt can send it.
+    if (body && takeBytes(body) === undefined) body.cancel();
+    this.#stopUpload();
+  }
+
+  #stopUpload(): void {
+    if (this.#writer?.isOver === false) this.#upload?.cancel();
+    this.#upload = undefined;
+  }
+
+  // ── the response ──
+
+  /** Whether the client does not take what has arrived. */
+  get isPaused(): boolean {
+    return this.#body?.isPaused ?? false;
+  }
+
+  onHead({ status, statusText, headers, length }: ResponseHead): void {
+    this.#isAnswered = true;
+    this.#scope.opened(isEventStream(headers));
+    const bodyless = this.#method === "HEAD" || status === 204 || status === 304;
+    const { recycler } = this.#memory;
+    if (!bodyless) {
+      const known = length >= 0 ? length : undefined;
+      this.#body = new ResponseBody(this.#scope, this, known, recycler);
+    }
+    this.#resolve({ status, statusText, headers, body: this.#body ?? null });
+  }
+
+  onChunk(chunk: Uint8Array): void {
+    this.#body?.push(chunk);
+  }
+
+  onEnd(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    // The next request may be sent on the connection.
+    if (this.isPaused) this.#connection?.resume();
+    this.#stopUpload();
+    if (this.#body === undefined) this.#scope.end();
+    else this.#body.end();
+  }
+
+  pause(): void {
+    this.#connection?.pause();
+  }
+
+  resume(): void {
+    this.#connection?.resume();
+  }
+}
+
+function takeBytes(body: BodySource): Uint8Array | undefined {
+  try {
+    return body.whole();
+  } catch {
+    return undefined;
+  }
+}

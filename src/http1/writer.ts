@@ -1,0 +1,136 @@
+import { concat } from "../body/bytes.ts";
+import type { Sink } from "../body/source.ts";
+import type { Lifetime } from "../deadline.ts";
+import { brokenOff, ProxyError } from "../error.ts";
+import type { Memory } from "./attempt.ts";
+import type { Connection } from "./connection.ts";
+
+/** Chunks of up to so many bytes are copied, to leave in one write with what is before and behind them. */
+const SMALL = 16_384;
+
+/** Writes a request whose body is here as a whole, or that has none. */
+export function sendWhole(
+  connection: Connection,
+  head: string,
+  body: Uint8Array | undefined,
+): void {
+  connection.sent();
+  if (body === undefined) connection.write(connection.codec.encode(head));
+  else writeFramed(connection, head, body, "");
+}
+
+/** Writes a request piece by piece: its head with the first chunk, and the body in its framing. */
+export class Writer implements Sink {
+  /** Whether all of the body has been written. */
+  isOver = false;
+  readonly #connection: Connection;
+  readonly #length: number | undefined;
+  readonly #scope: Lifetime;
+  readonly #attempt: { fail(error: ProxyError): void };
+  readonly #memory: Memory;
+  #head: string;
+  #written = 0;
+
+  /**
+   * @param length the length that was announced; undefined for chunked coding
+   * @param attempt fails where the body cannot be sent as announced
+   */
+  constructor(
+    connection: Connection,
+    head: string,
+    length: number | undefined,
+    scope: Lifetime,
+    attempt: { fail(error: ProxyError): void },
+    memory: Memory,
+  ) {
+    this.#connection = connection;
+    this.#head = head;
+    this.#length = length;
+    this.#scope = scope;
+    this.#attempt = attempt;
+    this.#memory = memory;
+  }
+
+  get memory(): "borrowed" | "returned" {
+    return this.#memory.ofRequests?.(this.#connection) ?? "borrowed";
+  }
+
+  flush(): void {
+    if (this.#head !== "") this.#writeText(this.#takeHead());
+  }
+
+  write(chunk: Uint8Array, release?: () => void): boolean {
+    // RFC 9112 §7.1: an empty chunk would end the body.
+    if (chunk.byteLength === 0) {
+      release?.();
+      return true;
+    }
+    this.#scope.touch();
+    this.#written += chunk.byteLength;
+    let before = this.#takeHead();
+    let after = "";
+    if (this.#length === undefined) {
+      before += `${chunk.byteLength.toString(16)}\r\n`;
+      after = "\r\n";
+    } else if (this.#written > this.#length) {
+      // The rest would be the next request on the connection (RFC 9112 §6.3).
+      this.#attempt.fail(badLength());
+      release?.();
+      return true;
+    } else if (this.#written === this.#length) this.#finish();
+    return writeFramed(this.#connection, before, chunk, after, release);
+  }
+
+  onDrain(callback: () => void): void {
+    this.#connection.onceDrained(callback);
+  }
+
+  end(): void {
+    if (this.isOver) return;
+    if (this.#length !== undefined) return this.#attempt.fail(badLength());
+    this.#finish();
+    this.#writeText(`${this.#takeHead()}0\r\n\r\n`);
+  }
+
+  fail(reason: unknown): void {
+    if (!this.isOver) this.#attempt.fail(brokenOff(reason));
+  }
+
+  #writeText(text: string): void {
+    this.#connection.write(this.#connection.codec.encode(text));
+  }
+
+  #takeHead(): string {
+    const head = this.#head;
+    this.#head = "";
+    return head;
+  }
+
+  #finish(): void {
+    this.isOver = true;
+    this.#connection.sent();
+  }
+}
+
+/** Writes bytes between two texts, in one write where they are few. */
+function writeFramed(
+  connection: Connection,
+  before: string,
+  bytes: Uint8Array,
+  after: string,
+  release?: () => void,
+): boolean {
+  const { codec } = connection;
+  if (before !== "" && bytes.byteLength <= SMALL) {
+    return connection.write(concat([codec.encode(before), bytes, codec.encode(after)]), release);
+  }
+  if (before !== "") connection.write(codec.encode(before));
+  const hasRoom = connection.write(bytes, release);
+  return after === "" ? hasRoom : connection.write(codec.encode(after));
+}
+
+/** The error of a body that is not as long as its Content-Length. */
+export function badLength(): ProxyError {
+  const message = "the request body was not as long as its Content-Length";
+  return new ProxyError("http_request_error", { message });
+}

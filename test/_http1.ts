@@ -1,0 +1,117 @@
+/** A connection, and a pool, of the HTTP/1.1 client over sockets that do what a test says. */
+import type { ProxyError } from "../src/error.ts";
+import { HttpTransport } from "../src/http1/client.ts";
+import { portableCodec } from "../src/http1/codec.ts";
+import { Connection } from "../src/http1/connection.ts";
+import type { Job } from "../src/http1/job.ts";
+import type { PoolOptions } from "../src/pool.ts";
+import type { Hop, Reply } from "../src/transport.ts";
+import { bytes, type Given, fakeHop, startLifetime, TARGET } from "./_fakes.ts";
+import { FakeConnector, type FakeOwner, FakeSocket, fakeOwner, settled } from "./_sockets.ts";
+
+/** The least that a response can be. */
+export const EMPTY = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+/** One request: what became of it, and how its client leaves. */
+export interface Sent {
+  /** The status; the error's code; undefined before either. */
+  outcome: string | undefined;
+  reply: Reply | undefined;
+  leave(): void;
+}
+
+export class PoolBench {
+  readonly connector: FakeConnector = new FakeConnector();
+  readonly transport: HttpTransport;
+
+  constructor(options: PoolOptions = {}) {
+    this.transport = new HttpTransport("fake", options, { createConnector: () => this.connector });
+  }
+
+  send(hop: Given<Hop> = {}): Sent {
+    const { lifetime, client } = startLifetime(0, 0);
+    const sent: Sent = { outcome: undefined, reply: undefined, leave: () => client.leave() };
+    this.transport.send(fakeHop(hop), lifetime).then(
+      (reply) => Object.assign(sent, { outcome: `${reply.status}`, reply }),
+      (error: unknown) => (sent.outcome = (error as ProxyError).code),
+    );
+    return sent;
+  }
+
+  /** Sends a request and answers it, on a new connection. */
+  async exchange(hop?: Partial<Hop>): Promise<FakeSocket> {
+    this.send(hop);
+    const socket = await this.connector.attempts.at(-1)?.succeed();
+    if (socket === undefined) throw new Error("no connection was asked for");
+    socket.receive(EMPTY);
+    await settled();
+    return socket;
+  }
+
+  get stats(): object {
+    const { created, closed, failed, timedOut, requests, origins } = this.transport.stats();
+    return { created, closed, failed, timedOut, requests, ...origins[TARGET] };
+  }
+}
+
+/** A job that notes what its connection tells it. */
+export class FakeJob implements Job {
+  readonly fresh = false;
+  readonly isPaused = false;
+  place = undefined;
+  readonly chunks: Uint8Array[] = [];
+  readonly errors: unknown[] = [];
+  ended = 0;
+
+  start(): void {}
+
+  fail(thrown: unknown): void {
+    this.errors.push(thrown);
+  }
+
+  onHead(): void {}
+
+  onChunk(chunk: Uint8Array): void {
+    this.chunks.push(chunk);
+  }
+
+  onEnd(): void {
+    this.ended++;
+  }
+
+  get text(): string {
+    return Buffer.concat(this.chunks).toString("latin1");
+  }
+}
+
+interface ConnectionSetup {
+  keepAlive?: boolean;
+  timeout?: number;
+  /** Whether it is established from the start. */
+  isOpen?: boolean;
+}
+
+export class ConnectionBench {
+  readonly socket: FakeSocket = new FakeSocket();
+  readonly owner: FakeOwner = fakeOwner();
+  readonly job: FakeJob = new FakeJob();
+  readonly connection: Connection;
+
+  constructor({ keepAlive = true, timeout = 0, isOpen = true }: ConnectionSetup = {}) {
+    this.connection = new Connection({ keepAlive, timeout }, portableCodec, this.owner);
+    if (isOpen) this.connection.open(this.socket);
+    this.connection.begin(this.job, "GET");
+  }
+
+  write(text: string, done?: () => void): boolean {
+    return this.connection.write(bytes(text), done);
+  }
+
+  /** Whether what waits for room is called back. */
+  async isDrained(): Promise<() => boolean> {
+    let isOver = false;
+    this.connection.onceDrained(() => (isOver = true));
+    await settled();
+    return () => isOver;
+  }
+}

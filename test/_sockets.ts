@@ -1,0 +1,190 @@
+/** Stand-ins for sockets and for what connects them: the HTTP/1.1 client runs over these without a runtime's own. */
+import type { Connector, ConnectScope, Socket, SocketHandler } from "../src/http1/connector.ts";
+import type { Destination } from "../src/http1/destination.ts";
+import type { Owner } from "../src/http1/owner.ts";
+
+/** A socket that does what the test says. */
+export class FakeSocket implements Socket {
+  remoteAddress: string | undefined = "192.0.2.1";
+  destroyed = false;
+  usable = true;
+  allowHalfOpen = false;
+  isPaused = false;
+  isHeld = true;
+  timeout = 0;
+  /** Whether `write` says that there is room for more. */
+  hasRoom = true;
+  /** What was written, one entry for each write. */
+  readonly writes: string[] = [];
+  /** Whether the end was in order, where `confirmEnd` asks. */
+  endsInOrder = true;
+  /** Whether the callbacks of writes wait for `drain`, or the end. */
+  holdsDone = false;
+  readonly #dones: (() => void)[] = [];
+  #handler: SocketHandler | undefined;
+
+  get sent(): string {
+    return this.writes.join("");
+  }
+
+  attach(handler: SocketHandler): void {
+    if (this.#handler !== undefined) throw new Error("it has a handler already");
+    this.#handler = handler;
+  }
+
+  write(bytes: Uint8Array, done?: () => void): boolean {
+    if (this.destroyed) throw new Error("it is destroyed");
+    this.writes.push(Buffer.from(bytes).toString("latin1"));
+    if (done !== undefined) this.#dones.push(done);
+    if (!this.holdsDone) this.#callDones();
+    return this.hasRoom;
+  }
+
+  pause(): void {
+    this.isPaused = true;
+  }
+
+  resume(): void {
+    this.isPaused = false;
+  }
+
+  ref(): void {
+    this.isHeld = true;
+  }
+
+  unref(): void {
+    this.isHeld = false;
+  }
+
+  setTimeout(ms: number): void {
+    this.timeout = ms;
+  }
+
+  confirmEnd(done: () => void): void {
+    if (this.endsInOrder) done();
+    else this.fail("ECONNRESET");
+  }
+
+  destroy(): void {
+    if (this.destroyed) return;
+    this.destroyed = true;
+    this.usable = false;
+    queueMicrotask(() => {
+      this.#callDones();
+      this.#handler?.onClose();
+    });
+  }
+
+  #callDones(): void {
+    for (const done of this.#dones.splice(0)) done();
+  }
+
+  // ── what the upstream, or the time, does ──
+
+  /** @returns whether the memory was kept */
+  receive(text: string, mayTake = false): boolean {
+    return this.#handler?.onData(Buffer.from(text, "latin1"), mayTake) ?? false;
+  }
+
+  halfClose(): void {
+    this.usable = false;
+    this.#handler?.onHalfClose();
+    if (!this.allowHalfOpen) this.destroy();
+  }
+
+  drain(): void {
+    this.hasRoom = true;
+    this.#callDones();
+    this.#handler?.onDrain();
+  }
+
+  fail(code: string): void {
+    this.#handler?.onError(Object.assign(new Error("as the runtime says it"), { code }));
+    this.destroy();
+  }
+
+  beSilent(): void {
+    this.#handler?.onTimeout();
+  }
+}
+
+/** The pool of a connection, which counts what it is told. */
+export type FakeOwner = Owner & Record<"opened" | "freed" | "silences" | "closed", number>;
+
+export function fakeOwner(): FakeOwner {
+  return {
+    opened: 0,
+    freed: 0,
+    silences: 0,
+    closed: 0,
+    onOpen() {
+      this.opened++;
+    },
+    onFree() {
+      this.freed++;
+    },
+    onSilence() {
+      this.silences++;
+    },
+    onClose() {
+      this.closed++;
+    },
+  };
+}
+
+/** One call of `connect`. */
+export class FakeAttempt {
+  readonly destination: Destination;
+  readonly scope: ConnectScope;
+  isCancelled = false;
+  readonly promise: Promise<Socket>;
+  #resolve!: (socket: Socket) => void;
+  #reject!: (error: Error) => void;
+
+  constructor(destination: Destination, scope: ConnectScope) {
+    this.destination = destination;
+    this.scope = scope;
+    this.promise = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    scope.onCancel(() => {
+      this.isCancelled = true;
+      void this.fail("ECANCELED");
+    });
+  }
+
+  async succeed(socket: FakeSocket = new FakeSocket()): Promise<FakeSocket> {
+    this.#resolve(socket);
+    await settled();
+    return socket;
+  }
+
+  async fail(code: string): Promise<void> {
+    this.#reject(Object.assign(new Error("as the runtime says it"), { code }));
+    await settled();
+  }
+}
+
+/** Connects when the test says so. */
+export class FakeConnector implements Connector {
+  readonly attempts: FakeAttempt[] = [];
+
+  connect(destination: Destination, scope: ConnectScope): Promise<Socket> {
+    const attempt = new FakeAttempt(destination, scope);
+    this.attempts.push(attempt);
+    return attempt.promise;
+  }
+
+  /** The attempt with this number, from 0. */
+  at(index: number): FakeAttempt {
+    const attempt = this.attempts[index];
+    if (attempt === undefined) throw new Error(`there are ${this.attempts.length} attempts`);
+    return attempt;
+  }
+}
+
+/** Resolves when all that has been promised so far has run. */
+export function settled(): Promise<void> {
+  return new Promise((resolve) => void setImmediate(resolve));
+}

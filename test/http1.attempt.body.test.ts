@@ -1,0 +1,67 @@
+/** What an attempt of the HTTP/1.1 client does with a request body that it does not send to its end. */
+import { expect, test, vi } from "vitest";
+import { Attempt } from "../src/http1/attempt.ts";
+import type { Pool } from "../src/http1/originpool.ts";
+import { BytesBody } from "../src/body/bytes.ts";
+import type { BodySource } from "../src/body/source.ts";
+import { ProxyError } from "../src/error.ts";
+import type { Hop, Reply } from "../src/transport.ts";
+import { bytes, errorOf, fakeHop, fakeLifetime, type Given, streamOf } from "./_fakes.ts";
+
+/** A pool that gives no connection. */
+const waiting = { run: () => {}, leave: () => {} } as unknown as Pool;
+
+function attempt(over: Given<Hop>): { attempt: Attempt; reply: Promise<Reply> } {
+  let made: Attempt | undefined;
+  const hop = fakeHop({ method: "POST", ...over });
+  const reply = new Promise<Reply>((resolve, reject) => {
+    made = new Attempt(hop, fakeLifetime(), resolve, reject);
+  });
+  (made as unknown as Attempt).run(waiting);
+  return { attempt: made as unknown as Attempt, reply };
+}
+
+const refused = new ProxyError("connection_refused");
+
+test("a stream is cancelled where no connection could be made", async () => {
+  const cancelled = vi.fn();
+  const { attempt: failing, reply } = attempt({ body: streamOf(["abc"], cancelled) });
+  failing.fail(refused);
+  expect(await errorOf(() => reply)).toBe(refused);
+  expect(cancelled).toHaveBeenCalledOnce();
+  failing.fail(new ProxyError("proxy_internal_error"));
+  expect(cancelled).toHaveBeenCalledOnce();
+});
+
+test("a body that has arrived is taken and not cancelled: another attempt can send it", async () => {
+  const body: BodySource = new BytesBody(bytes("abc"));
+  const whole = vi.spyOn(body, "whole");
+  const cancel = vi.spyOn(body, "cancel");
+  const { attempt: failing, reply } = attempt({ body });
+  failing.fail(refused);
+  await errorOf(() => reply);
+  expect(whole).toHaveBeenCalledOnce();
+  expect(cancel).not.toHaveBeenCalled();
+  expect(body.replay).toEqual(bytes("abc"));
+});
+
+test("a body that broke off before it is sent fails the attempt with its own error", async () => {
+  const error = new ProxyError("http_request_error", { status: 413 });
+  const body: BodySource = new BytesBody(bytes("abc"));
+  body.whole = (): never => {
+    throw error;
+  };
+  const { attempt: failing, reply } = attempt({ body });
+  failing.start({ destroy: () => {}, stale: false } as never);
+  expect(await errorOf(() => reply)).toBe(error);
+});
+
+test("bytes that are not as long as announced fail the attempt before a byte is written", async () => {
+  const destroy = vi.fn();
+  const write = vi.fn();
+  const { attempt: failing, reply } = attempt({ body: bytes("abc"), contentLength: 5 });
+  failing.start({ destroy, write, stale: false } as never);
+  expect(await errorOf(() => reply)).toMatchObject({ status: 400 });
+  expect(write).not.toHaveBeenCalled();
+  expect(destroy).toHaveBeenCalledOnce();
+});

@@ -1,0 +1,117 @@
+/** The HTTP/1.1 client as a transport: its pools, and what a runtime hands in. */
+import { describe, expect, test } from "vitest";
+import { HttpTransport } from "../src/http1/client.ts";
+import { type Codec, portableCodec } from "../src/http1/codec.ts";
+import type { FilledPoolOptions, PoolOptions } from "../src/pool.ts";
+import { parseTarget, type TargetAddress } from "../src/target.ts";
+import type { Reply } from "../src/transport.ts";
+import { errorOf, fakeHop, fakeLifetime } from "./_fakes.ts";
+import { FakeConnector, settled } from "./_sockets.ts";
+
+const EMPTY = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+class Bench {
+  readonly connector = new FakeConnector();
+  readonly transport: HttpTransport;
+  options: FilledPoolOptions | undefined;
+
+  constructor(options: PoolOptions = {}, codec?: Codec) {
+    this.transport = new HttpTransport("fake", options, {
+      createConnector: (filled) => {
+        this.options = filled;
+        return this.connector;
+      },
+      ...(codec && { codec }),
+    });
+  }
+
+  send(target: TargetAddress): Promise<Reply> {
+    return this.transport.send(fakeHop({ upstream: parseTarget(target) }), fakeLifetime());
+  }
+
+  /** Sends a request to a target, which answers on a connection that was made for it or before. */
+  async exchange(target: TargetAddress): Promise<void> {
+    const before = this.connector.attempts.length;
+    const reply = this.send(target);
+    if (this.connector.attempts.length > before) {
+      const socket = await this.connector.at(before).succeed();
+      socket.receive(EMPTY);
+      expect((await reply).status).toBe(200);
+    }
+  }
+}
+
+test("the connector gets the pool's options, defaults filled in", () => {
+  const { options } = new Bench({ connectTimeout: 123 });
+  expect(options).toMatchObject({ connectTimeout: 123, maxSockets: 256 });
+});
+
+describe("destinations", () => {
+  test("a connector is told where to connect", async () => {
+    const bench = new Bench({ tls: { ca: "pool's" } });
+    for (const target of [
+      "http://up.test:4000/base",
+      "https://up.test",
+      { url: "http://up.test", socketPath: "/a.sock" },
+      { url: "https://up.test", tls: { ca: "its own" } },
+    ]) {
+      await bench.exchange(target);
+    }
+    expect(bench.connector.attempts.map(({ destination }) => destination)).toMatchObject([
+      { origin: "http://up.test:4000", hostname: "up.test", secure: false, tls: undefined },
+      { origin: "https://up.test", secure: true, tls: { ca: "pool's" } },
+      { origin: "http://up.test", socketPath: "/a.sock" },
+      { origin: "https://up.test", tls: { ca: "its own" } },
+    ]);
+  });
+
+  test("connections are shared by targets that differ in nothing of them", async () => {
+    const bench = new Bench();
+    await bench.exchange("http://up.test/a");
+    void bench.send("http://up.test/b");
+    expect(bench.connector.attempts).toHaveLength(1);
+    void bench.send({ url: "http://up.test/a", socketPath: "/a.sock" });
+    expect(bench.connector.attempts).toHaveLength(2);
+  });
+
+  test("one object stands for a destination: a connector may keep what it knows of it", async () => {
+    const bench = new Bench();
+    void bench.send("http://up.test/a").catch(() => {});
+    void bench.send("http://up.test/b").catch(() => {});
+    expect(bench.connector.at(0).destination).toBe(bench.connector.at(1).destination);
+  });
+});
+
+test("after close() nothing connects any more", async () => {
+  const bench = new Bench();
+  await bench.exchange("http://up.test");
+  await bench.transport.close();
+  for (const target of ["http://up.test", "http://other.test"]) {
+    expect(await errorOf(() => bench.send(target))).toMatchObject({ name: "ProxyError" });
+  }
+  expect(bench.connector.attempts).toHaveLength(1);
+});
+
+describe("the codec", () => {
+  test("is the portable one unless a runtime hands in another; bytes above 0x7f stay", async () => {
+    const used = { decode: 0, encode: 0, copy: 0 };
+    const counting: Codec = {
+      decode: (...args) => (used.decode++, portableCodec.decode(...args)),
+      encode: (text) => (used.encode++, portableCodec.encode(text)),
+      copy: (bytes) => (used.copy++, portableCodec.copy(bytes)),
+    };
+    for (const codec of [undefined, counting]) {
+      const bench = new Bench({}, codec);
+      const upstream = parseTarget("http://up.test");
+      const headers = ["X-A", "\u0080\u00ff"];
+      const sent = bench.transport.send(fakeHop({ upstream, headers }), fakeLifetime());
+      const socket = await bench.connector.at(0).succeed();
+      expect(socket.sent).toContain("X-A: \u0080\u00ff\r\n");
+      socket.receive("HTTP/1.1 200 OK\r\nX-B: \u0080\u00ff\r\nContent-Length: 1\r\n\r\nx");
+      const reply = await sent;
+      expect(reply.headers.slice(0, 2)).toEqual(["X-B", "\u0080\u00ff"]);
+      await settled();
+    }
+    expect(used).toEqual({ decode: 1, encode: 1, copy: 1 });
+  });
+});

@@ -1,0 +1,130 @@
+/** The life of one connection, over a socket that does what the test says. The exchanges on it: http1.exchange.test.ts. */
+import { describe, expect, test } from "vitest";
+import { ConnectionBench } from "./_http1.ts";
+import { settled } from "./_sockets.ts";
+
+const ok = "HTTP/1.1 200 OK\r\n";
+
+describe("backpressure", () => {
+  test("a writer goes on when the socket has room", async () => {
+    const bench = new ConnectionBench();
+    bench.socket.hasRoom = false;
+    expect(bench.write("x")).toBe(false);
+    const waits = [await bench.isDrained(), await bench.isDrained()];
+    expect(waits.map((isDrained) => isDrained())).toEqual([false, false]);
+    bench.socket.drain();
+    await settled();
+    expect(waits.map((isDrained) => isDrained())).toEqual([true, true]);
+  });
+
+  test("or when there will never be room", async () => {
+    const bench = new ConnectionBench();
+    bench.socket.hasRoom = false;
+    bench.write("x");
+    const before = await bench.isDrained();
+    bench.socket.destroy();
+    await settled();
+    const after = await bench.isDrained();
+    expect([before(), after()]).toEqual([true, true]);
+  });
+
+  test("answered while the socket is still full, it is not used again", () => {
+    for (const hasRoom of [true, false]) {
+      const bench = new ConnectionBench();
+      bench.socket.hasRoom = hasRoom;
+      bench.write("x");
+      bench.connection.sent();
+      bench.socket.receive(`${ok}Content-Length: 0\r\n\r\n`);
+      expect(bench.owner.freed).toBe(hasRoom ? 1 : 0);
+      expect(bench.socket.destroyed).toBe(!hasRoom);
+    }
+  });
+});
+
+describe("memory", () => {
+  const responses = `${ok}Content-Length: 5\r\n\r\nhello`;
+
+  test("a last chunk takes the read's memory with it, where it may", () => {
+    for (const mayTake of [true, false]) {
+      const bench = new ConnectionBench();
+      expect(bench.socket.receive(responses, mayTake)).toBe(mayTake);
+      expect(bench.job.text).toBe("hello");
+      // A copy is alone in its memory.
+      expect(bench.job.chunks[0]?.buffer.byteLength === 5).toBe(!mayTake);
+    }
+  });
+
+  test("of several chunks in one read, the last one only", () => {
+    const bench = new ConnectionBench();
+    const text = `${ok}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde`;
+    expect(bench.socket.receive(text, true)).toBe(true);
+    const [first, last] = bench.job.chunks.map(({ buffer }) => buffer);
+    expect(first?.byteLength).toBe(3);
+    expect(last?.byteLength).toBeGreaterThan(3);
+  });
+});
+
+describe("its end", () => {
+  test.each([
+    [true, { ended: 1, errors: 0 }],
+    [false, { ended: 0, errors: 1 }],
+  ])("the end of a body without a length is confirmed: in order %s", async (endsInOrder, seen) => {
+    const bench = new ConnectionBench();
+    bench.socket.allowHalfOpen = true;
+    bench.socket.endsInOrder = endsInOrder;
+    bench.socket.receive(`${ok}\r\nhello`);
+    bench.socket.halfClose();
+    expect({ ended: bench.job.ended, errors: Math.min(bench.job.errors.length, 1) }).toEqual(seen);
+    expect(bench.socket.destroyed).toBe(true);
+    await settled();
+    expect(bench.owner.closed).toBe(1);
+  });
+
+  test("within a body of a known length, it is an error", async () => {
+    for (const allowHalfOpen of [true, false]) {
+      const bench = new ConnectionBench();
+      bench.socket.allowHalfOpen = allowHalfOpen;
+      bench.socket.receive(`${ok}Content-Length: 9\r\n\r\nhello`);
+      bench.socket.halfClose();
+      expect(bench.job.errors[0]).toMatchObject({ code: "connection_terminated" });
+      expect(bench.socket.destroyed).toBe(true);
+    }
+  });
+
+  test("an error without a job closes it, and that is all", async () => {
+    const bench = new ConnectionBench();
+    bench.connection.sent();
+    bench.socket.receive(`${ok}Content-Length: 0\r\n\r\n`);
+    bench.socket.fail("ECONNRESET");
+    await settled();
+    expect(bench.owner).toMatchObject({ freed: 1, closed: 1 });
+    expect(bench.job.errors).toEqual([]);
+  });
+
+  test.each(["keepAlive: false", "half closed by the upstream"])("%s: not used again", (why) => {
+    const bench = new ConnectionBench({ keepAlive: why !== "keepAlive: false" });
+    bench.connection.sent();
+    bench.socket.receive(`${ok}Content-Length: 5\r\n\r\n`);
+    if (why !== "keepAlive: false") bench.socket.usable = false;
+    bench.socket.receive("hello");
+    expect({ freed: bench.owner.freed, destroyed: bench.socket.destroyed }).toEqual({
+      freed: 0,
+      destroyed: true,
+    });
+  });
+});
+
+describe("silence", () => {
+  test("without a limit, the socket has no timer", () => {
+    expect(new ConnectionBench({ timeout: 0 }).socket.timeout).toBe(0);
+    expect(new ConnectionBench({ timeout: 50 }).socket.timeout).toBe(50);
+  });
+
+  test("it is told of, and the timer starts again", async () => {
+    const bench = new ConnectionBench({ timeout: 50 });
+    bench.socket.timeout = 0;
+    bench.socket.beSilent();
+    await expect.poll(() => bench.owner.silences).toBe(1);
+    expect(bench.socket.timeout).toBe(50);
+  });
+});

@@ -1,0 +1,156 @@
+/** The connections to one origin, over a connector that connects when the test says so. */
+import { describe, expect, test, vi } from "vitest";
+import { StreamBody } from "../src/body/stream.ts";
+import type { Reply } from "../src/transport.ts";
+import { bytes, streamOf, textOf } from "./_fakes.ts";
+import { EMPTY, PoolBench } from "./_http1.ts";
+import { settled } from "./_sockets.ts";
+
+describe("connections", () => {
+  test("nothing is written before there is one, and then in one write", async () => {
+    const bench = new PoolBench();
+    const sent = bench.send({ method: "POST", body: bytes("hello") });
+    await settled();
+    const socket = await bench.connector.at(0).succeed();
+    expect(socket.writes).toHaveLength(1);
+    expect(socket.sent).toMatch(/^POST \/ HTTP\/1\.1\r\n.*\r\n\r\nhello$/s);
+    socket.receive("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nthere");
+    await settled();
+    expect(sent.outcome).toBe("200");
+    expect(await textOf(sent.reply as Reply)).toBe("there");
+  });
+
+  test("a free one is used again, the last first, and holds the process only while it is used", async () => {
+    const bench = new PoolBench();
+    const sent = [bench.send(), bench.send()];
+    const sockets = [await bench.connector.at(0).succeed(), await bench.connector.at(1).succeed()];
+    for (const socket of sockets) socket.receive(EMPTY);
+    await settled();
+    expect(sent.map(({ outcome }) => outcome)).toEqual(["200", "200"]);
+    expect(sockets.map(({ isHeld }) => isHeld)).toEqual([false, false]);
+    bench.send();
+    expect(sockets.map(({ isHeld }) => isHeld)).toEqual([false, true]);
+    expect(sockets.map(({ writes }) => writes.length)).toEqual([1, 2]);
+    expect(bench.connector.attempts).toHaveLength(2);
+    expect(bench.stats).toMatchObject({ created: 2, requests: 3, inUse: 1, free: 1, waiting: 0 });
+  });
+
+  test("a free one that has been closed is not used", async () => {
+    const bench = new PoolBench();
+    const socket = await bench.exchange();
+    socket.halfClose();
+    bench.send();
+    expect(bench.connector.attempts).toHaveLength(2);
+    await settled();
+    expect(bench.stats).toMatchObject({ created: 1, closed: 1 });
+  });
+
+  test("a request that asks for a new one gets it", async () => {
+    const bench = new PoolBench();
+    await bench.exchange();
+    bench.send({ fresh: true });
+    expect(bench.connector.attempts).toHaveLength(2);
+  });
+
+  test("the address of a name that has had the fewest requests is tried first", async () => {
+    const bench = new PoolBench();
+    const good = ["a", "b"].map((address) => ({ address, family: 4 }));
+    const down = [{ address: "c", family: 4 }];
+    const first: (string | undefined)[] = [];
+    for (let i = 0; i < 4; i++) {
+      bench.send();
+      const order = bench.connector.at(i).scope.order({ good, down });
+      expect(order.at(-1)?.address).toBe("c");
+      first.push(order[0]?.address);
+    }
+    expect(first).toEqual(["a", "b", "a", "b"]);
+  });
+});
+
+describe("maxSockets", () => {
+  test("one that is being established counts; the rest wait, first in, first out", async () => {
+    const bench = new PoolBench({ maxSockets: 1 });
+    const sent = Array.from("abc", (name) => bench.send({ path: `/${name}` }));
+    expect(bench.connector.attempts).toHaveLength(1);
+    expect(bench.stats).toMatchObject({ inUse: 1, waiting: 2 });
+    const socket = await bench.connector.at(0).succeed();
+    for (let i = 0; i < 3; i++) {
+      socket.receive(EMPTY);
+      await settled();
+    }
+    expect(sent.map(({ outcome }) => outcome)).toEqual(["200", "200", "200"]);
+    expect(socket.writes.map((text) => text.split(" ")[1])).toEqual(["/a", "/b", "/c"]);
+    expect(bench.connector.attempts).toHaveLength(1);
+  });
+
+  test("a client that leaves while it waits is not sent", async () => {
+    const bench = new PoolBench({ maxSockets: 1 });
+    const [, second, third] = [
+      bench.send(),
+      bench.send({ path: "/b" }),
+      bench.send({ path: "/c" }),
+    ];
+    second.leave();
+    await settled();
+    expect(second.outcome).toBe("http_request_error");
+    const socket = await bench.connector.at(0).succeed();
+    socket.receive(EMPTY);
+    socket.receive(EMPTY);
+    await settled();
+    expect(third.outcome).toBe("200");
+    expect(socket.sent).not.toContain("/b");
+  });
+
+  test("a client that leaves while connecting stops the attempt at once, and the next connects", async () => {
+    const bench = new PoolBench({ maxSockets: 1 });
+    const [first, second] = [bench.send({ path: "/a" }), bench.send({ path: "/b" })];
+    first.leave();
+    expect(bench.connector.at(0).isCancelled).toBe(true);
+    await settled();
+    expect(first.outcome).toBe("http_request_error");
+    expect(bench.stats).toMatchObject({ created: 0, failed: 1, inUse: 1, waiting: 0 });
+    const socket = await bench.connector.at(1).succeed();
+    socket.receive(EMPTY);
+    await settled();
+    expect(second.outcome).toBe("200");
+    expect(socket.sent).toMatch(/^GET \/b /);
+  });
+});
+
+describe("a connection that fails", () => {
+  test.each([
+    ["ECONNREFUSED", "connection_refused"],
+    ["ETIMEDOUT", "connection_timeout"],
+    ["ENOTFOUND", "dns_error"],
+    ["ERR_TLS_CERT_ALTNAME_INVALID", "tls_certificate_error"],
+    ["SOMETHING_ELSE", "proxy_internal_error"],
+  ])("%s is %s to its request, and the next one connects", async (code, outcome) => {
+    const bench = new PoolBench({ maxSockets: 1 });
+    const [first, second] = [bench.send(), bench.send()];
+    await bench.connector.at(0).fail(code);
+    expect(first.outcome).toBe(outcome);
+    expect(bench.stats).toMatchObject({ created: 0, closed: 0, failed: 1, inUse: 1, waiting: 0 });
+    (await bench.connector.at(1).succeed()).receive(EMPTY);
+    await settled();
+    expect(second.outcome).toBe("200");
+    expect(bench.stats).toMatchObject({ created: 1, closed: 0, failed: 1, requests: 1 });
+  });
+
+  test("a small body is read while connecting: it can be sent again", async () => {
+    const bench = new PoolBench();
+    const body = new StreamBody(streamOf(["hello"]), 5);
+    bench.send({ method: "PUT", body, contentLength: 5 });
+    await expect.poll(() => body.replay).toEqual(bytes("hello"));
+    await bench.connector.at(0).fail("ECONNREFUSED");
+    expect(body.replay).toEqual(bytes("hello"));
+  });
+
+  test("a stream that was to be sent is cancelled", async () => {
+    const bench = new PoolBench();
+    const cancelled = vi.fn();
+    const body = new ReadableStream<Uint8Array>({ cancel: cancelled });
+    bench.send({ method: "POST", body });
+    await bench.connector.at(0).fail("ECONNREFUSED");
+    await expect.poll(() => cancelled.mock.calls.length).toBe(1);
+  });
+});

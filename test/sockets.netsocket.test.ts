@@ -1,0 +1,87 @@
+/** What only Node's sockets do of the port `Socket`; the transports' tests cover the rest over real connections. */
+import { EventEmitter } from "node:events";
+import type { Socket as RawSocket } from "node:net";
+import { expect, test } from "vitest";
+import { NetSocket } from "../runtimes/sockets/netsocket.ts";
+import type { SocketHandler } from "../src/http1/connector.ts";
+
+/** As much of a socket of `node:net` as the class uses. */
+class FakeRaw extends EventEmitter {
+  allowHalfOpen = true;
+  destroyed = false;
+  writable = true;
+  readableEnded = false;
+  error: Error | undefined;
+
+  write(_: unknown, done: (error?: Error) => void): boolean {
+    done(this.error);
+    return true;
+  }
+
+  destroy(): void {
+    this.destroyed = true;
+  }
+}
+
+function handler(told: unknown[]): SocketHandler {
+  return {
+    onData: (bytes, mayTake) => told.push(["data", bytes.byteLength, mayTake]) > 0,
+    onHalfClose: () => void told.push("half close"),
+    onDrain: () => void told.push("drain"),
+    onError: () => void told.push("error"),
+    onClose: () => void told.push("close"),
+    onTimeout: () => void told.push("timeout"),
+  };
+}
+
+function start(): { raw: FakeRaw; socket: NetSocket } {
+  const raw = new FakeRaw();
+  return { raw, socket: new NetSocket(raw as unknown as RawSocket) };
+}
+
+test("each event is one call of the handler; a slab of several sockets may not be taken", () => {
+  const { raw, socket } = start();
+  const told: unknown[] = [];
+  socket.attach(handler(told));
+  raw.emit("data", new Uint8Array(4));
+  raw.emit("data", new Uint8Array(8).subarray(0, 4));
+  for (const event of ["end", "drain", "error", "timeout", "close"]) raw.emit(event);
+  expect(told).toEqual([
+    ["data", 4, true],
+    ["data", 4, false],
+    "half close",
+    "drain",
+    "error",
+    "timeout",
+    "close",
+  ]);
+});
+
+test("bytes that are read before there is a handler close the connection", () => {
+  const { raw, socket } = start();
+  expect(socket.onRead(new Uint8Array(1), true)).toBe(false);
+  expect(raw.destroyed).toBe(true);
+  const told: unknown[] = [];
+  socket.attach(handler(told));
+  expect(socket.onRead(new Uint8Array(1), true)).toBe(true);
+  expect(told).toEqual([["data", 1, true]]);
+});
+
+test("an end is confirmed by a write of no bytes, where the socket stays writable", () => {
+  for (const allowHalfOpen of [true, false]) {
+    for (const error of [undefined, new Error("reset")]) {
+      const { raw, socket } = start();
+      Object.assign(raw, { allowHalfOpen, error });
+      let confirmed = 0;
+      socket.confirmEnd(() => void confirmed++);
+      expect(confirmed).toBe(allowHalfOpen && error ? 0 : 1);
+    }
+  }
+});
+
+test.each(["destroyed", "readableEnded", "writable"] as const)("usable follows %s", (name) => {
+  const { raw, socket } = start();
+  expect(socket.usable).toBe(true);
+  raw[name] = !raw[name];
+  expect(socket.usable).toBe(false);
+});
