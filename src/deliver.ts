@@ -55,12 +55,17 @@ export function wrapBody(hop: Hop, plan: Plan, trip: Trip): Hop {
  *      ↑ nextHop(hop, reply) | hopAgain(hop) ↓
  */
 export function deliver(hop: Hop, plan: Plan, trip: Trip): Promise<Reply> {
-  const sent = plan.transport.send(hop, trip.lifetime);
+  const sent = send(hop, plan, trip.lifetime);
   // Most replies are the last, whatever they are: for those the loop would only be promises more.
   const isLast = plan.maxRedirects === 0 && plan.retry.statusCodes.length === 0;
   return isLast
     ? sent.catch(() => deliverFrom(hop, sent, plan, trip))
     : deliverFrom(hop, sent, plan, trip);
+}
+
+/** Sends a hop to the app that its upstream is, or over the network. A redirect may lead from the one to the other. */
+function send(hop: Hop, { transport, inProcess }: Plan, lifetime: Lifetime): Promise<Reply> {
+  return (hop.upstream.app === undefined ? transport : inProcess).send(hop, lifetime);
 }
 
 async function deliverFrom(
@@ -69,7 +74,7 @@ async function deliverFrom(
   plan: Plan,
   trip: Trip,
 ): Promise<Reply> {
-  const { transport, retry } = plan;
+  const { retry } = plan;
   let hop = first;
   let sent = firstSent;
   let attempts = retry.attempts;
@@ -110,7 +115,7 @@ async function deliverFrom(
       visited?.push(nameOf(hop));
     }
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
-    sent = transport.send(hop, trip.lifetime);
+    sent = send(hop, plan, trip.lifetime);
   }
 }
 

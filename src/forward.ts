@@ -15,6 +15,7 @@ import { cleanReply, discard, discardBody } from "./reply.ts";
 import {
   assertReachable,
   guardEscape,
+  isAddress,
   joinTarget,
   parseTarget,
   type Target,
@@ -49,7 +50,7 @@ export async function forward(
   if (fault !== undefined) return recover(fault, fault, incoming, options, respond);
   const turn = incoming.turn?.();
   let address = target;
-  if (typeof address === "function") {
+  if (typeof address === "function" && !isAddress(address)) {
     try {
       address = await address(incoming.request());
     } catch (thrown) {
@@ -59,7 +60,7 @@ export async function forward(
     }
   }
   const upstream = parseTarget(address);
-  assertReachable(upstream, plan.transport);
+  assertReachable(upstream, plan.transport, plan.hostOption);
   const trip: Trip = {
     lifetime: new Lifetime(incoming, plan.timeout, plan.idleTimeout, options.signal),
     secrets: plan.secrets,

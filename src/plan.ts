@@ -7,6 +7,7 @@ import { defaults, type ProxyOptions } from "./options.ts";
 import { type RedirectPolicy, redirectPolicy } from "./redirect.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "./rewrite.ts";
 import type { RetryOptions } from "./retry.ts";
+import { inProcess as standardInProcess } from "./inprocess.ts";
 import type { HeaderList, Transport } from "./transport.ts";
 import { compileTrust, type Trust } from "./trust.ts";
 
@@ -34,6 +35,8 @@ export interface Plan {
   readonly rewrite: PathRewrite | undefined;
   readonly rewriteResponse: ResponseRewrite | undefined;
   readonly keepHost: boolean;
+  /** The option that asks for another `Host` than the target's, if any. */
+  readonly hostOption: string | undefined;
   readonly timeout: number;
   readonly idleTimeout: number;
   readonly retry: Required<RetryOptions>;
@@ -48,6 +51,8 @@ export interface Plan {
   readonly keepsFor: readonly string[];
   readonly replayLimit: number;
   readonly transport: Transport;
+  /** Sends to targets in process. */
+  readonly inProcess: Transport;
 }
 
 /** What `followRedirects: true` stands for. */
@@ -65,11 +70,13 @@ const UNSPOKEN: Readonly<Record<ForwardedStyle, readonly string[]>> = {
 /**
  * Checks options and compiles them.
  * @param transportFor the runtime's own transport, for these options
+ * @param inProcess the runtime's transport to targets in process
  * @throws TypeError that names the option and the fix
  */
 export function compile(
   options: ProxyOptions,
   transportFor: (options: ProxyOptions) => Transport,
+  inProcess: Transport = standardInProcess,
 ): Plan {
   checkOptions(options);
   const transport =
@@ -84,6 +91,8 @@ export function compile(
   const filtered = new NameSet(unwanted);
   const dropped = [...REQUEST_DROPPED, ...unwanted];
   const prefix = options.stripPrefix?.replace(/\/$/, "") ?? "";
+  const keepHost = !(options.changeOrigin ?? defaults.changeOrigin);
+  const hostOption = keepHost ? "changeOrigin: false" : options.host && "host";
   const plan: Plan = {
     options,
     dropped: new NameSet([...dropped, ...REQUEST_ASSERTIONS]),
@@ -102,16 +111,18 @@ export function compile(
       { ...options, locationRewrite: options.locationRewrite ?? defaults.locationRewrite },
       prefix,
     ),
-    keepHost: !(options.changeOrigin ?? defaults.changeOrigin),
+    keepHost,
+    hostOption,
     timeout: options.timeout ?? defaults.timeout,
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
     ...compileReplay(options),
     secrets: Object.keys(options.headers ?? {}),
     transport,
+    inProcess,
   };
-  if ((plan.keepHost || options.host !== undefined) && !transport.capabilities.host) {
-    const option = plan.keepHost ? "changeOrigin: false" : "host";
-    throw badOption(option, `the ${transport.name} client cannot set Host; leave the option out`);
+  if (hostOption !== undefined && !transport.capabilities.host) {
+    const fix = `the ${transport.name} client cannot set Host; leave the option out`;
+    throw badOption(hostOption, fix);
   }
   return plan;
 }

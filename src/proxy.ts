@@ -3,7 +3,7 @@ import { assertRequest, type Context, type Incoming } from "./incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "./pool.ts";
 import { defaults, type ProxyOptions } from "./options.ts";
 import { compile, type Plan } from "./plan.ts";
-import { assertReachable, parseTarget, type Target } from "./target.ts";
+import { assertReachable, isAddress, parseTarget, type Target } from "./target.ts";
 import type { PoolStats, Transport } from "./transport.ts";
 
 /** What a runtime contributes: how to read a request, how to send one, how to build a response. */
@@ -11,6 +11,8 @@ export interface Runtime {
   read(request: Request, context: Context): Incoming;
   createTransport(pool?: PoolOptions): Transport;
   respond: Respond;
+  /** How apps in process are called, where it is not as on every runtime. */
+  inProcess?: Transport;
 }
 
 /** Options of `createProxy`. */
@@ -98,7 +100,7 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       }
       let plan = plans.get(options);
       if (plan === undefined) {
-        plan = compile(options, transportFor);
+        plan = compile(options, transportFor, runtime.inProcess);
         plans.set(options, plan);
       }
       const incoming = runtime.read(request, undefined);
@@ -128,8 +130,9 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   }
   if (pool !== undefined) checkPoolOptions(pool);
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
-  const plan = compile(options, () => runtime.createTransport({ connectTimeout, ...pool }));
-  if (typeof target !== "function") assertReachable(parseTarget(target), plan.transport);
+  const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
+  const plan = compile(options, transportFor, runtime.inProcess);
+  if (isAddress(target)) assertReachable(parseTarget(target), plan.transport, plan.hostOption);
   return { target, plan };
 }
 

@@ -1,0 +1,141 @@
+import type { FetchTarget } from "./app.ts";
+import { ProxyError } from "./error.ts";
+import { createFetchTransport, type FetchClient, STANDARD, unsendable } from "./fetch.ts";
+import { badOption, MisuseError } from "./misuse.ts";
+import type { HeaderList, Hop, Transport } from "./transport.ts";
+
+/** How a runtime calls one app, where it is not as on every runtime. */
+export interface AppClient extends Partial<Omit<FetchClient, "name">> {
+  /** Told of each response of the app's, as it came. */
+  readonly note?: (response: Response) => void;
+}
+
+/**
+ * A transport to apps in this process. It keeps the rules of every other transport, because it is one over `fetch`.
+ *
+ * An app that hands on what the runtime's `fetch` has answered hands on decoded bytes with their old fields, so this is
+ * a client that decodes; what a script makes has no URL, and nothing is undone in it.
+ *
+ * @param clientFor how a runtime calls an app
+ */
+export function createInProcessTransport(
+  clientFor: (app: FetchTarget) => AppClient = () => ({}),
+): Transport {
+  const name = "in-process";
+  return {
+    name,
+    capabilities: STANDARD,
+    async send(hop, lifetime) {
+      const app = hop.upstream.app as FetchTarget;
+      const client = clientFor(app);
+      let misuse: MisuseError | undefined;
+      const transport = createFetchTransport({
+        capabilities: STANDARD,
+        ...client,
+        name,
+        async fetch(url, init) {
+          const request = client.fetch === undefined ? toRequest(url, init) : undefined;
+          try {
+            if (request === undefined) return assertResponse(await client.fetch?.(url, init));
+            const response = assertResponse(await callApp(app, request));
+            client.note?.(response);
+            // Such a pipe holds a body to its length itself.
+            return client.createPipe === undefined ? holdToLength(response) : response;
+          } catch (thrown) {
+            if (thrown instanceof MisuseError) misuse = thrown;
+            throw toAppError(thrown, hop, client);
+          }
+        },
+      });
+      try {
+        return await transport.send(withHead(hop), lifetime);
+      } catch (thrown) {
+        throw misuse ?? thrown;
+      }
+    },
+  };
+}
+
+/** The transport to apps on every runtime that calls them as the Fetch standard says. */
+export const inProcess: Transport = /* @__PURE__ */ createInProcessTransport();
+
+/** @throws ProxyError 501 for a method that a `Request` of this runtime cannot have */
+function toRequest(url: string, init: RequestInit): Request {
+  const request = new Request(url, init);
+  // Bun makes a GET of a method that it does not know.
+  if (request.method !== init.method) throw unsendable(init.method as string);
+  return request;
+}
+
+/** @throws MisuseError for a method that was taken from its object */
+function callApp(app: FetchTarget, request: Request): Response | Promise<Response> {
+  try {
+    return app.fetch(request);
+  } catch (thrown) {
+    if (!(thrown instanceof TypeError && /^illegal invocation/i.test(thrown.message))) throw thrown;
+    throw badOption(
+      "target",
+      "its `fetch` is a method of another object; wrap it, as in " +
+        "`{ url, fetch: (request) => env.SERVICE.fetch(request) }`",
+    );
+  }
+}
+
+/** A script's response may say another length than its body has: on a connection, the next response would be read as its rest. */
+function holdToLength(response: Response): Response {
+  const { body, headers, url } = response;
+  const length = headers.get("content-length");
+  // The network's bodies were held to their length already, and may have been decoded since.
+  if (body === null || length === null || url !== "") return response;
+  let left = Number(length);
+  const fail = (): never => {
+    throw new TypeError("the body is not as long as its content-length");
+  };
+  const held = body.pipeThrough(
+    new TransformStream<Uint8Array, Uint8Array>(
+      {
+        transform(chunk, controller) {
+          left -= chunk.byteLength;
+          if (left < 0) fail();
+          controller.enqueue(chunk);
+        },
+        flush: () => (left === 0 ? undefined : fail()),
+      },
+      undefined,
+      { highWaterMark: 0 },
+    ),
+  );
+  return new Response(held, response);
+}
+
+/** @throws TypeError for what an app has answered that is no response, or has no body any more */
+function assertResponse(answer: Response | undefined): Response {
+  if (typeof answer?.status !== "number") {
+    throw new TypeError("the app's fetch returned no Response");
+  }
+  if (answer.bodyUsed) throw new TypeError("the app's Response has been read already");
+  return answer;
+}
+
+/**
+ * An app that throws is an upstream that breaks off. Its errors are never taken for those of a connection: they would
+ * be a reason to send the request again, although the app has had it.
+ */
+function toAppError(thrown: unknown, hop: Hop, { toError }: AppClient): ProxyError {
+  const known = thrown instanceof ProxyError ? undefined : toError?.(thrown, hop);
+  if (known !== undefined) return known;
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return new ProxyError("connection_terminated", {
+    message: `the target's fetch failed: ${message}`,
+    cause: thrown,
+  });
+}
+
+/** The fields that a client on a connection would have written: an app is told the same. */
+function withHead(hop: Hop): Hop {
+  const { upstream, host, body, contentLength } = hop;
+  const headers: HeaderList = [...hop.headers, "host", host ?? upstream.host];
+  const length = body instanceof Uint8Array ? body.byteLength : contentLength;
+  if (body !== null && length !== undefined) headers.push("content-length", String(length));
+  return { ...hop, headers };
+}
