@@ -190,7 +190,8 @@ function respond({ status, statusText, headers, original, body, isEncoded }: Rep
 /** A response whose body is encoded, or still to be encoded, as that of an app is: only a copy of the app's own response says which. */
 function respondLike(source: Response, content: BodyInit | null, init: Init): Response {
   const response = new Response(content, source);
-  for (const name of [...response.headers.keys()]) response.headers.delete(name);
+  const names = Array.from(response.headers.keys());
+  for (const name of names) response.headers.delete(name);
   for (const [name, value] of init.headers as Headers) response.headers.append(name, value);
   return response;
 }

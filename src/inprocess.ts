@@ -81,31 +81,35 @@ function callApp(app: FetchTarget, request: Request): Response | Promise<Respons
   }
 }
 
-/** A script's response may say another length than its body has: on a connection, the next response would be read as its rest. */
+/**
+ * The same response, whose body fails if it is longer or shorter than its `Content-Length`: on a connection to a client,
+ * what follows would be taken for the next response, or the next response for what is missing (RFC 9112 §6.3).
+ */
 function holdToLength(response: Response): Response {
   const { body, headers, url } = response;
   const length = headers.get("content-length");
-  // The network's bodies were held to their length already, and may have been decoded since.
+  // A response that `fetch` has given has a URL. It was held to its length, and may have been decoded since.
   if (body === null || length === null || url !== "") return response;
   let left = Number(length);
-  const fail = (): never => {
-    throw new TypeError("the body is not as long as its content-length");
-  };
-  const held = body.pipeThrough(
-    new TransformStream<Uint8Array, Uint8Array>(
-      {
-        transform(chunk, controller) {
-          left -= chunk.byteLength;
-          if (left < 0) fail();
-          controller.enqueue(chunk);
-        },
-        flush: () => (left === 0 ? undefined : fail()),
+  const counter = new TransformStream<Uint8Array, Uint8Array>(
+    {
+      transform(chunk, controller) {
+        left -= chunk.byteLength;
+        if (left < 0) throw wrongLength();
+        controller.enqueue(chunk);
       },
-      undefined,
-      { highWaterMark: 0 },
-    ),
+      flush() {
+        if (left !== 0) throw wrongLength();
+      },
+    },
+    undefined,
+    { highWaterMark: 0 },
   );
-  return new Response(held, response);
+  return new Response(body.pipeThrough(counter), response);
+}
+
+function wrongLength(): TypeError {
+  return new TypeError("the body of the app's response is not as long as its content-length");
 }
 
 /** @throws TypeError for what an app has answered that is no response, or has no body any more */

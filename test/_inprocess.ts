@@ -331,8 +331,9 @@ export const cases: Record<string, Case> = {
         const target: FetchTarget = {
           fetch() {
             calls++;
+            // oxlint-disable-next-line only-throw-error
             if (isSync) throw thrown;
-            return Promise.reject(thrown as Error);
+            return Promise.reject(thrown);
           },
         };
         const proxy = create({ target, onError: (error) => void causes.push(error.cause) });

@@ -61,7 +61,7 @@ describe("urlOf", () => {
     [{ url: 42 }, /the `url` beside `fetch` must be an absolute URL such as "https:/],
     [{ url: null }, /the `url` beside `fetch` must be an absolute URL/],
   ])("refuses %j", (more, message) => {
-    const read = (): unknown => urlOf({ fetch, ...more } as unknown as FetchTarget);
+    const read = (): unknown => urlOf({ fetch, ...more });
     expect(read).toThrow(TypeError);
     expect(read).toThrow(message);
   });
