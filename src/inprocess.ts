@@ -1,7 +1,7 @@
 import type { FetchTarget } from "./app.ts";
 import { ProxyError } from "./error.ts";
 import { createFetchTransport, type FetchClient, STANDARD, unsendable } from "./fetch.ts";
-import { badOption, MisuseError } from "./misuse.ts";
+import { badOption, type MisuseError } from "./misuse.ts";
 import type { HeaderList, Hop, Transport } from "./transport.ts";
 
 /** How a runtime calls one app, where it is not as on every runtime. */
@@ -37,12 +37,12 @@ export function createInProcessTransport(
           const request = client.fetch === undefined ? toRequest(url, init) : undefined;
           try {
             if (request === undefined) return assertResponse(await client.fetch?.(url, init));
-            const response = assertResponse(await callApp(app, request));
+            const answer = callApp(app, request, (error) => (misuse = error));
+            const response = assertResponse(await answer);
             client.note?.(response);
             // Such a pipe holds a body to its length itself.
             return client.createPipe === undefined ? holdToLength(response) : response;
           } catch (thrown) {
-            if (thrown instanceof MisuseError) misuse = thrown;
             throw toAppError(thrown, hop, client);
           }
         },
@@ -67,17 +67,28 @@ function toRequest(url: string, init: RequestInit): Request {
   return request;
 }
 
-/** @throws MisuseError for a method that was taken from its object */
-function callApp(app: FetchTarget, request: Request): Response | Promise<Response> {
+/**
+ * @param misused told of a method that was taken from its object; the runtime throws at once, which an app that is async
+ * cannot
+ */
+function callApp(
+  app: FetchTarget,
+  request: Request,
+  misused: (error: MisuseError) => void,
+): Response | Promise<Response> {
   try {
     return app.fetch(request);
   } catch (thrown) {
-    if (!(thrown instanceof TypeError && /^illegal invocation/i.test(thrown.message))) throw thrown;
-    throw badOption(
-      "target",
-      "its `fetch` is a method of another object; wrap it, as in " +
-        "`{ url, fetch: (request) => env.SERVICE.fetch(request) }`",
-    );
+    if (thrown instanceof TypeError && /^illegal invocation/i.test(thrown.message)) {
+      const fix = "{ url, fetch: (request) => env.SERVICE.fetch(request) }";
+      misused(
+        badOption(
+          "target",
+          `its \`fetch\` is a method of another object; wrap it, as in \`${fix}\``,
+        ),
+      );
+    }
+    throw thrown;
   }
 }
 

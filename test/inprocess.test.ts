@@ -102,15 +102,18 @@ describe("behind a server of Node's", () => {
       client.leave("FIN");
     });
 
-    test.each(["hang", "stream"])("a client that leaves aborts the app's signal: %s", async (path) => {
-      signal = undefined;
-      const client = await send("GET", `/${path}`);
-      if (path === "stream") await client.readHead();
-      await until(() => isAborted() !== undefined, "the app's call");
-      expect(isAborted()).toBe(false);
-      client.leave("RST");
-      await until(() => isAborted() === true, "the app's signal");
-    });
+    test.each(["hang", "stream"])(
+      "a client that leaves aborts the app's signal: %s",
+      async (path) => {
+        signal = undefined;
+        const client = await send("GET", `/${path}`);
+        if (path === "stream") await client.readHead();
+        await until(() => isAborted() !== undefined, "the app's call");
+        expect(isAborted()).toBe(false);
+        client.leave("RST");
+        await until(() => isAborted() === true, "the app's signal");
+      },
+    );
 
     test("a body that is shorter than it says is cut by the end of the connection", async () => {
       const client = await send("GET", "/short");

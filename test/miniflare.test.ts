@@ -99,69 +99,72 @@ interface Seen {
   fields: Record<string, string>;
 }
 
-describe.each(["service", "watched", "room/a", "callable", "app", "appWatched"])("by /%s", (way) => {
-  test("the request arrives with the target's authority", async () => {
-    const answer = await get(`/${way}/echo?a%2Fb`, [["X-Own", "1"]]);
-    expect(answer.status).toBe(200);
-    const { url, fields } = JSON.parse(answer.text) as Seen;
-    expect(url).toBe(`http://app.invalid/echo${way === "room/a" ? "" : "?a%2Fb"}`);
-    expect(fields).toMatchObject({ host: "app.invalid", "x-own": "1" });
-    expect(fields).toHaveProperty("x-forwarded-host");
-  });
+describe.each(["service", "watched", "room/a", "callable", "app", "appWatched"])(
+  "by /%s",
+  (way) => {
+    test("the request arrives with the target's authority", async () => {
+      const answer = await get(`/${way}/echo?a%2Fb`, [["X-Own", "1"]]);
+      expect(answer.status).toBe(200);
+      const { url, fields } = JSON.parse(answer.text) as Seen;
+      expect(url).toBe(`http://app.invalid/echo${way === "room/a" ? "" : "?a%2Fb"}`);
+      expect(fields).toMatchObject({ host: "app.invalid", "x-own": "1" });
+      expect(fields).toHaveProperty("x-forwarded-host");
+    });
 
-  test("an encoded body stays raw, with its length and its strong ETag", async () => {
-    const answer = await get(`/${way}/gzip`, [["Accept-Encoding", "gzip"]]);
-    expect(answer.get("content-encoding")).toBe("gzip");
-    expect(answer.get("etag")).toBe('"strong"');
-    expect(answer.get("content-length")).toBe(String(answer.body.length));
-    expect(gunzipSync(answer.body).length).toBe(2900);
-  });
+    test("an encoded body stays raw, with its length and its strong ETag", async () => {
+      const answer = await get(`/${way}/gzip`, [["Accept-Encoding", "gzip"]]);
+      expect(answer.get("content-encoding")).toBe("gzip");
+      expect(answer.get("etag")).toBe('"strong"');
+      expect(answer.get("content-length")).toBe(String(answer.body.length));
+      expect(gunzipSync(answer.body).length).toBe(2900);
+    });
 
-  test("a body that workerd is to encode is encoded once", async () => {
-    const answer = await get(`/${way}/to-encode`, [["Accept-Encoding", "gzip"]]);
-    expect(answer.get("content-encoding")).toBe("gzip");
-    expect(gunzipSync(answer.body).length).toBe(2900);
-  });
+    test("a body that workerd is to encode is encoded once", async () => {
+      const answer = await get(`/${way}/to-encode`, [["Accept-Encoding", "gzip"]]);
+      expect(answer.get("content-encoding")).toBe("gzip");
+      expect(gunzipSync(answer.body).length).toBe(2900);
+    });
 
-  test("status, reason and each cookie stay what they are", async () => {
-    const answer = await get(`/${way}/cookies`);
-    expect([answer.status, answer.reason, answer.text]).toEqual([299, "Odd One", "odd"]);
-    expect(answer.all("set-cookie")).toEqual(["a=1; Path=/, x", "b=2"]);
-  });
+    test("status, reason and each cookie stay what they are", async () => {
+      const answer = await get(`/${way}/cookies`);
+      expect([answer.status, answer.reason, answer.text]).toEqual([299, "Odd One", "odd"]);
+      expect(answer.all("set-cookie")).toEqual(["a=1; Path=/, x", "b=2"]);
+    });
 
-  test("a redirect into the target is one into the proxy", async () => {
-    const answer = await get(`/${way}/redirect`);
-    const prefix = way === "room/a" ? "" : `/${way}`;
-    expect([answer.status, answer.get("location")]).toEqual([302, `${prefix}/echo?followed`]);
-  });
+    test("a redirect into the target is one into the proxy", async () => {
+      const answer = await get(`/${way}/redirect`);
+      const prefix = way === "room/a" ? "" : `/${way}`;
+      expect([answer.status, answer.get("location")]).toEqual([302, `${prefix}/echo?followed`]);
+    });
 
-  test("an exception is 502, and nothing of it is told", async () => {
-    const answer = await get(`/${way}/throw`);
-    expect(answer.status).toBe(502);
-    expect(answer.text).toBe("Bad Gateway: connection_terminated\n");
-  });
+    test("an exception is 502, and nothing of it is told", async () => {
+      const answer = await get(`/${way}/throw`);
+      expect(answer.status).toBe(502);
+      expect(answer.text).toBe("Bad Gateway: connection_terminated\n");
+    });
 
-  test("large bodies stream both ways", async () => {
-    const size = 8 * mebibyte;
-    for (const chunked of [false, true]) {
-      const framing: Header = chunked
-        ? ["Transfer-Encoding", "chunked"]
-        : ["Content-Length", String(size)];
-      const client = await send("POST", `/${way}/back`, [framing]);
-      const [answer] = await Promise.all([
-        client.read("POST"),
-        pour(client.socket, size, { chunked }),
-      ]);
-      expect([answer.length, answer.sha256]).toEqual([size, digestOf(size)]);
-      expect(answer.get("x-length")).toBe(chunked ? "none" : String(size));
-      client.leave("FIN");
-    }
-  });
-});
+    test("large bodies stream both ways", async () => {
+      const size = 8 * mebibyte;
+      for (const chunked of [false, true]) {
+        const framing: Header = chunked
+          ? ["Transfer-Encoding", "chunked"]
+          : ["Content-Length", String(size)];
+        const client = await send("POST", `/${way}/back`, [framing]);
+        const [answer] = await Promise.all([
+          client.read("POST"),
+          pour(client.socket, size, { chunked }),
+        ]);
+        expect([answer.length, answer.sha256]).toEqual([size, digestOf(size)]);
+        expect(answer.get("x-length")).toBe(chunked ? "none" : String(size));
+        client.leave("FIN");
+      }
+    });
+  },
+);
 
 /** Asks until that is the answer. */
 async function untilText(path: string, text: string): Promise<void> {
-  for (const start = performance.now(); (await get(path)).text !== text; ) {
+  for (const start = performance.now(); (await get(path)).text !== text;) {
     if (performance.now() - start > patience) throw new Error(`${path}: never ${text}`);
   }
 }
@@ -172,16 +175,13 @@ test.each(
     [way, "hang"],
     [way, "stream"],
   ]),
-)(
-  "a client that leaves aborts the request by /%s: %s",
-  async (way, path) => {
-    const client = await send("GET", `/${way}/${path}`);
-    if (path === "stream") await client.readHead();
-    await untilText(`/${way}/aborted`, "false");
-    client.leave("RST");
-    await untilText(`/${way}/aborted`, "true");
-  },
-);
+)("a client that leaves aborts the request by /%s: %s", async (way, path) => {
+  const client = await send("GET", `/${way}/${path}`);
+  if (path === "stream") await client.readHead();
+  await untilText(`/${way}/aborted`, "false");
+  client.leave("RST");
+  await untilText(`/${way}/aborted`, "true");
+});
 
 test("idleTimeout holds for an encoded body of another Worker, too", async () => {
   const client = await send("GET", "/impatient/stalled", [["Accept-Encoding", "gzip"]]);

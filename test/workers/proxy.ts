@@ -35,7 +35,8 @@ type Way = (request: Request, env: Env, context: Context) => Response | Promise<
 
 const ways: Record<string, Way> = {
   service: (request, env) => proxyOf("service", env.SERVICE).fetch(request),
-  watched: (request, env) => proxyOf("watched", env.SERVICE, { idleTimeout: 20_000 }).fetch(request),
+  watched: (request, env) =>
+    proxyOf("watched", env.SERVICE, { idleTimeout: 20_000 }).fetch(request),
   impatient: (request, env) =>
     proxyOf("impatient", env.SERVICE, { idleTimeout: 200 }).fetch(request),
   app: (request) => proxyOf("app", app).fetch(request),
@@ -72,9 +73,7 @@ const ways: Record<string, Way> = {
     proxyFetch(request, SERVICE, {
       stripPrefix: "/serviceFirst",
       onResponse: ({ status }) =>
-        status === 404
-          ? proxyFetch(request, ASSETS, { stripPrefix: "/serviceFirst" })
-          : undefined,
+        status === 404 ? proxyFetch(request, ASSETS, { stripPrefix: "/serviceFirst" }) : undefined,
     }),
   follow: (request, { SERVICE }) =>
     proxyFetch(request, SERVICE, { stripPrefix: "/follow", followRedirects: true }),
