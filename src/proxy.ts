@@ -1,3 +1,4 @@
+import { isApp } from "./app.ts";
 import { forward, type Respond } from "./forward.ts";
 import { assertRequest, type Context, type Incoming } from "./incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "./pool.ts";
@@ -17,7 +18,15 @@ export interface Runtime {
 
 /** Options of `createProxy`. */
 export interface CreateProxyOptions extends ProxyOptions {
-  /** Where to send requests. */
+  /**
+   * Where to send requests: a URL, `"unix:/path"`, `{ url, socketPath, tls }`, an app in this process, or a function of the
+   * request that returns one of these.
+   *
+   * An app is any object with a `fetch` method: a Worker's service binding, an h3 or Hono app, another proxy. All options
+   * hold for it, but for those of connections, `host` and `changeOrigin: false`. A Durable Object's stub belongs to the
+   * request that it was made in: return it from a function, or pass it to `proxyFetch`.
+   * @example env.SERVICE
+   */
   target: Target;
   /** The proxy's own connections. Not together with `transport`, whose connections are somebody else's. */
   pool?: PoolOptions;
@@ -106,7 +115,9 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       const incoming = runtime.read(request, undefined);
       return forward(incoming, target, plan, undefined, runtime.respond);
     } catch (error) {
-      return Promise.reject(error);
+      // A stub of workerd's has every method that a Request has.
+      const isSwapped = isApp(request);
+      return Promise.reject(isSwapped ? new TypeError(`fetchway: ${PROXY_FETCH}`) : error);
     }
   };
 }

@@ -100,6 +100,9 @@ function parseAddress(target: string | URL | TargetOptions): Upstream {
   }
   if (target instanceof URL || typeof target === "string") return parseUrl(target, {});
   if (typeof target === "object" && target !== null && "url" in target) {
+    if ("status" in target) {
+      throw badTarget(target, "a Response is none; for an app, pass the app, not its `fetch`");
+    }
     return parseUrl(target.url, target);
   }
   throw badTarget(

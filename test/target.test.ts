@@ -4,12 +4,11 @@ import { ProxyError } from "../src/error.ts";
 import {
   assertReachable,
   guardEscape,
-  isAddress,
   joinTarget,
   parseTarget,
   type TargetAddress,
 } from "../src/target.ts";
-import { proxyError, TARGET } from "./_fakes.ts";
+import { proxyError } from "./_fakes.ts";
 
 const refused = proxyError("http_request_error", 400);
 
@@ -73,55 +72,6 @@ describe("parseTarget", () => {
   });
 });
 
-describe("an app", () => {
-  const fetch = (): Response => new Response();
-
-  test("has an authority of its own", () => {
-    const app = { fetch };
-    expect(parseTarget(app)).toEqual({
-      origin: "http://app.invalid",
-      host: "app.invalid",
-      hostname: "app.invalid",
-      secure: false,
-      basePath: "",
-      query: "",
-      socketPath: undefined,
-      tls: undefined,
-      app,
-    });
-  });
-
-  test("is taken apart once", () => {
-    let read = 0;
-    const app = {
-      fetch,
-      get url(): string {
-        read++;
-        return "https://shop.example/v1?k=1";
-      },
-    };
-    const first = parseTarget(app);
-    expect(first).toMatchObject({ origin: "https://shop.example", basePath: "/v1", query: "k=1" });
-    expect(parseTarget(app)).toBe(first);
-    expect(read).toBe(1);
-    expect(parseTarget({ ...app })).not.toBe(first);
-  });
-
-  test.each(["ftp://a.test", "/relative", "http://a.test/#b", "http://u:p@a.test"])(
-    "refuses the url %j as it refuses it alone",
-    (url) => {
-      expect(() => parseTarget({ fetch, url })).toThrow(/^fetchway: (?:bad|a) target/);
-    },
-  );
-
-  test("may be a function, and a function of the request is none", () => {
-    const callable = Object.assign(() => "http://a.test", { fetch });
-    expect(isAddress(callable)).toBe(true);
-    expect(isAddress(() => "http://a.test")).toBe(false);
-    expect(isAddress("http://a.test")).toBe(true);
-  });
-});
-
 describe("assertReachable", () => {
   const client = (can: boolean) => ({
     name: "fake",
@@ -136,16 +86,6 @@ describe("assertReachable", () => {
     expect(() => assertReachable(upstream, client(true))).not.toThrow();
     expect(() => assertReachable(upstream, client(false))).toThrow(TypeError);
     expect(() => assertReachable(upstream, client(false))).toThrow(`fetchway: ${fix}`);
-  });
-
-  test.each(["host", "changeOrigin: false"])("an app is not sent another Host: %s", (option) => {
-    const app = parseTarget({ fetch: () => new Response() });
-    expect(() => assertReachable(app, client(false))).not.toThrow();
-    expect(() => assertReachable(app, client(true), option)).toThrow(TypeError);
-    expect(() => assertReachable(app, client(true), option)).toThrow(
-      `bad option \`${option}\`: a target in process has the authority of its URL; leave the option out`,
-    );
-    expect(() => assertReachable(parseTarget(TARGET), client(true), option)).not.toThrow();
   });
 
   test("a URL needs nothing", () => {

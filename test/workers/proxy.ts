@@ -60,9 +60,14 @@ const ways: Record<string, Way> = {
     ),
   async unbound(request, { SERVICE }) {
     const fetch = Reflect.get(SERVICE, "fetch");
-    const fail = ({ name, message }: Error): Response => new Response(`${name}: ${message}`);
-    return proxyFetch(request, { url: "https://shop.example", fetch }).catch(fail);
+    return proxyFetch(request, { url: "https://shop.example", fetch }).catch(
+      (error: unknown) => new Response(String(error)),
+    );
   },
+  swapped: (request, { SERVICE }) =>
+    proxyFetch(SERVICE as unknown as Request, request as unknown as FetchTarget).catch(
+      (error: unknown) => new Response(String(error)),
+    ),
   assetsFirst: (request, { ASSETS, SERVICE }) =>
     proxyFetch(request, ASSETS, {
       stripPrefix: "/assetsFirst",
