@@ -114,9 +114,29 @@ const SMALL = 8192;
 function toBodyInit(body: Reply["body"], headers: HeaderList): BodyInit | null {
   if (body === null) return null;
   if (body instanceof Exchange) return body.stream({ quiet: true });
-  if (!(body instanceof Uint8Array)) return toStream(body);
+  if (!(body instanceof Uint8Array)) return toQuietStream(toStream(body));
   const typed = getHeader(headers, "content-type") !== undefined;
   return typed && body.byteLength < SMALL ? (body as BodyInit) : toSizedStream(body);
+}
+
+/** The same body, which fails without a reason: Bun's server prints any other, and the source around it. */
+function toQuietStream(body: ReadableStream<Uint8Array>): ReadableStream<Uint8Array> {
+  const reader = body.getReader();
+  return new ReadableStream(
+    {
+      async pull(controller) {
+        try {
+          const { done, value } = await reader.read();
+          if (done) controller.close();
+          else controller.enqueue(value);
+        } catch {
+          controller.error();
+        }
+      },
+      cancel: (reason) => reader.cancel(reason),
+    },
+    { highWaterMark: 0 },
+  );
 }
 
 /**
