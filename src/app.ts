@@ -1,18 +1,20 @@
 /**
- * An app in this process: its `fetch` answers, and nothing goes over the network. A Worker's service binding, a Durable
- * Object's stub, an h3 or Hono app, another proxy.
+ * An app in this process, whose `fetch` answers instead of the network: a Worker's service binding, a Durable Object's
+ * stub, an h3 or Hono app, another proxy.
  */
 export interface FetchTarget {
   /**
-   * Answers a request. It is called as a method of this object, with a `Request` alone, whose `signal` aborts when the
-   * client leaves or a deadline passes. What it throws becomes 502.
+   * Answers a request. The proxy calls it as a method of this object, with a `Request` alone, whose `signal` aborts when
+   * the client leaves or a deadline passes. An exception becomes 502.
    */
   fetch(request: Request): Response | Promise<Response>;
   /**
-   * What the app sees as its own URL: scheme and authority, and the base path and query that go in front of the
-   * request's. Read once per object. Without it that is `http://app.invalid`, and never the client's `Host`, for a client
-   * chooses that. No resolver knows a name below `.invalid` (RFC 6761 §6.4), so that a URL that the app makes of it leads
-   * nowhere; and no app takes it for its developer's machine, as many take `localhost`.
+   * The URL that the app sees as its own: scheme and authority, and the base path and query that go in front of the
+   * request's. It is read once per object.
+   *
+   * The default is a fixed name, because a client chooses its `Host` and could so choose what the app trusts. It is not
+   * `localhost`, because many apps grant their developer's machine more. Names below `.invalid` never resolve (RFC 6761
+   * §6.4), so a URL that the app makes of it reaches no other server.
    * @default "http://app.invalid"
    */
   url?: string | URL;

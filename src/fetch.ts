@@ -30,7 +30,10 @@ export interface FetchClient extends UploadClient {
    * runtime that moves and cancels them. Not where somebody wants to watch them.
    */
   readonly handsBodiesThrough?: boolean;
-  /** Whether nobody but this proxy tells the client that the reader of its response has left: plain bodies are watched then. */
+  /**
+   * Whether a body that is not encoded is read here even where no deadline and no `signal` can stop it: the response's
+   * reader can then abort the request, which the runtime would not do for it.
+   */
   readonly watchesBodies?: boolean;
   /** What `RequestInit` says to get encoded bodies as they are when a script reads them, where the client would decode them. */
   readonly rawBodies?: object;

@@ -73,12 +73,14 @@ const ways: Record<string, (request: Request) => Response | Promise<Response>> =
   },
   "/stream"(request) {
     ({ signal } = request);
+    let isCancelled = false;
     return new Response(
       new ReadableStream({
         async pull(controller) {
           await pause(20);
-          controller.enqueue(new Uint8Array(1));
+          if (!isCancelled) controller.enqueue(new Uint8Array(1));
         },
+        cancel: () => void (isCancelled = true),
       }),
     );
   },
