@@ -1,8 +1,10 @@
 import { amend } from "../src/amend.ts";
+import type { FetchTarget } from "../src/app.ts";
 import { ProxyError } from "../src/error.ts";
-import { createFetchTransport, unsendable } from "../src/fetch.ts";
-import { toHeaders } from "../src/headers.ts";
+import { createFetchTransport, type FetchClient, unsendable } from "../src/fetch.ts";
+import { getHeader, toHeaders } from "../src/headers.ts";
 import { WebIncoming } from "../src/incoming.ts";
+import { type AppClient, createInProcessTransport } from "../src/inprocess.ts";
 import { type PoolOptions, refusePoolOptions } from "../src/pool.ts";
 import {
   bindProxy,
@@ -25,24 +27,68 @@ declare class FixedLengthStream extends TransformStream<Uint8Array, Uint8Array> 
 /** Bodies that nobody reads pass as they are, coded or not. */
 const CAPABILITIES: Capabilities = { decodes: [], host: false, unixSocket: false, tls: false };
 
+/** How workerd's own clients differ from others: its `fetch`, and the stubs of Workers and Durable Objects. */
+const CLIENT: Omit<FetchClient, "fetch"> = {
+  name: "workerd",
+  capabilities: CAPABILITIES,
+  prepare,
+  toError,
+  amendsHeaders: true,
+  handsBodiesThrough: true,
+  rawBodies: { encodeResponseBody: "manual" },
+  isOwn,
+  createPipe,
+};
+
 /**
  * Requests through workerd's `fetch`, whose connections are its own business.
  * @throws TypeError for any pool option but `connectTimeout`, which has no effect
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   refusePoolOptions(options, "Workers have no connections of their own");
-  return createFetchTransport({
-    name: "workerd",
-    capabilities: CAPABILITIES,
-    fetch: (url, init) => fetch(url, init),
-    prepare,
-    toError,
-    amendsHeaders: true,
-    handsBodiesThrough: true,
-    rawBodies: { encodeResponseBody: "manual" },
-    isOwn,
-    createPipe: (length) => new FixedLengthStream(length),
-  });
+  return createFetchTransport({ ...CLIENT, fetch: (url, init) => fetch(url, init) });
+}
+
+function createPipe(length: number): TransformStream<Uint8Array, Uint8Array> {
+  return new FixedLengthStream(length);
+}
+
+/**
+ * Whether an app is another Worker, or a Durable Object, which workerd reaches as it reaches the network. Their class is
+ * no global; the name of it is all that there is to ask for.
+ */
+function isStub(app: FetchTarget): boolean {
+  return STUB.test(Object.prototype.toString.call(app));
+}
+const STUB = /^\[object (?:Fetcher|DurableObject|Loopback\w+)\]$/;
+
+/**
+ * An app in the same isolate. workerd knows nothing of such a call: to end the app's `signal` with the client, its bodies
+ * are watched, but for encoded ones, which go through unread. How those are encoded stands in the app's own response.
+ */
+const SCRIPT: AppClient = {
+  capabilities: CAPABILITIES,
+  toError,
+  amendsHeaders: true,
+  handsBodiesThrough: true,
+  watchesBodies: true,
+  isOwn,
+  createPipe,
+  note(response) {
+    hasSources = true;
+    sources.set(response.headers, response);
+  },
+};
+
+/** The responses of apps in the same isolate, by their fields. */
+const sources = new WeakMap<Headers, Response>();
+let hasSources = false;
+
+function clientFor(app: FetchTarget): AppClient {
+  if (!isStub(app)) return SCRIPT;
+  const stub = app as unknown as { fetch(url: string, init: RequestInit): Promise<Response> };
+  // A `Request` would not remember `encodeResponseBody`.
+  return { ...CLIENT, fetch: (url, init) => stub.fetch(url, init) };
 }
 
 function prepare({ method }: Hop): void {
@@ -132,8 +178,22 @@ function respond({ status, statusText, headers, original, body, isEncoded }: Rep
     encodeBody: isEncoded ? "manual" : "automatic",
   };
   const bytes = body?.whole() as BodyInit | undefined;
-  const response = new Response(bytes ?? body?.stream() ?? null, init);
+  const content = bytes ?? body?.stream() ?? null;
+  const source = hasSources && original ? sources.get(original.headers) : undefined;
+  if (source !== undefined && getHeader(headers, "content-encoding") !== undefined) {
+    return withClone(respondLike(source, content, init));
+  }
+  const response = new Response(content, init);
   return isEncoded ? withClone(response) : response;
+}
+
+/** A response whose body is encoded, or still to be encoded, as that of an app is: only a copy of the app's own response says which. */
+function respondLike(source: Response, content: BodyInit | null, init: Init): Response {
+  const response = new Response(content, source);
+  const names = Array.from(response.headers.keys());
+  for (const name of names) response.headers.delete(name);
+  for (const [name, value] of init.headers as Headers) response.headers.append(name, value);
+  return response;
 }
 
 /** workerd forgets that the body of a clone is already encoded: a clone that is put into a cache would be encoded twice. */
@@ -150,6 +210,7 @@ const runtime: Runtime = {
   read: (request) => new WorkerIncoming(request),
   createTransport,
   respond,
+  inProcess: createInProcessTransport(clientFor),
 };
 
 /**

@@ -31,6 +31,11 @@ export interface FetchClient extends UploadClient {
    * runtime that moves and cancels them. Not where somebody wants to watch them.
    */
   readonly handsBodiesThrough?: boolean;
+  /**
+   * Whether a body that is not encoded is read here even where no deadline and no `signal` can stop it: the response's
+   * reader can then abort the request, which the runtime would not do for it.
+   */
+  readonly watchesBodies?: boolean;
   /** What `RequestInit` says to get encoded bodies as they are when a script reads them, where the client would decode them. */
   readonly rawBodies?: object;
 }
@@ -147,7 +152,8 @@ function toReply(
   // Reading an encoded body decodes it, unless the client was told otherwise.
   const decodes = !raw && getHeader(headers, "content-encoding") !== undefined;
   const events = isEventStream(headers);
-  const through = client.handsBodiesThrough && (decodes || !lifetime.mayStop(events));
+  const watches = client.watchesBodies || lifetime.mayStop(events);
+  const through = client.handsBodiesThrough && (decodes || !watches);
   if (body === null || through) lifetime.end();
   else lifetime.opened(events);
   const createPipe = decoded ? undefined : client.createPipe;

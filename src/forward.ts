@@ -16,6 +16,7 @@ import { toNetworkError } from "./send.ts";
 import {
   assertReachable,
   guardEscape,
+  isAddress,
   joinTarget,
   parseTarget,
   type Target,
@@ -49,7 +50,7 @@ export async function forward(
   if (fault !== undefined) return recover(fault, fault, incoming, options, respond);
   const turn = incoming.turn?.();
   let address = target;
-  if (typeof address === "function") {
+  if (typeof address === "function" && !isAddress(address)) {
     try {
       address = await address(incoming.request());
     } catch (thrown) {
@@ -59,7 +60,7 @@ export async function forward(
     }
   }
   const upstream = parseTarget(address);
-  assertReachable(upstream, plan.transport);
+  assertReachable(upstream, plan.transport, plan.hostOption);
   const scope = new Lifetime(incoming, plan.timeout, plan.idleTimeout, options.signal);
   let reply: Reply | undefined;
   let response: Response | undefined;

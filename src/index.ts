@@ -4,6 +4,7 @@ export type { MaybeResponse, RequestDraft } from "./hooks.ts";
 export type { RetryOptions } from "./retry.ts";
 export type { ProxyOptions } from "./options.ts";
 export type { Target, TargetAddress, TargetOptions, TlsOptions } from "./target.ts";
+export type { FetchTarget } from "./app.ts";
 export type { Context } from "./incoming.ts";
 export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";
 export type {

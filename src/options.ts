@@ -216,9 +216,9 @@ export interface ProxyOptions {
   /** Aborts the upstream request when it fires, as the client's leaving does. */
   signal?: AbortSignal;
   /**
-   * A `fetch`-shaped function to send requests with, instead of the runtime's own client. It must hand through
-   * `redirect: "manual"`. It is told to accept no coding, and taken to decode the network's answers, not a script's. Bind methods.
-   * @example (url, init) => app.request(url, init)
+   * A `fetch`-shaped function to send requests with, instead of the runtime's own client. An app is a `target` instead, and wins.
+   * It must hand through `redirect: "manual"`, is told to accept no coding, and taken to decode only the network's answers. Bind methods.
+   * @example (url, init) => fetch(url, { ...init, dispatcher })
    */
   fetch?: (url: string, init: RequestInit) => Response | Promise<Response>;
   /** Connections to use, made by `createTransport`. They stay the caller's to close. */

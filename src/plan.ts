@@ -10,6 +10,7 @@ import { limitBody } from "./body/limit.ts";
 import { keepBody } from "./body/replay.ts";
 import { retry, type RetryOptions } from "./retry.ts";
 import { checkResults, compose, type Send, sendThrough } from "./send.ts";
+import { inProcess as standardInProcess } from "./inprocess.ts";
 import type { HeaderList, Transport } from "./transport.ts";
 import { compileTrust, type Trust } from "./trust.ts";
 
@@ -37,6 +38,8 @@ export interface Plan {
   readonly rewrite: PathRewrite | undefined;
   readonly rewriteResponse: ResponseRewrite | undefined;
   readonly keepHost: boolean;
+  /** The option that asks for another `Host` than the target's, if any. */
+  readonly hostOption: string | undefined;
   readonly timeout: number;
   readonly idleTimeout: number;
   /** Whether redirects are followed. */
@@ -63,11 +66,13 @@ const UNSPOKEN: Readonly<Record<ForwardedStyle, readonly string[]>> = {
 /**
  * Checks options and compiles them.
  * @param transportFor the runtime's own transport, for these options
+ * @param inProcess the runtime's transport to targets in process
  * @throws TypeError that names the option and the fix
  */
 export function compile(
   options: ProxyOptions,
   transportFor: (options: ProxyOptions) => Transport,
+  inProcess: Transport = standardInProcess,
 ): Plan {
   checkOptions(options);
   const transport =
@@ -82,6 +87,8 @@ export function compile(
   const filtered = new NameSet(unwanted);
   const dropped = [...REQUEST_DROPPED, ...unwanted];
   const prefix = options.stripPrefix?.replace(/\/$/, "") ?? "";
+  const keepHost = !(options.changeOrigin ?? defaults.changeOrigin);
+  const hostOption = keepHost ? "changeOrigin: false" : options.host && "host";
   const plan: Plan = {
     options,
     dropped: new NameSet([...dropped, ...REQUEST_ASSERTIONS]),
@@ -100,15 +107,16 @@ export function compile(
       { ...options, locationRewrite: options.locationRewrite ?? defaults.locationRewrite },
       prefix,
     ),
-    keepHost: !(options.changeOrigin ?? defaults.changeOrigin),
+    keepHost,
+    hostOption,
     timeout: options.timeout ?? defaults.timeout,
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
-    ...compileSend(options, transport),
+    ...compileSend(options, transport, inProcess),
     transport,
   };
-  if ((plan.keepHost || options.host !== undefined) && !transport.capabilities.host) {
-    const option = plan.keepHost ? "changeOrigin: false" : "host";
-    throw badOption(option, `the ${transport.name} client cannot set Host; leave the option out`);
+  if (hostOption !== undefined && !transport.capabilities.host) {
+    const fix = `the ${transport.name} client cannot set Host; leave the option out`;
+    throw badOption(hostOption, fix);
   }
   return plan;
 }
@@ -136,6 +144,7 @@ function withIdentity(
 function compileSend(
   options: ProxyOptions,
   transport: Transport,
+  inProcess: Transport,
 ): Pick<Plan, "follows" | "send" | "runsAppCode"> {
   if (options.redirectTargets !== undefined && options.followRedirects === undefined) {
     throw new TypeError(
@@ -163,7 +172,10 @@ function compileSend(
   const runsAppCode = request.length > 0 || attempt.length > 0 || redirects > 0;
   return {
     follows: redirects > 0,
-    send: compose([...steps, ...attempt.map(checkResults)], sendThrough(transport, runsAppCode)),
+    send: compose(
+      [...steps, ...attempt.map(checkResults)],
+      sendThrough(transport, inProcess, runsAppCode),
+    ),
     runsAppCode,
   };
 }

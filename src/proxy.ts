@@ -1,9 +1,10 @@
+import { isApp } from "./app.ts";
 import { forward, type Respond } from "./forward.ts";
 import { assertRequest, type Context, type Incoming } from "./incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "./pool.ts";
 import { defaults, type ProxyOptions } from "./options.ts";
 import { compile, type Plan } from "./plan.ts";
-import { assertReachable, parseTarget, type Target } from "./target.ts";
+import { assertReachable, isAddress, parseTarget, type Target } from "./target.ts";
 import type { PoolStats, Transport } from "./transport.ts";
 
 /** What a runtime contributes: how to read a request, how to send one, how to build a response. */
@@ -11,11 +12,21 @@ export interface Runtime {
   read(request: Request, context: Context): Incoming;
   createTransport(pool?: PoolOptions): Transport;
   respond: Respond;
+  /** How apps in process are called, where it is not as on every runtime. */
+  inProcess?: Transport;
 }
 
 /** Options of `createProxy`. */
 export interface CreateProxyOptions extends ProxyOptions {
-  /** Where to send requests. */
+  /**
+   * Where to send requests: a URL, `"unix:/path"`, `{ url, socketPath, tls }`, an app in this process, or a function of the
+   * request that returns one of these.
+   *
+   * An app is any object with a `fetch` method: a Worker's service binding, an h3 or Hono app, another proxy. All options
+   * hold for it, but for those of connections, `host` and `changeOrigin: false`. A Durable Object's stub belongs to the
+   * request that it was made in: return it from a function, or pass it to `proxyFetch`.
+   * @example env.SERVICE
+   */
   target: Target;
   /** The proxy's own connections. Not together with `transport`, whose connections are somebody else's. */
   pool?: PoolOptions;
@@ -98,13 +109,15 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       }
       let plan = plans.get(options);
       if (plan === undefined) {
-        plan = compile(options, transportFor);
+        plan = compile(options, transportFor, runtime.inProcess);
         plans.set(options, plan);
       }
       const incoming = runtime.read(request, undefined);
       return forward(incoming, target, plan, undefined, runtime.respond);
     } catch (error) {
-      return Promise.reject(error);
+      // A stub of workerd's has every method that a Request has.
+      const isSwapped = isApp(request);
+      return Promise.reject(isSwapped ? new TypeError(`fetchway: ${PROXY_FETCH}`) : error);
     }
   };
 }
@@ -128,8 +141,9 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   }
   if (pool !== undefined) checkPoolOptions(pool);
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
-  const plan = compile(options, () => runtime.createTransport({ connectTimeout, ...pool }));
-  if (typeof target !== "function") assertReachable(parseTarget(target), plan.transport);
+  const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
+  const plan = compile(options, transportFor, runtime.inProcess);
+  if (isAddress(target)) assertReachable(parseTarget(target), plan.transport, plan.hostOption);
   return { target, plan };
 }
 

@@ -52,15 +52,17 @@ export function checkResults(intercept: Interceptor): Interceptor {
 }
 
 /**
- * Sends through a transport.
+ * Sends to the app that the upstream is, or over the network. A redirect may lead from the one to the other.
  * @param converts whether its errors become those of the network here, so that exceptions of the app's code around it
  * can be told from them; else the caller converts them, which saves each request a promise
  */
-export function sendThrough(transport: Transport, converts: boolean): Send {
-  if (!converts) return (request, scope) => transport.send(request, scope);
+export function sendThrough(transport: Transport, inProcess: Transport, converts: boolean): Send {
+  const send: Send = (request, scope) =>
+    (request.upstream.app === undefined ? transport : inProcess).send(request, scope);
+  if (!converts) return send;
   return async (request, scope) => {
     try {
-      return await transport.send(request, scope);
+      return await send(request, scope);
     } catch (thrown) {
       throw toNetworkError(thrown);
     }

@@ -1,3 +1,4 @@
+import { type FetchTarget, isApp, urlOf } from "./app.ts";
 import { ProxyError } from "./error.ts";
 
 /** TLS towards the upstream, where the runtime's client can (`capabilities.tls`). */
@@ -24,11 +25,19 @@ export interface TargetOptions {
   tls?: TlsOptions;
 }
 
-/** Where to send requests: an `http:` or `https:` URL, `"unix:/path"`, or an object with more to say. */
-export type TargetAddress = string | URL | TargetOptions;
+/**
+ * Where to send requests: an `http:` or `https:` URL, `"unix:/path"`, an object with more to say, or an app in this
+ * process, which is any object with a `fetch` method.
+ */
+export type TargetAddress = string | URL | TargetOptions | FetchTarget;
 
 /** Where to send requests, or a function that decides it for each request. */
 export type Target = TargetAddress | ((request: Request) => TargetAddress | Promise<TargetAddress>);
+
+/** Whether a target says where to, and is no function that decides it. */
+export function isAddress(target: Target): target is TargetAddress {
+  return typeof target !== "function" || isApp(target);
+}
 
 /** A target, checked and taken apart once. */
 export interface Upstream {
@@ -48,18 +57,22 @@ export interface Upstream {
   readonly socketPath: string | undefined;
   /** TLS options of this upstream. */
   readonly tls: TlsOptions | undefined;
+  /** The app in this process that answers instead of the network. */
+  readonly app: FetchTarget | undefined;
 }
 
 /** Targets given as strings repeat with every request: parsed once, within bounds. */
 const parsed = new Map<string, Upstream>();
 const PARSED_LIMIT = 1000;
+/** Apps are objects that stay the same as a rule. */
+const parsedApps = new WeakMap<FetchTarget, Upstream>();
 
 /**
  * Takes a target apart.
  * @throws TypeError that says what is wrong with the target and how to write it
  */
 export function parseTarget(target: TargetAddress): Upstream {
-  if (typeof target !== "string") return parseAddress(target);
+  if (typeof target !== "string") return isApp(target) ? parseApp(target) : parseAddress(target);
   let upstream = parsed.get(target);
   if (upstream === undefined) {
     upstream = parseAddress(target);
@@ -70,7 +83,16 @@ export function parseTarget(target: TargetAddress): Upstream {
   return upstream;
 }
 
-function parseAddress(target: TargetAddress): Upstream {
+function parseApp(app: FetchTarget): Upstream {
+  let upstream = parsedApps.get(app);
+  if (upstream === undefined) {
+    upstream = { ...parseUrl(urlOf(app), {}), app };
+    parsedApps.set(app, upstream);
+  }
+  return upstream;
+}
+
+function parseAddress(target: string | URL | TargetOptions): Upstream {
   if (typeof target === "string" && target.startsWith("unix:")) {
     const socketPath = target.slice("unix:".length);
     if (!socketPath.startsWith("/")) throw badTarget(target, 'use "unix:/path/to/socket"');
@@ -78,9 +100,15 @@ function parseAddress(target: TargetAddress): Upstream {
   }
   if (target instanceof URL || typeof target === "string") return parseUrl(target, {});
   if (typeof target === "object" && target !== null && "url" in target) {
+    if ("status" in target) {
+      throw badTarget(target, "a Response is none; for an app, pass the app, not its `fetch`");
+    }
     return parseUrl(target.url, target);
   }
-  throw badTarget(target, "use a URL, or { url, socketPath?, tls? }");
+  throw badTarget(
+    target,
+    "use a URL, or { url, socketPath?, tls? }, or an object with a `fetch` method",
+  );
 }
 
 function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
@@ -108,6 +136,7 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
     query: url.search.slice(1),
     socketPath: more.socketPath,
     tls: more.tls,
+    app: undefined,
   };
 }
 
@@ -123,12 +152,20 @@ function show(target: unknown): string {
 
 /**
  * Makes sure that a runtime's client can do what an upstream needs.
+ * @param hostOption the option that asks for another `Host` than the target's, if any
  * @throws TypeError that says what it cannot
  */
 export function assertReachable(
   upstream: Upstream,
   client: { name: string; capabilities: { unixSocket: boolean; tls: boolean } },
+  hostOption?: string,
 ): void {
+  if (upstream.app !== undefined && hostOption !== undefined) {
+    throw new TypeError(
+      `fetchway: bad option \`${hostOption}\`: a target in process has the authority of its URL; ` +
+        "leave the option out, and set the target's `url`, as in { fetch, url }",
+    );
+  }
   if (upstream.socketPath !== undefined && !client.capabilities.unixSocket) {
     throw new TypeError(`fetchway: the ${client.name} client cannot reach unix sockets; use a URL`);
   }

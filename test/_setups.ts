@@ -1,5 +1,6 @@
 /** The proxies under test by name, the same on every host. Imported by hosts: no runtime's API here. */
 import type { ProxyOptions, Target } from "#proxy";
+import { app } from "./_app.ts";
 
 export type SetupName =
   | "default"
@@ -31,7 +32,8 @@ export type SetupName =
   | "distrusting"
   | "routed"
   | "witnessed"
-  | "refused";
+  | "refused"
+  | "inProcess";
 
 export interface Setup {
   target: Target;
@@ -197,5 +199,6 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
       `${upstream}?saw=${encodeURIComponent(/\/\/([^/?#]*)/.exec(url)?.[1] ?? "")}`,
     options: { changeOrigin: false },
   }),
+  inProcess: () => ({ target: app, options: {} }),
   refused: () => ({ target: "http://127.0.0.1:1", options: {} }),
 };

@@ -9,6 +9,7 @@ import type { Call } from "./_link.ts";
 import { Upstream } from "./_upstream.ts";
 import { until } from "./_wait.ts";
 import { aborts } from "./suite/aborts.ts";
+import { apps } from "./suite/apps.ts";
 import { bodies } from "./suite/bodies.ts";
 import { encodings } from "./suite/encodings.ts";
 import { failures } from "./suite/failures.ts";
@@ -72,6 +73,7 @@ const themes: Record<string, Record<string, Test>> = {
   redirects,
   retries,
   rewriting,
+  apps,
   large,
 };
 
@@ -101,6 +103,7 @@ export type TestName =
   | keyof typeof redirects
   | keyof typeof retries
   | keyof typeof rewriting
+  | keyof typeof apps
   | keyof typeof large;
 
 export function addTests(name: HostName): void {

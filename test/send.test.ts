@@ -96,7 +96,7 @@ describe("sendThrough", () => {
   test.each([true, false])("sends the request as it is: converting %s", async (converts) => {
     const transport = new FakeTransport();
     const [hop, scope] = [fakeHop(), fakeLifetime()];
-    await sendThrough(transport, converts)(hop, scope);
+    await sendThrough(transport, transport, converts)(hop, scope);
     expect(transport.hops[0]).toBe(hop);
     expect(transport.lifetimes[0]).toBe(scope);
   });
@@ -104,7 +104,7 @@ describe("sendThrough", () => {
   test("converts the transport's errors to network errors, where they must be told from exceptions of the app", async () => {
     const oops = new Error("oops");
     const send = (converts: boolean): unknown =>
-      sendThrough(failing(oops), converts)(fakeHop(), fakeLifetime());
+      sendThrough(failing(oops), failing(oops), converts)(fakeHop(), fakeLifetime());
     expect(await errorOf(() => send(true))).toEqual(proxyError("proxy_internal_error", 500));
     expect(await errorOf(() => send(true))).toMatchObject({ cause: oops });
     expect(await errorOf(() => send(false))).toBe(oops);

@@ -23,6 +23,7 @@ describe("parseTarget", () => {
       query: "key=k&x",
       socketPath: undefined,
       tls: undefined,
+      app: undefined,
     });
   });
 

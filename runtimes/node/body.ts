@@ -29,6 +29,8 @@ export class PipedBody implements Sink {
     if (bytes !== undefined) return void res.end(bytes);
     // A body that was made by the app's code is not told otherwise that its client has left.
     res.on("close", () => body.cancel());
+    // Where the body does not tell whether chunks have arrived, the client gets the head at once.
+    if (body.buffered === undefined) this.flush();
     void body.pipeTo(this);
   }
 

@@ -23,8 +23,9 @@ export class StreamBody implements BodySource {
 
   whole(): undefined {}
 
-  stream({ onFail }: StreamOptions = {}): ReadableStream<Uint8Array> {
-    return onFail === undefined ? this.#stream : toWebStream(this, { onFail });
+  stream({ onFail, quiet = false }: StreamOptions = {}): ReadableStream<Uint8Array> {
+    const isAsIs = onFail === undefined && !quiet;
+    return isAsIs ? this.#stream : toWebStream(this, { onFail, quiet });
   }
 
   async pipeTo(sink: Sink): Promise<void> {

@@ -63,7 +63,7 @@ function end(code: number): never {
 
 // It prints why a response body failed, and that it was asked for a tunnel: nothing to complain of.
 const ordinary: RegExp =
-  / Uncaught exception: .*remote\.jsg\.Error: (?:ProxyError: |Handler does not export a connect\(\))|^Received a connect event/;
+  / Uncaught exception: .*remote\.jsg\.(?:Error: (?:ProxyError: |Handler does not export a connect\(\))|TypeError: FixedLengthStream did not see )|^Received a connect event/;
 let stderr = "";
 (child.stdio[2] as Readable).setEncoding("utf8").on("data", (data: string) => {
   const lines = (stderr += data).split("\n");

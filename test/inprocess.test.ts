@@ -1,0 +1,125 @@
+/** Apps as targets, called by each runtime as it calls them; test/miniflare.test.ts has those of Workers. */
+import { createServer } from "node:http";
+import { H3 } from "h3";
+import { Hono } from "hono";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createProxy } from "../runtimes/node.ts";
+import { type Client, connect } from "./_client.ts";
+import { cases } from "./_inprocess.ts";
+import { digestOf, mebibyte, pour } from "./_large.ts";
+import { portOf } from "./_port.ts";
+import { startProgram } from "./_program.ts";
+import { until } from "./_wait.ts";
+import { type Header, request } from "./_wire.ts";
+
+const ROOT = new URL("..", import.meta.url).href;
+
+const runtimes: Record<string, [entry: string, ...args: string[]]> = {
+  node: ["node", "--input-type=module", "--eval"],
+  bun: ["bun", "--eval"],
+  deno: ["deno", "eval", "--quiet"],
+};
+
+/** Runs all cases as a program of the runtime's own. */
+async function run(runtime: string, entry: string, args: string[]): Promise<typeof expected> {
+  const code = `
+    import { createProxy } from "${ROOT}runtimes/${entry}.ts";
+    import { runCases } from "${ROOT}test/_inprocess.ts";
+    console.log("outcomes:" + JSON.stringify(await runCases(createProxy)));
+  `;
+  await using program = startProgram(runtime, [...args, code]);
+  const [, outcomes = ""] = await program.printed(/^outcomes:(.+)$/m);
+  return JSON.parse(outcomes) as typeof expected;
+}
+
+const expected: Record<string, string | null> = Object.fromEntries(
+  Object.keys(cases).map((name) => [name, null]),
+);
+
+describe.each(Object.entries(runtimes))("on %s", (runtime, [entry, ...args]) => {
+  test("every case holds", async () => {
+    expect(await run(runtime, entry, args)).toEqual(expected);
+  });
+});
+
+test("through the entry for any runtime every case holds", async () => {
+  expect(await run("node", "fetch", ["--input-type=module", "--eval"])).toEqual(expected);
+});
+
+describe("behind a server of Node's", () => {
+  const answerShort = (): Response =>
+    new Response(new Response("four").body, { headers: { "content-length": "5" } });
+  /** How the app's last request ended. */
+  let signal: AbortSignal | undefined;
+  const isAborted = (): boolean | undefined => signal?.aborted;
+  const hono = new Hono()
+    .post("/back", (c) => new Response(c.req.raw.body))
+    .get("/stream", (c) => {
+      ({ signal } = c.req.raw);
+      return c.body(new ReadableStream({ start: (out) => out.enqueue(new Uint8Array(1)) }));
+    })
+    .get("/hang", (c) => {
+      ({ signal } = c.req.raw);
+      return new Promise<Response>(() => {});
+    })
+    .get("/short", () => answerShort());
+  const h3 = new H3()
+    .post("/back", (event) => new Response(event.req.body))
+    .get("/stream", (event) => {
+      ({ signal } = event.req);
+      return new Response(new ReadableStream({ start: (out) => out.enqueue(new Uint8Array(1)) }));
+    })
+    .get("/hang", (event) => {
+      ({ signal } = event.req);
+      return new Promise(() => {});
+    })
+    .get("/short", () => answerShort());
+
+  describe.each(Object.entries({ hono, h3 }))("%s", (_, target) => {
+    const proxy = createProxy({ target });
+    const server = createServer(proxy.nodeHandler);
+    let port = 0;
+    beforeAll(async () => void (port = await portOf(server)));
+    afterAll(() => void server.close());
+
+    async function send(method: string, path: string, fields: Header[] = []): Promise<Client> {
+      const client = await connect(port);
+      client.send(request(method, path, fields));
+      return client;
+    }
+
+    test.each([true, false])("large bodies stream both ways (chunked: %s)", async (chunked) => {
+      const size = 8 * mebibyte;
+      const framing: Header = chunked
+        ? ["Transfer-Encoding", "chunked"]
+        : ["Content-Length", String(size)];
+      const client = await send("POST", "/back", [framing]);
+      const [answer] = await Promise.all([
+        client.read("POST"),
+        pour(client.socket, size, { chunked }),
+      ]);
+      expect([answer.length, answer.sha256]).toEqual([size, digestOf(size)]);
+      client.leave("FIN");
+    });
+
+    test.each(["hang", "stream"])(
+      "a client that leaves aborts the app's signal: %s",
+      async (path) => {
+        signal = undefined;
+        const client = await send("GET", `/${path}`);
+        if (path === "stream") await client.readHead();
+        await until(() => isAborted() !== undefined, "the app's call");
+        expect(isAborted()).toBe(false);
+        client.leave("RST");
+        await until(() => isAborted() === true, "the app's signal");
+      },
+    );
+
+    test("a body that is shorter than it says is cut by the end of the connection", async () => {
+      const client = await send("GET", "/short");
+      const answer = await client.read();
+      expect([answer.status, answer.cut]).toEqual([200, true]);
+      client.leave("FIN");
+    });
+  });
+});

@@ -1,0 +1,136 @@
+/** Bodies to and from an app. */
+import { H3 } from "h3";
+import { Hono } from "hono";
+import type { FetchTarget } from "../../src/index.ts";
+import {
+  answering,
+  assert,
+  assertEqual,
+  type Case,
+  countBytes,
+  createSource,
+  gzip,
+  LENGTH,
+  mebibyte,
+  read,
+  settle,
+  until,
+} from "./_case.ts";
+
+export const bodies: Record<string, Case> = {
+  async "large bodies stream both ways"(create) {
+    for (const app of [
+      new H3().post("/", (event) => new Response(event.req.body)),
+      new Hono().post("/", (c) => new Response(c.req.raw.body)),
+    ]) {
+      const source = createSource();
+      const response = await create({ target: app }).fetch(
+        read("/", { method: "POST", body: source.stream, duplex: "half" }),
+      );
+      assert(source.taken < LENGTH, "all was taken before anything was read");
+      assertEqual(await countBytes(response.body), LENGTH);
+    }
+  },
+
+  async "an app that does not read holds the client up"(create) {
+    const source = createSource();
+    const gate = Promise.withResolvers<void>();
+    const proxy = create({
+      target: {
+        async fetch(request) {
+          await gate.promise;
+          return new Response(String(await countBytes(request.body)));
+        },
+      },
+    });
+    const answer = proxy.fetch(read("/", { method: "POST", body: source.stream, duplex: "half" }));
+    await until(() => source.taken > 0, "the first chunk");
+    const taken = await settle(() => source.taken);
+    assert(taken <= 2 * mebibyte, `${taken} bytes were taken for nobody`);
+    gate.resolve();
+    assertEqual(await (await answer).text(), String(LENGTH));
+  },
+
+  async "a client that does not read holds the app up"(create) {
+    const source = createSource();
+    const proxy = create({ target: answering(() => new Response(source.stream)) });
+    const response = await proxy.fetch(read("/"));
+    const taken = await settle(() => source.taken);
+    assert(taken <= 2 * mebibyte, `${taken} bytes were made for nobody`);
+    assertEqual(await countBytes(response.body), LENGTH);
+  },
+
+  async "a body that fails, or is not as long as it says, never looks whole"(create) {
+    const broken = (): Response => {
+      const chunks = ["half"];
+      return new Response(
+        new ReadableStream({
+          pull(controller) {
+            const chunk = chunks.shift();
+            if (chunk === undefined) throw new Error("secret");
+            controller.enqueue(new TextEncoder().encode(chunk));
+          },
+        }),
+      );
+    };
+    const sized = (length: number) => () => {
+      const { body } = new Response("four");
+      return new Response(body, { headers: { "content-length": String(length) } });
+    };
+    for (const answer of [broken, sized(3), sized(5), sized(2000)]) {
+      const response = await create({ target: answering(answer) }).fetch(read("/"));
+      const outcome = await response.text().then(
+        (text) => `whole: ${text}`,
+        () => "failed",
+      );
+      assertEqual(outcome, "failed");
+    }
+    const whole = await create({ target: answering(sized(4)) }).fetch(read("/"));
+    assertEqual(await whole.text(), "four");
+  },
+
+  async "a client's body that fails never looks whole to the app"(create) {
+    const outcomes: string[] = [];
+    const target: FetchTarget = {
+      async fetch(request) {
+        outcomes.push(await request.text().then(String, () => "failed"));
+        return new Response();
+      },
+    };
+    for (const headers of [{}, { "content-length": "10" }]) {
+      const chunks = ["half"];
+      const body = new ReadableStream<Uint8Array>({
+        async pull(controller) {
+          const chunk = chunks.shift();
+          if (chunk !== undefined) return controller.enqueue(new TextEncoder().encode(chunk));
+          await new Promise((resolve) => setTimeout(resolve, 50));
+          throw new Error("broken");
+        },
+      });
+      const request = read("/", { method: "POST", body, headers, duplex: "half" });
+      // The app may answer all the same, as any upstream may.
+      await (await create({ target }).fetch(request)).text();
+    }
+    await until(() => outcomes.length === 2, "the app's reading to end");
+    assertEqual(outcomes, ["failed", "failed"]);
+  },
+
+  async "what an app has encoded passes as it is"(create) {
+    const bytes = await gzip("a body that compresses well; ".repeat(100));
+    const headers = {
+      "content-encoding": "gzip",
+      "content-length": `${bytes.length}`,
+      etag: '"x"',
+    };
+    // workerd's own: the bytes are encoded already.
+    const init: ResponseInit & { encodeBody: "manual" } = { headers, encodeBody: "manual" };
+    for (const options of [{}, { idleTimeout: 10_000 }]) {
+      const target = answering(() => new Response(bytes, init));
+      const response = await create({ target, ...options }).fetch(read("/"));
+      for (const [name, value] of Object.entries(headers)) {
+        assertEqual(response.headers.get(name), value);
+      }
+      assertEqual([...new Uint8Array(await response.arrayBuffer())], [...bytes]);
+    }
+  },
+};

@@ -1,0 +1,139 @@
+/** An app in the host's own process as the target: the rules are those of any upstream. */
+import { gunzipSync } from "node:zlib";
+import { expect } from "vitest";
+import type { Answer } from "../_client.ts";
+import { digestOf, mebibyte, pour } from "../_large.ts";
+import type { Tools } from "../_suite.ts";
+import { patience } from "../_wait.ts";
+import { request, type Header } from "../_wire.ts";
+
+interface Seen {
+  method: string;
+  url: string;
+  headers: Record<string, string>;
+  body: string;
+}
+
+/** Asks until that is the answer. */
+async function untilText(t: Tools, path: string, text: string): Promise<void> {
+  for (const start = performance.now(); ;) {
+    if ((await t.ask(request("GET", path), "inProcess")).text === text) return;
+    if (performance.now() - start > patience) throw new Error(`${path}: never ${text}`);
+  }
+}
+
+const size = 16 * mebibyte;
+
+async function upload(t: Tools, path: string, chunked: boolean): Promise<Answer> {
+  const client = await t.connect("inProcess");
+  const framing: Header = chunked
+    ? ["Transfer-Encoding", "chunked"]
+    : ["Content-Length", String(size)];
+  client.send(request("POST", path, [framing]));
+  const [answer] = await Promise.all([client.read("POST"), pour(client.socket, size, { chunked })]);
+  return answer;
+}
+
+/** A client that leaves in the middle of it. */
+async function leave(t: Tools, path: string): Promise<void> {
+  const client = await t.connect("inProcess");
+  client.send(request("GET", path));
+  if (path === "/stream") await client.readHead();
+  await untilText(t, "/aborted", "false");
+  client.leave("RST");
+  await untilText(t, "/aborted", "true");
+}
+
+export const apps = {
+  async "an app in process is sent the target's authority, and the client's path, fields and body"(
+    t: Tools,
+  ): Promise<void> {
+    const fields: Header[] = [
+      ["X-Own", "1"],
+      ["X-Real-IP", "6.6.6.6"],
+      ["Connection", "x-hop"],
+      ["X-Hop", "1"],
+    ];
+    const answer = await t.ask(request("POST", "/seen?c=+&d%2F", fields, "a body"), "inProcess");
+    expect(answer.status).toBe(200);
+    const { headers, ...seen } = JSON.parse(answer.text) as Seen;
+    const url = "http://app.invalid/seen?c=+&d%2F";
+    expect(seen).toEqual({ method: "POST", url, body: "a body" });
+    expect(headers).toMatchObject({
+      host: "app.invalid",
+      "x-own": "1",
+      "content-length": "6",
+      "x-forwarded-host": "proxy.test",
+    });
+    expect(headers).not.toHaveProperty("x-real-ip");
+    expect(headers).not.toHaveProperty("x-hop");
+    expect(t.upstream.calls).toEqual([]);
+  },
+
+  async "a large body streams to an app in process"(t: Tools): Promise<void> {
+    for (const chunked of [false, true]) {
+      const answer = await upload(t, "/digest", chunked);
+      expect([answer.status, answer.text]).toEqual([200, digestOf(size)]);
+    }
+  },
+
+  async "a large body streams to an app in process and back"(t: Tools): Promise<void> {
+    for (const chunked of [false, true]) {
+      const answer = await upload(t, "/back", chunked);
+      expect([answer.status, answer.length, answer.sha256]).toEqual([200, size, digestOf(size)]);
+    }
+  },
+
+  async "what an app in process has encoded passes raw, with length, ETag and each cookie"(
+    t: Tools,
+  ): Promise<void> {
+    const answer = await t.ask(request("GET", "/gzip", [["Accept-Encoding", "gzip"]]), "inProcess");
+    expect(answer.get("content-encoding")).toBe("gzip");
+    expect(answer.get("etag")).toBe('"strong"');
+    expect(answer.all("set-cookie")).toEqual(["a=1; Path=/, x", "b=2"]);
+    expect(gunzipSync(answer.body).length).toBe(2900);
+    const head = await t.ask(request("HEAD", "/gzip"), "inProcess");
+    expect([head.status, head.length]).toEqual([200, 0]);
+    expect(head.get("etag")).toBe('"strong"');
+    expect((await t.ask(request("GET", "/empty"), "inProcess")).status).toBe(204);
+  },
+
+  async "a redirect of an app in process becomes one to the proxy"(t: Tools): Promise<void> {
+    const answer = await t.ask(request("GET", "/redirect"), "inProcess");
+    expect([answer.status, answer.get("location")]).toEqual([302, "/seen?x"]);
+  },
+
+  async "an app in process that throws is 502, and nothing of it is told"(t: Tools): Promise<void> {
+    for (const path of ["/throw", "/reject"]) {
+      const answer = await t.ask(request("GET", path), "inProcess");
+      expect(answer.status).toBe(502);
+      expect(answer.text).toBe("Bad Gateway: connection_terminated\n");
+      expect(answer.get("proxy-status")).toBe("fetchway; error=connection_terminated");
+    }
+  },
+
+  async "a body of an app in process that fails, or is short, is cut"(t: Tools): Promise<void> {
+    for (const path of ["/broken", "/short"]) {
+      const client = await t.connect("inProcess");
+      client.send(request("GET", path));
+      // A server that has not sent the head by then sends none.
+      const isCut = await client.read().then(
+        (answer) => answer.cut,
+        (error: unknown) => String(error).includes("connection closed before a response head"),
+      );
+      expect([path, isCut]).toEqual([path, true]);
+    }
+  },
+
+  async "a client that leaves before the response aborts an app in process"(
+    t: Tools,
+  ): Promise<void> {
+    await leave(t, "/hang");
+  },
+
+  async "a client that leaves during the response aborts an app in process"(
+    t: Tools,
+  ): Promise<void> {
+    await leave(t, "/stream");
+  },
+};

@@ -1,0 +1,72 @@
+import { describe, expect, test } from "vitest";
+import { assertReachable, isAddress, parseTarget } from "../src/target.ts";
+import { TARGET } from "./_fakes.ts";
+
+describe("an app", () => {
+  const fetch = (): Response => new Response();
+
+  test("has an authority of its own", () => {
+    const app = { fetch };
+    expect(parseTarget(app)).toEqual({
+      origin: "http://app.invalid",
+      host: "app.invalid",
+      hostname: "app.invalid",
+      secure: false,
+      basePath: "",
+      query: "",
+      socketPath: undefined,
+      tls: undefined,
+      app,
+    });
+  });
+
+  test("is taken apart once", () => {
+    let read = 0;
+    const app = {
+      fetch,
+      get url(): string {
+        read++;
+        return "https://shop.example/v1?k=1";
+      },
+    };
+    const first = parseTarget(app);
+    expect(first).toMatchObject({ origin: "https://shop.example", basePath: "/v1", query: "k=1" });
+    expect(parseTarget(app)).toBe(first);
+    expect(read).toBe(1);
+    expect(parseTarget({ ...app })).not.toBe(first);
+  });
+
+  test.each(["ftp://a.test", "/relative", "http://a.test/#b", "http://u:p@a.test"])(
+    "refuses the url %j as it refuses it alone",
+    (url) => {
+      expect(() => parseTarget({ fetch, url })).toThrow(/^fetchway: (?:bad|a) target/);
+    },
+  );
+
+  test("is named where its fetch was passed, as a function of the request", () => {
+    const parse = (): unknown => parseTarget(fetch());
+    expect(parse).toThrow(TypeError);
+    expect(parse).toThrow(/a Response is none; for an app, pass the app, not its `fetch`/);
+  });
+
+  test("may be a function, and a function of the request is none", () => {
+    const callable = Object.assign(() => "http://a.test", { fetch });
+    expect(isAddress(callable)).toBe(true);
+    expect(isAddress(() => "http://a.test")).toBe(false);
+    expect(isAddress("http://a.test")).toBe(true);
+  });
+});
+
+describe("assertReachable", () => {
+  const client = { name: "fake", capabilities: { unixSocket: false, tls: false } };
+
+  test.each(["host", "changeOrigin: false"])("an app is not sent another Host: %s", (option) => {
+    const app = parseTarget({ fetch: () => new Response() });
+    expect(() => assertReachable(app, client)).not.toThrow();
+    expect(() => assertReachable(app, client, option)).toThrow(TypeError);
+    expect(() => assertReachable(app, client, option)).toThrow(
+      `bad option \`${option}\`: a target in process has the authority of its URL; leave the option out`,
+    );
+    expect(() => assertReachable(parseTarget(TARGET), client, option)).not.toThrow();
+  });
+});
