@@ -28,7 +28,7 @@ const commands = Object.values(bin).map((path) =>
 );
 await build({
   absWorkingDir: root,
-  entryPoints: [...Object.values(imports["#proxy"]), ...commands],
+  entryPoints: [...Object.values(imports["#proxy"]), "./src/transport.ts", ...commands],
   outbase: root,
   outdir: dist,
   bundle: true,

@@ -24,7 +24,11 @@ export const cache: Interceptor = (next) => async (request, scope) => {
   const bytes = status === 200 && seconds && isPlain ? body?.whole(65_536) : undefined;
   if (bytes === undefined) return response;
   if (fresh.size >= 1000) fresh.clear();
-  const kept = { ...response, body: new BytesBody(bytes), until: Date.now() + Number(seconds) * 1000 };
+  const kept = {
+    ...response,
+    body: new BytesBody(bytes),
+    until: Date.now() + Number(seconds) * 1000,
+  };
   fresh.set(url, kept);
   return { ...kept };
 };

@@ -39,7 +39,12 @@ export const transport: Transport = {
         message.on("end", () => incoming.end());
         message.on("error", (cause) => fail(new ProxyError("http_response_incomplete", { cause })));
         const { statusCode = 0, statusMessage = "", rawHeaders } = message;
-        resolve({ status: statusCode, statusText: statusMessage, headers: rawHeaders, body: incoming });
+        resolve({
+          status: statusCode,
+          statusText: statusMessage,
+          headers: rawHeaders,
+          body: incoming,
+        });
       });
       const sink: Sink = {
         memory: "borrowed",

@@ -1,4 +1,4 @@
-import type { Listener } from "../src/deadline.ts";
+import type { Listener } from "../src/scope.ts";
 import { getHeader, toHeaders } from "../src/headers.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { type Context, WebIncoming } from "../src/incoming.ts";
@@ -12,7 +12,7 @@ import {
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
-import type { HeaderList, Reply, Transport } from "../src/transport.ts";
+import type { HeaderList, UpstreamResponse, Transport } from "../src/transport.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { NetConnector } from "./sockets/connect.ts";
 import { assertVersion } from "./sockets/versions.ts";
@@ -100,7 +100,7 @@ class BunIncoming extends WebIncoming {
   }
 }
 
-function respond({ status, statusText, headers, body }: Reply): Response {
+function respond({ status, statusText, headers, body }: UpstreamResponse): Response {
   return new Response(toBodyInit(body, headers), {
     status,
     statusText,
@@ -111,7 +111,7 @@ function respond({ status, statusText, headers, body }: Reply): Response {
 /** Bytes that go out in one write with their head: less than half of what Bun's server collects. */
 const SMALL = 8192;
 
-function toBodyInit(body: Reply["body"], headers: HeaderList): BodyInit | null {
+function toBodyInit(body: UpstreamResponse["body"], headers: HeaderList): BodyInit | null {
   if (body === null) return null;
   const bytes = body.whole();
   if (bytes === undefined) return body.stream({ quiet: true });

@@ -1,4 +1,4 @@
-import type { Listener } from "../src/deadline.ts";
+import type { Listener } from "../src/scope.ts";
 import type { Memory } from "../src/http1/attempt.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { type Context, type Incoming, WebIncoming } from "../src/incoming.ts";
@@ -12,7 +12,7 @@ import {
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
-import type { Reply, Transport } from "../src/transport.ts";
+import type { UpstreamResponse, Transport } from "../src/transport.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { NetConnector } from "./sockets/connect.ts";
 import { assertVersion } from "./sockets/versions.ts";
@@ -111,7 +111,7 @@ function read(request: Request, context: Context): Incoming {
 /** Deno copies bytes that are a response's body: more than these go out as a stream of the pieces in which they came. */
 const SMALL = 16_384;
 
-function respond({ status, statusText, headers, body }: Reply): Response {
+function respond({ status, statusText, headers, body }: UpstreamResponse): Response {
   const bytes = body?.whole(SMALL);
   const fields: [string, string][] = [];
   for (let i = 0; i < headers.length; i += 2) {

@@ -15,7 +15,13 @@ import {
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
-import type { Capabilities, Hop, OriginalFields, Reply, Transport } from "../src/transport.ts";
+import type {
+  Capabilities,
+  UpstreamRequest,
+  OriginalFields,
+  UpstreamResponse,
+  Transport,
+} from "../src/transport.ts";
 
 export * from "../src/index.ts";
 
@@ -91,7 +97,7 @@ function clientFor(app: FetchTarget): AppClient {
   return { ...CLIENT, fetch: (url, init) => stub.fetch(url, init) };
 }
 
-function prepare({ method }: Hop): void {
+function prepare({ method }: UpstreamRequest): void {
   // It would be sent in upper case.
   if (method !== method.toUpperCase()) throw unsendable(method);
 }
@@ -106,7 +112,7 @@ function isOwn(stream: ReadableStream): boolean {
   }
 }
 
-function toError(thrown: unknown, { method }: Hop): ProxyError | undefined {
+function toError(thrown: unknown, { method }: UpstreamRequest): ProxyError | undefined {
   const { message = "" } = thrown as Partial<Error>;
   if (message.startsWith("Invalid HTTP method")) return unsendable(method);
   // It does not say more of a connection that was refused or broke, or of what was no HTTP.
@@ -169,7 +175,14 @@ interface Init extends ResponseInit {
   encodeBody: "automatic" | "manual";
 }
 
-function respond({ status, statusText, headers, original, body, isEncoded }: Reply): Response {
+function respond({
+  status,
+  statusText,
+  headers,
+  original,
+  body,
+  isEncoded,
+}: UpstreamResponse): Response {
   const init: Init = {
     status,
     // Any other it refuses.

@@ -4,21 +4,21 @@ import { assertSendable } from "./target.ts";
 import { BytesBody } from "./body/bytes.ts";
 import type { BodySource } from "./body/source.ts";
 import { UnframedBody } from "./body/unframed.ts";
-import type { HeaderList, Hop } from "./transport.ts";
+import type { HeaderList, UpstreamRequest } from "./transport.ts";
 
 const encoder = new TextEncoder();
 const derived = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
 
 /** A hop as `onRequest` sees it. */
-export function toDraft(hop: Hop): RequestDraft {
+export function toDraft(hop: UpstreamRequest): RequestDraft {
   return { method: hop.method, path: hop.path, headers: toHeaders(hop.headers), body: undefined };
 }
 
 /** The hop that `onRequest` made of its draft. Framing is derived from the body, whatever the hook set. */
-export function fromDraft(hop: Hop, draft: RequestDraft): Hop {
+export function fromDraft(hop: UpstreamRequest, draft: RequestDraft): UpstreamRequest {
   assertSendable(draft.path);
   const { headers, host } = cleanRequest(toHeaderList(draft.headers), derived);
-  const next: Hop = {
+  const next: UpstreamRequest = {
     ...hop,
     method: draft.method,
     path: draft.path,

@@ -1,5 +1,5 @@
 import { BytesBody } from "./body/bytes.ts";
-import type { HeaderList, Reply } from "./transport.ts";
+import type { HeaderList, UpstreamResponse } from "./transport.ts";
 
 /** An error type of RFC 9209 §2.3, as in `ProxyError.code` and the `Proxy-Status` header. */
 export type ProxyErrorCode =
@@ -147,7 +147,7 @@ export function toProxyError(thrown: unknown): ProxyError {
 const encoder = new TextEncoder();
 
 /** The response an error becomes. It says which kind of error, and nothing of addresses or causes. */
-export function toReply(error: ProxyError, method: string): Reply {
+export function toReply(error: ProxyError, method: string): UpstreamResponse {
   const statusText = REASON[error.status] ?? "";
   const bytes = encoder.encode(`${statusText || error.status}: ${error.code}\n`);
   const headers: HeaderList = [

@@ -1,10 +1,16 @@
 import { amend } from "./amend.ts";
 import { StreamBody } from "./body/stream.ts";
-import type { Lifetime } from "./deadline.ts";
+import type { Scope } from "./scope.ts";
 import { ProxyError, toProxyError } from "./error.ts";
 import { getHeader, isEventStream, toHeaderList, toHeaders } from "./headers.ts";
 import { badOption } from "./misuse.ts";
-import type { Capabilities, HeaderList, Hop, Reply, Transport } from "./transport.ts";
+import type {
+  Capabilities,
+  HeaderList,
+  UpstreamRequest,
+  UpstreamResponse,
+  Transport,
+} from "./transport.ts";
 import { toUpload, type UploadClient } from "./upload.ts";
 import { watch } from "./watch.ts";
 import { trimOws } from "./whitespace.ts";
@@ -21,9 +27,9 @@ export interface FetchClient extends UploadClient {
    * Called before a request is sent.
    * @throws ProxyError for what this client would send wrongly
    */
-  readonly prepare?: (hop: Hop) => void;
+  readonly prepare?: (hop: UpstreamRequest) => void;
   /** What an error of this client's means; undefined if it does not know either. */
-  readonly toError?: (thrown: unknown, hop: Hop) => ProxyError | undefined;
+  readonly toError?: (thrown: unknown, hop: UpstreamRequest) => ProxyError | undefined;
   /** Whether its `Headers` hold more than a list read from them: they are changed then, not made anew. */
   readonly amendsHeaders?: boolean;
   /**
@@ -56,7 +62,7 @@ export function createFetchTransport(client: FetchClient): Transport {
     name,
     capabilities,
     handsBodiesThrough: client.handsBodiesThrough ?? false,
-    async send(hop, lifetime) {
+    async send(hop, scope) {
       const controller = new AbortController();
       let reject: ((error: ProxyError) => void) | undefined;
       // Made before it is assigned: as a literal there V8 makes it old, and it keeps the request.
@@ -64,24 +70,24 @@ export function createFetchTransport(client: FetchClient): Transport {
         controller.abort(error);
         reject?.(error);
       };
-      lifetime.request = { fail: stop };
+      scope.onAbort({ fail: stop });
       try {
         client.prepare?.(hop);
-        const init = toInit(hop, lifetime, controller, client);
-        const raw = client.rawBodies !== undefined && lifetime.mayStop(false);
+        const init = toInit(hop, scope, controller, client);
+        const raw = client.rawBodies !== undefined && scope.mayAbort(false);
         if (raw) Object.assign(init, client.rawBodies);
-        if (lifetime.error !== undefined) throw lifetime.error;
+        if (scope.error !== undefined) throw scope.error;
         const response = await new Promise<Response>((resolve, rejected) => {
           reject = rejected;
           const answer = send(hop.upstream.origin + hop.path, init);
           const take = (late: Response): void =>
-            lifetime.error === undefined ? resolve(late) : discard(late);
+            scope.error === undefined ? resolve(late) : discard(late);
           Promise.resolve(answer).then(take, rejected);
         });
-        return toReply(response, lifetime, controller, client, raw);
+        return toReply(response, scope, controller, client, raw);
       } catch (thrown) {
-        const error = lifetime.error ?? toNetworkError(thrown, hop, client);
-        lifetime.end();
+        const error = scope.error ?? toNetworkError(thrown, hop, client);
+        scope.end();
         throw error;
       }
     },
@@ -94,8 +100,8 @@ function discard({ body }: Response): void {
 }
 
 function toInit(
-  hop: Hop,
-  lifetime: Lifetime,
+  hop: UpstreamRequest,
+  scope: Scope,
   controller: AbortController,
   client: FetchClient,
 ): RequestInit {
@@ -113,7 +119,7 @@ function toInit(
     // A copy: these bytes may be sent again, and the fetch may be the app's own.
     init.body = bytes
       ? (bytes.slice() as BodyInit)
-      : toUpload(body, hop, lifetime, controller, client);
+      : toUpload(body, hop, scope, controller, client);
     // Required by the Fetch standard for a stream (node#46221).
     init.duplex = "half";
   }
@@ -140,11 +146,11 @@ function checkValues(list: HeaderList): void {
 
 function toReply(
   response: Response,
-  lifetime: Lifetime,
+  scope: Scope,
   controller: AbortController,
   client: FetchClient,
   raw: boolean,
-): Reply {
+): UpstreamResponse {
   const { status, statusText, body } = response;
   const headers = toHeaderList(response.headers);
   // What a script made of bytes has no URL, and nobody has undone anything for it.
@@ -152,10 +158,10 @@ function toReply(
   // Reading an encoded body decodes it, unless the client was told otherwise.
   const decodes = !raw && getHeader(headers, "content-encoding") !== undefined;
   const events = isEventStream(headers);
-  const watches = client.watchesBodies || lifetime.mayStop(events);
+  const watches = client.watchesBodies || scope.mayAbort(events);
   const through = client.handsBodiesThrough && (decodes || !watches);
-  if (body === null || through) lifetime.end();
-  else lifetime.opened(events);
+  if (body === null || through) scope.end();
+  else scope.headersReceived(events);
   const createPipe = decoded ? undefined : client.createPipe;
   const length = lengthOf(headers);
   return {
@@ -164,8 +170,7 @@ function toReply(
     headers: decoded ? withoutCoding(headers) : headers,
     original: client.amendsHeaders ? { headers: response.headers, list: headers } : undefined,
     body:
-      body &&
-      new StreamBody(through ? body : watch(body, length, lifetime, controller, createPipe)),
+      body && new StreamBody(through ? body : watch(body, length, scope, controller, createPipe)),
     isEncoded: raw,
   };
 }
@@ -202,7 +207,7 @@ const UNBOUND =
   /illegal invocation|of undefined \(reading|value of "this"|evaluating 'this\.|can only (?:call|be called)/i;
 
 /** fetch hides most of what went wrong; what it shows is in the cause's code on some runtimes. */
-function toNetworkError(thrown: unknown, hop: Hop, client: FetchClient): ProxyError {
+function toNetworkError(thrown: unknown, hop: UpstreamRequest, client: FetchClient): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   if (thrown instanceof TypeError && UNBOUND.test(thrown.message)) {
     throw badOption(

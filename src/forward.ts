@@ -1,10 +1,10 @@
 import { UnframedBody } from "./body/unframed.ts";
 import { cutChain } from "./chain.ts";
-import { Lifetime } from "./deadline.ts";
+import { Scope } from "./scope.ts";
 import { fromDraft, toDraft } from "./draft.ts";
 import { badRequest, ProxyError, toProxyError, toReply } from "./error.ts";
 import { addForwarded } from "./forwarded.ts";
-import { cleanRequest, withoutNames } from "./headers.ts";
+import { cleanRequest, isEventStream, withoutNames } from "./headers.ts";
 import { takeAnswer } from "./hooks.ts";
 import { agreedHost } from "./host.ts";
 import type { Context, Incoming } from "./incoming.ts";
@@ -22,12 +22,12 @@ import {
   type Target,
   type Upstream,
 } from "./target.ts";
-import type { Hop, Reply } from "./transport.ts";
+import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
 import { refuseWebSocket } from "./upgrade.ts";
 import { addVia } from "./via.ts";
 
 /** Builds the runtime's outgoing `Response`. */
-export type Respond = (reply: Reply, incoming: Incoming) => Response | Promise<Response>;
+export type Respond = (reply: UpstreamResponse, incoming: Incoming) => Response | Promise<Response>;
 
 /**
  * Forwards one request: the whole proxy, in order.
@@ -61,8 +61,8 @@ export async function forward(
   }
   const upstream = parseTarget(address);
   assertReachable(upstream, plan.transport, plan.hostOption);
-  const scope = new Lifetime(incoming, plan.timeout, plan.idleTimeout, options.signal);
-  let reply: Reply | undefined;
+  const scope = new Scope(incoming, plan.timeout, plan.idleTimeout, options.signal);
+  let reply: UpstreamResponse | undefined;
   let response: Response | undefined;
   let isSending = false;
   try {
@@ -95,7 +95,10 @@ export async function forward(
     isSending = true;
     const received = await plan.send(hop, scope);
     isSending = false;
-    if (plan.runsAppCode) scope.endUnused();
+    // A transport need not tell that, and an interceptor may have answered without one.
+    if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
+    if (received.body === null) scope.end();
+    else scope.endUnused();
     reply = cleanReply(received, method, hop.method);
     plan.rewriteResponse?.(reply.headers, hop, received.request);
     const made = respond(reply, incoming);
@@ -126,14 +129,18 @@ export async function forward(
  * The deadline starts when they are finished: each of them has its own, and so the time that one of them takes
  * is not taken from those behind it. A client that leaves, and the caller's signal, end the waiting.
  */
-async function waitFor(turn: Promise<void>, lifetime: Lifetime): Promise<void> {
-  lifetime.hold(true);
-  await lifetime.orAbort(turn);
-  lifetime.hold(false);
+async function waitFor(turn: Promise<void>, scope: Scope): Promise<void> {
+  scope.pauseIdle(true);
+  await scope.orAbort(turn);
+  scope.pauseIdle(false);
 }
 
 /** Measures an unframed body: the hop that is sent has no body, bytes, or a stream. */
-async function measureBody(hop: Hop, body: UnframedBody, scope: Lifetime): Promise<Hop> {
+async function measureBody(
+  hop: UpstreamRequest,
+  body: UnframedBody,
+  scope: Scope,
+): Promise<UpstreamRequest> {
   try {
     return { ...hop, body: await scope.orAbort(body.measure()) };
   } catch (thrown) {
@@ -149,7 +156,7 @@ function toHop(
   path: string,
   plan: Plan,
   context: Context,
-): Hop {
+): UpstreamRequest {
   const { options } = plan;
   const address = plan.clientAddress
     ? plan.clientAddress(incoming.request(), context)

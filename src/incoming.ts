@@ -3,7 +3,7 @@ import type { BodySource } from "./body/source.ts";
 import { StreamBody } from "./body/stream.ts";
 import { UnframedBody } from "./body/unframed.ts";
 import type { HeaderList, OriginalFields } from "./transport.ts";
-import type { Abortable, Listener } from "./deadline.ts";
+import type { Client, Listener } from "./scope.ts";
 import type { ProxyError } from "./error.ts";
 
 /**
@@ -13,7 +13,7 @@ import type { ProxyError } from "./error.ts";
 export type Context = unknown;
 
 /** A request as the core sees it; a runtime may read it cheaper than through `Request`. */
-export interface Incoming extends Abortable {
+export interface Incoming extends Client {
   readonly method: string;
   /** Path and query in origin-form, with the bytes they came in. */
   readonly path: string;

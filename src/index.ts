@@ -7,15 +7,4 @@ export type { Target, TargetAddress, TargetOptions, TlsOptions } from "./target.
 export type { FetchTarget } from "./app.ts";
 export type { Context } from "./incoming.ts";
 export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";
-export type {
-  Capabilities,
-  HeaderList,
-  Hop,
-  OriginalFields,
-  OriginStats,
-  PoolStats,
-  Reply,
-  Transport,
-} from "./transport.ts";
-export type { Upstream } from "./target.ts";
-export type { Abortable, Lifetime, Listener, Stoppable } from "./deadline.ts";
+export type { OriginStats, PoolStats, Transport } from "./transport.ts";

@@ -2,7 +2,7 @@ import type { FetchTarget } from "./app.ts";
 import { ProxyError } from "./error.ts";
 import { createFetchTransport, type FetchClient, STANDARD, unsendable } from "./fetch.ts";
 import { badOption, type MisuseError } from "./misuse.ts";
-import type { HeaderList, Hop, Transport } from "./transport.ts";
+import type { HeaderList, UpstreamRequest, Transport } from "./transport.ts";
 
 /** How a runtime calls one app, where it is not as on every runtime. */
 export interface AppClient extends Partial<Omit<FetchClient, "name">> {
@@ -25,7 +25,7 @@ export function createInProcessTransport(
   return {
     name,
     capabilities: STANDARD,
-    async send(hop, lifetime) {
+    async send(hop, scope) {
       const app = hop.upstream.app as FetchTarget;
       const client = clientFor(app);
       let misuse: MisuseError | undefined;
@@ -48,7 +48,7 @@ export function createInProcessTransport(
         },
       });
       try {
-        return await transport.send(withHead(hop), lifetime);
+        return await transport.send(withHead(hop), scope);
       } catch (thrown) {
         throw misuse ?? thrown;
       }
@@ -136,7 +136,7 @@ function assertResponse(answer: Response | undefined): Response {
  * An app that throws is an upstream that breaks off. Its errors are never taken for those of a connection: they would
  * be a reason to send the request again, although the app has had it.
  */
-function toAppError(thrown: unknown, hop: Hop, { toError }: AppClient): ProxyError {
+function toAppError(thrown: unknown, hop: UpstreamRequest, { toError }: AppClient): ProxyError {
   const known = thrown instanceof ProxyError ? undefined : toError?.(thrown, hop);
   if (known !== undefined) return known;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
@@ -147,7 +147,7 @@ function toAppError(thrown: unknown, hop: Hop, { toError }: AppClient): ProxyErr
 }
 
 /** The fields that a client on a connection would have written: an app is told the same. */
-function withHead(hop: Hop): Hop {
+function withHead(hop: UpstreamRequest): UpstreamRequest {
   const { upstream, host, body, contentLength } = hop;
   const headers: HeaderList = [...hop.headers, "host", host ?? upstream.host];
   const length = contentLength ?? body?.length;

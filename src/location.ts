@@ -1,13 +1,17 @@
 import { parseReference } from "./reference.ts";
 import type { Upstream } from "./target.ts";
-import type { Hop } from "./transport.ts";
+import type { UpstreamRequest } from "./transport.ts";
 
 /**
  * What a reference of a response is for clients of the proxy.
  * @param hop what the target was sent
  * @param followed the hop that redirects led to, if any: what is relative is so to its URL
  */
-export type LocationRewrite = (reference: string, hop: Hop, followed?: Hop) => string;
+export type LocationRewrite = (
+  reference: string,
+  hop: UpstreamRequest,
+  followed?: UpstreamRequest,
+) => string;
 
 /**
  * Rewrites references that point into the target to paths of the proxy.
@@ -31,7 +35,7 @@ export function compileLocationRewrite(
 }
 
 /** A client would take it as relative to what it asked for, which is elsewhere. */
-function toAbsolute(reference: string, { upstream, path }: Hop): string {
+function toAbsolute(reference: string, { upstream, path }: UpstreamRequest): string {
   if (URL.canParse(reference)) return reference;
   return parseReference(reference, upstream.origin + path)?.href ?? reference;
 }
@@ -47,7 +51,7 @@ function asPath(path: string): string {
 /** Replaces the first prefix that matches, up to the end of a segment, so that no name grows a suffix. */
 function replacePrefix(
   reference: string,
-  { upstream }: Hop,
+  { upstream }: UpstreamRequest,
   rules: readonly (readonly [from: string, to: string])[],
 ): string | undefined {
   const url = reference.startsWith("//") ? schemeOf(upstream) + reference : reference;
@@ -71,7 +75,7 @@ const REFERENCE = /^(?:(https?:)?[/\\]{2,}([^/\\?#]+))?([/\\][^?#]*)?([?#].*)?$/
  */
 function toOwnReference(
   reference: string,
-  { upstream, host }: Hop,
+  { upstream, host }: UpstreamRequest,
   prefix: string,
 ): string | undefined {
   const match = REFERENCE.exec(reference);

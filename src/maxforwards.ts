@@ -2,7 +2,7 @@ import { BytesBody } from "./body/bytes.ts";
 import { badRequest } from "./error.ts";
 import { getHeader, NameSet, REQUEST_ASSERTIONS } from "./headers.ts";
 import type { Incoming } from "./incoming.ts";
-import type { HeaderList, Reply } from "./transport.ts";
+import type { HeaderList, UpstreamResponse } from "./transport.ts";
 
 const FIELD = "max-forwards";
 
@@ -12,7 +12,10 @@ const FIELD = "max-forwards";
  * @returns the final recipient's response, where the request may not be forwarded; undefined where it may
  * @throws ProxyError 400 for a value that cannot be counted down
  */
-export function countForwards(incoming: Incoming, headers: HeaderList): Reply | undefined {
+export function countForwards(
+  incoming: Incoming,
+  headers: HeaderList,
+): UpstreamResponse | undefined {
   countDown(headers);
   return replyAsLast(incoming);
 }
@@ -43,7 +46,7 @@ const ASSERTED = new NameSet(REQUEST_ASSERTIONS);
  * The response of the final recipient to a request that may not be forwarded any further.
  * @returns undefined for a request that may be forwarded
  */
-function replyAsLast(incoming: Incoming): Reply | undefined {
+function replyAsLast(incoming: Incoming): UpstreamResponse | undefined {
   if (Number(getHeader(incoming.headers, FIELD) ?? 1) !== 0) return undefined;
   if (incoming.method !== "TRACE") return toReply(["Content-Length", "0"], null);
   const body = reflect(incoming);
@@ -51,7 +54,7 @@ function replyAsLast(incoming: Incoming): Reply | undefined {
   return toReply(["Content-Type", "message/http", "Content-Length", length], body);
 }
 
-function toReply(headers: HeaderList, bytes: Uint8Array | null): Reply {
+function toReply(headers: HeaderList, bytes: Uint8Array | null): UpstreamResponse {
   return { status: 200, statusText: "OK", headers, body: bytes && new BytesBody(bytes) };
 }
 

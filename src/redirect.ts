@@ -7,7 +7,7 @@ import { parseReference } from "./reference.ts";
 import { discardBody } from "./reply.ts";
 import type { Interceptor } from "./send.ts";
 import { parseTarget } from "./target.ts";
-import type { HeaderList, Hop, Reply } from "./transport.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "./transport.ts";
 
 /** Whether following may go from one URL to another. */
 export type RedirectPolicy = (from: URL, to: URL) => boolean;
@@ -70,11 +70,11 @@ export function followRedirects(
 
 /** The request that a redirect leads to. Where the policy throws, nothing else reads the redirect's body. */
 function askForNext(
-  request: Hop,
-  reply: Reply,
+  request: UpstreamRequest,
+  reply: UpstreamResponse,
   allows: RedirectPolicy,
   secrets: readonly string[],
-): Hop | undefined {
+): UpstreamRequest | undefined {
   try {
     return nextHop(request, reply, allows, secrets);
   } catch (thrown) {
@@ -83,7 +83,7 @@ function askForNext(
   }
 }
 
-function nameOf({ method, upstream, path }: Hop): string {
+function nameOf({ method, upstream, path }: UpstreamRequest): string {
   return `${method} ${upstream.origin}${path}`;
 }
 
@@ -96,11 +96,11 @@ function nameOf({ method, upstream, path }: Hop): string {
  * @see https://fetch.spec.whatwg.org/#http-redirect-fetch
  */
 export function nextHop(
-  hop: Hop,
-  { status, headers }: Reply,
+  hop: UpstreamRequest,
+  { status, headers }: UpstreamResponse,
   allows: RedirectPolicy,
   secrets: readonly string[],
-): Hop | undefined {
+): UpstreamRequest | undefined {
   if (!isRedirect(status)) return undefined;
   const from = new URL(hop.upstream.origin + hop.path);
   const url = parseLocation(headers, from);

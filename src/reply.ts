@@ -2,7 +2,7 @@ import { ProxyError } from "./error.ts";
 import { cleanResponse, NameSet, withoutNames } from "./headers.ts";
 import { MisuseError } from "./misuse.ts";
 import type { BodySource } from "./body/source.ts";
-import type { HeaderList, Reply } from "./transport.ts";
+import type { HeaderList, UpstreamResponse } from "./transport.ts";
 
 const CONTENT_LENGTH = new NameSet(["content-length"]);
 
@@ -17,7 +17,7 @@ const CONTENT_LENGTH = new NameSet(["content-length"]);
  * @param sent the method that the upstream was sent
  * @throws ProxyError 502 for what no client could be sent
  */
-export function cleanReply(reply: Reply, asked: string, sent: string): Reply {
+export function cleanReply(reply: UpstreamResponse, asked: string, sent: string): UpstreamResponse {
   const { status } = reply;
   const bodyless = status === 204 || status === 205 || status === 304 || asked === "HEAD";
   if (reply.body !== null && typeof reply.body?.whole !== "function") {

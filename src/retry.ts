@@ -1,10 +1,10 @@
 import { replayOf } from "./body/replay.ts";
 import { BytesBody } from "./body/bytes.ts";
-import type { Lifetime } from "./deadline.ts";
+import type { Scope } from "./scope.ts";
 import { ProxyError } from "./error.ts";
 import { discardBody } from "./reply.ts";
 import type { Interceptor, Send } from "./send.ts";
-import type { Hop, Reply } from "./transport.ts";
+import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
 
 /** When a request is sent once more. What is left out has its default. */
 export interface RetryOptions {
@@ -28,7 +28,7 @@ export function retry(options: Required<RetryOptions>): Interceptor {
   return (next) => (request, scope) => {
     const sent = next(request, scope);
     const { attempts, statusCodes } = options;
-    const settle = (): Promise<Reply> =>
+    const settle = (): Promise<UpstreamResponse> =>
       awaitAttempt(next, options, request, scope, sent, attempts);
     // Where no status is retried, only a failed attempt needs more than this promise.
     return statusCodes.length === 0 ? sent.catch(settle) : settle();
@@ -39,12 +39,12 @@ export function retry(options: Required<RetryOptions>): Interceptor {
 async function awaitAttempt(
   next: Send,
   options: Required<RetryOptions>,
-  request: Hop,
-  scope: Lifetime,
-  sent: Promise<Reply>,
+  request: UpstreamRequest,
+  scope: Scope,
+  sent: Promise<UpstreamResponse>,
   attempts: number,
-): Promise<Reply> {
-  let again: Hop | undefined;
+): Promise<UpstreamResponse> {
+  let again: UpstreamRequest | undefined;
   try {
     const reply = await sent;
     if (attempts > 0 && options.statusCodes.includes(reply.status)) {
@@ -75,14 +75,14 @@ function isUnanswered(error: unknown): boolean {
  * @returns undefined where the method is not safe to repeat, or the body is gone
  * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
  */
-function repeat(request: Hop, methods: readonly string[]): Hop | undefined {
+function repeat(request: UpstreamRequest, methods: readonly string[]): UpstreamRequest | undefined {
   if (!methods.includes(request.method)) return undefined;
   const bytes = replayOf(request.body);
   if (bytes === undefined) return undefined;
   return { ...request, body: bytes && new BytesBody(bytes) };
 }
 
-function pause(delay: number, scope: Lifetime): Promise<void> {
+function pause(delay: number, scope: Scope): Promise<void> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const over = new Promise<void>((resolve) => {
     timer = setTimeout(resolve, delay);

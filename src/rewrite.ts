@@ -1,14 +1,18 @@
 import { compileCookieRewrite } from "./cookies.ts";
 import { compileLocationRewrite } from "./location.ts";
 import type { ProxyOptions } from "./options.ts";
-import type { HeaderList, Hop } from "./transport.ts";
+import type { HeaderList, UpstreamRequest } from "./transport.ts";
 
 /**
  * Rewrites a response's fields, in place, to hold for clients of the proxy.
  * @param hop what the target was sent
  * @param followed the hop that redirects led to, if any
  */
-export type ResponseRewrite = (headers: HeaderList, hop: Hop, followed?: Hop) => void;
+export type ResponseRewrite = (
+  headers: HeaderList,
+  hop: UpstreamRequest,
+  followed?: UpstreamRequest,
+) => void;
 
 type Rewrites = Pick<ProxyOptions, "cookieDomainRewrite" | "cookiePathRewrite"> &
   Required<Pick<ProxyOptions, "locationRewrite">>;

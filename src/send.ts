@@ -1,14 +1,14 @@
-import type { Lifetime } from "./deadline.ts";
+import type { Scope } from "./scope.ts";
 import { badOption, MisuseError } from "./misuse.ts";
 import { toProxyError } from "./error.ts";
-import type { Hop, Reply, Transport } from "./transport.ts";
+import type { UpstreamRequest, UpstreamResponse, Transport } from "./transport.ts";
 
 /**
  * Sends a request to an upstream, and resolves to the response when its headers have arrived.
  *
  * The scope ends with the attempt: another one takes `scope.again()`.
  */
-export type Send = (request: Hop, scope: Lifetime) => Promise<Reply>;
+export type Send = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamResponse>;
 
 /**
  * A step around sending: it may change the request and the response, send another request, or none at all.

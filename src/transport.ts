@@ -1,3 +1,7 @@
+/**
+ * What a transport or an interceptor of an app's own is made of: `fetchway/transport`.
+ * @module
+ */
 import type { BodySource } from "./body/source.ts";
 import type { Send } from "./send.ts";
 import type { Upstream } from "./target.ts";
@@ -23,7 +27,7 @@ export interface OriginalFields {
  * One request to one upstream. An immutable value: every step takes a hop and
  * returns a new one, and the next hop of a redirect comes from the previous one.
  */
-export interface Hop {
+export interface UpstreamRequest {
   /** Where it goes. */
   readonly upstream: Upstream;
   /** Method, as it goes into the request line. */
@@ -47,7 +51,7 @@ export interface Hop {
 }
 
 /** A response on its way: what an upstream answered, or what an error becomes. */
-export interface Reply {
+export interface UpstreamResponse {
   /** Status code. */
   readonly status: number;
   /** Reason phrase; `""` for none. */
@@ -59,7 +63,7 @@ export interface Reply {
   /** The body; `null` for none. */
   readonly body: BodySource | null;
   /** The request that it answers, where that is another than the one that was sent first: a redirect was followed. */
-  readonly request?: Hop | undefined;
+  readonly request?: UpstreamRequest | undefined;
   /** Whether the body is encoded as `Content-Encoding` says, where a runtime would encode a script's body itself. */
   readonly isEncoded?: boolean;
 }
@@ -106,9 +110,9 @@ export interface OriginStats {
   readonly waiting: number;
 }
 
-/** The port: what a runtime implements so that the core can send requests on it. */
+/** A client that sends requests for the proxy. */
 export interface Transport {
-  /** What runs it, for people: `node`, `bun`, `deno`, `workerd`, `fetch`. */
+  /** Its name in messages, such as `node`, `bun`, `deno`, `workerd` or `fetch`. */
   readonly name: string;
   /** What it can do that not every one can. */
   readonly capabilities: Capabilities;
@@ -118,11 +122,38 @@ export interface Transport {
    */
   readonly handsBodiesThrough?: boolean;
   /**
-   * Sends one hop; never follows a redirect, retries or decodes.
+   * Sends one request; never follows a redirect, retries or decodes.
    *
-   * Resolves when the response headers are here and rejects with a `ProxyError`.
-   * It calls `lifetime.end()` when the last byte of the response is through or
-   * the exchange has failed, and stops at once when `lifetime` is aborted.
+   * Resolves when the response headers have arrived, and rejects with a `ProxyError` where the network fails. Of the
+   * scope, a transport calls at most three methods:
+   *
+   * - `onAbort` at the start, with what stops the request: the client has left, or a deadline has passed.
+   * - `touch` for each chunk of the request's body that it sends, so that a slow upload is not cut by `timeout`.
+   * - `end` when the response's body has ended, unless that is a `ResponseBody`, which does so itself.
+   *
+   * The request's body takes its shortest way with `pipeTo(sink)`, or as bytes with `whole()`; a `ResponseBody` into
+   * which the transport pushes chunks takes the shortest way to every server.
+   * @example
+   * ```ts
+   * // examples/transport.ts has all of it.
+   * import { request } from "node:http";
+   * import { ProxyError, ResponseBody, type Transport } from "fetchway/transport";
+   *
+   * const send: Transport["send"] = ({ upstream, method, path, headers }, scope) =>
+   *   new Promise((resolve, reject) => {
+   *     const outgoing = request(upstream.origin, { method, path, headers: [...headers] });
+   *     const stop = (error: Error) => (outgoing.destroy(), reject(error));
+   *     scope.onAbort({ fail: stop });
+   *     outgoing.on("error", (cause) => stop(new ProxyError("connection_terminated", { cause })));
+   *     outgoing.on("response", (message) => {
+   *       const inlet = { pause: () => message.pause(), resume: () => message.resume(), fail: stop };
+   *       const body = new ResponseBody(scope, inlet);
+   *       message.on("data", (chunk) => body.push(chunk)).on("end", () => body.end());
+   *       resolve({ status: message.statusCode, statusText: "", headers: message.rawHeaders, body });
+   *     });
+   *     outgoing.end();
+   *   });
+   * ```
    */
   readonly send: Send;
   /** What the connections have been doing, where the runtime tells: the same object until something changes. */
@@ -135,3 +166,14 @@ export interface Transport {
   /** Closes every connection at once; running and waiting requests fail. */
   destroy?(): void;
 }
+
+export { BytesBody } from "./body/bytes.ts";
+export { type Inlet, type Recycler, ResponseBody } from "./body/response.ts";
+export type { BodySource, Sink, StreamOptions } from "./body/source.ts";
+export { StreamBody } from "./body/stream.ts";
+export { toWebStream } from "./body/web.ts";
+export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";
+export { getHeader } from "./headers.ts";
+export type { AbortTarget, Client, Listener, Scope } from "./scope.ts";
+export type { Interceptor, Send } from "./send.ts";
+export type { TlsOptions, Upstream } from "./target.ts";

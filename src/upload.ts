@@ -1,7 +1,7 @@
 import type { BodySource } from "./body/source.ts";
-import type { Lifetime } from "./deadline.ts";
+import type { Scope } from "./scope.ts";
 import { brokenOff, type ProxyError } from "./error.ts";
-import type { Hop } from "./transport.ts";
+import type { UpstreamRequest } from "./transport.ts";
 
 /**
  * A body of at most so many bytes counts as one chunk, which the runtime moves itself: to watch the chunks of a
@@ -28,8 +28,8 @@ export interface UploadClient {
  */
 export function toUpload(
   body: BodySource,
-  { contentLength }: Hop,
-  lifetime: Lifetime,
+  { contentLength }: UpstreamRequest,
+  scope: Scope,
   controller: AbortController,
   { isOwn, createPipe }: UploadClient,
 ): ReadableStream<Uint8Array> {
@@ -38,16 +38,16 @@ export function toUpload(
   if (small && (isOwn === undefined || isOwn(stream))) return stream;
   const source = readerOf(stream, createPipe !== undefined);
   const breakOff = (thrown: unknown): ProxyError => {
-    const error = lifetime.error ?? brokenOff(thrown);
+    const error = scope.error ?? brokenOff(thrown);
     // Some clients reject with an error of their own: this one counts. After the headers nobody waits for it.
-    lifetime.abort(error);
+    scope.abort(error);
     controller.abort(error);
     return error;
   };
   if (createPipe !== undefined && contentLength !== undefined) {
     const { readable, writable } = createPipe(contentLength);
     const buffer = new ArrayBuffer(Math.min(contentLength, SHARED_BUFFER));
-    void pump(source, writable.getWriter(), buffer, lifetime, breakOff);
+    void pump(source, writable.getWriter(), buffer, scope, breakOff);
     return readable;
   }
   return new ReadableStream(
@@ -55,7 +55,7 @@ export function toUpload(
       async pull(sink) {
         try {
           const { done, value } = await source.read();
-          lifetime.touch();
+          scope.touch();
           if (done) sink.close();
           else sink.enqueue(value);
         } catch (thrown) {
@@ -98,7 +98,7 @@ async function pump(
   source: PieceReader,
   sink: WritableStreamDefaultWriter<Uint8Array>,
   buffer: ArrayBuffer,
-  lifetime: Lifetime,
+  scope: Scope,
   breakOff: (thrown: unknown) => ProxyError,
 ): Promise<void> {
   const read = async (spare: ArrayBufferLike): Promise<Piece> => {
@@ -111,7 +111,7 @@ async function pump(
   try {
     let piece = await read(buffer);
     while (!piece.done) {
-      lifetime.touch();
+      scope.touch();
       await sink.write(piece.value);
       piece = await read(piece.value.buffer);
     }

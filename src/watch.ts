@@ -1,34 +1,34 @@
-import type { Lifetime } from "./deadline.ts";
+import type { Scope } from "./scope.ts";
 import { ProxyError } from "./error.ts";
 import type { UploadClient } from "./upload.ts";
 
 /**
- * Hands a response body on, and tells the lifetime of each chunk: its idle timeout counts from there.
+ * Hands a response body on, and tells the scope of each chunk: its idle timeout counts from there.
  * @param length bytes of the body, where that is known
  * @param createPipe makes the stream that a response's length is known by, where a script's stream has none
  */
 export function watch(
   body: ReadableStream<Uint8Array>,
   length: number | undefined,
-  lifetime: Lifetime,
+  scope: Scope,
   controller: AbortController,
   createPipe: UploadClient["createPipe"],
 ): ReadableStream<Uint8Array> {
   const reader = body.getReader();
   const read = async (): Promise<ReadableStreamReadResult<Uint8Array>> => {
-    lifetime.hold(false);
+    scope.pauseIdle(false);
     const result = await reader.read();
-    lifetime.hold(true);
-    if (result.done) lifetime.end();
+    scope.pauseIdle(true);
+    if (result.done) scope.end();
     return result;
   };
   const fail = (thrown: unknown): ProxyError => {
-    const error = lifetime.error ?? incomplete(thrown);
-    lifetime.end();
+    const error = scope.error ?? incomplete(thrown);
+    scope.end();
     return error;
   };
   const cancel = async (reason: unknown): Promise<void> => {
-    lifetime.end();
+    scope.end();
     controller.abort(reason);
     await reader.cancel(reason).catch(() => {});
   };

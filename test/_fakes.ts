@@ -3,7 +3,7 @@ import { expect, vi } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
 import type { BodySource } from "../src/body/source.ts";
 import { StreamBody } from "../src/body/stream.ts";
-import { Lifetime, type Listener } from "../src/deadline.ts";
+import { Scope, type Listener } from "../src/scope.ts";
 import { ProxyError, type ProxyErrorCode } from "../src/error.ts";
 import { createFetchTransport, type FetchClient, type FetchLike, STANDARD } from "../src/fetch.ts";
 import { forward, type Respond } from "../src/forward.ts";
@@ -12,7 +12,12 @@ import type { Incoming } from "../src/incoming.ts";
 import type { ProxyOptions } from "../src/options.ts";
 import { compile } from "../src/plan.ts";
 import { parseTarget, type Target } from "../src/target.ts";
-import type { Capabilities, Hop, Reply, Transport } from "../src/transport.ts";
+import type {
+  Capabilities,
+  UpstreamRequest,
+  UpstreamResponse,
+  Transport,
+} from "../src/transport.ts";
 
 export const TARGET = "http://up.test:4000";
 
@@ -36,22 +41,22 @@ export class FakeClient {
   }
 }
 
-/** A lifetime without deadlines. */
-export function fakeLifetime(): Lifetime {
-  return new Lifetime(new FakeClient(), 0, 0);
+/** A scope without deadlines. */
+export function fakeScope(): Scope {
+  return new Scope(new FakeClient(), 0, 0);
 }
 
-/** A lifetime with deadlines, its client, and who is told of its end. */
-export function startLifetime(
+/** A scope with deadlines, its client, and who is told of its end. */
+export function startScope(
   timeout = 1_000,
   idleTimeout = 500,
   signal?: AbortSignal,
-): { client: FakeClient; lifetime: Lifetime; fail: ReturnType<typeof vi.fn> } {
+): { client: FakeClient; scope: Scope; fail: ReturnType<typeof vi.fn> } {
   const client = new FakeClient();
-  const lifetime = new Lifetime(client, timeout, idleTimeout, signal);
+  const scope = new Scope(client, timeout, idleTimeout, signal);
   const fail = vi.fn();
-  lifetime.request = { fail };
-  return { client, lifetime, fail };
+  scope.onAbort({ fail });
+  return { client, scope, fail };
 }
 
 export type FakeIncoming = Incoming & FakeClient;
@@ -61,7 +66,7 @@ export type Given<T extends { body: BodySource | null }> = Partial<Omit<T, "body
   body?: BodySource | Uint8Array | ReadableStream<Uint8Array> | null;
 };
 
-export function toBody(body: Given<Reply>["body"] = null): BodySource | null {
+export function toBody(body: Given<UpstreamResponse>["body"] = null): BodySource | null {
   if (body instanceof Uint8Array) return new BytesBody(body);
   return body instanceof ReadableStream ? new StreamBody(body) : body;
 }
@@ -82,7 +87,7 @@ export function fakeIncoming(over: Given<Incoming> = {}): FakeIncoming {
   });
 }
 
-export function fakeHop(over: Given<Hop> = {}): Hop {
+export function fakeRequest(over: Given<UpstreamRequest> = {}): UpstreamRequest {
   return {
     upstream: parseTarget(TARGET),
     method: "GET",
@@ -95,7 +100,7 @@ export function fakeHop(over: Given<Hop> = {}): Hop {
   };
 }
 
-export function fakeReply(over: Given<Reply> = {}): Reply {
+export function fakeResponse(over: Given<UpstreamResponse> = {}): UpstreamResponse {
   return { status: 200, statusText: "OK", headers: [], ...over, body: toBody(over.body) };
 }
 
@@ -103,19 +108,19 @@ export function fakeReply(over: Given<Reply> = {}): Reply {
 export class FakeTransport implements Transport {
   readonly name = "fake";
   capabilities: Capabilities = CAPABLE;
-  readonly hops: Hop[] = [];
-  readonly lifetimes: Lifetime[] = [];
+  readonly hops: UpstreamRequest[] = [];
+  readonly scopes: Scope[] = [];
   closed = 0;
-  answer: (hop: Hop, lifetime: Lifetime) => Reply | Promise<Reply>;
+  answer: (hop: UpstreamRequest, scope: Scope) => UpstreamResponse | Promise<UpstreamResponse>;
 
-  constructor(answer: FakeTransport["answer"] = () => fakeReply()) {
+  constructor(answer: FakeTransport["answer"] = () => fakeResponse()) {
     this.answer = answer;
   }
 
-  async send(hop: Hop, lifetime: Lifetime): Promise<Reply> {
+  async send(hop: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
     this.hops.push(hop);
-    this.lifetimes.push(lifetime);
-    return this.answer(hop, lifetime);
+    this.scopes.push(scope);
+    return this.answer(hop, scope);
   }
 
   async close(): Promise<void> {
@@ -126,24 +131,25 @@ export class FakeTransport implements Transport {
 /** Sends a hop through a transport made of this fetch. */
 export function sendBy(
   fetch: FetchLike,
-  hop: Given<Hop> = {},
-  lifetime: Lifetime = fakeLifetime(),
+  hop: Given<UpstreamRequest> = {},
+  scope: Scope = fakeScope(),
   client: Partial<FetchClient> = {},
-): Promise<Reply> {
+): Promise<UpstreamResponse> {
   const transport = createFetchTransport({
     name: "test",
     capabilities: STANDARD,
     fetch,
     ...client,
   });
-  return transport.send(fakeHop(hop), lifetime);
+  return transport.send(fakeRequest(hop), scope);
 }
 
-export function streamed({ body }: Reply): ReadableStream<Uint8Array> {
+export function streamed({ body }: UpstreamResponse): ReadableStream<Uint8Array> {
   return (body ?? new BytesBody(bytes(""))).stream();
 }
 
-export const textOf = (reply: Reply): Promise<string> => new Response(streamed(reply)).text();
+export const textOf = (reply: UpstreamResponse): Promise<string> =>
+  new Response(streamed(reply)).text();
 
 /** Forwards a request through connections in memory. */
 export function run(
@@ -196,7 +202,7 @@ export async function errorOf(body: () => unknown): Promise<unknown> {
 }
 
 /** What one request is met with. */
-export type Answer = Given<Reply> | Error;
+export type Answer = Given<UpstreamResponse> | Error;
 
 /** Answers with these, in turn; the body that came with each is read first. */
 export function answering(...answers: Answer[]): FakeTransport & { bodies: (string | null)[] } {
@@ -205,7 +211,7 @@ export function answering(...answers: Answer[]): FakeTransport & { bodies: (stri
     bodies.push(body && (await new Response(body.stream()).text()));
     const answer = answers.shift() ?? {};
     if (answer instanceof Error) throw answer;
-    return fakeReply(answer);
+    return fakeResponse(answer);
   });
   return Object.assign(transport, { bodies });
 }
@@ -214,7 +220,7 @@ export function answering(...answers: Answer[]): FakeTransport & { bodies: (stri
 export const stale: ProxyError = new ProxyError("connection_terminated", { stale: true });
 
 /** A redirect. */
-export const to = (location: string, status = 302): Partial<Reply> => ({
+export const to = (location: string, status = 302): Partial<UpstreamResponse> => ({
   status,
   headers: ["Location", location],
 });

@@ -1,6 +1,6 @@
 /** How the time of a function grows with its input: a ratio, which no slow machine changes. */
 import { parseTarget, type Upstream } from "../src/target.ts";
-import type { HeaderList, Hop, Reply } from "../src/transport.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 
 /** By how much the input grows. */
 const FACTOR = 8;
@@ -89,7 +89,7 @@ export function each(
 }
 
 export const upstream: Upstream = parseTarget("http://up.test/base?q");
-export const hop: Hop = {
+export const hop: UpstreamRequest = {
   upstream,
   method: "GET",
   path: "/base/x",
@@ -98,8 +98,12 @@ export const hop: Hop = {
   body: null,
   contentLength: undefined,
 };
-export const hopTo = (path: string, headers: HeaderList = []): Hop => ({ ...hop, path, headers });
-export const replyOf = (headers: HeaderList, statusText = ""): Reply => ({
+export const hopTo = (path: string, headers: HeaderList = []): UpstreamRequest => ({
+  ...hop,
+  path,
+  headers,
+});
+export const replyOf = (headers: HeaderList, statusText = ""): UpstreamResponse => ({
   status: 302,
   statusText,
   headers,

@@ -5,8 +5,8 @@ import { portableCodec } from "../src/http1/codec.ts";
 import { Connection } from "../src/http1/connection.ts";
 import type { Job } from "../src/http1/job.ts";
 import type { PoolOptions } from "../src/pool.ts";
-import type { Hop, Reply } from "../src/transport.ts";
-import { bytes, type Given, fakeHop, startLifetime, TARGET } from "./_fakes.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
+import { bytes, type Given, fakeRequest, startScope, TARGET } from "./_fakes.ts";
 import { FakeConnector, type FakeOwner, FakeSocket, fakeOwner, settled } from "./_sockets.ts";
 
 /** The least that a response can be. */
@@ -16,7 +16,7 @@ export const EMPTY = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 export interface Sent {
   /** The status; the error's code; undefined before either. */
   outcome: string | undefined;
-  reply: Reply | undefined;
+  reply: UpstreamResponse | undefined;
   leave(): void;
 }
 
@@ -28,10 +28,10 @@ export class PoolBench {
     this.transport = new HttpTransport("fake", options, { createConnector: () => this.connector });
   }
 
-  send(hop: Given<Hop> = {}): Sent {
-    const { lifetime, client } = startLifetime(0, 0);
+  send(hop: Given<UpstreamRequest> = {}): Sent {
+    const { scope, client } = startScope(0, 0);
     const sent: Sent = { outcome: undefined, reply: undefined, leave: () => client.leave() };
-    this.transport.send(fakeHop(hop), lifetime).then(
+    this.transport.send(fakeRequest(hop), scope).then(
       (reply) => Object.assign(sent, { outcome: `${reply.status}`, reply }),
       (error: unknown) => (sent.outcome = (error as ProxyError).code),
     );
@@ -39,7 +39,7 @@ export class PoolBench {
   }
 
   /** Sends a request and answers it, on a new connection. */
-  async exchange(hop?: Partial<Hop>): Promise<FakeSocket> {
+  async exchange(hop?: Partial<UpstreamRequest>): Promise<FakeSocket> {
     this.send(hop);
     const socket = await this.connector.attempts.at(-1)?.succeed();
     if (socket === undefined) throw new Error("no connection was asked for");

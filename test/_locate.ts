@@ -1,20 +1,20 @@
 /** One reference through the rewriting of a proxy. */
 import { compileLocationRewrite } from "../src/location.ts";
 import { parseTarget, type TargetAddress } from "../src/target.ts";
-import type { Hop } from "../src/transport.ts";
-import { fakeHop, TARGET } from "./_fakes.ts";
+import type { UpstreamRequest } from "../src/transport.ts";
+import { fakeRequest, TARGET } from "./_fakes.ts";
 
 export interface Setup {
   rewrite?: true | Record<string, string>;
   prefix?: string;
   target?: TargetAddress;
   host?: string;
-  followed?: Hop;
+  followed?: UpstreamRequest;
 }
 
 export function locate(reference: string, setup: Setup = {}): string {
   const { rewrite = true, prefix = "", target = TARGET, host, followed } = setup;
-  const hop = fakeHop({ upstream: parseTarget(target), host });
+  const hop = fakeRequest({ upstream: parseTarget(target), host });
   const location = compileLocationRewrite(rewrite, prefix);
   return location?.(reference, hop, followed) ?? "nothing to call";
 }

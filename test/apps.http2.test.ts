@@ -30,18 +30,18 @@ const servers: Record<string, () => Promise<number>> = {
   },
 };
 
-interface Reply {
+interface UpstreamResponse {
   headers: Record<string, unknown>;
   body: string;
   failed: boolean;
 }
 
-function receive(stream: ClientHttp2Stream): Promise<Reply> {
-  const reply: Reply = { headers: {}, body: "", failed: false };
+function receive(stream: ClientHttp2Stream): Promise<UpstreamResponse> {
+  const reply: UpstreamResponse = { headers: {}, body: "", failed: false };
   stream.on("response", (headers) => (reply.headers = headers));
   stream.on("data", (data: Buffer) => (reply.body += data.toString("latin1")));
   stream.on("error", () => (reply.failed = true));
-  const closed = new Promise<Reply>((resolve) =>
+  const closed = new Promise<UpstreamResponse>((resolve) =>
     stream.on("close", () => {
       if (stream.rstCode !== 0) reply.failed = true;
       resolve(reply);

@@ -3,15 +3,15 @@ import { BytesBody } from "../src/body/bytes.ts";
 import { limitBody } from "../src/body/limit.ts";
 import type { BodySource, Sink } from "../src/body/source.ts";
 import { StreamBody } from "../src/body/stream.ts";
-import type { Hop } from "../src/transport.ts";
+import type { UpstreamRequest } from "../src/transport.ts";
 import {
   bytes,
   errorOf,
-  fakeHop,
+  fakeRequest,
   FakeTransport,
   type Given,
   proxyError,
-  startLifetime,
+  startScope,
   streamOf,
 } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
@@ -21,12 +21,12 @@ const tooLarge = proxyError("http_request_error", 413);
 /** The body that a limit lets through to the transport, and what is told when it is exceeded. */
 async function limited(
   limit: number,
-  over: Given<Hop>,
+  over: Given<UpstreamRequest>,
 ): Promise<{ body: BodySource; fail: ReturnType<typeof vi.fn> }> {
   const transport = new FakeTransport();
-  const { lifetime, fail } = startLifetime();
-  const hop = fakeHop({ method: "POST", ...over });
-  await limitBody(limit)((request, scope) => transport.send(request, scope))(hop, lifetime);
+  const { scope, fail } = startScope();
+  const hop = fakeRequest({ method: "POST", ...over });
+  await limitBody(limit)((request, given) => transport.send(request, given))(hop, scope);
   return { body: transport.hops[0]?.body as BodySource, fail };
 }
 
@@ -44,9 +44,9 @@ const text = (body: BodySource): Promise<string> => new Response(body.stream()).
 describe("limitBody", () => {
   test("leaves a request without a body as it is", async () => {
     const transport = new FakeTransport();
-    const hop = fakeHop();
-    const { lifetime } = startLifetime();
-    await limitBody(0)((request, scope) => transport.send(request, scope))(hop, lifetime);
+    const hop = fakeRequest();
+    const { scope } = startScope();
+    await limitBody(0)((request, given) => transport.send(request, given))(hop, scope);
     expect(transport.hops[0]).toBe(hop);
   });
 
@@ -61,15 +61,15 @@ describe("limitBody", () => {
     },
   );
 
-  test.each<[string, number, Given<Hop>]>([
+  test.each<[string, number, Given<UpstreamRequest>]>([
     ["bytes", 4, { body: bytes("abcde") }],
     ["a byte, with a limit of none", 0, { body: bytes("a") }],
     ["an announced length", 4, { body: streamOf(["abcde"]), contentLength: 5 }],
     ["a body that knows its length", 4, { body: new StreamBody(streamOf(["abcde"]), 5) }],
   ])("refuses %s above it before anything is sent", async (_, limit, over) => {
     const send = vi.fn();
-    const { lifetime } = startLifetime();
-    expect(await errorOf(() => limitBody(limit)(send)(fakeHop(over), lifetime))).toEqual(tooLarge);
+    const { scope } = startScope();
+    expect(await errorOf(() => limitBody(limit)(send)(fakeRequest(over), scope))).toEqual(tooLarge);
     expect(send).not.toHaveBeenCalled();
   });
 

@@ -3,8 +3,8 @@ import { BytesBody } from "../src/body/bytes.ts";
 import { keepBody, ReplayBody, replayOf } from "../src/body/replay.ts";
 import type { BodySource } from "../src/body/source.ts";
 import { StreamBody } from "../src/body/stream.ts";
-import type { Hop } from "../src/transport.ts";
-import { bytes, fakeHop, fakeLifetime, FakeTransport, type Given, streamOf } from "./_fakes.ts";
+import type { UpstreamRequest } from "../src/transport.ts";
+import { bytes, fakeRequest, fakeScope, FakeTransport, type Given, streamOf } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
 
 const read = (body: BodySource): Promise<string> => new Response(body.stream()).text();
@@ -121,12 +121,15 @@ describe("ReplayBody", () => {
 });
 
 describe("keepBody", () => {
-  async function sent(over: Given<Hop>, methods?: string[]): Promise<[Hop, Hop]> {
+  async function sent(
+    over: Given<UpstreamRequest>,
+    methods?: string[],
+  ): Promise<[UpstreamRequest, UpstreamRequest]> {
     const transport = new FakeTransport();
-    const hop = fakeHop(over);
+    const hop = fakeRequest(over);
     const keeping = keepBody(6, methods)((request, scope) => transport.send(request, scope));
-    await keeping(hop, fakeLifetime());
-    return [hop, transport.hops[0] as Hop];
+    await keeping(hop, fakeScope());
+    return [hop, transport.hops[0] as UpstreamRequest];
   }
 
   test("keeps the bodies of all methods, or of those that are named", async () => {

@@ -1,7 +1,7 @@
 /** Chunks of a response body in pooled memory, which later chunks use again. */
 import { expect, test, vi } from "vitest";
 import { type Recycler, ResponseBody } from "../src/body/response.ts";
-import { bytes, fakeLifetime } from "./_fakes.ts";
+import { bytes, fakeScope } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
 
 const pooled = bytes("pooled");
@@ -19,7 +19,7 @@ function open(): { body: ResponseBody; released: Uint8Array[]; take: ReturnType<
     release: (chunk) => void released.push(chunk),
   };
   const inlet = { pause() {}, resume() {}, fail() {} };
-  return { body: new ResponseBody(fakeLifetime(), inlet, undefined, recycler), released, take };
+  return { body: new ResponseBody(fakeScope(), inlet, undefined, recycler), released, take };
 }
 
 test.each([true, false])(

@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { type Inlet, type Recycler, ResponseBody } from "../src/body/response.ts";
-import type { Lifetime } from "../src/deadline.ts";
+import type { Scope } from "../src/scope.ts";
 import { ProxyError } from "../src/error.ts";
-import { bytes, fakeLifetime, proxyError } from "./_fakes.ts";
+import { bytes, fakeScope, proxyError } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
 
 const broken = new ProxyError("http_response_incomplete");
@@ -26,16 +26,16 @@ class FakeInlet implements Inlet {
   }
 }
 
-let scope: Lifetime;
+let scope: Scope;
 let inlet: FakeInlet;
 let body: ResponseBody;
 let calls: string[];
 
 function open(length?: number, recycler?: Recycler): void {
-  scope = fakeLifetime();
+  scope = fakeScope();
   calls = [];
   vi.spyOn(scope, "touch").mockImplementation(() => void calls.push("touch"));
-  vi.spyOn(scope, "hold").mockImplementation((held) => void calls.push(`hold ${held}`));
+  vi.spyOn(scope, "pauseIdle").mockImplementation((held) => void calls.push(`hold ${held}`));
   vi.spyOn(scope, "end").mockImplementation(() => void calls.push("end"));
   inlet = new FakeInlet();
   body = new ResponseBody(scope, inlet, length, recycler);
@@ -143,7 +143,10 @@ describe("a client that is slow", () => {
     body.push(bytes("b"));
     expect(sink.log).toEqual(["flush", "a", "b"]);
     expect(inlet.log).toEqual(["pause"]);
-    expect(calls.filter((call) => call.startsWith("hold"))).toEqual(["hold true", "hold true"]);
+    expect(calls.filter((call) => call.startsWith("pauseIdle"))).toEqual([
+      "hold true",
+      "hold true",
+    ]);
     expect(sink.waiting).toBe(1);
     sink.drain();
     expect(inlet.log).toEqual(["pause", "resume"]);

@@ -21,12 +21,9 @@ afterAll(async () => {
 const own: Transport = {
   name: "own",
   capabilities: { decodes: [], host: true, unixSocket: false, tls: false },
-  async send(
-    { upstream: { origin, host: authority }, method, path, headers, host, body },
-    lifetime,
-  ) {
+  async send({ upstream: { origin, host: authority }, method, path, headers, host, body }, scope) {
     const controller = new AbortController();
-    lifetime.request = { fail: (error) => controller.abort(error) };
+    scope.onAbort({ fail: (error) => controller.abort(error) });
     const sent = body?.whole() ?? body?.stream() ?? null;
     const response = await requestByUndici(origin + path, {
       dispatcher,
@@ -36,8 +33,8 @@ const own: Transport = {
       signal: controller.signal,
     });
     const { statusCode: status, headers: fields } = response;
-    lifetime.opened(false);
-    response.body.once("close", () => lifetime.end());
+    scope.headersReceived(false);
+    response.body.once("close", () => scope.end());
     return {
       status,
       statusText: "",

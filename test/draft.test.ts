@@ -2,12 +2,12 @@ import { describe, expect, test } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
 import { fromDraft, toDraft } from "../src/draft.ts";
 import type { RequestDraft } from "../src/hooks.ts";
-import type { Hop } from "../src/transport.ts";
+import type { UpstreamRequest } from "../src/transport.ts";
 import { UnframedBody } from "../src/body/unframed.ts";
-import { bytes, fakeHop, proxyError, streamOf } from "./_fakes.ts";
+import { bytes, fakeRequest, proxyError, streamOf } from "./_fakes.ts";
 
 /** The hop after a hook has changed its draft. */
-function changed(hop: Hop, change: (draft: RequestDraft) => void): Hop {
+function changed(hop: UpstreamRequest, change: (draft: RequestDraft) => void): UpstreamRequest {
   const draft = toDraft(hop);
   change(draft);
   return fromDraft(hop, draft);
@@ -16,7 +16,7 @@ function changed(hop: Hop, change: (draft: RequestDraft) => void): Hop {
 const refused = proxyError("http_request_error", 400);
 
 test("a draft shows what will be sent", () => {
-  const hop = fakeHop({ method: "PUT", path: "/a?b", headers: ["X-A", "1", "x-a", "2"] });
+  const hop = fakeRequest({ method: "PUT", path: "/a?b", headers: ["X-A", "1", "x-a", "2"] });
   const draft = toDraft(hop);
   expect(draft).toMatchObject({ method: "PUT", path: "/a?b", body: undefined });
   expect(Array.from(draft.headers)).toEqual([["x-a", "1, 2"]]);
@@ -24,12 +24,12 @@ test("a draft shows what will be sent", () => {
 
 test("a draft that is not changed changes nothing", () => {
   const body = streamOf([]);
-  const hop = fakeHop({ headers: ["x-a", "1"], host: "a.test", body, contentLength: 3 });
+  const hop = fakeRequest({ headers: ["x-a", "1"], host: "a.test", body, contentLength: 3 });
   expect(changed(hop, () => {})).toEqual(hop);
 });
 
 test("the hop is a new one", () => {
-  const hop = fakeHop({ headers: ["x-a", "1"] });
+  const hop = fakeRequest({ headers: ["x-a", "1"] });
   const next = changed(hop, (draft) => {
     draft.method = "PATCH";
     draft.path = "/new";
@@ -46,7 +46,7 @@ test("the hop is a new one", () => {
 
 describe("headers", () => {
   test("framing and hop-by-hop fields that a hook sets are not sent", () => {
-    const next = changed(fakeHop(), ({ headers }) => {
+    const next = changed(fakeRequest(), ({ headers }) => {
       headers.set("content-length", "7");
       headers.set("transfer-encoding", "chunked");
       headers.set("connection", "close");
@@ -58,16 +58,17 @@ describe("headers", () => {
   });
 
   test("host overrides Host", () => {
-    expect(changed(fakeHop({ host: "a" }), ({ headers }) => headers.set("host", "b")).host).toBe(
-      "b",
-    );
-    expect(changed(fakeHop({ host: "a" }), () => {}).host).toBe("a");
-    const bad = (): Hop => changed(fakeHop(), ({ headers }) => headers.set("host", "a/b"));
+    expect(
+      changed(fakeRequest({ host: "a" }), ({ headers }) => headers.set("host", "b")).host,
+    ).toBe("b");
+    expect(changed(fakeRequest({ host: "a" }), () => {}).host).toBe("a");
+    const bad = (): UpstreamRequest =>
+      changed(fakeRequest(), ({ headers }) => headers.set("host", "a/b"));
     expect(bad).toThrow(refused);
   });
 
   test("forwarding fields and several Set-Cookie-like lines stay", () => {
-    const hop = fakeHop({ headers: ["x-forwarded-for", "1.2.3.4", "forwarded", "for=x"] });
+    const hop = fakeRequest({ headers: ["x-forwarded-for", "1.2.3.4", "forwarded", "for=x"] });
     expect(changed(hop, () => {}).headers).toEqual([
       "forwarded",
       "for=x",
@@ -77,7 +78,7 @@ describe("headers", () => {
   });
 
   test("proxy-authorization stays: it is there because the caller asked for it", () => {
-    const hop = fakeHop({ headers: ["proxy-authorization", "Basic eA=="] });
+    const hop = fakeRequest({ headers: ["proxy-authorization", "Basic eA=="] });
     expect(changed(hop, () => {}).headers).toEqual(hop.headers);
   });
 });
@@ -86,13 +87,13 @@ describe("path", () => {
   test.each(["", "a", "@evil.test/", ".evil.test/", "http://evil.test/", "/a b", "/a\r\nb: c"])(
     "a hook cannot reach another authority or request by %j",
     (path) => {
-      expect(() => changed(fakeHop(), (draft) => (draft.path = path))).toThrow(refused);
+      expect(() => changed(fakeRequest(), (draft) => (draft.path = path))).toThrow(refused);
     },
   );
 });
 
 describe("body", () => {
-  const hop = fakeHop({ method: "POST", body: streamOf(["old"]), contentLength: 3 });
+  const hop = fakeRequest({ method: "POST", body: streamOf(["old"]), contentLength: 3 });
 
   test("a string is sent as UTF-8", () => {
     const next = changed(hop, (draft) => (draft.body = "né"));

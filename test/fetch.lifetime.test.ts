@@ -1,11 +1,11 @@
 import { describe, expect, test, vi } from "vitest";
-import { Lifetime } from "../src/deadline.ts";
+import { Scope } from "../src/scope.ts";
 import { ProxyError } from "../src/error.ts";
 import type { FetchLike } from "../src/fetch.ts";
 import {
   errorOf,
   FakeClient,
-  fakeLifetime,
+  fakeScope,
   proxyError,
   sendBy as send,
   streamed,
@@ -19,13 +19,13 @@ const never: FetchLike = (_, { signal }) =>
     signal?.addEventListener("abort", () => reject(signal.reason as Error));
   });
 
-describe("the lifetime", () => {
+describe("the scope", () => {
   test.each([
     ["without a body", () => new Response(null), true],
     ["when the body is through", () => new Response("abc"), false],
   ])("ends %s", async (_, answer, atOnce) => {
     const client = new FakeClient();
-    const reply = await send(answer, {}, new Lifetime(client, 0, 0));
+    const reply = await send(answer, {}, new Scope(client, 0, 0));
     expect(client.listeners.size).toBe(atOnce ? 0 : 1);
     await textOf(reply);
     expect(client.listeners.size).toBe(0);
@@ -41,12 +41,7 @@ describe("the lifetime", () => {
     const answer = new Response("abc", { headers: { "content-type": type } });
     const { body } = answer;
     const options = { handsBodiesThrough: true };
-    const reply = await send(
-      () => answer,
-      {},
-      new Lifetime(client, 0, idleTimeout, signal),
-      options,
-    );
+    const reply = await send(() => answer, {}, new Scope(client, 0, idleTimeout, signal), options);
     expect(reply.body?.stream() === body).toBe(through);
     expect(client.listeners.size).toBe(through ? 0 : 1);
     expect(await textOf(reply)).toBe("abc");
@@ -54,8 +49,8 @@ describe("the lifetime", () => {
   });
 
   test("every piece of an upload starts the deadline anew", async () => {
-    const lifetime = fakeLifetime();
-    const touch = vi.spyOn(lifetime, "touch");
+    const scope = fakeScope();
+    const touch = vi.spyOn(scope, "touch");
     let touched = 0;
     const fetch: FetchLike = async (url, init) => {
       const text = await new Request(url, init).text();
@@ -63,7 +58,7 @@ describe("the lifetime", () => {
       return new Response(text);
     };
     const hop = { method: "POST", body: streamOf(["a", "b", "c"]) };
-    expect(await textOf(await send(fetch, hop, lifetime))).toBe("abc");
+    expect(await textOf(await send(fetch, hop, scope))).toBe("abc");
     expect(touched).toBeGreaterThanOrEqual(3);
   });
 
@@ -90,7 +85,7 @@ describe("the lifetime", () => {
       throw new TypeError("Network connection lost.");
     };
     const client = new FakeClient();
-    const sent = send(fetch, { method: "POST", body }, new Lifetime(client, 0, 0));
+    const sent = send(fetch, { method: "POST", body }, new Scope(client, 0, 0));
     await expect(sent).rejects.toEqual(proxyError("http_request_error", 400));
     expect(broken).toBe(true);
     expect(client.listeners.size).toBe(0);
@@ -104,7 +99,7 @@ describe("the lifetime", () => {
       signal = init.signal;
       return new Response(streamOf(["a", "b"], cancelled));
     };
-    const reply = await send(fetch, {}, new Lifetime(client, 0, 0));
+    const reply = await send(fetch, {}, new Scope(client, 0, 0));
     await streamed(reply).cancel("enough");
     expect(signal?.aborted).toBe(true);
     expect(cancelled).toHaveBeenCalledWith("enough");
@@ -113,7 +108,7 @@ describe("the lifetime", () => {
 
   test("stops the request before the headers", async () => {
     const client = new FakeClient();
-    const sent = send(never, {}, new Lifetime(client, 0, 0));
+    const sent = send(never, {}, new Scope(client, 0, 0));
     client.leave();
     await expect(sent).rejects.toEqual(proxyError("http_request_error", 499));
   });
@@ -121,15 +116,15 @@ describe("the lifetime", () => {
   test("that is over before the request is sent: nothing is", async () => {
     const client = new FakeClient();
     const fetch = vi.fn<FetchLike>(() => new Response());
-    const lifetime = new Lifetime(client, 0, 0);
+    const scope = new Scope(client, 0, 0);
     client.leave();
-    const sent = send(fetch, {}, lifetime);
+    const sent = send(fetch, {}, scope);
     await expect(sent).rejects.toEqual(proxyError("http_request_error", 499));
     expect(fetch).not.toHaveBeenCalled();
   });
 
   test("stops the body after them, with its own reason", async () => {
-    const lifetime = fakeLifetime();
+    const scope = fakeScope();
     const fetch: FetchLike = (_, { signal }) =>
       new Response(
         new ReadableStream({
@@ -137,9 +132,9 @@ describe("the lifetime", () => {
             signal?.addEventListener("abort", () => controller.error(signal.reason)),
         }),
       );
-    const reader = streamed(await send(fetch, {}, lifetime)).getReader();
+    const reader = streamed(await send(fetch, {}, scope)).getReader();
     const read = reader.read();
-    lifetime.abort(new ProxyError("connection_read_timeout"));
+    scope.abort(new ProxyError("connection_read_timeout"));
     await expect(read).rejects.toEqual(proxyError("connection_read_timeout", 504));
   });
 
@@ -147,7 +142,7 @@ describe("the lifetime", () => {
     const cancelled = vi.fn();
     let answer: ((late: Response) => void) | undefined;
     const deaf: FetchLike = () => new Promise((resolve) => (answer = resolve));
-    const sent = send(deaf, {}, new Lifetime(new FakeClient(), 10, 0));
+    const sent = send(deaf, {}, new Scope(new FakeClient(), 10, 0));
     const late = new Promise((resolve) => setTimeout(resolve, 200, "still waiting"));
     await expect(Promise.race([sent, late])).rejects.toEqual(
       proxyError("http_response_timeout", 504),
@@ -167,8 +162,8 @@ describe("what goes wrong", () => {
     [undefined, "connection_terminated", 502],
   ] as const)("%j is %s", async (cause, code, status) => {
     const failed = new TypeError("fetch failed", { cause });
-    const lifetime = fakeLifetime();
-    const error = await errorOf(() => send(() => Promise.reject(failed), {}, lifetime));
+    const scope = fakeScope();
+    const error = await errorOf(() => send(() => Promise.reject(failed), {}, scope));
     expect(error).toEqual(proxyError(code, status));
     expect((error as ProxyError).cause).toBe(failed);
   });
@@ -181,7 +176,7 @@ describe("what goes wrong", () => {
   test("leaves no listener behind", async () => {
     const client = new FakeClient();
     await errorOf(() =>
-      send(() => Promise.reject(new TypeError("x")), {}, new Lifetime(client, 0, 0)),
+      send(() => Promise.reject(new TypeError("x")), {}, new Scope(client, 0, 0)),
     );
     expect(client.listeners.size).toBe(0);
   });

@@ -5,11 +5,11 @@ import { ProxyError } from "../src/error.ts";
 import { type FetchLike, STANDARD } from "../src/fetch.ts";
 import { MisuseError } from "../src/misuse.ts";
 import { compile } from "../src/plan.ts";
-import type { Hop } from "../src/transport.ts";
+import type { UpstreamRequest } from "../src/transport.ts";
 import {
   bytes,
   errorOf,
-  fakeLifetime,
+  fakeScope,
   FakeTransport,
   proxyError,
   run,
@@ -69,11 +69,11 @@ describe("the request", () => {
 
   test("is not sent where preparing it throws", async () => {
     const fetch = vi.fn<FetchLike>(() => new Response());
-    const prepare = ({ method }: Hop): void => {
+    const prepare = ({ method }: UpstreamRequest): void => {
       if (method === "BREW") throw new ProxyError("http_request_error", { status: 501 });
     };
-    await send(fetch, {}, fakeLifetime(), { prepare });
-    const brewed = send(fetch, { method: "BREW" }, fakeLifetime(), { prepare });
+    await send(fetch, {}, fakeScope(), { prepare });
+    const brewed = send(fetch, { method: "BREW" }, fakeScope(), { prepare });
     await expect(brewed).rejects.toEqual(proxyError("http_request_error", 501));
     expect(fetch).toHaveBeenCalledOnce();
   });
@@ -133,7 +133,7 @@ describe("the response", () => {
   test("a client that decodes nothing keeps its codings", async () => {
     const capabilities = { ...STANDARD, decodes: [] };
     const answer = (): Response => fetched("abc", { "content-encoding": "gzip" });
-    const { headers } = await send(answer, {}, fakeLifetime(), { capabilities });
+    const { headers } = await send(answer, {}, fakeScope(), { capabilities });
     expect(headers).toEqual(expect.arrayContaining(["content-encoding", "gzip"]));
   });
 

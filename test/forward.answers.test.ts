@@ -5,12 +5,12 @@ import { forward } from "../src/forward.ts";
 import type { RequestDraft } from "../src/hooks.ts";
 import type { ProxyOptions } from "../src/options.ts";
 import { compile } from "../src/plan.ts";
-import type { Reply } from "../src/transport.ts";
+import type { UpstreamResponse } from "../src/transport.ts";
 import {
   bytes,
   fakeIncoming,
   FakeTransport,
-  fakeReply,
+  fakeResponse,
   type Given,
   proxyError,
   respond,
@@ -20,8 +20,8 @@ import {
 } from "./_fakes.ts";
 
 /** The response to a reply of the upstream's. */
-const answerTo = (reply: Given<Reply>, options: ProxyOptions = {}): Promise<Response> =>
-  run({}, { options, transport: new FakeTransport(() => fakeReply(reply)) });
+const answerTo = (reply: Given<UpstreamResponse>, options: ProxyOptions = {}): Promise<Response> =>
+  run({}, { options, transport: new FakeTransport(() => fakeResponse(reply)) });
 
 const failing = (error: Error): FakeTransport =>
   new FakeTransport(async () => {
@@ -30,7 +30,16 @@ const failing = (error: Error): FakeTransport =>
 
 describe("the response", () => {
   test("is the upstream's, cleaned", async () => {
-    const headers = ["Connection", "x-hop", "X-Hop", "1", "Set-Cookie", "a=1", "Set-Cookie", "b=2"];
+    const headers = [
+      "Connection",
+      "x-hop",
+      "X-UpstreamRequest",
+      "1",
+      "Set-Cookie",
+      "a=1",
+      "Set-Cookie",
+      "b=2",
+    ];
     const response = await answerTo({
       status: 302,
       statusText: "There",
@@ -54,9 +63,9 @@ describe("the response", () => {
 
   test.each([0, 100, 199, 600, 999])("a status of %d is none", async (status) => {
     const cancelled = vi.fn();
-    const transport = new FakeTransport((_, lifetime) => {
-      lifetime.request = { fail: cancelled };
-      return fakeReply({ status });
+    const transport = new FakeTransport((_, scope) => {
+      scope.onAbort({ fail: cancelled });
+      return fakeResponse({ status });
     });
     const response = await run({}, { transport });
     expect(response.status).toBe(502);
@@ -66,9 +75,9 @@ describe("the response", () => {
 
   test("a status that is none lets go of a body that is handed through", async () => {
     const cancelled = vi.fn();
-    const transport = new FakeTransport((_, lifetime) => {
-      lifetime.end();
-      return fakeReply({ status: 999, body: streamOf(["abc"], cancelled) });
+    const transport = new FakeTransport((_, scope) => {
+      scope.end();
+      return fakeResponse({ status: 999, body: streamOf(["abc"], cancelled) });
     });
     expect((await run({}, { transport })).status).toBe(502);
     expect(cancelled).toHaveBeenCalledOnce();
@@ -181,7 +190,7 @@ describe("failures", () => {
   test("to build the response are responses, and let go of the body", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport(() =>
-      fakeReply({ headers: ["bad name", "1"], body: streamOf(["abc"], cancelled) }),
+      fakeResponse({ headers: ["bad name", "1"], body: streamOf(["abc"], cancelled) }),
     );
     const response = await run({}, { transport });
     expect(response.status).toBe(500);
@@ -216,13 +225,13 @@ describe("a client that leaves", () => {
   test("while the upstream is silent: its request is stopped", async () => {
     const onError = vi.fn();
     const transport = new FakeTransport(
-      (_, lifetime) =>
+      (_, scope) =>
         new Promise((_resolve, reject) => {
-          lifetime.request = { fail: () => reject(new Error("socket closed")) };
+          scope.onAbort({ fail: () => reject(new Error("socket closed")) });
         }),
     );
     const { incoming, response } = start({ onError }, transport);
-    await vi.waitFor(() => expect(transport.lifetimes).toHaveLength(1));
+    await vi.waitFor(() => expect(transport.scopes).toHaveLength(1));
     incoming.leave();
     expect((await response).status).toBe(499);
     expect(onError).toHaveBeenCalledWith(

@@ -6,7 +6,7 @@ import {
   errorOf,
   FakeTransport,
   fakeIncoming,
-  fakeReply,
+  fakeResponse,
   proxyError,
   respond,
   run,
@@ -41,9 +41,9 @@ const FAILING: [string, ProxyOptions, number, (() => string)?][] = [
 function startReply(): { transport: FakeTransport; fail: () => void; cancelled: () => void } {
   const fail = vi.fn();
   const cancelled = vi.fn();
-  const transport = new FakeTransport((_, lifetime) => {
-    lifetime.request = { fail };
-    return fakeReply({ ...to("/next"), body: streamOf(["abc"], cancelled) });
+  const transport = new FakeTransport((_, scope) => {
+    scope.onAbort({ fail });
+    return fakeResponse({ ...to("/next"), body: streamOf(["abc"], cancelled) });
   });
   return { transport, fail, cancelled };
 }

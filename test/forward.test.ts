@@ -2,12 +2,12 @@ import { describe, expect, test, vi } from "vitest";
 import type { Incoming } from "../src/incoming.ts";
 import type { ProxyOptions } from "../src/options.ts";
 import type { Target } from "../src/target.ts";
-import type { Hop } from "../src/transport.ts";
+import type { UpstreamRequest } from "../src/transport.ts";
 import {
   bytes,
   CAPABLE,
   FakeTransport,
-  fakeReply,
+  fakeResponse,
   type Given,
   run,
   streamOf,
@@ -19,12 +19,12 @@ async function hopOf(
   incoming: Given<Incoming>,
   options: ProxyOptions = {},
   target?: Target,
-): Promise<Hop> {
+): Promise<UpstreamRequest> {
   const transport = new FakeTransport();
   const response = await run(incoming, { options, transport, ...(target && { target }) });
   expect(response.status).toBe(200);
   expect(transport.hops).toHaveLength(1);
-  return transport.hops[0] as Hop;
+  return transport.hops[0] as UpstreamRequest;
 }
 
 const FORWARDED = [
@@ -39,7 +39,7 @@ test("the steps come in their order", async () => {
   const step = (name: string): undefined => void steps.push(name);
   const transport = new FakeTransport(() => {
     step("send");
-    return fakeReply();
+    return fakeResponse();
   });
   const options: ProxyOptions = {
     clientAddress: () => step("clientAddress"),
@@ -178,7 +178,7 @@ describe("the body", () => {
   test("over the limit is 413, known before or seen on the way", async () => {
     const transport = new FakeTransport(async (hop) => {
       await new Response(hop.body?.stream()).text();
-      return fakeReply();
+      return fakeResponse();
     });
     const options = { bodyLimit: 3 };
     const known = { method: "POST", headers: ["Content-Length", "4"], body: streamOf(["abcd"]) };

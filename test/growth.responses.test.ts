@@ -10,7 +10,7 @@ import { cleanResponse, isEventStream } from "../src/headers.ts";
 import { nextHop, redirectPolicy } from "../src/redirect.ts";
 import { cleanReply } from "../src/reply.ts";
 import { compileResponseRewrite } from "../src/rewrite.ts";
-import type { HeaderList, Hop } from "../src/transport.ts";
+import type { HeaderList, UpstreamRequest } from "../src/transport.ts";
 import {
   attempt,
   each,
@@ -43,7 +43,7 @@ const cookieMap = compileCookieRewrite({ a: "b" }, { "/": "" }) as (cookie: stri
 const rewriteResponse = compileResponseRewrite(
   { locationRewrite: { "http://up.test/": "/" }, cookieDomainRewrite: "a" },
   "/prefix",
-) as (headers: HeaderList, hop: Hop, followed?: Hop) => void;
+) as (headers: HeaderList, hop: UpstreamRequest, followed?: UpstreamRequest) => void;
 
 const cookies: Texts = [
   ["a=b; path=", " ", 'x""'],

@@ -143,10 +143,10 @@ describe("cleanResponse", () => {
   test("drops what is about the connection, keeps the rest as it is", () => {
     const raw = [
       "Connection",
-      "keep-alive, X-Hop",
+      "keep-alive, X-UpstreamRequest",
       "Keep-Alive",
       "timeout=5",
-      "X-Hop",
+      "X-UpstreamRequest",
       "1",
       "Alt-Svc",
       "h3",

@@ -5,17 +5,20 @@ import type { Pool } from "../src/http1/originpool.ts";
 import { BytesBody } from "../src/body/bytes.ts";
 import type { BodySource } from "../src/body/source.ts";
 import { ProxyError } from "../src/error.ts";
-import type { Hop, Reply } from "../src/transport.ts";
-import { bytes, errorOf, fakeHop, fakeLifetime, type Given, streamOf } from "./_fakes.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
+import { bytes, errorOf, fakeRequest, fakeScope, type Given, streamOf } from "./_fakes.ts";
 
 /** A pool that gives no connection. */
 const waiting = { run: () => {}, leave: () => {} } as unknown as Pool;
 
-function attempt(over: Given<Hop>): { attempt: Attempt; reply: Promise<Reply> } {
+function attempt(over: Given<UpstreamRequest>): {
+  attempt: Attempt;
+  reply: Promise<UpstreamResponse>;
+} {
   let made: Attempt | undefined;
-  const hop = fakeHop({ method: "POST", ...over });
-  const reply = new Promise<Reply>((resolve, reject) => {
-    made = new Attempt(hop, fakeLifetime(), resolve, reject);
+  const hop = fakeRequest({ method: "POST", ...over });
+  const reply = new Promise<UpstreamResponse>((resolve, reject) => {
+    made = new Attempt(hop, fakeScope(), resolve, reject);
   });
   (made as unknown as Attempt).run(waiting);
   return { attempt: made as unknown as Attempt, reply };

@@ -6,8 +6,8 @@ import { Attempt } from "../src/http1/attempt.ts";
 import { portableCodec } from "../src/http1/codec.ts";
 import { Connection } from "../src/http1/connection.ts";
 import type { Pool } from "../src/http1/originpool.ts";
-import type { Hop, Reply } from "../src/transport.ts";
-import { fakeHop, fakeLifetime, type Given, streamed, textOf } from "./_fakes.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
+import { fakeRequest, fakeScope, type Given, streamed, textOf } from "./_fakes.ts";
 import { FakeSocket } from "./_sockets.ts";
 
 const ok = "HTTP/1.1 200 OK\r\n";
@@ -28,10 +28,14 @@ class Bench {
     this.connection.open(this.socket);
   }
 
-  send(method = "GET", body: Given<Hop>["body"] = null, contentLength?: number): Promise<Reply> {
+  send(
+    method = "GET",
+    body: Given<UpstreamRequest>["body"] = null,
+    contentLength?: number,
+  ): Promise<UpstreamResponse> {
     return new Promise((resolve, reject) => {
-      const hop = fakeHop({ method, body, contentLength });
-      const attempt = new Attempt(hop, fakeLifetime(), resolve, reject);
+      const hop = fakeRequest({ method, body, contentLength });
+      const attempt = new Attempt(hop, fakeScope(), resolve, reject);
       attempt.run({ run: () => attempt.start(this.connection) } as unknown as Pool);
     });
   }

@@ -4,8 +4,8 @@ import { HttpTransport } from "../src/http1/client.ts";
 import { type Codec, portableCodec } from "../src/http1/codec.ts";
 import type { FilledPoolOptions, PoolOptions } from "../src/pool.ts";
 import { parseTarget, type TargetAddress } from "../src/target.ts";
-import type { Reply } from "../src/transport.ts";
-import { errorOf, fakeHop, fakeLifetime } from "./_fakes.ts";
+import type { UpstreamResponse } from "../src/transport.ts";
+import { errorOf, fakeRequest, fakeScope } from "./_fakes.ts";
 import { FakeConnector, settled } from "./_sockets.ts";
 
 const EMPTY = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
@@ -25,8 +25,8 @@ class Bench {
     });
   }
 
-  send(target: TargetAddress): Promise<Reply> {
-    return this.transport.send(fakeHop({ upstream: parseTarget(target) }), fakeLifetime());
+  send(target: TargetAddress): Promise<UpstreamResponse> {
+    return this.transport.send(fakeRequest({ upstream: parseTarget(target) }), fakeScope());
   }
 
   /** Sends a request to a target, which answers on a connection that was made for it or before. */
@@ -104,7 +104,7 @@ describe("the codec", () => {
       const bench = new Bench({}, codec);
       const upstream = parseTarget("http://up.test");
       const headers = ["X-A", "\u0080\u00ff"];
-      const sent = bench.transport.send(fakeHop({ upstream, headers }), fakeLifetime());
+      const sent = bench.transport.send(fakeRequest({ upstream, headers }), fakeScope());
       const socket = await bench.connector.at(0).succeed();
       expect(socket.sent).toContain("X-A: \u0080\u00ff\r\n");
       socket.receive("HTTP/1.1 200 OK\r\nX-B: \u0080\u00ff\r\nContent-Length: 1\r\n\r\nx");

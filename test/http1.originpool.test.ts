@@ -1,7 +1,7 @@
 /** The connections to one origin, over a connector that connects when the test says so. */
 import { describe, expect, test, vi } from "vitest";
 import { StreamBody } from "../src/body/stream.ts";
-import type { Reply } from "../src/transport.ts";
+import type { UpstreamResponse } from "../src/transport.ts";
 import { bytes, streamOf, textOf } from "./_fakes.ts";
 import { EMPTY, PoolBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";
@@ -17,7 +17,7 @@ describe("connections", () => {
     socket.receive("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nthere");
     await settled();
     expect(sent.outcome).toBe("200");
-    expect(await textOf(sent.reply as Reply)).toBe("there");
+    expect(await textOf(sent.reply as UpstreamResponse)).toBe("there");
   });
 
   test("a free one is used again, the last first, and holds the process only while it is used", async () => {

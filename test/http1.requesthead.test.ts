@@ -2,18 +2,18 @@
 import { describe, expect, test } from "vitest";
 import { wholeBody, writeHead, writeHeadEnd } from "../src/http1/requesthead.ts";
 import type { ProxyError } from "../src/error.ts";
-import type { Hop } from "../src/transport.ts";
-import { fakeHop, type Given } from "./_fakes.ts";
+import type { UpstreamRequest } from "../src/transport.ts";
+import { fakeRequest, type Given } from "./_fakes.ts";
 
-function headOf(hop: Hop, keepAlive: boolean): string {
+function headOf(hop: UpstreamRequest, keepAlive: boolean): string {
   const { method, body, contentLength } = hop;
   const bytes = body === null ? new Uint8Array() : wholeBody(body, contentLength);
   return writeHead(hop) + writeHeadEnd(method, bytes?.byteLength ?? contentLength, keepAlive);
 }
 
-function statusOf(changes: Given<Hop>): number {
+function statusOf(changes: Given<UpstreamRequest>): number {
   try {
-    headOf(fakeHop(changes), true);
+    headOf(fakeRequest(changes), true);
     return 200;
   } catch (error) {
     return (error as ProxyError).status;
@@ -22,17 +22,17 @@ function statusOf(changes: Given<Hop>): number {
 
 test("a head", () => {
   const headers = ["X-A", "\xe9 b", "x-a", ""];
-  expect(headOf(fakeHop({ path: "//a?b%20", headers }), true)).toBe(
+  expect(headOf(fakeRequest({ path: "//a?b%20", headers }), true)).toBe(
     "GET //a?b%20 HTTP/1.1\r\nHost: up.test:4000\r\nX-A: \xe9 b\r\nx-a: \r\nConnection: keep-alive\r\n\r\n",
   );
-  expect(headOf(fakeHop({ host: "other.test" }), false)).toBe(
+  expect(headOf(fakeRequest({ host: "other.test" }), false)).toBe(
     "GET / HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n",
   );
 });
 
 const stream = (): ReadableStream<Uint8Array> => new ReadableStream();
 
-test.each<[string, Given<Hop>, string | undefined]>([
+test.each<[string, Given<UpstreamRequest>, string | undefined]>([
   ["GET, none", {}, undefined],
   ["POST, none", { method: "POST" }, "Content-Length: 0"],
   ["DELETE, none", { method: "DELETE" }, undefined],
@@ -43,7 +43,7 @@ test.each<[string, Given<Hop>, string | undefined]>([
   ["a sized stream", { method: "POST", body: stream(), contentLength: 7 }, "Content-Length: 7"],
   ["a stream", { method: "POST", body: stream() }, "Transfer-Encoding: chunked"],
 ])("framing: %s", (_, changes, line) => {
-  const framing = headOf(fakeHop(changes), true)
+  const framing = headOf(fakeRequest(changes), true)
     .split("\r\n")
     .filter((each) => /^(?:content-length|transfer-encoding)/i.test(each));
   expect(framing).toEqual(line === undefined ? [] : [line]);

@@ -5,7 +5,7 @@ import type { Connection } from "../src/http1/connection.ts";
 import { sendWhole, Writer } from "../src/http1/writer.ts";
 import type { Memory } from "../src/http1/attempt.ts";
 import { ProxyError } from "../src/error.ts";
-import { bytes, fakeLifetime, proxyError } from "./_fakes.ts";
+import { bytes, fakeScope, proxyError } from "./_fakes.ts";
 
 const HEAD = "POST / HTTP/1.1\r\n\r\n";
 const badRequest = proxyError("http_request_error", 400);
@@ -45,7 +45,7 @@ interface Open {
 
 function open(length?: number, memory: Memory = {}): Open {
   const connection = new FakeConnection();
-  const scope = fakeLifetime();
+  const scope = fakeScope();
   const touch = vi.spyOn(scope, "touch") as unknown as Open["touch"];
   const fail = vi.fn();
   const real = connection as unknown as Connection;

@@ -10,7 +10,7 @@ import {
   bytes,
   errorOf,
   fakeIncoming,
-  fakeReply,
+  fakeResponse,
   FakeTransport,
   proxyError,
   respond,
@@ -106,7 +106,7 @@ describe("the order of interceptors", () => {
 
 describe("an interceptor may", () => {
   test("change the request and the response", async () => {
-    const transport = new FakeTransport(() => fakeReply({ body: bytes("abc") }));
+    const transport = new FakeTransport(() => fakeResponse({ body: bytes("abc") }));
     const attempt: Interceptor = (next) => async (request, scope) => {
       const reply = await next({ ...request, path: "/other", headers: ["X-A", "1"] }, scope);
       return { ...reply, status: 203, headers: [...reply.headers, "X-Seen", "1"] };
@@ -121,7 +121,7 @@ describe("an interceptor may", () => {
 
   test("answer without sending anything", async () => {
     const transport = new FakeTransport();
-    const answer = fakeReply({ status: 418, body: new BytesBody(bytes("tea")) });
+    const answer = fakeResponse({ status: 418, body: new BytesBody(bytes("tea")) });
     const options: ProxyOptions = { interceptors: { request: [() => async () => answer] } };
     const response = await run({}, { transport, options });
     expect([response.status, await response.text()]).toEqual([418, "tea"]);
@@ -143,7 +143,7 @@ describe("an interceptor may", () => {
     const response = await run({}, { transport, options: { interceptors: { request: [again] } } });
     expect(response.status).toBe(200);
     expect(transport.hops).toHaveLength(2);
-    expect(transport.lifetimes[1]).not.toBe(transport.lifetimes[0]);
+    expect(transport.scopes[1]).not.toBe(transport.scopes[0]);
     expect(cancelled).toHaveBeenCalledOnce();
   });
 });
@@ -181,8 +181,8 @@ describe("an exception of an interceptor", () => {
   test("stops the request that was sent already", async () => {
     const fail = vi.fn();
     const transport = new FakeTransport((_, scope) => {
-      scope.request = { fail };
-      return fakeReply();
+      scope.onAbort({ fail });
+      return fakeResponse();
     });
     const late: Interceptor = (next) => async (request, scope) => {
       await next(request, scope);
@@ -217,7 +217,7 @@ describe("nothing is left behind", () => {
   test("where an interceptor answers without sending: no timer and no listener", async () => {
     const incoming = fakeIncoming();
     const interceptors = {
-      request: [(): (() => Promise<never>) => async () => fakeReply() as never],
+      request: [(): (() => Promise<never>) => async () => fakeResponse() as never],
     };
     const plan = compile({ interceptors }, () => new FakeTransport());
     await forward(incoming, TARGET, plan, undefined, respond);

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { compileLocationRewrite } from "../src/location.ts";
 import { compile } from "../src/plan.ts";
 import { joinTarget, parseTarget } from "../src/target.ts";
-import { FakeTransport, fakeHop } from "./_fakes.ts";
+import { FakeTransport, fakeRequest } from "./_fakes.ts";
 
 const CLIENT = "https://shop.test";
 
@@ -86,7 +86,7 @@ test("fuzzed: what points into the target means the same through the proxy, all 
   await fc.assert(
     fc.asyncProperty(reference, setup, async (value, { target, prefix, host, from }) => {
       const upstream = parseTarget(target);
-      const hop = fakeHop({ upstream, host });
+      const hop = fakeRequest({ upstream, host });
       const rewritten = compileLocationRewrite(true, prefix)?.(value, hop) ?? "";
 
       const asked = new URL(CLIENT + from);

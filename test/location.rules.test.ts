@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { parseTarget } from "../src/target.ts";
-import type { Hop } from "../src/transport.ts";
-import { fakeHop, TARGET } from "./_fakes.ts";
+import type { UpstreamRequest } from "../src/transport.ts";
+import { fakeRequest, TARGET } from "./_fakes.ts";
 import { locate } from "./_locate.ts";
 
 describe("a map", () => {
@@ -64,9 +64,9 @@ describe("a map", () => {
 });
 
 describe("after a redirect that was followed", () => {
-  const at = (url: string): Hop => {
+  const at = (url: string): UpstreamRequest => {
     const { origin, pathname, search } = new URL(url);
-    return fakeHop({ upstream: parseTarget(origin), path: pathname + search });
+    return fakeRequest({ upstream: parseTarget(origin), path: pathname + search });
   };
 
   test.each([

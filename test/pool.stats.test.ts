@@ -63,7 +63,7 @@ describe("stats", () => {
     await until(() => statsOf(proxy).closed === 1, "the connection closed");
     expect(statsOf(proxy)).toMatchObject({ created: 1, timedOut: 0 });
 
-    // Closed by the upstream while it is idle, by the surplus, by a lifetime that ends during a request, by the proxy.
+    // Closed by the upstream while it is idle, by the surplus, by a scope that ends during a request, by the proxy.
     const idle = pooled();
     upstream.script = echo;
     await ask(idle);

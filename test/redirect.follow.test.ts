@@ -4,7 +4,7 @@ import type { ProxyOptions } from "../src/options.ts";
 import {
   answering,
   bytes,
-  fakeReply,
+  fakeResponse,
   FakeTransport,
   proxyError,
   run,
@@ -35,7 +35,7 @@ describe("redirects", () => {
   });
 
   test("five by default, then the last goes to the client", async () => {
-    const transport = new FakeTransport(({ path }) => fakeReply(to(`${path}x`)));
+    const transport = new FakeTransport(({ path }) => fakeResponse(to(`${path}x`)));
     const response = await run({}, { transport, options });
     expect(response.status).toBe(302);
     expect(transport.hops).toHaveLength(6);
@@ -43,14 +43,16 @@ describe("redirects", () => {
 
   test("as many as the number says; 0 is none", async () => {
     for (const followRedirects of [0, 2, 8]) {
-      const transport = new FakeTransport(({ path }) => fakeReply(to(`${path}x`)));
+      const transport = new FakeTransport(({ path }) => fakeResponse(to(`${path}x`)));
       await run({}, { transport, options: { ...options, followRedirects } });
       expect(transport.hops).toHaveLength(followRedirects + 1);
     }
   });
 
   test("in a circle go to the client", async () => {
-    const transport = new FakeTransport(({ path }) => fakeReply(to(path === "/a" ? "/b" : "/a")));
+    const transport = new FakeTransport(({ path }) =>
+      fakeResponse(to(path === "/a" ? "/b" : "/a")),
+    );
     const response = await run({ path: "/a" }, { transport, options });
     expect(response.status).toBe(302);
     expect(transport.hops).toHaveLength(2);
@@ -115,7 +117,7 @@ describe("redirects", () => {
     expect(response.status).toBe(500);
     expect(onError).toHaveBeenCalledOnce();
     expect(cancelled).toHaveBeenCalledOnce();
-    expect(transport.lifetimes[0]?.error).toEqual(proxyError("proxy_internal_error", 500));
+    expect(transport.scopes[0]?.error).toEqual(proxyError("proxy_internal_error", 500));
   });
 
   test("a promise of a policy's is no yes", async () => {

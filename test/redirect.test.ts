@@ -1,19 +1,19 @@
 import { describe, expect, test } from "vitest";
 import { nextHop, redirectPolicy, type RedirectPolicy } from "../src/redirect.ts";
 import { parseTarget } from "../src/target.ts";
-import type { Hop } from "../src/transport.ts";
-import { bytes, fakeHop, fakeReply, type Given, streamOf, TARGET } from "./_fakes.ts";
+import type { UpstreamRequest } from "../src/transport.ts";
+import { bytes, fakeRequest, fakeResponse, type Given, streamOf, TARGET } from "./_fakes.ts";
 
 const anywhere: RedirectPolicy = () => true;
 
 function next(
   status: number,
   location: string | undefined,
-  hop: Given<Hop> = {},
+  hop: Given<UpstreamRequest> = {},
   { allows = anywhere, secrets = [] as string[] } = {},
-): Hop | undefined {
+): UpstreamRequest | undefined {
   const headers = location === undefined ? [] : ["Location", location];
-  return nextHop(fakeHop(hop), fakeReply({ status, headers }), allows, secrets);
+  return nextHop(fakeRequest(hop), fakeResponse({ status, headers }), allows, secrets);
 }
 
 describe("the method", () => {
@@ -36,7 +36,7 @@ describe("the method", () => {
     expect(next(status, "/next", { method })?.method).toBe(expected);
   });
 
-  const withBody: Given<Hop> = {
+  const withBody: Given<UpstreamRequest> = {
     method: "POST",
     headers: ["Content-Type", "a/b", "Content-Language", "en", "content_encoding", "x", "X-A", "1"],
     body: bytes("abc"),
@@ -150,7 +150,7 @@ describe("redirectTargets", () => {
 
 describe("credentials", () => {
   const headers = ["Authorization", "a", "COOKIE", "b", "Proxy_Authorization", "c", "X-Key", "d"];
-  const private_: Given<Hop> = {
+  const private_: Given<UpstreamRequest> = {
     headers: [...headers, "X-B", "e"],
     host: "front.test",
     upstream: parseTarget({ url: TARGET, socketPath: "/run/a.sock", tls: { cert: "c", key: "k" } }),

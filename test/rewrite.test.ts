@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import type { ProxyOptions } from "../src/options.ts";
 import { compileResponseRewrite } from "../src/rewrite.ts";
-import { fakeHop, FakeTransport, fakeReply, run, TARGET } from "./_fakes.ts";
+import { fakeRequest, FakeTransport, fakeResponse, run, TARGET } from "./_fakes.ts";
 
 function rewrite(headers: string[], options: ProxyOptions = {}): string[] {
-  compileResponseRewrite({ locationRewrite: true, ...options }, "")?.(headers, fakeHop());
+  compileResponseRewrite({ locationRewrite: true, ...options }, "")?.(headers, fakeRequest());
   return headers;
 }
 
@@ -93,7 +93,7 @@ describe("Refresh", () => {
 
 describe("in a proxy", () => {
   const from = (headers: string[], status = 302): FakeTransport =>
-    new FakeTransport(() => fakeReply({ status, headers }));
+    new FakeTransport(() => fakeResponse({ status, headers }));
 
   test("it is on by default, and off with false", async () => {
     const transport = from(["Location", `${TARGET}/a`, "Set-Cookie", "a=b; Domain=up.test"]);
@@ -165,8 +165,8 @@ describe("in a proxy", () => {
   test("after redirects that were followed, what is relative is so to the last of them", async () => {
     const transport = new FakeTransport(({ path }) =>
       path === "/a"
-        ? fakeReply({ status: 302, headers: ["Location", "/b/c"] })
-        : fakeReply({ headers: ["Content-Location", "d"] }),
+        ? fakeResponse({ status: 302, headers: ["Location", "/b/c"] })
+        : fakeResponse({ headers: ["Content-Location", "d"] }),
     );
     const { headers } = await run(
       { path: "/a" },

@@ -8,8 +8,15 @@ import {
   sendThrough,
   toNetworkError,
 } from "../src/send.ts";
-import type { Reply } from "../src/transport.ts";
-import { errorOf, fakeHop, fakeLifetime, fakeReply, FakeTransport, proxyError } from "./_fakes.ts";
+import type { UpstreamResponse } from "../src/transport.ts";
+import {
+  errorOf,
+  fakeRequest,
+  fakeScope,
+  fakeResponse,
+  FakeTransport,
+  proxyError,
+} from "./_fakes.ts";
 
 /** An interceptor that logs the way in and the way out. */
 const logging =
@@ -27,22 +34,22 @@ describe("compose", () => {
     const log: string[] = [];
     const send = compose([logging(log, "a"), logging(log, "b")], async () => {
       log.push("send");
-      return fakeReply();
+      return fakeResponse();
     });
-    await send(fakeHop(), fakeLifetime());
+    await send(fakeRequest(), fakeScope());
     expect(log).toEqual(["a in", "b in", "send", "b out", "a out"]);
   });
 
   test("returns the given function where there are no interceptors", () => {
-    const send = async (): Promise<Reply> => fakeReply();
+    const send = async (): Promise<UpstreamResponse> => fakeResponse();
     expect(compose([], send)).toBe(send);
   });
 
   test("each is set up once, and sees request and scope as the one before gave them", async () => {
     const setUp = vi.fn();
-    const received = vi.fn(async () => fakeReply({ status: 201 }));
-    const [hop, other] = [fakeHop(), fakeHop({ path: "/other" })];
-    const [scope, otherScope] = [fakeLifetime(), fakeLifetime()];
+    const received = vi.fn(async () => fakeResponse({ status: 201 }));
+    const [hop, other] = [fakeRequest(), fakeRequest({ path: "/other" })];
+    const [scope, otherScope] = [fakeScope(), fakeScope()];
     const send = compose(
       [
         (next) => {
@@ -63,7 +70,7 @@ describe("compose", () => {
 });
 
 describe("checkResults", () => {
-  const send = async (): Promise<Reply> => fakeReply();
+  const send = async (): Promise<UpstreamResponse> => fakeResponse();
 
   test.each([undefined, null, 5, {}, Promise.resolve()])("to return %s is misuse", (made) => {
     const wrong = checkResults((() => made) as unknown as Interceptor);
@@ -75,15 +82,15 @@ describe("checkResults", () => {
     "to resolve to %s is misuse",
     async (made) => {
       const sent = checkResults((() => async () => made) as unknown as Interceptor)(send);
-      const answer = sent(fakeHop(), fakeLifetime());
+      const answer = sent(fakeRequest(), fakeScope());
       await expect(answer).rejects.toThrow(/`interceptors`: resolve to a response/);
     },
   );
 
   test("a response that is returned without a promise is one", async () => {
-    const reply = fakeReply();
+    const reply = fakeResponse();
     const sent = checkResults((() => () => reply) as unknown as Interceptor)(send);
-    expect(await sent(fakeHop(), fakeLifetime())).toBe(reply);
+    expect(await sent(fakeRequest(), fakeScope())).toBe(reply);
   });
 });
 
@@ -95,16 +102,16 @@ describe("sendThrough", () => {
 
   test.each([true, false])("sends the request as it is: converting %s", async (converts) => {
     const transport = new FakeTransport();
-    const [hop, scope] = [fakeHop(), fakeLifetime()];
+    const [hop, scope] = [fakeRequest(), fakeScope()];
     await sendThrough(transport, transport, converts)(hop, scope);
     expect(transport.hops[0]).toBe(hop);
-    expect(transport.lifetimes[0]).toBe(scope);
+    expect(transport.scopes[0]).toBe(scope);
   });
 
   test("converts the transport's errors to network errors, where they must be told from exceptions of the app", async () => {
     const oops = new Error("oops");
     const send = (converts: boolean): unknown =>
-      sendThrough(failing(oops), failing(oops), converts)(fakeHop(), fakeLifetime());
+      sendThrough(failing(oops), failing(oops), converts)(fakeRequest(), fakeScope());
     expect(await errorOf(() => send(true))).toEqual(proxyError("proxy_internal_error", 500));
     expect(await errorOf(() => send(true))).toMatchObject({ cause: oops });
     expect(await errorOf(() => send(false))).toBe(oops);

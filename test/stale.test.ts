@@ -3,17 +3,17 @@ import type { Socket } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createTransport } from "../runtimes/node.ts";
-import { Lifetime } from "../src/deadline.ts";
+import { Scope } from "../src/scope.ts";
 import type { PoolOptions } from "../src/pool.ts";
 import { parseTarget } from "../src/target.ts";
-import type { Hop, Transport } from "../src/transport.ts";
+import type { UpstreamRequest, Transport } from "../src/transport.ts";
 import { makeCertificate } from "./_certificate.ts";
 import {
   bytes,
   errorOf,
   FakeClient,
-  fakeHop,
-  fakeLifetime,
+  fakeRequest,
+  fakeScope,
   type Given,
   streamOf,
   textOf,
@@ -40,9 +40,9 @@ function use(options: PoolOptions): void {
   transport = createTransport(options);
 }
 
-async function send(over: Given<Hop> = {}, lifetime = fakeLifetime()): Promise<string> {
-  const hop = fakeHop({ upstream: parseTarget(upstream.url), ...over });
-  const reply = await transport.send(hop, lifetime);
+async function send(over: Given<UpstreamRequest> = {}, scope = fakeScope()): Promise<string> {
+  const hop = fakeRequest({ upstream: parseTarget(upstream.url), ...over });
+  const reply = await transport.send(hop, scope);
   return `${reply.status} ${await textOf(reply)}`;
 }
 
@@ -127,12 +127,12 @@ describe("an error is not stale", () => {
     answerOnce(() => {});
     await send();
     const client = new FakeClient();
-    const left = errorOf(() => send({}, new Lifetime(client, 0, 0)));
+    const left = errorOf(() => send({}, new Scope(client, 0, 0)));
     await upstream.call(1);
     client.leave();
     expect(await left).toMatchObject({ status: 499, stale: false });
     await send();
-    const late = await errorOf(() => send({}, new Lifetime(new FakeClient(), 100, 0)));
+    const late = await errorOf(() => send({}, new Scope(new FakeClient(), 100, 0)));
     expect(late).toMatchObject({ code: "http_response_timeout", stale: false });
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { StreamBody } from "../src/body/stream.ts";
 import { toUpload } from "../src/upload.ts";
-import { fakeHop, fakeLifetime } from "./_fakes.ts";
+import { fakeRequest, fakeScope } from "./_fakes.ts";
 
 const LENGTH = 200_000;
 
@@ -54,8 +54,8 @@ function upload(
   const controller = new AbortController();
   const body = toUpload(
     new StreamBody(stream),
-    fakeHop({ contentLength }),
-    fakeLifetime(),
+    fakeRequest({ contentLength }),
+    fakeScope(),
     controller,
     {
       createPipe,

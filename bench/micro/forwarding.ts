@@ -3,20 +3,20 @@ import { forward } from "../../src/forward.ts";
 import type { Incoming } from "../../src/incoming.ts";
 import type { ProxyOptions } from "../../src/options.ts";
 import { compile, type Plan } from "../../src/plan.ts";
-import type { Reply, Transport } from "../../src/transport.ts";
+import type { UpstreamResponse, Transport } from "../../src/transport.ts";
 import { addVia } from "../../src/via.ts";
 import { answer, browser } from "./headers.ts";
 import type { Steps } from "./run.ts";
 
 const client = { address: "192.0.2.7", secure: false, host: "shop.example:8080" };
 
-const reply: Reply = { status: 200, statusText: "OK", headers: answer, body: null };
+const reply: UpstreamResponse = { status: 200, statusText: "OK", headers: answer, body: null };
 /** Answers at once. */
 const transport: Transport = {
   name: "bench",
   capabilities: { decodes: [], host: true, unixSocket: true, tls: true },
-  async send(_, lifetime) {
-    lifetime.end();
+  async send(_, scope) {
+    scope.end();
     return reply;
   },
 };

@@ -1,7 +1,7 @@
 import { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { BytesBody } from "../../src/body/bytes.ts";
-import type { Reply } from "../../src/transport.ts";
+import type { UpstreamResponse } from "../../src/transport.ts";
 import { readRequest } from "../../runtimes/node/incoming.ts";
 import { respond } from "../../runtimes/node/response.ts";
 import { toHeaders } from "../../src/headers.ts";
@@ -9,7 +9,12 @@ import { answer, browser } from "./headers.ts";
 import type { Steps } from "./run.ts";
 
 const body = new Uint8Array(1024);
-const reply: Reply = { status: 200, statusText: "OK", headers: answer, body: new BytesBody(body) };
+const reply: UpstreamResponse = {
+  status: 200,
+  statusText: "OK",
+  headers: answer,
+  body: new BytesBody(body),
+};
 
 /** As srvx shows Node's request on its own. */
 const req = Object.assign(new IncomingMessage({ remoteAddress: "192.0.2.7" } as never), {

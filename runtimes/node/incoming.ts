@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import type { Listener } from "../../src/deadline.ts";
+import type { Listener } from "../../src/scope.ts";
 import type { ProxyError } from "../../src/error.ts";
 import {
   type Context,

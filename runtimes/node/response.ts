@@ -3,7 +3,7 @@ import { type BodySource, HIGH_WATER_MARK } from "../../src/body/source.ts";
 import { StreamBody } from "../../src/body/stream.ts";
 import { toHeaderList, toHeaders } from "../../src/headers.ts";
 import type { Incoming } from "../../src/incoming.ts";
-import type { HeaderList, Reply } from "../../src/transport.ts";
+import type { HeaderList, UpstreamResponse } from "../../src/transport.ts";
 import { breakOffRequest, hasObsText, PipedBody } from "./body.ts";
 import { toRecord } from "./headers.ts";
 import { messageOf, responseOf } from "./incoming.ts";
@@ -37,12 +37,12 @@ function nativeOf(current: typeof Response): typeof Response {
  * and what became of them is what is sent.
  */
 class LazyResponse {
-  readonly #reply: Reply;
+  readonly #reply: UpstreamResponse;
   readonly #message: IncomingMessage | undefined;
   #headers: Headers | undefined;
   #real: Response | undefined;
 
-  constructor(reply: Reply, message: IncomingMessage | undefined) {
+  constructor(reply: UpstreamResponse, message: IncomingMessage | undefined) {
     this.#reply = reply;
     this.#message = message;
   }
@@ -145,7 +145,7 @@ function toBodyInit(
  * The response for the server that the request came from: lazy where it can be sent lazily.
  * @throws ProxyError if its body has failed by now
  */
-export function respond(reply: Reply, incoming: Incoming): Response | Promise<Response> {
+export function respond(reply: UpstreamResponse, incoming: Incoming): Response | Promise<Response> {
   assertIntact(reply);
   const message = messageOf(incoming);
   // Where the global is another class, only its own instances are responses to everyone.
@@ -156,7 +156,7 @@ export function respond(reply: Reply, incoming: Incoming): Response | Promise<Re
   return isNearlyWhole(reply.body) ? buildLater(reply, message) : build(reply, message);
 }
 
-function assertIntact({ body }: Reply): void {
+function assertIntact({ body }: UpstreamResponse): void {
   if (body?.error !== undefined) throw body.error;
 }
 
@@ -166,7 +166,7 @@ function isNearlyWhole(body: BodySource | null): boolean {
   return buffered > 0 && length <= HIGH_WATER_MARK && length > buffered;
 }
 
-function build(reply: Reply, message: IncomingMessage | undefined): Response {
+function build(reply: UpstreamResponse, message: IncomingMessage | undefined): Response {
   const { status, statusText, headers, body } = reply;
   // @hono/node-server writes a head that comes with a chunk as latin1, and one that comes alone as UTF-8.
   const flush = body?.buffered === 0 && hasObsText(headers);
@@ -180,7 +180,10 @@ function build(reply: Reply, message: IncomingMessage | undefined): Response {
   return response;
 }
 
-async function buildLater(reply: Reply, message: IncomingMessage | undefined): Promise<Response> {
+async function buildLater(
+  reply: UpstreamResponse,
+  message: IncomingMessage | undefined,
+): Promise<Response> {
   await new Promise((resolve) => setImmediate(resolve));
   assertIntact(reply);
   return build(reply, message);

@@ -1,5 +1,5 @@
 import type { PoolOptions } from "../../src/pool.ts";
-import type { Hop } from "../../src/transport.ts";
+import type { UpstreamRequest } from "../../src/transport.ts";
 import type { Attempt } from "../../src/http1/attempt.ts";
 import type { Pool } from "../../src/http1/originpool.ts";
 import { HttpTransport } from "../../src/http1/client.ts";
@@ -31,7 +31,7 @@ export class NodeTransport extends HttpTransport {
     });
   }
 
-  protected override run(attempt: Attempt, pool: Pool, { method, body }: Hop): void {
+  protected override run(attempt: Attempt, pool: Pool, { method, body }: UpstreamRequest): void {
     // A small body is in the same packet as its head, but parsed after the handler has run: by the
     // check phase it is here, and goes out in one write with the head. By the one after that all
     // sockets have been looked at: no connection that has been closed by now is used for what

@@ -22,24 +22,30 @@ export function concat(chunks: readonly Uint8Array[]): Uint8Array {
 
 /** A body whose bytes are all here. It can be taken again. */
 export class BytesBody implements BodySource {
+  /** The bytes. */
   readonly replay: Uint8Array;
 
+  /** Makes a body of these bytes, which must not change any more. */
   constructor(bytes: Uint8Array) {
     this.replay = bytes;
   }
 
+  /** The number of bytes. */
   get length(): number {
     return this.replay.byteLength;
   }
 
+  /** The same: all of them have arrived. */
   get buffered(): number {
     return this.replay.byteLength;
   }
 
+  /** The bytes. They must not be changed or transferred. */
   whole(): Uint8Array {
     return this.replay;
   }
 
+  /** Writes the bytes to a sink in one chunk. */
   async pipeTo(sink: Sink): Promise<void> {
     // A sink that owns its chunks may transfer them: these bytes may be needed again.
     const isOwned = (sink.memory ?? "owned") === "owned";
@@ -47,9 +53,11 @@ export class BytesBody implements BodySource {
     sink.end();
   }
 
+  /** A web stream of one chunk, which is a copy. */
   stream(): ReadableStream<Uint8Array> {
     return toWebStream(this);
   }
 
+  /** Does nothing. */
   cancel(): void {}
 }

@@ -1,4 +1,4 @@
-import type { Lifetime } from "../deadline.ts";
+import type { Scope } from "../scope.ts";
 import { ProxyError } from "../error.ts";
 import type { Interceptor } from "../send.ts";
 import type { BodySource, Sink, StreamOptions } from "./source.ts";
@@ -30,9 +30,9 @@ export function limitBody(limit: number): Interceptor {
 class LimitedBody implements BodySource {
   readonly #source: BodySource;
   readonly #limit: number;
-  readonly #scope: Lifetime;
+  readonly #scope: Scope;
 
-  constructor(source: BodySource, limit: number, scope: Lifetime) {
+  constructor(source: BodySource, limit: number, scope: Scope) {
     this.#source = source;
     this.#limit = limit;
     this.#scope = scope;

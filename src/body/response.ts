@@ -1,4 +1,4 @@
-import type { Lifetime } from "../deadline.ts";
+import type { Scope } from "../scope.ts";
 import { clientGone, type ProxyError } from "../error.ts";
 import type { HeaderList } from "../transport.ts";
 import { concat } from "./bytes.ts";
@@ -32,13 +32,17 @@ export interface Recycler {
  * still arriving is piped or streamed. The chunks restart the idle timeout, and while the client takes none, it pauses.
  */
 export class ResponseBody implements BodySource {
+  /** The length in bytes, where it is known. */
   readonly length: number | undefined;
+  /** Bytes that have arrived and were not taken yet. */
   buffered = 0;
+  /** Why the body broke off, where it has. */
   error: ProxyError | undefined;
+  /** The trailer fields, once the body has ended. */
   trailers: HeaderList | undefined;
   /** Whether the transport was told to pause. */
   isPaused = false;
-  readonly #scope: Lifetime;
+  readonly #scope: Scope;
   readonly #inlet: Inlet;
   readonly #recycler: Recycler | undefined;
   /** Chunks that arrived before the body was taken. */
@@ -52,8 +56,13 @@ export class ResponseBody implements BodySource {
   /** Ends `pipeTo`. */
   #onOver: (() => void) | undefined;
 
-  /** @param length the length in bytes where it is known */
-  constructor(scope: Lifetime, inlet: Inlet, length?: number, recycler?: Recycler) {
+  /**
+   * Makes the body of a response whose headers have arrived.
+   * @param inlet what fills the body: it is told when the client is slow, and when the rest is not needed
+   * @param length the length in bytes where it is known
+   * @param recycler where chunks may lie in memory that is used again
+   */
+  constructor(scope: Scope, inlet: Inlet, length?: number, recycler?: Recycler) {
     this.#scope = scope;
     this.#inlet = inlet;
     this.length = length;
@@ -99,6 +108,7 @@ export class ResponseBody implements BodySource {
 
   // ── for the server ──
 
+  /** All bytes, where all of them have arrived. */
   whole(limit: number = Infinity): Uint8Array | undefined {
     if (this.error !== undefined) throw this.error;
     if (!this.#isComplete) return undefined;
@@ -106,6 +116,7 @@ export class ResponseBody implements BodySource {
     return this.#join(this.#take());
   }
 
+  /** Writes the chunks to a sink as they arrive. */
   pipeTo(sink: Sink): Promise<void> {
     const chunks = this.#take();
     const over = new Promise<void>((resolve) => {
@@ -115,10 +126,12 @@ export class ResponseBody implements BodySource {
     return over;
   }
 
+  /** The chunks as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array> {
     return toWebStream(this, options);
   }
 
+  /** Breaks off the exchange, unless the body has ended. */
   cancel(reason?: unknown): void {
     if (this.#isCancelled) return;
     this.#isCancelled = true;
@@ -181,7 +194,7 @@ export class ResponseBody implements BodySource {
 
   /** The client is slow: while it takes no chunks, the silence is not the upstream's fault. */
   #wait(sink: Sink): void {
-    this.#scope.hold(true);
+    this.#scope.pauseIdle(true);
     this.#pause();
     // Chunks that were read before the pause are written meanwhile.
     if (this.#isWaiting) return;
@@ -201,7 +214,7 @@ export class ResponseBody implements BodySource {
   #resume(): void {
     if (!this.isPaused || this.#isOver) return;
     this.isPaused = false;
-    this.#scope.hold(false);
+    this.#scope.pauseIdle(false);
     this.#inlet.resume();
   }
 }

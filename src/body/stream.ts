@@ -8,26 +8,34 @@ const FLUSH_AFTER = 1;
 
 /** A web stream as a body. */
 export class StreamBody implements BodySource {
+  /** The length in bytes, where it is known. */
   readonly length: number | undefined;
+  /** The bytes of a body that one read has brought as a whole. */
   replay: Uint8Array | undefined;
   readonly #stream: ReadableStream<Uint8Array>;
   #reader: ChunkReader | undefined;
   /** Whether it was piped to its end, broke off, or was cancelled. */
   #isOver = false;
 
-  /** @param length the length in bytes where it is known */
+  /**
+   * Makes a body of a stream that nothing else reads.
+   * @param length the length in bytes where it is known
+   */
   constructor(stream: ReadableStream<Uint8Array>, length?: number) {
     this.#stream = stream;
     this.length = length;
   }
 
+  /** Always undefined: a stream does not tell what has arrived. */
   whole(): undefined {}
 
+  /** The stream itself, unless an option asks for more. */
   stream({ onFail, quiet = false }: StreamOptions = {}): ReadableStream<Uint8Array> {
     const isAsIs = onFail === undefined && !quiet;
     return isAsIs ? this.#stream : toWebStream(this, { onFail, quiet });
   }
 
+  /** Reads the stream into a sink, each chunk when there is room for it. */
   async pipeTo(sink: Sink): Promise<void> {
     const flush = setTimeout(() => sink.flush?.(), FLUSH_AFTER);
     try {
@@ -75,6 +83,7 @@ export class StreamBody implements BodySource {
     });
   }
 
+  /** Cancels the stream. */
   cancel(reason?: unknown): void {
     if (this.#isOver) return;
     this.#isOver = true;

@@ -1,9 +1,9 @@
 import { type Inlet, type Recycler, ResponseBody } from "../body/response.ts";
 import type { BodySource } from "../body/source.ts";
-import type { Lifetime } from "../deadline.ts";
+import type { Scope } from "../scope.ts";
 import type { ProxyError } from "../error.ts";
 import { isEventStream } from "../headers.ts";
-import type { Hop, Reply } from "../transport.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../transport.ts";
 import { toNetworkError } from "./socketerror.ts";
 import type { Place } from "./queue.ts";
 import type { Connection } from "./connection.ts";
@@ -31,7 +31,7 @@ export class Attempt implements Job, Inlet {
   #connection: Connection | undefined;
   #pool: Pool | undefined;
   /** The request, until it is written. */
-  #hop: Hop | undefined;
+  #hop: UpstreamRequest | undefined;
   #head = "";
   readonly #method: string;
   /** The request's body while it is piped to the connection, */
@@ -40,15 +40,15 @@ export class Attempt implements Job, Inlet {
   #isAnswered = false;
   /** and the response's. */
   #body: ResponseBody | undefined;
-  readonly #scope: Lifetime;
+  readonly #scope: Scope;
   readonly #memory: Memory;
-  readonly #resolve: (reply: Reply) => void;
+  readonly #resolve: (reply: UpstreamResponse) => void;
   readonly #reject: (error: ProxyError) => void;
 
   constructor(
-    hop: Hop,
-    scope: Lifetime,
-    resolve: (reply: Reply) => void,
+    hop: UpstreamRequest,
+    scope: Scope,
+    resolve: (reply: UpstreamResponse) => void,
     reject: (error: ProxyError) => void,
     memory: Memory = OWN_MEMORY,
   ) {
@@ -59,7 +59,7 @@ export class Attempt implements Job, Inlet {
     this.#memory = memory;
     this.#method = hop.method;
     this.fresh = hop.fresh ?? false;
-    scope.request = this;
+    scope.onAbort(this);
   }
 
   /** Sends the request as soon as there is a connection for it. */
@@ -93,7 +93,7 @@ export class Attempt implements Job, Inlet {
 
   start(connection: Connection): void {
     this.#connection = connection;
-    const { body, contentLength } = this.#hop as Hop;
+    const { body, contentLength } = this.#hop as UpstreamRequest;
     let bytes: Uint8Array | undefined;
     try {
       bytes = body === null ? undefined : wholeBody(body, contentLength);
@@ -135,7 +135,7 @@ export class Attempt implements Job, Inlet {
 
   onHead({ status, statusText, headers, length }: ResponseHead): void {
     this.#isAnswered = true;
-    this.#scope.opened(isEventStream(headers));
+    this.#scope.headersReceived(isEventStream(headers));
     const bodyless = this.#method === "HEAD" || status === 204 || status === 304;
     const { recycler } = this.#memory;
     if (!bodyless) {

@@ -1,4 +1,4 @@
-import type { Lifetime } from "../deadline.ts";
+import type { Scope } from "../scope.ts";
 import {
   closeWithin,
   type FilledPoolOptions,
@@ -8,7 +8,14 @@ import {
 } from "../pool.ts";
 import { addOrigin, Counters } from "../stats.ts";
 import type { Upstream } from "../target.ts";
-import type { Capabilities, Hop, OriginStats, PoolStats, Reply, Transport } from "../transport.ts";
+import type {
+  Capabilities,
+  UpstreamRequest,
+  OriginStats,
+  PoolStats,
+  UpstreamResponse,
+  Transport,
+} from "../transport.ts";
 import { Attempt, type Memory as ChunkMemory } from "./attempt.ts";
 import { type Codec, portableCodec } from "./codec.ts";
 import type { Connector } from "./connector.ts";
@@ -70,15 +77,15 @@ export class HttpTransport implements Transport {
     this.#connector = parts.createConnector(this.#options);
   }
 
-  send(hop: Hop, lifetime: Lifetime): Promise<Reply> {
+  send(hop: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
     return new Promise((resolve, reject) => {
-      const attempt = new Attempt(hop, lifetime, resolve, reject, this.#chunks);
+      const attempt = new Attempt(hop, scope, resolve, reject, this.#chunks);
       this.run(attempt, this.#poolFor(hop.upstream), hop);
     });
   }
 
   /** When an attempt is started. */
-  protected run(attempt: Attempt, pool: Pool, _hop: Hop): void {
+  protected run(attempt: Attempt, pool: Pool, _hop: UpstreamRequest): void {
     attempt.run(pool);
   }
 

@@ -1,7 +1,7 @@
 import { badRequest } from "../error.ts";
 import { unsendable } from "../fetch.ts";
 import type { BodySource } from "../body/source.ts";
-import type { HeaderList, Hop } from "../transport.ts";
+import type { HeaderList, UpstreamRequest } from "../transport.ts";
 import { TOKEN } from "./head.ts";
 import { badLength } from "./writer.ts";
 
@@ -27,7 +27,7 @@ export function wholeBody(body: BodySource, contentLength?: number): Uint8Array 
  * The head of a request, but for what is known only when it is sent.
  * @throws ProxyError for what cannot be sent as it is
  */
-export function writeHead({ method, path, upstream, host, headers }: Hop): string {
+export function writeHead({ method, path, upstream, host, headers }: UpstreamRequest): string {
   // CONNECT asks for a tunnel, not for a response.
   if (method === "CONNECT" || !TOKEN.test(method)) throw unsendable(method);
   if (!TARGET.test(path)) throw badRequest("path");

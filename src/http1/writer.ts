@@ -1,6 +1,6 @@
 import { concat } from "../body/bytes.ts";
 import type { Sink } from "../body/source.ts";
-import type { Lifetime } from "../deadline.ts";
+import type { Scope } from "../scope.ts";
 import { brokenOff, ProxyError } from "../error.ts";
 import type { Memory } from "./attempt.ts";
 import type { Connection } from "./connection.ts";
@@ -25,7 +25,7 @@ export class Writer implements Sink {
   isOver = false;
   readonly #connection: Connection;
   readonly #length: number | undefined;
-  readonly #scope: Lifetime;
+  readonly #scope: Scope;
   readonly #attempt: { fail(error: ProxyError): void };
   readonly #memory: Memory;
   #head: string;
@@ -39,7 +39,7 @@ export class Writer implements Sink {
     connection: Connection,
     head: string,
     length: number | undefined,
-    scope: Lifetime,
+    scope: Scope,
     attempt: { fail(error: ProxyError): void },
     memory: Memory,
   ) {
