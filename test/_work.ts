@@ -102,11 +102,18 @@ export interface Worker {
   stop(): Promise<void>;
 }
 
-export async function startWork(host: WorkHost, mode: Mode): Promise<Worker> {
+/** @param transport path of a module with a `transport` to use, from the folder of the hosts; Node's own if left out */
+export async function startWork(host: WorkHost, mode: Mode, transport = ""): Promise<Worker> {
   const upstream = new Upstream();
   await upstream.listen();
   const child = spawn(hostNode, [...FLAGS[mode], hostFile("work/host"), host, mode], {
-    env: { ...process.env, UPSTREAM: upstream.url, NODE_OPTIONS: "", NODE_V8_COVERAGE: "" },
+    env: {
+      ...process.env,
+      UPSTREAM: upstream.url,
+      TRANSPORT: transport,
+      NODE_OPTIONS: "",
+      NODE_V8_COVERAGE: "",
+    },
     stdio: ["pipe", "pipe", "inherit"],
   });
   const exited = once(child, "exit");

@@ -44,9 +44,12 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
   });
 });
 
+/** The client under the proxy: Node's own, and one that an app could write, over `node:http`. */
+const transports = ["", "../../examples/transport.ts"];
+
 describe.each(["node", "srvx", "h3"] as const)("%s", (host) => {
-  test("builds no object of the web", async () => {
-    const worker = await startWork(host, "counts");
+  test.each(transports)("builds no object of the web, with %j", async (transport) => {
+    const worker = await startWork(host, "counts", transport);
     try {
       for (const ask of [get, post, getInPieces, postInPieces]) {
         expect(webObjects(await worker.count(ask)), ask.name).toEqual({});

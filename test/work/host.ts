@@ -10,6 +10,7 @@ import { Session } from "node:inspector/promises";
 import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
 import { getHeapSpaceStatistics } from "node:v8";
+import type { Transport } from "#proxy";
 
 const [, , host = "", mode = ""] = process.argv;
 const upstream = process.env["UPSTREAM"] ?? "";
@@ -45,8 +46,12 @@ const { readRequest } = await import("../../runtimes/node/incoming.ts");
 const { nodeSideOf } = await import("../../runtimes/node/side.ts");
 const { IncomingBody } = await import("../../runtimes/node/upload.ts");
 
+const module = process.env["TRANSPORT"] ?? "";
+const made = module === "" ? undefined : ((await import(module)) as { transport: Transport });
+const proxyOptions = made === undefined ? {} : { transport: made.transport };
+
 async function handle(request: Request): Promise<Response> {
-  if (mode !== "paths") return proxyFetch(request, upstream);
+  if (mode !== "paths") return proxyFetch(request, upstream, proxyOptions);
   const side = nodeSideOf(request);
   const incoming = readRequest(request, undefined);
   const { body } = incoming;
@@ -56,7 +61,7 @@ async function handle(request: Request): Promise<Response> {
     address: incoming.address,
     response: "built",
   };
-  const response = await proxyFetch(request, upstream);
+  const response = await proxyFetch(request, upstream, proxyOptions);
   const asked = (response as { _toNodeResponse?: () => object })._toNodeResponse;
   if (asked !== undefined) {
     Object.assign(response, {
@@ -73,7 +78,7 @@ async function handle(request: Request): Promise<Response> {
 async function listen(): Promise<number> {
   const options = { port: 0, hostname: "127.0.0.1", silent: true, gracefulShutdown: false };
   if (host === "node") {
-    const { nodeHandler } = createProxy({ target: upstream });
+    const { nodeHandler } = createProxy({ target: upstream, ...proxyOptions });
     const server = createServer(nodeHandler).listen(0, "127.0.0.1");
     await once(server, "listening");
     return (server.address() as AddressInfo).port;
