@@ -55,17 +55,13 @@ export function wrapBody(hop: Hop, plan: Plan, trip: Trip): Hop {
  *      ↑ nextHop(hop, reply) | hopAgain(hop) ↓
  */
 export function deliver(hop: Hop, plan: Plan, trip: Trip): Promise<Reply> {
-  const sent = send(hop, plan, trip.lifetime);
+  const transport = hop.upstream.app === undefined ? plan.transport : plan.inProcess;
+  const sent = transport.send(hop, trip.lifetime);
   // Most replies are the last, whatever they are: for those the loop would only be promises more.
   const isLast = plan.maxRedirects === 0 && plan.retry.statusCodes.length === 0;
   return isLast
     ? sent.catch(() => deliverFrom(hop, sent, plan, trip))
     : deliverFrom(hop, sent, plan, trip);
-}
-
-/** Sends a hop to the app that its upstream is, or over the network. A redirect may lead from the one to the other. */
-function send(hop: Hop, { transport, inProcess }: Plan, lifetime: Lifetime): Promise<Reply> {
-  return (hop.upstream.app === undefined ? transport : inProcess).send(hop, lifetime);
 }
 
 async function deliverFrom(
@@ -115,7 +111,9 @@ async function deliverFrom(
       visited?.push(nameOf(hop));
     }
     if (trip.lifetime.error !== undefined) throw trip.lifetime.error;
-    sent = send(hop, plan, trip.lifetime);
+    // A redirect may lead from an app to the network.
+    const transport = hop.upstream.app === undefined ? plan.transport : plan.inProcess;
+    sent = transport.send(hop, trip.lifetime);
   }
 }
 
