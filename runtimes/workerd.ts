@@ -60,8 +60,8 @@ function createPipe(length: number): TransformStream<Uint8Array, Uint8Array> {
 }
 
 /**
- * Whether an app is another Worker, or a Durable Object, which workerd reaches as it reaches the network. Their class is
- * no global; the name of it is all that there is to ask for.
+ * Whether an app is a stub of another Worker or of a Durable Object: workerd sends requests to those as it does to the
+ * network. Their classes are not global, so the name of the class decides.
  */
 function isStub(app: FetchTarget): boolean {
   return STUB.test(Object.prototype.toString.call(app));
@@ -69,8 +69,9 @@ function isStub(app: FetchTarget): boolean {
 const STUB = /^\[object (?:Fetcher|DurableObject|Loopback\w+)\]$/;
 
 /**
- * An app in the same isolate. workerd knows nothing of such a call: to end the app's `signal` with the client, its bodies
- * are watched, but for encoded ones, which go through unread. How those are encoded stands in the app's own response.
+ * How an app in the same isolate is called, which is a plain function call for workerd. The proxy reads the app's bodies,
+ * so that a client's leaving aborts the app's `signal`. It does not read encoded ones: whether their bytes are encoded
+ * already is known to workerd alone.
  */
 const SCRIPT: AppClient = {
   capabilities: CAPABILITIES,
@@ -88,6 +89,7 @@ const SCRIPT: AppClient = {
 
 /** The responses of apps in the same isolate, by their fields. */
 const sources = new WeakMap<Headers, Response>();
+/** Whether there was any: the lookup is spared otherwise. */
 let hasSources = false;
 
 function clientFor(app: FetchTarget): AppClient {
@@ -200,7 +202,10 @@ function respond({
   return isEncoded ? withClone(response) : response;
 }
 
-/** A response whose body is encoded, or still to be encoded, as that of an app is: only a copy of the app's own response says which. */
+/**
+ * A copy of an app's response with other fields. Only a copy keeps whether the body's bytes are encoded already
+ * (`encodeBody: "manual"`) or workerd is to encode them: no property tells.
+ */
 function respondLike(source: Response, content: BodyInit | null, init: Init): Response {
   const response = new Response(content, source);
   const names = Array.from(response.headers.keys());

@@ -33,8 +33,9 @@ export function isApp(target: unknown): target is FetchTarget {
 /**
  * The URL that an app answers for.
  *
- * On workerd every property of a stub is there, as a method that a remote object may have: `"url" in env.SERVICE` is
- * true. So a `url` that is a function, or inherited, is none, and only own properties are refused.
+ * A stub of workerd's inherits every property as a function, for its remote object may have such a method: `"url" in
+ * env.SERVICE` is true, and `typeof env.SERVICE.url` is `"function"`. So an inherited function is no `url`, and only own
+ * properties are refused.
  *
  * @throws TypeError for what does not go together with `fetch`
  */

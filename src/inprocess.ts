@@ -4,17 +4,17 @@ import { createFetchTransport, type FetchClient, STANDARD, unsendable } from "./
 import { badOption, type MisuseError } from "./misuse.ts";
 import type { HeaderList, UpstreamRequest, Transport } from "./transport.ts";
 
-/** How a runtime calls one app, where it is not as on every runtime. */
+/** How a runtime's calls of an app differ from those of the Fetch standard. */
 export interface AppClient extends Partial<Omit<FetchClient, "name">> {
-  /** Told of each response of the app's, as it came. */
+  /** Called with each response that the app returns, before it is changed. */
   readonly note?: (response: Response) => void;
 }
 
 /**
- * A transport to apps in this process. It keeps the rules of every other transport, because it is one over `fetch`.
+ * A transport to apps in this process: a fetch transport whose `fetch` is the app's.
  *
- * An app that hands on what the runtime's `fetch` has answered hands on decoded bytes with their old fields, so this is
- * a client that decodes; what a script makes has no URL, and nothing is undone in it.
+ * An app may return the response of the runtime's own `fetch`, whose body that has decoded and whose fields it has not
+ * changed. So this client counts as one that decodes. A response that a script makes has no URL, and stays as it is.
  *
  * @param clientFor how a runtime calls an app
  */
@@ -40,7 +40,7 @@ export function createInProcessTransport(
             const answer = callApp(app, request, (error) => (misuse = error));
             const response = assertResponse(await answer);
             client.note?.(response);
-            // Such a pipe holds a body to its length itself.
+            // A pipe of a fixed length fails by itself for a body of another length.
             return client.createPipe === undefined ? holdToLength(response) : response;
           } catch (thrown) {
             throw toAppError(thrown, hop, client);
@@ -56,7 +56,7 @@ export function createInProcessTransport(
   };
 }
 
-/** The transport to apps on every runtime that calls them as the Fetch standard says. */
+/** The transport to apps on runtimes that call them as the Fetch standard says: all but workerd. */
 export const inProcess: Transport = /* @__PURE__ */ createInProcessTransport();
 
 /** @throws ProxyError 501 for a method that a `Request` of this runtime cannot have */
@@ -68,8 +68,9 @@ function toRequest(url: string, init: RequestInit): Request {
 }
 
 /**
- * @param misused told of a method that was taken from its object; the runtime throws at once, which an app that is async
- * cannot
+ * Calls the app as a method of its object.
+ * @param misused called with the error of a method that was taken from another object. The runtime throws that one
+ * synchronously; an async app only rejects, so an error of the app's own is not mistaken for it.
  */
 function callApp(
   app: FetchTarget,
@@ -146,7 +147,7 @@ function toAppError(thrown: unknown, hop: UpstreamRequest, { toError }: AppClien
   });
 }
 
-/** The fields that a client on a connection would have written: an app is told the same. */
+/** Adds the fields that a client writes on a connection: `Host`, and `Content-Length` where it is known. */
 function withHead(hop: UpstreamRequest): UpstreamRequest {
   const { upstream, host, body, contentLength } = hop;
   const headers: HeaderList = [...hop.headers, "host", host ?? upstream.host];
