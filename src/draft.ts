@@ -9,21 +9,26 @@ import type { HeaderList, UpstreamRequest } from "./transport.ts";
 const encoder = new TextEncoder();
 const derived = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
 
-/** A hop as `onRequest` sees it. */
-export function toDraft(hop: UpstreamRequest): RequestDraft {
-  return { method: hop.method, path: hop.path, headers: toHeaders(hop.headers), body: undefined };
+/** A request as `onRequest` sees it. */
+export function toDraft(request: UpstreamRequest): RequestDraft {
+  return {
+    method: request.method,
+    path: request.path,
+    headers: toHeaders(request.headers),
+    body: undefined,
+  };
 }
 
-/** The hop that `onRequest` made of its draft. Framing is derived from the body, whatever the hook set. */
-export function fromDraft(hop: UpstreamRequest, draft: RequestDraft): UpstreamRequest {
+/** The request that `onRequest` made of its draft. Framing is derived from the body, whatever the hook set. */
+export function fromDraft(request: UpstreamRequest, draft: RequestDraft): UpstreamRequest {
   assertSendable(draft.path);
   const { headers, host } = cleanRequest(toHeaderList(draft.headers), derived);
   const next: UpstreamRequest = {
-    ...hop,
+    ...request,
     method: draft.method,
     path: draft.path,
     headers,
-    host: host ?? hop.host,
+    host: host ?? request.host,
   };
   if (draft.body === undefined) return next;
   return { ...next, body: toBody(draft.body), contentLength: undefined };

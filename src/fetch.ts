@@ -27,9 +27,9 @@ export interface FetchClient extends UploadClient {
    * Called before a request is sent.
    * @throws ProxyError for what this client would send wrongly
    */
-  readonly prepare?: (hop: UpstreamRequest) => void;
+  readonly prepare?: (request: UpstreamRequest) => void;
   /** What an error of this client's means; undefined if it does not know either. */
-  readonly toError?: (thrown: unknown, hop: UpstreamRequest) => ProxyError | undefined;
+  readonly toError?: (thrown: unknown, request: UpstreamRequest) => ProxyError | undefined;
   /** Whether its `Headers` hold more than a list read from them: they are changed then, not made anew. */
   readonly amendsHeaders?: boolean;
   /**
@@ -62,7 +62,7 @@ export function createFetchTransport(client: FetchClient): Transport {
     name,
     capabilities,
     handsBodiesThrough: client.handsBodiesThrough ?? false,
-    async send(hop, scope) {
+    async send(request, scope) {
       const controller = new AbortController();
       let reject: ((error: ProxyError) => void) | undefined;
       // Made before it is assigned: as a literal there V8 makes it old, and it keeps the request.
@@ -72,21 +72,21 @@ export function createFetchTransport(client: FetchClient): Transport {
       };
       scope.onAbort({ fail: stop });
       try {
-        client.prepare?.(hop);
-        const init = toInit(hop, scope, controller, client);
+        client.prepare?.(request);
+        const init = toInit(request, scope, controller, client);
         const raw = client.rawBodies !== undefined && scope.mayAbort(false);
         if (raw) Object.assign(init, client.rawBodies);
         if (scope.error !== undefined) throw scope.error;
         const response = await new Promise<Response>((resolve, rejected) => {
           reject = rejected;
-          const answer = send(hop.upstream.origin + hop.path, init);
+          const answer = send(request.upstream.origin + request.path, init);
           const take = (late: Response): void =>
             scope.error === undefined ? resolve(late) : discard(late);
           Promise.resolve(answer).then(take, rejected);
         });
         return toReply(response, scope, controller, client, raw);
       } catch (thrown) {
-        const error = scope.error ?? toNetworkError(thrown, hop, client);
+        const error = scope.error ?? toNetworkError(thrown, request, client);
         scope.end();
         throw error;
       }
@@ -100,12 +100,12 @@ function discard({ body }: Response): void {
 }
 
 function toInit(
-  hop: UpstreamRequest,
+  request: UpstreamRequest,
   scope: Scope,
   controller: AbortController,
   client: FetchClient,
 ): RequestInit {
-  const { method, headers, original, body } = hop;
+  const { method, headers, original, body } = request;
   if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw unsendable(method);
   checkValues(headers);
   const init: RequestInit & { duplex?: "half" } = {
@@ -119,7 +119,7 @@ function toInit(
     // A copy: these bytes may be sent again, and the fetch may be the app's own.
     init.body = bytes
       ? (bytes.slice() as BodyInit)
-      : toUpload(body, hop, scope, controller, client);
+      : toUpload(body, request, scope, controller, client);
     // Required by the Fetch standard for a stream (node#46221).
     init.duplex = "half";
   }
@@ -207,7 +207,11 @@ const UNBOUND =
   /illegal invocation|of undefined \(reading|value of "this"|evaluating 'this\.|can only (?:call|be called)/i;
 
 /** fetch hides most of what went wrong; what it shows is in the cause's code on some runtimes. */
-function toNetworkError(thrown: unknown, hop: UpstreamRequest, client: FetchClient): ProxyError {
+function toNetworkError(
+  thrown: unknown,
+  request: UpstreamRequest,
+  client: FetchClient,
+): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   if (thrown instanceof TypeError && UNBOUND.test(thrown.message)) {
     throw badOption(
@@ -216,7 +220,7 @@ function toNetworkError(thrown: unknown, hop: UpstreamRequest, client: FetchClie
         "`fetch: (url, init) => env.SERVICE.fetch(url, init)`",
     );
   }
-  const known = client.toError?.(thrown, hop);
+  const known = client.toError?.(thrown, request);
   if (known !== undefined) return known;
   const cause = (thrown as { cause?: unknown } | null)?.cause ?? thrown;
   const code = (cause as { code?: unknown } | null)?.code;

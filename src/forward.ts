@@ -71,36 +71,37 @@ export async function forward(
       path = await plan.rewrite(path, () => incoming.request());
       guardEscape(path.split("?", 1)[0] as string);
     }
-    let hop = toHop(incoming, upstream, path, plan, context);
+    let request = toUpstreamRequest(incoming, upstream, path, plan, context);
     const { method } = incoming;
     const counts = method === "OPTIONS" || method === "TRACE";
     // Answered after the hook, which may refuse such requests.
-    const last = counts ? countForwards(incoming, hop.headers) : undefined;
+    const last = counts ? countForwards(incoming, request.headers) : undefined;
     if (options.onRequest !== undefined) {
-      const draft = toDraft(hop);
+      const draft = toDraft(request);
       const answer = takeAnswer(await options.onRequest(draft, incoming.request()), "onRequest");
       if (answer !== undefined) {
         scope.end();
         return answer;
       }
-      hop = fromDraft(hop, draft);
+      request = fromDraft(request, draft);
     }
     if (last !== undefined) {
       scope.end();
       return await respond(last, incoming);
     }
-    if (hop.body instanceof UnframedBody) hop = await measureBody(hop, hop.body, scope);
+    if (request.body instanceof UnframedBody)
+      request = await measureBody(request, request.body, scope);
     if (turn !== undefined) await waitFor(turn, scope);
     if (scope.error !== undefined) throw scope.error;
     isSending = true;
-    const received = await plan.send(hop, scope);
+    const received = await plan.send(request, scope);
     isSending = false;
     // A transport need not tell that, and an interceptor may have answered without one.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
     if (received.body === null) scope.end();
     else scope.endUnused();
-    reply = cleanReply(received, method, hop.method);
-    plan.rewriteResponse?.(reply.headers, hop, received.request);
+    reply = cleanReply(received, method, request.method);
+    plan.rewriteResponse?.(reply.headers, request, received.request);
     const made = respond(reply, incoming);
     response = made instanceof Promise ? await made : made;
     if (options.onResponse === undefined) return response;
@@ -135,14 +136,14 @@ async function waitFor(turn: Promise<void>, scope: Scope): Promise<void> {
   scope.pauseIdle(false);
 }
 
-/** Measures an unframed body: the hop that is sent has no body, bytes, or a stream. */
+/** Measures an unframed body: the request that is sent has no body, bytes, or a stream. */
 async function measureBody(
-  hop: UpstreamRequest,
+  request: UpstreamRequest,
   body: UnframedBody,
   scope: Scope,
 ): Promise<UpstreamRequest> {
   try {
-    return { ...hop, body: await scope.orAbort(body.measure()) };
+    return { ...request, body: await scope.orAbort(body.measure()) };
   } catch (thrown) {
     body.cancel();
     throw thrown;
@@ -150,7 +151,7 @@ async function measureBody(
 }
 
 /** What goes to the upstream: stripped first, then added to, so that no client can reach what is added. */
-function toHop(
+function toUpstreamRequest(
   incoming: Incoming,
   upstream: Upstream,
   path: string,

@@ -25,8 +25,8 @@ export function createInProcessTransport(
   return {
     name,
     capabilities: STANDARD,
-    async send(hop, scope) {
-      const app = hop.upstream.app as FetchTarget;
+    async send(upstreamRequest, scope) {
+      const app = upstreamRequest.upstream.app as FetchTarget;
       const client = clientFor(app);
       let misuse: MisuseError | undefined;
       const transport = createFetchTransport({
@@ -43,12 +43,12 @@ export function createInProcessTransport(
             // A pipe of a fixed length fails by itself for a body of another length.
             return client.createPipe === undefined ? holdToLength(response) : response;
           } catch (thrown) {
-            throw toAppError(thrown, hop, client);
+            throw toAppError(thrown, upstreamRequest, client);
           }
         },
       });
       try {
-        return await transport.send(withHead(hop), scope);
+        return await transport.send(withHead(upstreamRequest), scope);
       } catch (thrown) {
         throw misuse ?? thrown;
       }
@@ -137,8 +137,12 @@ function assertResponse(answer: Response | undefined): Response {
  * An app that throws is an upstream that breaks off. Its errors are never taken for those of a connection: they would
  * be a reason to send the request again, although the app has had it.
  */
-function toAppError(thrown: unknown, hop: UpstreamRequest, { toError }: AppClient): ProxyError {
-  const known = thrown instanceof ProxyError ? undefined : toError?.(thrown, hop);
+function toAppError(
+  thrown: unknown,
+  upstreamRequest: UpstreamRequest,
+  { toError }: AppClient,
+): ProxyError {
+  const known = thrown instanceof ProxyError ? undefined : toError?.(thrown, upstreamRequest);
   if (known !== undefined) return known;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
   return new ProxyError("connection_terminated", {
@@ -148,10 +152,10 @@ function toAppError(thrown: unknown, hop: UpstreamRequest, { toError }: AppClien
 }
 
 /** Adds the fields that a client writes on a connection: `Host`, and `Content-Length` where it is known. */
-function withHead(hop: UpstreamRequest): UpstreamRequest {
-  const { upstream, host, body, contentLength } = hop;
-  const headers: HeaderList = [...hop.headers, "host", host ?? upstream.host];
+function withHead(upstreamRequest: UpstreamRequest): UpstreamRequest {
+  const { upstream, host, body, contentLength } = upstreamRequest;
+  const headers: HeaderList = [...upstreamRequest.headers, "host", host ?? upstream.host];
   const length = contentLength ?? body?.length;
   if (body !== null && length !== undefined) headers.push("content-length", String(length));
-  return { ...hop, headers };
+  return { ...upstreamRequest, headers };
 }

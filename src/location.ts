@@ -4,12 +4,12 @@ import type { UpstreamRequest } from "./transport.ts";
 
 /**
  * What a reference of a response is for clients of the proxy.
- * @param hop what the target was sent
- * @param followed the hop that redirects led to, if any: what is relative is so to its URL
+ * @param request what the target was sent
+ * @param followed the request that redirects led to, if any: what is relative is so to its URL
  */
 export type LocationRewrite = (
   reference: string,
-  hop: UpstreamRequest,
+  request: UpstreamRequest,
   followed?: UpstreamRequest,
 ) => string;
 
@@ -26,11 +26,15 @@ export function compileLocationRewrite(
   if (rewrite === false) return undefined;
   const rules = Object.entries(rewrite === true ? {} : rewrite);
   rules.sort(([a], [b]) => b.length - a.length);
-  return (reference, hop, followed) => {
+  return (reference, request, followed) => {
     // URL parsers leave tabs out: what a reference with one means is anybody's guess.
     if (reference.includes("\t")) return reference;
     const absolute = followed === undefined ? reference : toAbsolute(reference, followed);
-    return replacePrefix(absolute, hop, rules) ?? toOwnReference(absolute, hop, prefix) ?? absolute;
+    return (
+      replacePrefix(absolute, request, rules) ??
+      toOwnReference(absolute, request, prefix) ??
+      absolute
+    );
   };
 }
 

@@ -53,13 +53,13 @@ export function followRedirects(
     const added = changedFields(first.given ?? [], first.headers);
     const visited = [nameOf(first)];
     for (;;) {
-      const reply = await next(request, scope);
-      const answered = request === first ? reply : { ...reply, request };
+      const response = await next(request, scope);
+      const answered = request === first ? response : { ...response, request };
       if (visited.length > most) return answered;
-      const following = askForNext(request, reply, allows, [...secrets, ...added]);
+      const following = askForNext(request, response, allows, [...secrets, ...added]);
       // The same request again would get the same response.
       if (following === undefined || visited.includes(nameOf(following))) return answered;
-      discardBody(reply);
+      discardBody(response);
       request = following;
       scope = scope.again();
       visited.push(nameOf(request));
@@ -71,14 +71,14 @@ export function followRedirects(
 /** The request that a redirect leads to. Where the policy throws, nothing else reads the redirect's body. */
 function askForNext(
   request: UpstreamRequest,
-  reply: UpstreamResponse,
+  response: UpstreamResponse,
   allows: RedirectPolicy,
   secrets: readonly string[],
 ): UpstreamRequest | undefined {
   try {
-    return nextHop(request, reply, allows, secrets);
+    return nextHop(request, response, allows, secrets);
   } catch (thrown) {
-    discardBody(reply);
+    discardBody(response);
     throw thrown;
   }
 }
@@ -88,7 +88,7 @@ function nameOf({ method, upstream, path }: UpstreamRequest): string {
 }
 
 /**
- * The hop that a redirect asks for, made of the hop before it: what was left
+ * The request that a redirect asks for, made of the request before it: what was left
  * out on the way never comes back.
  *
  * @param secrets names of fields that were meant for the first origin only
@@ -96,30 +96,31 @@ function nameOf({ method, upstream, path }: UpstreamRequest): string {
  * @see https://fetch.spec.whatwg.org/#http-redirect-fetch
  */
 export function nextHop(
-  hop: UpstreamRequest,
+  request: UpstreamRequest,
   { status, headers }: UpstreamResponse,
   allows: RedirectPolicy,
   secrets: readonly string[],
 ): UpstreamRequest | undefined {
   if (!isRedirect(status)) return undefined;
-  const from = new URL(hop.upstream.origin + hop.path);
+  const from = new URL(request.upstream.origin + request.path);
   const url = parseLocation(headers, from);
   if (url === undefined || !allows(from, url)) return undefined;
 
-  const toGet = status === 303 ? !isSafe(hop.method) : status < 303 && hop.method === "POST";
-  const bytes = toGet ? null : replayOf(hop.body);
+  const toGet =
+    status === 303 ? !isSafe(request.method) : status < 303 && request.method === "POST";
+  const bytes = toGet ? null : replayOf(request.body);
   if (bytes === undefined) return undefined;
-  let fields = toGet ? withoutNames(hop.headers, ABOUT_CONTENT) : hop.headers;
+  let fields = toGet ? withoutNames(request.headers, ABOUT_CONTENT) : request.headers;
 
   const next = {
-    ...hop,
-    method: toGet ? "GET" : hop.method,
+    ...request,
+    method: toGet ? "GET" : request.method,
     path: url.pathname + url.search,
     body: bytes && new BytesBody(bytes),
     contentLength: bytes?.byteLength,
     fresh: false,
   };
-  if (url.origin === hop.upstream.origin) return { ...next, headers: fields };
+  if (url.origin === request.upstream.origin) return { ...next, headers: fields };
   fields = withoutNames(fields, new NameSet([...CREDENTIALS, ...secrets]));
   // Socket, client certificate and an explicit Host were for the origin before, too.
   return { ...next, headers: fields, upstream: parseTarget(url.origin), host: undefined };

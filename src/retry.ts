@@ -46,12 +46,12 @@ async function awaitAttempt(
 ): Promise<UpstreamResponse> {
   let again: UpstreamRequest | undefined;
   try {
-    const reply = await sent;
-    if (attempts > 0 && options.statusCodes.includes(reply.status)) {
+    const response = await sent;
+    if (attempts > 0 && options.statusCodes.includes(response.status)) {
       again = repeat(request, options.methods);
     }
-    if (again === undefined) return reply;
-    discardBody(reply);
+    if (again === undefined) return response;
+    discardBody(response);
   } catch (thrown) {
     if (attempts > 0 && isUnanswered(thrown)) again = repeat(request, options.methods);
     if (again === undefined || scope.error !== undefined) throw thrown;

@@ -5,12 +5,12 @@ import type { HeaderList, UpstreamRequest } from "./transport.ts";
 
 /**
  * Rewrites a response's fields, in place, to hold for clients of the proxy.
- * @param hop what the target was sent
- * @param followed the hop that redirects led to, if any
+ * @param request what the target was sent
+ * @param followed the request that redirects led to, if any
  */
 export type ResponseRewrite = (
   headers: HeaderList,
-  hop: UpstreamRequest,
+  request: UpstreamRequest,
   followed?: UpstreamRequest,
 ) => void;
 
@@ -29,7 +29,7 @@ export function compileResponseRewrite(
   const cookie = compileCookieRewrite(options.cookieDomainRewrite, options.cookiePathRewrite);
   const location = compileLocationRewrite(options.locationRewrite, prefix);
   if (cookie === undefined && location === undefined) return undefined;
-  return (headers, hop, followed) => {
+  return (headers, request, followed) => {
     for (let i = 0; i < headers.length; i += 2) {
       const name = headers[i] as string;
       const value = headers[i + 1] as string;
@@ -37,11 +37,11 @@ export function compileResponseRewrite(
       switch (name.length) {
         case 7:
           if (location === undefined || name.toLowerCase() !== "refresh") break;
-          headers[i + 1] = rewriteRefresh(value, (url) => location(url, hop, followed));
+          headers[i + 1] = rewriteRefresh(value, (url) => location(url, request, followed));
           break;
         case 8:
           if (location === undefined || name.toLowerCase() !== "location") break;
-          headers[i + 1] = location(value, hop, followed);
+          headers[i + 1] = location(value, request, followed);
           break;
         case 10:
           if (cookie === undefined || name.toLowerCase() !== "set-cookie") break;
@@ -49,7 +49,7 @@ export function compileResponseRewrite(
           break;
         case 16:
           if (location === undefined || name.toLowerCase() !== "content-location") break;
-          headers[i + 1] = location(value, hop, followed);
+          headers[i + 1] = location(value, request, followed);
           break;
       }
     }

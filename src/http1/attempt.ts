@@ -31,7 +31,7 @@ export class Attempt implements Job, Inlet {
   #connection: Connection | undefined;
   #pool: Pool | undefined;
   /** The request, until it is written. */
-  #hop: UpstreamRequest | undefined;
+  #request: UpstreamRequest | undefined;
   #head = "";
   readonly #method: string;
   /** The request's body while it is piped to the connection, */
@@ -42,32 +42,32 @@ export class Attempt implements Job, Inlet {
   #body: ResponseBody | undefined;
   readonly #scope: Scope;
   readonly #memory: Memory;
-  readonly #resolve: (reply: UpstreamResponse) => void;
+  readonly #resolve: (response: UpstreamResponse) => void;
   readonly #reject: (error: ProxyError) => void;
 
   constructor(
-    hop: UpstreamRequest,
+    request: UpstreamRequest,
     scope: Scope,
-    resolve: (reply: UpstreamResponse) => void,
+    resolve: (response: UpstreamResponse) => void,
     reject: (error: ProxyError) => void,
     memory: Memory = OWN_MEMORY,
   ) {
-    this.#hop = hop;
+    this.#request = request;
     this.#scope = scope;
     this.#resolve = resolve;
     this.#reject = reject;
     this.#memory = memory;
-    this.#method = hop.method;
-    this.fresh = hop.fresh ?? false;
+    this.#method = request.method;
+    this.fresh = request.fresh ?? false;
     scope.onAbort(this);
   }
 
   /** Sends the request as soon as there is a connection for it. */
   run(pool: Pool): void {
-    if (this.#hop === undefined) return;
+    if (this.#request === undefined) return;
     this.#pool = pool;
     try {
-      this.#head = writeHead(this.#hop);
+      this.#head = writeHead(this.#request);
     } catch (error) {
       return this.fail(error);
     }
@@ -93,7 +93,7 @@ export class Attempt implements Job, Inlet {
 
   start(connection: Connection): void {
     this.#connection = connection;
-    const { body, contentLength } = this.#hop as UpstreamRequest;
+    const { body, contentLength } = this.#request as UpstreamRequest;
     let bytes: Uint8Array | undefined;
     try {
       bytes = body === null ? undefined : wholeBody(body, contentLength);
@@ -103,7 +103,7 @@ export class Attempt implements Job, Inlet {
     const isPiped = body !== null && bytes === undefined;
     const length = isPiped ? contentLength : (bytes?.byteLength ?? 0);
     const head = this.#head + writeHeadEnd(this.#method, length, connection.keepAlive);
-    this.#hop = undefined;
+    this.#request = undefined;
     this.#head = "";
     connection.begin(this, this.#method);
     if (!isPiped) return sendWhole(connection, head, bytes);
@@ -114,8 +114,8 @@ export class Attempt implements Job, Inlet {
 
   /** Has a request body that is not sent to its end flow past: its client may not read the response before. */
   #leaveBody(): void {
-    const body = this.#hop?.body;
-    this.#hop = undefined;
+    const body = this.#request?.body;
+    this.#request = undefined;
     // Where all of it has arrived, another attempt can send it.
     if (body && takeBytes(body) === undefined) body.cancel();
     this.#stopUpload();

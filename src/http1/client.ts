@@ -77,10 +77,10 @@ export class HttpTransport implements Transport {
     this.#connector = parts.createConnector(this.#options);
   }
 
-  send(hop: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
+  send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
     return new Promise((resolve, reject) => {
-      const attempt = new Attempt(hop, scope, resolve, reject, this.#chunks);
-      this.run(attempt, this.#poolFor(hop.upstream), hop);
+      const attempt = new Attempt(request, scope, resolve, reject, this.#chunks);
+      this.run(attempt, this.#poolFor(request.upstream), request);
     });
   }
 
