@@ -13,12 +13,12 @@ import { NetSocket } from "./netsocket.ts";
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
 type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
 
-/** Taken at run time: a bundle for another runtime has nothing of Node's in it. */
+/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: string): AgentModule };
 };
 
-/** `onread` of `net.connect`: how a socket reads into buffers of its user's. */
+/** The option `onread` of `net.connect`: a socket reads into the buffers that it is given. */
 export interface OnRead {
   readonly buffer: () => Uint8Array;
   readonly callback: (length: number, bytes: Uint8Array) => boolean;
@@ -26,13 +26,13 @@ export interface OnRead {
 
 /** How a runtime sets up its plain sockets. */
 export interface SocketParts {
-  /** Makes the `onread` of one socket, where its `data` events do not bring the bytes. */
+  /** Makes the `onread` of one socket; undefined where sockets read into buffers of their own. */
   readonly createOnRead?: ((onData: SocketHandler["onData"]) => OnRead) | undefined;
-  /** Whether they stay writable when the upstream has ended them: a write tells a reset from an orderly end. */
+  /** Whether sockets stay writable when the upstream has ended them: a write tells a reset from an orderly end. */
   readonly allowHalfOpen?: boolean;
 }
 
-/** Makes a socket of Node's that connects by itself. */
+/** Makes a socket that starts to connect. */
 type CreateSocket = (options: object) => RawSocket;
 
 /** Connects through `node:net` and `node:tls`, as Node, Bun and Deno have them. */
@@ -51,7 +51,17 @@ export class NetConnector implements Connector {
     this.#resolver = dns === false ? undefined : new Resolver(dns);
   }
 
-  async connect(destination: Destination, scope: ConnectScope): Promise<Socket> {
+  connect(destination: Destination, scope: ConnectScope): Promise<Socket> {
+    // What throws in here, such as a certificate that cannot be read, rejects.
+    return new Promise((resolve, reject) => this.#start(destination, scope, resolve, reject));
+  }
+
+  #start(
+    destination: Destination,
+    scope: ConnectScope,
+    resolve: (socket: Socket) => void,
+    reject: (error: Error) => void,
+  ): void {
     const { connectTimeout, noDelay } = this.#options;
     const { hostname, secure } = destination;
     const resolver = this.#resolver;
@@ -89,17 +99,17 @@ export class NetConnector implements Connector {
       raw.destroy(new ProxyError(resolving ? "dns_timeout" : "connection_timeout"));
     };
     const timer = connectTimeout > 0 ? setTimeout(late, connectTimeout) : undefined;
-    return new Promise((resolve, reject) => {
-      raw.on("error", reject).on("close", () => {
-        clearTimeout(timer);
-        reject(new ProxyError("connection_terminated"));
-      });
-      raw.on(secure ? "secureConnect" : "connect", () => {
-        clearTimeout(timer);
-        // Bun has it on from the start, and knows of it only if told.
-        if (!noDelay) raw.setNoDelay(false);
-        resolve(socket);
-      });
+    let isEstablished = false;
+    raw.on("error", reject).on("close", () => {
+      clearTimeout(timer);
+      if (!isEstablished) reject(new ProxyError("connection_terminated"));
+    });
+    raw.on(secure ? "secureConnect" : "connect", () => {
+      clearTimeout(timer);
+      // Sockets begin with `noDelay: true`, which Bun has on in any case, so that this turns it off on Bun as well.
+      if (!noDelay) raw.setNoDelay(false);
+      isEstablished = true;
+      resolve(socket);
     });
   }
 
@@ -126,7 +136,8 @@ function creatorFor(
     ...(socketPath === undefined
       ? { host: hostname, port: Number(new URL(origin).port) || (secure ? 443 : 80) }
       : { path: socketPath }),
-    // Otherwise SNI and certificate check would follow `Host`. An address has no name (RFC 6066 §3).
+    // Without it, SNI and the certificate check would follow the field `Host`. An IP address is no server name
+    // (RFC 6066 §3).
     ...(secure && {
       servername: tls?.servername ?? (/^[\d.]+$|:/.test(hostname) ? "" : hostname),
     }),
