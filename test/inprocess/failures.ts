@@ -1,5 +1,5 @@
 /** Apps that fail, and clients that leave. */
-import type { FetchTarget } from "../../src/index.ts";
+import { type FetchTarget, ProxyError } from "../../src/index.ts";
 import {
   answering,
   assert,
@@ -18,7 +18,15 @@ export const failures: Record<string, Case> = {
     });
     const undefinedField = new TypeError("Cannot read properties of undefined (reading 'secret')");
     const aborted = new DOMException("secret", "AbortError");
-    for (const thrown of [new Error("secret"), refusal, undefinedField, aborted, "secret"]) {
+    const proxyError = new ProxyError("connection_refused", { message: "secret" });
+    for (const thrown of [
+      new Error("secret"),
+      refusal,
+      proxyError,
+      undefinedField,
+      aborted,
+      "secret",
+    ]) {
       for (const isSync of [false, true]) {
         let calls = 0;
         const causes: unknown[] = [];
