@@ -20,7 +20,7 @@ const LARGE = 32_768;
 /** Number of buffers that wait for a socket. */
 const MAX_SPARES = 64;
 
-/** Whether any socket reads into pooled buffers. */
+/** Whether any transport reads into pooled buffers. */
 let isReusing = false;
 const spares: Uint8Array[] = [];
 /** The memory of every buffer made here. */
@@ -54,7 +54,6 @@ const recycler: Recycler = {
 /** Has a socket read into a buffer of its own, and into another one when a chunk has kept that. */
 export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) => {
   let next = takeBuffer();
-  isReusing = true;
   return {
     buffer: () => next,
     callback(length, bytes) {
@@ -65,11 +64,22 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
 };
 
 /** The chunks of a transport that reads into pooled buffers, and frees the buffers of request bodies. */
-export const reusedChunks: Memory = {
+const reusedChunks: Memory = {
   recycler,
   ofRequests: ({ socket }) =>
     socket instanceof NetSocket && isUnwrappedSocket(socket.raw) ? "returned" : "borrowed",
 };
+
+/** Has a transport use memory again, and all others look out for it. */
+export function reuseChunks(): Memory {
+  isReusing = true;
+  return reusedChunks;
+}
+
+/** Whether a request's body may be sent by a transport that uses memory again. */
+export function mayReuse(): boolean {
+  return isReusing;
+}
 
 /** Whether a response of Node's gives chunks back. */
 export function returnsMemory(res: ServerResponse): boolean {

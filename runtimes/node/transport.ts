@@ -5,7 +5,7 @@ import type { Pool } from "../../src/http1/originpool.ts";
 import { HttpTransport } from "../../src/http1/client.ts";
 import { bufferCodec } from "../sockets/buffercodec.ts";
 import { NetConnector } from "../sockets/connect.ts";
-import { createOnRead, reusedChunks } from "./reuse.ts";
+import { createOnRead, reuseChunks } from "./reuse.ts";
 
 function runLater(attempt: Attempt, pool: Pool): void {
   setImmediate(run, attempt, pool);
@@ -21,7 +21,7 @@ export class NodeTransport extends HttpTransport {
     const reuses = options.reuseBuffers === true;
     super("node", options, {
       memory: { origins: 1000, time: 60_000 },
-      chunks: reuses ? reusedChunks : undefined,
+      chunks: reuses ? reuseChunks() : undefined,
       createConnector: (filled) =>
         new NetConnector(filled, {
           createOnRead: reuses ? createOnRead : undefined,

@@ -5,6 +5,7 @@ import { toWebStream } from "../../src/body/web.ts";
 import { ProxyError } from "../../src/error.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import { isHttp2 } from "./message.ts";
+import { mayReuse } from "./reuse.ts";
 import { Audience } from "./wrapped.ts";
 
 /** The body of a request that Node's server is receiving. */
@@ -48,7 +49,8 @@ export class IncomingBody implements BodySource {
     }
     // With data here, head and data leave in one write; without, the upstream should have the head now.
     if (message.readableLength === 0) sink.flush?.();
-    const audience = sink.memory === "returned" ? new Audience(message) : undefined;
+    // The sink may give memory back only later, when its connection is established.
+    const audience = mayReuse() ? new Audience(message) : undefined;
     await new Promise<void>((resolve) => {
       let isWaiting = false;
       const goOn = (): void => {
