@@ -96,11 +96,11 @@ export async function forward(
     isSending = true;
     const received = await plan.send(request, scope);
     isSending = false;
+    reply = cleanReply(received, method, request.method);
     // A transport need not tell that, and an interceptor may have answered without one.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
     if (received.body === null) scope.end();
     else scope.endUnused();
-    reply = cleanReply(received, method, request.method);
     plan.rewriteResponse?.(reply.headers, request, received.request);
     const made = respond(reply, incoming);
     response = made instanceof Promise ? await made : made;

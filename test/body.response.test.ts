@@ -35,7 +35,9 @@ function open(length?: number, recycler?: Recycler): void {
   scope = fakeScope();
   calls = [];
   vi.spyOn(scope, "touch").mockImplementation(() => void calls.push("touch"));
-  vi.spyOn(scope, "pauseIdle").mockImplementation((held) => void calls.push(`hold ${held}`));
+  vi.spyOn(scope, "pauseIdle").mockImplementation(
+    (isPaused) => void calls.push(`pause ${isPaused}`),
+  );
   vi.spyOn(scope, "end").mockImplementation(() => void calls.push("end"));
   inlet = new FakeInlet();
   body = new ResponseBody(scope, inlet, length, recycler);
@@ -144,14 +146,14 @@ describe("a client that is slow", () => {
     expect(sink.log).toEqual(["flush", "a", "b"]);
     expect(inlet.log).toEqual(["pause"]);
     expect(calls.filter((call) => call.startsWith("pauseIdle"))).toEqual([
-      "hold true",
-      "hold true",
+      "pause true",
+      "pause true",
     ]);
     expect(sink.waiting).toBe(1);
     sink.drain();
     expect(inlet.log).toEqual(["pause", "resume"]);
     expect(body.isPaused).toBe(false);
-    expect(calls.at(-1)).toBe("hold false");
+    expect(calls.at(-1)).toBe("pause false");
     sink.hasRoom = false;
     body.push(bytes("c"));
     expect(inlet.log).toEqual(["pause", "resume", "pause"]);
@@ -163,7 +165,7 @@ describe("a client that is slow", () => {
     body.push(new Uint8Array(1));
     body.push(new Uint8Array(1));
     expect(inlet.log).toEqual(["pause"]);
-    expect(calls).not.toContain("hold true");
+    expect(calls).not.toContain("pause true");
     void body.pipeTo(new FakeSink());
     expect(inlet.log).toEqual(["pause", "resume"]);
   });

@@ -1,14 +1,14 @@
 import type { BodySource, Sink } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
-/** The number of bytes in several chunks. */
+/** Returns the total length of the chunks in bytes. */
 export function lengthOf(chunks: readonly Uint8Array[]): number {
   let length = 0;
   for (const chunk of chunks) length += chunk.byteLength;
   return length;
 }
 
-/** Several chunks as one; a single chunk as it is. */
+/** Joins chunks into one; a single chunk is returned without a copy. */
 export function concat(chunks: readonly Uint8Array[]): Uint8Array {
   if (chunks.length === 1) return chunks[0] as Uint8Array;
   const bytes = new Uint8Array(lengthOf(chunks));
@@ -20,7 +20,7 @@ export function concat(chunks: readonly Uint8Array[]): Uint8Array {
   return bytes;
 }
 
-/** A body whose bytes are all here. It can be taken again. */
+/** A body whose bytes are all in memory; it can be sent more than once. */
 export class BytesBody implements BodySource {
   /** The bytes. */
   readonly replay: Uint8Array;
@@ -35,29 +35,29 @@ export class BytesBody implements BodySource {
     return this.replay.byteLength;
   }
 
-  /** The same: all of them have arrived. */
+  /** The number of bytes that have arrived, which is all of them. */
   get buffered(): number {
     return this.replay.byteLength;
   }
 
-  /** The bytes. They must not be changed or transferred. */
+  /** Returns the bytes, which the caller must not change or transfer. */
   whole(): Uint8Array {
     return this.replay;
   }
 
   /** Writes the bytes to a sink in one chunk. */
   async pipeTo(sink: Sink): Promise<void> {
-    // A sink that owns its chunks may transfer them: these bytes may be needed again.
+    // A sink that owns its chunks may transfer them: it gets a copy, because the body may be sent again.
     const isOwned = (sink.memory ?? "owned") === "owned";
     if (this.length > 0) sink.write(isOwned ? this.replay.slice() : this.replay);
     sink.end();
   }
 
-  /** A web stream of one chunk, which is a copy. */
+  /** Returns a web stream of one chunk, which is a copy of the bytes. */
   stream(): ReadableStream<Uint8Array> {
     return toWebStream(this);
   }
 
-  /** Does nothing. */
+  /** Does nothing: the body has no source to stop. */
   cancel(): void {}
 }
