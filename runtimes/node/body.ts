@@ -27,10 +27,12 @@ export class PipedBody implements Sink {
     const isWanted = body.error === undefined && this.memory === "borrowed";
     const bytes = isWanted ? body.whole() : undefined;
     if (bytes !== undefined) return void res.end(bytes);
-    // A body that was made by the app's code is not told otherwise that its client has left.
-    res.on("close", () => body.cancel());
-    // Where the body does not tell whether chunks have arrived, the client gets the head at once.
-    if (body.buffered === undefined) this.flush();
+    // A body that no transport fills, such as a web stream of the app's, does not tell whether chunks have arrived, so
+    // the client gets the head at once; and nothing else tells it that its client has left.
+    if (body.buffered === undefined) {
+      this.flush();
+      res.on("close", () => body.cancel());
+    }
     void body.pipeTo(this);
   }
 
