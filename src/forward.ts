@@ -1,4 +1,4 @@
-import { UnframedBody } from "./body/unframed.ts";
+import type { BodySource } from "./body/source.ts";
 import { cutChain } from "./chain.ts";
 import { Scope } from "./scope.ts";
 import { fromDraft, toDraft } from "./draft.ts";
@@ -89,8 +89,8 @@ export async function forward(
       scope.end();
       return await respond(last, incoming);
     }
-    if (request.body instanceof UnframedBody)
-      request = await measureBody(request, request.body, scope);
+    const measuring = request.body?.measure?.();
+    if (measuring !== undefined) request = await settleBody(request, measuring, scope);
     if (turn !== undefined) await waitFor(turn, scope);
     if (scope.error !== undefined) throw scope.error;
     isSending = true;
@@ -136,16 +136,16 @@ async function waitFor(turn: Promise<void>, scope: Scope): Promise<void> {
   scope.pauseIdle(false);
 }
 
-/** Measures an unframed body: the request that is sent has no body, bytes, or a stream. */
-async function measureBody(
+/** The request with its measured body: none, bytes, or a stream. */
+async function settleBody(
   request: UpstreamRequest,
-  body: UnframedBody,
+  measuring: Promise<BodySource | null>,
   scope: Scope,
 ): Promise<UpstreamRequest> {
   try {
-    return { ...request, body: await scope.orAbort(body.measure()) };
+    return { ...request, body: await scope.orAbort(measuring) };
   } catch (thrown) {
-    body.cancel();
+    request.body?.cancel();
     throw thrown;
   }
 }
