@@ -63,6 +63,11 @@ export interface BodySource {
   pipeTo(sink: Sink): Promise<void>;
   /** Returns the body as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array>;
+  /**
+   * Waits a moment for the end of a body whose length nothing tells: a body that ends meanwhile is sent with its length.
+   * @returns null for an empty body, else the body to send instead of this one
+   */
+  measure?(): Promise<BodySource | null>;
   /** Stops the body: the rest is not needed, and nothing more is written. It does nothing to a body that has ended. */
   cancel(reason?: unknown): void;
   /** The bytes of the body, if all of them were kept and can be sent again. */
