@@ -69,7 +69,7 @@ export function followRedirects(
   };
 }
 
-/** Returns the request that a redirect leads to. If the policy throws, the redirect's body is discarded: nothing else would. */
+/** Returns the request that a redirect leads to; discards the redirect's body if the policy throws. */
 function askForNext(
   request: UpstreamRequest,
   response: UpstreamResponse,
@@ -135,7 +135,7 @@ function isSafe(method: string): boolean {
   return method === "GET" || method === "HEAD";
 }
 
-/** Returns the URL in `Location`; undefined if it is not an HTTP URL, or has a user or password, which no client may set. */
+/** Returns the URL in `Location`; undefined unless it is an HTTP or HTTPS URL without user and password. */
 function parseLocation(headers: HeaderList, base: URL): URL | undefined {
   const location = getHeader(headers, "location");
   if (location === undefined) return undefined;

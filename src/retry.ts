@@ -12,7 +12,7 @@ export interface RetryOptions {
   attempts?: number;
   /** The methods whose requests may be sent again. */
   methods?: readonly string[];
-  /** Statuses from 400 on whose responses are discarded for another attempt; the client gets the response of the last. */
+  /** Statuses from 400 on whose responses are discarded for another attempt; the client gets the last response. */
   statusCodes?: readonly number[];
   /** Milliseconds to wait before each further attempt. */
   delay?: number;

@@ -1,6 +1,9 @@
 import { clientGone, ProxyError } from "./error.ts";
 
-/** Listens for the disconnection of a client. An `AbortSignal` accepts such an object, so a request needs no extra function. */
+/**
+ * Listens for a client's disconnection. An `AbortSignal` accepts this object as a listener, too, so that a request
+ * needs no extra function.
+ */
 export interface Listener {
   /** The client has disconnected. */
   handleEvent(): void;
@@ -128,7 +131,7 @@ export class Scope implements Listener {
     this.touch();
   }
 
-  /** Whether anything but the client's disconnection may abort the response body: the idle timeout, or the caller's signal. */
+  /** Whether the idle timeout or the caller's signal may abort the response body. */
   mayAbort(isEventStream: boolean): boolean {
     return this.#limitOf(isEventStream) > 0 || this.#signal !== undefined;
   }
@@ -149,7 +152,7 @@ export class Scope implements Listener {
     else if (this.#target === undefined) this.end();
   }
 
-  /** Ends this scope, and returns the scope of the next attempt with what is left of the time until the response headers. */
+  /** Ends this scope, and returns the scope of the next attempt with what is left of the headers' deadline. */
   again(): Scope {
     this.end();
     const left = (this.#asked ?? this.#last) + this.#timeout - performance.now();

@@ -70,7 +70,7 @@ export function sendThrough(transport: Transport, inProcess: Transport, converts
   };
 }
 
-/** Converts an error of a transport to a `ProxyError`, except for misuse: a transport of the app's may reject with any value. */
+/** Converts an error of a transport, which may be of any type, to a `ProxyError`; misuse remains as it is. */
 export function toNetworkError(thrown: unknown): unknown {
   return thrown instanceof MisuseError ? thrown : toProxyError(thrown);
 }

@@ -12,7 +12,7 @@ interface BatchReader extends ReadableStreamDefaultReader<Uint8Array> {
 /** The length in bytes of the buffer that one chunk is read into. */
 const CHUNK_SIZE = 65_536;
 
-/** Reads a web stream with the cheapest reader of the runtime: Bun's `readMany()`, a BYOB reader, or a default reader. */
+/** Reads a web stream with the runtime's cheapest reader: Bun's `readMany()`, a BYOB reader, or a default reader. */
 export class ChunkReader {
   readonly #many: BatchReader | undefined;
   readonly #byob: ReadableStreamBYOBReader | undefined;

@@ -40,7 +40,7 @@ export interface Sink {
 export interface StreamOptions {
   /** Whether the stream fails without a reason: Bun's server prints any reason. */
   readonly quiet?: boolean;
-  /** Whether the stream begins with an empty chunk if no other has arrived: srvx sends the head with the first chunk. */
+  /** Whether the stream begins with an empty chunk while no other has arrived: srvx sends the head with the first. */
   readonly flush?: boolean;
   /** Called when the body fails, before the stream does. */
   readonly onFail?: (() => void) | undefined;

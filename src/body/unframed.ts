@@ -9,7 +9,7 @@ const MOST_BYTES = 1_048_576;
 const MOST_CHUNKS = 1024;
 /**
  * The number of timers that fire without a chunk before the body is streamed; together they take about 3 ms. Timers are
- * counted, because each lets one turn of the event loop pass however long the turn takes, and Node needs up to two turns
+ * counted, because each lets one turn of the event loop pass, however long that takes, and Node needs up to two turns
  * for each part of a `Blob`.
  */
 const SILENT_TIMERS = 3;
@@ -20,12 +20,12 @@ type Chunk = ReadableStreamReadResult<Uint8Array>;
 
 /**
  * The body of a request without message framing, which declares neither a length nor chunked coding: a `Request` that
- * code has constructed, a stream that `onRequest` has set, or a request of HTTP/2. An HTTP/1 request without framing has
- * no body (RFC 9112 §6.3).
+ * code has constructed, a stream that `onRequest` has set, or a request of HTTP/2. In HTTP/1, a request without framing
+ * has no body (RFC 9112 §6.3).
  *
- * No interface tells the length of what a `Request` was constructed from. But a stream over a string, bytes, a `Blob` or
- * a form ends within a few turns of the event loop. A body that ends by then is sent with its length, and can be sent
- * again.
+ * No interface tells the length of what a `Request` was constructed from. But a stream over a string, bytes, a `Blob`
+ * or a form ends within a few turns of the event loop. A body that ends by then is sent with its length, and can be
+ * sent again.
  */
 export class UnframedBody extends StreamBody {
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
