@@ -12,7 +12,6 @@ import { countForwards } from "./maxforwards.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
 import { cleanReply, discard, discardBody } from "./reply.ts";
-import { toNetworkError } from "./send.ts";
 import {
   assertReachable,
   guardEscape,
@@ -64,7 +63,6 @@ export async function forward(
   const scope = new Scope(incoming, plan.timeout, plan.idleTimeout, options.signal);
   let reply: UpstreamResponse | undefined;
   let response: Response | undefined;
-  let isSending = false;
   try {
     let { path } = incoming;
     if (plan.rewrite !== undefined) {
@@ -93,9 +91,7 @@ export async function forward(
     if (measuring !== undefined) request = await settleBody(request, measuring, scope);
     if (turn !== undefined) await waitFor(turn, scope);
     if (scope.error !== undefined) throw scope.error;
-    isSending = true;
     const received = await plan.send(request, scope);
-    isSending = false;
     reply = cleanReply(received, method, request.method);
     // A transport need not report the headers, and an interceptor may have answered without a transport.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
@@ -108,8 +104,7 @@ export async function forward(
     const answer = takeAnswer(await options.onResponse(response, incoming.request()), "onResponse");
     if (answer !== undefined && answer !== response) discard(response, answer);
     return answer ?? response;
-  } catch (caught) {
-    const thrown = isSending && !plan.runsAppCode ? toNetworkError(caught) : caught;
+  } catch (thrown) {
     const stopped = scope.error;
     const error = stopped ?? toProxyError(thrown);
     // Discard before the abort: the body is then cancelled, and does not fail on its way to the client.

@@ -9,7 +9,7 @@ import { compileResponseRewrite, type ResponseRewrite } from "./rewrite.ts";
 import { limitBody } from "./body/limit.ts";
 import { keepBody } from "./body/replay.ts";
 import { retry, type RetryOptions } from "./retry.ts";
-import { checkResults, compose, type Send, sendThrough } from "./send.ts";
+import { checkResults, compose, convertErrors, type Send, sendThrough } from "./send.ts";
 import { inProcess as standardInProcess } from "./inprocess.ts";
 import type { HeaderList, Transport } from "./transport.ts";
 import { compileTrust, type Trust } from "./trust.ts";
@@ -48,8 +48,6 @@ export interface Plan {
   readonly transport: Transport;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;
-  /** Whether `send` runs code of the app's, whose exceptions are not network errors. */
-  readonly runsAppCode: boolean;
 }
 
 /** The maximum number of redirects for `followRedirects: true`. */
@@ -146,7 +144,7 @@ function compileSend(
   options: ProxyOptions,
   transport: Transport,
   inProcess: Transport,
-): Pick<Plan, "follows" | "send" | "runsAppCode"> {
+): Pick<Plan, "follows" | "send"> {
   if (options.redirectTargets !== undefined && options.followRedirects === undefined) {
     throw new TypeError(
       "fetchway: `redirectTargets` does nothing without `followRedirects`; set that too",
@@ -170,15 +168,9 @@ function compileSend(
     steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));
   }
   if (retries) steps.push(retry(again));
-  const runsAppCode = request.length > 0 || attempt.length > 0 || redirects > 0;
-  return {
-    follows: redirects > 0,
-    send: compose(
-      [...steps, ...attempt.map(checkResults)],
-      sendThrough(transport, inProcess, runsAppCode),
-    ),
-    runsAppCode,
-  };
+  steps.push(...attempt.map(checkResults));
+  if (options.transport !== undefined) steps.push(convertErrors);
+  return { follows: redirects > 0, send: compose(steps, sendThrough(transport, inProcess)) };
 }
 
 type ClientAddress = NonNullable<ProxyOptions["clientAddress"]>;

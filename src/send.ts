@@ -54,23 +54,20 @@ export function checkResults(intercept: Interceptor): Interceptor {
 /**
  * Returns the innermost `Send`. It sends to an app in this process where the upstream is one, else over the network; it
  * decides for each request, because a redirect may lead from one to the other.
- * @param converts whether errors of a transport are converted to network errors here, inside the interceptors, so that
- * they differ from exceptions of the app's code; if not, the caller converts them, which saves a promise per request
  */
-export function sendThrough(transport: Transport, inProcess: Transport, converts: boolean): Send {
-  const send: Send = (request, scope) =>
+export function sendThrough(transport: Transport, inProcess: Transport): Send {
+  return (request, scope) =>
     (request.upstream.app === undefined ? transport : inProcess).send(request, scope);
-  if (!converts) return send;
-  return async (request, scope) => {
-    try {
-      return await send(request, scope);
-    } catch (thrown) {
-      throw toNetworkError(thrown);
-    }
-  };
 }
 
-/** Converts an error of a transport, which may be of any type, to a `ProxyError`; misuse remains as it is. */
-export function toNetworkError(thrown: unknown): unknown {
-  return thrown instanceof MisuseError ? thrown : toProxyError(thrown);
-}
+/**
+ * Converts the errors of a transport of the app's own, which may reject with anything: all but misuse is about the
+ * network, and becomes a response. The runtimes' transports reject with nothing but a `ProxyError` or misuse.
+ */
+export const convertErrors: Interceptor = (next) => async (request, scope) => {
+  try {
+    return await next(request, scope);
+  } catch (thrown) {
+    throw thrown instanceof MisuseError ? thrown : toProxyError(thrown);
+  }
+};

@@ -172,8 +172,9 @@ describe("failures", () => {
     expect(response.headers.get("proxy-status")).toBe("fetchway; error=dns_error");
   });
 
-  test("of a transport are responses, whatever it rejects with", async () => {
-    const response = await run({}, { transport: failing(new Error("ECONNRESET")) });
+  test("of an app's own transport are responses, whatever it rejects with", async () => {
+    const transport = failing(new Error("ECONNRESET"));
+    const response = await run({}, { options: { transport } });
     expect(response.status).toBe(500);
     expect(response.headers.get("proxy-status")).toBe("fetchway; error=proxy_internal_error");
   });
