@@ -1,0 +1,246 @@
+import { isIP } from "node:net";
+import type { Dispatcher } from "undici";
+import { type Inlet, ResponseBody } from "../../src/body/response.ts";
+import type { BodySource } from "../../src/body/source.ts";
+import type { Lifetime } from "../../src/deadline.ts";
+import { ProxyError } from "../../src/error.ts";
+import { unsendable } from "../../src/fetch.ts";
+import { isEventStream } from "../../src/headers.ts";
+import type { Hop, Reply } from "../../src/transport.ts";
+import { copyOf } from "../http/bytes.ts";
+import { wholeBody } from "../http/request.ts";
+import { toUndiciError } from "./errors.ts";
+import { groupFields, readReason, toFields } from "./fields.ts";
+import { Upload } from "./upload.ts";
+
+/** What undici takes beside its documented options. */
+interface Options extends Dispatcher.DispatchOptions {
+  /** The name for SNI and the certificate: otherwise undici takes the one in `Host`. */
+  servername?: string | undefined;
+}
+
+/** What an attempt needs of its transport. */
+export interface Client {
+  readonly dispatcher: Dispatcher;
+  /** Whether the dispatcher is the transport's own, and so no code of the app's is in it. */
+  readonly isOwn: boolean;
+  /** The request is being sent on a connection. */
+  onStart?(): void;
+  /** The request is over. */
+  onEnd?(): void;
+  /** Whether a connection had carried a response before this error. */
+  wasUsed(error: unknown): boolean;
+}
+
+/** A method whose body some upstreams do not read: they take it for the next request on the connection. */
+const BODYLESS = /^(?:GET|HEAD|OPTIONS|TRACE)$/;
+/** Interim responses (1xx) to one request; without a limit, an upstream keeps the event loop busy until the deadline. */
+const MAX_INTERIM = 64;
+
+/** One request through a dispatcher: the handler of undici's that receives the response. */
+export class Attempt implements Dispatcher.DispatchHandler, Inlet {
+  readonly #client: Client;
+  readonly #scope: Lifetime;
+  readonly #method: string;
+  readonly #resolve: (reply: Reply) => void;
+  readonly #reject: (error: ProxyError) => void;
+  /** The request, until undici has it. */
+  #hop: Hop | undefined;
+  #upload: Upload | undefined;
+  #controller: Dispatcher.DispatchController | undefined;
+  #body: ResponseBody | undefined;
+  #error: ProxyError | undefined;
+  #isOver = false;
+  /** Whether a byte of a response has arrived. */
+  #isResponding = false;
+  #isAnswered = false;
+  #interim = 0;
+
+  constructor(
+    client: Client,
+    hop: Hop,
+    scope: Lifetime,
+    resolve: (reply: Reply) => void,
+    reject: (error: ProxyError) => void,
+  ) {
+    this.#client = client;
+    this.#hop = hop;
+    this.#method = hop.method;
+    this.#scope = scope;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    scope.request = this;
+  }
+
+  /** Hands the request to undici. */
+  run(): void {
+    // Aborted before.
+    if (this.#isOver) return;
+    try {
+      const options = this.#toOptions(this.#hop as Hop);
+      this.#hop = undefined;
+      this.#client.dispatcher.dispatch(options, this);
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+  }
+
+  /** Stops the attempt, however far it has come. */
+  fail(thrown: unknown): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const error = toUndiciError(thrown, {
+      isStarted: this.#controller !== undefined,
+      isAnswered: this.#isAnswered,
+      isStale: !this.#isResponding && this.#client.wasUsed(thrown),
+    });
+    this.#error = error;
+    this.#leaveBody();
+    this.#client.onEnd?.();
+    this.#scope.end();
+    this.#reject(error);
+    this.#body?.fail(error);
+    // undici calls onResponseError for this, which does nothing any more.
+    this.#controller?.abort(error);
+  }
+
+  #toOptions({ upstream, method, path, host, headers, body, contentLength }: Hop): Options {
+    if (method === "CONNECT") throw unsendable(method);
+    const { isOwn } = this.#client;
+    const { origin, hostname, secure } = upstream;
+    let list: (string | string[])[] = headers;
+    if (host !== undefined) list = ["Host", host, ...headers];
+    // ProxyAgent makes an object of the list: of fields with the same name the last one would remain.
+    if (!isOwn) list = groupFields(list as string[]);
+    let sent: Uint8Array | Upload | null = null;
+    if (body !== null) {
+      sent = wholeBody(body, contentLength) ?? this.#toUpload(body, contentLength);
+      if (sent instanceof Upload) {
+        if (contentLength !== undefined) {
+          list = [...list, "Content-Length", String(contentLength)];
+        }
+      } else if (sent.byteLength === 0) sent = null;
+      // These bytes may be sent again, and interceptors of the app's may keep or change what they see.
+      else if (!isOwn) sent = copyOf(sent);
+    }
+    return {
+      origin,
+      path,
+      // undici names the methods that it knows; it sends any token.
+      method,
+      headers: list as string[],
+      body: sent,
+      // The deadlines of the proxy count.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      // By default undici closes the connection after each HEAD.
+      reset: sent !== null && BODYLESS.test(method),
+      // Without `Host`, undici takes the name of the origin, and none for an address.
+      servername: secure && (host !== undefined || isIP(hostname) === 0) ? hostname : undefined,
+    };
+  }
+
+  #toUpload(body: BodySource, contentLength: number | undefined): Upload {
+    this.#upload = new Upload(body, contentLength, this.#scope, !this.#client.isOwn);
+    return this.#upload;
+  }
+
+  /** Has a request body that is not sent to its end flow past: its client may not read the response before. */
+  #leaveBody(): void {
+    const body = this.#hop?.body;
+    this.#hop = undefined;
+    // Where all of it has arrived, another attempt can send it.
+    if (this.#upload !== undefined) this.#upload.destroy();
+    else if (body && !isWhole(body)) body.cancel();
+  }
+
+  // ── the handler of undici's ──
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    // Aborted while it waited for a connection. An error keeps undici from sending the request; an abort would close
+    // the connection.
+    if (this.#error !== undefined) throw this.#error;
+    if (this.#controller === undefined) this.#client.onStart?.();
+    this.#controller = controller;
+  }
+
+  onResponseStarted(): void {
+    this.#isResponding = true;
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    parsed: Record<string, string | string[] | undefined>,
+    statusText?: string,
+  ): void {
+    if (this.#isOver) return;
+    // The final response follows an interim one (RFC 9110 §15.2).
+    if (status < 200) return this.#onInterim();
+    this.#isResponding = this.#isAnswered = true;
+    const headers = toFields(controller.rawHeaders, parsed);
+    // Each field is a view of all bytes that were read: while a response is silent, they would stay in memory.
+    controller.rawHeaders = null;
+    this.#scope.opened(isEventStream(headers));
+    const bodyless = this.#method === "HEAD" || status === 204 || status === 304;
+    if (!bodyless) {
+      this.#body = new ResponseBody(this.#scope, this, toLength(parsed["content-length"]));
+    }
+    this.#resolve({
+      status,
+      statusText: readReason(statusText),
+      headers,
+      body: this.#body ?? null,
+    });
+  }
+
+  #onInterim(): void {
+    this.#isResponding = true;
+    if (++this.#interim <= MAX_INTERIM) return;
+    this.fail(new ProxyError("http_protocol_error", { message: "too many interim responses" }));
+  }
+
+  onResponseData(_controller: unknown, chunk: Buffer): void {
+    if (this.#isOver) return;
+    // Its receiver may transfer the memory, and may not see other bytes in it.
+    const isAll = chunk.byteLength === chunk.buffer.byteLength;
+    this.#body?.push(isAll ? chunk : copyOf(chunk));
+  }
+
+  onResponseEnd(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#client.onEnd?.();
+    // The response is complete first: undici breaks off the upload.
+    if (this.#upload?.readableEnded === false) this.#upload.destroy();
+    if (this.#body === undefined) this.#scope.end();
+    else this.#body.end();
+  }
+
+  onResponseError(_controller: unknown, thrown: Error): void {
+    this.fail(thrown);
+  }
+
+  // ── the response body's inlet ──
+
+  pause(): void {
+    if (!this.#isOver) this.#controller?.pause();
+  }
+
+  resume(): void {
+    // After the end, the connection's parser reads another response.
+    if (!this.#isOver) this.#controller?.resume();
+  }
+}
+
+function isWhole(body: BodySource): boolean {
+  try {
+    return body.whole() !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+function toLength(value: string | string[] | undefined): number | undefined {
+  return typeof value === "string" && /^\d{1,15}$/.test(value) ? Number(value) : undefined;
+}

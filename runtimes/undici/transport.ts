@@ -1,0 +1,105 @@
+import { Agent, type Dispatcher } from "undici";
+import type { Lifetime } from "../../src/deadline.ts";
+import { badOption } from "../../src/misuse.ts";
+import { closeWithin } from "../../src/pool.ts";
+import type { Counters } from "../../src/stats.ts";
+import type { Capabilities, Hop, PoolStats, Reply, Transport } from "../../src/transport.ts";
+import { createAgent, hadReceived } from "./agent.ts";
+import { Attempt, type Client } from "./attempt.ts";
+import { countConnections, toStats } from "./stats.ts";
+
+const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: false, tls: false };
+
+/** Requests through a dispatcher of the app's, which stays the app's to close. */
+export class DispatcherTransport implements Transport {
+  readonly name: string = "undici";
+  readonly capabilities: Capabilities = CAPABILITIES;
+  readonly stats?: () => PoolStats;
+  readonly #client: Client;
+
+  /** @throws TypeError for what is no dispatcher of undici's */
+  constructor(dispatcher: Dispatcher, isOwn: boolean = false) {
+    if (typeof (dispatcher as Partial<Dispatcher> | null)?.dispatch !== "function") {
+      throw badOption("dispatcher", "use a Dispatcher of undici's, such as `new Agent()`");
+    }
+    let counters: Counters | undefined;
+    if (dispatcher instanceof Agent) {
+      const counted = (counters = countConnections(dispatcher));
+      this.stats = () => toStats(dispatcher, counted);
+    }
+    this.#client = toClient(dispatcher, isOwn, counters);
+  }
+
+  send(hop: Hop, scope: Lifetime): Promise<Reply> {
+    return new Promise((resolve, reject) => {
+      const attempt = new Attempt(this.clientFor(hop), hop, scope, resolve, reject);
+      // A small body is in the same packet as its head, but parsed after the handler has run: by the check phase it has
+      // arrived, and leaves in one write with the head.
+      if (hop.body === null) attempt.run();
+      else setImmediate(run, attempt);
+    });
+  }
+
+  /** What sends a request. */
+  protected clientFor(_hop: Hop): Client {
+    return this.#client;
+  }
+}
+
+/** Requests through an agent of the transport's own. */
+export class UndiciTransport extends DispatcherTransport {
+  readonly #agent: Agent;
+  /** Makes a connection for each request that must not use an idle one. */
+  #fresh: Client | undefined;
+  #isClosed = false;
+
+  constructor() {
+    const agent = createAgent(true);
+    super(agent, true);
+    this.#agent = agent;
+  }
+
+  protected override clientFor(hop: Hop): Client {
+    if (hop.fresh !== true || this.#isClosed) return super.clientFor(hop);
+    return (this.#fresh ??= toClient(createAgent(false), true, countConnections(this.#agent)));
+  }
+
+  async close(timeout = 0): Promise<void> {
+    const closing = (): Promise<unknown> => {
+      this.#isClosed = true;
+      const open = this.#agents.filter(({ destroyed }) => !destroyed);
+      return Promise.all(open.map((each) => each.close()));
+    };
+    await closeWithin(timeout, closing, () => this.destroy());
+  }
+
+  destroy(): void {
+    this.#isClosed = true;
+    for (const each of this.#agents) void each.destroy().catch(() => {});
+  }
+
+  get #agents(): Agent[] {
+    const fresh = this.#fresh?.dispatcher as Agent | undefined;
+    return fresh === undefined ? [this.#agent] : [this.#agent, fresh];
+  }
+}
+
+function toClient(dispatcher: Dispatcher, isOwn: boolean, counters: Counters | undefined): Client {
+  if (counters === undefined) return { dispatcher, isOwn, wasUsed: hadReceived };
+  return {
+    dispatcher,
+    isOwn,
+    wasUsed: hadReceived,
+    onStart() {
+      counters.requests++;
+      counters.version++;
+    },
+    onEnd() {
+      counters.version++;
+    },
+  };
+}
+
+function run(attempt: Attempt): void {
+  attempt.run();
+}

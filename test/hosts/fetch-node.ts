@@ -1,0 +1,13 @@
+/** `node:http` with the global `fetch` in place of the proxy's own client. */
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { createProxy } from "#proxy";
+import { announce } from "./_announce.ts";
+
+await announce(async ({ target, options }) => {
+  const proxy = createProxy({ target, fetch: globalThis.fetch, ...options });
+  const server = createServer(proxy.nodeHandler).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return (server.address() as AddressInfo).port;
+});
