@@ -1,23 +1,6 @@
-import { isIP, type Socket } from "node:net";
+import { isIP } from "node:net";
 import { Agent, buildConnector } from "undici";
 import { poolDefaults } from "../../src/pool.ts";
-
-/** Bytes that a connection had received before the error that ended it. */
-const received = new WeakMap<object, number>();
-
-function noteReceived(this: Socket, error: Error): void {
-  received.set(error, this.bytesRead);
-}
-
-/**
- * Whether the connection that an error ended had received anything. Errors of the system do not say so themselves: those
- * are known for agents that are made here.
- */
-export function hadReceived(error: unknown): boolean {
-  if (typeof error !== "object" || error === null) return false;
-  const { socket } = error as { socket?: { bytesRead?: number } | null };
-  return (received.get(error) ?? socket?.bytesRead ?? 0) > 0;
-}
 
 /**
  * An agent that keeps connections as the proxy's own client does.
@@ -44,11 +27,7 @@ export function createAgent(keepAlive: boolean): Agent {
       // An address is no name for SNI (RFC 6066 §3): the certificate is checked against the address itself.
       const { servername: _, ...unnamed } = options;
       const isAddress = isIP(options.hostname.replace(/^\[|\]$/g, "")) !== 0;
-      connect(isAddress ? unnamed : options, (...result) => {
-        // Before undici's own listener, which hands the error to the request.
-        result[1]?.on("error", noteReceived);
-        callback(...result);
-      });
+      connect(isAddress ? unnamed : options, callback);
     },
   });
 }

@@ -11,6 +11,7 @@ import { copyOf } from "../http/bytes.ts";
 import { wholeBody } from "../http/request.ts";
 import { toUndiciError } from "./errors.ts";
 import { groupFields, readReason, toFields } from "./fields.ts";
+import { hadReceived, isReset } from "./sockets.ts";
 import { Upload } from "./upload.ts";
 
 /** What undici takes beside its documented options. */
@@ -28,8 +29,6 @@ export interface Client {
   onStart?(): void;
   /** The request is over. */
   onEnd?(): void;
-  /** Whether a connection had carried a response before this error. */
-  wasUsed(error: unknown): boolean;
 }
 
 /** A method whose body some upstreams do not read: they take it for the next request on the connection. */
@@ -54,6 +53,8 @@ export class Attempt implements Dispatcher.DispatchHandler, Inlet {
   /** Whether a byte of a response has arrived. */
   #isResponding = false;
   #isAnswered = false;
+  /** Whether the connection's end is the end of the body (RFC 9112 §6.3). */
+  #endsWithConnection = false;
   #interim = 0;
 
   constructor(
@@ -92,7 +93,7 @@ export class Attempt implements Dispatcher.DispatchHandler, Inlet {
     const error = toUndiciError(thrown, {
       isStarted: this.#controller !== undefined,
       isAnswered: this.#isAnswered,
-      isStale: !this.#isResponding && this.#client.wasUsed(thrown),
+      isStale: !this.#isResponding && hadReceived(thrown),
     });
     this.#error = error;
     this.#leaveBody();
@@ -184,7 +185,9 @@ export class Attempt implements Dispatcher.DispatchHandler, Inlet {
     this.#scope.opened(isEventStream(headers));
     const bodyless = this.#method === "HEAD" || status === 204 || status === 304;
     if (!bodyless) {
-      this.#body = new ResponseBody(this.#scope, this, toLength(parsed["content-length"]));
+      const length = parsed["content-length"];
+      this.#endsWithConnection = length === undefined && parsed["transfer-encoding"] === undefined;
+      this.#body = new ResponseBody(this.#scope, this, toLength(length));
     }
     this.#resolve({
       status,
@@ -209,6 +212,9 @@ export class Attempt implements Dispatcher.DispatchHandler, Inlet {
 
   onResponseEnd(): void {
     if (this.#isOver) return;
+    if (this.#endsWithConnection && isReset()) {
+      return this.fail(new ProxyError("http_response_incomplete", { message: "reset" }));
+    }
     this.#isOver = true;
     this.#client.onEnd?.();
     // The response is complete first: undici breaks off the upload.

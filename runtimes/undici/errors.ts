@@ -40,14 +40,19 @@ export interface Progress {
 /** An error of undici's as a `ProxyError`, which has undici's as its cause. */
 export function toUndiciError(thrown: unknown, progress: Progress): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
-  const { code = "", message = "" } = (thrown ?? {}) as Partial<NodeJS.ErrnoException>;
+  const { name = "", code = "", message = "" } = (thrown ?? {}) as Partial<NodeJS.ErrnoException>;
   if (code === "UND_ERR_CLOSED" || code === "UND_ERR_DESTROYED") return poolClosed();
-  const known = classify(code, message, progress.isStarted);
+  const known = classify(name, code, message, progress.isStarted);
   const error = known === undefined ? thrown : new ProxyError(known, { cause: thrown });
   return toNetworkError(error, progress.isAnswered, progress.isStale);
 }
 
-function classify(code: string, message: string, isStarted: boolean): ProxyErrorCode | undefined {
+function classify(
+  name: string,
+  code: string,
+  message: string,
+  isStarted: boolean,
+): ProxyErrorCode | undefined {
   switch (code) {
     case "UND_ERR_SOCKET":
       // A response that was not asked for: "bad response" (100), "bad upgrade" (101).
@@ -62,6 +67,7 @@ function classify(code: string, message: string, isStarted: boolean): ProxyError
   const known = CODES[code];
   if (known !== undefined) return known;
   if (code.startsWith("UND_ERR_SOCKS5")) return "connection_refused";
-  if (code.startsWith("HPE_") || code.startsWith("ERR_HTTP2_")) return "http_protocol_error";
+  // Not each of its errors has a code.
+  if (name === "HTTPParserError" || code.startsWith("ERR_HTTP2_")) return "http_protocol_error";
   return undefined;
 }

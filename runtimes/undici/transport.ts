@@ -4,8 +4,9 @@ import { badOption } from "../../src/misuse.ts";
 import { closeWithin } from "../../src/pool.ts";
 import type { Counters } from "../../src/stats.ts";
 import type { Capabilities, Hop, PoolStats, Reply, Transport } from "../../src/transport.ts";
-import { createAgent, hadReceived } from "./agent.ts";
+import { createAgent } from "./agent.ts";
 import { Attempt, type Client } from "./attempt.ts";
+import { watchConnections } from "./sockets.ts";
 import { countConnections, toStats } from "./stats.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: false, tls: false };
@@ -22,6 +23,7 @@ export class DispatcherTransport implements Transport {
     if (typeof (dispatcher as Partial<Dispatcher> | null)?.dispatch !== "function") {
       throw badOption("dispatcher", "use a Dispatcher of undici's, such as `new Agent()`");
     }
+    watchConnections();
     let counters: Counters | undefined;
     if (dispatcher instanceof Agent) {
       const counted = (counters = countConnections(dispatcher));
@@ -85,11 +87,10 @@ export class UndiciTransport extends DispatcherTransport {
 }
 
 function toClient(dispatcher: Dispatcher, isOwn: boolean, counters: Counters | undefined): Client {
-  if (counters === undefined) return { dispatcher, isOwn, wasUsed: hadReceived };
+  if (counters === undefined) return { dispatcher, isOwn };
   return {
     dispatcher,
     isOwn,
-    wasUsed: hadReceived,
     onStart() {
       counters.requests++;
       counters.version++;
