@@ -6,7 +6,16 @@ import { hostFile, hostNode } from "./_node.ts";
 import type { SetupName } from "./_setups.ts";
 import { within } from "./_wait.ts";
 
-export type HostName = "node" | "slow" | "srvx" | "h3" | "hono" | "bun" | "deno" | "workerd" | ClientHost;
+export type HostName =
+  | "node"
+  | "slow"
+  | "srvx"
+  | "h3"
+  | "hono"
+  | "bun"
+  | "deno"
+  | "workerd"
+  | ClientHost;
 
 /** The hosts with another client than the proxy's own. */
 export type ClientHost = "undici" | "fetch-node" | "fetch-bun" | "fetch-deno";

@@ -1,24 +1,17 @@
-import { isIP } from "node:net";
 import type { Dispatcher } from "undici";
 import { type Inlet, ResponseBody } from "../../src/body/response.ts";
 import type { BodySource } from "../../src/body/source.ts";
 import type { Lifetime } from "../../src/deadline.ts";
 import { ProxyError } from "../../src/error.ts";
-import { unsendable } from "../../src/fetch.ts";
 import { isEventStream } from "../../src/headers.ts";
 import type { Hop, Reply } from "../../src/transport.ts";
 import { copyOf } from "../http/bytes.ts";
 import { wholeBody } from "../http/request.ts";
 import { toUndiciError } from "./errors.ts";
-import { groupFields, readReason, toFields } from "./fields.ts";
+import { readReason, toFields } from "./fields.ts";
+import { toOptions } from "./options.ts";
 import { hadReceived, isReset } from "./sockets.ts";
 import { Upload } from "./upload.ts";
-
-/** What undici takes beside its documented options. */
-interface Options extends Dispatcher.DispatchOptions {
-  /** The name for SNI and the certificate: otherwise undici takes the one in `Host`. */
-  servername?: string | undefined;
-}
 
 /** What an attempt needs of its transport. */
 export interface Client {
@@ -31,8 +24,6 @@ export interface Client {
   onEnd?(): void;
 }
 
-/** A method whose body some upstreams do not read: they take it for the next request on the connection. */
-const BODYLESS = /^(?:GET|HEAD|OPTIONS|TRACE)$/;
 /** Interim responses (1xx) to one request; without a limit, an upstream keeps the event loop busy until the deadline. */
 const MAX_INTERIM = 64;
 
@@ -78,9 +69,11 @@ export class Attempt implements Dispatcher.DispatchHandler, Inlet {
     // Aborted before.
     if (this.#isOver) return;
     try {
-      const options = this.#toOptions(this.#hop as Hop);
+      const hop = this.#hop as Hop;
+      const sent = this.#toSent(hop.body, hop.contentLength);
       this.#hop = undefined;
-      this.#client.dispatcher.dispatch(options, this);
+      const { dispatcher, isOwn } = this.#client;
+      dispatcher.dispatch(toOptions(hop, sent, isOwn), this);
     } catch (thrown) {
       this.fail(thrown);
     }
@@ -105,45 +98,17 @@ export class Attempt implements Dispatcher.DispatchHandler, Inlet {
     this.#controller?.abort(error);
   }
 
-  #toOptions({ upstream, method, path, host, headers, body, contentLength }: Hop): Options {
-    if (method === "CONNECT") throw unsendable(method);
+  /** The body as undici takes it: bytes where all of it has arrived. */
+  #toSent(body: BodySource | null, contentLength: number | undefined): Uint8Array | Upload | null {
+    if (body === null) return null;
     const { isOwn } = this.#client;
-    const { origin, hostname, secure } = upstream;
-    let list: (string | string[])[] = headers;
-    if (host !== undefined) list = ["Host", host, ...headers];
-    // ProxyAgent makes an object of the list: of fields with the same name the last one would remain.
-    if (!isOwn) list = groupFields(list as string[]);
-    let sent: Uint8Array | Upload | null = null;
-    if (body !== null) {
-      sent = wholeBody(body, contentLength) ?? this.#toUpload(body, contentLength);
-      if (sent instanceof Upload) {
-        if (contentLength !== undefined) {
-          list = [...list, "Content-Length", String(contentLength)];
-        }
-      } else if (sent.byteLength === 0) sent = null;
-      // These bytes may be sent again, and interceptors of the app's may keep or change what they see.
-      else if (!isOwn) sent = copyOf(sent);
+    const bytes = wholeBody(body, contentLength);
+    if (bytes === undefined) {
+      return (this.#upload = new Upload(body, contentLength, this.#scope, !isOwn));
     }
-    return {
-      origin,
-      path,
-      // undici names the methods that it knows; it sends any token.
-      method,
-      headers: list as string[],
-      body: sent,
-      // The deadlines of the proxy count.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      // By default undici closes the connection after each HEAD.
-      reset: sent !== null && BODYLESS.test(method),
-      // Without `Host`, undici takes the name of the origin, and none for an address.
-      servername: secure && (host !== undefined || isIP(hostname) === 0) ? hostname : undefined,
-    };
-  }
-
-  #toUpload(body: BodySource, contentLength: number | undefined): Upload {
-    this.#upload = new Upload(body, contentLength, this.#scope, !this.#client.isOwn);
-    return this.#upload;
+    if (bytes.byteLength === 0) return null;
+    // These bytes may be sent again, and interceptors of the app's may keep or change what they see.
+    return isOwn ? bytes : copyOf(bytes);
   }
 
   /** Has a request body that is not sent to its end flow past: its client may not read the response before. */

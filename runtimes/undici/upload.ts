@@ -24,12 +24,7 @@ export class Upload extends Readable implements Sink {
    * @param length the length that was announced; undefined for chunked coding
    * @param isSeen whether other code than undici's sees the chunks
    */
-  constructor(
-    source: BodySource,
-    length: number | undefined,
-    scope: Lifetime,
-    isSeen: boolean,
-  ) {
+  constructor(source: BodySource, length: number | undefined, scope: Lifetime, isSeen: boolean) {
     super({ highWaterMark: HIGH_WATER_MARK });
     this.#source = source;
     this.#length = length;
