@@ -20,8 +20,6 @@ export interface Client {
   readonly isOwn: boolean;
   /** The request is being sent on a connection. */
   onStart?(): void;
-  /** The request is over. */
-  onEnd?(): void;
 }
 
 /** Interim responses (1xx) to one request; without a limit, an upstream keeps the event loop busy until the deadline. */
@@ -90,7 +88,6 @@ export class Attempt implements Dispatcher.DispatchHandler, Inlet {
     });
     this.#error = error;
     this.#leaveBody();
-    this.#client.onEnd?.();
     this.#scope.end();
     this.#reject(error);
     this.#body?.fail(error);
@@ -181,7 +178,6 @@ export class Attempt implements Dispatcher.DispatchHandler, Inlet {
       return this.fail(new ProxyError("http_response_incomplete", { message: "reset" }));
     }
     this.#isOver = true;
-    this.#client.onEnd?.();
     // The response is complete first: undici breaks off the upload.
     if (this.#upload?.readableEnded === false) this.#upload.destroy();
     if (this.#body === undefined) this.#scope.end();

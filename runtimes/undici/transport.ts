@@ -2,12 +2,11 @@ import { Agent, type Dispatcher } from "undici";
 import type { Lifetime } from "../../src/deadline.ts";
 import { badOption } from "../../src/misuse.ts";
 import { closeWithin } from "../../src/pool.ts";
-import type { Counters } from "../../src/stats.ts";
 import type { Capabilities, Hop, PoolStats, Reply, Transport } from "../../src/transport.ts";
-import { createAgent } from "./agent.ts";
+import { OwnAgent } from "./agent.ts";
 import { Attempt, type Client } from "./attempt.ts";
 import { watchConnections } from "./sockets.ts";
-import { countConnections, toStats } from "./stats.ts";
+import { type AgentStats, statsOf } from "./stats.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: false, tls: false };
 
@@ -24,12 +23,9 @@ export class DispatcherTransport implements Transport {
       throw badOption("dispatcher", "use a Dispatcher of undici's, such as `new Agent()`");
     }
     watchConnections();
-    let counters: Counters | undefined;
-    if (dispatcher instanceof Agent) {
-      const counted = (counters = countConnections(dispatcher));
-      this.stats = () => toStats(dispatcher, counted);
-    }
-    this.#client = toClient(dispatcher, isOwn, counters);
+    const stats = dispatcher instanceof Agent ? statsOf(dispatcher) : undefined;
+    if (stats !== undefined) this.stats = () => stats.read();
+    this.#client = toClient(dispatcher, isOwn, stats);
   }
 
   send(hop: Hop, scope: Lifetime): Promise<Reply> {
@@ -50,20 +46,22 @@ export class DispatcherTransport implements Transport {
 
 /** Requests through an agent of the transport's own. */
 export class UndiciTransport extends DispatcherTransport {
-  readonly #agent: Agent;
+  readonly #agent: OwnAgent;
   /** Makes a connection for each request that must not use an idle one. */
+  #freshAgent: OwnAgent | undefined;
   #fresh: Client | undefined;
   #isClosed = false;
 
   constructor() {
-    const agent = createAgent(true);
+    const agent = new OwnAgent(true);
     super(agent, true);
     this.#agent = agent;
   }
 
   protected override clientFor(hop: Hop): Client {
     if (hop.fresh !== true || this.#isClosed) return super.clientFor(hop);
-    return (this.#fresh ??= toClient(createAgent(false), true, countConnections(this.#agent)));
+    this.#freshAgent ??= new OwnAgent(false);
+    return (this.#fresh ??= toClient(this.#freshAgent, true, statsOf(this.#freshAgent)));
   }
 
   async close(timeout = 0): Promise<void> {
@@ -77,28 +75,17 @@ export class UndiciTransport extends DispatcherTransport {
 
   destroy(): void {
     this.#isClosed = true;
-    for (const each of this.#agents) void each.destroy().catch(() => {});
+    for (const each of this.#agents) each.cutOff();
   }
 
-  get #agents(): Agent[] {
-    const fresh = this.#fresh?.dispatcher as Agent | undefined;
-    return fresh === undefined ? [this.#agent] : [this.#agent, fresh];
+  get #agents(): OwnAgent[] {
+    return this.#freshAgent === undefined ? [this.#agent] : [this.#agent, this.#freshAgent];
   }
 }
 
-function toClient(dispatcher: Dispatcher, isOwn: boolean, counters: Counters | undefined): Client {
-  if (counters === undefined) return { dispatcher, isOwn };
-  return {
-    dispatcher,
-    isOwn,
-    onStart() {
-      counters.requests++;
-      counters.version++;
-    },
-    onEnd() {
-      counters.version++;
-    },
-  };
+function toClient(dispatcher: Dispatcher, isOwn: boolean, stats: AgentStats | undefined): Client {
+  if (stats === undefined) return { dispatcher, isOwn };
+  return { dispatcher, isOwn, onStart: () => stats.countRequest() };
 }
 
 function run(attempt: Attempt): void {
