@@ -69,7 +69,7 @@ export function startSocksForwarder(): Promise<Forwarder> {
   const asked: string[] = [];
   const read = async (socket: Socket): Promise<Buffer> =>
     ((await once(socket, "data")) as [Buffer])[0];
-  const server = createServer(async (socket) => {
+  const serve = async (socket: Socket): Promise<void> => {
     await read(socket);
     socket.write(Buffer.of(5, 0));
     const bytes = await read(socket);
@@ -82,6 +82,7 @@ export function startSocksForwarder(): Promise<Forwarder> {
       socket.write(Buffer.of(5, 0, 0, 1, 0, 0, 0, 0, 0, 0));
       join(socket, upstream);
     });
-  });
+  };
+  const server = createServer((socket) => void serve(socket).catch(() => socket.destroy()));
   return listen(server, asked);
 }

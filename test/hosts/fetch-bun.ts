@@ -1,5 +1,6 @@
 /** Run by Bun itself, with its global `fetch` in place of the proxy's own client. */
 import { createProxy } from "#proxy";
+import { createFetching } from "./_fetching.ts";
 import { createSetup, setups, type SetupName } from "../_setups.ts";
 
 declare const Bun: {
@@ -12,13 +13,15 @@ declare const Bun: {
   stdin: { stream(): ReadableStream<Uint8Array> };
 };
 
+/** Answers where the setup needs what `fetch` cannot do. */
+const refuse = async (): Promise<Response> => new Response(null, { status: 500 });
+
 const upstream = Bun.env["UPSTREAM"];
 if (!upstream) throw new Error("UPSTREAM is not set");
 const ports: Record<string, number> = {};
 for (const name of Object.keys(setups) as SetupName[]) {
-  const { target, options } = createSetup(name, upstream, Bun.env["PROXY_OPTIONS"]);
-  // All of it, as `export default createProxy(…)` has it: limits and error handling are part of it.
-  const proxy = createProxy({ target, fetch: globalThis.fetch, ...options });
+  const setup = createSetup(name, upstream, Bun.env["PROXY_OPTIONS"]);
+  const proxy = createFetching(createProxy, setup) ?? { fetch: refuse };
   const server = Bun.serve({ ...proxy, port: 0, hostname: "127.0.0.1" });
   ports[name] = server.port;
 }

@@ -1,5 +1,6 @@
 /** Run by Deno itself, with its global `fetch` in place of the proxy's own client. */
 import { createProxy, ProxyError } from "#proxy";
+import { createFetching } from "./_fetching.ts";
 import { createSetup, setups, type SetupName } from "../_setups.ts";
 
 declare const Deno: {
@@ -17,12 +18,15 @@ declare const Deno: {
   stdin: { readable: ReadableStream<Uint8Array> };
 };
 
+/** Answers where the setup needs what `fetch` cannot do. */
+const refuse = async (): Promise<Response> => new Response(null, { status: 500 });
+
 const upstream = Deno.env.get("UPSTREAM");
 if (!upstream) throw new Error("UPSTREAM is not set");
 const ports: Record<string, number> = {};
 for (const name of Object.keys(setups) as SetupName[]) {
-  const { target, options } = createSetup(name, upstream, Deno.env.get("PROXY_OPTIONS"));
-  const proxy = createProxy({ target, fetch: globalThis.fetch, ...options });
+  const setup = createSetup(name, upstream, Deno.env.get("PROXY_OPTIONS"));
+  const proxy = createFetching(createProxy, setup) ?? { fetch: refuse };
   const server = Deno.serve(
     {
       port: 0,
