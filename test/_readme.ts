@@ -113,18 +113,38 @@ const HOSTS: readonly [Gap["host"], string][] = [
   ["workerd", "Workers"],
 ];
 
+/** The hosts with other clients, and the one with the same server and the proxy's own client. */
+const CLIENTS: readonly [Gap["host"], string, Gap["host"]][] = [
+  ["undici", "undici", "node"],
+  ["fetch-node", "Node's fetch", "node"],
+  ["fetch-bun", "Bun's fetch", "bun"],
+  ["fetch-deno", "Deno's fetch", "deno"],
+];
+
+/** What is a client's, and not the server's under it. */
+function clientTable(): string {
+  const isServers = ({ host, reason }: Gap): boolean => {
+    const server = CLIENTS.find(([client]) => client === host)?.[2];
+    return gaps.some((gap) => gap.host === server && gap.reason === reason);
+  };
+  return gapTable(
+    CLIENTS.map(([host, title]) => [host, title]),
+    gaps.filter((gap) => !isServers(gap)),
+  );
+}
+
 /** A row for each reason that one or more hosts have a gap. */
-function gapTable(): string {
-  const shown = gaps.filter((gap) => HOSTS.some(([host]) => host === gap.host));
+function gapTable(hosts: typeof HOSTS = HOSTS, among: readonly Gap[] = gaps): string {
+  const shown = among.filter((gap) => hosts.some(([host]) => host === gap.host));
   const reasons = [...new Set(shown.map(({ reason }) => reason))];
   const rows = reasons.map((reason) =>
     [reason].concat(
-      HOSTS.map(([host]) =>
+      hosts.map(([host]) =>
         shown.some((gap) => gap.host === host && gap.reason === reason) ? "gap" : "",
       ),
     ),
   );
-  return toTable([["", ...HOSTS.map(([, name]) => name)], ...rows]);
+  return toTable([["", ...hosts.map(([, name]) => name)], ...rows]);
 }
 
 export const README: URL = new URL("../README.md", import.meta.url);
@@ -137,6 +157,7 @@ export function readmeBlocks(): Record<string, string> {
     pool: tableOf(readInterface("PoolOptions")),
     stats: statsTable(),
     runtimes: gapTable(),
+    clients: clientTable(),
   };
 }
 
