@@ -3,6 +3,7 @@
  * fails until the entry is removed, so that the list never says less than the truth allows; but for those
  * that fail only sometimes.
  */
+import { clientGaps } from "./_gaps.clients.ts";
 import { onNode } from "./_gaps.node.ts";
 import type { HostName } from "./_host.ts";
 import type { NodeRange } from "./_node.ts";
@@ -236,4 +237,6 @@ const EARLY: Gap = {
   sometimes: true,
 };
 
-export const gaps: Gap[] = [...onNode, ...onBun, ...onDeno, ...onWorkerd, EARLY];
+const onServers: Gap[] = [...onNode, ...onBun, ...onDeno, ...onWorkerd, EARLY];
+
+export const gaps: Gap[] = [...onServers, ...clientGaps(onServers)];

@@ -5,7 +5,9 @@
  *     node test/_readme.ts    # brings README.md up to date
  */
 import { readFileSync, writeFileSync } from "node:fs";
+import { serverOf } from "./_gaps.clients.ts";
 import { type Gap, gaps } from "./_gaps.ts";
+import type { ClientHost } from "./_host.ts";
 
 /** One member of an interface. */
 export interface OptionDoc {
@@ -113,22 +115,22 @@ const HOSTS: readonly [Gap["host"], string][] = [
   ["workerd", "Workers"],
 ];
 
-/** The hosts with other clients, and the one with the same server and the proxy's own client. */
-const CLIENTS: readonly [Gap["host"], string, Gap["host"]][] = [
-  ["undici", "undici", "node"],
-  ["fetch-node", "Node's fetch", "node"],
-  ["fetch-bun", "Bun's fetch", "bun"],
-  ["fetch-deno", "Deno's fetch", "deno"],
+/** The hosts with other clients. */
+const CLIENTS: readonly [ClientHost, string][] = [
+  ["undici", "undici"],
+  ["fetch-node", "Node's fetch"],
+  ["fetch-bun", "Bun's fetch"],
+  ["fetch-deno", "Deno's fetch"],
 ];
 
 /** What is a client's, and not the server's under it. */
 function clientTable(): string {
   const isServers = ({ host, reason }: Gap): boolean => {
-    const server = CLIENTS.find(([client]) => client === host)?.[2];
+    const server = serverOf[host as ClientHost];
     return gaps.some((gap) => gap.host === server && gap.reason === reason);
   };
   return gapTable(
-    CLIENTS.map(([host, title]) => [host, title]),
+    CLIENTS,
     gaps.filter((gap) => !isServers(gap)),
   );
 }

@@ -22,8 +22,9 @@ export class StreamBody implements BodySource {
 
   whole(): undefined {}
 
-  stream({ onFail }: StreamOptions = {}): ReadableStream<Uint8Array> {
-    return onFail === undefined ? this.#stream : toWebStream(this, { onFail });
+  stream({ onFail, quiet = false }: StreamOptions = {}): ReadableStream<Uint8Array> {
+    if (onFail === undefined && !quiet) return this.#stream;
+    return toWebStream(this, { onFail, quiet });
   }
 
   async pipeTo(sink: Sink): Promise<void> {
