@@ -16,6 +16,8 @@ export interface Gap {
   reason: string;
   /** The versions of Node that cannot; all if undefined. */
   node?: NodeRange;
+  /** What the runtime itself prints then. */
+  prints?: string;
   /** Whether that depends on what comes first: the test may pass, too. */
   sometimes?: true;
 }
