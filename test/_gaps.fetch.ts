@@ -235,26 +235,3 @@ export const losses: readonly Loss[] = [
     ],
   ],
 ];
-
-/** Seen under load. */
-export const lostSometimes: readonly Loss[] = [
-  [
-    "Node's fetch holds much of a large upload in memory",
-    ON_NODE,
-    ["256 MiB up with content-length: equal hash, flat memory"],
-  ],
-  [
-    "Deno's fetch takes long for large bodies",
-    ON_DENO,
-    [
-      "256 MiB up in chunks: equal hash, flat memory",
-      "256 MiB down with content-length: equal hash, flat memory",
-    ],
-  ],
-];
-
-/** What Bun prints of bodies that it cannot decode. */
-export const PRINTED: Partial<Record<TestName, string>> = {
-  "206 of a gzip resource is untouched": "Decompression error: ZlibError\n",
-  "a gzip body that breaks off fails for the client": "Decompression error: ZlibError\n",
-};

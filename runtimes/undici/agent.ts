@@ -15,10 +15,9 @@ export class OwnAgent extends Agent {
     let limit = FEW;
     const { maxSockets, freeSocketTimeout, connectTimeout, keepAliveInitialDelay } = poolDefaults;
     // HTTP/2 loses repeated fields, their case and the reason phrase; an agent of the app's may allow it.
-    const protocol = { allowH2: false };
-    const connect = buildConnector({ timeout: connectTimeout, keepAliveInitialDelay, ...protocol });
+    const allowH2 = false;
+    const connect = buildConnector({ timeout: connectTimeout, keepAliveInitialDelay, allowH2 });
     super({
-      ...protocol,
       connections: maxSockets,
       pipelining: keepAlive ? 1 : 0,
       keepAliveTimeout: freeSocketTimeout,
@@ -35,7 +34,8 @@ export class OwnAgent extends Agent {
           for (const each of pools) if (each.closed) pools.delete(each);
           limit = Math.max(FEW, 2 * pools.size);
         }
-        const pool = new Pool(origin, options);
+        // As an option of the agent, it would make a string for each request.
+        const pool = new Pool(origin, { ...options, allowH2 });
         pools.add(pool);
         return pool;
       },
