@@ -37,26 +37,24 @@ const PRINTED: Partial<Record<TestName, string>> = {
 
 /** @param onServers the gaps of the servers */
 export function clientGaps(onServers: readonly Gap[]): Gap[] {
-  const inherited = Object.entries(serverOf).flatMap(([host, server]) =>
-    onServers
-      .filter((gap) => gap.host === server)
-      .map((gap): Gap => ({ ...gap, host: host as ClientHost })),
-  );
-  const own = [
-    ...toGaps(losses),
-    ...toGaps(lostSometimes).map((gap): Gap => ({ ...gap, sometimes: true })),
-  ];
+  const inherited: Gap[] = [];
+  for (const [host, server] of Object.entries(serverOf)) {
+    for (const gap of onServers) {
+      if (gap.host === server) inherited.push({ ...gap, host: host as ClientHost });
+    }
+  }
+  const own = [...toGaps(losses), ...toGaps(lostSometimes, true)];
   const isFirst = ({ host, test }: Gap, at: number, all: readonly Gap[]): boolean =>
     all.findIndex((gap) => gap.host === host && gap.test === test) === at;
   return [...inherited, ...own].filter(isFirst);
 }
 
-function toGaps(from: readonly Loss[]): Gap[] {
+function toGaps(from: readonly Loss[], sometimes: boolean = false): Gap[] {
   return from.flatMap(([reason, hosts, tests]) =>
     hosts.flatMap((host) =>
       tests.map((test): Gap => {
         const prints = host === "fetch-bun" ? PRINTED[test] : undefined;
-        return { host, test, reason, ...(prints && { prints }) };
+        return { host, test, reason, ...(prints && { prints }), ...(sometimes && { sometimes }) };
       }),
     ),
   );

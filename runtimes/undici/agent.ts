@@ -35,7 +35,7 @@ export class OwnAgent extends Agent {
           limit = Math.max(FEW, 2 * pools.size);
         }
         // As an option of the agent, it would make a string for each request.
-        const pool = new Pool(origin, { ...options, allowH2 });
+        const pool = new Pool(origin, { ...(options as Pool.Options), allowH2 });
         pools.add(pool);
         return pool;
       },
