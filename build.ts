@@ -9,9 +9,12 @@ import { build } from "esbuild";
 
 const root = import.meta.dirname;
 const dist = join(root, "dist");
-const { name, imports, bin } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
+const { name, imports, exports, bin } = JSON.parse(
+  readFileSync(join(root, "package.json"), "utf8"),
+) as {
   name: string;
   imports: { "#proxy": Record<string, string> };
+  exports: Record<string, { default?: string | object }>;
   bin: Record<string, string>;
 };
 
@@ -23,12 +26,14 @@ const { status } = spawnSync(process.execPath, [tsc, "-p", join(root, "tsconfig.
 // tsc has said what is wrong.
 if (status !== 0) process.exit(1);
 
-const commands = Object.values(bin).map((path) =>
-  path.replace("./dist/", "./").replace(/\.js$/, ".ts"),
+const toSource = (path: string): string => path.replace("./dist/", "./").replace(/\.js$/, ".ts");
+const subpaths = Object.values(exports).flatMap(({ default: path }) =>
+  typeof path === "string" ? path : [],
 );
+const entries = [...subpaths, ...Object.values(bin)].map(toSource);
 await build({
   absWorkingDir: root,
-  entryPoints: [...Object.values(imports["#proxy"]), "./src/transport.ts", ...commands],
+  entryPoints: [...new Set([...Object.values(imports["#proxy"]), ...entries])],
   outbase: root,
   outdir: dist,
   bundle: true,

@@ -30,6 +30,8 @@ function goals(
 
 export const GOALS: readonly Goal[] = [
   ...goals(["node"], small, { peer: 0.6, go: 0.75, floor: 1.12 }),
+  ...goals(["node-undici"], ["get-1k"], { floor: 1.1 }),
+  ...goals(["node-undici"], ["post-1k"], { floor: 1.3 }),
   ...goals(["srvx", "h3"], small, { peer: 0.65, go: 0.8, floor: 1.2, rival: 0.28 }),
   ...goals(["hono"], small, { peer: 0.7, go: 0.85, floor: 1.3, rival: 0.28 }),
   ...goals(onNode, ["get-64k"], { peer: 0.75, floor: 1.15 }),

@@ -224,10 +224,13 @@ function toNetworkError(
   if (known !== undefined) return known;
   const cause = (thrown as { cause?: unknown } | null)?.cause ?? thrown;
   const code = (cause as { code?: unknown } | null)?.code;
-  if (code === "ECONNREFUSED" || code === "ConnectionRefused") {
+  // Deno's fetch has no codes.
+  const text = cause instanceof Error ? cause.message : "";
+  const isRefused = code === "ECONNREFUSED" || code === "ConnectionRefused";
+  if (isRefused || /connection refused/i.test(text)) {
     return new ProxyError("connection_refused", { cause: thrown });
   }
-  if (code === "ENOTFOUND" || code === "EAI_AGAIN") {
+  if (code === "ENOTFOUND" || code === "EAI_AGAIN" || /\bdns error\b/.test(text)) {
     return new ProxyError("dns_error", { cause: thrown });
   }
   if (thrown instanceof TypeError)

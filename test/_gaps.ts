@@ -3,6 +3,7 @@
  * fails until the entry is removed, so that the list never says less than the truth allows; but for those
  * that fail only sometimes.
  */
+import { clientGaps } from "./_gaps.clients.ts";
 import { onNode } from "./_gaps.node.ts";
 import type { HostName } from "./_host.ts";
 import type { NodeRange } from "./_node.ts";
@@ -15,6 +16,8 @@ export interface Gap {
   reason: string;
   /** The versions of Node that cannot; all if undefined. */
   node?: NodeRange;
+  /** What the runtime itself prints then. */
+  prints?: string;
   /** Whether that depends on what comes first: the test may pass, too. */
   sometimes?: true;
 }
@@ -247,4 +250,6 @@ const BACK: Gap = {
   sometimes: true,
 };
 
-export const gaps: Gap[] = [...onNode, ...onBun, ...onDeno, ...onWorkerd, EARLY, BACK];
+const onServers: Gap[] = [...onNode, ...onBun, ...onDeno, ...onWorkerd, EARLY, BACK];
+
+export const gaps: Gap[] = [...onServers, ...clientGaps(onServers)];

@@ -6,7 +6,19 @@ import { hostFile, hostNode } from "./_node.ts";
 import type { SetupName } from "./_setups.ts";
 import { within } from "./_wait.ts";
 
-export type HostName = "node" | "slow" | "srvx" | "h3" | "hono" | "bun" | "deno" | "workerd";
+export type HostName =
+  | "node"
+  | "slow"
+  | "srvx"
+  | "h3"
+  | "hono"
+  | "bun"
+  | "deno"
+  | "workerd"
+  | ClientHost;
+
+/** The hosts with another client than the proxy's own. */
+export type ClientHost = "undici" | "fetch-node" | "fetch-bun" | "fetch-deno";
 
 export interface Host {
   name: HostName;
@@ -34,12 +46,12 @@ export interface HostOptions {
 
 function commandOf(host: HostName, flags: readonly string[]): [command: string, ...args: string[]] {
   const file = pathOf(`hosts/${host}.ts`);
-  if (host === "deno") {
+  if (host.endsWith("deno")) {
     // Without the flag, Deno says once that it aborts `request.signal` of answered requests too.
     const allowed = ["--allow-net", "--allow-env", "--unstable-no-legacy-abort"];
     return [pathOf("../node_modules/.bin/deno"), "run", ...allowed, file];
   }
-  if (host === "bun") return [pathOf("../node_modules/.bin/bun"), file];
+  if (host.endsWith("bun")) return [pathOf("../node_modules/.bin/bun"), file];
   if (host === "workerd") return [process.execPath, file];
   return [hostNode, ...flags, hostFile(`hosts/${host}`)];
 }

@@ -5,7 +5,9 @@
  *     node test/_readme.ts    # brings README.md up to date
  */
 import { readFileSync, writeFileSync } from "node:fs";
+import { serverOf } from "./_gaps.clients.ts";
 import { type Gap, gaps } from "./_gaps.ts";
+import type { ClientHost } from "./_host.ts";
 
 /** One member of an interface. */
 export interface OptionDoc {
@@ -113,18 +115,38 @@ const HOSTS: readonly [Gap["host"], string][] = [
   ["workerd", "Workers"],
 ];
 
+/** The hosts with other clients. */
+const CLIENTS: readonly [ClientHost, string][] = [
+  ["undici", "undici"],
+  ["fetch-node", "Node's fetch"],
+  ["fetch-bun", "Bun's fetch"],
+  ["fetch-deno", "Deno's fetch"],
+];
+
+/** What is a client's, and not the server's under it. */
+function clientTable(): string {
+  const isServers = ({ host, reason }: Gap): boolean => {
+    const server = serverOf[host as ClientHost];
+    return gaps.some((gap) => gap.host === server && gap.reason === reason);
+  };
+  return gapTable(
+    CLIENTS,
+    gaps.filter((gap) => !isServers(gap)),
+  );
+}
+
 /** A row for each reason that one or more hosts have a gap. */
-function gapTable(): string {
-  const shown = gaps.filter((gap) => HOSTS.some(([host]) => host === gap.host));
+function gapTable(hosts: typeof HOSTS = HOSTS, among: readonly Gap[] = gaps): string {
+  const shown = among.filter((gap) => hosts.some(([host]) => host === gap.host));
   const reasons = [...new Set(shown.map(({ reason }) => reason))];
   const rows = reasons.map((reason) =>
     [reason].concat(
-      HOSTS.map(([host]) =>
+      hosts.map(([host]) =>
         shown.some((gap) => gap.host === host && gap.reason === reason) ? "gap" : "",
       ),
     ),
   );
-  return toTable([["", ...HOSTS.map(([, name]) => name)], ...rows]);
+  return toTable([["", ...hosts.map(([, name]) => name)], ...rows]);
 }
 
 export const README: URL = new URL("../README.md", import.meta.url);
@@ -137,6 +159,7 @@ export function readmeBlocks(): Record<string, string> {
     pool: tableOf(readInterface("PoolOptions")),
     stats: statsTable(),
     runtimes: gapTable(),
+    clients: clientTable(),
   };
 }
 

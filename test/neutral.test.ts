@@ -123,6 +123,11 @@ describe("conditions", () => {
   });
 });
 
+test("what integrates undici needs no other package", async () => {
+  const { packages } = await bundle('import "./runtimes/undici.ts"');
+  expect(packages.filter((name) => !BUILTINS.has(name))).toEqual(["undici"]);
+});
+
 test("the Node entry needs no package", async () => {
   expect((await bundle('import "./runtimes/node.ts"')).packages).toEqual([]);
 });

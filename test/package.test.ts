@@ -20,9 +20,13 @@ interface Manifest {
   engines: { node: string };
   dependencies: Record<string, string>;
   devDependencies: Record<string, string>;
+  peerDependencies: Record<string, string>;
+  peerDependenciesMeta: Record<string, { optional: boolean }>;
   optionalDependencies?: Record<string, string>;
 }
 const manifest = json("package.json") as Manifest;
+/** Entries for what has to be installed beside. */
+const INTEGRATIONS = ["undici"];
 const sources = globSync("{src,runtimes}/**/*.ts", { cwd: root });
 
 describe("package.json", () => {
@@ -40,22 +44,33 @@ describe("package.json", () => {
 
   test("each entry is a subpath of its own, named after its file, without conditions", () => {
     const { ".": entries, "./package.json": _, "./transport": __, ...subpaths } = manifest.exports;
-    const named = Object.values(entries).map((paths) => [
+    expect(Object.keys(entries)).toHaveLength(5);
+    const integrations = INTEGRATIONS.map((name) => ({
+      types: `./dist/runtimes/${name}.d.ts`,
+      default: `./dist/runtimes/${name}.js`,
+    }));
+    const named = [...Object.values(entries), ...integrations].map((paths) => [
       `./${/(\w+)\.js$/.exec(paths.default)?.[1]}`,
       Object.entries(paths),
     ]);
-    expect(named).toHaveLength(5);
     expect(Object.entries(subpaths).map(([path, paths]) => [path, Object.entries(paths)])).toEqual(
       named,
     );
   });
 
   test("versions are exact, and those of packages in use", () => {
-    const { dependencies, devDependencies } = manifest;
+    const { dependencies, devDependencies, peerDependencies, peerDependenciesMeta } = manifest;
     for (const version of Object.values({ ...dependencies, ...devDependencies })) {
       expect(version).toMatch(/^\d+\.\d+\.\d+(-[\w.]+)?$/);
     }
+    // What an integration needs is installed by those who use it, and in the version that is tested here.
+    expect(Object.keys(peerDependencies)).toEqual(INTEGRATIONS);
+    for (const [name, range] of Object.entries(peerDependencies)) {
+      expect(peerDependenciesMeta[name]).toEqual({ optional: true });
+      expect(range).toBe(`^${devDependencies[name]?.split(".")[0]}.0.0`);
+    }
     const imported = sources
+      .filter((file) => !INTEGRATIONS.some((name) => file.startsWith(`runtimes/${name}`)))
       .flatMap((file) => importsOf(file))
       .filter((path) => /^[a-z@]/.test(path));
     const packages = imported.flatMap((path) => /^(?!node:)(?:@[^/]+\/)?[^/]+/.exec(path) ?? []);

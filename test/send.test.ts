@@ -6,6 +6,7 @@ import {
   convertErrors,
   compose,
   type Interceptor,
+  type Send,
   sendThrough,
 } from "../src/send.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
@@ -109,7 +110,7 @@ test("sendThrough sends the request as it is, to an app or over the network", as
 
 test("convertErrors makes a ProxyError of every error but misuse", async () => {
   const converted = (error: unknown): Promise<unknown> => {
-    const send = convertErrors(() => Promise.reject(error));
+    const send = convertErrors(vi.fn<Send>().mockRejectedValue(error));
     return errorOf(() => send(fakeRequest(), fakeScope()));
   };
   const known = new ProxyError("dns_error");

@@ -18,7 +18,9 @@ const hopByHop: Header[] = [
 const nominating: Header = ["Connection", "x-secret,X-OTHER , TE, connection-777"];
 
 function expectNoneOf(headers: Header[]): void {
-  expect(headers.filter(([name, value]) => /777/.test(name + value))).toEqual([]);
+  // The upstream's port may have these digits.
+  const others = headers.filter(([name]) => !/^host$/i.test(name));
+  expect(others.filter(([name, value]) => /777/.test(name + value))).toEqual([]);
 }
 
 export const hops = {

@@ -1,0 +1,61 @@
+/** The gaps of hosts with another client than the proxy's own: those of their servers, and what the client loses. */
+import { type Loss, losses } from "./_gaps.fetch.ts";
+import type { Gap } from "./_gaps.ts";
+import type { ClientHost, HostName } from "./_host.ts";
+import type { TestName } from "./_suite.ts";
+
+/** The server under each. */
+export const serverOf: Readonly<Record<ClientHost, HostName>> = {
+  undici: "node",
+  "fetch-node": "node",
+  "fetch-bun": "bun",
+  "fetch-deno": "deno",
+};
+
+/** Seen under load. */
+const lostSometimes: readonly Loss[] = [
+  [
+    "Node's fetch holds much of a large upload in memory",
+    ["fetch-node"],
+    ["256 MiB up with content-length: equal hash, flat memory"],
+  ],
+  [
+    "Deno's fetch takes long for large bodies",
+    ["fetch-deno"],
+    [
+      "256 MiB up in chunks: equal hash, flat memory",
+      "256 MiB down with content-length: equal hash, flat memory",
+    ],
+  ],
+];
+
+/** What Bun prints of bodies that it cannot decode. */
+const PRINTED: Partial<Record<TestName, string>> = {
+  "206 of a gzip resource is untouched": "Decompression error: ZlibError\n",
+  "a gzip body that breaks off fails for the client": "Decompression error: ZlibError\n",
+};
+
+/** @param onServers the gaps of the servers */
+export function clientGaps(onServers: readonly Gap[]): Gap[] {
+  const inherited: Gap[] = [];
+  for (const [host, server] of Object.entries(serverOf)) {
+    for (const gap of onServers) {
+      if (gap.host === server) inherited.push({ ...gap, host: host as ClientHost });
+    }
+  }
+  const own = [...toGaps(losses), ...toGaps(lostSometimes, true)];
+  const isFirst = ({ host, test }: Gap, at: number, all: readonly Gap[]): boolean =>
+    all.findIndex((gap) => gap.host === host && gap.test === test) === at;
+  return [...inherited, ...own].filter(isFirst);
+}
+
+function toGaps(from: readonly Loss[], sometimes: boolean = false): Gap[] {
+  return from.flatMap(([reason, hosts, tests]) =>
+    hosts.flatMap((host) =>
+      tests.map((test): Gap => {
+        const prints = host === "fetch-bun" ? PRINTED[test] : undefined;
+        return { host, test, reason, ...(prints && { prints }), ...(sometimes && { sometimes }) };
+      }),
+    ),
+  );
+}

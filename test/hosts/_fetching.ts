@@ -1,0 +1,16 @@
+/** Proxies with the global `fetch` in place of their own client. Imported by hosts: no runtime's API here. */
+import type { CreateProxyOptions, Proxy } from "#proxy";
+import type { Setup } from "../_setups.ts";
+
+/** The proxy of a setup; undefined where `fetch` cannot do what that needs, which is said when it is created. */
+export function createFetching<P extends Proxy>(
+  createProxy: (options: CreateProxyOptions) => P,
+  { target, options }: Setup,
+): P | undefined {
+  try {
+    return createProxy({ target, fetch: globalThis.fetch, ...options });
+  } catch (error) {
+    if (/cannot set Host/.test(String(error))) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,155 @@
+/** Requests through undici: connections that are closed, clients that leave, bodies that are not what was said. */
+import { Agent } from "undici";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { createProxy, type ProxyOptions, type Transport } from "#proxy";
+import { createUndiciTransport } from "../runtimes/undici.ts";
+import { Upstream } from "./_upstream.ts";
+import { until, within } from "./_wait.ts";
+
+const upstream = new Upstream();
+const closing: (() => unknown)[] = [];
+beforeAll(() => upstream.listen());
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close();
+  await upstream.reset();
+});
+afterAll(() => upstream.stop());
+
+type Send = (path: string, init?: RequestInit & { duplex?: "half" }) => Promise<Response>;
+
+function through(
+  transport: Transport = createUndiciTransport(),
+  options: ProxyOptions = {},
+): Send & { transport: Transport } {
+  closing.push(() => transport.destroy?.());
+  const proxy = createProxy({ target: upstream.url, transport, ...options });
+  const send: Send = (path, init) => proxy.fetch(new Request(`http://proxy.test${path}`, init));
+  return Object.assign(send, { transport });
+}
+
+function given(options: Agent.Options = {}): Transport {
+  const agent = new Agent(options);
+  closing.push(() => agent.destroy());
+  return createUndiciTransport(agent);
+}
+
+/** undici uses a connection again only after a turn of the event loop. */
+async function untilFree(transport: Transport): Promise<void> {
+  await until(() => transport.stats?.().origins[upstream.url]?.free === 1, "a free connection");
+}
+
+const errorOf = (answer: Response): string | undefined =>
+  answer.headers.get("proxy-status")?.replace("fetchway; error=", "");
+
+describe("a connection that the upstream closes as it is reused", () => {
+  const closes: Record<string, (options?: Agent.Options) => Transport> = {
+    "an agent of its own": () => createUndiciTransport(),
+    "an agent that was given": () => given(),
+  };
+
+  test.each(
+    Object.keys(closes).flatMap((whose) => ["FIN", "RST"].map((how) => [whose, how] as const)),
+  )("%s: by %s, a GET is sent again, and a POST is not", async (whose, how) => {
+    const send = through(closes[whose]?.());
+    upstream.script = async (call) => {
+      await call.done;
+      if (call.link.calls.length === 1) call.reply(200);
+      else if (how === "FIN") call.close();
+      else call.reset();
+    };
+    await (await send("/")).text();
+    await untilFree(send.transport);
+    const again = await send("/again");
+    expect(again.status).toBe(200);
+    await again.text();
+    expect(upstream.calls.map(({ target }) => target)).toEqual(["/", "/again", "/again"]);
+    await (await send("/")).text();
+    await untilFree(send.transport);
+    const posted = await send("/post", { method: "POST", body: "x" });
+    expect([posted.status, errorOf(posted)]).toEqual([502, "connection_terminated"]);
+    expect(upstream.calls.filter(({ target }) => target === "/post")).toHaveLength(1);
+  });
+
+  test("a GET on a new connection that is reset is not sent again", async () => {
+    const send = through();
+    upstream.script = (call) => call.reset();
+    expect((await send("/")).status).toBe(502);
+    expect(upstream.calls).toHaveLength(1);
+  });
+});
+
+describe("a client that leaves", () => {
+  test("while its request waits for a connection: it is never sent", async () => {
+    const send = through(given({ connections: 1 }));
+    let answer: (() => void) | undefined;
+    upstream.script = (call) => void (answer = () => call.reply(200, [], call.target));
+    const first = send("/first");
+    await upstream.call();
+    const leaving = new AbortController();
+    const second = send("/second", { signal: leaving.signal, method: "POST", body: "x" });
+    const third = send("/third");
+    leaving.abort();
+    expect((await within(second, "the second response")).status).toBe(499);
+    answer?.();
+    expect(await (await first).text()).toBe("/first");
+    await upstream.call(1);
+    answer?.();
+    expect(await (await third).text()).toBe("/third");
+    expect(upstream.calls.map(({ target }) => target)).toEqual(["/first", "/third"]);
+    expect(upstream.links).toHaveLength(1);
+  });
+
+  test("before the response: the connection is closed", async () => {
+    const send = through();
+    upstream.script = () => {};
+    const leaving = new AbortController();
+    const answer = send("/", { signal: leaving.signal });
+    const call = await upstream.call();
+    leaving.abort();
+    expect((await answer).status).toBe(499);
+    await within(call.link.closed, "the connection's close");
+  });
+});
+
+describe("request bodies", () => {
+  /** A stream of which other code has said how long it is. */
+  async function sendAs(length: number, ...chunks: (string | Error)[]): Promise<Response> {
+    const body = new ReadableStream<Uint8Array>({
+      async pull(controller) {
+        const next = chunks.shift();
+        // A body that arrives at once would be measured first.
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        if (next === undefined) controller.close();
+        else if (next instanceof Error) controller.error(next);
+        else controller.enqueue(Buffer.from(next));
+      },
+    });
+    // The agent does not check lengths: the proxy does.
+    const send = through(given({ strictContentLength: false }), {
+      interceptors: {
+        attempt: [(next) => (request, scope) => next({ ...request, contentLength: length }, scope)],
+      },
+    });
+    return send("/", { method: "POST", body, duplex: "half" });
+  }
+
+  test.each<[string, number, (string | Error)[]]>([
+    ["too long", 5, ["123", "456"]],
+    ["too short", 5, ["123"]],
+    ["broken off", 5, ["123", new Error("gone")]],
+  ])("%s: the request is broken off", async (_, length, chunks) => {
+    upstream.script = async (call) => {
+      await call.done;
+      if (call.state === "complete") call.reply(200);
+    };
+    const answer = await sendAs(length, ...chunks);
+    expect([answer.status, errorOf(answer)]).toEqual([400, "http_request_error"]);
+    const [call] = upstream.calls;
+    await call?.done;
+    expect(call?.state).not.toBe("complete");
+  });
+
+  test("of the announced length: it arrives", async () => {
+    expect(await (await sendAs(6, "123", "456")).text()).toBe("123456");
+  });
+});

@@ -1,0 +1,188 @@
+/** undici in place of the proxy's own client: its agent, and what goes wrong on the way. */
+import { Agent, Pool } from "undici";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { createProxy, type ProxyError, type ProxyOptions, type Transport } from "#proxy";
+import { createUndiciTransport } from "../runtimes/undici.ts";
+import { Upstream } from "./_upstream.ts";
+import { until, within } from "./_wait.ts";
+
+const upstream = new Upstream();
+const closing: (() => unknown)[] = [];
+beforeAll(() => upstream.listen());
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close();
+  await upstream.reset();
+});
+afterAll(() => upstream.stop());
+
+type Send = (path: string, init?: RequestInit & { duplex?: "half" }) => Promise<Response>;
+
+function through(
+  transport: Transport = createUndiciTransport(),
+  options: ProxyOptions = {},
+): Send & { transport: Transport } {
+  closing.push(() => transport.destroy?.());
+  const proxy = createProxy({ target: upstream.url, transport, ...options });
+  const send: Send = (path, init) => proxy.fetch(new Request(`http://proxy.test${path}`, init));
+  return Object.assign(send, { transport });
+}
+
+function given(options: Agent.Options = {}): Transport {
+  const agent = new Agent(options);
+  closing.push(() => agent.destroy());
+  return createUndiciTransport(agent);
+}
+
+/** undici uses a connection again only after a turn of the event loop. */
+async function untilFree(transport: Transport): Promise<void> {
+  await until(() => transport.stats?.().origins[upstream.url]?.free === 1, "a free connection");
+}
+
+const errorOf = (answer: Response): string | undefined =>
+  answer.headers.get("proxy-status")?.replace("fetchway; error=", "");
+
+describe("an agent of its own", () => {
+  test("keeps connections, through HEAD and DELETE, too", async () => {
+    const send = through();
+    // Without the field, undici closes after HEAD.
+    upstream.script = async (call) => {
+      await call.done;
+      call.reply(200, [["Connection", "keep-alive"]]);
+    };
+    for (const method of ["GET", "HEAD", "DELETE", "POST", "OPTIONS"]) {
+      const answer = await send("/", { method, ...(method === "POST" && { body: "x" }) });
+      expect(answer.status, method).toBe(200);
+      await answer.arrayBuffer();
+      await untilFree(send.transport);
+    }
+    expect(upstream.links).toHaveLength(1);
+  });
+
+  test("a GET with a body is its connection's last request: not every upstream reads it", async () => {
+    const transport = createUndiciTransport();
+    const proxy = through(transport, {
+      interceptors: {
+        attempt: [(next) => (request, scope) => next({ ...request, method: "GET" }, scope)],
+      },
+    });
+    await (await proxy("/", { method: "POST", body: "x" })).text();
+    await (await proxy("/", { method: "POST", body: "x" })).text();
+    expect(upstream.calls.map(({ method, text }) => [method, text])).toEqual([
+      ["GET", "x"],
+      ["GET", "x"],
+    ]);
+    expect(upstream.links).toHaveLength(2);
+  });
+
+  test("counts connections and requests", async () => {
+    const send = through();
+    const { transport } = send;
+    const before = transport.stats?.();
+    expect(before).toMatchObject({ created: 0, requests: 0, origins: {} });
+    expect(transport.stats?.()).toBe(before);
+    await (await send("/")).text();
+    await untilFree(transport);
+    await (await send("/")).text();
+    await untilFree(transport);
+    expect(transport.stats?.()).toMatchObject({
+      created: 1,
+      closed: 0,
+      requests: 2,
+      requestsPerSocket: 2,
+      origins: { [upstream.url]: { inUse: 0, free: 1, waiting: 0 } },
+    });
+    upstream.script = (call) => call.reset();
+    await send("/", { method: "POST" });
+    await until(() => transport.stats?.().closed === 1, "a closed connection");
+  });
+
+  test("close() lets requests finish; later ones get 503", async () => {
+    const send = through();
+    let answer: (() => void) | undefined;
+    upstream.script = (call) => void (answer = () => call.reply(200, [], "late"));
+    const running = send("/");
+    await upstream.call();
+    const closed = send.transport.close?.();
+    const later = await send("/later");
+    expect([later.status, later.headers.get("retry-after")]).toEqual([503, "1"]);
+    answer?.();
+    expect(await (await running).text()).toBe("late");
+    await within(closed as Promise<void>, "close()");
+    await send.transport.close?.();
+  });
+
+  test("destroy(), and close() after its time, cut requests off", async () => {
+    for (const end of ["destroy", "close"] as const) {
+      const send = through();
+      upstream.script = () => {};
+      const running = send("/");
+      await until(() => upstream.calls.some(({ state }) => state === "complete"), "the request");
+      await send.transport[end]?.(10);
+      expect((await within(running, end)).status).toBe(503);
+      await upstream.reset();
+    }
+  });
+});
+
+describe("a dispatcher that was given", () => {
+  test("stays its owner's to close", () => {
+    const transport = given();
+    for (const method of ["close", "destroy"]) expect(transport).not.toHaveProperty(method);
+  });
+
+  test("is counted once, by whatever number of transports", async () => {
+    const agent = new Agent();
+    closing.push(() => agent.destroy());
+    const [first, second] = [createUndiciTransport(agent), createUndiciTransport(agent)];
+    await (await through(first)("/")).text();
+    expect(second.stats?.()).toMatchObject({ created: 1, requests: 1 });
+    expect(agent.listenerCount("connect")).toBe(1);
+  });
+
+  test("that counts nothing by origin has no stats", () => {
+    const pool = new Pool(upstream.url);
+    closing.push(() => pool.destroy());
+    expect(createUndiciTransport(pool).stats?.()).toBeUndefined();
+  });
+
+  test.each([null, {}, "http://proxy.test:3128"])("%j is refused", (wrong) => {
+    expect(() => createUndiciTransport(wrong as never)).toThrow(/dispatcher.*new Agent\(\)/);
+  });
+
+  test("targets with a socket or TLS options are refused", () => {
+    const transport = given();
+    expect(() => createProxy({ target: "unix:/tmp/socket", transport })).toThrow(
+      /the undici client cannot reach unix sockets/,
+    );
+    const tls = { rejectUnauthorized: false };
+    expect(() => createProxy({ target: { url: "https://a.test", tls }, transport })).toThrow(
+      /the undici client has no TLS options/,
+    );
+  });
+});
+
+describe("errors", () => {
+  test("a refused connection is 502, and onError sees undici's error", async () => {
+    const seen: ProxyError[] = [];
+    const proxy = createProxy({
+      target: "http://127.0.0.1:1",
+      transport: given(),
+      onError: (error) => void seen.push(error),
+    });
+    const answer = await proxy.fetch(new Request("http://proxy.test/", { method: "POST" }));
+    expect([answer.status, errorOf(answer)]).toEqual([502, "connection_refused"]);
+    expect(seen[0]?.cause).toMatchObject({ code: "ECONNREFUSED" });
+    expect(await answer.text()).not.toContain("127.0.0.1");
+  });
+
+  test("the proxy's deadlines count, not the agent's", async () => {
+    const send = through(given({ headersTimeout: 1, bodyTimeout: 1 }), { timeout: 1500 });
+    upstream.script = (call) => {
+      if (call.target === "/never") return;
+      setTimeout(() => call.reply(200, [], "late"), 1200);
+    };
+    const [late, never] = await Promise.all([send("/"), send("/never")]);
+    expect(await late.text()).toBe("late");
+    expect([never.status, errorOf(never)]).toEqual([504, "http_response_timeout"]);
+  });
+});
