@@ -34,7 +34,7 @@ export const transport: Transport = {
       outgoing.on("response", (message) => {
         const pause = (): void => void message.pause();
         const resume = (): void => void message.resume();
-        const incoming = (response = new ResponseBody(scope, { pause, resume, fail }));
+        const incoming = (response = new ResponseBody(scope, { pause, resume, cancel: fail }));
         message.on("data", (chunk: Buffer) => incoming.push(chunk));
         message.on("end", () => incoming.end());
         message.on("error", (cause) => fail(new ProxyError("http_response_incomplete", { cause })));

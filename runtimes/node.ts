@@ -13,7 +13,7 @@ import {
 import type { Transport } from "../src/transport.ts";
 import { MessageIncoming, readRequest } from "./node/incoming.ts";
 import { respond, sendResponse } from "./node/response.ts";
-import { NodeTransport } from "./node/transport.ts";
+import { createNodeTransport } from "./node/transport.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
@@ -51,7 +51,7 @@ export interface NodeProxy extends Proxy {
 export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
   assertVersion("Node", process.versions.node);
-  return new NodeTransport(options);
+  return createNodeTransport(options);
 }
 
 const runtime: Runtime = { read: readRequest, respond, createTransport };

@@ -146,7 +146,7 @@ export interface Transport {
    *     scope.onAbort({ fail: stop });
    *     outgoing.on("error", (cause) => stop(new ProxyError("connection_terminated", { cause })));
    *     outgoing.on("response", (message) => {
-   *       const inlet = { pause: () => message.pause(), resume: () => message.resume(), fail: stop };
+   *       const inlet = { pause: () => message.pause(), resume: () => message.resume(), cancel: stop };
    *       const body = new ResponseBody(scope, inlet);
    *       message.on("data", (chunk) => body.push(chunk)).on("end", () => body.end());
    *       resolve({ status: message.statusCode, statusText: "", headers: message.rawHeaders, body });

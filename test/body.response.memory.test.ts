@@ -18,7 +18,7 @@ function open(): { body: ResponseBody; released: Uint8Array[]; take: ReturnType<
     take,
     release: (chunk) => void released.push(chunk),
   };
-  const inlet = { pause() {}, resume() {}, fail() {} };
+  const inlet = { pause() {}, resume() {}, cancel() {} };
   return { body: new ResponseBody(fakeScope(), inlet, undefined, recycler), released, take };
 }
 

@@ -20,7 +20,7 @@ class FakeInlet implements Inlet {
     this.log.push("resume");
   }
 
-  fail(reason: ProxyError): void {
+  cancel(reason: ProxyError): void {
     this.log.push(`fail ${reason.status}`);
     this.body?.fail(reason);
   }

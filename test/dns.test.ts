@@ -138,28 +138,8 @@ describe("faults", () => {
   });
 });
 
-describe("lookup, as node:net calls it", () => {
-  type Found = [error: Error | null, address: unknown, family?: number | undefined];
-  const look = (resolver: Resolver, name: string, options: object): Promise<Found> =>
-    new Promise((resolve) => resolver.lookup(name, options, (...found) => resolve(found)));
-
-  test("all, one, of a family, none", async () => {
-    record("a.test", ["127.0.0.1"]);
-    const resolver = names();
-    const address = { address: "127.0.0.1", family: 4 };
-    expect(await look(resolver, "a.test", { all: true })).toEqual([
-      null,
-      [expect.objectContaining(address)],
-    ]);
-    expect(await look(resolver, "a.test", {})).toEqual([null, "127.0.0.1", 4]);
-    expect(await look(resolver, "a.test", { family: 4 })).toEqual([null, "127.0.0.1", 4]);
-    expect((await look(resolver, "a.test", { family: 6 }))[0]).toMatchObject({ code: "dns_error" });
-    expect((await look(resolver, "b.test", {}))[0]).toMatchObject({ code: "dns_error" });
-  });
-
-  test("asks the system where no name server is given", async () => {
-    const resolver = names({ servers: [] });
-    const { good: found } = await resolver.resolve("localhost");
-    expect(found.map(({ address, family }) => isIP(address) === family)).toContain(true);
-  });
+test("asks the system where no name server is given", async () => {
+  const resolver = names({ servers: [] });
+  const { good: found } = await resolver.resolve("localhost");
+  expect(found.map(({ address, family }) => isIP(address) === family)).toContain(true);
 });

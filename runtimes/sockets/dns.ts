@@ -1,4 +1,4 @@
-import type { LookupAddress, LookupOptions, Resolver as NameServers } from "node:dns";
+import type { Resolver as NameServers } from "node:dns";
 import { badOption } from "../../src/misuse.ts";
 import { ProxyError } from "../../src/error.ts";
 import type { Address, Answer } from "../../src/http1/spread.ts";
@@ -77,25 +77,6 @@ export class Resolver {
     }
     const first = good.length > 1 ? name.turn++ % good.length : 0;
     return { good: [...good.slice(first), ...good.slice(0, first)], down };
-  }
-
-  /** Looks a name up in the form that the option `lookup` of `net.connect` has. */
-  lookup(
-    hostname: string,
-    { all, family }: LookupOptions,
-    callback: (error: Error | null, address: string | LookupAddress[], family?: number) => void,
-  ): void {
-    const only = family === 4 || family === 6 ? family : undefined;
-    const found = this.resolve(hostname).then(({ good, down }) => {
-      const addresses = [...good, ...down].filter((each) => each.family === (only ?? each.family));
-      if (addresses.length === 0) throw notFound();
-      return addresses as [Address, ...Address[]];
-    });
-    found.then(
-      (addresses) =>
-        all ? callback(null, addresses) : callback(null, addresses[0].address, addresses[0].family),
-      (error: unknown) => callback(error as Error, ""),
-    );
   }
 
   /** Marks an address of a name as failed: for a while, it is tried last. */

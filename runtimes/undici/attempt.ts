@@ -190,6 +190,10 @@ export class Attempt implements Dispatcher.DispatchHandler, Inlet {
 
   // ── the response body's inlet ──
 
+  cancel(reason: ProxyError): void {
+    this.fail(reason);
+  }
+
   pause(): void {
     if (!this.#isOver) this.#controller?.pause();
   }

@@ -12,7 +12,7 @@ export interface Inlet {
   /** Continues reading: the client takes chunks again. */
   resume(): void;
   /** Aborts the exchange: the rest of the body is not needed. */
-  fail(reason: ProxyError): void;
+  cancel(reason: ProxyError): void;
 }
 
 /** Pooled memory: a transport reads into buffers that it uses again for later chunks. */
@@ -136,7 +136,7 @@ export class ResponseBody implements BodySource {
     if (this.#isCancelled) return;
     this.#isCancelled = true;
     this.#sink = undefined;
-    if (!this.#isOver) this.#inlet.fail(clientGone(reason));
+    if (!this.#isOver) this.#inlet.cancel(clientGone(reason));
     this.#onOver?.();
   }
 

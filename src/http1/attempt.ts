@@ -162,6 +162,10 @@ export class Attempt implements Job, Inlet {
     else this.#body.end();
   }
 
+  cancel(reason: ProxyError): void {
+    this.fail(reason);
+  }
+
   pause(): void {
     this.#connection?.pause();
   }

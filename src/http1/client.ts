@@ -45,8 +45,14 @@ export interface ClientParts {
   readonly codec?: Codec;
   /** How long empty pools are kept. */
   readonly memory?: Memory;
+  /** Calls `attempt.run(pool)`, now or later; now if left out. */
+  readonly schedule?: (attempt: Attempt, pool: Pool, request: UpstreamRequest) => void;
   /** How chunks of bodies share memory with later chunks. */
   readonly chunks?: ChunkMemory | undefined;
+}
+
+function runNow(attempt: Attempt, pool: Pool): void {
+  attempt.run(pool);
 }
 
 /** An HTTP/1.1 client on the connections of a runtime, with a pool of connections to each origin. */
@@ -57,6 +63,7 @@ export class HttpTransport implements Transport {
   readonly #options: FilledPoolOptions;
   readonly #memory: Memory;
   readonly #connector: Connector;
+  readonly #schedule: NonNullable<ClientParts["schedule"]>;
   readonly #codec: Codec;
   readonly #counters: Counters = new Counters();
   readonly #idle: IdleList;
@@ -70,6 +77,7 @@ export class HttpTransport implements Transport {
   constructor(name: string, options: PoolOptions, parts: ClientParts) {
     this.name = name;
     this.#chunks = parts.chunks;
+    this.#schedule = parts.schedule ?? runNow;
     this.#codec = parts.codec ?? portableCodec;
     this.#options = fillPoolOptions(options);
     this.#memory = parts.memory ?? UNTIMED;
@@ -81,13 +89,8 @@ export class HttpTransport implements Transport {
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
     return new Promise((resolve, reject) => {
       const attempt = new Attempt(request, scope, resolve, reject, this.#chunks);
-      this.run(attempt, this.#poolFor(request.upstream), request);
+      this.#schedule(attempt, this.#poolFor(request.upstream), request);
     });
-  }
-
-  /** Starts an attempt; a runtime may start it later. */
-  protected run(attempt: Attempt, pool: Pool, _hop: UpstreamRequest): void {
-    attempt.run(pool);
   }
 
   stats(): PoolStats {

@@ -15,8 +15,6 @@ import { Surplus } from "./surplus.ts";
 import { Sweep } from "./sweep.ts";
 import { MARGIN } from "./times.ts";
 
-export type { Job } from "./job.ts";
-
 /** What the pools of one transport share. */
 export interface Shared {
   readonly counters: Counters;
