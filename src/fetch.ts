@@ -1,4 +1,5 @@
 import { amend } from "./amend.ts";
+import { copyBytes } from "./body/bytes.ts";
 import { StreamBody } from "./body/stream.ts";
 import type { Scope } from "./scope.ts";
 import { ProxyError, toProxyError } from "./error.ts";
@@ -118,7 +119,7 @@ function toInit(
     const bytes = body.whole();
     // A copy: these bytes may be sent again, and the fetch may be the app's own.
     init.body = bytes
-      ? (bytes.slice() as BodyInit)
+      ? copyBytes(bytes)
       : toUpload(body, request, scope, controller, client);
     // Required by the Fetch standard for a stream (node#46221).
     init.duplex = "half";

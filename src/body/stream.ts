@@ -1,4 +1,4 @@
-import { concat, lengthOf } from "./bytes.ts";
+import { concat, copyBytes, lengthOf } from "./bytes.ts";
 import { ChunkReader } from "./chunks.ts";
 import type { BodySource, Sink, StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
@@ -71,7 +71,7 @@ export class StreamBody implements BodySource {
     const isKept = this.replay !== undefined;
     if (isKept || sink.memory !== "returned" || !reader.reuses) {
       const isOwned = (sink.memory ?? "owned") === "owned";
-      if (sink.write(isKept && isOwned ? chunk.slice() : chunk)) return undefined;
+      if (sink.write(isKept && isOwned ? copyBytes(chunk) : chunk)) return undefined;
       return new Promise((resolve) => sink.onDrain(resolve));
     }
     return new Promise((resolve) => {
