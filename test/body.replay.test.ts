@@ -48,7 +48,8 @@ describe("ReplayBody", () => {
   test("keeps copies of Buffers, too, whose memory is freed when they are sent", async () => {
     const stream = new ReadableStream<Uint8Array>({
       start(controller) {
-        for (const text of ["abc", "def"]) controller.enqueue(Buffer.from(new Uint8Array(bytes(text)).buffer));
+        for (const text of ["abc", "def"])
+          controller.enqueue(Buffer.from(new Uint8Array(bytes(text)).buffer));
         controller.close();
       },
     });

@@ -143,10 +143,7 @@ describe("a client that is slow", () => {
     body.push(bytes("b"));
     expect(sink.log).toEqual(["flush", "a", "b"]);
     expect(inlet.log).toEqual(["pause"]);
-    expect(calls.filter((call) => call.startsWith("pauseIdle"))).toEqual([
-      "hold true",
-      "hold true",
-    ]);
+    expect(calls.filter((call) => call.startsWith("hold"))).toEqual(["hold true", "hold true"]);
     expect(sink.waiting).toBe(1);
     sink.drain();
     expect(inlet.log).toEqual(["pause", "resume"]);
@@ -249,4 +246,18 @@ describe("cancelled", () => {
     await body.stream().cancel("enough");
     expect(inlet.log).toEqual(["fail 499"]);
   });
+});
+
+test("a body that fails while its first chunks are written tells the sink", async () => {
+  body.push(bytes("a"));
+  body.push(bytes("b"));
+  const sink = new FakeSink();
+  const write = sink.write.bind(sink);
+  sink.write = (chunk) => {
+    const hasRoom = write(chunk);
+    body.fail(broken);
+    return hasRoom;
+  };
+  await body.pipeTo(sink);
+  expect(sink.log).toEqual(["a", "fail http_response_incomplete"]);
 });

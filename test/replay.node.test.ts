@@ -24,10 +24,12 @@ async function takeAll(stream: ReadableStream<Uint8Array>): Promise<Buffer> {
 
 /** Redirects /first to /second, which answers with the body that it got. */
 const upstream = await listen((req, res) => {
-  void readAll(req).then((body) => {
+  const answer = async (): Promise<void> => {
+    const body = await readAll(req);
     if (req.url === "/first") res.writeHead(307, { location: "/second" });
     res.end(req.url === "/first" ? "" : body);
-  });
+  };
+  void answer();
 });
 afterAll(() => void upstream.server.close());
 
@@ -50,24 +52,27 @@ const cases = Object.keys(ways).flatMap((way) =>
   ["sized", "chunked"].map((framing) => ({ way, framing })),
 );
 
-test.each(cases)("a $framing body is the same at a 307's target: $way", async ({ way, framing }) => {
-  const proxy = createProxy({ target: upstream.url, followRedirects: true, ...ways[way] });
-  const front = await listen(proxy.nodeHandler);
-  try {
-    const body = bodyOf(7, LENGTH);
-    const headers = framing === "sized" ? { "content-length": LENGTH } : {};
-    const outgoing = request(`${front.url}/first`, { method: "POST", headers, agent: false });
-    for (let at = 0; at < LENGTH; at += 100_000) {
-      outgoing.write(body.subarray(at, at + 100_000));
-      await new Promise((resolve) => setImmediate(resolve));
+test.each(cases)(
+  "a $framing body is the same at a 307's target: $way",
+  async ({ way, framing }) => {
+    const proxy = createProxy({ target: upstream.url, followRedirects: true, ...ways[way] });
+    const front = await listen(proxy.nodeHandler);
+    try {
+      const body = bodyOf(7, LENGTH);
+      const headers = framing === "sized" ? { "content-length": LENGTH } : {};
+      const outgoing = request(`${front.url}/first`, { method: "POST", headers, agent: false });
+      for (let at = 0; at < LENGTH; at += 100_000) {
+        outgoing.write(body.subarray(at, at + 100_000));
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      outgoing.end();
+      const [response] = (await once(outgoing, "response")) as [IncomingMessage];
+      const received = await readAll(response);
+      expect(response.statusCode).toBe(200);
+      expect(received.equals(body)).toBe(true);
+    } finally {
+      front.server.close();
+      await proxy.close();
     }
-    outgoing.end();
-    const [response] = (await once(outgoing, "response")) as [IncomingMessage];
-    const received = await readAll(response);
-    expect(response.statusCode).toBe(200);
-    expect(received.equals(body)).toBe(true);
-  } finally {
-    front.server.close();
-    await proxy.close();
-  }
-});
+  },
+);

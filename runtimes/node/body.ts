@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
-import type { BodySource, Sink } from "../../src/body/source.ts";
+import { type BodySource, pipe, type Sink } from "../../src/body/source.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { returnsMemory } from "./reuse.ts";
 
@@ -31,7 +31,7 @@ export class PipedBody implements Sink {
     res.on("close", () => body.cancel());
     // Where the body does not tell whether chunks have arrived, the client gets the head at once.
     if (body.buffered === undefined) this.flush();
-    void body.pipeTo(this);
+    pipe(body, this);
   }
 
   /** Called by srvx instead of `pipe` where the client has left, or sent HEAD. */

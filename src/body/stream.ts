@@ -1,6 +1,6 @@
 import { concat, copyBytes, lengthOf } from "./bytes.ts";
 import { ChunkReader } from "./chunks.ts";
-import type { BodySource, Sink, StreamOptions } from "./source.ts";
+import { alreadyTaken, type BodySource, type Sink, type StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
 /** Milliseconds to wait for the first chunk before a message's head is sent alone: a small body follows at once. */
@@ -37,6 +37,7 @@ export class StreamBody implements BodySource {
 
   /** Reads the stream into a sink, each chunk when there is room for it. */
   async pipeTo(sink: Sink): Promise<void> {
+    if (this.#isOver || this.#reader !== undefined) return sink.fail(alreadyTaken());
     const flush = setTimeout(() => sink.flush?.(), FLUSH_AFTER);
     try {
       // Throws for a stream that other code is reading.
