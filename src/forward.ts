@@ -1,4 +1,4 @@
-import { UnframedBody } from "./body/unframed.ts";
+import type { BodySource } from "./body/source.ts";
 import { cutChain } from "./chain.ts";
 import { Scope } from "./scope.ts";
 import { fromDraft, toDraft } from "./draft.ts";
@@ -12,7 +12,6 @@ import { countForwards } from "./maxforwards.ts";
 import type { ProxyOptions } from "./options.ts";
 import type { Plan } from "./plan.ts";
 import { cleanReply, discard, discardBody } from "./reply.ts";
-import { toNetworkError } from "./send.ts";
 import {
   assertReachable,
   guardEscape,
@@ -26,17 +25,17 @@ import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
 import { refuseWebSocket } from "./upgrade.ts";
 import { addVia } from "./via.ts";
 
-/** Builds the runtime's outgoing `Response`. */
+/** Makes the runtime's outgoing `Response`. */
 export type Respond = (reply: UpstreamResponse, incoming: Incoming) => Response | Promise<Response>;
 
 /**
- * Forwards one request: the whole proxy, in order.
+ * Forwards one request, with all steps of the proxy in order.
  *
  *     incoming → target → headers + forwarded → body → plan.send → headers back → Response
  *
- * Whatever the network does becomes a response. The promise rejects for misuse, with a TypeError
- * that names the fix, and with the exception of a hook that `onError` does not answer, so that
- * the framework reports it as it reports any exception of the app.
+ * Network failures become responses; the promise does not reject for them. It rejects for misuse, with a TypeError that
+ * names the fix, and with an exception of a hook that `onError` does not answer, so that the framework reports it like
+ * any other exception of the app.
  */
 export async function forward(
   incoming: Incoming,
@@ -54,7 +53,7 @@ export async function forward(
     try {
       address = await address(incoming.request());
     } catch (thrown) {
-      // Some servers hand on what no URL can be made of, and the function may be the first to see it.
+      // Some servers pass on malformed URLs, and this function may be the first to parse one: that is a bad request.
       const error = URL.canParse(incoming.request().url) ? toProxyError(thrown) : badRequest("URL");
       return recover(error, thrown, incoming, options, respond);
     }
@@ -64,7 +63,6 @@ export async function forward(
   const scope = new Scope(incoming, plan.timeout, plan.idleTimeout, options.signal);
   let reply: UpstreamResponse | undefined;
   let response: Response | undefined;
-  let isSending = false;
   try {
     let { path } = incoming;
     if (plan.rewrite !== undefined) {
@@ -74,7 +72,7 @@ export async function forward(
     let request = toUpstreamRequest(incoming, upstream, path, plan, context);
     const { method } = incoming;
     const counts = method === "OPTIONS" || method === "TRACE";
-    // Answered after the hook, which may refuse such requests.
+    // The proxy itself answers after `onRequest`, which may refuse such requests.
     const last = counts ? countForwards(incoming, request.headers) : undefined;
     if (options.onRequest !== undefined) {
       const draft = toDraft(request);
@@ -89,18 +87,16 @@ export async function forward(
       scope.end();
       return await respond(last, incoming);
     }
-    if (request.body instanceof UnframedBody)
-      request = await measureBody(request, request.body, scope);
+    const measuring = request.body?.measure?.();
+    if (measuring !== undefined) request = await settleBody(request, measuring, scope);
     if (turn !== undefined) await waitFor(turn, scope);
     if (scope.error !== undefined) throw scope.error;
-    isSending = true;
     const received = await plan.send(request, scope);
-    isSending = false;
-    // A transport need not tell that, and an interceptor may have answered without one.
+    reply = cleanReply(received, method, request.method);
+    // A transport need not report the headers, and an interceptor may have answered without a transport.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
     if (received.body === null) scope.end();
     else scope.endUnused();
-    reply = cleanReply(received, method, request.method);
     plan.rewriteResponse?.(reply.headers, request, received.request);
     const made = respond(reply, incoming);
     response = made instanceof Promise ? await made : made;
@@ -108,16 +104,15 @@ export async function forward(
     const answer = takeAnswer(await options.onResponse(response, incoming.request()), "onResponse");
     if (answer !== undefined && answer !== response) discard(response, answer);
     return answer ?? response;
-  } catch (caught) {
-    const thrown = isSending && !plan.runsAppCode ? toNetworkError(caught) : caught;
+  } catch (thrown) {
     const stopped = scope.error;
     const error = stopped ?? toProxyError(thrown);
-    // First, so that the body does not count as one that broke off on its way to the client.
+    // Discard before the abort: the body is then cancelled, and does not fail on its way to the client.
     if (response !== undefined) discard(response);
     else if (reply !== undefined) discardBody(reply);
-    // Stops what may have been sent already; nothing happens if it is over.
+    // Abort what may have been sent already; this does nothing if the exchange has ended.
     scope.abort(error);
-    // Between reply and response no hook runs: what fails there is what the upstream has sent.
+    // No hook runs between `reply` and `response`: an error there comes from what the upstream has sent.
     const isUpstreams = reply !== undefined && response === undefined;
     const reported = stopped !== undefined || isUpstreams ? error : thrown;
     return recover(error, reported, incoming, options, respond);
@@ -125,10 +120,10 @@ export async function forward(
 }
 
 /**
- * Waits for the requests in front on the same connection.
+ * Waits until the requests in front of this one on the same connection are finished.
  *
- * The deadline starts when they are finished: each of them has its own, and so the time that one of them takes
- * is not taken from those behind it. A client that leaves, and the caller's signal, end the waiting.
+ * The deadline starts then: each of those requests has its own deadline, and the time that it takes does not count for
+ * the requests behind it. The client's disconnection and the caller's signal end the waiting.
  */
 async function waitFor(turn: Promise<void>, scope: Scope): Promise<void> {
   scope.pauseIdle(true);
@@ -136,21 +131,21 @@ async function waitFor(turn: Promise<void>, scope: Scope): Promise<void> {
   scope.pauseIdle(false);
 }
 
-/** Measures an unframed body: the request that is sent has no body, bytes, or a stream. */
-async function measureBody(
+/** Returns the request with its measured body: none, bytes, or a stream. */
+async function settleBody(
   request: UpstreamRequest,
-  body: UnframedBody,
+  measuring: Promise<BodySource | null>,
   scope: Scope,
 ): Promise<UpstreamRequest> {
   try {
-    return { ...request, body: await scope.orAbort(body.measure()) };
+    return { ...request, body: await scope.orAbort(measuring) };
   } catch (thrown) {
-    body.cancel();
+    request.body?.cancel();
     throw thrown;
   }
 }
 
-/** What goes to the upstream: stripped first, then added to, so that no client can reach what is added. */
+/** Makes the request to the upstream: fields are dropped first, then added, so that no client can change the latter. */
 function toUpstreamRequest(
   incoming: Incoming,
   upstream: Upstream,
@@ -185,7 +180,7 @@ function toUpstreamRequest(
   if (plan.overridden !== undefined) headers = withoutNames(headers, plan.overridden);
   for (let i = 0; i < plan.added.length; i++) headers.push(plan.added[i] as string);
 
-  // Framing follows the body that is there, not what the client claimed (RFC 9112 §6.3).
+  // The message framing follows the actual body, not the client's fields (RFC 9112 §6.3).
   const body = head.contentLength === 0 ? null : incoming.body;
   return {
     upstream,
@@ -201,9 +196,9 @@ function toUpstreamRequest(
 }
 
 /**
- * The response to a failed exchange: that of `onError`, or the gateway's.
- * @param thrown the error itself, or the exception of a hook that the error was made of
- * @throws what `onError` throws, or an exception of another hook that it does not answer
+ * Returns the response to a failed exchange: that of `onError`, or else the proxy's own.
+ * @param thrown the error itself, or the exception of a hook from which the error was made
+ * @throws what `onError` throws, or an exception of another hook that `onError` does not answer
  */
 async function recover(
   error: ProxyError,
@@ -216,7 +211,7 @@ async function recover(
     const answer = takeAnswer(await options.onError(error, incoming.request()), "onError");
     if (answer !== undefined) return answer;
   }
-  // As a response it would vanish: no framework logs a 500 that a handler returns.
+  // Reject with the exception: no framework logs a 500 that a handler returns as a response.
   if (!(thrown instanceof ProxyError) && error.code === "proxy_internal_error") throw thrown;
   return respond(toReply(error, incoming.method), incoming);
 }

@@ -26,7 +26,7 @@ export interface ProxyOptions {
    * Names of fields to forward although they are dropped by default:
    * `forwarded`, `x-forwarded-*`, `x-real-ip`, `x-client-ip`, `x-cluster-client-ip`, `proxy-authorization`.
    *
-   * With it the client may assert these to the upstream as it likes. UpstreamRequest-by-hop and framing fields are refused.
+   * With it the client may assert these to the upstream as it likes. Hop-by-hop and framing fields are refused.
    * @example ["proxy-authorization"]
    */
   forwardHeaders?: readonly string[];

@@ -9,36 +9,37 @@ import { compileResponseRewrite, type ResponseRewrite } from "./rewrite.ts";
 import { limitBody } from "./body/limit.ts";
 import { keepBody } from "./body/replay.ts";
 import { retry, type RetryOptions } from "./retry.ts";
-import { checkResults, compose, type Send, sendThrough } from "./send.ts";
+import { checkResults, compose, convertErrors, type Send, sendThrough } from "./send.ts";
 import { inProcess as standardInProcess } from "./inprocess.ts";
 import type { HeaderList, Transport } from "./transport.ts";
 import { compileTrust, type Trust } from "./trust.ts";
 
-/** Rewrites path and query of a request. */
+/** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
 
-/** Options, checked and compiled once, so that what is not used costs nothing per request. */
+/** The options, checked and compiled once, so that an unused option costs nothing per request. */
 export interface Plan {
   readonly options: ProxyOptions;
-  /** Fields dropped from an untrusted peer's request, and from a trusted one's. */
+  /** The fields that are dropped from the request of an untrusted peer. */
   readonly dropped: NameSet;
+  /** The fields that are dropped from the request of a trusted peer. */
   readonly droppedIfTrusted: NameSet;
-  /** Fields that stay although they are in `dropped`. */
+  /** The fields that are forwarded although they are in `dropped`. */
   readonly kept: NameSet | undefined;
-  /** Fields not to send although this proxy adds them; undefined if none. */
+  /** The fields that are removed again after this proxy has added its own; undefined if none. */
   readonly overridden: NameSet | undefined;
-  /** The fields of `headers`. */
+  /** The fields of the option `headers`, which are added last. */
   readonly added: HeaderList;
   readonly forwarded: ForwardedStyle;
-  /** What this proxy calls itself in `Forwarded`. */
+  /** The name of this proxy in `Forwarded`. */
   readonly by: string | undefined;
-  /** Undefined where nobody is trusted. */
+  /** Tells whether an address is trusted; undefined if no peer is. */
   readonly trusts: Trust | undefined;
   readonly clientAddress: ProxyOptions["clientAddress"];
   readonly rewrite: PathRewrite | undefined;
   readonly rewriteResponse: ResponseRewrite | undefined;
   readonly keepHost: boolean;
-  /** The option that asks for another `Host` than the target's, if any. */
+  /** The option that asks for a `Host` other than the target's, if one is set. */
   readonly hostOption: string | undefined;
   readonly timeout: number;
   readonly idleTimeout: number;
@@ -47,16 +48,14 @@ export interface Plan {
   readonly transport: Transport;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;
-  /** Whether code of the app's runs in `send`, whose exceptions are not the network's. */
-  readonly runsAppCode: boolean;
 }
 
-/** What `followRedirects: true` stands for. */
+/** The maximum number of redirects for `followRedirects: true`. */
 const MAX_REDIRECTS = 5;
 
 const ADDED_BY_PROXY = new NameSet(["forwarded", "x-forwarded-", "via"]);
 
-/** Whose `Forwarded` and `X-Forwarded-*` are not spoken here: two stories of one client may contradict. */
+/** The forwarding fields that this proxy drops from a trusted peer, so that they cannot contradict those it writes. */
 const UNSPOKEN: Readonly<Record<ForwardedStyle, readonly string[]>> = {
   "x-forwarded": ["forwarded"],
   forwarded: ["x-forwarded-"],
@@ -65,8 +64,8 @@ const UNSPOKEN: Readonly<Record<ForwardedStyle, readonly string[]>> = {
 
 /**
  * Checks options and compiles them.
- * @param transportFor the runtime's own transport, for these options
- * @param inProcess the runtime's transport to targets in process
+ * @param transportFor makes the runtime's own transport for these options
+ * @param inProcess the runtime's transport to apps in this process
  * @throws TypeError that names the option and the fix
  */
 export function compile(
@@ -122,8 +121,8 @@ export function compile(
 }
 
 /**
- * The fields to set. A client that undoes codings unasked is to be sent none: the work would be for nothing,
- * length and strong `ETag` with it. Who sets or forwards `Accept-Encoding` wants them all the same.
+ * Returns the fields to set. If the transport decodes unasked, they ask for a body without coding: decoding would be
+ * wasted work, and would lose the length and the strong `ETag`. Options that name `Accept-Encoding` take precedence.
  */
 function withIdentity(
   options: ProxyOptions,
@@ -137,7 +136,7 @@ function withIdentity(
 }
 
 /**
- * The way of a request to the transport, with the steps that the options ask for:
+ * Compiles the way of a request to the transport, with the steps that the options ask for:
  *
  *     interceptors.request → bodyLimit → replay → redirects → retry → interceptors.attempt → transport
  */
@@ -145,7 +144,7 @@ function compileSend(
   options: ProxyOptions,
   transport: Transport,
   inProcess: Transport,
-): Pick<Plan, "follows" | "send" | "runsAppCode"> {
+): Pick<Plan, "follows" | "send"> {
   if (options.redirectTargets !== undefined && options.followRedirects === undefined) {
     throw new TypeError(
       "fetchway: `redirectTargets` does nothing without `followRedirects`; set that too",
@@ -161,7 +160,7 @@ function compileSend(
   const again = { ...defaults.retry, ...Object.fromEntries(given) } as Required<RetryOptions>;
   const retries = options.retry !== false && again.attempts > 0;
   const limit = options.replayLimit ?? defaults.replayLimit;
-  // Nothing is kept unless an option asks for it.
+  // Request bodies are copied only if an option asks for it.
   if (redirects > 0) steps.push(keepBody(limit));
   else if (options.retry && retries) steps.push(keepBody(limit, again.methods));
   if (redirects > 0) {
@@ -169,20 +168,14 @@ function compileSend(
     steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));
   }
   if (retries) steps.push(retry(again));
-  const runsAppCode = request.length > 0 || attempt.length > 0 || redirects > 0;
-  return {
-    follows: redirects > 0,
-    send: compose(
-      [...steps, ...attempt.map(checkResults)],
-      sendThrough(transport, inProcess, runsAppCode),
-    ),
-    runsAppCode,
-  };
+  steps.push(...attempt.map(checkResults));
+  if (options.transport !== undefined) steps.push(convertErrors);
+  return { follows: redirects > 0, send: compose(steps, sendThrough(transport, inProcess)) };
 }
 
 type ClientAddress = NonNullable<ProxyOptions["clientAddress"]>;
 
-/** What it took from a header may be a list: that would be more than one address in the fields made of it. */
+/** Accepts a single address only: a value that the app took from a header field may be a list of addresses. */
 function compileAddress(tell: ClientAddress): ClientAddress {
   return (request, context) => {
     const address = atOnce(tell(request, context), "clientAddress");

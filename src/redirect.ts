@@ -9,10 +9,10 @@ import type { Interceptor } from "./send.ts";
 import { parseTarget } from "./target.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "./transport.ts";
 
-/** Whether following may go from one URL to another. */
+/** Tells whether a redirect may lead from one URL to another. */
 export type RedirectPolicy = (from: URL, to: URL) => boolean;
 
-/** What `redirectTargets` says, as a policy. */
+/** Compiles the option `redirectTargets` into a policy. */
 export function redirectPolicy(
   targets: "same-origin" | "any" | ((url: URL) => boolean),
 ): RedirectPolicy {
@@ -21,7 +21,7 @@ export function redirectPolicy(
   return (_, to) => atOnce(targets(to), "redirectTargets");
 }
 
-/** Fields about the content, which go with it (Fetch standard: request-body-header names). */
+/** Fields that describe the content, and are dropped together with it (Fetch standard: request-body-header name). */
 const ABOUT_CONTENT = new NameSet([
   "content-encoding",
   "content-language",
@@ -30,15 +30,16 @@ const ABOUT_CONTENT = new NameSet([
   "content-type",
 ]);
 
-/** Fields by which a client shows to one origin who it is (CVE-2023-45143, CVE-2024-30260). */
+/** Fields that authenticate a client to one origin, and must not reach another (CVE-2023-45143, CVE-2024-30260). */
 const CREDENTIALS: readonly string[] = ["authorization", "cookie", "proxy-authorization"];
 
 /**
- * Follows redirects, up to a number of them.
+ * Follows redirects, up to a maximum number.
  *
  *     request → send → response
  *        ↑ nextHop(request, response) ↓
  *
+ * @param most the maximum number of redirects
  * @param secrets names of fields that only the first origin may see, beside those that hooks and interceptors set
  */
 export function followRedirects(
@@ -49,7 +50,7 @@ export function followRedirects(
   return (next) => async (first, firstScope) => {
     let request = first;
     let scope = firstScope;
-    // A request that was made anew does not say what it was given: then all fields are taken for added ones.
+    // An interceptor may have made a new request without `given`: then every field counts as one that the app has set.
     const added = changedFields(first.given ?? [], first.headers);
     const visited = [nameOf(first)];
     for (;;) {
@@ -57,7 +58,7 @@ export function followRedirects(
       const answered = request === first ? response : { ...response, request };
       if (visited.length > most) return answered;
       const following = askForNext(request, response, allows, [...secrets, ...added]);
-      // The same request again would get the same response.
+      // Stop at a loop: the same request would get the same response.
       if (following === undefined || visited.includes(nameOf(following))) return answered;
       discardBody(response);
       request = following;
@@ -68,7 +69,7 @@ export function followRedirects(
   };
 }
 
-/** The request that a redirect leads to. Where the policy throws, nothing else reads the redirect's body. */
+/** Returns the request that a redirect leads to; discards the redirect's body if the policy throws. */
 function askForNext(
   request: UpstreamRequest,
   response: UpstreamResponse,
@@ -88,11 +89,11 @@ function nameOf({ method, upstream, path }: UpstreamRequest): string {
 }
 
 /**
- * The request that a redirect asks for, made of the request before it: what was left
- * out on the way never comes back.
+ * Makes the request that a redirect asks for from the request before it, so that a field that was dropped on the way
+ * never comes back.
  *
- * @param secrets names of fields that were meant for the first origin only
- * @returns undefined if it is no redirect, or one that must not or cannot be followed
+ * @param secrets names of fields that are meant for the first origin only
+ * @returns undefined if the response is no redirect, or one that must not or cannot be followed
  * @see https://fetch.spec.whatwg.org/#http-redirect-fetch
  */
 export function nextHop(
@@ -122,7 +123,7 @@ export function nextHop(
   };
   if (url.origin === request.upstream.origin) return { ...next, headers: fields };
   fields = withoutNames(fields, new NameSet([...CREDENTIALS, ...secrets]));
-  // Socket, client certificate and an explicit Host were for the origin before, too.
+  // The Unix socket, the client certificate and an explicit `Host` belong to the previous origin, too.
   return { ...next, headers: fields, upstream: parseTarget(url.origin), host: undefined };
 }
 
@@ -134,7 +135,7 @@ function isSafe(method: string): boolean {
   return method === "GET" || method === "HEAD";
 }
 
-/** Where a response points, if that is a URL to go to; user and password in it were for nobody here. */
+/** Returns the URL in `Location`; undefined unless it is an HTTP or HTTPS URL without user and password. */
 function parseLocation(headers: HeaderList, base: URL): URL | undefined {
   const location = getHeader(headers, "location");
   if (location === undefined) return undefined;

@@ -6,20 +6,20 @@ import { discardBody } from "./reply.ts";
 import type { Interceptor, Send } from "./send.ts";
 import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
 
-/** When a request is sent once more. What is left out has its default. */
+/** When a request is sent again. An option that is left out has its default. */
 export interface RetryOptions {
-  /** How often at most, after the first. */
+  /** The maximum number of attempts after the first one. */
   attempts?: number;
-  /** Methods that may be repeated. */
+  /** The methods whose requests may be sent again. */
   methods?: readonly string[];
-  /** Statuses, from 400, whose responses are discarded for another attempt; the last attempt's goes to the client. */
+  /** Statuses from 400 on whose responses are discarded for another attempt; the client gets the last response. */
   statusCodes?: readonly number[];
-  /** Milliseconds before each. */
+  /** Milliseconds to wait before each further attempt. */
   delay?: number;
 }
 
 /**
- * Sends a request again when the upstream cannot have begun to answer, or answered with one of the statuses.
+ * Sends a request again if the upstream cannot have begun to answer, or has answered with one of the statuses.
  *
  *     request → send → response
  *        ↑ again, on a new connection ↓
@@ -30,12 +30,12 @@ export function retry(options: Required<RetryOptions>): Interceptor {
     const { attempts, statusCodes } = options;
     const settle = (): Promise<UpstreamResponse> =>
       awaitAttempt(next, options, request, scope, sent, attempts);
-    // Where no status is retried, only a failed attempt needs more than this promise.
+    // Without `statusCodes`, only a failed attempt can be repeated: a response needs no further promise.
     return statusCodes.length === 0 ? sent.catch(settle) : settle();
   };
 }
 
-/** Waits for an attempt, and starts the next one where it is allowed. */
+/** Waits for an attempt, and starts the next one where the options allow it. */
 async function awaitAttempt(
   next: Send,
   options: Required<RetryOptions>,
@@ -55,7 +55,7 @@ async function awaitAttempt(
   } catch (thrown) {
     if (attempts > 0 && isUnanswered(thrown)) again = repeat(request, options.methods);
     if (again === undefined || scope.error !== undefined) throw thrown;
-    // Any other idle connection may have been closed as well.
+    // Require a new connection: the upstream may have closed the other idle ones as well.
     again = { ...again, fresh: true };
   }
   const following = scope.again();
@@ -65,14 +65,14 @@ async function awaitAttempt(
   return awaitAttempt(next, options, again, following, resent, attempts - 1);
 }
 
-/** Whether an error says that the upstream cannot have begun to answer: a closed idle connection, or a refused one. */
+/** Whether the upstream cannot have begun to answer: it has closed an idle connection, or refused a new one. */
 function isUnanswered(error: unknown): boolean {
   return error instanceof ProxyError && (error.stale || error.code === "connection_refused");
 }
 
 /**
- * The request to send again.
- * @returns undefined where the method is not safe to repeat, or the body is gone
+ * Returns the request to send again.
+ * @returns undefined where `methods` does not allow the method, or the body was not kept
  * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
  */
 function repeat(request: UpstreamRequest, methods: readonly string[]): UpstreamRequest | undefined {

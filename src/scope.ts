@@ -1,48 +1,53 @@
 import { clientGone, ProxyError } from "./error.ts";
 
-/** Is told when the client has left: an object, which an `AbortSignal` takes too, and no function more for each request. */
+/**
+ * Listens for a client's disconnection. An `AbortSignal` accepts this object as a listener, too, so that a request
+ * needs no extra function.
+ */
 export interface Listener {
-  /** The client has left. */
+  /** The client has disconnected. */
   handleEvent(): void;
 }
 
-/** A client, which may leave before it has the whole response. */
+/** A client, which may disconnect before it has the whole response. */
 export interface Client {
-  /** Milliseconds after which it is early enough to listen, where to listen is dear. */
+  /** Milliseconds after which listening begins, where listening is expensive; undefined to listen from the start. */
   readonly listenAfter?: number;
-  /** Tells the listener once when the client leaves, at once if it has left already. */
+  /** Calls the listener once when the client disconnects, immediately if it already has. */
   listen(listener: Listener): void;
-  /** Forgets a listener. */
+  /** Removes a listener. */
   unlisten(listener: Listener): void;
 }
 
-/** What an aborted exchange stops: an attempt of a transport. */
+/** The attempt of a transport, which is stopped when the exchange is aborted. */
 export interface AbortTarget {
   /** Stops the attempt with this reason. Called at most once. */
   fail(error: ProxyError): void;
 }
 
-/** Milliseconds by which a timer is late only where the event loop was blocked. */
+/** A timer that is late by more than this number of milliseconds was delayed by a blocked event loop. */
 const BLOCKED = 20;
 
 /**
- * The scope of one attempt to get a response: its deadlines, the client's leaving and the caller's signal.
+ * The scope of one attempt to get a response. It aborts the exchange when a deadline passes, the client disconnects, or
+ * the caller's signal is aborted.
  *
- * A transport calls at most three methods: `onAbort` with what stops the attempt, `touch` for each chunk that it sends
- * (a `ResponseBody` does so for those that it receives), and `end` when nothing more will happen (a `ResponseBody` does
- * that, too). After the end no timer and no listener is left.
+ * A transport calls at most three methods: `onAbort` with what stops the attempt, `touch` for each chunk that it sends,
+ * and `end` when nothing more will happen. A `ResponseBody` calls `touch` for each chunk that it receives, and `end`
+ * after the last one. After `end`, the scope has no timer and no listener.
  *
- * A scope is good for one attempt: `again()` makes the next one's, with what is left of the time.
+ * A scope serves one attempt: `again()` returns the scope of the next attempt, with what is left of the time.
  */
 export class Scope implements Listener {
   #target: AbortTarget | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** When the timer fires. */
+  /** The time at which the timer fires, on the clock of `performance.now()`. */
   #firesAt = 0;
+  /** The present time limit in milliseconds; 0 for none. */
   #limit = 0;
-  /** When a chunk was last sent or received. */
+  /** The time at which the limit began, or a chunk was last sent or received. */
   #last = 0;
-  /** When the last chunk of the request was sent, once the response headers have arrived. */
+  /** The value of `#last` when the response headers arrived: the time of the last chunk of the request. */
   #asked: number | undefined;
   #isIdlePaused = false;
   #isEnded = false;
@@ -56,8 +61,8 @@ export class Scope implements Listener {
   readonly #signal: AbortSignal | undefined;
 
   /**
-   * Starts the time until the response headers.
-   * @param timeout ms until the response headers; 0 for no limit
+   * Starts the deadline for the response headers.
+   * @param timeout ms until the response headers arrive; 0 for no limit
    * @param idleTimeout ms between two chunks of the response body; 0 for no limit
    */
   constructor(client: Client, timeout: number, idleTimeout: number, signal?: AbortSignal) {
@@ -75,18 +80,19 @@ export class Scope implements Listener {
 
   // ── for transports ──
 
-  /** Sets what is stopped when the exchange is aborted; it is stopped at once if that has happened. */
+  /** Sets what is stopped when the exchange is aborted; it is stopped immediately if the exchange already is. */
   onAbort(target: AbortTarget): void {
+    if (this.#following !== undefined) return this.#following.onAbort(target);
     if (this.#error !== undefined) return target.fail(this.#error);
     if (!this.#isEnded) this.#target = target;
   }
 
-  /** A chunk of either body was sent or received: the timer starts anew. */
+  /** Restarts the time limit: a chunk of either body was sent or received. */
   touch(): void {
     if (this.#limit > 0) this.#last = performance.now();
   }
 
-  /** The response is complete, or the attempt has failed. */
+  /** Ends the scope: the response is complete, or the attempt has failed. */
   end(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
@@ -99,18 +105,18 @@ export class Scope implements Listener {
 
   // ── for the core, and its own transports ──
 
-  /** Why the exchange was aborted, in this attempt or a later one; the first reason counts. */
+  /** Why the last attempt was aborted, if it was. */
   get error(): ProxyError | undefined {
-    return this.#error ?? this.#following?.error;
+    return this.#following === undefined ? this.#error : this.#following.error;
   }
 
-  /** Whether the response headers have arrived. */
+  /** Whether the response headers have arrived, in this attempt or a later one. */
   get hasHeaders(): boolean {
     return this.#following?.hasHeaders ?? this.#asked !== undefined;
   }
 
   /**
-   * The response headers have arrived: from now on the idle timeout counts.
+   * Replaces the deadline by the idle timeout: the response headers have arrived.
    * @param isEventStream whether the body is an event stream, which may be silent for any time
    */
   headersReceived(isEventStream: boolean): void {
@@ -119,18 +125,18 @@ export class Scope implements Listener {
     this.#arm(this.#limitOf(isEventStream));
   }
 
-  /** While the client takes no chunks, silence is not the upstream's fault. */
+  /** Pauses or resumes the time limit: while the client takes no chunks, the upstream's silence is not its fault. */
   pauseIdle(isPaused: boolean): void {
     this.#isIdlePaused = isPaused;
     this.touch();
   }
 
-  /** Whether the response's body may have to be stopped for more than the client's leaving. */
+  /** Whether the idle timeout or the caller's signal may abort the response body. */
   mayAbort(isEventStream: boolean): boolean {
     return this.#limitOf(isEventStream) > 0 || this.#signal !== undefined;
   }
 
-  /** Stops the exchange with this reason, unless it has ended already. */
+  /** Aborts the exchange with this reason, unless it has ended already. */
   abort(error: ProxyError): void {
     if (this.#following !== undefined) return this.#following.abort(error);
     if (this.#isEnded) return;
@@ -140,13 +146,13 @@ export class Scope implements Listener {
     target?.fail(error);
   }
 
-  /** Ends a scope that no transport has used: a hook or an interceptor has answered. */
+  /** Ends the scope if no transport has used it, because an interceptor has answered. */
   endUnused(): void {
     if (this.#following !== undefined) this.#following.endUnused();
     else if (this.#target === undefined) this.end();
   }
 
-  /** The scope of the next attempt, with what is left of the time until the response headers. This one ends. */
+  /** Ends this scope, and returns the scope of the next attempt with what is left of the headers' deadline. */
   again(): Scope {
     this.end();
     const left = (this.#asked ?? this.#last) + this.#timeout - performance.now();
@@ -155,7 +161,7 @@ export class Scope implements Listener {
     return this.#following;
   }
 
-  /** What a promise gives; rejects with the reason as soon as the exchange is aborted. */
+  /** Settles as a promise does, or rejects with the reason as soon as the exchange is aborted. */
   orAbort<T>(work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       const waiting = { fail: reject };
@@ -168,7 +174,7 @@ export class Scope implements Listener {
     });
   }
 
-  /** The client has left, or the caller's signal was aborted. */
+  /** Aborts the exchange: the client has disconnected, or the caller's signal was aborted. */
   handleEvent(): void {
     this.abort(clientGone(this.#signal?.reason));
   }
@@ -192,13 +198,13 @@ export class Scope implements Listener {
       return;
     }
     this.#last = performance.now();
-    // Keep an earlier timer: `expire()` restarts it for the rest, and most exchanges are over before.
+    // Keep an earlier timer: `expire()` restarts it for the remainder, and most exchanges end before it fires.
     if (this.#timer === undefined || this.#firesAt > this.#last + wait) {
       this.#start(wait, this.#last);
     }
   }
 
-  /** Milliseconds until the timer has something to do. */
+  /** Returns the milliseconds until the limit passes or listening begins, whichever is first. */
   #waitOf(limit: number): number {
     const wait = limit === 0 ? Infinity : limit;
     if (this.#isListening) return wait;
@@ -211,7 +217,10 @@ export class Scope implements Listener {
     this.#timer = setTimeout(expire, wait, this);
   }
 
-  /** @internal Looks at the time of the last chunk: a timer restarted by every chunk would cost more than the chunk. */
+  /**
+   * @internal Compares the time of the last chunk with the limit. Chunks do not restart the timer: that would cost more
+   * than the chunk.
+   */
   expire(): void {
     if (!this.#isListening) {
       this.#listen();
@@ -221,7 +230,7 @@ export class Scope implements Listener {
     const now = performance.now();
     const left = this.#isIdlePaused ? this.#limit : this.#last + this.#limit - now;
     if (left > 1) return this.#start(left, now);
-    // The event loop was blocked: chunks that have arrived meanwhile are read first.
+    // The event loop was blocked: let pending reads run before timing out.
     if (now - this.#firesAt > BLOCKED) return this.#start(1, now);
     const isStreaming = this.#asked !== undefined;
     const what = isStreaming ? "the next chunk of the response body" : "the response headers";

@@ -4,9 +4,9 @@ import { toProxyError } from "./error.ts";
 import type { UpstreamRequest, UpstreamResponse, Transport } from "./transport.ts";
 
 /**
- * Sends a request to an upstream, and resolves to the response when its headers have arrived.
+ * Sends a request to an upstream. Resolves to the response when its headers have arrived.
  *
- * The scope ends with the attempt: another one takes `scope.again()`.
+ * A scope serves one attempt: each further attempt takes a new scope from `scope.again()`.
  */
 export type Send = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamResponse>;
 
@@ -24,15 +24,15 @@ export type Send = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamR
 export type Interceptor = (next: Send) => Send;
 
 /**
- * Puts interceptors around a `Send`; the first of them is the outermost.
+ * Wraps a `Send` in interceptors; the first interceptor is the outermost.
  */
 export function compose(interceptors: readonly Interceptor[], send: Send): Send {
   return interceptors.reduceRight((next, intercept) => intercept(next), send);
 }
 
 /**
- * An interceptor of the app's, whose results are checked.
- * @throws TypeError for one that does not return a function, or does not resolve to a response
+ * Wraps an interceptor of the app's in checks of its results.
+ * @throws TypeError if the interceptor does not return a function, or the function does not resolve to a response
  */
 export function checkResults(intercept: Interceptor): Interceptor {
   return (next) => {
@@ -52,24 +52,22 @@ export function checkResults(intercept: Interceptor): Interceptor {
 }
 
 /**
- * Sends to the app that the upstream is, or over the network. A redirect may lead from the one to the other.
- * @param converts whether its errors become those of the network here, so that exceptions of the app's code around it
- * can be told from them; else the caller converts them, which saves each request a promise
+ * Returns the innermost `Send`. It sends to an app in this process where the upstream is one, else over the network; it
+ * decides for each request, because a redirect may lead from one to the other.
  */
-export function sendThrough(transport: Transport, inProcess: Transport, converts: boolean): Send {
-  const send: Send = (request, scope) =>
+export function sendThrough(transport: Transport, inProcess: Transport): Send {
+  return (request, scope) =>
     (request.upstream.app === undefined ? transport : inProcess).send(request, scope);
-  if (!converts) return send;
-  return async (request, scope) => {
-    try {
-      return await send(request, scope);
-    } catch (thrown) {
-      throw toNetworkError(thrown);
-    }
-  };
 }
 
-/** An error of a transport, which may be of the app's own and reject with anything: all but misuse is the network's. */
-export function toNetworkError(thrown: unknown): unknown {
-  return thrown instanceof MisuseError ? thrown : toProxyError(thrown);
-}
+/**
+ * Converts the errors of a transport of the app's own, which may reject with anything: all but misuse is about the
+ * network, and becomes a response. The runtimes' transports reject with nothing but a `ProxyError` or misuse.
+ */
+export const convertErrors: Interceptor = (next) => async (request, scope) => {
+  try {
+    return await next(request, scope);
+  } catch (thrown) {
+    throw thrown instanceof MisuseError ? thrown : toProxyError(thrown);
+  }
+};

@@ -1,5 +1,5 @@
 /**
- * What a transport or an interceptor of an app's own is made of: `fetchway/transport`.
+ * The types and classes for a transport or an interceptor of your own: `fetchway/transport`.
  * @module
  */
 import type { BodySource } from "./body/source.ts";
@@ -13,74 +13,74 @@ import type { Upstream } from "./target.ts";
 export type HeaderList = string[];
 
 /**
- * Fields as a runtime's own object holds them, and as the list read from it.
- * What that list has lost (workerd's: case, repeated lines, bytes above 0x7f) is kept by changing a copy.
+ * Header fields as the runtime's own `Headers`, and as the list that was read from it. The list has lost what workerd's
+ * `Headers` keeps (case, repeated lines, bytes above 0x7f); so changes are made to a copy of the `Headers`.
  */
 export interface OriginalFields {
-  /** The runtime's own `Headers`, with all that it keeps of them. */
+  /** The runtime's own `Headers`, which may keep more of the fields than the list. */
   readonly headers: Headers;
-  /** What they say, as a list. */
+  /** The list that was read from `headers`. */
   readonly list: HeaderList;
 }
 
 /**
- * One request to one upstream. An immutable value: every step takes a hop and
- * returns a new one, and the next hop of a redirect comes from the previous one.
+ * One request to one upstream. The value is immutable: each step takes a request and returns a new one, and the request
+ * that a redirect asks for is made from the request before it.
  */
 export interface UpstreamRequest {
-  /** Where it goes. */
+  /** The upstream that the request goes to. */
   readonly upstream: Upstream;
-  /** Method, as it goes into the request line. */
+  /** The method, as it goes into the request line. */
   readonly method: string;
-  /** Path and query in origin-form, byte for byte what goes into the request line. */
+  /** The path and query in origin-form, byte for byte as they go into the request line. */
   readonly path: string;
-  /** Complete but for framing and `Host`, which the transport writes. */
+  /** All header fields except message framing and `Host`, which the transport writes. */
   readonly headers: HeaderList;
-  /** What the client's own fields were, where that is more than a list can say. */
+  /** The client's own fields, where the runtime keeps more of them than a list can. */
   readonly original?: OriginalFields | undefined;
-  /** The `Host` to send; the upstream's own authority if undefined. */
+  /** The `Host` to send; undefined for the upstream's own authority. */
   readonly host: string | undefined;
   /** The body; `null` for none. */
   readonly body: BodySource | null;
-  /** Length of a streamed body in bytes where it is known. */
+  /** The length of a streamed body in bytes, where it is known. */
   readonly contentLength: number | undefined;
-  /** Whether only a new connection will do: a kept one has failed already. */
+  /** Whether the request needs a new connection, because a reused one has failed already. */
   readonly fresh?: boolean;
-  /** The fields before hooks and interceptors changed them, where redirects are followed: see `redirect.ts`. */
+  /** The fields before hooks and interceptors changed them; set only where redirects are followed. */
   readonly given?: HeaderList | undefined;
 }
 
-/** A response on its way: what an upstream answered, or what an error becomes. */
+/** A response on its way to the client: that of an upstream, or one made from an error. */
 export interface UpstreamResponse {
-  /** Status code. */
+  /** The status code. */
   readonly status: number;
-  /** Reason phrase; `""` for none. */
+  /** The reason phrase; `""` for none. */
   readonly statusText: string;
-  /** Its fields. */
+  /** The header fields. */
   readonly headers: HeaderList;
-  /** What the upstream's own fields were, where that is more than a list can say. */
+  /** The upstream's own fields, where the runtime keeps more of them than a list can. */
   readonly original?: OriginalFields | undefined;
   /** The body; `null` for none. */
   readonly body: BodySource | null;
-  /** The request that it answers, where that is another than the one that was sent first: a redirect was followed. */
+  /** The request that this response answers, where a redirect was followed; undefined for the first request. */
   readonly request?: UpstreamRequest | undefined;
-  /** Whether the body is encoded as `Content-Encoding` says, where a runtime would encode a script's body itself. */
+  /** Whether the body is encoded already as `Content-Encoding` says, so that the runtime must not encode it. */
   readonly isEncoded?: boolean;
 }
 
-/** What a runtime's client can do that not every one can. */
+/** The features that not every runtime's HTTP client has. */
 export interface Capabilities {
-  /** Content codings that the client undoes although nobody asked it to. */
+  /** The content codings that the client decodes unasked. */
   readonly decodes: readonly string[];
-  /** A `Host` other than the target's can be sent. */
+  /** Whether a `Host` other than the target's can be sent. */
   readonly host: boolean;
-  /** Unix domain sockets can be reached. */
+  /** Whether Unix domain sockets can be reached. */
   readonly unixSocket: boolean;
-  /** TLS options (CA, client certificate) can be set. */
+  /** Whether TLS options (CA, client certificate) can be set. */
   readonly tls: boolean;
 }
 
-/** Counters of a transport's connections; all of them count from its creation. */
+/** Statistics of a transport's connections; the counters begin with its creation. */
 export interface PoolStats {
   /** Connections that were opened. */
   readonly created: number;
@@ -110,29 +110,29 @@ export interface OriginStats {
   readonly waiting: number;
 }
 
-/** A client that sends requests for the proxy. */
+/** An HTTP client that sends requests for the proxy. */
 export interface Transport {
-  /** Its name in messages, such as `node`, `bun`, `deno`, `workerd` or `fetch`. */
+  /** The name in messages, such as `node`, `bun`, `deno`, `workerd` or `fetch`. */
   readonly name: string;
-  /** What it can do that not every one can. */
+  /** The features that not every transport has. */
   readonly capabilities: Capabilities;
   /**
-   * Whether response bodies go from the client to the server without being seen here, as long as
-   * `idleTimeout` and `signal` are not set: `idleTimeout` has no default then.
+   * Whether the runtime moves response bodies to the server without the proxy reading them, as long as `idleTimeout`
+   * and `signal` are not set; so `idleTimeout` has no default.
    */
   readonly handsBodiesThrough?: boolean;
   /**
-   * Sends one request; never follows a redirect, retries or decodes.
+   * Sends one request. It never follows a redirect, retries or decodes.
    *
-   * Resolves when the response headers have arrived, and rejects with a `ProxyError` where the network fails. Of the
-   * scope, a transport calls at most three methods:
+   * Resolves when the response headers have arrived, and rejects with a `ProxyError` if the network fails. A transport
+   * calls at most three methods of the scope:
    *
-   * - `onAbort` at the start, with what stops the request: the client has left, or a deadline has passed.
-   * - `touch` for each chunk of the request's body that it sends, so that a slow upload is not cut by `timeout`.
-   * - `end` when the response's body has ended, unless that is a `ResponseBody`, which does so itself.
+   * - `onAbort` at the start, with what stops the request if the client disconnects or a deadline passes.
+   * - `touch` for each chunk of the request body that it sends, so that `timeout` does not abort a slow upload.
+   * - `end` when the response body has ended; a `ResponseBody` calls it itself.
    *
-   * The request's body takes its shortest way with `pipeTo(sink)`, or as bytes with `whole()`; a `ResponseBody` into
-   * which the transport pushes chunks takes the shortest way to every server.
+   * To read the request body, `whole()` and `pipeTo(sink)` cost less than `stream()`. For the response body, a
+   * `ResponseBody` into which the transport pushes chunks costs the least on every server.
    * @example
    * ```ts
    * // examples/transport.ts has all of it.
@@ -156,11 +156,11 @@ export interface Transport {
    * ```
    */
   readonly send: Send;
-  /** What the connections have been doing, where the runtime tells: the same object until something changes. */
+  /** Returns the connection statistics, where the runtime has them: the same object until something changes. */
   stats?(): PoolStats;
   /**
    * Lets running and waiting requests finish, then closes every connection. Later requests fail.
-   * @param timeout milliseconds that they may take, then as `destroy`; `0` for as long as they like
+   * @param timeout milliseconds after which the remaining requests fail, as with `destroy`; `0` for no limit
    */
   close?(timeout?: number): Promise<void>;
   /** Closes every connection at once; running and waiting requests fail. */

@@ -35,7 +35,9 @@ function open(length?: number, recycler?: Recycler): void {
   scope = fakeScope();
   calls = [];
   vi.spyOn(scope, "touch").mockImplementation(() => void calls.push("touch"));
-  vi.spyOn(scope, "pauseIdle").mockImplementation((held) => void calls.push(`hold ${held}`));
+  vi.spyOn(scope, "pauseIdle").mockImplementation(
+    (isPaused) => void calls.push(`pause ${isPaused}`),
+  );
   vi.spyOn(scope, "end").mockImplementation(() => void calls.push("end"));
   inlet = new FakeInlet();
   body = new ResponseBody(scope, inlet, length, recycler);
@@ -143,12 +145,12 @@ describe("a client that is slow", () => {
     body.push(bytes("b"));
     expect(sink.log).toEqual(["flush", "a", "b"]);
     expect(inlet.log).toEqual(["pause"]);
-    expect(calls.filter((call) => call.startsWith("hold"))).toEqual(["hold true", "hold true"]);
+    expect(calls.filter((call) => call.startsWith("pause"))).toEqual(["pause true", "pause true"]);
     expect(sink.waiting).toBe(1);
     sink.drain();
     expect(inlet.log).toEqual(["pause", "resume"]);
     expect(body.isPaused).toBe(false);
-    expect(calls.at(-1)).toBe("hold false");
+    expect(calls.at(-1)).toBe("pause false");
     sink.hasRoom = false;
     body.push(bytes("c"));
     expect(inlet.log).toEqual(["pause", "resume", "pause"]);
@@ -160,7 +162,7 @@ describe("a client that is slow", () => {
     body.push(new Uint8Array(1));
     body.push(new Uint8Array(1));
     expect(inlet.log).toEqual(["pause"]);
-    expect(calls).not.toContain("hold true");
+    expect(calls).not.toContain("pause true");
     void body.pipeTo(new FakeSink());
     expect(inlet.log).toEqual(["pause", "resume"]);
   });

@@ -124,7 +124,7 @@ describe("tells of itself", () => {
       ["stop-timeout", "10000"],
       ...["demo", "stats", "help", "version"].map((name) => [name, "false"] as const),
     ]);
-    const unsayable = /^(?:on[A-Z].*|clientAddress|signal|fetch|transport)$/;
+    const unsayable = /^(?:on[A-Z].*|clientAddress|signal|fetch|transport|interceptors)$/;
     const renamed: Record<string, string> = {
       headers: "header",
       host: "host-header",

@@ -143,10 +143,10 @@ describe("cleanResponse", () => {
   test("drops what is about the connection, keeps the rest as it is", () => {
     const raw = [
       "Connection",
-      "keep-alive, X-UpstreamRequest",
+      "keep-alive, X-Hop",
       "Keep-Alive",
       "timeout=5",
-      "X-UpstreamRequest",
+      "X-Hop",
       "1",
       "Alt-Svc",
       "h3",

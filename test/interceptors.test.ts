@@ -198,8 +198,8 @@ describe("an exception of an interceptor", () => {
     const transport = new FakeTransport(async () => {
       throw new TypeError("a transport's own");
     });
-    const options: ProxyOptions = { interceptors: { attempt: [logging(log, "a")] } };
-    expect((await run({}, { transport, options })).status).toBe(500);
+    const options: ProxyOptions = { transport, interceptors: { attempt: [logging(log, "a")] } };
+    expect((await run({}, { options })).status).toBe(500);
     expect(log).toEqual(["a: /", "a: proxy_internal_error"]);
   });
 

@@ -50,7 +50,7 @@ describe("once more", () => {
     ["a fault of ours", new TypeError("oops")],
   ])("not after %s", async (_, error) => {
     const transport = answering(error);
-    await run({}, { transport });
+    await run({}, { options: { transport } });
     expect(transport.hops).toHaveLength(1);
   });
 

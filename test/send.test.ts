@@ -3,10 +3,10 @@ import { ProxyError } from "../src/error.ts";
 import { badOption, MisuseError } from "../src/misuse.ts";
 import {
   checkResults,
+  convertErrors,
   compose,
   type Interceptor,
   sendThrough,
-  toNetworkError,
 } from "../src/send.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
 import {
@@ -94,36 +94,31 @@ describe("checkResults", () => {
   });
 });
 
-describe("sendThrough", () => {
-  const failing = (error: unknown): FakeTransport =>
-    new FakeTransport(async () => {
-      throw error;
-    });
-
-  test.each([true, false])("sends the request as it is: converting %s", async (converts) => {
-    const transport = new FakeTransport();
-    const [hop, scope] = [fakeRequest(), fakeScope()];
-    await sendThrough(transport, transport, converts)(hop, scope);
-    expect(transport.hops[0]).toBe(hop);
-    expect(transport.scopes[0]).toBe(scope);
-  });
-
-  test("converts the transport's errors to network errors, where they must be told from exceptions of the app", async () => {
-    const oops = new Error("oops");
-    const send = (converts: boolean): unknown =>
-      sendThrough(failing(oops), failing(oops), converts)(fakeRequest(), fakeScope());
-    expect(await errorOf(() => send(true))).toEqual(proxyError("proxy_internal_error", 500));
-    expect(await errorOf(() => send(true))).toMatchObject({ cause: oops });
-    expect(await errorOf(() => send(false))).toBe(oops);
-  });
+test("sendThrough sends the request as it is, to an app or over the network", async () => {
+  const [network, inProcess] = [new FakeTransport(), new FakeTransport()];
+  const [request, scope] = [fakeRequest(), fakeScope()];
+  const send = sendThrough(network, inProcess);
+  await send(request, scope);
+  expect(network.hops[0]).toBe(request);
+  expect(network.scopes[0]).toBe(scope);
+  expect(inProcess.hops).toEqual([]);
+  const app = { fetch: () => new Response() };
+  await send(fakeRequest({ upstream: { ...request.upstream, app } }), scope);
+  expect([network.hops.length, inProcess.hops.length]).toEqual([1, 1]);
 });
 
-test("every error of a transport becomes a ProxyError, except for misuse", () => {
+test("convertErrors makes a ProxyError of every error but misuse", async () => {
+  const converted = (error: unknown): Promise<unknown> => {
+    const send = convertErrors(() => Promise.reject(error));
+    return errorOf(() => send(fakeRequest(), fakeScope()));
+  };
   const known = new ProxyError("dns_error");
-  expect(toNetworkError(known)).toBe(known);
+  expect(await converted(known)).toBe(known);
   const misuse = badOption("fetch", "use a function");
-  expect(toNetworkError(misuse)).toBe(misuse);
+  expect(await converted(misuse)).toBe(misuse);
   for (const thrown of [new TypeError("oops"), "oops", undefined, null]) {
-    expect(toNetworkError(thrown)).toBeInstanceOf(ProxyError);
+    expect(await converted(thrown)).toEqual(proxyError("proxy_internal_error", 500));
   }
+  const response = fakeResponse();
+  expect(await convertErrors(async () => response)(fakeRequest(), fakeScope())).toBe(response);
 });

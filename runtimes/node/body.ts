@@ -5,7 +5,7 @@ import { type BodySource, pipe, type Sink } from "../../src/body/source.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { returnsMemory } from "./reuse.ts";
 
-/** A body on its way to a response of Node's: srvx calls `pipe` when it has written the head, as `sendResponse` does. */
+/** Writes a body to a response of Node's. srvx and `sendResponse` call `pipe` after they have written the head. */
 export class PipedBody implements Sink {
   readonly #body: BodySource;
   readonly #headers: HeaderList;
@@ -23,18 +23,20 @@ export class PipedBody implements Sink {
   pipe(res: ServerResponse): void {
     const body = this.#body;
     this.#res = res;
-    // Bytes and end go to Node in one call, unless their memory is used again.
+    // Write the bytes and the end in one call, unless the response returns pooled memory: `whole()` would copy it.
     const isWanted = body.error === undefined && this.memory === "borrowed";
     const bytes = isWanted ? body.whole() : undefined;
     if (bytes !== undefined) return void res.end(bytes);
-    // A body that was made by the app's code is not told otherwise that its client has left.
-    res.on("close", () => body.cancel());
-    // Where the body does not tell whether chunks have arrived, the client gets the head at once.
-    if (body.buffered === undefined) this.flush();
+    // A body without `buffered`, such as a web stream of the app's, does not tell whether chunks have arrived: send the
+    // head now. No transport fills it either, so nothing else tells it that the client has disconnected.
+    if (body.buffered === undefined) {
+      this.flush();
+      res.on("close", () => body.cancel());
+    }
     pipe(body, this);
   }
 
-  /** Called by srvx instead of `pipe` where the client has left, or sent HEAD. */
+  /** Cancels the body. srvx calls this instead of `pipe` if the client has disconnected, or sent HEAD. */
   destroy(): void {
     this.#body.cancel();
   }
@@ -70,46 +72,48 @@ export class PipedBody implements Sink {
 const EMPTY = new Uint8Array();
 
 /**
- * Sends the head before there is any of the body.
+ * Sends the head before any chunk of the body has arrived.
  *
- * `flushHeaders()` encodes the head as UTF-8, which changes bytes above 0x7f; before a chunk of bytes, even an empty
- * one, Node writes it as latin1. The first is the rule: middleware that compresses waits for a chunk that is not empty.
+ * `flushHeaders()` encodes the head as UTF-8, which changes bytes above 0x7f; before a chunk, even an empty one, Node
+ * writes the head as latin1. An empty chunk is written only for such bytes, because middleware that compresses sends
+ * nothing before a chunk that is not empty.
  */
 export function flushHead(res: ServerResponse, headers: HeaderList): void {
   if (hasObsText(headers)) res.write(EMPTY);
   else res.flushHeaders();
 }
 
-/** Whether there are bytes above 0x7f in header fields (RFC 9110 §5.5). */
+/** Whether header fields contain bytes above 0x7f (`obs-text`, RFC 9110 §5.5). */
 export function hasObsText(headers: HeaderList): boolean {
   return headers.some((text) => /[\u0080-\u00ff]/.test(text));
 }
 
-/** RFC 9113 §7: the stream ends for a fault that is not the client's. */
+/** The HTTP/2 error code for a fault that is not the client's (RFC 9113 §7). */
 const INTERNAL_ERROR = 2;
 
-/** Ends a response so that its body cannot seem whole. */
+/** Aborts a response, so that its body cannot look complete. */
 export function breakOff(res: ServerResponse | Http2ServerResponse): void {
   if ("stream" in res) return res.stream.close(INTERNAL_ERROR);
   if (res.destroyed || res.writableFinished) return;
-  // A pipelined response has no connection before the ones in front of it are sent, and nothing to destroy.
+  // A pipelined response has no socket to destroy until the responses in front of it have been sent.
   if (res.socket === null) {
-    // What was written of it is flushed first.
+    // Node flushes what was written of the response before the microtask runs.
     return void res.once("socket", () => queueMicrotask(() => breakOff(res)));
   }
   if (endsWithConnection(res)) resetSocket(res.socket);
   else res.destroy();
 }
 
-/** Whether the connection's end is the end of the body (RFC 9112 §6.3): an orderly one says that the body is whole. */
+/** Whether the body ends with the connection (RFC 9112 §6.3): an orderly close would then say that it is complete. */
 function endsWithConnection(res: ServerResponse): boolean {
   return !res.chunkedEncoding && !res.useChunkedEncodingByDefault;
 }
 
 /**
- * Ends a request's connection where the server under a web stream may not: it ends the connection of HTTP/1.0 in
- * order, as after a whole body; it ends a response as if it were whole, with the error's message in the last chunk
- * (@hono/node-server); and it leaves a pipelined response open that has no connection yet.
+ * Closes the connection of a request whose response failed as a web stream, where the server may not close it. A server
+ * may close an HTTP/1.0 connection in order, as after a complete body. It may end the response as if it were complete,
+ * with the error's message in the last chunk (@hono/node-server). It may leave a pipelined response open that has no
+ * connection yet.
  */
 export function breakOffRequest(request: IncomingMessage): void {
   const { socket } = request;
@@ -117,11 +121,11 @@ export function breakOffRequest(request: IncomingMessage): void {
   const sent = responseOn(socket);
   if (sent === undefined) return;
   if (sent.req === request) {
-    // What the server writes after this is not sent. Where nothing was, it answers with something else.
+    // Nothing that the server writes after this is sent. If no head was sent yet, the server sends another response.
     if (sent.headersSent) socket.end();
     return;
   }
-  // Before Node's own listener, which gives the connection to the next response and writes what that has waiting.
+  // Run before Node's own listener, which assigns the connection to the next response and writes its buffered chunks.
   sent.prependOnceListener("finish", () => {
     socket.cork();
     queueMicrotask(() => {
@@ -133,8 +137,8 @@ export function breakOffRequest(request: IncomingMessage): void {
 }
 
 /**
- * The response that is being sent on a connection. Node does not document `_httpMessage`: without it, a pipelined
- * response that breaks off leaves its connection open.
+ * Returns the response that is being sent on a connection. Node does not document `_httpMessage`; without it, a
+ * pipelined response that fails leaves its connection open.
  */
 function responseOn(socket: Socket): ServerResponse | undefined {
   return (socket as { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined;
@@ -144,7 +148,7 @@ function resetSocket(socket: Socket): void {
   try {
     socket.resetAndDestroy();
   } catch {
-    // Only TCP has resets. A TLS connection ends without close_notify.
+    // Only a TCP socket can be reset. A TLS connection is closed without close_notify instead.
     socket.destroy();
   }
 }

@@ -8,7 +8,7 @@ import { breakOffRequest, hasObsText, PipedBody } from "./body.ts";
 import { toRecord } from "./headers.ts";
 import { messageOf, responseOf } from "./incoming.ts";
 
-/** What a response is sent from. */
+/** The parts of a response that is sent. */
 interface Parts {
   readonly status: number;
   readonly statusText: string;
@@ -16,12 +16,12 @@ interface Parts {
   readonly body: BodySource | null;
 }
 
-/** What srvx's server asks a response for, instead of reading it as a web one. */
+/** The parts that srvx's server takes from a response, instead of reading it as a web `Response`. */
 interface NodeResponse extends Omit<Parts, "body"> {
   readonly body: PipedBody | ReadableStream<Uint8Array> | null;
 }
 
-/** The runtime's own `Response`, under whatever a server has put in its place (@hono/node-server, srvx). */
+/** The runtime's own `Response`, even if a server has replaced the global (@hono/node-server, srvx). */
 const NativeResponse = nativeOf(globalThis.Response);
 
 function nativeOf(current: typeof Response): typeof Response {
@@ -30,11 +30,10 @@ function nativeOf(current: typeof Response): typeof Response {
 }
 
 /**
- * A `Response` that is not built until somebody looks at it.
+ * A `Response` that makes its web objects only when other code reads them.
  *
- * The server under the handler asks it for `_toNodeResponse()` and lets the
- * body write itself. Whoever touches `headers` or `body` before gets real ones,
- * and what became of them is what is sent.
+ * The server under the handler calls `_toNodeResponse()`, and lets the body write itself. If other code has read
+ * `headers` or `body` before, these are real web objects, and they are sent with the changes that the code has made.
  */
 class LazyResponse {
   readonly #reply: UpstreamResponse;
@@ -97,7 +96,7 @@ class LazyResponse {
     return new NativeResponse(body, this);
   }
 
-  /** Asked for by srvx's server, under h3 too. */
+  /** Returns the parts to send to srvx's server, also under h3. */
   _toNodeResponse(): NodeResponse {
     const { status, statusText, body } = this.#reply;
     const headers = this.#headers === undefined ? this.#reply.headers : toHeaderList(this.#headers);
@@ -105,6 +104,7 @@ class LazyResponse {
     return { status, statusText, headers, body: body && new PipedBody(body, headers) };
   }
 
+  /** Returns the parts to send, for `sendResponse`. */
   toParts(): Parts {
     const { status, statusText, body } = this.#reply;
     const headers = this.#headers === undefined ? this.#reply.headers : toHeaderList(this.#headers);
@@ -114,7 +114,7 @@ class LazyResponse {
   }
 
   get #response(): Response {
-    // Its fields are copied: `headers` stays the one object that counts.
+    // The real response copies the fields; those of `this.headers` are sent.
     return (this.#real ??= new NativeResponse(
       toBodyInit(this.#reply.body, true, this.#message),
       this,
@@ -125,9 +125,9 @@ class LazyResponse {
 Object.setPrototypeOf(LazyResponse.prototype, NativeResponse.prototype);
 
 /**
- * What a web `Response` is made of.
+ * Returns what a web `Response` is constructed from.
  * @param flush whether a stream begins with an empty chunk while no other has arrived
- * @param message Node's request, whose connection ends where a stream breaks off
+ * @param message Node's request, whose connection is closed if a stream fails
  */
 function toBodyInit(
   body: BodySource | null,
@@ -142,17 +142,17 @@ function toBodyInit(
 }
 
 /**
- * The response for the server that the request came from: lazy where it can be sent lazily.
- * @throws ProxyError if its body has failed by now
+ * Returns the response for the server that has received the request: a lazy one if that server can send it.
+ * @throws ProxyError if the body has failed already
  */
 export function respond(reply: UpstreamResponse, incoming: Incoming): Response | Promise<Response> {
   assertIntact(reply);
   const message = messageOf(incoming);
-  // Where the global is another class, only its own instances are responses to everyone.
+  // If the global was replaced, other code may accept only instances of the class that replaced it.
   if (responseOf(incoming) !== undefined && globalThis.Response === NativeResponse) {
     return new LazyResponse(reply, message) as unknown as Response;
   }
-  // A stream would cost more than the one turn of the loop in which the rest is read.
+  // Waiting one turn of the event loop, in which the rest is read, costs less than a stream.
   return isNearlyWhole(reply.body) ? buildLater(reply, message) : build(reply, message);
 }
 
@@ -160,7 +160,7 @@ function assertIntact({ body }: UpstreamResponse): void {
   if (body?.error !== undefined) throw body.error;
 }
 
-/** Whether the rest of a body may arrive in a moment: one read takes no more than what is in the socket's buffer. */
+/** Whether a small body has arrived in part: one read may not return all of it, and the rest follows with the next. */
 function isNearlyWhole(body: BodySource | null): boolean {
   const { length = Infinity, buffered = 0 } = body ?? {};
   return buffered > 0 && length <= HIGH_WATER_MARK && length > buffered;
@@ -168,14 +168,14 @@ function isNearlyWhole(body: BodySource | null): boolean {
 
 function build(reply: UpstreamResponse, message: IncomingMessage | undefined): Response {
   const { status, statusText, headers, body } = reply;
-  // @hono/node-server writes a head that comes with a chunk as latin1, and one that comes alone as UTF-8.
+  // @hono/node-server writes a head together with a chunk as latin1, but a head alone as UTF-8.
   const flush = body?.buffered === 0 && hasObsText(headers);
   const response = new Response(toBodyInit(body, flush, message), {
     status,
     statusText,
     headers: toRecord(headers) ?? toHeaders(headers),
   });
-  // It waits for a first chunk only of a response that somebody has looked at.
+  // @hono/node-server waits for the first chunk only if `body` has been read.
   if (flush) void response.body;
   return response;
 }
@@ -190,8 +190,8 @@ async function buildLater(
 }
 
 /**
- * Writes a response to Node's.
- * @throws what `writeHead` throws, for fields that a hook made unsendable
+ * Sends a web `Response` as a response of Node's.
+ * @throws what `writeHead` throws for fields that a hook has made invalid
  */
 export function sendResponse(response: Response, res: ServerResponse): void {
   const { status, statusText, headers, body } =
@@ -208,7 +208,7 @@ export function sendResponse(response: Response, res: ServerResponse): void {
     throw error;
   }
   if (body === null) return void res.end();
-  // Node drops what is written: all of a stream would be read for nothing, one without an end for ever.
+  // Node drops the body of a response to HEAD: a stream would be read for nothing, an endless one for ever.
   if (res.req.method === "HEAD") {
     body.cancel();
     return void res.end();

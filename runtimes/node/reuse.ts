@@ -1,9 +1,10 @@
 /**
- * The pool option `reuseBuffers`: sockets read into buffers that are used again once Node has written what is in them.
- * Without it, each read has new memory, and to touch that costs more than the read itself for large bodies.
+ * The pool option `reuseBuffers`: sockets read into pooled buffers, which are used again once Node has written the
+ * bytes in them. Without the option, each read gets new memory, and for large bodies the first access to new memory
+ * costs more than the read itself.
  *
- * A pooled chunk goes to nothing but the client's response, and only if no other code can see it there. Everything
- * else gets a copy in memory of its own.
+ * A pooled chunk is passed only to the client's response, and only if no other code can see it there. All other code
+ * gets a copy in memory of its own.
  */
 import type { ServerResponse } from "node:http";
 import type { Recycler } from "../../src/body/response.ts";
@@ -13,17 +14,17 @@ import type { SocketParts } from "../sockets/connect.ts";
 import { NetSocket } from "../sockets/netsocket.ts";
 import { isUnwrappedResponse, isUnwrappedSocket } from "./wrapped.ts";
 
-/** Bytes that one read takes at most: a body of 64 KiB arrives in one read with its head. */
+/** The maximum number of bytes of one read: a body of 64 KiB arrives in one read with its head. */
 const READ_SIZE = 131_072;
-/** Bytes of a read below which its chunks are copied, and the socket keeps its buffer. */
+/** The chunks of a read below this number of bytes are copied, and the socket keeps its buffer. */
 const LARGE = 32_768;
-/** Number of buffers that wait for a socket. */
+/** The maximum number of buffers that are kept for later reads. */
 const MAX_SPARES = 64;
 
-/** Whether any transport reads into pooled buffers. */
+/** Whether any transport of this process reads into pooled buffers. */
 let isReusing = false;
 const spares: Uint8Array[] = [];
-/** The memory of every buffer made here. */
+/** The memory of every pooled buffer. */
 const pooled: WeakSet<ArrayBufferLike> = new WeakSet();
 
 function takeBuffer(): Uint8Array {
@@ -34,13 +35,13 @@ function takeBuffer(): Uint8Array {
   return buffer;
 }
 
-/** Puts the memory of a chunk back. Nothing may read the chunk any more, nor another one of the same memory. */
+/** Returns the memory of a chunk to the pool. No chunk in this memory may be read any more. */
 function release({ buffer }: Uint8Array): void {
-  // A `Buffer` and not only a `Uint8Array`: middleware asks `Buffer.isBuffer`.
+  // Chunks have to be a `Buffer`, because middleware asks `Buffer.isBuffer`.
   if (spares.length < MAX_SPARES) spares.push(Buffer.from(buffer));
 }
 
-/** Buffers that sockets read into again. */
+/** The pool of buffers, for response bodies. */
 const recycler: Recycler = {
   has: ({ buffer }) => pooled.has(buffer),
   release,
@@ -51,7 +52,7 @@ const recycler: Recycler = {
   },
 };
 
-/** Has a socket read into a buffer of its own, and into another one when a chunk has kept that. */
+/** Makes a socket read into one pooled buffer, and into another one when a chunk has kept the memory of the first. */
 export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) => {
   let next = takeBuffer();
   return {
@@ -63,25 +64,25 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
   };
 };
 
-/** The chunks of a transport that reads into pooled buffers, and frees the buffers of request bodies. */
+/** The memory rules with `reuseBuffers`: response chunks are pooled, and request chunks are freed once sent. */
 const reusedChunks: Memory = {
   recycler,
   ofRequests: ({ socket }) =>
     socket instanceof NetSocket && isUnwrappedSocket(socket.raw) ? "returned" : "borrowed",
 };
 
-/** Has a transport use memory again, and all others look out for it. */
+/** Returns the memory rules with `reuseBuffers`. From then on, all transports check for memory that is returned. */
 export function reuseChunks(): Memory {
   isReusing = true;
   return reusedChunks;
 }
 
-/** Whether a request's body may be sent by a transport that uses memory again. */
+/** Whether a request body may be sent by a transport that returns its memory. */
 export function mayReuse(): boolean {
   return isReusing;
 }
 
-/** Whether a response of Node's gives chunks back. */
+/** Whether a response of Node's returns the memory of chunks. */
 export function returnsMemory(res: ServerResponse): boolean {
   return isReusing && isUnwrappedResponse(res);
 }

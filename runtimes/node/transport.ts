@@ -7,6 +7,7 @@ import { bufferCodec } from "../sockets/buffercodec.ts";
 import { NetConnector } from "../sockets/connect.ts";
 import { createOnRead, reuseChunks } from "./reuse.ts";
 
+/** Runs an attempt in the next check phase; a function of the module, so that a request makes no closure. */
 function runLater(attempt: Attempt, pool: Pool): void {
   setImmediate(run, attempt, pool);
 }
@@ -32,10 +33,9 @@ export class NodeTransport extends HttpTransport {
   }
 
   protected override run(attempt: Attempt, pool: Pool, { method, body }: UpstreamRequest): void {
-    // A small body is in the same packet as its head, but parsed after the handler has run: by the
-    // check phase it is here, and goes out in one write with the head. By the one after that all
-    // sockets have been looked at: no connection that has been closed by now is used for what
-    // cannot be sent twice.
+    // Node parses a small body after the handler has run, although it is in the same packet as the head. By the first
+    // `setImmediate`, it has arrived and is sent in one write with the head. By the second, Node has polled all
+    // sockets, so that a request that cannot be sent twice uses no connection that the upstream has closed already.
     if (body === null && (method === "GET" || method === "HEAD")) attempt.run(pool);
     else setImmediate(runLater, attempt, pool);
   }

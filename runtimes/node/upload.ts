@@ -15,8 +15,9 @@ export class IncomingBody implements BodySource {
   #stop: (() => void) | undefined;
 
   /**
-   * Pauses the message: code that begins to listen before the body is sent gets no chunk that the upstream does not.
-   * @throws TypeError for a body that is read as text: its bytes are lost
+   * Pauses the message, so that a listener that other code adds before the body is sent gets no chunk that the upstream
+   * would miss.
+   * @throws TypeError for a message that is read as text, because its bytes are lost
    */
   constructor(message: IncomingMessage) {
     if (message.readableEncoding !== null) throw new TypeError(`fetchway: ${READ_AS_TEXT}`);
@@ -25,20 +26,21 @@ export class IncomingBody implements BodySource {
   }
 
   /**
-   * The whole body, if all of it has arrived.
-   * @throws ProxyError if other code has read some of it
+   * Returns the whole body, if all of it has arrived.
+   * @throws ProxyError if other code has read from it
    */
   whole(): Uint8Array | undefined {
     const { message } = this;
     assertUnread(message);
     if (!isComplete(message)) return undefined;
     const chunks: Uint8Array[] = [];
-    // From Node 26 on, `read()` returns one chunk of several.
+    // From Node 26 on, `read()` returns one buffered chunk instead of all of them.
     for (let chunk; (chunk = message.read() as Buffer | null) !== null;) chunks.push(chunk);
     this.replay = concat(chunks);
     return this.replay;
   }
 
+  /** Writes the chunks to a sink as they arrive. */
   async pipeTo(sink: Sink): Promise<void> {
     const { message } = this;
     try {
@@ -47,9 +49,9 @@ export class IncomingBody implements BodySource {
       this.cancel();
       return sink.fail(error);
     }
-    // With data here, head and data leave in one write; without, the upstream should have the head now.
+    // A chunk that has arrived is sent in one write with the head; without one, send the head now.
     if (message.readableLength === 0) sink.flush?.();
-    // The sink may give memory back only later, when its connection is established.
+    // Always created, because the sink may return memory only after its connection is established.
     const audience = mayReuse() ? new Audience(message) : undefined;
     await new Promise<void>((resolve) => {
       let isWaiting = false;
@@ -58,11 +60,11 @@ export class IncomingBody implements BodySource {
         message.resume();
       };
       const onData = (chunk: Buffer): void => {
-        // Other code may call `setEncoding` when the upload has begun: then the bytes of a chunk are lost.
+        // Other code may call `setEncoding` during the upload: chunks are strings then, and their bytes are lost.
         if (!((chunk as unknown) instanceof Uint8Array)) return finish(readAsText());
         if (writeChunk(message, chunk, sink, audience)) return;
         message.pause();
-        // Other code may have the message flow on meanwhile.
+        // Other code may have resumed the message while a callback is pending.
         if (isWaiting) return;
         isWaiting = true;
         sink.onDrain(goOn);
@@ -84,11 +86,12 @@ export class IncomingBody implements BodySource {
     });
   }
 
+  /** Returns the body as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array> {
     return toWebStream(this, options);
   }
 
-  /** Has the rest flow past: the next request on the connection comes after it. */
+  /** Reads the rest of the body and drops it, because the next request on the connection comes after it. */
   cancel(): void {
     if (this.#stop !== undefined) this.#stop();
     else this.message.resume();
@@ -101,7 +104,7 @@ function readAsText(): ProxyError {
   return new ProxyError("proxy_internal_error", { message: READ_AS_TEXT });
 }
 
-/** What is left of a body that other code has read from would look whole to the upstream. */
+/** Throws if other code has read from the body: the rest would look complete to the upstream. */
 function assertUnread(message: IncomingMessage): void {
   if (!message.readableDidRead) return;
   throw new ProxyError("proxy_internal_error", {
@@ -111,16 +114,16 @@ function assertUnread(message: IncomingMessage): void {
   });
 }
 
-/** Whether all of a body has arrived. Node calls a stream of HTTP/2 complete that the client has reset. */
+/** Whether all of a body has arrived. Node sets `complete` also on an HTTP/2 stream that the client has reset. */
 function isComplete(message: IncomingMessage): boolean {
   if (!message.complete) return false;
   return !isHttp2(message) || (message.stream.readableEnded && !message.stream.aborted);
 }
 
-/** Chunks below this number of bytes are left to the garbage collector. */
+/** The memory of chunks below this number of bytes is left to the garbage collector. */
 const LARGE = 16_384;
 
-/** Writes a chunk in the memory that the sink needs. */
+/** Writes a chunk in the kind of memory that the sink requires. */
 function writeChunk(
   message: IncomingMessage,
   chunk: Buffer,
@@ -135,15 +138,18 @@ function writeChunk(
   }
   const isFreed = memory === "returned" && isAll && chunk.byteLength >= LARGE;
   if (!isFreed || audience?.isEmpty !== true) return sink.write(chunk);
-  // The collector would free the memory much later, so that each chunk's memory would be new, and to touch new
-  // memory costs more than to copy into memory that was used before.
+  // Free the memory once it is sent. The garbage collector would free it much later, so that each chunk would get new
+  // memory, and the first access to new memory costs more than a copy into used memory.
   const buffer = chunk.buffer as ArrayBuffer & { transfer(length: number): ArrayBuffer };
   return sink.write(chunk, () => void buffer.transfer(0));
 }
 
-/** Calls back when the message has ended, or cannot any more. */
+/**
+ * Calls back once when the message has ended, or has failed.
+ * @returns a function that stops listening
+ */
 function onceOver(message: IncomingMessage, callback: (error?: Error) => void): () => void {
-  // A stream of HTTP/2 that the client has reset with NO_ERROR ends as a whole one does.
+  // An HTTP/2 stream that the client has reset with NO_ERROR emits `end` like a complete one.
   const onEnd = (): void =>
     done(isHttp2(message) && message.stream.aborted ? brokenOff() : undefined);
   const onError = (error: Error): void => done(error);
@@ -152,7 +158,7 @@ function onceOver(message: IncomingMessage, callback: (error?: Error) => void): 
   };
   const stop = (): void => {
     message.off("end", onEnd).off("error", onError).off("close", onClose);
-    // A message that is destroyed later still emits its error: nobody else listens.
+    // A message that is destroyed later still emits `error`, which is thrown if nothing listens.
     message.on("error", () => {});
   };
   const done = (error?: Error): void => {
@@ -169,9 +175,9 @@ function brokenOff(): Error {
 }
 
 /**
- * Has a body that other code has touched flow on when the response is over, so that the next request on the connection
- * is read: Node sees only to bodies that nobody has read.
- * @param idle takes listeners away that would only pause it again
+ * Reads the rest of a body that other code has touched after the response has been sent, so that the next request on
+ * the connection is read. Node itself does so only for a body that no code has read.
+ * @param idle removes listeners that would pause the message again
  */
 export function resumeAfter(
   res: ServerResponse,
@@ -184,7 +190,7 @@ export function resumeAfter(
   });
 }
 
-/** Reads on: the next request on the connection comes after this body. Other listeners get the rest. */
+/** Removes our listener and reads on: the next request on the connection comes after this body. */
 function drain(message: IncomingMessage, onData: (chunk: Buffer) => void): void {
   message.off("data", onData);
   message.resume();

@@ -1,6 +1,6 @@
 import type { Codec } from "../../src/http1/codec.ts";
 
-/** What is used of Node's `Buffer`, which Bun and Deno have made quick, too. */
+/** The part of Node's `Buffer` that is used here; it is fast on Bun and Deno, too. */
 interface BufferModule {
   readonly Buffer: {
     readonly prototype: { latin1Slice(this: Uint8Array, start: number, end: number): string };
@@ -19,7 +19,7 @@ function load(): BufferModule["Buffer"] {
   return (buffer = process.getBuiltinModule("node:buffer").Buffer);
 }
 
-/** Copies bytes into memory of their own: the receiver may transfer it, and no other bytes are in it. */
+/** Copies bytes into memory that holds no other bytes, so that the receiver may transfer it. */
 export function copyOf(bytes: Uint8Array): Uint8Array {
   const copy = (buffer ?? load()).allocUnsafeSlow(bytes.byteLength);
   copy.set(bytes);

@@ -18,32 +18,32 @@ const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: string): AgentModule };
 };
 
-/** The option `onread` of `net.connect`: a socket reads into the buffers that it is given. */
+/** The option `onread` of `net.connect`, which makes a socket read into the given buffers. */
 export interface OnRead {
   readonly buffer: () => Uint8Array;
   readonly callback: (length: number, bytes: Uint8Array) => boolean;
 }
 
-/** How a runtime sets up its plain sockets. */
+/** How a runtime sets up its sockets without TLS. */
 export interface SocketParts {
-  /** Makes the `onread` of one socket; undefined where sockets read into buffers of their own. */
+  /** Makes the `onread` of one socket; undefined where the runtime allocates a buffer for each read. */
   readonly createOnRead?: ((onData: SocketHandler["onData"]) => OnRead) | undefined;
-  /** Whether sockets stay writable when the upstream has ended them: a write tells a reset from an orderly end. */
+  /** Whether a socket stays writable after the upstream has closed its direction: a write then detects a reset. */
   readonly allowHalfOpen?: boolean;
 }
 
 /** Makes a socket that starts to connect. */
 type CreateSocket = (options: object) => RawSocket;
 
-/** Connects through `node:net` and `node:tls`, as Node, Bun and Deno have them. */
+/** Opens connections with `node:net` and `node:tls`, which Node, Bun and Deno have. */
 export class NetConnector implements Connector {
   readonly #options: FilledPoolOptions;
   readonly #parts: SocketParts;
-  /** Undefined where the system looks names up. */
+  /** Looks names up; undefined if the system does. */
   readonly #resolver: Resolver | undefined;
   readonly #creators: WeakMap<Destination, CreateSocket> = new WeakMap();
 
-  /** @throws TypeError for a name server that is no address */
+  /** @throws TypeError for a name server that is not an IP address */
   constructor(options: FilledPoolOptions, parts: SocketParts = {}) {
     const { dns } = options;
     this.#options = options;
@@ -52,7 +52,7 @@ export class NetConnector implements Connector {
   }
 
   connect(destination: Destination, scope: ConnectScope): Promise<Socket> {
-    // What throws in here, such as a certificate that cannot be read, rejects.
+    // The promise also rejects for what `#start` throws, such as the error of an invalid certificate.
     return new Promise((resolve, reject) => this.#start(destination, scope, resolve, reject));
   }
 
@@ -106,14 +106,14 @@ export class NetConnector implements Connector {
     });
     raw.on(secure ? "secureConnect" : "connect", () => {
       clearTimeout(timer);
-      // Sockets begin with `noDelay: true`, which Bun has on in any case, so that this turns it off on Bun as well.
+      // Sockets are created with `noDelay: true`, as Bun does in any case: so this turns it off on every runtime.
       if (!noDelay) raw.setNoDelay(false);
       isEstablished = true;
       resolve(socket);
     });
   }
 
-  /** Each destination has one agent: agents remember the TLS sessions of connections that were made before. */
+  /** Returns the function that makes sockets. Each destination has an agent of its own, which caches TLS sessions. */
   #creatorFor(destination: Destination): CreateSocket {
     let create = this.#creators.get(destination);
     if (create === undefined) {
@@ -136,8 +136,8 @@ function creatorFor(
     ...(socketPath === undefined
       ? { host: hostname, port: Number(new URL(origin).port) || (secure ? 443 : 80) }
       : { path: socketPath }),
-    // Without it, SNI and the certificate check would follow the field `Host`. An IP address is no server name
-    // (RFC 6066 §3).
+    // Without `servername`, SNI and the certificate check would follow the field `Host`. An IP address is not a server
+    // name (RFC 6066 §3).
     ...(secure && {
       servername: tls?.servername ?? (/^[\d.]+$|:/.test(hostname) ? "" : hostname),
     }),

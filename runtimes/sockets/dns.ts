@@ -4,49 +4,51 @@ import { ProxyError } from "../../src/error.ts";
 import type { Address, Answer } from "../../src/http1/spread.ts";
 import type { FilledDnsOptions } from "../../src/pool.ts";
 
-/** Taken at run time: a bundle for another runtime has nothing of Node's in it. */
+/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: "node:dns"): typeof import("node:dns") };
 };
 
-/** Milliseconds that an address is left alone after it did not answer. */
+/** Milliseconds for which an address that has failed is tried last. */
 const DOWN_TIME = 10_000;
-/** Names that are remembered: targets may be made of what clients send. */
+/** The maximum number of cached names: clients may decide how many targets there are. */
 const NAMES = 1000;
 
 interface Found {
   readonly addresses: readonly Address[];
-  /** Milliseconds that they hold. */
+  /** Milliseconds for which the addresses are valid. */
   readonly ttl: number;
 }
 
 interface Known extends Found {
-  /** When they do not hold any more, as `performance.now()` has it. */
+  /** The time until which the addresses are valid, on the clock of `performance.now()`. */
   expiry: number;
 }
 
-/** All that is known of a name. */
+/** The cache entry of one name. */
 interface Name {
   known: Known | undefined;
+  /** The lookup that is running. */
   asked: Promise<Known> | undefined;
+  /** The number of answers so far, which rotates the addresses. */
   turn: number;
-  /** Until when each address that has failed is left alone. */
+  /** The time until which each address that has failed is tried last. */
   readonly down: Map<string, number>;
 }
 
-/** Looks names up, and remembers the answers for as long as they hold. */
+/** Looks names up, and caches the answers while they are valid. */
 export class Resolver {
   readonly #names: Map<string, Name> = new Map();
   readonly #ask: (hostname: string) => Promise<Found>;
 
-  /** @throws TypeError for a name server that is no address */
+  /** @throws TypeError for a name server that is not an IP address */
   constructor({ ttl, servers = [] }: FilledDnsOptions) {
     const dns = process.getBuiltinModule("node:dns");
     if (servers.length === 0) {
       this.#ask = (hostname) => askSystem(dns, hostname, ttl);
       return;
     }
-    // Two tries are over within the usual time to connect.
+    // Two tries end within the default `connectTimeout`.
     const nameServers = new dns.Resolver({ timeout: 1500, tries: 2 });
     try {
       nameServers.setServers(servers);
@@ -57,7 +59,7 @@ export class Resolver {
   }
 
   /**
-   * The addresses of a name. Who asks at the same time shares one question.
+   * Returns the addresses of a name. Concurrent calls for the same name share one lookup.
    * @throws ProxyError `dns_error` or `dns_timeout`
    */
   async resolve(hostname: string): Promise<Answer> {
@@ -77,7 +79,7 @@ export class Resolver {
     return { good: [...good.slice(first), ...good.slice(0, first)], down };
   }
 
-  /** The same, as `lookup` of `net.connect` has it. */
+  /** Looks a name up in the form that the option `lookup` of `net.connect` has. */
   lookup(
     hostname: string,
     { all, family }: LookupOptions,
@@ -96,7 +98,7 @@ export class Resolver {
     );
   }
 
-  /** Leaves an address of a name alone for a while. */
+  /** Marks an address of a name as failed: for a while, it is tried last. */
   failed(hostname: string, address: string): void {
     this.#names.get(hostname)?.down.set(address, performance.now() + DOWN_TIME);
   }
@@ -118,7 +120,7 @@ export class Resolver {
     } catch (cause) {
       name.asked = undefined;
       const { code = "" } = cause as NodeJS.ErrnoException;
-      // What was true is better than nothing, unless it is known to be true no more.
+      // If the lookup fails, keep the expired answer, unless name servers say that the name has no address any more.
       const gone = code === "ENOTFOUND" || code === "ENODATA";
       if (name.known === undefined || gone) throw toDnsError(code, cause);
       found = name.known;
@@ -140,7 +142,7 @@ function askSystem(dns: typeof import("node:dns"), hostname: string, ttl: number
   });
 }
 
-/** Both families at once; one of them is enough. */
+/** Asks for the addresses of both families at once; the answer for one family is enough. */
 async function askServers(servers: NameServers, hostname: string): Promise<Found> {
   const ask = (
     method: "resolve4" | "resolve6",
@@ -165,7 +167,7 @@ function notFound(): ProxyError {
   return toDnsError("ENOTFOUND", undefined);
 }
 
-/** The codes of name servers are others' as well: a name server that refuses is not an upstream that does. */
+/** Converts an error of a lookup here, because `ECONNREFUSED` of a name server would later look like the upstream's. */
 function toDnsError(code: string, cause: unknown): ProxyError {
   if (cause instanceof ProxyError) return cause;
   return new ProxyError(code === "ETIMEOUT" ? "dns_timeout" : "dns_error", { cause });

@@ -1,9 +1,9 @@
 import type { Socket as RawSocket } from "node:net";
 import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
 
-/** A socket of `node:net` or `node:tls`, as Node, Bun and Deno have them. Its listeners stay for all requests. */
+/** A socket of `node:net` or `node:tls`, which Node, Bun and Deno have. It adds its listeners once for all requests. */
 export class NetSocket implements Socket {
-  /** Node's own socket. */
+  /** The runtime's own socket. */
   readonly raw: RawSocket;
   #handler: SocketHandler | undefined;
 
@@ -14,7 +14,7 @@ export class NetSocket implements Socket {
   attach(handler: SocketHandler): void {
     this.#handler = handler;
     this.raw
-      // A runtime may cut what several sockets have read from one slab.
+      // A runtime may read for several sockets into one slab: keep memory only if it holds nothing else.
       .on("data", (bytes) => handler.onData(bytes, bytes.byteLength === bytes.buffer.byteLength))
       .on("end", () => handler.onHalfClose())
       .on("drain", () => handler.onDrain())
@@ -23,10 +23,10 @@ export class NetSocket implements Socket {
       .on("timeout", () => handler.onTimeout());
   }
 
-  /** Takes what `onread` has read, which no `data` event brings. */
+  /** Takes bytes that `onread` has read; such sockets emit no `data` event. */
   onRead(bytes: Uint8Array, mayTake: boolean): boolean {
     if (this.#handler !== undefined) return this.#handler.onData(bytes, mayTake);
-    // The upstream speaks before a request is sent: these bytes are no response to one.
+    // The upstream has sent bytes before it was sent a request: they cannot be a response.
     this.raw.destroy();
     return false;
   }
@@ -74,7 +74,7 @@ export class NetSocket implements Socket {
 
   confirmEnd(done: () => void): void {
     if (!this.raw.allowHalfOpen) return done();
-    // Node 22 reports some resets as an orderly end. On a connection that was reset, a write of no bytes fails.
+    // Node 22 reports some resets as an orderly close. On a connection that was reset, an empty write fails.
     this.raw.write("", (error) => {
       if (!error) done();
     });

@@ -1,14 +1,15 @@
 /**
- * The oldest version of each runtime that can run it.
+ * The oldest version of each runtime that can run this package.
  *
- * - Node: before this version, `Response.arrayBuffer()` of a small body returns the whole buffer pool, with other bodies' bytes.
+ * - Node: before this version, `Response.arrayBuffer()` of a small body returns the whole buffer pool, with bytes of
+ *   other bodies.
  * - Bun: the sockets of earlier versions are untested.
  * - Deno: before this version, the server does not report clients that disconnect, and accepts malformed chunk sizes in
  *   which another request can hide.
  */
 export const OLDEST = { Node: "22.4.0", Bun: "1.4.0", Deno: "2.8.3" } as const;
 
-/** What is wrong with the version of a runtime; undefined for one that is new enough. */
+/** Returns what is wrong with the version of a runtime; undefined if the version is new enough. */
 export function checkVersion(runtime: keyof typeof OLDEST, version: string): string | undefined {
   const oldest = OLDEST[runtime];
   const age = version.localeCompare(oldest, "en", { numeric: true });
@@ -16,7 +17,7 @@ export function checkVersion(runtime: keyof typeof OLDEST, version: string): str
 }
 
 /**
- * Makes sure that a runtime is new enough.
+ * Throws if a runtime is too old.
  * @param version undefined where the entry runs on another runtime, as in tests
  * @throws TypeError that says which version is needed
  */

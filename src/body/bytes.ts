@@ -1,7 +1,7 @@
 import type { BodySource, Sink } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
-/** The number of bytes in several chunks. */
+/** Returns the total length of the chunks in bytes. */
 export function lengthOf(chunks: readonly Uint8Array[]): number {
   let length = 0;
   for (const chunk of chunks) length += chunk.byteLength;
@@ -13,7 +13,7 @@ export function copyBytes(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   return new Uint8Array(bytes);
 }
 
-/** Several chunks as one; a single chunk as it is. */
+/** Joins chunks into one; a single chunk is returned without a copy. */
 export function concat(chunks: readonly Uint8Array[]): Uint8Array {
   if (chunks.length === 1) return chunks[0] as Uint8Array;
   const bytes = new Uint8Array(lengthOf(chunks));
@@ -25,7 +25,7 @@ export function concat(chunks: readonly Uint8Array[]): Uint8Array {
   return bytes;
 }
 
-/** A body whose bytes are all here. It can be taken again. */
+/** A body whose bytes are all in memory; it can be sent more than once. */
 export class BytesBody implements BodySource {
   /** The bytes. */
   readonly replay: Uint8Array;
@@ -40,29 +40,29 @@ export class BytesBody implements BodySource {
     return this.replay.byteLength;
   }
 
-  /** The same: all of them have arrived. */
+  /** The number of bytes that have arrived, which is all of them. */
   get buffered(): number {
     return this.replay.byteLength;
   }
 
-  /** The bytes. They must not be changed or transferred. */
+  /** Returns the bytes, which the caller must not change or transfer. */
   whole(): Uint8Array {
     return this.replay;
   }
 
   /** Writes the bytes to a sink in one chunk. */
   async pipeTo(sink: Sink): Promise<void> {
-    // A sink that owns its chunks may transfer them: these bytes may be needed again.
+    // A sink that owns its chunks may transfer them: it gets a copy, because the body may be sent again.
     const isOwned = (sink.memory ?? "owned") === "owned";
     if (this.length > 0) sink.write(isOwned ? copyBytes(this.replay) : this.replay);
     sink.end();
   }
 
-  /** A web stream of one chunk, which is a copy. */
+  /** Returns a web stream of one chunk, which is a copy of the bytes. */
   stream(): ReadableStream<Uint8Array> {
     return toWebStream(this);
   }
 
-  /** Does nothing. */
+  /** Does nothing: the body has no source to stop. */
   cancel(): void {}
 }

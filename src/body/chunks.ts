@@ -1,26 +1,26 @@
-/** Chunks that have arrived together; the last ones come with the end, or before it. */
+/** The chunks of one read; the last chunks of a stream come together with `done`, or before it. */
 interface Batch {
   readonly done: boolean;
   readonly value?: readonly Uint8Array[] | undefined;
 }
 
-/** What Bun's readers can do beside the standard: take all chunks that have arrived. */
+/** A reader of Bun's, whose `readMany()` returns all chunks that have arrived; the standard has no such method. */
 interface BatchReader extends ReadableStreamDefaultReader<Uint8Array> {
   readMany?(): Batch | Promise<Batch>;
 }
 
-/** Bytes of the buffer that a chunk is read into. */
+/** The length in bytes of the buffer that one chunk is read into. */
 const CHUNK_SIZE = 65_536;
 
-/** Reads a web stream in the way that costs the runtime the least. */
+/** Reads a web stream with the runtime's cheapest reader: Bun's `readMany()`, a BYOB reader, or a default reader. */
 export class ChunkReader {
   readonly #many: BatchReader | undefined;
   readonly #byob: ReadableStreamBYOBReader | undefined;
-  /** Bytes that are still to come, where the length is known. */
+  /** The number of bytes that are still to come; `Infinity` where the length is unknown. */
   #left: number;
-  /** A buffer whose chunk was sent. */
+  /** The buffer of a chunk that has been sent, for a later read. */
   #spare: ArrayBuffer | undefined;
-  /** Ends the pending read. */
+  /** Resolves the pending read as the end of the stream. */
   #end: (() => void) | undefined;
 
   /** @param length the length of the stream in bytes where it is known */
@@ -28,16 +28,16 @@ export class ChunkReader {
     this.#left = length ?? Infinity;
     this.#byob = byobReader(stream);
     if (this.#byob === undefined) this.#many = stream.getReader();
-    // A read into a buffer stays pending where the stream's maker closes it without `byobRequest.respond(0)`:
+    // A BYOB read stays pending if the stream's source closes the stream without `byobRequest.respond(0)`:
     // https://streams.spec.whatwg.org/#readable-byte-stream-controller-close
-    // A stream that is closed with its last chunk says so before that chunk's read is done.
+    // So `closed` ends the read; in a later task, because `closed` may resolve before the read of the last chunk.
     this.#byob?.closed.then(
       () => setTimeout(() => this.#end?.()),
       () => {},
     );
   }
 
-  /** The next chunks: all that have arrived, or the first that does. */
+  /** Reads the next chunks: all that have arrived, or else the first one that arrives. */
   async read(): Promise<Batch> {
     if (this.#many?.readMany !== undefined) {
       const { done, value = [] } = await this.#many.readMany();
@@ -49,21 +49,25 @@ export class ChunkReader {
     return { done, value: chunk.byteLength > 0 ? [chunk] : [] };
   }
 
-  /** Whether released chunks give their buffers to the next ones. */
+  /** Whether the buffer of a released chunk is used for a later chunk. */
   get reuses(): boolean {
     return this.#byob !== undefined;
   }
 
-  /** A chunk's memory is no longer needed. */
+  /** Takes back the memory of a chunk that is no longer needed. */
   release(chunk: Uint8Array): void {
     if (this.reuses) this.#spare = chunk.buffer as ArrayBuffer;
   }
 
+  /** Cancels the stream. */
   cancel(reason?: unknown): Promise<void> {
     return (this.#byob ?? (this.#many as BatchReader)).cancel(reason);
   }
 
-  /** Deno allocates 64 KiB for each chunk, however short: these buffers are no longer than what is still to come. */
+  /**
+   * Reads into a buffer of our own, which is no longer than what is still to come: Deno would allocate 64 KiB for each
+   * chunk, however short.
+   */
   async #readBytes(): Promise<ReadableStreamReadResult<Uint8Array>> {
     const size = Math.max(1, Math.min(this.#left, CHUNK_SIZE));
     const buffer = this.#spare ?? new ArrayBuffer(size);
@@ -79,7 +83,7 @@ export class ChunkReader {
   }
 }
 
-/** A reader into our own buffers; undefined where the stream has none, or the runtime has a faster reader. */
+/** Returns a BYOB reader; undefined for a stream that is no byte stream, and where the runtime has `readMany()`. */
 function byobReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | undefined {
   if ("readMany" in ReadableStreamDefaultReader.prototype) return undefined;
   try {

@@ -13,9 +13,9 @@ function tooLarge(limit: number): ProxyError {
 }
 
 /**
- * Refuses request bodies above a limit with 413: at once where the length is known, else when a chunk exceeds the
- * limit. The request to the upstream is broken off then, so that the body cannot look complete.
- * @param limit bytes
+ * Refuses request bodies above a limit with 413: immediately where the length is known, else when a chunk exceeds the
+ * limit. The request to the upstream is then aborted, so that the body cannot look complete to the upstream.
+ * @param limit the maximum length in bytes
  */
 export function limitBody(limit: number): Interceptor {
   return (next) => (request, scope) => {
@@ -26,7 +26,7 @@ export function limitBody(limit: number): Interceptor {
   };
 }
 
-/** A body of unknown length that stops the exchange when it exceeds the limit. */
+/** A body that aborts the exchange when it exceeds the limit. */
 class LimitedBody implements BodySource {
   readonly #source: BodySource;
   readonly #limit: number;
@@ -68,7 +68,7 @@ class LimitedBody implements BodySource {
   }
 }
 
-/** Counts the bytes on their way to a sink. */
+/** Counts the bytes on their way to a sink, and calls back when they exceed the limit. */
 class LimitSink implements Sink {
   readonly #sink: Sink;
   readonly #exceed: () => void;

@@ -4,8 +4,8 @@ import type { BodySource, Sink, StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
 /**
- * The bytes of a request body that can be sent again.
- * @returns undefined for a body that is not here any more, or not as a whole
+ * Returns the bytes of a request body that can be sent again; `null` for no body.
+ * @returns undefined for a body whose bytes were not kept, or not all of them
  */
 export function replayOf(body: BodySource | null): Uint8Array | null | undefined {
   return body === null ? null : body.replay;
@@ -13,20 +13,20 @@ export function replayOf(body: BodySource | null): Uint8Array | null | undefined
 
 /**
  * Keeps a copy of each request body while it is sent, so that a redirect or another attempt can send it again.
- * @param limit bytes of a body above which no copy is kept
- * @param methods whose bodies are kept; undefined for all
+ * @param limit the number of bytes above which no copy of a body is kept
+ * @param methods the methods whose bodies are kept; undefined for all
  */
 export function keepBody(limit: number, methods?: readonly string[]): Interceptor {
   return (next) => (request, scope) => {
     const { body, contentLength } = request;
-    // Bytes that are here can be sent again as they are.
+    // The bytes are in memory already and need no copy.
     if (body === null || body.replay !== undefined) return next(request, scope);
     if (methods?.includes(request.method) === false) return next(request, scope);
     return next({ ...request, body: new ReplayBody(body, limit, contentLength) }, scope);
   };
 }
 
-/** A body of which a copy is kept while it is sent, up to a limit. */
+/** A body that keeps a copy of its chunks while it is sent, up to a limit. */
 export class ReplayBody implements BodySource {
   readonly length: number | undefined;
   replay: Uint8Array | undefined;
@@ -60,7 +60,7 @@ export class ReplayBody implements BodySource {
   }
 }
 
-/** Copies the chunks on their way to a sink. */
+/** Copies the chunks on their way to a sink, and hands the copy to the body once it is complete. */
 class CopySink implements Sink {
   readonly #sink: Sink;
   readonly #body: ReplayBody;
@@ -86,7 +86,7 @@ class CopySink implements Sink {
     this.#size += chunk.byteLength;
     if (this.#size > this.#limit) this.#copies = undefined;
     else this.#copies?.push(copyBytes(chunk));
-    // The response may arrive before the end of a body is read.
+    // Keep a body of known length with its last chunk: the response may arrive before the source reports the end.
     if (this.#size === this.#body.length) this.#keep();
     return this.#sink.write(chunk, release);
   }

@@ -5,38 +5,38 @@ import { concat } from "./bytes.ts";
 import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
-/** What a transport does for the response body that it fills. */
+/** The transport's side of a response body: the body tells it when the client is slow or needs no more. */
 export interface Inlet {
-  /** The client is slow: leave further bytes at the upstream. */
+  /** Stops reading, so that further bytes wait at the upstream: the client is slow. */
   pause(): void;
-  /** The client takes more. */
+  /** Continues reading: the client takes chunks again. */
   resume(): void;
-  /** Nobody needs the rest: break off the exchange. */
+  /** Aborts the exchange: the rest of the body is not needed. */
   fail(reason: ProxyError): void;
 }
 
-/** Memory that chunks share with later ones, where a transport reads into buffers that it uses again. */
+/** Pooled memory: a transport reads into buffers that it uses again for later chunks. */
 export interface Recycler {
-  /** Whether a chunk lies in such memory. */
+  /** Whether a chunk lies in pooled memory. */
   has(chunk: Uint8Array): boolean;
-  /** A copy of a chunk in memory of its own; the chunk is released. */
+  /** Returns a copy of a chunk in memory of its own, and releases the chunk. */
   take(chunk: Uint8Array): Uint8Array;
-  /** The chunk's memory is no longer needed. */
+  /** Returns the memory of a chunk to the pool; nothing may read the chunk afterwards. */
   release(chunk: Uint8Array): void;
 }
 
 /**
  * A response body that a transport fills with chunks as they arrive.
  *
- * A small body has arrived as a whole in the same event as its head, and travels as bytes; only a body that is
- * still arriving is piped or streamed. The chunks restart the idle timeout, and while the client takes none, it pauses.
+ * A small body arrives in the same event as its head, and `whole()` returns its bytes; only a body that is still
+ * arriving is piped or streamed. Each chunk restarts the idle timeout, which is paused while the client takes none.
  */
 export class ResponseBody implements BodySource {
   /** The length in bytes, where it is known. */
   readonly length: number | undefined;
-  /** Bytes that have arrived and were not taken yet. */
+  /** The number of bytes that have arrived and were not taken yet. */
   buffered = 0;
-  /** Why the body broke off, where it has. */
+  /** Why the body failed, if it has. */
   error: ProxyError | undefined;
   /** The trailer fields, once the body has ended. */
   trailers: HeaderList | undefined;
@@ -51,16 +51,16 @@ export class ResponseBody implements BodySource {
   #isComplete = false;
   #isCancelled = false;
   #sink: Sink | undefined;
-  /** Whether the sink has no room. */
+  /** Whether an `onDrain` callback is pending at the sink. */
   #isWaiting = false;
-  /** Ends `pipeTo`. */
+  /** Resolves the promise of `pipeTo`. */
   #onOver: (() => void) | undefined;
 
   /**
    * Makes the body of a response whose headers have arrived.
-   * @param inlet what fills the body: it is told when the client is slow, and when the rest is not needed
+   * @param inlet the transport's side, which is told when the client is slow, and when the rest is not needed
    * @param length the length in bytes where it is known
-   * @param recycler where chunks may lie in memory that is used again
+   * @param recycler the pool, where chunks may lie in pooled memory
    */
   constructor(scope: Scope, inlet: Inlet, length?: number, recycler?: Recycler) {
     this.#scope = scope;
@@ -71,7 +71,7 @@ export class ResponseBody implements BodySource {
 
   // ── for the transport ──
 
-  /** A chunk has arrived. It must not change any more. */
+  /** Adds a chunk that has arrived. Its bytes must not change any more. */
   push(chunk: Uint8Array): void {
     if (this.#isOver) return;
     this.#scope.touch();
@@ -79,14 +79,14 @@ export class ResponseBody implements BodySource {
     if (sink === undefined) {
       this.#chunks.push(chunk);
       this.buffered += chunk.byteLength;
-      // The idle timer goes on: it ends a body that is never taken.
+      // The idle timer keeps running, so that it aborts an exchange whose body is never taken.
       if (this.buffered >= HIGH_WATER_MARK) this.#pause();
       return;
     }
     if (!this.#write(sink, chunk) && this.#sink !== undefined) this.#wait(sink);
   }
 
-  /** All chunks have arrived. */
+  /** Ends the body: all chunks have arrived. */
   end(trailers?: HeaderList): void {
     if (this.#isOver) return;
     this.#isComplete = true;
@@ -95,7 +95,7 @@ export class ResponseBody implements BodySource {
     if (this.#sink !== undefined) this.#finish(this.#sink);
   }
 
-  /** The upstream broke off, or the exchange was stopped. */
+  /** Fails the body: the upstream closed the connection too early, or the exchange was aborted. */
   fail(error: ProxyError): void {
     if (this.#isOver) return;
     this.error = error;
@@ -108,7 +108,7 @@ export class ResponseBody implements BodySource {
 
   // ── for the server ──
 
-  /** All bytes, where all of them have arrived. */
+  /** Returns all bytes, if all of them have arrived. */
   whole(limit: number = Infinity): Uint8Array | undefined {
     if (this.error !== undefined) throw this.error;
     if (!this.#isComplete) return undefined;
@@ -126,12 +126,12 @@ export class ResponseBody implements BodySource {
     return over;
   }
 
-  /** The chunks as a web stream. */
+  /** Returns the chunks as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array> {
     return toWebStream(this, options);
   }
 
-  /** Breaks off the exchange, unless the body has ended. */
+  /** Aborts the exchange, unless the body has ended. */
   cancel(reason?: unknown): void {
     if (this.#isCancelled) return;
     this.#isCancelled = true;
@@ -161,7 +161,7 @@ export class ResponseBody implements BodySource {
     let hasRoom = true;
     for (const chunk of chunks) {
       hasRoom = this.#write(sink, chunk);
-      // The sink may cancel the body, or abort the exchange.
+      // The sink may have cancelled the body, or aborted the exchange.
       if (this.#isCancelled) return;
       if (this.error !== undefined) {
         sink.fail(this.error);
@@ -188,7 +188,7 @@ export class ResponseBody implements BodySource {
     this.#onOver?.();
   }
 
-  /** Writes a chunk. Memory that is used again goes to a sink only that gives it back. */
+  /** Writes a chunk. Pooled memory goes only to a sink that returns it; any other sink gets a copy. */
   #write(sink: Sink, chunk: Uint8Array): boolean {
     const recycler = this.#recycler;
     if (recycler === undefined || !recycler.has(chunk)) return sink.write(chunk);
@@ -196,11 +196,11 @@ export class ResponseBody implements BodySource {
     return sink.write(chunk, () => recycler.release(chunk));
   }
 
-  /** The client is slow: while it takes no chunks, the silence is not the upstream's fault. */
+  /** Pauses the upstream and the idle timeout until the sink has room: the client is slow, not the upstream. */
   #wait(sink: Sink): void {
     this.#scope.pauseIdle(true);
     this.#pause();
-    // Chunks that were read before the pause are written meanwhile.
+    // Chunks that were read before the pause still arrive: one callback is enough for all of them.
     if (this.#isWaiting) return;
     this.#isWaiting = true;
     sink.onDrain(() => {

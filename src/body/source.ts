@@ -1,35 +1,37 @@
 import type { HeaderList } from "../transport.ts";
 
-/** Bytes that are buffered for a slow reader before the sender is told to wait. */
+/** The number of bytes that are buffered for a slow reader before the sender is paused. */
 export const HIGH_WATER_MARK = 65_536;
 
 /**
- * Where the chunks of a body go: a server's response, a request on a connection, a web stream.
+ * The destination of a body's chunks: a server's response, a request on a connection, or a web stream.
  *
- * A sink does not throw. What goes wrong on its own side, such as a connection that closes, it reports to
- * whoever made it, who then cancels the source.
+ * A sink does not throw. It reports a failure on its own side, such as a closed connection, to the code that created
+ * the sink, which then cancels the source.
  */
 export interface Sink {
   /**
-   * Takes one chunk, which is the sink's from then on, as far as `memory` says.
-   * @param release called when the chunk's memory is no longer needed, where `memory` is `"returned"`
+   * Takes one chunk; `memory` says what the sink may do with the chunk's memory from then on.
+   * @param release called when the chunk's memory is no longer needed; given only where `memory` is `"returned"`
    * @returns whether there is room for more; after `false`, the source waits for `onDrain`
    */
   write(chunk: Uint8Array, release?: () => void): boolean;
-  /** Calls back once when there is room again. A callback costs a request less than a promise. */
+  /** Calls back once when there is room again. A callback costs less than a promise for each request. */
   onDrain(callback: () => void): void;
-  /** No chunk has arrived yet: what goes in front of the body, such as a message's head, may be sent alone. */
+  /** Sends what precedes the body, such as a message's head, alone: no chunk has arrived yet. */
   flush?(): void;
-  /** The body is complete. */
+  /** Ends the body: it is complete. */
   end(trailers?: HeaderList): void;
-  /** The body broke off: what was written must not look complete. */
+  /** Ends the body before it is complete: what was written must not look complete to the receiver. */
   fail(reason: unknown): void;
   /**
    * What the sink does with a chunk's memory.
    *
-   * - `"owned"`, the default: it keeps or transfers the ArrayBuffer, or hands it to other code. Nothing else is in it.
-   * - `"borrowed"`: it reads the bytes and lets go of them. The memory may hold other bytes beside them.
-   * - `"returned"`: as borrowed, no other code can see the chunk, and `release` is called when it is sent.
+   * - `"owned"`, the default: the sink keeps or transfers the ArrayBuffer, or passes it to other code. So the
+   *   ArrayBuffer must hold no other bytes.
+   * - `"borrowed"`: the sink only reads the bytes, and keeps no reference. The ArrayBuffer may hold other bytes.
+   * - `"returned"`: like `"borrowed"`, but no other code can see the chunk, and the sink calls `release` when the chunk
+   *   has been sent.
    */
   readonly memory?: "owned" | "borrowed" | "returned";
 }
@@ -53,41 +55,47 @@ export function alreadyTaken(): TypeError {
   );
 }
 
-/** What a web stream of a body is to be like. */
+/** Options of the web stream of a body. */
 export interface StreamOptions {
-  /** Whether it fails without a reason: Bun's server prints any other. */
+  /** Whether the stream fails without a reason: Bun's server prints any reason. */
   readonly quiet?: boolean;
-  /** Whether it begins with an empty chunk while no other has arrived: srvx sends a response's head with the first chunk. */
+  /** Whether the stream begins with an empty chunk while no other has arrived: srvx sends the head with the first. */
   readonly flush?: boolean;
-  /** Called when the body breaks off, before the stream fails. */
+  /** Called when the body fails, before the stream does. */
   readonly onFail?: (() => void) | undefined;
 }
 
 /**
- * The body of a request or a response, which knows the shortest way to a sink.
+ * The body of a request or a response.
  *
- * It is taken once: as bytes, into a sink, or as a stream.
+ * A body is taken once: as bytes with `whole()`, into a sink with `pipeTo()`, or as a web stream with `stream()`. The
+ * first two cost less than a web stream.
  */
 export interface BodySource {
   /**
-   * All bytes, where all of them have arrived.
-   * @param limit bytes up to which several chunks are joined; undefined is returned for more of them
-   * @throws ProxyError for a body that has broken off
+   * Returns all bytes if all of them have arrived, else undefined.
+   * @param limit the number of bytes up to which several chunks are joined; undefined is returned for a longer body
+   * @throws ProxyError for a body that has failed
    */
   whole(limit?: number): Uint8Array | undefined;
-  /** Writes the body to a sink, with backpressure. Resolves when the sink was told of the end, or of the failure. */
+  /** Writes the body to a sink, with backpressure. Resolves when the sink has been told of the end or the failure. */
   pipeTo(sink: Sink): Promise<void>;
-  /** The body as a web stream. */
+  /** Returns the body as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array>;
-  /** Nobody needs the rest. Nothing is written any more, and nothing happens to a body that has ended. */
+  /**
+   * Waits a moment for the end of a body whose length nothing tells: a body that ends meanwhile is sent with its length.
+   * @returns null for an empty body, else the body to send instead of this one
+   */
+  measure?(): Promise<BodySource | null>;
+  /** Stops the body: the rest is not needed, and nothing more is written. It does nothing to a body that has ended. */
   cancel(reason?: unknown): void;
-  /** The bytes of a body that was taken as a whole, where they can be sent again. */
+  /** The bytes of the body, if all of them were kept and can be sent again. */
   readonly replay?: Uint8Array | undefined;
-  /** Bytes of the body where that is known. */
+  /** The length of the body in bytes, where it is known. */
   readonly length?: number | undefined;
-  /** Bytes that have arrived and were not taken yet. */
+  /** The number of bytes that have arrived and were not taken yet; undefined where the source does not tell. */
   readonly buffered?: number;
-  /** Why the body broke off, where it has already. */
+  /** Why the body failed, if it already has. */
   readonly error?: Error | undefined;
   /** The trailer fields, once the body has ended. */
   readonly trailers?: HeaderList | undefined;

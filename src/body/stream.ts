@@ -3,18 +3,18 @@ import { ChunkReader } from "./chunks.ts";
 import { alreadyTaken, type BodySource, type Sink, type StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
-/** Milliseconds to wait for the first chunk before a message's head is sent alone: a small body follows at once. */
+/** Milliseconds to wait for the first chunk before a message's head is sent alone: a small body arrives by then. */
 const FLUSH_AFTER = 1;
 
-/** A web stream as a body. */
+/** A body that reads a web stream. */
 export class StreamBody implements BodySource {
   /** The length in bytes, where it is known. */
   readonly length: number | undefined;
-  /** The bytes of a body that one read has brought as a whole. */
+  /** The bytes of a body that the first read returned as a whole. */
   replay: Uint8Array | undefined;
   readonly #stream: ReadableStream<Uint8Array>;
   #reader: ChunkReader | undefined;
-  /** Whether it was piped to its end, broke off, or was cancelled. */
+  /** Whether the body was piped to its end, has failed, or was cancelled. */
   #isOver = false;
 
   /**
@@ -26,10 +26,10 @@ export class StreamBody implements BodySource {
     this.length = length;
   }
 
-  /** Always undefined: a stream does not tell what has arrived. */
+  /** Returns undefined always: a stream does not tell what has arrived. */
   whole(): undefined {}
 
-  /** The stream itself, unless an option asks for more. */
+  /** Returns the stream itself, or a stream around it for `onFail` and `quiet`; `flush` has no effect. */
   stream({ onFail, quiet = false }: StreamOptions = {}): ReadableStream<Uint8Array> {
     const isAsIs = onFail === undefined && !quiet;
     return isAsIs ? this.#stream : toWebStream(this, { onFail, quiet });
@@ -40,13 +40,13 @@ export class StreamBody implements BodySource {
     if (this.#isOver || this.#reader !== undefined) return sink.fail(alreadyTaken());
     const flush = setTimeout(() => sink.flush?.(), FLUSH_AFTER);
     try {
-      // Throws for a stream that other code is reading.
+      // The constructor throws if other code is reading the stream.
       const reader = (this.#reader = new ChunkReader(this.#stream, this.length));
       for (let isFirst = true; ; isFirst = false) {
         const { value: chunks = [], done } = await reader.read();
         clearTimeout(flush);
         if (this.#isOver) return;
-        // The chunks of a body that fits into one read stay as they are: it can be sent again.
+        // Keep a body that one read returned as a whole, so that it can be sent again.
         if (isFirst && lengthOf(chunks) === this.length) this.replay = concat(chunks);
         for (const chunk of chunks) {
           if (this.#isOver) return;
@@ -67,7 +67,7 @@ export class StreamBody implements BodySource {
     }
   }
 
-  /** Writes a chunk. Resolves when the next one can be read; undefined where that is now. */
+  /** Writes a chunk. Resolves when the next one can be read; returns undefined if that is now. */
   #write(chunk: Uint8Array, sink: Sink, reader: ChunkReader): Promise<void> | undefined {
     const isKept = this.replay !== undefined;
     if (isKept || sink.memory !== "returned" || !reader.reuses) {
@@ -90,7 +90,7 @@ export class StreamBody implements BodySource {
     this.#isOver = true;
     const reader = this.#reader;
     if (reader === undefined) return void this.#stream.cancel(reason).catch(() => {});
-    // Later: Node's own streams fail where they are cancelled in the tick in which they were read.
+    // Cancel in a later task: Node's own streams fail if they are cancelled in the tick of a read.
     setTimeout(() => void reader.cancel(reason).catch(() => {}));
   }
 }

@@ -3,40 +3,44 @@ import { BytesBody, concat } from "./bytes.ts";
 import type { BodySource } from "./source.ts";
 import { StreamBody } from "./stream.ts";
 
-/** The most bytes that are held back of a body in several chunks: beyond them it is streamed. */
+/** The number of bytes above which a body of several chunks is no longer held back, but streamed. */
 const MOST_BYTES = 1_048_576;
-/** The number of chunks held back at most: each costs memory beside its bytes, however short it is. */
+/** The number of chunks from which on a body is streamed: each costs memory beside its bytes, however short it is. */
 const MOST_CHUNKS = 1024;
 /**
- * Timers of the shortest time that fire without a chunk before the body is streamed: about 3 ms. Each lets one turn
- * of the event loop pass, however long that is, and Node takes up to two turns for each part of a `Blob`.
+ * The number of timers that fire without a chunk before the body is streamed; together they take about 3 ms. Timers are
+ * counted, because each lets one turn of the event loop pass, however long that takes, and Node needs up to two turns
+ * for each part of a `Blob`.
  */
 const SILENT_TIMERS = 3;
-/** Timers that fire before the body is streamed, even where each turn brings a chunk. */
+/** The number of timers that fire before the body is streamed, even if every turn brings a chunk. */
 const MOST_TIMERS = 12;
 
 type Chunk = ReadableStreamReadResult<Uint8Array>;
 
 /**
- * The body of a request that says neither how long it is nor that it is chunked: a `Request` made by hand,
- * a stream of `onRequest`'s, or HTTP/2. In HTTP/1 there is none (RFC 9112 §6.3).
+ * The body of a request without message framing, which declares neither a length nor chunked coding: a `Request` that
+ * code has constructed, a stream that `onRequest` has set, or a request of HTTP/2. In HTTP/1, a request without framing
+ * has no body (RFC 9112 §6.3).
  *
- * No interface tells the length of what a `Request` was made of. But a stream over a string, bytes, a `Blob` or a form
- * ends within a few turns of the event loop: what has ended by then is sent with its length, and can be sent again.
+ * No interface tells the length of what a `Request` was constructed from. But a stream over a string, bytes, a `Blob`
+ * or a form ends within a few turns of the event loop. A body that ends by then is sent with its length, and can be
+ * sent again.
  */
 export class UnframedBody extends StreamBody {
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
 
+  /** Cancels the stream, also while it is measured. */
   override cancel(reason?: unknown): void {
     const reader = this.#reader;
     if (reader === undefined) return super.cancel(reason);
-    // Later: Node's own streams fail where they are cancelled in the tick in which they were read.
+    // Cancel in a later task: Node's own streams fail if they are cancelled in the tick of a read.
     setTimeout(() => void reader.cancel(reason).catch(() => {}));
   }
 
   /**
-   * Waits for the first chunk, and a few turns of the event loop for the end.
-   * @returns `null` for no bytes, the bytes of a body that has ended, else a stream of all of it
+   * Waits for the first chunk for any time, and then a few turns of the event loop for the end.
+   * @returns `null` for an empty body, the bytes of a body that has ended, else a stream of the whole body
    * @throws ProxyError for a body that failed
    * @throws TypeError for a chunk that is not bytes
    */
@@ -65,14 +69,14 @@ export class UnframedBody extends StreamBody {
   }
 }
 
-/** Waits for a promise for no longer than a few turns of the event loop. */
+/** Waits for promises, but for no longer than a few turns of the event loop. */
 class Clock {
   #timers = 0;
   #silent = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #giveUp: (() => void) | undefined;
 
-  /** @returns undefined where the time is over before */
+  /** @returns undefined if the time is over before the promise settles */
   wait<T>(pending: Promise<T>): Promise<T | undefined> {
     this.#silent = 0;
     this.#timer ??= setTimeout(() => this.#tick());
@@ -109,14 +113,17 @@ async function readFrom(reader: ReadableStreamDefaultReader<Uint8Array>): Promis
   );
 }
 
-/** A stream of the chunks that are here and those to come; `pending` is a read that has not settled yet. */
+/**
+ * Returns a body of the chunks that have arrived, followed by those still to come.
+ * @param pending a read that has not settled yet
+ */
 function join(
   chunks: Uint8Array[],
   reader: ReadableStreamDefaultReader<Uint8Array>,
   pending?: Promise<Chunk>,
 ): BodySource {
   let late = pending;
-  // It may fail before the stream is read.
+  // The read may reject before the stream is read: without a handler, the rejection would be unhandled.
   late?.catch(() => {});
   const stream = new ReadableStream<Uint8Array>(
     {

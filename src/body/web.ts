@@ -1,6 +1,6 @@
 import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from "./source.ts";
 
-/** Feeds a web stream from a body. */
+/** The source of a web stream, into which a body writes its chunks. */
 class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   readonly #source: BodySource;
   readonly #options: StreamOptions;
@@ -61,7 +61,7 @@ const STRATEGY: QueuingStrategy<Uint8Array> = {
   size: ({ byteLength }) => byteLength,
 };
 
-/** A body as a web stream; cancelling the stream cancels the body. */
+/** Returns a body as a web stream; cancelling the stream cancels the body. */
 export function toWebStream(
   source: BodySource,
   options: StreamOptions = {},

@@ -13,17 +13,17 @@ import type { Pool } from "./originpool.ts";
 import { wholeBody, writeHead, writeHeadEnd } from "./requesthead.ts";
 import { sendWhole, Writer } from "./writer.ts";
 
-/** How chunks of bodies share memory with later ones; undefined where each has its own. */
+/** How chunks of bodies share memory with later chunks; without a member, each chunk has memory of its own. */
 export interface Memory {
-  /** Of response bodies. */
+  /** The pooled memory of response bodies. */
   readonly recycler?: Recycler | undefined;
-  /** What a connection does with the memory of a request body's chunk. */
+  /** Returns what a connection does with the memory of a request body's chunks: see `Sink`. */
   readonly ofRequests?: (connection: Connection) => "borrowed" | "returned";
 }
 
 const OWN_MEMORY: Memory = {};
 
-/** One request on its way: it waits for a connection, is written to it, and receives the response. */
+/** One attempt to send a request. It waits for a connection, writes the request to it, and receives the response. */
 export class Attempt implements Job, Inlet {
   readonly fresh: boolean;
   place: Place | undefined;
@@ -34,11 +34,11 @@ export class Attempt implements Job, Inlet {
   #request: UpstreamRequest | undefined;
   #head = "";
   readonly #method: string;
-  /** The request's body while it is piped to the connection, */
+  /** The request body, while it is piped to the connection. */
   #upload: BodySource | undefined;
   #writer: Writer | undefined;
   #isAnswered = false;
-  /** and the response's. */
+  /** The response body, once the response headers have arrived. */
   #body: ResponseBody | undefined;
   readonly #scope: Scope;
   readonly #memory: Memory;
@@ -76,7 +76,7 @@ export class Attempt implements Job, Inlet {
 
   /** Stops the attempt, however far it has come. */
   fail(thrown: unknown): void {
-    // After its end, the connection carries another request.
+    // After the end of this attempt, its connection may carry another request.
     if (this.#isOver) return;
     this.#isOver = true;
     const stale = this.#connection?.stale === true;
@@ -112,11 +112,14 @@ export class Attempt implements Job, Inlet {
     pipe(body, this.#writer);
   }
 
-  /** Has a request body that is not sent to its end flow past: its client may not read the response before. */
+  /**
+   * Cancels a request body that is not sent to its end. The server then reads the rest and drops it, because the client
+   * may not read the response before it has sent the whole request.
+   */
   #leaveBody(): void {
     const body = this.#request?.body;
     this.#request = undefined;
-    // Where all of it has arrived, another attempt can send it.
+    // A body that has arrived as a whole keeps its bytes when they are taken, so that another attempt can send them.
     if (body && takeBytes(body) === undefined) body.cancel();
     this.#stopUpload();
   }
@@ -128,7 +131,7 @@ export class Attempt implements Job, Inlet {
 
   // ── the response ──
 
-  /** Whether the client does not take what has arrived. */
+  /** Whether the client is slow to take the response body. */
   get isPaused(): boolean {
     return this.#body?.isPaused ?? false;
   }
@@ -152,7 +155,7 @@ export class Attempt implements Job, Inlet {
   onEnd(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    // The next request may be sent on the connection.
+    // Read on: the connection may carry the next request.
     if (this.isPaused) this.#connection?.resume();
     this.#stopUpload();
     if (this.#body === undefined) this.#scope.end();

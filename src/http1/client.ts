@@ -26,25 +26,26 @@ import { later } from "./times.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 
-/** How long origins without connections are remembered: targets may be made of what clients send. */
+/** How long the pools of origins without connections are kept: clients may decide how many targets there are. */
 interface Memory {
-  /** With more of them than so many, no longer. */
+  /** The number of pools above which empty pools are evicted. */
   readonly origins: number;
-  /** Milliseconds; left out where a timer would hold the process. */
+  /** Milliseconds between evictions of unused pools; left out where such a timer would keep the process alive. */
   readonly time?: number;
 }
 
-/** Where a timer would hold the process. */
+/** For a runtime whose timers keep the process alive: empty pools are evicted by number only. */
 const UNTIMED: Memory = { origins: 100 };
 
-/** What a runtime hands in. */
+/** What a runtime passes to the client. */
 export interface ClientParts {
-  /** Makes what connects, with the pool's options. */
+  /** Makes the connector, with the pool's options. */
   readonly createConnector: (options: FilledPoolOptions) => Connector;
-  /** The portable one if left out. */
+  /** The codec of the runtime; the portable one if left out. */
   readonly codec?: Codec;
+  /** How long empty pools are kept. */
   readonly memory?: Memory;
-  /** How chunks of bodies share memory. */
+  /** How chunks of bodies share memory with later chunks. */
   readonly chunks?: ChunkMemory | undefined;
 }
 
@@ -60,7 +61,7 @@ export class HttpTransport implements Transport {
   readonly #counters: Counters = new Counters();
   readonly #idle: IdleList;
   readonly #pools: Map<string, Pool> = new Map();
-  /** Upstreams are parsed once and shared: most requests find their pool by identity. */
+  /** The pools by upstream. An upstream is parsed once and shared, so most requests find their pool by identity. */
   readonly #poolOf: WeakMap<Upstream, Pool> = new WeakMap();
   #limit: number;
   #sweep: ReturnType<typeof setTimeout> | undefined;
@@ -84,7 +85,7 @@ export class HttpTransport implements Transport {
     });
   }
 
-  /** When an attempt is started. */
+  /** Starts an attempt; a runtime may start it later. */
   protected run(attempt: Attempt, pool: Pool, _hop: UpstreamRequest): void {
     attempt.run(pool);
   }
@@ -111,14 +112,14 @@ export class HttpTransport implements Transport {
   }
 
   /**
-   * The pool for an upstream.
-   * @throws ProxyError for one that is new when the transport has been closed
+   * Returns the pool for an upstream.
+   * @throws ProxyError for a new upstream if the transport has been closed
    */
   #poolFor(upstream: Upstream): Pool {
     let pool = this.#poolOf.get(upstream);
     if (pool !== undefined && !pool.evicted) return pool;
     const destination = toDestination(upstream, this.#options);
-    // Connections are shared only where nothing of them differs (GHSA-v574-6498-x57v: keys that ran together).
+    // Only equal destinations share connections. JSON keeps the parts of the key apart (GHSA-v574-6498-x57v).
     const key = JSON.stringify([destination.origin, destination.socketPath, destination.tls]);
     pool = this.#pools.get(key);
     if (pool === undefined) {
@@ -143,7 +144,7 @@ export class HttpTransport implements Transport {
     this.#sweep ??= later(() => {
       this.#sweep = undefined;
       this.#evict((each) => each.wasEmpty());
-      // A timer would keep all this in memory although nobody uses it any more.
+      // Without pools there is no timer, because a timer would keep an unused transport in memory.
       if (this.#pools.size > 0) this.#armSweep();
     }, time);
   }
@@ -155,7 +156,7 @@ export class HttpTransport implements Transport {
       this.#pools.delete(key);
     }
     this.#counters.version++;
-    // Where most are in use, not with each that is new.
+    // If most pools are in use, evict again when their number has doubled, not with each new pool.
     this.#limit = Math.max(this.#memory.origins, 2 * this.#pools.size);
   }
 

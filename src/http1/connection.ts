@@ -9,42 +9,45 @@ import type { ConnectionOptions, Owner } from "./owner.ts";
 import { type ResponseHandler, ResponseParser } from "./parser.ts";
 
 /**
- * One connection, with one request on it at a time. Its first request may begin while it is still being
- * established: the connection holds what is written until then.
+ * One connection, which carries one request at a time. The first request may begin while the connection is still being
+ * established: the connection holds the bytes that are written until then.
  */
 export class Connection implements ResponseHandler, SocketHandler, Idle {
   readonly keepAlive: boolean;
   readonly openedAt: number = performance.now();
-  /** Until when it may be idle, as `performance.now()` has it; `Infinity` while it is in use. */
+  /** The time until which it may be idle, on the clock of `performance.now()`; `Infinity` while it is in use. */
   expiry: number = Infinity;
-  /** What becomes of it until it is established. */
+  /** The state of the connection until it is established. */
   readonly opening: Opening = new Opening();
-  /** Its socket, once it is established. */
+  /** The socket, once the connection is established. */
   socket: Socket | undefined;
-  /** The upstream's address, once it is established. */
+  /** The upstream's IP address, once the connection is established. */
   address: string | undefined;
-  /** Its neighbours among the idle connections of all origins. */
+  /** The connection in front of this one in the list of idle connections. */
   before: Idle | undefined;
+  /** The connection behind this one in the list of idle connections. */
   after: Idle | undefined;
-  /** What uses it for now. */
+  /** The request that uses the connection at present. */
   job: Job | undefined;
-  /** Milliseconds that the upstream said it keeps the connection. */
+  /** Milliseconds for which the upstream keeps an idle connection, according to its `Keep-Alive` field. */
   hint: number = Infinity;
   readonly codec: Codec;
   readonly #owner: Owner;
   readonly #timeout: number;
   readonly #parser: ResponseParser;
-  /** Whether its socket has refused more bytes, and has not had room since. */
+  /** Whether the socket has no room for more bytes: a write has returned false, and `onDrain` has not followed. */
   #isFull = false;
-  /** What waits for room. */
+  /** The callbacks that wait for room. */
   #waiting: (() => void)[] = [];
+  /** The number of requests that the connection has carried, including the present one. */
   #requests = 0;
+  /** Whether any byte has been received since the present request began. */
   #heard = false;
-  /** How often bytes have come, or gone. */
+  /** The number of reads and writes, which shows whether the connection is silent. */
   #moves = 0;
   /** Whether all of the present request has been handed to the socket. */
   #sent = false;
-  /** What the socket has read, while it is parsed. */
+  /** The bytes that the socket has read, while they are parsed. */
   #read: Uint8Array | undefined;
   /** Whether the last chunk of a read may keep the memory of the read. */
   #mayTake = false;
@@ -57,7 +60,7 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
     this.#parser = new ResponseParser(this, codec);
   }
 
-  /** Takes the socket of the established connection, and sends what was written before. */
+  /** Takes the socket of the established connection, and sends the bytes that were held. */
   open(socket: Socket): void {
     if (this.opening.isCancelled) {
       socket.destroy();
@@ -72,7 +75,7 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
     if (!this.#isFull) this.onDrain();
   }
 
-  /** Fails the request that waits for a connection that cannot be established. */
+  /** Fails the request that waits for this connection, which cannot be established. */
   abandon(error: unknown): void {
     this.opening.isCancelled = true;
     this.onError(error);
@@ -81,7 +84,7 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
 
   // ── the request ──
 
-  /** It is a job's until its response is over. */
+  /** Begins a request: the connection belongs to the job until the response has ended. */
   begin(job: Job, method: string): void {
     this.job = job;
     this.hint = Infinity;
@@ -94,7 +97,8 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
   }
 
   /**
-   * @param done called when the bytes are not needed any more
+   * Sends bytes, or holds them until the connection is established.
+   * @param done called when the bytes are no longer needed
    * @returns whether there is room for more
    */
   write(bytes: Uint8Array, done?: () => void): boolean {
@@ -106,22 +110,23 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
     return hasRoom;
   }
 
-  /** Calls back once when there is room for more, or never will be. */
+  /** Calls back once when there is room for more bytes, or when the connection is closed. */
   onceDrained(callback: () => void): void {
     if (this.destroyed) callback();
     else this.#waiting.push(callback);
   }
 
-  /** All of the request has been written. */
+  /** Marks the present request as written to its end. */
   sent(): void {
     this.#sent = true;
   }
 
-  /** Lets bytes wait at the upstream. */
+  /** Stops reading, so that further bytes wait at the upstream. */
   pause(): void {
     this.socket?.pause();
   }
 
+  /** Continues reading. */
   resume(): void {
     this.socket?.resume();
   }
@@ -136,14 +141,14 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
 
   /**
    * Parses what the socket has read.
-   * @param mayTake whether a chunk may keep the memory: nothing else is in it, and nothing is read into it again
-   * @returns whether a chunk has kept it
+   * @param mayTake whether a chunk may keep the memory of the read
+   * @returns whether a chunk has kept the memory
    */
   onData(read: Uint8Array, mayTake: boolean): boolean {
     this.#heard = true;
     this.#moves++;
     if (this.job === undefined) {
-      // The next request would take unsolicited bytes for its response.
+      // These bytes answer no request, and the next request would take them for its response.
       this.destroy();
       return false;
     }
@@ -171,8 +176,8 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
   }
 
   /**
-   * A chunk of the body belongs to its receiver, who may transfer its ArrayBuffer. The last chunk of a
-   * read takes the read's memory with it; earlier ones are copied, so that no two share an ArrayBuffer.
+   * Returns a chunk of the body whose ArrayBuffer belongs to the receiver, which may transfer it. The last chunk of a
+   * read keeps the memory of the read; earlier chunks are copied, so that no two chunks share an ArrayBuffer.
    */
   #toOwned(piece: Uint8Array): Uint8Array {
     const { byteOffset, byteLength } = this.#read as Uint8Array;
@@ -186,7 +191,7 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
   onEnd(clean: boolean): void {
     this.job?.onEnd();
     this.job = undefined;
-    // Answered before all was sent: the rest is not wanted, and the connection not in step.
+    // If the upstream answers before the whole request was sent, the rest is never sent: do not reuse the connection.
     const inStep = this.#sent && !this.#isFull;
     if (clean && inStep && this.keepAlive && this.socket?.usable === true) this.#owner.onFree(this);
     else this.destroy();
@@ -198,29 +203,30 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
     return this.socket?.destroyed ?? this.opening.isCancelled;
   }
 
-  /** Whether it has carried a request before the present one, of which no byte has come back. */
+  /** Whether the connection has carried an earlier request, and no byte has been received for the present one. */
   get stale(): boolean {
     return this.#requests > 1 && !this.#heard;
   }
 
-  /** Nobody uses it until then at most: it does not hold the process. */
+  /** Makes the connection idle, until `expiry` at most. An idle connection does not keep the process alive. */
   rest(expiry: number): void {
     this.expiry = expiry;
     this.socket?.unref();
   }
 
+  /** Closes the connection, or stops connecting. */
   destroy(): void {
     if (this.socket === undefined) this.opening.cancel();
     else this.socket.destroy();
   }
 
-  /** The upstream has ended its direction, which may be the end of the body. */
+  /** The upstream has closed its direction, which may be the end of the body. */
   onHalfClose(): void {
     if (this.#parser.isUntilClose) this.socket?.confirmEnd(() => this.#finish());
     else this.#finish();
   }
 
-  /** An error on a connection without a request is not reported: the connection closes, and no request uses it again. */
+  /** Fails the present request. An error of an idle connection is not reported: the connection closes anyway. */
   onError(error: unknown): void {
     this.job?.fail(error);
   }
@@ -235,7 +241,7 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
   onTimeout(): void {
     this.socket?.setTimeout(this.#timeout);
     const moves = this.#moves;
-    // The event loop may have been blocked: what has come meanwhile is read before the connection counts as silent.
+    // The event loop may have been blocked: let pending reads run before the connection counts as silent.
     setTimeout(() => {
       if (this.#moves === moves) this.#owner.onSilence(this);
     }, 1);

@@ -1,15 +1,16 @@
 import type { Destination } from "./destination.ts";
 import type { Address, Answer } from "./spread.ts";
 
-/** The object that a socket reports to. Methods instead of events: a request adds and removes no listener. */
+/** The object that a socket calls. It has methods instead of events, so that a request adds and removes no listener. */
 export interface SocketHandler {
   /**
    * The socket has read bytes.
-   * @param mayTake whether the handler may keep their memory: it holds nothing else, and is not read into again
+   * @param mayTake whether the handler may keep the memory of the bytes: it holds no other bytes, and the socket does
+   * not read into it again once the handler has kept it
    * @returns whether the handler has kept the memory
    */
   onData(bytes: Uint8Array, mayTake: boolean): boolean;
-  /** The upstream has ended its direction of the connection. */
+  /** The upstream has closed its direction of the connection. */
   onHalfClose(): void;
   /** The socket has room again after a `write` that returned false. */
   onDrain(): void;
@@ -17,54 +18,58 @@ export interface SocketHandler {
   onError(error: unknown): void;
   /** The connection is closed; nothing follows. */
   onClose(): void;
-  /** No byte has moved in either direction for the time that `setTimeout` was given. */
+  /** No byte was sent or received for the time that `setTimeout` was given. */
   onTimeout(): void;
 }
 
-/** An established connection to an upstream, TLS included: what HTTP/1.1 needs of one. */
+/** An established connection to an upstream, TLS included, with what the HTTP/1.1 client needs of it. */
 export interface Socket {
   /** The upstream's IP address, where the runtime tells it. */
   readonly remoteAddress: string | undefined;
+  /** Whether the connection is closed. */
   readonly destroyed: boolean;
   /** Whether both directions are open, so that a request can be sent and its response read. */
   readonly usable: boolean;
-  /** Whether our direction stays open after the upstream has ended its own. */
+  /** Whether our direction stays open after the upstream has closed its own. */
   readonly allowHalfOpen: boolean;
   /** Sets the handler, once. Bytes that were read before wait for it. */
   attach(handler: SocketHandler): void;
   /**
-   * Sends bytes in the order of the calls. They must not change before `done`.
-   * @param done called when the bytes are not needed any more, also after a failure
+   * Sends bytes in the order of the calls. The bytes must not change before `done` is called.
+   * @param done called when the bytes are no longer needed, also after a failure
    * @returns whether there is room for more; otherwise `onDrain` follows
    */
   write(bytes: Uint8Array, done?: () => void): boolean;
-  /** Stops reading, so that the upstream has to wait; `resume` reads on. */
+  /** Stops reading, so that the upstream has to wait. */
   pause(): void;
+  /** Continues reading. */
   resume(): void;
-  /** Whether the connection keeps the process alive: `ref` that it does, `unref` that it does not. */
+  /** Makes the connection keep the process alive. */
   ref(): void;
+  /** Lets the process end although the connection is open. */
   unref(): void;
-  /** Calls `onTimeout` after that many milliseconds without a byte. */
+  /** Makes the socket call `onTimeout` after this number of milliseconds without a byte. */
   setTimeout(ms: number): void;
-  /** Calls back if the upstream has ended the connection in order; `onError` reports a reset instead. */
+  /** Calls back if the upstream has closed its direction in order; a reset is reported to `onError` instead. */
   confirmEnd(done: () => void): void;
   /** Closes the connection at once, in both directions. */
   destroy(): void;
 }
 
-/** What a connector may ask while it connects. */
+/** What a connector may call while it connects. */
 export interface ConnectScope {
-  /** The addresses of a name, in the order in which to try them. */
+  /** Returns the addresses of a name in the order in which to try them. */
   order(answer: Answer): Address[];
-  /** Sets what to call, at most once, when the connection is not wanted any more. */
+  /** Sets the callback that is called, at most once, when the connection is no longer wanted. */
   onCancel(cancel: () => void): void;
 }
 
-/** What the HTTP/1.1 client needs of a runtime: a way to make connections. */
+/** What the HTTP/1.1 client needs of a runtime: a way to open connections. */
 export interface Connector {
   /**
-   * Resolves to an established connection. Rejects with a `ProxyError`, or with the runtime's own error, whose
-   * `code` is read; after `onCancel`'s callback, too. Time limits are the connector's.
+   * Opens a connection, and resolves when it is established. Rejects with a `ProxyError`, or with the runtime's own
+   * error, whose `code` is read; it also rejects after the callback of `onCancel`. The connector applies all time
+   * limits.
    */
   connect(destination: Destination, scope: ConnectScope): Promise<Socket>;
 }

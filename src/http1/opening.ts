@@ -1,4 +1,4 @@
-/** Bytes that are held until the connection is established before the writer has to wait. */
+/** The number of bytes that are held for a connection that is not established before the writer has to wait. */
 const HIGH_WATER_MARK = 65_536;
 
 interface HeldWrite {
@@ -7,44 +7,49 @@ interface HeldWrite {
 }
 
 /**
- * The time until a connection is established: it holds what is written meanwhile, and can be given up.
+ * The state of a connection until it is established. It holds the bytes that are written meanwhile, and can be
+ * cancelled.
  *
- * The upload begins before there is a connection, so that a small body is kept by the time the upstream refuses the
- * connection, and can be sent again.
+ * The upload begins before the connection is established. So if the upstream refuses the connection, a copy of a small
+ * body exists already, and the body can be sent again.
  */
 export class Opening {
-  /** Whether the connection is not wanted any more. */
+  /** Whether no socket is wanted any more: the connection was cancelled, or could not be established. */
   isCancelled = false;
   #cancel: (() => void) | undefined;
   #writes: HeldWrite[] = [];
   #length = 0;
 
-  /** Sets what stops the attempt to connect. */
+  /** Sets the callback that stops connecting. */
   onCancel(cancel: () => void): void {
     if (this.isCancelled) cancel();
     else this.#cancel = cancel;
   }
 
+  /** Stops connecting. */
   cancel(): void {
     this.isCancelled = true;
     this.#cancel?.();
     this.#cancel = undefined;
   }
 
-  /** @returns whether there is room for more */
+  /**
+   * Holds bytes until the connection is established.
+   * @returns whether there is room for more
+   */
   hold(bytes: Uint8Array, done: (() => void) | undefined): boolean {
     this.#writes.push({ bytes, done });
     this.#length += bytes.byteLength;
     return this.#length < HIGH_WATER_MARK;
   }
 
-  /** Hands over what was held, for the connection to send. */
+  /** Returns the held bytes, for the connection to send. */
   take(): HeldWrite[] {
     this.#cancel = undefined;
     return this.#writes.splice(0);
   }
 
-  /** Lets go of what was held: there will be no connection. */
+  /** Drops the held bytes: there will be no connection. */
   drop(): void {
     for (const { done } of this.take()) done?.();
   }

@@ -5,10 +5,10 @@ import { brokenOff, ProxyError } from "../error.ts";
 import type { Memory } from "./attempt.ts";
 import type { Connection } from "./connection.ts";
 
-/** Chunks of up to so many bytes are copied, to leave in one write with what is before and behind them. */
+/** Chunks up to this number of bytes are copied, so that they are sent in one write with the framing around them. */
 const SMALL = 16_384;
 
-/** Writes a request whose body is here as a whole, or that has none. */
+/** Writes a request that has no body, or whose body has arrived as a whole. */
 export function sendWhole(
   connection: Connection,
   head: string,
@@ -19,7 +19,7 @@ export function sendWhole(
   else writeFramed(connection, head, body, "");
 }
 
-/** Writes a request piece by piece: its head with the first chunk, and the body in its framing. */
+/** Writes a request chunk by chunk: the head with the first chunk, and the body in its message framing. */
 export class Writer implements Sink {
   /** Whether all of the body has been written. */
   isOver = false;
@@ -35,7 +35,7 @@ export class Writer implements Sink {
 
   /**
    * @param length the length that was announced; undefined for chunked coding
-   * @param attempt fails where the body cannot be sent as announced
+   * @param attempt the attempt, which fails if the body cannot be sent as announced
    */
   constructor(
     connection: Connection,
@@ -62,7 +62,7 @@ export class Writer implements Sink {
   }
 
   write(chunk: Uint8Array, release?: () => void): boolean {
-    // RFC 9112 §7.1: an empty chunk would end the body, and one behind the end would be the next request.
+    // In chunked coding, an empty chunk would end the body (RFC 9112 §7.1), and bytes behind its end are the next request.
     if (chunk.byteLength === 0 || this.#isEnded) {
       release?.();
       return true;
@@ -75,7 +75,7 @@ export class Writer implements Sink {
       before += `${chunk.byteLength.toString(16)}\r\n`;
       after = "\r\n";
     } else if (this.#written > this.#length) {
-      // The rest would be the next request on the connection (RFC 9112 §6.3).
+      // The upstream would take the excess for the next request on the connection (RFC 9112 §6.3).
       this.#attempt.fail(badLength());
       release?.();
       return true;
@@ -115,7 +115,7 @@ export class Writer implements Sink {
   }
 }
 
-/** Writes bytes between two texts, in one write where they are few. */
+/** Writes bytes between two texts; few bytes are sent together with the texts in one write. */
 function writeFramed(
   connection: Connection,
   before: string,
@@ -132,7 +132,7 @@ function writeFramed(
   return after === "" ? hasRoom : connection.write(codec.encode(after));
 }
 
-/** The error of a body that is not as long as its Content-Length. */
+/** The error of a request body whose length differs from its Content-Length. */
 export function badLength(): ProxyError {
   const message = "the request body was not as long as its Content-Length";
   return new ProxyError("http_request_error", { message });

@@ -63,7 +63,7 @@ export const apps = {
       ["X-Own", "1"],
       ["X-Real-IP", "6.6.6.6"],
       ["Connection", "x-hop"],
-      ["X-UpstreamRequest", "1"],
+      ["X-Hop", "1"],
     ];
     const answer = await t.ask(request("POST", "/seen?c=+&d%2F", fields, "a body"), "inProcess");
     expect(answer.status).toBe(200);
