@@ -26,6 +26,8 @@ export const transport: Transport = {
       let response: ResponseBody | undefined;
       const fail = (error: ProxyError): void => {
         outgoing.destroy();
+        // The client cannot send its next request before this body has been read, or is cancelled.
+        body?.cancel(error);
         reject(error);
         response?.fail(error);
       };
@@ -36,7 +38,13 @@ export const transport: Transport = {
         const resume = (): void => void message.resume();
         const incoming = (response = new ResponseBody(scope, { pause, resume, cancel: fail }));
         message.on("data", (chunk: Buffer) => incoming.push(chunk));
-        message.on("end", () => incoming.end());
+        message.on("end", () => {
+          incoming.end();
+          if (outgoing.writableEnded) return;
+          // The upstream does not need the rest of the request.
+          outgoing.destroy();
+          body?.cancel();
+        });
         message.on("error", (cause) => fail(new ProxyError("http_response_incomplete", { cause })));
         const { statusCode = 0, statusMessage = "", rawHeaders } = message;
         resolve({

@@ -1,4 +1,5 @@
 import type { Listener } from "../src/scope.ts";
+import { copyBytes } from "../src/body/bytes.ts";
 import { getHeader, toHeaders } from "../src/headers.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { type Context, WebIncoming } from "../src/incoming.ts";
@@ -118,7 +119,7 @@ function toBodyInit(body: UpstreamResponse["body"], headers: HeaderList): BodyIn
   const typed = getHeader(headers, "content-type") !== undefined;
   if (typed && bytes.byteLength < SMALL) return bytes as BodyInit;
   // Bytes that can be taken again belong to someone else, and the stream hands its chunks out.
-  return toSizedStream(body.replay === undefined ? bytes : bytes.slice());
+  return toSizedStream(body.replay === undefined ? bytes : copyBytes(bytes));
 }
 
 /**

@@ -1,4 +1,5 @@
 import { amend } from "./amend.ts";
+import { copyBytes } from "./body/bytes.ts";
 import { StreamBody } from "./body/stream.ts";
 import type { Scope } from "./scope.ts";
 import { ProxyError, toProxyError } from "./error.ts";
@@ -11,7 +12,7 @@ import type {
   UpstreamResponse,
   Transport,
 } from "./transport.ts";
-import { toUpload, type UploadClient } from "./upload.ts";
+import { stopUpload, toUpload, type UploadClient } from "./upload.ts";
 import { watch } from "./watch.ts";
 import { trimOws } from "./whitespace.ts";
 
@@ -88,6 +89,7 @@ export function createFetchTransport(client: FetchClient): Transport {
       } catch (thrown) {
         const error = scope.error ?? toNetworkError(thrown, request, client);
         scope.end();
+        stopUpload(controller);
         throw error;
       }
     },
@@ -117,9 +119,7 @@ function toInit(
   if (body !== null && method !== "GET" && method !== "HEAD") {
     const bytes = body.whole();
     // A copy: these bytes may be sent again, and the fetch may be the app's own.
-    init.body = bytes
-      ? (bytes.slice() as BodyInit)
-      : toUpload(body, request, scope, controller, client);
+    init.body = bytes ? copyBytes(bytes) : toUpload(body, request, scope, controller, client);
     // Required by the Fetch standard for a stream (node#46221).
     init.duplex = "half";
   }
@@ -161,6 +161,7 @@ function toReply(
   const watches = client.watchesBodies || scope.mayAbort(events);
   const through = client.handsBodiesThrough && (decodes || !watches);
   if (body === null || through) scope.end();
+  if (body === null) stopUpload(controller);
   else scope.headersReceived(events);
   const createPipe = decoded ? undefined : client.createPipe;
   const length = lengthOf(headers);

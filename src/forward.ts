@@ -95,8 +95,7 @@ export async function forward(
     reply = cleanReply(received, method, request.method);
     // A transport need not report the headers, and an interceptor may have answered without a transport.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
-    if (received.body === null) scope.end();
-    else scope.endUnused();
+    scope.endUnused(received.body !== null);
     plan.rewriteResponse?.(reply.headers, request, received.request);
     const made = respond(reply, incoming);
     response = made instanceof Promise ? await made : made;

@@ -19,3 +19,9 @@ export function atOnce<T>(answer: T, option: string): T {
   answer.catch(() => {});
   throw badOption(option, "answer at once, not with a promise");
 }
+
+/** The error of an interceptor that sends twice with one scope. */
+export function scopeEnded(): MisuseError {
+  const fix = "a scope is good for one attempt; send another with `next(request, scope.again())`";
+  return badOption("interceptors", fix);
+}

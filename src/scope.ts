@@ -1,4 +1,5 @@
 import { clientGone, ProxyError } from "./error.ts";
+import { scopeEnded } from "./misuse.ts";
 
 /**
  * Listens for a client's disconnection. An `AbortSignal` accepts this object as a listener, too, so that a request
@@ -80,11 +81,12 @@ export class Scope implements Listener {
 
   // ── for transports ──
 
-  /** Sets what is stopped when the exchange is aborted; it is stopped immediately if the exchange already is. */
+  /** Sets what an abort stops, immediately if it was aborted. Throws if the scope has ended: nothing would stop it. */
   onAbort(target: AbortTarget): void {
     if (this.#following !== undefined) return this.#following.onAbort(target);
     if (this.#error !== undefined) return target.fail(this.#error);
-    if (!this.#isEnded) this.#target = target;
+    if (this.#isEnded) throw scopeEnded();
+    this.#target = target;
   }
 
   /** Restarts the time limit: a chunk of either body was sent or received. */
@@ -146,10 +148,10 @@ export class Scope implements Listener {
     target?.fail(error);
   }
 
-  /** Ends the scope if no transport has used it, because an interceptor has answered. */
-  endUnused(): void {
-    if (this.#following !== undefined) this.#following.endUnused();
-    else if (this.#target === undefined) this.end();
+  /** Ends the scope if no body will: there is none, or an interceptor has answered and no transport has used the scope. */
+  endUnused(hasBody: boolean): void {
+    if (this.#following !== undefined) this.#following.endUnused(hasBody);
+    else if (!hasBody || this.#target === undefined) this.end();
   }
 
   /** Ends this scope, and returns the scope of the next attempt with what is left of the headers' deadline. */

@@ -133,6 +133,8 @@ export interface Transport {
    *
    * To read the request body, `whole()` and `pipeTo(sink)` cost less than `stream()`. For the response body, a
    * `ResponseBody` into which the transport pushes chunks costs the least on every server.
+   * Call `body.cancel()` where an attempt is over before all of the request's body was read: the client cannot send its
+   * next request on the connection otherwise.
    * @example
    * ```ts
    * // examples/transport.ts has all of it.
@@ -142,13 +144,15 @@ export interface Transport {
    * const send: Transport["send"] = ({ upstream, method, path, headers }, scope) =>
    *   new Promise((resolve, reject) => {
    *     const outgoing = request(upstream.origin, { method, path, headers: [...headers] });
-   *     const stop = (error: Error) => (outgoing.destroy(), reject(error));
-   *     scope.onAbort({ fail: stop });
-   *     outgoing.on("error", (cause) => stop(new ProxyError("connection_terminated", { cause })));
+   *     let body: ResponseBody | undefined;
+   *     const fail = (error: ProxyError) => (outgoing.destroy(), reject(error), body?.fail(error));
+   *     scope.onAbort({ fail });
+   *     outgoing.on("error", (cause) => fail(new ProxyError("connection_terminated", { cause })));
    *     outgoing.on("response", (message) => {
-   *       const inlet = { pause: () => message.pause(), resume: () => message.resume(), cancel: stop };
-   *       const body = new ResponseBody(scope, inlet);
+   *       const inlet = { pause: () => message.pause(), resume: () => message.resume(), cancel: fail };
+   *       body = new ResponseBody(scope, inlet);
    *       message.on("data", (chunk) => body.push(chunk)).on("end", () => body.end());
+   *       message.on("error", (cause) => fail(new ProxyError("http_response_incomplete", { cause })));
    *       resolve({ status: message.statusCode, statusText: "", headers: message.rawHeaders, body });
    *     });
    *     outgoing.end();

@@ -1,6 +1,6 @@
 import type { BodySource } from "./body/source.ts";
 import type { Scope } from "./scope.ts";
-import { brokenOff, type ProxyError } from "./error.ts";
+import { brokenOff, ProxyError } from "./error.ts";
 import type { UpstreamRequest } from "./transport.ts";
 
 /**
@@ -50,21 +50,59 @@ export function toUpload(
     void pump(source, writable.getWriter(), buffer, scope, breakOff);
     return readable;
   }
+  const { signal } = controller;
+  // The client of a server cannot send its next request before this body has been read, or let go of.
+  const stop = (): void => void cancelLater(source, signal.reason);
+  const finish = (): void => {
+    unfinished.delete(controller);
+    signal.removeEventListener("abort", stop);
+  };
+  unfinished.add(controller);
+  signal.addEventListener("abort", stop);
   return new ReadableStream(
     {
       async pull(sink) {
         try {
           const { done, value } = await source.read();
+          // A stream that was cancelled ends as a whole one does.
+          signal.throwIfAborted();
           scope.touch();
-          if (done) sink.close();
-          else sink.enqueue(value);
+          if (!done) return sink.enqueue(value);
+          finish();
+          sink.close();
         } catch (thrown) {
+          finish();
           throw breakOff(thrown);
         }
       },
-      cancel: source.cancel,
+      cancel(reason) {
+        finish();
+        return cancelLater(source, reason);
+      },
     },
     { highWaterMark: 0 },
+  );
+}
+
+/** Node's own streams end the process where they are cancelled in the tick in which they were read. */
+async function cancelLater(source: PieceReader, reason: unknown): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve));
+  await source.cancel(reason).catch(() => {});
+}
+
+/** The requests whose bodies have not been read to their ends. */
+const unfinished: WeakSet<AbortController> = new WeakSet();
+
+/**
+ * Lets go of what is left of a request's body: the response is over, or there will be none. Nothing else cancels a stream
+ * that a function of the app's has been given and does not read.
+ */
+export function stopUpload(controller: AbortController): void {
+  if (!unfinished.has(controller)) return;
+  controller.abort(
+    new ProxyError("http_request_error", {
+      message: "the response was over before all of the request's body was read",
+    }),
   );
 }
 

@@ -1,6 +1,6 @@
 import type { Scope } from "./scope.ts";
 import { ProxyError } from "./error.ts";
-import type { UploadClient } from "./upload.ts";
+import { stopUpload, type UploadClient } from "./upload.ts";
 
 /**
  * Hands a response body on, and tells the scope of each chunk: its idle timeout counts from there.
@@ -19,12 +19,16 @@ export function watch(
     scope.pauseIdle(false);
     const result = await reader.read();
     scope.pauseIdle(true);
-    if (result.done) scope.end();
+    if (result.done) {
+      scope.end();
+      stopUpload(controller);
+    }
     return result;
   };
   const fail = (thrown: unknown): ProxyError => {
     const error = scope.error ?? incomplete(thrown);
     scope.end();
+    stopUpload(controller);
     return error;
   };
   const cancel = async (reason: unknown): Promise<void> => {

@@ -28,6 +28,18 @@ describe("BytesBody", () => {
     expect(empty.log).toEqual(["end"]);
   });
 
+  test("gives a sink that owns its chunks a copy of a Buffer, too, whose `slice` copies nothing", async () => {
+    const given = Buffer.from("abc");
+    const body = new BytesBody(given);
+    const sink = new FakeSink("owned");
+    await body.pipeTo(sink);
+    await body.pipeTo(sink);
+    const [first, second] = sink.chunks.map(({ buffer }) => buffer);
+    expect(first?.byteLength).toBe(3);
+    expect(first).not.toBe(second);
+    expect(given.toString()).toBe("abc");
+  });
+
   test.each([
     ["owned", false],
     ["borrowed", true],

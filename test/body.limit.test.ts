@@ -166,3 +166,10 @@ describe("limitBody", () => {
     await reader.cancel();
   });
 });
+
+test("tells the length of a body within the limit, which an app in process is told as Content-Length", async () => {
+  const { body } = await limited(10, { body: new BytesBody(bytes("abc")) });
+  expect(body.length).toBe(3);
+  const stream = new ReadableStream<Uint8Array>();
+  expect((await limited(10, { body: stream })).body.length).toBeUndefined();
+});

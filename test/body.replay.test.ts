@@ -45,6 +45,26 @@ describe("ReplayBody", () => {
     expect(body.replay).toEqual(bytes("abcdef"));
   });
 
+  test("keeps copies of Buffers, too, whose memory is freed when they are sent", async () => {
+    const stream = new ReadableStream<Uint8Array>({
+      start(controller) {
+        for (const text of ["abc", "def"])
+          controller.enqueue(Buffer.from(new Uint8Array(bytes(text)).buffer));
+        controller.close();
+      },
+    });
+    const body = keep(stream, 6);
+    const sink = new FakeSink("borrowed");
+    const write = sink.write.bind(sink);
+    sink.write = (chunk) => {
+      const hasRoom = write(chunk);
+      structuredClone(chunk, { transfer: [chunk.buffer as ArrayBuffer] });
+      return hasRoom;
+    };
+    await body.pipeTo(sink);
+    expect(body.replay).toEqual(bytes("abcdef"));
+  });
+
   test("with its length known it is whole at its last byte, before anyone asks for its end", async () => {
     const body = keep(streamOf(["abc", "def"]), 6, 6);
     const sink = new FakeSink();

@@ -249,3 +249,17 @@ describe("cancelled", () => {
     expect(inlet.log).toEqual(["fail 499"]);
   });
 });
+
+test("a body that fails while its first chunks are written tells the sink", async () => {
+  body.push(bytes("a"));
+  body.push(bytes("b"));
+  const sink = new FakeSink();
+  const write = sink.write.bind(sink);
+  sink.write = (chunk) => {
+    const hasRoom = write(chunk);
+    body.fail(broken);
+    return hasRoom;
+  };
+  await body.pipeTo(sink);
+  expect(sink.log).toEqual(["a", "fail http_response_incomplete"]);
+});

@@ -204,3 +204,60 @@ test("a sink that gives chunks back has them read into the same memory again", a
   // The memory of a chunk that was given back has gone to the next read: it is detached here.
   expect(sink.chunks.slice(0, 2).map(({ byteLength }) => byteLength)).toEqual([0, 0]);
 });
+
+describe("a body that cannot be taken any more fails, and the sink is told", () => {
+  test("when it was piped to its end before", async () => {
+    const body = new StreamBody(streamOf(["abc"]));
+    await body.pipeTo(new FakeSink());
+    const sink = new FakeSink();
+    await body.pipeTo(sink);
+    expect(sink.log).toEqual([expect.stringMatching(/^fail .*already been taken/)]);
+  });
+
+  test("when it is being piped", async () => {
+    const { stream, controller } = byHand();
+    const body = new StreamBody(stream);
+    const first = new FakeSink();
+    const piped = body.pipeTo(first);
+    const second = new FakeSink();
+    await body.pipeTo(second);
+    expect(second.log).toEqual([expect.stringMatching(/^fail .*already been taken/)]);
+    controller.enqueue(bytes("abc"));
+    controller.close();
+    await piped;
+    expect(first.log.at(-1)).toBe("end");
+  });
+
+  test("when it was cancelled before", async () => {
+    const body = new StreamBody(streamOf(["abc"]));
+    body.cancel();
+    const sink = new FakeSink();
+    await body.pipeTo(sink);
+    expect(sink.log).toEqual([expect.stringMatching(/^fail .*cancelled/)]);
+  });
+});
+
+describe("chunks that are not bytes", () => {
+  const of = (...chunks: unknown[]): ReadableStream<Uint8Array> =>
+    new ReadableStream({
+      start(controller) {
+        for (const chunk of chunks) controller.enqueue(chunk as Uint8Array);
+        controller.close();
+      },
+    });
+
+  test("text is sent as UTF-8", async () => {
+    const sink = new FakeSink();
+    await new StreamBody(of("a", "", "\u00e9")).pipeTo(sink);
+    expect(sink.log).toEqual(["a", "\u00c3\u00a9", "end"]);
+  });
+
+  test.each([[new Uint16Array([1, 2])], [new ArrayBuffer(4)], [{}], [7], [null], [undefined]])(
+    "%o fails the body",
+    async (chunk) => {
+      const sink = new FakeSink();
+      await new StreamBody(of(bytes("a"), chunk, bytes("b"))).pipeTo(sink);
+      expect(sink.log).toEqual(["a", expect.stringMatching(/^fail .*not bytes; use Uint8Array/)]);
+    },
+  );
+});

@@ -218,3 +218,14 @@ describe("a chunk's memory", () => {
     expect(release).not.toHaveBeenCalled();
   });
 });
+
+test("what a body writes behind its end is not sent: it would be the next request on the connection", () => {
+  const { connection, writer } = open();
+  writer.write(bytes("abc"));
+  writer.end();
+  const { length } = connection.writes;
+  const release = vi.fn();
+  expect(writer.write(bytes("GET / HTTP/1.1\r\n\r\n"), release)).toBe(true);
+  expect(connection.writes.length).toBe(length);
+  expect(release).toHaveBeenCalledOnce();
+});

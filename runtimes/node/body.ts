@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
-import type { BodySource, Sink } from "../../src/body/source.ts";
+import { type BodySource, pipe, type Sink } from "../../src/body/source.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { returnsMemory } from "./reuse.ts";
 
@@ -33,7 +33,7 @@ export class PipedBody implements Sink {
       this.flush();
       res.on("close", () => body.cancel());
     }
-    void body.pipeTo(this);
+    pipe(body, this);
   }
 
   /** Cancels the body. srvx calls this instead of `pipe` if the client has disconnected, or sent HEAD. */

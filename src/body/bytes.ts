@@ -8,6 +8,11 @@ export function lengthOf(chunks: readonly Uint8Array[]): number {
   return length;
 }
 
+/** Bytes in memory of their own. `slice()` would not do: that of Node's `Buffer` gives a view of the same memory. */
+export function copyBytes(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(bytes);
+}
+
 /** Joins chunks into one; a single chunk is returned without a copy. */
 export function concat(chunks: readonly Uint8Array[]): Uint8Array {
   if (chunks.length === 1) return chunks[0] as Uint8Array;
@@ -49,7 +54,7 @@ export class BytesBody implements BodySource {
   async pipeTo(sink: Sink): Promise<void> {
     // A sink that owns its chunks may transfer them: it gets a copy, because the body may be sent again.
     const isOwned = (sink.memory ?? "owned") === "owned";
-    if (this.length > 0) sink.write(isOwned ? this.replay.slice() : this.replay);
+    if (this.length > 0) sink.write(isOwned ? copyBytes(this.replay) : this.replay);
     sink.end();
   }
 

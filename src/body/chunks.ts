@@ -39,9 +39,14 @@ export class ChunkReader {
 
   /** Reads the next chunks: all that have arrived, or else the first one that arrives. */
   async read(): Promise<Batch> {
-    if (this.#many?.readMany !== undefined) return this.#many.readMany();
+    if (this.#many?.readMany !== undefined) {
+      const { done, value = [] } = await this.#many.readMany();
+      return { done, value: value.map(toBytes) };
+    }
     const { done, value } = await (this.#many?.read() ?? this.#readBytes());
-    return { done, value: value && value.byteLength > 0 ? [value] : [] };
+    if (done) return { done };
+    const chunk = toBytes(value);
+    return { done, value: chunk.byteLength > 0 ? [chunk] : [] };
   }
 
   /** Whether the buffer of a released chunk is used for a later chunk. */
@@ -87,4 +92,17 @@ function byobReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReade
     // Not a byte stream.
     return undefined;
   }
+}
+
+const encoder = new TextEncoder();
+
+/**
+ * A chunk of a stream as bytes. Servers that write chunks of text as UTF-8, as Bun's and Node's do, hide that a stream
+ * has none but those, so that apps make such streams.
+ * @throws TypeError for anything else: it would be left out, or changed, in a body that looks whole
+ */
+function toBytes(chunk: unknown): Uint8Array {
+  if (chunk instanceof Uint8Array) return chunk;
+  if (typeof chunk === "string") return encoder.encode(chunk);
+  throw new TypeError("fetchway: a body's stream gives chunks that are not bytes; use Uint8Array");
 }

@@ -42,6 +42,10 @@ class LimitedBody implements BodySource {
     return this.#source.replay;
   }
 
+  get length(): number | undefined {
+    return this.#source.length;
+  }
+
   whole(limit?: number): Uint8Array | undefined {
     const bytes = this.#source.whole(limit);
     if (bytes !== undefined && bytes.byteLength > this.#limit) throw tooLarge(this.#limit);

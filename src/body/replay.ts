@@ -1,4 +1,4 @@
-import { concat } from "./bytes.ts";
+import { concat, copyBytes } from "./bytes.ts";
 import type { Interceptor } from "../send.ts";
 import type { BodySource, Sink, StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
@@ -85,7 +85,7 @@ class CopySink implements Sink {
   write(chunk: Uint8Array, release?: () => void): boolean {
     this.#size += chunk.byteLength;
     if (this.#size > this.#limit) this.#copies = undefined;
-    else this.#copies?.push(chunk.slice());
+    else this.#copies?.push(copyBytes(chunk));
     // Keep a body of known length with its last chunk: the response may arrive before the source reports the end.
     if (this.#size === this.#body.length) this.#keep();
     return this.#sink.write(chunk, release);

@@ -161,8 +161,12 @@ export class ResponseBody implements BodySource {
     let hasRoom = true;
     for (const chunk of chunks) {
       hasRoom = this.#write(sink, chunk);
-      // The sink may have cancelled the body.
+      // The sink may have cancelled the body, or aborted the exchange.
       if (this.#isCancelled) return;
+      if (this.error !== undefined) {
+        sink.fail(this.error);
+        return this.#onOver?.();
+      }
     }
     if (this.#isComplete) return this.#finish(sink);
     this.#sink = sink;

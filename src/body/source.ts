@@ -36,6 +36,25 @@ export interface Sink {
   readonly memory?: "owned" | "borrowed" | "returned";
 }
 
+/**
+ * Writes a body to a sink. Where `pipeTo` throws or rejects, the sink is told: nothing else waits for that promise, and
+ * on Node a rejection without a handler ends the process. A body of an app's own may do so, and one that is taken twice does.
+ */
+export function pipe(body: BodySource, sink: Sink): void {
+  try {
+    body.pipeTo(sink).catch((thrown: unknown) => sink.fail(thrown));
+  } catch (thrown) {
+    sink.fail(thrown);
+  }
+}
+
+/** The error of a body that is taken for the second time. */
+export function alreadyTaken(): TypeError {
+  return new TypeError(
+    "fetchway: the body has already been taken, or cancelled; a body is taken once",
+  );
+}
+
 /** Options of the web stream of a body. */
 export interface StreamOptions {
   /** Whether the stream fails without a reason: Bun's server prints any reason. */

@@ -1,6 +1,6 @@
-import { concat, lengthOf } from "./bytes.ts";
+import { concat, copyBytes, lengthOf } from "./bytes.ts";
 import { ChunkReader } from "./chunks.ts";
-import type { BodySource, Sink, StreamOptions } from "./source.ts";
+import { alreadyTaken, type BodySource, type Sink, type StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
 /** Milliseconds to wait for the first chunk before a message's head is sent alone: a small body arrives by then. */
@@ -37,6 +37,7 @@ export class StreamBody implements BodySource {
 
   /** Reads the stream into a sink, each chunk when there is room for it. */
   async pipeTo(sink: Sink): Promise<void> {
+    if (this.#isOver || this.#reader !== undefined) return sink.fail(alreadyTaken());
     const flush = setTimeout(() => sink.flush?.(), FLUSH_AFTER);
     try {
       // The constructor throws if other code is reading the stream.
@@ -71,7 +72,7 @@ export class StreamBody implements BodySource {
     const isKept = this.replay !== undefined;
     if (isKept || sink.memory !== "returned" || !reader.reuses) {
       const isOwned = (sink.memory ?? "owned") === "owned";
-      if (sink.write(isKept && isOwned ? chunk.slice() : chunk)) return undefined;
+      if (sink.write(isKept && isOwned ? copyBytes(chunk) : chunk)) return undefined;
       return new Promise((resolve) => sink.onDrain(resolve));
     }
     return new Promise((resolve) => {

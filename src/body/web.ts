@@ -15,7 +15,8 @@ class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
 
   start(controller: ReadableStreamDefaultController<Uint8Array>): void {
     this.#controller = controller;
-    void this.#source.pipeTo(this);
+    // What `pipeTo` throws at once is thrown to the code that asked for the stream.
+    this.#source.pipeTo(this).catch((thrown: unknown) => this.fail(thrown));
   }
 
   pull(): void {

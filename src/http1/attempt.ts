@@ -1,5 +1,5 @@
 import { type Inlet, type Recycler, ResponseBody } from "../body/response.ts";
-import type { BodySource } from "../body/source.ts";
+import { type BodySource, pipe } from "../body/source.ts";
 import type { Scope } from "../scope.ts";
 import type { ProxyError } from "../error.ts";
 import { isEventStream } from "../headers.ts";
@@ -109,7 +109,7 @@ export class Attempt implements Job, Inlet {
     if (!isPiped) return sendWhole(connection, head, bytes);
     this.#upload = body;
     this.#writer = new Writer(connection, head, length, this.#scope, this, this.#memory);
-    void body.pipeTo(this.#writer);
+    pipe(body, this.#writer);
   }
 
   /**

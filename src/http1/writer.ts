@@ -30,6 +30,8 @@ export class Writer implements Sink {
   readonly #memory: Memory;
   #head: string;
   #written = 0;
+  /** Whether the source has told of the end: what it writes behind that is not sent. */
+  #isEnded = false;
 
   /**
    * @param length the length that was announced; undefined for chunked coding
@@ -60,8 +62,8 @@ export class Writer implements Sink {
   }
 
   write(chunk: Uint8Array, release?: () => void): boolean {
-    // In chunked coding, an empty chunk would end the body (RFC 9112 §7.1).
-    if (chunk.byteLength === 0) {
+    // In chunked coding, an empty chunk would end the body (RFC 9112 §7.1), and bytes behind its end are the next request.
+    if (chunk.byteLength === 0 || this.#isEnded) {
       release?.();
       return true;
     }
@@ -87,6 +89,7 @@ export class Writer implements Sink {
 
   end(): void {
     if (this.isOver) return;
+    this.#isEnded = true;
     if (this.#length !== undefined) return this.#attempt.fail(badLength());
     this.#finish();
     this.#writeText(`${this.#takeHead()}0\r\n\r\n`);

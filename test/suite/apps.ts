@@ -34,6 +34,17 @@ async function upload(t: Tools, path: string, chunked: boolean): Promise<Answer>
   return answer;
 }
 
+/** The status of the next answer; undefined where the server closes the connection instead, as it may (RFC 9112 §9.3). */
+function statusOf(client: Awaited<ReturnType<Tools["connect"]>>): Promise<number | undefined> {
+  return client.read("POST").then(
+    ({ status }) => status,
+    (error: unknown) => {
+      if (!String(error).includes("connection closed before a response head")) throw error;
+      return undefined;
+    },
+  );
+}
+
 /** A client that leaves in the middle of it. */
 async function leave(t: Tools, path: string): Promise<void> {
   const client = await t.connect("inProcess");
@@ -122,6 +133,28 @@ export const apps = {
         (error: unknown) => String(error).includes("connection closed before a response head"),
       );
       expect([path, isCut]).toEqual([path, true]);
+    }
+  },
+
+  async "what an app in process does not read of a request is not in the way of the next one"(
+    t: Tools,
+  ): Promise<void> {
+    for (const path of ["/empty", "/aborted", "/throw", "/gzip"]) {
+      for (const chunked of [false, true]) {
+        const client = await t.connect("inProcess");
+        const framing: Header = chunked
+          ? ["Transfer-Encoding", "chunked"]
+          : ["Content-Length", String(mebibyte)];
+        client.send(request("POST", path, [framing]));
+        const [first] = await Promise.all([
+          statusOf(client),
+          pour(client.socket, mebibyte, { chunked }),
+        ]);
+        const expected = { "/empty": 204, "/throw": 502 }[path] ?? 200;
+        expect([path, chunked, first ?? expected]).toEqual([path, chunked, expected]);
+        client.send(request("GET", "/seen"));
+        expect([path, chunked, (await statusOf(client)) ?? 200]).toEqual([path, chunked, 200]);
+      }
     }
   },
 

@@ -1,0 +1,48 @@
+/** The scopes of requests that an interceptor or an option sends more than once. */
+import { describe, expect, test, vi } from "vitest";
+import { forward } from "../src/forward.ts";
+import type { ProxyOptions } from "../src/options.ts";
+import { compile } from "../src/plan.ts";
+import type { Interceptor } from "../src/send.ts";
+import {
+  errorOf,
+  fakeIncoming,
+  fakeResponse,
+  FakeTransport,
+  respond,
+  run,
+  TARGET,
+  to,
+} from "./_fakes.ts";
+
+describe("the scopes of several attempts", () => {
+  /** Takes part in the scope, and lets the core end it. */
+  const answeringIn = (...statuses: number[]): FakeTransport =>
+    new FakeTransport((_, scope) => {
+      scope.onAbort({ fail: () => {} });
+      const status = statuses.shift() ?? 200;
+      return fakeResponse(status === 302 ? to("/next") : { status });
+    });
+
+  test("are over with a response without a body, also after a redirect", async () => {
+    vi.useFakeTimers();
+    const incoming = fakeIncoming();
+    const plan = compile({ followRedirects: true }, () => answeringIn(302, 204));
+    expect((await forward(incoming, TARGET, plan, undefined, respond)).status).toBe(204);
+    expect(incoming.listeners.size).toBe(0);
+    expect(vi.getTimerCount()).toBe(0);
+    vi.useRealTimers();
+  });
+
+  test("a scope whose attempt is over is refused for another, which nothing could stop", async () => {
+    const twice: Interceptor = (next) => async (request, scope) => {
+      await next(request, scope);
+      scope.end();
+      return next(request, scope);
+    };
+    const transport = answeringIn();
+    const options: ProxyOptions = { interceptors: { request: [twice] } };
+    const error = await errorOf(() => run({}, { transport, options }));
+    expect(String(error)).toMatch(/bad option `interceptors`: .*scope\.again\(\)/);
+  });
+});
