@@ -156,11 +156,17 @@ export class Scope implements Listener {
 
   /** Ends this scope, and returns the scope of the next attempt with what is left of the headers' deadline. */
   again(): Scope {
+    if (this.#following !== undefined) return this.#following.again();
     this.end();
     const left = (this.#asked ?? this.#last) + this.#timeout - performance.now();
     const timeout = this.#timeout > 0 ? Math.max(1, Math.ceil(left)) : 0;
     this.#following = new Scope(this.#client, timeout, this.#idleTimeout, this.#signal);
     return this.#following;
+  }
+
+  /** Returns a scope for a request beside this one, such as a mirror: it has deadlines of its own, and the same client. */
+  fork(): Scope {
+    return new Scope(this.#client, this.#timeout, this.#idleTimeout, this.#signal);
   }
 
   /** Settles as a promise does, or rejects with the reason as soon as the exchange is aborted. */

@@ -107,6 +107,31 @@ describe("a scope that others have followed", () => {
     expect(first.error).toEqual(gone);
   });
 
+  test("asked once more for another, gives the one after the last, whose scope ends", () => {
+    const { client, scope: first } = startScope();
+    const second = first.again();
+    const third = first.again();
+    expect(third).not.toBe(second);
+    expect(client.listeners.size).toBe(1);
+    expect(vi.getTimerCount()).toBe(1);
+    first.abort(reason);
+    expect([second.error, third.error]).toEqual([reason, reason]);
+  });
+
+  test("forked, it goes on, and the fork ends for itself, but with the same client", () => {
+    const { client, scope: main, fail } = startScope();
+    const fork = main.fork();
+    const stopped = vi.fn();
+    fork.onAbort({ fail: stopped });
+    fork.end();
+    expect(client.listeners.size).toBe(1);
+    const other = main.fork();
+    other.onAbort({ fail: stopped });
+    client.leave();
+    expect([fail.mock.calls.length, stopped.mock.calls.length]).toEqual([1, 1]);
+    expect(client.listeners.size).toBe(0);
+  });
+
   test("aborted after all of them have ended, it does nothing", () => {
     const { scope: first } = startScope();
     const last = first.again();
