@@ -1,5 +1,5 @@
-import { isAuthority, isSameAuthority } from "../src/host.ts";
-import { authorityEnd } from "../src/incoming.ts";
+import { isAuthority, isSameAuthority } from "../src/request/host.ts";
+import { authorityEnd } from "../src/request/incoming.ts";
 
 /** Where srvx shows Node's own request. */
 interface OnNode {

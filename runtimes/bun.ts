@@ -1,9 +1,9 @@
-import type { Listener } from "../src/scope.ts";
+import type { Listener } from "../src/exchange/scope.ts";
 import { copyBytes } from "../src/body/bytes.ts";
-import { getHeader, toHeaders } from "../src/headers.ts";
+import { getHeader, toHeaders } from "../src/fields/headers.ts";
 import { HttpTransport } from "../src/http1/client.ts";
-import { type Context, WebIncoming } from "../src/incoming.ts";
-import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
+import { type Context, WebIncoming } from "../src/request/incoming.ts";
+import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
 import {
   bindProxy,
   bindProxyFetch,

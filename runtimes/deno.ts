@@ -1,8 +1,8 @@
-import type { Listener } from "../src/scope.ts";
+import type { Listener } from "../src/exchange/scope.ts";
 import type { Memory } from "../src/http1/attempt.ts";
 import { HttpTransport } from "../src/http1/client.ts";
-import { type Context, type Incoming, WebIncoming } from "../src/incoming.ts";
-import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
+import { type Context, type Incoming, WebIncoming } from "../src/request/incoming.ts";
+import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
 import {
   bindProxy,
   bindProxyFetch,

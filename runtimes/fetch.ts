@@ -1,7 +1,7 @@
-import { createFetchTransport, STANDARD } from "../src/fetch.ts";
-import { toHeaders } from "../src/headers.ts";
-import { WebIncoming } from "../src/incoming.ts";
-import { type PoolOptions, refusePoolOptions } from "../src/pool.ts";
+import { createFetchTransport, STANDARD } from "../src/fetch/fetch.ts";
+import { toHeaders } from "../src/fields/headers.ts";
+import { WebIncoming } from "../src/request/incoming.ts";
+import { type PoolOptions, refusePoolOptions } from "../src/options/pool.ts";
 import {
   bindProxy,
   bindProxyFetch,

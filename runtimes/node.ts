@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { forward } from "../src/forward.ts";
-import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
+import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
 import {
   bindProxy,
   bindProxyFetch,

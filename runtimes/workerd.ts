@@ -1,11 +1,11 @@
-import { amend } from "../src/amend.ts";
-import type { FetchTarget } from "../src/app.ts";
-import { ProxyError } from "../src/error.ts";
-import { createFetchTransport, type FetchClient, unsendable } from "../src/fetch.ts";
-import { getHeader, toHeaders } from "../src/headers.ts";
-import { WebIncoming } from "../src/incoming.ts";
-import { type AppClient, createInProcessTransport } from "../src/inprocess.ts";
-import { type PoolOptions, refusePoolOptions } from "../src/pool.ts";
+import { amend } from "../src/fields/amend.ts";
+import type { FetchTarget } from "../src/request/app.ts";
+import { ProxyError, unsendable } from "../src/error.ts";
+import { createFetchTransport, type FetchClient } from "../src/fetch/fetch.ts";
+import { getHeader, toHeaders } from "../src/fields/headers.ts";
+import { WebIncoming } from "../src/request/incoming.ts";
+import { type AppClient, createInProcessTransport } from "../src/fetch/inprocess.ts";
+import { type PoolOptions, refusePoolOptions } from "../src/options/pool.ts";
 import {
   bindProxy,
   bindProxyFetch,

@@ -121,6 +121,14 @@ export function badRequest(name: string, status = 400): ProxyError {
   });
 }
 
+/** The error of a method that a client would refuse, or turn into another. */
+export function unsendable(method: string): ProxyError {
+  return new ProxyError("http_request_error", {
+    status: 501,
+    message: `${method} cannot be sent from here`,
+  });
+}
+
 /** The error of a client that left before its response was complete. */
 export function clientGone(cause?: unknown): ProxyError {
   return new ProxyError("http_request_error", {

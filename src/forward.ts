@@ -1,17 +1,17 @@
 import type { BodySource } from "./body/source.ts";
-import { cutChain } from "./chain.ts";
-import { Scope } from "./scope.ts";
-import { fromDraft, toDraft } from "./draft.ts";
+import { cutChain } from "./request/chain.ts";
+import { Scope } from "./exchange/scope.ts";
+import { fromDraft, toDraft } from "./request/draft.ts";
 import { badRequest, ProxyError, toProxyError, toReply } from "./error.ts";
-import { addForwarded } from "./forwarded.ts";
-import { cleanRequest, isEventStream, withoutNames } from "./headers.ts";
-import { takeAnswer } from "./hooks.ts";
-import { agreedHost } from "./host.ts";
-import type { Context, Incoming } from "./incoming.ts";
-import { countForwards } from "./maxforwards.ts";
-import type { ProxyOptions } from "./options.ts";
-import type { Plan } from "./plan.ts";
-import { cleanReply, discard, discardBody } from "./reply.ts";
+import { addForwarded } from "./request/forwarded.ts";
+import { cleanRequest, isEventStream, withoutNames } from "./fields/headers.ts";
+import { takeAnswer } from "./exchange/hooks.ts";
+import { agreedHost } from "./request/host.ts";
+import type { Context, Incoming } from "./request/incoming.ts";
+import { countForwards } from "./request/maxforwards.ts";
+import type { ProxyOptions } from "./options/options.ts";
+import type { Plan } from "./options/plan.ts";
+import { cleanReply, discard, discardBody } from "./response/reply.ts";
 import {
   assertReachable,
   guardEscape,
@@ -20,10 +20,10 @@ import {
   parseTarget,
   type Target,
   type Upstream,
-} from "./target.ts";
+} from "./request/target.ts";
 import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
-import { refuseWebSocket } from "./upgrade.ts";
-import { addVia } from "./via.ts";
+import { refuseWebSocket } from "./request/upgrade.ts";
+import { addVia } from "./request/via.ts";
 
 /** Makes the runtime's outgoing `Response`. */
 export type Respond = (reply: UpstreamResponse, incoming: Incoming) => Response | Promise<Response>;

@@ -1,10 +1,10 @@
 export type { CreateProxyOptions, Proxy, ProxyFetch } from "./proxy.ts";
-export type { DnsOptions, PoolOptions } from "./pool.ts";
-export type { MaybeResponse, RequestDraft } from "./hooks.ts";
-export type { RetryOptions } from "./retry.ts";
-export type { ProxyOptions } from "./options.ts";
-export type { Target, TargetAddress, TargetOptions, TlsOptions } from "./target.ts";
-export type { FetchTarget } from "./app.ts";
-export type { Context } from "./incoming.ts";
+export type { DnsOptions, PoolOptions } from "./options/pool.ts";
+export type { MaybeResponse, RequestDraft } from "./exchange/hooks.ts";
+export type { RetryOptions } from "./exchange/retry.ts";
+export type { ProxyOptions } from "./options/options.ts";
+export type { Target, TargetAddress, TargetOptions, TlsOptions } from "./request/target.ts";
+export type { FetchTarget } from "./request/app.ts";
+export type { Context } from "./request/incoming.ts";
 export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";
 export type { OriginStats, PoolStats, Transport } from "./transport.ts";

@@ -1,10 +1,10 @@
-import { isApp } from "./app.ts";
+import { isApp } from "./request/app.ts";
 import { forward, type Respond } from "./forward.ts";
-import { assertRequest, type Context, type Incoming } from "./incoming.ts";
-import { checkPoolOptions, type PoolOptions } from "./pool.ts";
-import { defaults, type ProxyOptions } from "./options.ts";
-import { compile, type Plan } from "./plan.ts";
-import { assertReachable, isAddress, parseTarget, type Target } from "./target.ts";
+import { assertRequest, type Context, type Incoming } from "./request/incoming.ts";
+import { checkPoolOptions, type PoolOptions } from "./options/pool.ts";
+import { defaults, type ProxyOptions } from "./options/options.ts";
+import { compile, type Plan } from "./options/plan.ts";
+import { assertReachable, isAddress, parseTarget, type Target } from "./request/target.ts";
 import type { PoolStats, Transport } from "./transport.ts";
 
 /** What a runtime contributes: how to read a request, how to send one, how to build a response. */

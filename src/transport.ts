@@ -3,8 +3,8 @@
  * @module
  */
 import type { BodySource } from "./body/source.ts";
-import type { Send } from "./send.ts";
-import type { Upstream } from "./target.ts";
+import type { Send } from "./exchange/send.ts";
+import type { Upstream } from "./request/target.ts";
 
 /**
  * Header fields as a flat list, `[name, value, name, value, …]`: it keeps the
@@ -177,7 +177,7 @@ export type { BodySource, Sink, StreamOptions } from "./body/source.ts";
 export { StreamBody } from "./body/stream.ts";
 export { toWebStream } from "./body/web.ts";
 export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";
-export { getHeader } from "./headers.ts";
-export type { AbortTarget, Client, Listener, Scope } from "./scope.ts";
-export type { Interceptor, Send } from "./send.ts";
-export type { TlsOptions, Upstream } from "./target.ts";
+export { getHeader } from "./fields/headers.ts";
+export type { AbortTarget, Client, Listener, Scope } from "./exchange/scope.ts";
+export type { Interceptor, Send } from "./exchange/send.ts";
+export type { TlsOptions, Upstream } from "./request/target.ts";

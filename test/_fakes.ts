@@ -3,15 +3,20 @@ import { expect, vi } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
 import type { BodySource } from "../src/body/source.ts";
 import { StreamBody } from "../src/body/stream.ts";
-import { Scope, type Listener } from "../src/scope.ts";
+import { Scope, type Listener } from "../src/exchange/scope.ts";
 import { ProxyError, type ProxyErrorCode } from "../src/error.ts";
-import { createFetchTransport, type FetchClient, type FetchLike, STANDARD } from "../src/fetch.ts";
+import {
+  createFetchTransport,
+  type FetchClient,
+  type FetchLike,
+  STANDARD,
+} from "../src/fetch/fetch.ts";
 import { forward, type Respond } from "../src/forward.ts";
-import { toHeaders } from "../src/headers.ts";
-import type { Incoming } from "../src/incoming.ts";
-import type { ProxyOptions } from "../src/options.ts";
-import { compile } from "../src/plan.ts";
-import { parseTarget, type Target } from "../src/target.ts";
+import { toHeaders } from "../src/fields/headers.ts";
+import type { Incoming } from "../src/request/incoming.ts";
+import type { ProxyOptions } from "../src/options/options.ts";
+import { compile } from "../src/options/plan.ts";
+import { parseTarget, type Target } from "../src/request/target.ts";
 import type {
   Capabilities,
   UpstreamRequest,

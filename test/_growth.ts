@@ -1,5 +1,5 @@
 /** How the time of a function grows with its input: a ratio, which no slow machine changes. */
-import { parseTarget, type Upstream } from "../src/target.ts";
+import { parseTarget, type Upstream } from "../src/request/target.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 
 /** By how much the input grows. */

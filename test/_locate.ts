@@ -1,6 +1,6 @@
 /** One reference through the rewriting of a proxy. */
-import { compileLocationRewrite } from "../src/location.ts";
-import { parseTarget, type TargetAddress } from "../src/target.ts";
+import { compileLocationRewrite } from "../src/response/location.ts";
+import { parseTarget, type TargetAddress } from "../src/request/target.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
 import { fakeRequest, TARGET } from "./_fakes.ts";
 

@@ -24,8 +24,8 @@ const MEMBER = /(?:^ {2}\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\n)?^ {2}(?:readonly )?(\
 
 /** Where the interfaces are. */
 const HOMES = {
-  ProxyOptions: "../src/options.ts",
-  PoolOptions: "../src/pool.ts",
+  ProxyOptions: "../src/options/options.ts",
+  PoolOptions: "../src/options/pool.ts",
   PoolStats: "../src/transport.ts",
   OriginStats: "../src/transport.ts",
 };

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
-import { amend } from "../src/amend.ts";
-import { toHeaderList, toHeaders } from "../src/headers.ts";
+import { amend } from "../src/fields/amend.ts";
+import { toHeaderList, toHeaders } from "../src/fields/headers.ts";
 
 const before = [
   "accept",

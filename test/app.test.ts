@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type FetchTarget, isApp, urlOf } from "../src/app.ts";
+import { type FetchTarget, isApp, urlOf } from "../src/request/app.ts";
 
 const fetch = (): Response => new Response();
 

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { type Inlet, type Recycler, ResponseBody } from "../src/body/response.ts";
-import type { Scope } from "../src/scope.ts";
+import type { Scope } from "../src/exchange/scope.ts";
 import { ProxyError } from "../src/error.ts";
 import { bytes, fakeScope, proxyError } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { cutChain } from "../src/chain.ts";
-import { compileTrust, type Trust } from "../src/trust.ts";
+import { cutChain } from "../src/request/chain.ts";
+import { compileTrust, type Trust } from "../src/request/trust.ts";
 
 const ours = compileTrust(["10.0.0.0/8", "fd00::/8"]) as Trust;
 const everybody = compileTrust(true) as Trust;

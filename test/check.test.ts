@@ -1,8 +1,8 @@
 /** Options as a whole; what each of them takes is in options.test.ts. */
 import { expect, test } from "vitest";
-import type { ProxyOptions } from "../src/options.ts";
-import { compile } from "../src/plan.ts";
-import { checkPoolOptions, type PoolOptions } from "../src/pool.ts";
+import type { ProxyOptions } from "../src/options/options.ts";
+import { compile } from "../src/options/plan.ts";
+import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
 import { FakeTransport } from "./_fakes.ts";
 
 test("an option that there is not", () => {

@@ -3,9 +3,9 @@ import { readFileSync } from "node:fs";
 import { get, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
-import { poolDefaults } from "../src/pool.ts";
-import { defaults } from "../src/options.ts";
-import { optionNames } from "../src/check.ts";
+import { poolDefaults } from "../src/options/pool.ts";
+import { defaults } from "../src/options/options.ts";
+import { optionNames } from "../src/options/check.ts";
 import { command, listening, root, upstream } from "./_command.ts";
 
 /** What the upstream saw of a request. */

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { compileCookieRewrite } from "../src/cookies.ts";
+import { compileCookieRewrite } from "../src/response/cookies.ts";
 
 type Values = Parameters<typeof compileCookieRewrite>[0];
 

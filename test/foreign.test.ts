@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { createProxy, createTransport, proxyFetch } from "../runtimes/node.ts";
-import { poolDefaults } from "../src/pool.ts";
-import { optionNames } from "../src/check.ts";
+import { poolDefaults } from "../src/options/pool.ts";
+import { optionNames } from "../src/options/check.ts";
 
 const target = "http://127.0.0.1:4000";
 

@@ -1,7 +1,7 @@
 /** Exceptions of hooks: `onError` answers them, or the promise rejects with them. */
 import { describe, expect, test, vi } from "vitest";
 import { ProxyError } from "../src/error.ts";
-import type { ProxyOptions } from "../src/options.ts";
+import type { ProxyOptions } from "../src/options/options.ts";
 import {
   errorOf,
   FakeTransport,
@@ -15,7 +15,7 @@ import {
   to,
 } from "./_fakes.ts";
 import { forward } from "../src/forward.ts";
-import { compile } from "../src/plan.ts";
+import { compile } from "../src/options/plan.ts";
 
 const exception = new Error("10.0.0.1 is secret");
 const oops = (): never => {

@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
-import type { Incoming } from "../src/incoming.ts";
-import type { ProxyOptions } from "../src/options.ts";
-import type { Target } from "../src/target.ts";
+import type { Incoming } from "../src/request/incoming.ts";
+import type { ProxyOptions } from "../src/options/options.ts";
+import type { Target } from "../src/request/target.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
 import {
   bytes,

@@ -4,10 +4,10 @@ import { expect, test } from "vitest";
 import { writeHead } from "../src/http1/requesthead.ts";
 import { messageHeaders } from "../runtimes/node/headers.ts";
 import { respond } from "../runtimes/node/response.ts";
-import { amend } from "../src/amend.ts";
-import { cutChain } from "../src/chain.ts";
-import { changedFields, fromDraft, toDraft } from "../src/draft.ts";
-import { addForwarded } from "../src/forwarded.ts";
+import { amend } from "../src/fields/amend.ts";
+import { cutChain } from "../src/request/chain.ts";
+import { changedFields, fromDraft, toDraft } from "../src/request/draft.ts";
+import { addForwarded } from "../src/request/forwarded.ts";
 import {
   cleanRequest,
   cleanResponse,
@@ -16,9 +16,9 @@ import {
   REQUEST_DROPPED,
   toHeaderList,
   toHeaders,
-} from "../src/headers.ts";
-import { WebIncoming } from "../src/incoming.ts";
-import { addVia } from "../src/via.ts";
+} from "../src/fields/headers.ts";
+import { WebIncoming } from "../src/request/incoming.ts";
+import { addVia } from "../src/request/via.ts";
 import { growthOf, hopTo, LINEAR, lines, numbered, replyOf, type Sized } from "./_growth.ts";
 
 const incoming = new WebIncoming(new Request("http://proxy.test/"), undefined);

@@ -2,14 +2,14 @@
 import { expect, test } from "vitest";
 import { writeHead } from "../src/http1/requesthead.ts";
 import { toRequest } from "../runtimes/node/request.ts";
-import { cutChain } from "../src/chain.ts";
-import { addForwarded, type ForwardedStyle } from "../src/forwarded.ts";
-import { cleanRequest, NameSet, REQUEST_DROPPED } from "../src/headers.ts";
-import { pathOf } from "../src/incoming.ts";
-import { countForwards } from "../src/maxforwards.ts";
-import { guardEscape, joinTarget } from "../src/target.ts";
-import { compileTrust, type Trust } from "../src/trust.ts";
-import { addVia } from "../src/via.ts";
+import { cutChain } from "../src/request/chain.ts";
+import { addForwarded, type ForwardedStyle } from "../src/request/forwarded.ts";
+import { cleanRequest, NameSet, REQUEST_DROPPED } from "../src/fields/headers.ts";
+import { pathOf } from "../src/request/incoming.ts";
+import { countForwards } from "../src/request/maxforwards.ts";
+import { guardEscape, joinTarget } from "../src/request/target.ts";
+import { compileTrust, type Trust } from "../src/request/trust.ts";
+import { addVia } from "../src/request/via.ts";
 import { fakeIncoming } from "./_fakes.ts";
 import {
   attempt,

@@ -5,11 +5,11 @@
 import { expect, test } from "vitest";
 import { parseHead } from "../src/http1/head.ts";
 import { ResponseParser } from "../src/http1/parser.ts";
-import { compileCookieRewrite } from "../src/cookies.ts";
-import { cleanResponse, isEventStream } from "../src/headers.ts";
-import { nextHop, redirectPolicy } from "../src/redirect.ts";
-import { cleanReply } from "../src/reply.ts";
-import { compileResponseRewrite } from "../src/rewrite.ts";
+import { compileCookieRewrite } from "../src/response/cookies.ts";
+import { cleanResponse, isEventStream } from "../src/fields/headers.ts";
+import { nextHop, redirectPolicy } from "../src/exchange/redirect.ts";
+import { cleanReply } from "../src/response/reply.ts";
+import { compileResponseRewrite } from "../src/response/rewrite.ts";
 import type { HeaderList, UpstreamRequest } from "../src/transport.ts";
 import {
   attempt,

@@ -6,7 +6,7 @@ import {
   NameSet,
   REQUEST_ASSERTIONS,
   REQUEST_DROPPED,
-} from "../src/headers.ts";
+} from "../src/fields/headers.ts";
 
 const words = (text: string): string[] => text.split(" ");
 

@@ -9,7 +9,7 @@ import {
   toHeaderList,
   toHeaders,
   withoutNames,
-} from "../src/headers.ts";
+} from "../src/fields/headers.ts";
 import { proxyError } from "./_fakes.ts";
 
 const dropped = new NameSet([...REQUEST_DROPPED, ...REQUEST_ASSERTIONS]);

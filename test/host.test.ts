@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { isAuthority, isSameAuthority } from "../src/host.ts";
+import { isAuthority, isSameAuthority } from "../src/request/host.ts";
 
 describe("isAuthority", () => {
   test.each([

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import { assertBodyUnread, pathOf, WebIncoming } from "../src/incoming.ts";
+import { assertBodyUnread, pathOf, WebIncoming } from "../src/request/incoming.ts";
 import { StreamBody } from "../src/body/stream.ts";
 import { UnframedBody } from "../src/body/unframed.ts";
 

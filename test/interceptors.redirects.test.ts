@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { ProxyOptions } from "../src/options.ts";
-import type { Interceptor } from "../src/send.ts";
+import type { ProxyOptions } from "../src/options/options.ts";
+import type { Interceptor } from "../src/exchange/send.ts";
 import { answering, run, TARGET, to } from "./_fakes.ts";
 
 const adding =

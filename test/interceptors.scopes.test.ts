@@ -1,9 +1,9 @@
 /** The scopes of requests that an interceptor or an option sends more than once. */
 import { describe, expect, test, vi } from "vitest";
 import { forward } from "../src/forward.ts";
-import type { ProxyOptions } from "../src/options.ts";
-import { compile } from "../src/plan.ts";
-import type { Interceptor } from "../src/send.ts";
+import type { ProxyOptions } from "../src/options/options.ts";
+import { compile } from "../src/options/plan.ts";
+import type { Interceptor } from "../src/exchange/send.ts";
 import {
   errorOf,
   fakeIncoming,

@@ -2,9 +2,9 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
 import { ProxyError } from "../src/error.ts";
 import { forward } from "../src/forward.ts";
-import type { ProxyOptions } from "../src/options.ts";
-import { compile } from "../src/plan.ts";
-import type { Interceptor } from "../src/send.ts";
+import type { ProxyOptions } from "../src/options/options.ts";
+import { compile } from "../src/options/plan.ts";
+import type { Interceptor } from "../src/exchange/send.ts";
 import {
   answering,
   bytes,

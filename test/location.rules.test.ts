@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { parseTarget } from "../src/target.ts";
+import { parseTarget } from "../src/request/target.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
 import { fakeRequest, TARGET } from "./_fakes.ts";
 import { locate } from "./_locate.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
-import type { Incoming } from "../src/incoming.ts";
-import { countForwards } from "../src/maxforwards.ts";
+import type { Incoming } from "../src/request/incoming.ts";
+import { countForwards } from "../src/request/maxforwards.ts";
 import { errorOf, fakeIncoming, FakeTransport, proxyError, run } from "./_fakes.ts";
 
 interface Sent {

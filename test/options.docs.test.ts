@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { optionNames } from "../src/check.ts";
-import { defaults } from "../src/options.ts";
-import { poolDefaults } from "../src/pool.ts";
+import { optionNames } from "../src/options/check.ts";
+import { defaults } from "../src/options/options.ts";
+import { poolDefaults } from "../src/options/pool.ts";
 import { readInterface } from "./_readme.ts";
 
 const options = readInterface("ProxyOptions");

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import type { ProxyOptions } from "../src/options.ts";
-import { optionNames } from "../src/check.ts";
-import { compile } from "../src/plan.ts";
-import type { Send } from "../src/send.ts";
+import type { ProxyOptions } from "../src/options/options.ts";
+import { optionNames } from "../src/options/check.ts";
+import { compile } from "../src/options/plan.ts";
+import type { Send } from "../src/exchange/send.ts";
 import { FakeTransport } from "./_fakes.ts";
 
 type Wrong = readonly [value: unknown, fix: RegExp];

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
-import type { ProxyOptions } from "../src/options.ts";
-import { compile, type Plan } from "../src/plan.ts";
+import type { ProxyOptions } from "../src/options/options.ts";
+import { compile, type Plan } from "../src/options/plan.ts";
 import { CAPABLE, FakeTransport } from "./_fakes.ts";
 
 const plan = (options: ProxyOptions): Plan => compile(options, () => new FakeTransport());

@@ -4,8 +4,8 @@ import { H3Event } from "h3";
 import { Context as HonoContext } from "hono";
 import * as native from "#proxy";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { WebIncoming } from "../src/incoming.ts";
-import type { PoolOptions } from "../src/pool.ts";
+import { WebIncoming } from "../src/request/incoming.ts";
+import type { PoolOptions } from "../src/options/pool.ts";
 import {
   bindProxy,
   bindProxyFetch,
@@ -15,7 +15,7 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import { Counters } from "../src/stats.ts";
-import type { Target } from "../src/target.ts";
+import type { Target } from "../src/request/target.ts";
 import { FakeTransport, respond, TARGET } from "./_fakes.ts";
 
 let made: { transport: FakeTransport; pool: PoolOptions | undefined }[] = [];

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { nextHop, redirectPolicy, type RedirectPolicy } from "../src/redirect.ts";
-import { parseTarget } from "../src/target.ts";
+import { nextHop, redirectPolicy, type RedirectPolicy } from "../src/exchange/redirect.ts";
+import { parseTarget } from "../src/request/target.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
 import { bytes, fakeRequest, fakeResponse, type Given, streamOf, TARGET } from "./_fakes.ts";
 

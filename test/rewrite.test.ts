@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { ProxyOptions } from "../src/options.ts";
-import { compileResponseRewrite } from "../src/rewrite.ts";
+import type { ProxyOptions } from "../src/options/options.ts";
+import { compileResponseRewrite } from "../src/response/rewrite.ts";
 import { fakeRequest, FakeTransport, fakeResponse, run, TARGET } from "./_fakes.ts";
 
 function rewrite(headers: string[], options: ProxyOptions = {}): string[] {

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import { ProxyError } from "../src/error.ts";
-import { badOption, MisuseError } from "../src/misuse.ts";
+import { badOption, MisuseError } from "../src/options/misuse.ts";
 import {
   checkResults,
   convertErrors,
@@ -8,7 +8,7 @@ import {
   type Interceptor,
   type Send,
   sendThrough,
-} from "../src/send.ts";
+} from "../src/exchange/send.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
 import {
   errorOf,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { assertReachable, isAddress, parseTarget } from "../src/target.ts";
+import { assertReachable, isAddress, parseTarget } from "../src/request/target.ts";
 import { TARGET } from "./_fakes.ts";
 
 describe("an app", () => {

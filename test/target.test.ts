@@ -7,7 +7,7 @@ import {
   joinTarget,
   parseTarget,
   type TargetAddress,
-} from "../src/target.ts";
+} from "../src/request/target.ts";
 import { proxyError } from "./_fakes.ts";
 
 const refused = proxyError("http_request_error", 400);

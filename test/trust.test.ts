@@ -1,7 +1,7 @@
 import { BlockList, isIP } from "node:net";
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
-import { checkRange, compileTrust } from "../src/trust.ts";
+import { checkRange, compileTrust } from "../src/request/trust.ts";
 
 const trusts = (ranges: string[], address: string | undefined): boolean | undefined =>
   compileTrust(ranges)?.(address);

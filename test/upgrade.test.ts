@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { refuseWebSocket } from "../src/upgrade.ts";
+import { refuseWebSocket } from "../src/request/upgrade.ts";
 import { proxyError } from "./_fakes.ts";
 
 test.each(["websocket", "WebSocket", "h2c,\tWEBSOCKET ", "websocket/13", "websocket /13,"])(

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { addVia } from "../src/via.ts";
+import { addVia } from "../src/request/via.ts";
 import { proxyError } from "./_fakes.ts";
 
 function via(...values: string[]): string | undefined {

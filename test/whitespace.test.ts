@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { trimOws } from "../src/whitespace.ts";
+import { trimOws } from "../src/fields/whitespace.ts";
 
 test.each([
   ["", ""],

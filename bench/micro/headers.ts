@@ -6,7 +6,7 @@ import {
   REQUEST_DROPPED,
   toHeaderList,
   toHeaders,
-} from "../../src/headers.ts";
+} from "../../src/fields/headers.ts";
 import type { Steps } from "./run.ts";
 
 /** What a browser sends. */

@@ -4,7 +4,7 @@ import { BytesBody } from "../../src/body/bytes.ts";
 import type { UpstreamResponse } from "../../src/transport.ts";
 import { readRequest } from "../../runtimes/node/incoming.ts";
 import { respond } from "../../runtimes/node/response.ts";
-import { toHeaders } from "../../src/headers.ts";
+import { toHeaders } from "../../src/fields/headers.ts";
 import { answer, browser } from "./headers.ts";
 import type { Steps } from "./run.ts";
 

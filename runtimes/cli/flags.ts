@@ -1,5 +1,5 @@
-import { defaults } from "../../src/options.ts";
-import { poolDefaults } from "../../src/pool.ts";
+import { defaults } from "../../src/options/options.ts";
+import { poolDefaults } from "../../src/options/pool.ts";
 import type { Entry } from "./entry.ts";
 import { poolFlags } from "./pool.ts";
 import { proxyFlags } from "./proxy.ts";

@@ -1,4 +1,4 @@
-import { nearest } from "../../src/nearest.ts";
+import { nearest } from "../../src/options/nearest.ts";
 import { type Flag, flags, type Scope } from "./flags.ts";
 import { UsageError } from "./read.ts";
 

@@ -1,4 +1,4 @@
-import type { PoolOptions } from "../../src/pool.ts";
+import type { PoolOptions } from "../../src/options/pool.ts";
 import type { Entry, Expressible } from "./entry.ts";
 import {
   asNumberFrom,

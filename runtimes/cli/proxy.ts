@@ -1,4 +1,4 @@
-import type { ProxyOptions } from "../../src/options.ts";
+import type { ProxyOptions } from "../../src/options/options.ts";
 import type { Entry, Expressible } from "./entry.ts";
 import {
   asBytes,

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import { toHeaderList } from "../../src/headers.ts";
+import { toHeaderList } from "../../src/fields/headers.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { isHttp2 } from "./message.ts";
 

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import type { Listener } from "../../src/scope.ts";
+import type { Listener } from "../../src/exchange/scope.ts";
 import type { ProxyError } from "../../src/error.ts";
 import {
   type Context,
@@ -9,7 +9,7 @@ import {
   pathOf,
   authorityEnd,
   WebIncoming,
-} from "../../src/incoming.ts";
+} from "../../src/request/incoming.ts";
 import type { BodySource } from "../../src/body/source.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { messageHeaders, visibleHeaders } from "./headers.ts";

@@ -1,5 +1,5 @@
-import { isAuthority } from "../../src/host.ts";
-import type { Incoming } from "../../src/incoming.ts";
+import { isAuthority } from "../../src/request/host.ts";
+import type { Incoming } from "../../src/request/incoming.ts";
 
 /** Methods that the Fetch standard keeps from requests. */
 const FORBIDDEN = /^(?:CONNECT|TRACE|TRACK)$/i;

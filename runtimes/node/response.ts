@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type BodySource, HIGH_WATER_MARK } from "../../src/body/source.ts";
 import { StreamBody } from "../../src/body/stream.ts";
-import { toHeaderList, toHeaders } from "../../src/headers.ts";
-import type { Incoming } from "../../src/incoming.ts";
+import { toHeaderList, toHeaders } from "../../src/fields/headers.ts";
+import type { Incoming } from "../../src/request/incoming.ts";
 import type { HeaderList, UpstreamResponse } from "../../src/transport.ts";
 import { breakOffRequest, hasObsText, PipedBody } from "./body.ts";
 import { toRecord } from "./headers.ts";

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { assertBodyUnread } from "../../src/incoming.ts";
+import { assertBodyUnread } from "../../src/request/incoming.ts";
 import type { BodySource } from "../../src/body/source.ts";
 import { StreamBody } from "../../src/body/stream.ts";
 import { contentLengthOf, isHttp2 } from "./message.ts";

@@ -1,9 +1,9 @@
 import type { Dispatcher } from "undici";
 import { type Inlet, ResponseBody } from "../../src/body/response.ts";
 import type { BodySource } from "../../src/body/source.ts";
-import type { Scope } from "../../src/scope.ts";
+import type { Scope } from "../../src/exchange/scope.ts";
 import { ProxyError } from "../../src/error.ts";
-import { isEventStream } from "../../src/headers.ts";
+import { isEventStream } from "../../src/fields/headers.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
 import { wholeBody } from "../../src/http1/requesthead.ts";
 import { copyOf } from "../sockets/buffercodec.ts";

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import type { Dispatcher } from "undici";
-import { unsendable } from "../../src/fetch.ts";
+import { unsendable } from "../../src/error.ts";
 import type { UpstreamRequest } from "../../src/transport.ts";
 import { groupFields } from "./fields.ts";
 import { Upload } from "./upload.ts";

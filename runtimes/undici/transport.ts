@@ -1,7 +1,7 @@
 import { Agent, type Dispatcher } from "undici";
-import type { Scope } from "../../src/scope.ts";
-import { badOption } from "../../src/misuse.ts";
-import { closeWithin } from "../../src/pool.ts";
+import type { Scope } from "../../src/exchange/scope.ts";
+import { badOption } from "../../src/options/misuse.ts";
+import { closeWithin } from "../../src/options/pool.ts";
 import type {
   Capabilities,
   UpstreamRequest,

@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import { type BodySource, HIGH_WATER_MARK, type Sink } from "../../src/body/source.ts";
-import type { Scope } from "../../src/scope.ts";
+import type { Scope } from "../../src/exchange/scope.ts";
 import { brokenOff } from "../../src/error.ts";
 import { badLength } from "../../src/http1/writer.ts";
 

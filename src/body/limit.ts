@@ -1,6 +1,6 @@
-import type { Scope } from "../scope.ts";
+import type { Scope } from "../exchange/scope.ts";
 import { ProxyError } from "../error.ts";
-import type { Interceptor } from "../send.ts";
+import type { Interceptor } from "../exchange/send.ts";
 import type { BodySource, Sink, StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 

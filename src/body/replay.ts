@@ -1,5 +1,5 @@
 import { concat, copyBytes } from "./bytes.ts";
-import type { Interceptor } from "../send.ts";
+import type { Interceptor } from "../exchange/send.ts";
 import type { BodySource, Sink, StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 

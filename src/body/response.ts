@@ -1,4 +1,4 @@
-import type { Scope } from "../scope.ts";
+import type { Scope } from "../exchange/scope.ts";
 import { clientGone, type ProxyError } from "../error.ts";
 import type { HeaderList } from "../transport.ts";
 import { concat } from "./bytes.ts";

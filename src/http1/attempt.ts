@@ -1,8 +1,8 @@
 import { type Inlet, type Recycler, ResponseBody } from "../body/response.ts";
 import { type BodySource, pipe } from "../body/source.ts";
-import type { Scope } from "../scope.ts";
+import type { Scope } from "../exchange/scope.ts";
 import type { ProxyError } from "../error.ts";
-import { isEventStream } from "../headers.ts";
+import { isEventStream } from "../fields/headers.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport.ts";
 import { toNetworkError } from "./socketerror.ts";
 import type { Place } from "./queue.ts";

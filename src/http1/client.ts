@@ -1,13 +1,13 @@
-import type { Scope } from "../scope.ts";
+import type { Scope } from "../exchange/scope.ts";
 import {
   closeWithin,
   type FilledPoolOptions,
   fillPoolOptions,
   poolClosed,
   type PoolOptions,
-} from "../pool.ts";
+} from "../options/pool.ts";
 import { addOrigin, Counters } from "../stats.ts";
-import type { Upstream } from "../target.ts";
+import type { Upstream } from "../request/target.ts";
 import type {
   Capabilities,
   UpstreamRequest,

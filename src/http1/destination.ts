@@ -1,5 +1,5 @@
-import type { FilledPoolOptions } from "../pool.ts";
-import type { TlsOptions, Upstream } from "../target.ts";
+import type { FilledPoolOptions } from "../options/pool.ts";
+import type { TlsOptions, Upstream } from "../request/target.ts";
 
 /** Where one origin's connections go, with what is the pool's where the target says nothing. */
 export interface Destination {

@@ -1,5 +1,5 @@
 import { ProxyError } from "../error.ts";
-import { type FilledPoolOptions, poolClosed } from "../pool.ts";
+import { type FilledPoolOptions, poolClosed } from "../options/pool.ts";
 import type { Counters } from "../stats.ts";
 import type { OriginStats } from "../transport.ts";
 import type { Codec } from "./codec.ts";

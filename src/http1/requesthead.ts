@@ -1,5 +1,4 @@
-import { badRequest } from "../error.ts";
-import { unsendable } from "../fetch.ts";
+import { badRequest, unsendable } from "../error.ts";
 import type { BodySource } from "../body/source.ts";
 import type { HeaderList, UpstreamRequest } from "../transport.ts";
 import { TOKEN } from "./head.ts";

@@ -1,6 +1,6 @@
 import { concat } from "../body/bytes.ts";
 import type { Sink } from "../body/source.ts";
-import type { Scope } from "../scope.ts";
+import type { Scope } from "../exchange/scope.ts";
 import { brokenOff, ProxyError } from "../error.ts";
 import type { Memory } from "./attempt.ts";
 import type { Connection } from "./connection.ts";

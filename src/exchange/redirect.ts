@@ -1,0 +1,145 @@
+import { BytesBody } from "../body/bytes.ts";
+import { replayOf } from "../body/replay.ts";
+import { changedFields } from "../request/draft.ts";
+import { atOnce } from "../options/misuse.ts";
+import { getHeader, NameSet, withoutNames } from "../fields/headers.ts";
+import { parseReference } from "../response/reference.ts";
+import { discardBody } from "../response/reply.ts";
+import type { Interceptor } from "./send.ts";
+import { parseTarget } from "../request/target.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
+
+/** Tells whether a redirect may lead from one URL to another. */
+export type RedirectPolicy = (from: URL, to: URL) => boolean;
+
+/** Compiles the option `redirectTargets` into a policy. */
+export function redirectPolicy(
+  targets: "same-origin" | "any" | ((url: URL) => boolean),
+): RedirectPolicy {
+  if (targets === "same-origin") return (from, to) => from.origin === to.origin;
+  if (targets === "any") return (from, to) => from.protocol === "http:" || to.protocol === "https:";
+  return (_, to) => atOnce(targets(to), "redirectTargets");
+}
+
+/** Fields that describe the content, and are dropped together with it (Fetch standard: request-body-header name). */
+const ABOUT_CONTENT = new NameSet([
+  "content-encoding",
+  "content-language",
+  "content-length",
+  "content-location",
+  "content-type",
+]);
+
+/** Fields that authenticate a client to one origin, and must not reach another (CVE-2023-45143, CVE-2024-30260). */
+const CREDENTIALS: readonly string[] = ["authorization", "cookie", "proxy-authorization"];
+
+/**
+ * Follows redirects, up to a maximum number.
+ *
+ *     request → send → response
+ *        ↑ nextHop(request, response) ↓
+ *
+ * @param most the maximum number of redirects
+ * @param secrets names of fields that only the first origin may see, beside those that hooks and interceptors set
+ */
+export function followRedirects(
+  most: number,
+  allows: RedirectPolicy,
+  secrets: readonly string[],
+): Interceptor {
+  return (next) => async (first, firstScope) => {
+    let request = first;
+    let scope = firstScope;
+    // An interceptor may have made a new request without `given`: then every field counts as one that the app has set.
+    const added = changedFields(first.given ?? [], first.headers);
+    const visited = [nameOf(first)];
+    for (;;) {
+      const response = await next(request, scope);
+      const answered = request === first ? response : { ...response, request };
+      if (visited.length > most) return answered;
+      const following = askForNext(request, response, allows, [...secrets, ...added]);
+      // Stop at a loop: the same request would get the same response.
+      if (following === undefined || visited.includes(nameOf(following))) return answered;
+      discardBody(response);
+      request = following;
+      scope = scope.again();
+      visited.push(nameOf(request));
+      if (scope.error !== undefined) throw scope.error;
+    }
+  };
+}
+
+/** Returns the request that a redirect leads to; discards the redirect's body if the policy throws. */
+function askForNext(
+  request: UpstreamRequest,
+  response: UpstreamResponse,
+  allows: RedirectPolicy,
+  secrets: readonly string[],
+): UpstreamRequest | undefined {
+  try {
+    return nextHop(request, response, allows, secrets);
+  } catch (thrown) {
+    discardBody(response);
+    throw thrown;
+  }
+}
+
+function nameOf({ method, upstream, path }: UpstreamRequest): string {
+  return `${method} ${upstream.origin}${path}`;
+}
+
+/**
+ * Makes the request that a redirect asks for from the request before it, so that a field that was dropped on the way
+ * never comes back.
+ *
+ * @param secrets names of fields that are meant for the first origin only
+ * @returns undefined if the response is no redirect, or one that must not or cannot be followed
+ * @see https://fetch.spec.whatwg.org/#http-redirect-fetch
+ */
+export function nextHop(
+  request: UpstreamRequest,
+  { status, headers }: UpstreamResponse,
+  allows: RedirectPolicy,
+  secrets: readonly string[],
+): UpstreamRequest | undefined {
+  if (!isRedirect(status)) return undefined;
+  const from = new URL(request.upstream.origin + request.path);
+  const url = parseLocation(headers, from);
+  if (url === undefined || !allows(from, url)) return undefined;
+
+  const toGet =
+    status === 303 ? !isSafe(request.method) : status < 303 && request.method === "POST";
+  const bytes = toGet ? null : replayOf(request.body);
+  if (bytes === undefined) return undefined;
+  let fields = toGet ? withoutNames(request.headers, ABOUT_CONTENT) : request.headers;
+
+  const next = {
+    ...request,
+    method: toGet ? "GET" : request.method,
+    path: url.pathname + url.search,
+    body: bytes && new BytesBody(bytes),
+    contentLength: bytes?.byteLength,
+    fresh: false,
+  };
+  if (url.origin === request.upstream.origin) return { ...next, headers: fields };
+  fields = withoutNames(fields, new NameSet([...CREDENTIALS, ...secrets]));
+  // The Unix socket, the client certificate and an explicit `Host` belong to the previous origin, too.
+  return { ...next, headers: fields, upstream: parseTarget(url.origin), host: undefined };
+}
+
+function isRedirect(status: number): boolean {
+  return status === 301 || status === 302 || status === 303 || status === 307 || status === 308;
+}
+
+function isSafe(method: string): boolean {
+  return method === "GET" || method === "HEAD";
+}
+
+/** Returns the URL in `Location`; undefined unless it is an HTTP or HTTPS URL without user and password. */
+function parseLocation(headers: HeaderList, base: URL): URL | undefined {
+  const location = getHeader(headers, "location");
+  if (location === undefined) return undefined;
+  const url = parseReference(location, base);
+  if (url === null || (url.protocol !== "http:" && url.protocol !== "https:")) return undefined;
+  return url.username === "" && url.password === "" ? url : undefined;
+}

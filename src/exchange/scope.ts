@@ -1,0 +1,255 @@
+import { clientGone, ProxyError } from "../error.ts";
+import { scopeEnded } from "../options/misuse.ts";
+
+/**
+ * Listens for a client's disconnection. An `AbortSignal` accepts this object as a listener, too, so that a request
+ * needs no extra function.
+ */
+export interface Listener {
+  /** The client has disconnected. */
+  handleEvent(): void;
+}
+
+/** A client, which may disconnect before it has the whole response. */
+export interface Client {
+  /** Milliseconds after which listening begins, where listening is expensive; undefined to listen from the start. */
+  readonly listenAfter?: number;
+  /** Calls the listener once when the client disconnects, immediately if it already has. */
+  listen(listener: Listener): void;
+  /** Removes a listener. */
+  unlisten(listener: Listener): void;
+}
+
+/** The attempt of a transport, which is stopped when the exchange is aborted. */
+export interface AbortTarget {
+  /** Stops the attempt with this reason. Called at most once. */
+  fail(error: ProxyError): void;
+}
+
+/** A timer that is late by more than this number of milliseconds was delayed by a blocked event loop. */
+const BLOCKED = 20;
+
+/**
+ * The scope of one attempt to get a response. It aborts the exchange when a deadline passes, the client disconnects, or
+ * the caller's signal is aborted.
+ *
+ * A transport calls at most three methods: `onAbort` with what stops the attempt, `touch` for each chunk that it sends,
+ * and `end` when nothing more will happen. A `ResponseBody` calls `touch` for each chunk that it receives, and `end`
+ * after the last one. After `end`, the scope has no timer and no listener.
+ *
+ * A scope serves one attempt: `again()` returns the scope of the next attempt, with what is left of the time.
+ */
+export class Scope implements Listener {
+  #target: AbortTarget | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** The time at which the timer fires, on the clock of `performance.now()`. */
+  #firesAt = 0;
+  /** The present time limit in milliseconds; 0 for none. */
+  #limit = 0;
+  /** The time at which the limit began, or a chunk was last sent or received. */
+  #last = 0;
+  /** The value of `#last` when the response headers arrived: the time of the last chunk of the request. */
+  #asked: number | undefined;
+  #isIdlePaused = false;
+  #isEnded = false;
+  #isListening = false;
+  #error: ProxyError | undefined;
+  /** The scope of the next attempt. */
+  #following: Scope | undefined;
+  readonly #client: Client;
+  readonly #timeout: number;
+  readonly #idleTimeout: number;
+  readonly #signal: AbortSignal | undefined;
+
+  /**
+   * Starts the deadline for the response headers.
+   * @param timeout ms until the response headers arrive; 0 for no limit
+   * @param idleTimeout ms between two chunks of the response body; 0 for no limit
+   */
+  constructor(client: Client, timeout: number, idleTimeout: number, signal?: AbortSignal) {
+    this.#client = client;
+    this.#timeout = timeout;
+    this.#idleTimeout = idleTimeout;
+    this.#signal = signal;
+    if (client.listenAfter === undefined) this.#listen();
+    this.#arm(timeout);
+    if (signal) {
+      if (signal.aborted) this.handleEvent();
+      else signal.addEventListener("abort", this);
+    }
+  }
+
+  // ── for transports ──
+
+  /** Sets what an abort stops, immediately if it was aborted. Throws if the scope has ended: nothing would stop it. */
+  onAbort(target: AbortTarget): void {
+    if (this.#following !== undefined) return this.#following.onAbort(target);
+    if (this.#error !== undefined) return target.fail(this.#error);
+    if (this.#isEnded) throw scopeEnded();
+    this.#target = target;
+  }
+
+  /** Restarts the time limit: a chunk of either body was sent or received. */
+  touch(): void {
+    if (this.#limit > 0) this.#last = performance.now();
+  }
+
+  /** Ends the scope: the response is complete, or the attempt has failed. */
+  end(): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#target = undefined;
+    clearTimeout(this.#timer);
+    this.#limit = 0;
+    if (this.#isListening) this.#client.unlisten(this);
+    this.#signal?.removeEventListener("abort", this);
+  }
+
+  // ── for the core, and its own transports ──
+
+  /** Why the last attempt was aborted, if it was. */
+  get error(): ProxyError | undefined {
+    return this.#following === undefined ? this.#error : this.#following.error;
+  }
+
+  /** Whether the response headers have arrived, in this attempt or a later one. */
+  get hasHeaders(): boolean {
+    return this.#following?.hasHeaders ?? this.#asked !== undefined;
+  }
+
+  /**
+   * Replaces the deadline by the idle timeout: the response headers have arrived.
+   * @param isEventStream whether the body is an event stream, which may be silent for any time
+   */
+  headersReceived(isEventStream: boolean): void {
+    if (this.#following !== undefined) return this.#following.headersReceived(isEventStream);
+    this.#asked = this.#last;
+    this.#arm(this.#limitOf(isEventStream));
+  }
+
+  /** Pauses or resumes the time limit: while the client takes no chunks, the upstream's silence is not its fault. */
+  pauseIdle(isPaused: boolean): void {
+    this.#isIdlePaused = isPaused;
+    this.touch();
+  }
+
+  /** Whether the idle timeout or the caller's signal may abort the response body. */
+  mayAbort(isEventStream: boolean): boolean {
+    return this.#limitOf(isEventStream) > 0 || this.#signal !== undefined;
+  }
+
+  /** Aborts the exchange with this reason, unless it has ended already. */
+  abort(error: ProxyError): void {
+    if (this.#following !== undefined) return this.#following.abort(error);
+    if (this.#isEnded) return;
+    this.#error = error;
+    const target = this.#target;
+    this.end();
+    target?.fail(error);
+  }
+
+  /** Ends the scope if no body will: there is none, or an interceptor has answered and no transport has used the scope. */
+  endUnused(hasBody: boolean): void {
+    if (this.#following !== undefined) this.#following.endUnused(hasBody);
+    else if (!hasBody || this.#target === undefined) this.end();
+  }
+
+  /** Ends this scope, and returns the scope of the next attempt with what is left of the headers' deadline. */
+  again(): Scope {
+    if (this.#following !== undefined) return this.#following.again();
+    this.end();
+    const left = (this.#asked ?? this.#last) + this.#timeout - performance.now();
+    const timeout = this.#timeout > 0 ? Math.max(1, Math.ceil(left)) : 0;
+    this.#following = new Scope(this.#client, timeout, this.#idleTimeout, this.#signal);
+    return this.#following;
+  }
+
+  /** Returns a scope for a request beside this one, such as a mirror: it has deadlines of its own, and the same client. */
+  fork(): Scope {
+    return new Scope(this.#client, this.#timeout, this.#idleTimeout, this.#signal);
+  }
+
+  /** Settles as a promise does, or rejects with the reason as soon as the exchange is aborted. */
+  orAbort<T>(work: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const waiting = { fail: reject };
+      this.onAbort(waiting);
+      work
+        .finally(() => {
+          if (this.#target === waiting) this.#target = undefined;
+        })
+        .then(resolve, reject);
+    });
+  }
+
+  /** Aborts the exchange: the client has disconnected, or the caller's signal was aborted. */
+  handleEvent(): void {
+    this.abort(clientGone(this.#signal?.reason));
+  }
+
+  #limitOf(isEventStream: boolean): number {
+    return isEventStream ? 0 : this.#idleTimeout;
+  }
+
+  #listen(): void {
+    this.#isListening = true;
+    this.#client.listen(this);
+  }
+
+  #arm(limit: number): void {
+    if (this.#isEnded) return;
+    this.#limit = limit;
+    const wait = this.#waitOf(limit);
+    if (wait === Infinity) {
+      clearTimeout(this.#timer);
+      this.#timer = undefined;
+      return;
+    }
+    this.#last = performance.now();
+    // Keep an earlier timer: `expire()` restarts it for the remainder, and most exchanges end before it fires.
+    if (this.#timer === undefined || this.#firesAt > this.#last + wait) {
+      this.#start(wait, this.#last);
+    }
+  }
+
+  /** Returns the milliseconds until the limit passes or listening begins, whichever is first. */
+  #waitOf(limit: number): number {
+    const wait = limit === 0 ? Infinity : limit;
+    if (this.#isListening) return wait;
+    return Math.min(wait, this.#client.listenAfter ?? Infinity);
+  }
+
+  #start(wait: number, now: number): void {
+    clearTimeout(this.#timer);
+    this.#firesAt = now + wait;
+    this.#timer = setTimeout(expire, wait, this);
+  }
+
+  /**
+   * @internal Compares the time of the last chunk with the limit. Chunks do not restart the timer: that would cost more
+   * than the chunk.
+   */
+  expire(): void {
+    if (!this.#isListening) {
+      this.#listen();
+      if (this.#limit === 0) this.#timer = undefined;
+      if (this.#limit === 0 || this.#isEnded) return;
+    }
+    const now = performance.now();
+    const left = this.#isIdlePaused ? this.#limit : this.#last + this.#limit - now;
+    if (left > 1) return this.#start(left, now);
+    // The event loop was blocked: let pending reads run before timing out.
+    if (now - this.#firesAt > BLOCKED) return this.#start(1, now);
+    const isStreaming = this.#asked !== undefined;
+    const what = isStreaming ? "the next chunk of the response body" : "the response headers";
+    this.abort(
+      new ProxyError(isStreaming ? "connection_read_timeout" : "http_response_timeout", {
+        message: `waited ${this.#limit} ms in vain for ${what}`,
+      }),
+    );
+  }
+}
+
+function expire(scope: Scope): void {
+  scope.expire();
+}

@@ -1,0 +1,55 @@
+import type { HeaderList, OriginalFields } from "../transport.ts";
+
+/**
+ * Original fields, changed to say what the list says: a field that is the same
+ * in both keeps its case, lines and bytes. A copy, unless nothing changes.
+ */
+export function amend(original: OriginalFields, list: HeaderList): Headers {
+  const { headers, list: before } = original;
+  // Nearly always some fields were left out and some added at the end.
+  const dropped: string[] = [];
+  let end = 0;
+  for (let i = 0; i < before.length; i += 2) {
+    if (before[i] === list[end] && before[i + 1] === list[end + 1]) end += 2;
+    else dropped.push((before[i] as string).toLowerCase());
+  }
+  if (dropped.length === 0 && end === list.length) return headers;
+  // The one field that is several in a list made of `Headers`: some of it may stay.
+  if (dropped.includes("set-cookie")) return amendByName(original, list);
+  for (let i = end; i < list.length; i += 2) {
+    if (dropped.includes((list[i] as string).toLowerCase())) return amendByName(original, list);
+  }
+  const amended = new Headers(headers);
+  for (const name of dropped) amended.delete(name);
+  for (let i = end; i < list.length; i += 2) {
+    amended.append(list[i] as string, list[i + 1] as string);
+  }
+  return amended;
+}
+
+/** The same for fields that were changed, or moved. */
+function amendByName(original: OriginalFields, list: HeaderList): Headers {
+  const before = joinValues(original.list);
+  const after = joinValues(list);
+  const headers = new Headers(original.headers);
+  for (const [name, value] of before) {
+    if (after.get(name) !== value) headers.delete(name);
+  }
+  for (let i = 0; i < list.length; i += 2) {
+    const name = (list[i] as string).toLowerCase();
+    if (before.get(name) === after.get(name)) continue;
+    headers.append(list[i] as string, list[i + 1] as string);
+  }
+  return headers;
+}
+
+function joinValues(list: HeaderList): Map<string, string> {
+  const values = new Map<string, string>();
+  for (let i = 0; i < list.length; i += 2) {
+    const name = (list[i] as string).toLowerCase();
+    const value = list[i + 1] as string;
+    const others = values.get(name);
+    values.set(name, others === undefined ? value : `${others}, ${value}`);
+  }
+  return values;
+}

@@ -1,0 +1,210 @@
+import { checkOptions } from "./check.ts";
+import { atOnce, badOption } from "./misuse.ts";
+import { createFetchTransport, STANDARD } from "../fetch/fetch.ts";
+import type { ForwardedStyle } from "../request/forwarded.ts";
+import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../fields/headers.ts";
+import { defaults, type ProxyOptions } from "./options.ts";
+import { followRedirects, redirectPolicy } from "../exchange/redirect.ts";
+import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrite.ts";
+import { limitBody } from "../body/limit.ts";
+import { keepBody } from "../body/replay.ts";
+import { retry, type RetryOptions } from "../exchange/retry.ts";
+import { checkResults, compose, convertErrors, type Send, sendThrough } from "../exchange/send.ts";
+import { inProcess as standardInProcess } from "../fetch/inprocess.ts";
+import type { HeaderList, Transport } from "../transport.ts";
+import { compileTrust, type Trust } from "../request/trust.ts";
+
+/** Rewrites the path and query of a request. */
+export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
+
+/** The options, checked and compiled once, so that an unused option costs nothing per request. */
+export interface Plan {
+  readonly options: ProxyOptions;
+  /** The fields that are dropped from the request of an untrusted peer. */
+  readonly dropped: NameSet;
+  /** The fields that are dropped from the request of a trusted peer. */
+  readonly droppedIfTrusted: NameSet;
+  /** The fields that are forwarded although they are in `dropped`. */
+  readonly kept: NameSet | undefined;
+  /** The fields that are removed again after this proxy has added its own; undefined if none. */
+  readonly overridden: NameSet | undefined;
+  /** The fields of the option `headers`, which are added last. */
+  readonly added: HeaderList;
+  readonly forwarded: ForwardedStyle;
+  /** The name of this proxy in `Forwarded`. */
+  readonly by: string | undefined;
+  /** Tells whether an address is trusted; undefined if no peer is. */
+  readonly trusts: Trust | undefined;
+  readonly clientAddress: ProxyOptions["clientAddress"];
+  readonly rewrite: PathRewrite | undefined;
+  readonly rewriteResponse: ResponseRewrite | undefined;
+  readonly keepHost: boolean;
+  /** The option that asks for a `Host` other than the target's, if one is set. */
+  readonly hostOption: string | undefined;
+  readonly timeout: number;
+  readonly idleTimeout: number;
+  /** Whether redirects are followed. */
+  readonly follows: boolean;
+  readonly transport: Transport;
+  /** Sends a request through the interceptors and the transport. */
+  readonly send: Send;
+}
+
+/** The maximum number of redirects for `followRedirects: true`. */
+const MAX_REDIRECTS = 5;
+
+const ADDED_BY_PROXY = new NameSet(["forwarded", "x-forwarded-", "via"]);
+
+/** The forwarding fields that this proxy drops from a trusted peer, so that they cannot contradict those it writes. */
+const UNSPOKEN: Readonly<Record<ForwardedStyle, readonly string[]>> = {
+  "x-forwarded": ["forwarded"],
+  forwarded: ["x-forwarded-"],
+  none: [],
+};
+
+/**
+ * Checks options and compiles them.
+ * @param transportFor makes the runtime's own transport for these options
+ * @param inProcess the runtime's transport to apps in this process
+ * @throws TypeError that names the option and the fix
+ */
+export function compile(
+  options: ProxyOptions,
+  transportFor: (options: ProxyOptions) => Transport,
+  inProcess: Transport = standardInProcess,
+): Plan {
+  checkOptions(options);
+  const transport =
+    options.transport ??
+    (options.fetch
+      ? createFetchTransport({ name: "fetch", capabilities: STANDARD, fetch: options.fetch })
+      : transportFor(options));
+  const xfwd = options.xfwd ?? defaults.xfwd;
+  const forwarded = xfwd === "forwarded" ? "forwarded" : xfwd ? "x-forwarded" : "none";
+  const headers = Object.entries(withIdentity(options, transport));
+  const unwanted = [...(options.filterHeaders ?? []), ...headers.map(([name]) => name)];
+  const filtered = new NameSet(unwanted);
+  const dropped = [...REQUEST_DROPPED, ...unwanted];
+  const prefix = options.stripPrefix?.replace(/\/$/, "") ?? "";
+  const keepHost = !(options.changeOrigin ?? defaults.changeOrigin);
+  const hostOption = keepHost ? "changeOrigin: false" : options.host && "host";
+  const plan: Plan = {
+    options,
+    dropped: new NameSet([...dropped, ...REQUEST_ASSERTIONS]),
+    droppedIfTrusted: new NameSet([...dropped, ...UNSPOKEN[forwarded]]),
+    kept:
+      options.forwardHeaders &&
+      new NameSet(options.forwardHeaders.filter((name) => !filtered.has(name))),
+    overridden: unwanted.some((name) => ADDED_BY_PROXY.has(name)) ? filtered : undefined,
+    added: headers.flatMap(([name, value]) => (value === null ? [] : [name, value])),
+    forwarded,
+    by: options.via && /^[\w.-]+$/.test(options.via) ? options.via : undefined,
+    trusts: compileTrust(options.trustProxy ?? defaults.trustProxy),
+    clientAddress: options.clientAddress && compileAddress(options.clientAddress),
+    rewrite: compileRewrite(prefix, options.pathRewrite),
+    rewriteResponse: compileResponseRewrite(
+      { ...options, locationRewrite: options.locationRewrite ?? defaults.locationRewrite },
+      prefix,
+    ),
+    keepHost,
+    hostOption,
+    timeout: options.timeout ?? defaults.timeout,
+    idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
+    ...compileSend(options, transport, inProcess),
+    transport,
+  };
+  if (hostOption !== undefined && !transport.capabilities.host) {
+    const fix = `the ${transport.name} client cannot set Host; leave the option out`;
+    throw badOption(hostOption, fix);
+  }
+  return plan;
+}
+
+/**
+ * Returns the fields to set. If the transport decodes unasked, they ask for a body without coding: decoding would be
+ * wasted work, and would lose the length and the strong `ETag`. Options that name `Accept-Encoding` take precedence.
+ */
+function withIdentity(
+  options: ProxyOptions,
+  { capabilities }: Transport,
+): Record<string, string | null> {
+  const { headers = {}, forwardHeaders = [], filterHeaders = [] } = options;
+  const named = [...Object.keys(headers), ...forwardHeaders, ...filterHeaders];
+  const asked = named.some((name) => name.toLowerCase() === "accept-encoding");
+  if (asked || capabilities.decodes.length === 0) return headers;
+  return { ...headers, "accept-encoding": "identity" };
+}
+
+/**
+ * Compiles the way of a request to the transport, with the steps that the options ask for:
+ *
+ *     interceptors.request → bodyLimit → replay → redirects → retry → interceptors.attempt → transport
+ */
+function compileSend(
+  options: ProxyOptions,
+  transport: Transport,
+  inProcess: Transport,
+): Pick<Plan, "follows" | "send"> {
+  if (options.redirectTargets !== undefined && options.followRedirects === undefined) {
+    throw new TypeError(
+      "fetchway: `redirectTargets` does nothing without `followRedirects`; set that too",
+    );
+  }
+  const { request = [], attempt = [] } = options.interceptors ?? {};
+  const steps = request.map(checkResults);
+  if (options.bodyLimit !== undefined) steps.push(limitBody(options.bodyLimit));
+
+  const follow = options.followRedirects ?? defaults.followRedirects;
+  const redirects = typeof follow === "number" ? follow : follow ? MAX_REDIRECTS : 0;
+  const given = Object.entries(options.retry || {}).filter(([, value]) => value !== undefined);
+  const again = { ...defaults.retry, ...Object.fromEntries(given) } as Required<RetryOptions>;
+  const retries = options.retry !== false && again.attempts > 0;
+  const limit = options.replayLimit ?? defaults.replayLimit;
+  // Request bodies are copied only if an option asks for it.
+  if (redirects > 0) steps.push(keepBody(limit));
+  else if (options.retry && retries) steps.push(keepBody(limit, again.methods));
+  if (redirects > 0) {
+    const policy = redirectPolicy(options.redirectTargets ?? defaults.redirectTargets);
+    steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));
+  }
+  if (retries) steps.push(retry(again));
+  steps.push(...attempt.map(checkResults));
+  if (options.transport !== undefined) steps.push(convertErrors);
+  return { follows: redirects > 0, send: compose(steps, sendThrough(transport, inProcess)) };
+}
+
+type ClientAddress = NonNullable<ProxyOptions["clientAddress"]>;
+
+/** Accepts a single address only: a value that the app took from a header field may be a list of addresses. */
+function compileAddress(tell: ClientAddress): ClientAddress {
+  return (request, context) => {
+    const address = atOnce(tell(request, context), "clientAddress");
+    return typeof address === "string" && /^[\w.:%[\]-]+$/.test(address) ? address : undefined;
+  };
+}
+
+function compileRewrite(
+  prefix: string,
+  pathRewrite: ProxyOptions["pathRewrite"],
+): PathRewrite | undefined {
+  const strip = prefix ? (path: string): string => stripped(path, prefix) : undefined;
+  if (pathRewrite === undefined) return strip;
+  if (typeof pathRewrite === "function") {
+    return (path, request) => pathRewrite(strip ? strip(path) : path, request());
+  }
+  const rules = Object.entries(pathRewrite).map(
+    ([pattern, replacement]) => [new RegExp(pattern), replacement] as const,
+  );
+  return (path) => {
+    let result = strip ? strip(path) : path;
+    for (const [pattern, replacement] of rules) result = result.replace(pattern, replacement);
+    return result;
+  };
+}
+
+function stripped(path: string, prefix: string): string {
+  if (!path.startsWith(prefix)) return path;
+  const rest = path.slice(prefix.length);
+  if (rest === "" || rest[0] === "?") return `/${rest}`;
+  return rest[0] === "/" ? rest : path;
+}

@@ -1,0 +1,70 @@
+import { BytesBody } from "../body/bytes.ts";
+import { badRequest } from "../error.ts";
+import { getHeader, NameSet, REQUEST_ASSERTIONS } from "../fields/headers.ts";
+import type { Incoming } from "./incoming.ts";
+import type { HeaderList, UpstreamResponse } from "../transport.ts";
+
+const FIELD = "max-forwards";
+
+/**
+ * Counts `Max-Forwards` of OPTIONS and TRACE down. Other methods have no such field (RFC 9110 §7.6.2).
+ * @param headers what the upstream is to be sent, changed in place
+ * @returns the final recipient's response, where the request may not be forwarded; undefined where it may
+ * @throws ProxyError 400 for a value that cannot be counted down
+ */
+export function countForwards(
+  incoming: Incoming,
+  headers: HeaderList,
+): UpstreamResponse | undefined {
+  countDown(headers);
+  return replyAsLast(incoming);
+}
+
+/**
+ * Counts `Max-Forwards` down by one, in place. 0 stays 0: `replyAsLast` answers that request.
+ * @throws ProxyError 400 for a value that is no number and for a second field: neither can be counted down
+ */
+function countDown(headers: HeaderList): void {
+  let seen = false;
+  for (let i = 0; i < headers.length; i += 2) {
+    if ((headers[i] as string).toLowerCase() !== FIELD) continue;
+    const value = headers[i + 1] as string;
+    if (seen || !/^\d+$/.test(value)) throw badRequest("Max-Forwards");
+    seen = true;
+    // A larger number becomes the largest that this proxy supports (RFC 9110 §7.6.2).
+    const left = Math.min(Number(value) - 1, Number.MAX_SAFE_INTEGER);
+    if (left >= 0) headers[i + 1] = String(left);
+  }
+}
+
+/** Names of fields that are likely to hold a secret: RFC 9110 §9.3.8 has TRACE leave them out. */
+const SECRET = /auth|cookie|credential|key|password|secret|session|token/i;
+/** Fields that proxies in front of this one write: they tell the client addresses of these proxies. */
+const ASSERTED = new NameSet(REQUEST_ASSERTIONS);
+
+/**
+ * The response of the final recipient to a request that may not be forwarded any further.
+ * @returns undefined for a request that may be forwarded
+ */
+function replyAsLast(incoming: Incoming): UpstreamResponse | undefined {
+  if (Number(getHeader(incoming.headers, FIELD) ?? 1) !== 0) return undefined;
+  if (incoming.method !== "TRACE") return toReply(["Content-Length", "0"], null);
+  const body = reflect(incoming);
+  const length = String(body.byteLength);
+  return toReply(["Content-Type", "message/http", "Content-Length", length], body);
+}
+
+function toReply(headers: HeaderList, bytes: Uint8Array | null): UpstreamResponse {
+  return { status: 200, statusText: "OK", headers, body: bytes && new BytesBody(bytes) };
+}
+
+/** The head of a request as bytes, as it came (RFC 9110 §9.3.8). */
+function reflect(incoming: Incoming): Uint8Array {
+  const { method, path, headers } = incoming;
+  let text = `${method} ${path} HTTP/${incoming.version()}\r\n`;
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    if (!SECRET.test(name) && !ASSERTED.has(name)) text += `${name}: ${headers[i + 1]}\r\n`;
+  }
+  return Uint8Array.from(`${text}\r\n`, (character) => character.charCodeAt(0));
+}

@@ -1,0 +1,68 @@
+import { compileCookieRewrite } from "./cookies.ts";
+import { compileLocationRewrite } from "./location.ts";
+import type { ProxyOptions } from "../options/options.ts";
+import type { HeaderList, UpstreamRequest } from "../transport.ts";
+
+/**
+ * Rewrites a response's fields, in place, to hold for clients of the proxy.
+ * @param request what the target was sent
+ * @param followed the request that redirects led to, if any
+ */
+export type ResponseRewrite = (
+  headers: HeaderList,
+  request: UpstreamRequest,
+  followed?: UpstreamRequest,
+) => void;
+
+type Rewrites = Pick<ProxyOptions, "cookieDomainRewrite" | "cookiePathRewrite"> &
+  Required<Pick<ProxyOptions, "locationRewrite">>;
+
+/**
+ * Compiles the options about a response's fields.
+ * @param prefix what `stripPrefix` takes off, without a slash at its end
+ * @returns undefined if there is nothing to rewrite
+ */
+export function compileResponseRewrite(
+  options: Rewrites,
+  prefix: string,
+): ResponseRewrite | undefined {
+  const cookie = compileCookieRewrite(options.cookieDomainRewrite, options.cookiePathRewrite);
+  const location = compileLocationRewrite(options.locationRewrite, prefix);
+  if (cookie === undefined && location === undefined) return undefined;
+  return (headers, request, followed) => {
+    for (let i = 0; i < headers.length; i += 2) {
+      const name = headers[i] as string;
+      const value = headers[i + 1] as string;
+      // By length first, so that most names are never lowercased.
+      switch (name.length) {
+        case 7:
+          if (location === undefined || name.toLowerCase() !== "refresh") break;
+          headers[i + 1] = rewriteRefresh(value, (url) => location(url, request, followed));
+          break;
+        case 8:
+          if (location === undefined || name.toLowerCase() !== "location") break;
+          headers[i + 1] = location(value, request, followed);
+          break;
+        case 10:
+          if (cookie === undefined || name.toLowerCase() !== "set-cookie") break;
+          headers[i + 1] = cookie(value);
+          break;
+        case 16:
+          if (location === undefined || name.toLowerCase() !== "content-location") break;
+          headers[i + 1] = location(value, request, followed);
+          break;
+      }
+    }
+  };
+}
+
+/** `5; url="/there"`, as loosely as clients read it: https://html.spec.whatwg.org/#attr-meta-http-equiv-refresh */
+const REFRESH = /^([ \t]*[\d.]+[ \t]*[;, \t][ \t]*(?:url[ \t]*=[ \t]*)?)(["']?)(.*)$/is;
+
+function rewriteRefresh(value: string, rewrite: (url: string) => string): string {
+  const [, before = "", quote = "", url = ""] = REFRESH.exec(value) ?? [];
+  if (url === "") return value;
+  const closed = quote === "" ? -1 : url.indexOf(quote);
+  const end = closed < 0 ? url.length : closed;
+  return before + quote + rewrite(url.slice(0, end)) + url.slice(end);
+}
