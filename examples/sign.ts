@@ -4,7 +4,7 @@
  *     FETCHWAY_SECRET=… npx srvx examples/sign.ts     # or with bun run, deno serve -A
  */
 import { createProxy } from "#proxy";
-import type { Interceptor } from "../src/transport.ts";
+import { type Interceptor, setHeader } from "../src/transport.ts";
 
 const target = "http://127.0.0.1:4000";
 const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
@@ -19,7 +19,8 @@ export const sign: Interceptor = (next) => async (request, scope) => {
   const text = bytes(`${request.method} ${request.path}\n${date}`);
   const signature = new Uint8Array(await crypto.subtle.sign("HMAC", await key, text));
   const hex = Array.from(signature, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  const headers = [...request.headers, "Date", date, "X-Signature", hex];
+  // In place of what the client has sent.
+  const headers = setHeader(setHeader(request.headers, "Date", date), "X-Signature", hex);
   return next({ ...request, headers }, scope);
 };
 

@@ -14,10 +14,11 @@ export const transport: Transport = {
   capabilities: { decodes: [], host: true, unixSocket: false, tls: false },
   send: ({ upstream, method, path, host, headers, body, contentLength }, scope) =>
     new Promise((resolve, reject) => {
+      const length = body?.length ?? contentLength;
       const framing =
-        contentLength === undefined
+        length === undefined
           ? ["Transfer-Encoding", "chunked"]
-          : ["Content-Length", String(contentLength)];
+          : ["Content-Length", String(length)];
       const outgoing = sendByNode(upstream.origin, {
         method,
         path,

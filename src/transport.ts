@@ -143,7 +143,8 @@ export interface Transport {
    *
    * const send: Transport["send"] = ({ upstream, method, path, headers }, scope) =>
    *   new Promise((resolve, reject) => {
-   *     const outgoing = request(upstream.origin, { method, path, headers: [...headers] });
+   *     const fields = ["Host", upstream.host, ...headers];
+   *     const outgoing = request(upstream.origin, { method, path, headers: fields });
    *     let body: ResponseBody | undefined;
    *     const fail = (error: ProxyError) => (outgoing.destroy(), reject(error), body?.fail(error));
    *     scope.onAbort({ fail });
@@ -153,7 +154,8 @@ export interface Transport {
    *       body = new ResponseBody(scope, inlet);
    *       message.on("data", (chunk) => body.push(chunk)).on("end", () => body.end());
    *       message.on("error", (cause) => fail(new ProxyError("http_response_incomplete", { cause })));
-   *       resolve({ status: message.statusCode, statusText: "", headers: message.rawHeaders, body });
+   *       const { statusCode = 0, rawHeaders } = message;
+   *       resolve({ status: statusCode, statusText: "", headers: rawHeaders, body });
    *     });
    *     outgoing.end();
    *   });
@@ -177,7 +179,13 @@ export type { BodySource, Sink, StreamOptions } from "./body/source.ts";
 export { StreamBody } from "./body/stream.ts";
 export { toWebStream } from "./body/web.ts";
 export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";
-export { getHeader } from "./fields/headers.ts";
+export { deleteHeader, getHeader, setHeader } from "./fields/headers.ts";
 export type { AbortTarget, Client, Listener, Scope } from "./exchange/scope.ts";
 export type { Interceptor, Send } from "./exchange/send.ts";
-export type { TlsOptions, Upstream } from "./request/target.ts";
+export {
+  parseTarget,
+  type TargetAddress,
+  type TargetOptions,
+  type TlsOptions,
+  type Upstream,
+} from "./request/target.ts";

@@ -65,8 +65,16 @@ describe("one more attempt", () => {
     vi.advanceTimersByTime(2_000);
     expect(client.listeners.size).toBe(0);
     expect(vi.getTimerCount()).toBe(0);
-    expect(fail).not.toHaveBeenCalled();
+    // The attempt that still ran was aborted, and nothing else.
+    expect(fail).toHaveBeenCalledOnce();
     expect(scope.error).toBeUndefined();
+  });
+
+  test("leaves an attempt alone that has ended", () => {
+    const { scope, fail } = startScope(1_000);
+    scope.end();
+    scope.again().end();
+    expect(fail).not.toHaveBeenCalled();
   });
 
   test("what is waited for ends by itself, or with the exchange", async () => {
@@ -92,7 +100,7 @@ describe("a scope that others have followed", () => {
     last.onAbort({ fail: stopped });
     first.abort(reason);
     expect(stopped).toHaveBeenCalledExactlyOnceWith(reason);
-    expect(fail).not.toHaveBeenCalled();
+    expect(fail).not.toHaveBeenCalledWith(reason);
     for (const scope of [first, second, last]) expect(scope.error).toBe(reason);
     expect(vi.getTimerCount()).toBe(0);
   });

@@ -1,22 +1,27 @@
 import { describe, expect, test, vi } from "vitest";
+import { BytesBody } from "../src/body/bytes.ts";
+import type { BodySource } from "../src/body/source.ts";
+import { StreamBody } from "../src/body/stream.ts";
 import { ProxyError } from "../src/error.ts";
 import { badOption, MisuseError } from "../src/options/misuse.ts";
 import {
-  checkResults,
+  checkInterceptor,
   convertErrors,
   compose,
   type Interceptor,
   type Send,
   sendThrough,
 } from "../src/exchange/send.ts";
-import type { UpstreamResponse } from "../src/transport.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 import {
+  bytes,
   errorOf,
   fakeRequest,
   fakeScope,
   fakeResponse,
   FakeTransport,
   proxyError,
+  streamOf,
 } from "./_fakes.ts";
 
 /** An interceptor that logs the way in and the way out. */
@@ -70,28 +75,70 @@ describe("compose", () => {
   });
 });
 
-describe("checkResults", () => {
+describe("checkInterceptor", () => {
   const send = async (): Promise<UpstreamResponse> => fakeResponse();
+  const checked = (intercept: unknown): Interceptor => checkInterceptor(intercept as Interceptor);
 
   test.each([undefined, null, 5, {}, Promise.resolve()])("to return %s is misuse", (made) => {
-    const wrong = checkResults((() => made) as unknown as Interceptor);
-    expect(() => wrong(send)).toThrow(MisuseError);
-    expect(() => wrong(send)).toThrow(/`interceptors`: return a function: \(next\) =>/);
+    expect(() => checked(() => made)(send)).toThrow(MisuseError);
+    expect(() => checked(() => made)(send)).toThrow(
+      /`interceptors`: return a function: \(next\) =>/,
+    );
   });
 
-  test.each([undefined, null, 5, {}, new Response()])(
-    "to resolve to %s is misuse",
-    async (made) => {
-      const sent = checkResults((() => async () => made) as unknown as Interceptor)(send);
-      const answer = sent(fakeRequest(), fakeScope());
-      await expect(answer).rejects.toThrow(/`interceptors`: resolve to a response/);
-    },
-  );
+  test.each<[unknown, RegExp]>([
+    [undefined, /resolve to \{ status, statusText, headers, body \}/],
+    [null, /resolve to \{ status/],
+    [new Response(), /a web Response is none/],
+    [fakeResponse({ headers: [["a", "b"]] as never }), /`headers` as a list of strings/],
+    [fakeResponse({ headers: ["a"] }), /`headers` as a list of strings/],
+    [{ ...fakeResponse(), body: "text" }, /new BytesBody\(bytes\) or new StreamBody\(stream\)/],
+  ])("to resolve to %o is misuse", async (made, message) => {
+    const answer = checked(() => async () => made)(send)(fakeRequest(), fakeScope());
+    await expect(answer).rejects.toThrow(MisuseError);
+    await expect(answer).rejects.toThrow(message);
+  });
+
+  test.each<[object, RegExp]>([
+    [{ body: "text" }, /pass on a `body` that is null, new BytesBody/],
+    [{ body: new Uint8Array(3) }, /pass on a `body`/],
+    [{ body: undefined }, /pass on a `body`/],
+    [{ body: streamOf(["a"]) }, /pass on a `body`/],
+    [{ headers: new Headers() }, /pass on `headers` as a list of strings/],
+    [{ headers: ["a", 5] }, /pass on `headers`/],
+    [{ upstream: "http://other.test" }, /parseTarget\(url\)/],
+  ])("to pass on %o is misuse, and nothing is sent", async (changes, message) => {
+    const sent = vi.fn(send);
+    const intercept = checked(
+      (next: Send): Send =>
+        async (request, scope) =>
+          next({ ...request, ...changes }, scope),
+    );
+    const answer = intercept(sent)(fakeRequest(), fakeScope());
+    await expect(answer).rejects.toThrow(MisuseError);
+    await expect(answer).rejects.toThrow(message);
+    expect(sent).not.toHaveBeenCalled();
+  });
+
+  test("another body has its own length, and others keep theirs", async () => {
+    const lengths: unknown[] = [];
+    const pass = (body: BodySource | null): Promise<unknown> =>
+      checked(
+        (next: Send): Send =>
+          (request, scope) =>
+            next({ ...request, body }, scope),
+      )(async (request) => {
+        lengths.push(request.contentLength);
+        return fakeResponse();
+      })(fakeRequest({ body: streamOf(["abc"]), contentLength: 3 }), fakeScope());
+    await pass(new BytesBody(bytes("longer")));
+    await pass(new StreamBody(streamOf(["abc"])));
+    expect(lengths).toEqual([6, 3]);
+  });
 
   test("a response that is returned without a promise is one", async () => {
-    const reply = fakeResponse();
-    const sent = checkResults((() => () => reply) as unknown as Interceptor)(send);
-    expect(await sent(fakeRequest(), fakeScope())).toBe(reply);
+    const response = fakeResponse();
+    expect(await checked(() => () => response)(send)(fakeRequest(), fakeScope())).toBe(response);
   });
 });
 

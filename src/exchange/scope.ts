@@ -1,4 +1,4 @@
-import { clientGone, ProxyError } from "../error.ts";
+import { clientGone, ProxyError, toProxyError } from "../error.ts";
 import { scopeEnded } from "../options/misuse.ts";
 
 /**
@@ -139,10 +139,10 @@ export class Scope implements Listener {
   }
 
   /** Aborts the exchange with this reason, unless it has ended already. */
-  abort(error: ProxyError): void {
-    if (this.#following !== undefined) return this.#following.abort(error);
+  abort(reason: Error): void {
+    if (this.#following !== undefined) return this.#following.abort(reason);
     if (this.#isEnded) return;
-    this.#error = error;
+    const error = (this.#error = toProxyError(reason));
     const target = this.#target;
     this.end();
     target?.fail(error);
@@ -154,10 +154,16 @@ export class Scope implements Listener {
     else if (!hasBody || this.#target === undefined) this.end();
   }
 
-  /** Ends this scope, and returns the scope of the next attempt with what is left of the headers' deadline. */
+  /**
+   * Ends this scope, and returns the scope of the next attempt with what is left of the headers' deadline. An attempt that
+   * still runs is aborted: use `fork()` for two at the same time.
+   */
   again(): Scope {
     if (this.#following !== undefined) return this.#following.again();
+    const target = this.#target;
     this.end();
+    // An attempt that still runs would go on without a deadline, and without a client.
+    target?.fail(superseded());
     const left = (this.#asked ?? this.#last) + this.#timeout - performance.now();
     const timeout = this.#timeout > 0 ? Math.max(1, Math.ceil(left)) : 0;
     this.#following = new Scope(this.#client, timeout, this.#idleTimeout, this.#signal);
@@ -252,4 +258,11 @@ export class Scope implements Listener {
 
 function expire(scope: Scope): void {
   scope.expire();
+}
+
+function superseded(): ProxyError {
+  return new ProxyError("http_request_error", {
+    status: 499,
+    message: "another attempt was started",
+  });
 }

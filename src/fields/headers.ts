@@ -217,6 +217,16 @@ export function withoutNames(list: HeaderList, names: NameSet): HeaderList {
   return left;
 }
 
+/** Returns a list with one field of this name, in place of all that the list has. */
+export function setHeader(headers: HeaderList, name: string, value: string): HeaderList {
+  return [...deleteHeader(headers, name), name, value];
+}
+
+/** Returns a list without the fields of this name. */
+export function deleteHeader(headers: HeaderList, name: string): HeaderList {
+  return withoutNames(headers, new NameSet([name]));
+}
+
 /** The first value of a field, compared without case. */
 export function getHeader(headers: HeaderList, lower: string): string | undefined {
   for (let i = 0; i < headers.length; i += 2) {

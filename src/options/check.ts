@@ -99,10 +99,13 @@ const areFunctions: Check = (value) =>
 
 const INTERCEPTOR_CHECKS: Record<string, Check> = { request: areFunctions, attempt: areFunctions };
 
-const isTransport: Check = (value) =>
-  typeof (value as Transport | null)?.send === "function"
+const isTransport: Check = (value) => {
+  const { name, capabilities, send } = (value ?? {}) as Partial<Transport>;
+  const isOne = typeof name === "string" && isRecord(capabilities) && typeof send === "function";
+  return isOne
     ? undefined
-    : "use what createTransport() returned";
+    : "use what createTransport() returned, or a Transport with `name`, `capabilities` and `send`";
+};
 
 const CHECKS: Record<keyof ProxyOptions, Check> = {
   headers: isFields,

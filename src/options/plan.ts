@@ -9,7 +9,13 @@ import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrit
 import { limitBody } from "../body/limit.ts";
 import { keepBody } from "../body/replay.ts";
 import { retry, type RetryOptions } from "../exchange/retry.ts";
-import { checkResults, compose, convertErrors, type Send, sendThrough } from "../exchange/send.ts";
+import {
+  checkInterceptor,
+  compose,
+  convertErrors,
+  type Send,
+  sendThrough,
+} from "../exchange/send.ts";
 import { inProcess as standardInProcess } from "../fetch/inprocess.ts";
 import type { HeaderList, Transport } from "../transport.ts";
 import { compileTrust, type Trust } from "../request/trust.ts";
@@ -74,6 +80,9 @@ export function compile(
   inProcess: Transport = standardInProcess,
 ): Plan {
   checkOptions(options);
+  if (options.transport !== undefined && options.fetch !== undefined) {
+    throw new TypeError("fetchway: use `fetch` or `transport`, not both");
+  }
   const transport =
     options.transport ??
     (options.fetch
@@ -151,7 +160,7 @@ function compileSend(
     );
   }
   const { request = [], attempt = [] } = options.interceptors ?? {};
-  const steps = request.map(checkResults);
+  const steps = request.map(checkInterceptor);
   if (options.bodyLimit !== undefined) steps.push(limitBody(options.bodyLimit));
 
   const follow = options.followRedirects ?? defaults.followRedirects;
@@ -168,7 +177,7 @@ function compileSend(
     steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));
   }
   if (retries) steps.push(retry(again));
-  steps.push(...attempt.map(checkResults));
+  steps.push(...attempt.map(checkInterceptor));
   if (options.transport !== undefined) steps.push(convertErrors);
   return { follows: redirects > 0, send: compose(steps, sendThrough(transport, inProcess)) };
 }

@@ -18,6 +18,9 @@ const CONTENT_LENGTH = new NameSet(["content-length"]);
  * @throws ProxyError 502 for what no client could be sent
  */
 export function cleanReply(reply: UpstreamResponse, asked: string, sent: string): UpstreamResponse {
+  if (reply === undefined || reply === null) {
+    throw new MisuseError("fetchway: a transport's `send` must resolve to a response");
+  }
   const { status } = reply;
   const bodyless = status === 204 || status === 205 || status === 304 || asked === "HEAD";
   if (reply.body !== null && typeof reply.body?.whole !== "function") {
