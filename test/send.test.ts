@@ -12,7 +12,7 @@ import {
   type Send,
   sendThrough,
 } from "../src/exchange/send.ts";
-import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
+import type { UpstreamResponse } from "../src/transport.ts";
 import {
   bytes,
   errorOf,

@@ -1,0 +1,54 @@
+/** README's fallback, between real servers: a deadline for one attempt, and a second upstream. */
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { createProxy } from "../runtimes/node.ts";
+import { type Interceptor, parseTarget, ProxyError } from "../src/transport.ts";
+import { Upstream } from "./_upstream.ts";
+import { until } from "./_wait.ts";
+
+const [first, second] = [new Upstream(), new Upstream()];
+beforeAll(async () => {
+  await Promise.all([first.listen(), second.listen()]);
+});
+afterEach(async () => {
+  await Promise.all([first.reset(), second.reset()]);
+});
+afterAll(async () => {
+  await Promise.all([first.stop(), second.stop()]);
+});
+
+const fallback: Interceptor = (next) => async (request, scope) => {
+  const late = new ProxyError("http_response_timeout");
+  const timer = setTimeout(() => scope.abort(late), 200);
+  try {
+    return await next(request, scope);
+  } catch (error) {
+    if (!(error instanceof ProxyError) || request.body !== null) throw error;
+    return next({ ...request, upstream: parseTarget(second.url) }, scope.again());
+  } finally {
+    clearTimeout(timer);
+  }
+};
+
+const start = (): ReturnType<typeof createProxy> =>
+  createProxy({ target: first.url, retry: false, interceptors: { request: [fallback] } });
+
+test.each(["is late", "breaks off"])("an upstream that %s is left for the other", async (how) => {
+  const proxy = start();
+  first.script = (call) => (how === "is late" ? undefined : call.reset());
+  second.script = (call) => call.reply(200, [], `the other: ${call.target}`);
+  const response = await proxy.fetch(new Request("http://proxy.test/a?b"));
+  expect(await response.text()).toBe("the other: /a?b");
+  // The first attempt is over: its connection is closed.
+  await until(() => first.links.every(({ isClosed }) => isClosed), "the first connection to close");
+  await proxy.close();
+});
+
+test("a client that has left is not sent to the other", async () => {
+  const proxy = start();
+  const leaving = new AbortController();
+  first.script = () => leaving.abort();
+  const answer = proxy.fetch(new Request("http://proxy.test/", { signal: leaving.signal }));
+  expect((await answer).status).toBe(499);
+  expect(second.calls).toEqual([]);
+  await proxy.close();
+});
