@@ -23,7 +23,7 @@ const fallback: Interceptor = (next) => async (request, scope) => {
     return await next(request, scope);
   } catch (error) {
     if (!(error instanceof ProxyError) || request.body !== null) throw error;
-    return next({ ...request, upstream: parseTarget(second.url) }, scope.again());
+    return await next({ ...request, upstream: parseTarget(second.url) }, scope.again());
   } finally {
     clearTimeout(timer);
   }
