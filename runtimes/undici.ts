@@ -8,8 +8,9 @@ import { DispatcherTransport, UndiciTransport } from "./undici/transport.ts";
  * a package to install beside this one.
  *
  * Bodies stay encoded and whole, redirects are not followed, and requests are sent once, as with the proxy's own client.
- * The deadlines are the proxy's: undici's `headersTimeout` and `bodyTimeout` are off for these requests. Unix sockets and
- * TLS options of a target are refused: set them on the dispatcher.
+ * The deadlines are the proxy's: undici's `headersTimeout` and `bodyTimeout` are off for these requests. The time to
+ * connect is the dispatcher's: `connectTimeout` has no effect. Unix sockets and TLS options of a target are refused: set
+ * them on the dispatcher.
  *
  * What a dispatcher does by itself is outside these guarantees: `RetryAgent` and the interceptors `retry` and `redirect`
  * send requests again and elsewhere, with their credentials, past `retry`, `followRedirects` and `redirectTargets`;

@@ -105,7 +105,7 @@ export interface ProxyOptions {
   timeout?: number;
   /**
    * Milliseconds to connect to the upstream, then 504. `0` leaves it to the
-   * system. Workers have no connections of their own: `timeout` covers it there.
+   * system. Where connections are not the proxy's (Workers, `fetch`, `fetchway/undici`), `timeout` covers it.
    * @default 10000
    */
   connectTimeout?: number;
