@@ -117,6 +117,11 @@ export class ResponseBody implements BodySource {
   }
 
   /** Writes the chunks to a sink as they arrive. */
+  feed(sink: Sink): void {
+    this.#start(sink, this.#take());
+  }
+
+  /** Does as `feed`, and resolves at the end. */
   pipeTo(sink: Sink): Promise<void> {
     const chunks = this.#take();
     const over = new Promise<void>((resolve) => {
