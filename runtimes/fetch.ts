@@ -1,4 +1,4 @@
-import { createFetchTransport, STANDARD } from "../src/fetch/fetch.ts";
+import { createFetchTransport, STANDARD } from "../src/fetch/fetchtransport.ts";
 import { toHeaders } from "../src/fields/headers.ts";
 import { WebIncoming } from "../src/request/incoming.ts";
 import { type PoolOptions, refusePoolOptions } from "../src/options/pool.ts";

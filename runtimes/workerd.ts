@@ -1,7 +1,7 @@
 import { amend } from "../src/fields/amend.ts";
 import type { FetchTarget } from "../src/request/app.ts";
 import { ProxyError, unsendable } from "../src/error.ts";
-import { createFetchTransport, type FetchClient } from "../src/fetch/fetch.ts";
+import { createFetchTransport, type FetchClient } from "../src/fetch/fetchtransport.ts";
 import { getHeader, toHeaders } from "../src/fields/headers.ts";
 import { WebIncoming } from "../src/request/incoming.ts";
 import { type AppClient, createInProcessTransport } from "../src/fetch/inprocess.ts";

@@ -174,7 +174,7 @@ export interface Transport {
 }
 
 export { BytesBody } from "./body/bytes.ts";
-export { type Inlet, type Recycler, ResponseBody } from "./body/response.ts";
+export { type Inlet, type Recycler, ResponseBody } from "./body/responsebody.ts";
 export type { BodySource, Sink, StreamOptions } from "./body/source.ts";
 export { StreamBody } from "./body/stream.ts";
 export { toWebStream } from "./body/web.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { Scope } from "../src/exchange/scope.ts";
 import { ProxyError } from "../src/error.ts";
-import type { FetchLike } from "../src/fetch/fetch.ts";
+import type { FetchLike } from "../src/fetch/fetchtransport.ts";
 import {
   errorOf,
   FakeClient,

@@ -7,7 +7,7 @@
  * gets a copy in memory of its own.
  */
 import type { ServerResponse } from "node:http";
-import type { Recycler } from "../../src/body/response.ts";
+import type { Recycler } from "../../src/body/responsebody.ts";
 import type { Memory } from "../../src/http1/attempt.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import type { SocketParts } from "../sockets/connect.ts";

@@ -1,5 +1,5 @@
 import type { Dispatcher } from "undici";
-import { type Inlet, ResponseBody } from "../../src/body/response.ts";
+import { type Inlet, ResponseBody } from "../../src/body/responsebody.ts";
 import type { BodySource } from "../../src/body/source.ts";
 import type { Scope } from "../../src/exchange/scope.ts";
 import { ProxyError } from "../../src/error.ts";

@@ -1,6 +1,6 @@
 import type { FetchTarget } from "../request/app.ts";
 import { ProxyError, unsendable } from "../error.ts";
-import { createFetchTransport, type FetchClient, STANDARD } from "./fetch.ts";
+import { createFetchTransport, type FetchClient, STANDARD } from "./fetchtransport.ts";
 import { badOption, type MisuseError } from "../options/misuse.ts";
 import type { HeaderList, UpstreamRequest, Transport } from "../transport.ts";
 

@@ -1,4 +1,4 @@
-import { type Inlet, type Recycler, ResponseBody } from "../body/response.ts";
+import { type Inlet, type Recycler, ResponseBody } from "../body/responsebody.ts";
 import { type BodySource, pipe } from "../body/source.ts";
 import type { Scope } from "../exchange/scope.ts";
 import type { ProxyError } from "../error.ts";

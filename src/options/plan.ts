@@ -1,6 +1,6 @@
 import { checkOptions } from "./check.ts";
 import { atOnce, badOption } from "./misuse.ts";
-import { createFetchTransport, STANDARD } from "../fetch/fetch.ts";
+import { createFetchTransport, STANDARD } from "../fetch/fetchtransport.ts";
 import type { ForwardedStyle } from "../request/forwarded.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../fields/headers.ts";
 import { defaults, type ProxyOptions } from "./options.ts";

@@ -1,6 +1,6 @@
 /** Chunks of a response body in pooled memory, which later chunks use again. */
 import { expect, test, vi } from "vitest";
-import { type Recycler, ResponseBody } from "../src/body/response.ts";
+import { type Recycler, ResponseBody } from "../src/body/responsebody.ts";
 import { bytes, fakeScope } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
 

@@ -12,8 +12,8 @@ import type {
   UpstreamResponse,
   Transport,
 } from "../transport.ts";
-import { stopUpload, toUpload, type UploadClient } from "./upload.ts";
-import { watch } from "./watch.ts";
+import { stopUpload, toUpload, type UploadClient } from "./requeststream.ts";
+import { watch } from "./responsestream.ts";
 import { trimOws } from "../fields/whitespace.ts";
 
 /** A `fetch`, or a function of its shape. */

@@ -1,6 +1,6 @@
 import type { Scope } from "../exchange/scope.ts";
 import { ProxyError } from "../error.ts";
-import { stopUpload, type UploadClient } from "./upload.ts";
+import { stopUpload, type UploadClient } from "./requeststream.ts";
 
 /**
  * Hands a response body on, and tells the scope of each chunk: its idle timeout counts from there.

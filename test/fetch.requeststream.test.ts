@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import { StreamBody } from "../src/body/stream.ts";
-import { toUpload } from "../src/fetch/upload.ts";
+import { toUpload } from "../src/fetch/requeststream.ts";
 import { fakeRequest, fakeScope } from "./_fakes.ts";
 
 const LENGTH = 200_000;

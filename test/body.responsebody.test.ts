@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { type Inlet, type Recycler, ResponseBody } from "../src/body/response.ts";
+import { type Inlet, type Recycler, ResponseBody } from "../src/body/responsebody.ts";
 import type { Scope } from "../src/exchange/scope.ts";
 import { ProxyError } from "../src/error.ts";
 import { bytes, fakeScope, proxyError } from "./_fakes.ts";
