@@ -1,5 +1,5 @@
 import type { Listener } from "../src/exchange/scope.ts";
-import { copyBytes } from "../src/body/bytes.ts";
+import { copyBytes } from "../src/body/memory.ts";
 import { getHeader, toHeaders } from "../src/fields/headers.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { type Context, WebIncoming } from "../src/request/incoming.ts";

@@ -112,7 +112,7 @@ function read(request: Request, context: Context): Incoming {
 const SMALL = 16_384;
 
 function respond({ status, statusText, headers, body }: UpstreamResponse): Response {
-  const bytes = body?.whole(SMALL);
+  const bytes = body?.whole({ joinUpTo: SMALL });
   const fields: [string, string][] = [];
   for (let i = 0; i < headers.length; i += 2) {
     fields.push([headers[i] as string, headers[i + 1] as string]);

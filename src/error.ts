@@ -138,8 +138,8 @@ export function clientGone(cause?: unknown): ProxyError {
   });
 }
 
-/** The error of a request body that failed before its end. */
-export function brokenOff(thrown: unknown): ProxyError {
+/** Converts an exception into the error of a request body that failed before its end. */
+export function toRequestBodyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const message = "the client broke off its request body";
   return new ProxyError("http_request_error", { message, cause: thrown });

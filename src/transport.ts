@@ -174,8 +174,9 @@ export interface Transport {
 }
 
 export { BytesBody } from "./body/bytes.ts";
-export { type Inlet, type Recycler, ResponseBody } from "./body/responsebody.ts";
-export type { BodySource, Sink, StreamOptions } from "./body/source.ts";
+export type { Ownership, Recycler } from "./body/memory.ts";
+export { type Inlet, ResponseBody } from "./body/responsebody.ts";
+export type { BodySource, Sink, StreamOptions, WholeOptions } from "./body/source.ts";
 export { StreamBody } from "./body/stream.ts";
 export { toWebStream } from "./body/web.ts";
 export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";

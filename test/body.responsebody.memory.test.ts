@@ -1,38 +1,39 @@
 /** Chunks of a response body in pooled memory, which later chunks use again. */
 import { expect, test, vi } from "vitest";
-import { type Recycler, ResponseBody } from "../src/body/responsebody.ts";
+import type { Recycler } from "../src/body/memory.ts";
+import { ResponseBody } from "../src/body/responsebody.ts";
 import { bytes, fakeScope } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
 
 const pooled = bytes("pooled");
 const own = bytes("own");
 
-function open(): { body: ResponseBody; released: Uint8Array[]; take: ReturnType<typeof vi.fn> } {
+function open(): { body: ResponseBody; released: Uint8Array[]; copyOut: ReturnType<typeof vi.fn> } {
   const released: Uint8Array[] = [];
-  const take = vi.fn((chunk: Uint8Array) => {
+  const copyOut = vi.fn((chunk: Uint8Array) => {
     released.push(chunk);
     return chunk.slice();
   });
   const recycler: Recycler = {
     has: (chunk) => chunk === pooled,
-    take,
+    copyOut,
     release: (chunk) => void released.push(chunk),
   };
   const inlet = { pause() {}, resume() {}, cancel() {} };
-  return { body: new ResponseBody(fakeScope(), inlet, undefined, recycler), released, take };
+  return { body: new ResponseBody(fakeScope(), inlet, undefined, recycler), released, copyOut };
 }
 
 test.each([true, false])(
   "a sink that returns memory gets the pooled chunk itself: arrived before pipeTo: %s",
   (isBefore) => {
-    const { body, released, take } = open();
+    const { body, released, copyOut } = open();
     const sink = new FakeSink("returned");
     if (isBefore) body.push(pooled);
-    void body.pipeTo(sink);
+     body.pipeTo(sink);
     if (!isBefore) body.push(pooled);
     expect(sink.chunks).toEqual([pooled]);
     expect(sink.chunks[0]).toBe(pooled);
-    expect(take).not.toHaveBeenCalled();
+    expect(copyOut).not.toHaveBeenCalled();
     expect(released).toEqual([]);
     sink.releases[0]?.();
     expect(released).toEqual([pooled]);
@@ -43,7 +44,7 @@ test.each(["owned", "borrowed"] as const)("a sink whose chunks are %s gets a cop
   const { body, released } = open();
   const sink = new FakeSink(memory);
   body.push(pooled);
-  void body.pipeTo(sink);
+   body.pipeTo(sink);
   body.push(pooled);
   expect(sink.chunks).toEqual([pooled, pooled]);
   for (const chunk of sink.chunks) expect(chunk.buffer).not.toBe(pooled.buffer);
@@ -55,7 +56,7 @@ test("a chunk in memory of its own is not copied, whatever the sink is", () => {
   for (const memory of ["owned", "borrowed", "returned"] as const) {
     const { body, released } = open();
     const sink = new FakeSink(memory);
-    void body.pipeTo(sink);
+     body.pipeTo(sink);
     body.push(own);
     expect(sink.chunks[0]).toBe(own);
     expect(sink.releases).toEqual([undefined]);

@@ -28,7 +28,6 @@ describe("StreamBody", () => {
     expect(body.whole()).toBeUndefined();
     expect(body.length).toBe(3);
     expect(body.stream()).toBe(stream);
-    expect(body.stream({ flush: true })).toBe(stream);
     expect(new StreamBody(streamOf([])).length).toBeUndefined();
   });
 
@@ -104,6 +103,16 @@ describe("StreamBody", () => {
     } finally {
       vi.useRealTimers();
     }
+  });
+
+  test("begins with an empty chunk if it is to be flushed, and no other chunk has arrived", async () => {
+    const { stream, controller } = byHand();
+    const reader = new StreamBody(stream).stream({ flush: true }).getReader();
+    const first = reader.read();
+    const timeout = new Promise((resolve) => setTimeout(resolve, 1000, "no chunk"));
+    expect(await Promise.race([first, timeout])).toMatchObject({ value: new Uint8Array() });
+    controller.enqueue(bytes("abc"));
+    expect((await reader.read()).value).toEqual(bytes("abc"));
   });
 
   test("gives a stream of its own where `onFail` is to be called", async () => {

@@ -7,7 +7,7 @@
  * gets a copy in memory of its own.
  */
 import type { ServerResponse } from "node:http";
-import type { Recycler } from "../../src/body/responsebody.ts";
+import type { Recycler } from "../../src/body/memory.ts";
 import type { Memory } from "../../src/http1/attempt.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import type { SocketParts } from "../sockets/connect.ts";
@@ -45,7 +45,7 @@ function release({ buffer }: Uint8Array): void {
 const recycler: Recycler = {
   has: ({ buffer }) => pooled.has(buffer),
   release,
-  take(chunk) {
+  copyOut(chunk) {
     const copy = copyOf(chunk);
     release(chunk);
     return copy;

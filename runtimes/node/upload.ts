@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { concat } from "../../src/body/bytes.ts";
+import { concat } from "../../src/body/memory.ts";
 import type { BodySource, Sink, StreamOptions } from "../../src/body/source.ts";
 import { toWebStream } from "../../src/body/web.ts";
 import { ProxyError } from "../../src/error.ts";

@@ -1,7 +1,7 @@
 import { Readable } from "node:stream";
 import { type BodySource, HIGH_WATER_MARK, type Sink } from "../../src/body/source.ts";
 import type { Scope } from "../../src/exchange/scope.ts";
-import { brokenOff } from "../../src/error.ts";
+import { toRequestBodyError } from "../../src/error.ts";
 import { badLength } from "../../src/http1/writer.ts";
 
 /**
@@ -59,7 +59,7 @@ export class Upload extends Readable implements Sink {
   }
 
   fail(reason: unknown): void {
-    this.destroy(brokenOff(reason));
+    this.destroy(toRequestBodyError(reason));
   }
 
   // ── for undici ──

@@ -1,8 +1,14 @@
 import type { Scope } from "../exchange/scope.ts";
 import { clientGone, type ProxyError } from "../error.ts";
 import type { HeaderList } from "../transport.ts";
-import { concat } from "./bytes.ts";
-import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from "./source.ts";
+import { concat, type Recycler } from "./memory.ts";
+import {
+  type BodySource,
+  HIGH_WATER_MARK,
+  type Sink,
+  type StreamOptions,
+  type WholeOptions,
+} from "./source.ts";
 import { toWebStream } from "./web.ts";
 
 /** The transport's side of a response body: the body tells it when the client is slow or needs no more. */
@@ -13,16 +19,6 @@ export interface Inlet {
   resume(): void;
   /** Aborts the exchange: the rest of the body is not needed. */
   cancel(reason: ProxyError): void;
-}
-
-/** Pooled memory: a transport reads into buffers that it uses again for later chunks. */
-export interface Recycler {
-  /** Whether a chunk lies in pooled memory. */
-  has(chunk: Uint8Array): boolean;
-  /** Returns a copy of a chunk in memory of its own, and releases the chunk. */
-  take(chunk: Uint8Array): Uint8Array;
-  /** Returns the memory of a chunk to the pool; nothing may read the chunk afterwards. */
-  release(chunk: Uint8Array): void;
 }
 
 /**
@@ -36,7 +32,7 @@ export class ResponseBody implements BodySource {
   readonly length: number | undefined;
   /** The number of bytes that have arrived and were not taken yet. */
   buffered = 0;
-  /** Why the body failed, if it has. */
+  /** Why the body has failed; undefined while it has not. */
   error: ProxyError | undefined;
   /** The trailer fields, once the body has ended. */
   trailers: HeaderList | undefined;
@@ -53,14 +49,12 @@ export class ResponseBody implements BodySource {
   #sink: Sink | undefined;
   /** Whether an `onDrain` callback is pending at the sink. */
   #isWaiting = false;
-  /** Resolves the promise of `pipeTo`. */
-  #onOver: (() => void) | undefined;
 
   /**
    * Makes the body of a response whose headers have arrived.
    * @param inlet the transport's side, which is told when the client is slow, and when the rest is not needed
    * @param length the length in bytes where it is known
-   * @param recycler the pool, where chunks may lie in pooled memory
+   * @param recycler tells which chunks lie in pooled memory; undefined if none does
    */
   constructor(scope: Scope, inlet: Inlet, length?: number, recycler?: Recycler) {
     this.#scope = scope;
@@ -92,7 +86,7 @@ export class ResponseBody implements BodySource {
     this.#isComplete = true;
     this.trailers = trailers;
     this.#scope.end();
-    if (this.#sink !== undefined) this.#finish(this.#sink);
+    this.#sink?.end(trailers);
   }
 
   /** Fails the body: the upstream closed the connection too early, or the exchange was aborted. */
@@ -103,32 +97,37 @@ export class ResponseBody implements BodySource {
     const sink = this.#sink;
     this.#sink = undefined;
     sink?.fail(error);
-    this.#onOver?.();
   }
 
   // ── for the server ──
 
-  /** Returns all bytes, if all of them have arrived. */
-  whole(limit: number = Infinity): Uint8Array | undefined {
+  /**
+   * Returns all bytes if all of them have arrived, else undefined; after undefined, the body can still be taken.
+   * @throws ProxyError for a body that has failed
+   */
+  whole(options?: WholeOptions): Uint8Array | undefined {
     if (this.error !== undefined) throw this.error;
     if (!this.#isComplete) return undefined;
-    if (this.#chunks.length > 1 && this.buffered > limit) return undefined;
-    return this.#join(this.#take());
+    if (this.#chunks.length > 1 && this.buffered > (options?.joinUpTo ?? Infinity)) return undefined;
+    return this.#join(this.#takeChunks());
   }
 
-  /** Writes the chunks to a sink as they arrive. */
-  feed(sink: Sink): void {
-    this.#start(sink, this.#take());
-  }
-
-  /** Does as `feed`, and resolves at the end. */
-  pipeTo(sink: Sink): Promise<void> {
-    const chunks = this.#take();
-    const over = new Promise<void>((resolve) => {
-      this.#onOver = resolve;
-    });
-    this.#start(sink, chunks);
-    return over;
+  /** Writes the chunks to a sink, those that have arrived now, and the others as they arrive. */
+  pipeTo(sink: Sink): void {
+    const chunks = this.#takeChunks();
+    if (this.error !== undefined || (chunks.length === 0 && !this.#isComplete)) sink.flush?.();
+    let hasRoom = true;
+    for (const chunk of chunks) {
+      if (this.error !== undefined) break;
+      hasRoom = this.#write(sink, chunk);
+      // The sink may have cancelled the body, or the exchange may have been aborted.
+      if (this.#isCancelled) return;
+    }
+    if (this.error !== undefined) return sink.fail(this.error);
+    if (this.#isComplete) return sink.end(this.trailers);
+    this.#sink = sink;
+    if (hasRoom) this.#resume();
+    else this.#wait(sink);
   }
 
   /** Returns the chunks as a web stream. */
@@ -142,66 +141,43 @@ export class ResponseBody implements BodySource {
     this.#isCancelled = true;
     this.#sink = undefined;
     if (!this.#isOver) this.#inlet.cancel(clientGone(reason));
-    this.#onOver?.();
   }
 
   get #isOver(): boolean {
     return this.#isComplete || this.error !== undefined;
   }
 
-  #take(): Uint8Array[] {
+  /** Marks the body as taken, and returns the chunks that have arrived. */
+  #takeChunks(): Uint8Array[] {
     if (this.#isTaken) throw new TypeError("fetchway: the response's body has already been taken");
     this.#isTaken = true;
     this.buffered = 0;
     return this.#chunks.splice(0);
   }
 
-  #start(sink: Sink, chunks: readonly Uint8Array[]): void {
-    const { error } = this;
-    if (error !== undefined || (chunks.length === 0 && !this.#isComplete)) sink.flush?.();
-    if (error !== undefined) {
-      sink.fail(error);
-      return this.#onOver?.();
-    }
-    let hasRoom = true;
-    for (const chunk of chunks) {
-      hasRoom = this.#write(sink, chunk);
-      // The sink may have cancelled the body, or aborted the exchange.
-      if (this.#isCancelled) return;
-      if (this.error !== undefined) {
-        sink.fail(this.error);
-        return this.#onOver?.();
-      }
-    }
-    if (this.#isComplete) return this.#finish(sink);
-    this.#sink = sink;
-    if (hasRoom) this.#resume();
-    else this.#wait(sink);
-  }
-
+  /** Joins chunks into one that does not lie in pooled memory. */
   #join(chunks: readonly Uint8Array[]): Uint8Array {
     const recycler = this.#recycler;
+    if (chunks.length === 1) {
+      const chunk = chunks[0] as Uint8Array;
+      return recycler?.has(chunk) === true ? recycler.copyOut(chunk) : chunk;
+    }
     const bytes = concat(chunks);
-    if (recycler === undefined) return bytes;
-    if (chunks.length === 1) return recycler.has(bytes) ? recycler.take(bytes) : bytes;
-    for (const chunk of chunks) if (recycler.has(chunk)) recycler.release(chunk);
+    if (recycler !== undefined) {
+      for (const chunk of chunks) if (recycler.has(chunk)) recycler.release(chunk);
+    }
     return bytes;
-  }
-
-  #finish(sink: Sink): void {
-    sink.end(this.trailers);
-    this.#onOver?.();
   }
 
   /** Writes a chunk. Pooled memory goes only to a sink that returns it; any other sink gets a copy. */
   #write(sink: Sink, chunk: Uint8Array): boolean {
     const recycler = this.#recycler;
     if (recycler === undefined || !recycler.has(chunk)) return sink.write(chunk);
-    if (sink.memory !== "returned") return sink.write(recycler.take(chunk));
+    if (sink.memory !== "returned") return sink.write(recycler.copyOut(chunk));
     return sink.write(chunk, () => recycler.release(chunk));
   }
 
-  /** Pauses the upstream and the idle timeout until the sink has room: the client is slow, not the upstream. */
+  /** Pauses the transport and the idle timeout until the sink has room: the client is slow, not the upstream. */
   #wait(sink: Sink): void {
     this.#scope.pauseIdle(true);
     this.#pause();

@@ -1,6 +1,7 @@
-import { brokenOff } from "../error.ts";
-import { BytesBody, concat } from "./bytes.ts";
-import type { BodySource } from "./source.ts";
+import { toRequestBodyError } from "../error.ts";
+import { BytesBody } from "./bytes.ts";
+import { concat } from "./memory.ts";
+import type { BodySource, Sink, StreamOptions } from "./source.ts";
 import { StreamBody } from "./stream.ts";
 
 /** The number of bytes above which a body of several chunks is no longer held back, but streamed. */
@@ -27,13 +28,30 @@ type Chunk = ReadableStreamReadResult<Uint8Array>;
  * or a form ends within a few turns of the event loop. A body that ends by then is sent with its length, and can be
  * sent again.
  */
-export class UnframedBody extends StreamBody {
+export class UnframedBody implements BodySource {
+  /** The body of the same stream, for code that takes this body without a call of `measure()`. */
+  readonly #unmeasured: StreamBody;
+  /** The reader that measures the stream. */
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
 
+  constructor(stream: ReadableStream<Uint8Array>) {
+    this.#unmeasured = new StreamBody(stream);
+  }
+
+  whole(): undefined {}
+
+  pipeTo(sink: Sink): Promise<void> {
+    return this.#unmeasured.pipeTo(sink);
+  }
+
+  stream(options?: StreamOptions): ReadableStream<Uint8Array> {
+    return this.#unmeasured.stream(options);
+  }
+
   /** Cancels the stream, also while it is measured. */
-  override cancel(reason?: unknown): void {
+  cancel(reason?: unknown): void {
     const reader = this.#reader;
-    if (reader === undefined) return super.cancel(reason);
+    if (reader === undefined) return this.#unmeasured.cancel(reason);
     // Cancel in a later task: Node's own streams fail if they are cancelled in the tick of a read.
     setTimeout(() => void reader.cancel(reason).catch(() => {}));
   }
@@ -45,33 +63,35 @@ export class UnframedBody extends StreamBody {
    * @throws TypeError for a chunk that is not bytes
    */
   async measure(): Promise<BodySource | null> {
-    const reader = (this.#reader = this.stream().getReader());
+    const reader = (this.#reader = this.#unmeasured.stream().getReader());
     const chunks: Uint8Array[] = [];
     let size = 0;
     // An HTTP/2 client may open a request long before it sends the body.
     let next: Chunk | undefined = await readFrom(reader);
-    const clock = new Clock();
+    const turns = new TurnTimer();
     try {
       while (!next.done) {
         const { byteLength } = next.value;
         if (byteLength > 0) chunks.push(next.value);
         size += byteLength;
         const isTooMuch = chunks.length > 1 && size > MOST_BYTES;
-        if (isTooMuch || chunks.length >= MOST_CHUNKS) return join(chunks, reader);
+        if (isTooMuch || chunks.length >= MOST_CHUNKS) return resumeBody(chunks, reader);
         const pending = readFrom(reader);
-        next = chunks.length === 0 ? await pending : await clock.wait(pending);
-        if (next === undefined) return join(chunks, reader, pending);
+        next = chunks.length === 0 ? await pending : await turns.wait(pending);
+        if (next === undefined) return resumeBody(chunks, reader, pending);
       }
     } finally {
-      clock.stop();
+      turns.stop();
     }
     return chunks.length === 0 ? null : new BytesBody(concat(chunks));
   }
 }
 
-/** Waits for promises, but for no longer than a few turns of the event loop. */
-class Clock {
-  #timers = 0;
+/** Waits for promises, one after the other, for no longer than a few turns of the event loop. */
+class TurnTimer {
+  /** The number of timers that have fired. */
+  #fired = 0;
+  /** The number of timers that have fired since the last promise settled. */
   #silent = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #giveUp: (() => void) | undefined;
@@ -91,19 +111,24 @@ class Clock {
   }
 
   #tick(): void {
-    this.#timers++;
+    this.#fired++;
     this.#silent++;
-    if (this.#silent >= SILENT_TIMERS || this.#timers >= MOST_TIMERS) this.#giveUp?.();
+    if (this.#silent >= SILENT_TIMERS || this.#fired >= MOST_TIMERS) this.#giveUp?.();
     else this.#timer = setTimeout(() => this.#tick());
   }
 }
 
+/**
+ * Reads the next chunk.
+ * @throws ProxyError if the stream fails
+ * @throws TypeError for a chunk that is not bytes
+ */
 async function readFrom(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<Chunk> {
   let next: Chunk;
   try {
     next = await reader.read();
   } catch (thrown) {
-    throw brokenOff(thrown);
+    throw toRequestBodyError(thrown);
   }
   if (next.done || next.value instanceof Uint8Array) return next;
   void reader.cancel().catch(() => {});
@@ -117,7 +142,7 @@ async function readFrom(reader: ReadableStreamDefaultReader<Uint8Array>): Promis
  * Returns a body of the chunks that have arrived, followed by those still to come.
  * @param pending a read that has not settled yet
  */
-function join(
+function resumeBody(
   chunks: Uint8Array[],
   reader: ReadableStreamDefaultReader<Uint8Array>,
   pending?: Promise<Chunk>,

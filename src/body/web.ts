@@ -15,8 +15,9 @@ class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
 
   start(controller: ReadableStreamDefaultController<Uint8Array>): void {
     this.#controller = controller;
-    // What `pipeTo` throws at once is thrown to the code that asked for the stream.
-    this.#source.pipeTo(this).catch((thrown: unknown) => this.fail(thrown));
+    // An exception of `pipeTo` is thrown to the code that asked for the stream, unlike in `pipe()`.
+    const piped = this.#source.pipeTo(this);
+    if (piped !== undefined) piped.catch((thrown: unknown) => this.fail(thrown));
   }
 
   pull(): void {

@@ -1,5 +1,5 @@
 import { amend } from "../fields/amend.ts";
-import { copyBytes } from "../body/bytes.ts";
+import { copyBytes } from "../body/memory.ts";
 import { StreamBody } from "../body/stream.ts";
 import type { Scope } from "../exchange/scope.ts";
 import { ProxyError, toProxyError, unsendable } from "../error.ts";

@@ -1,6 +1,6 @@
 import type { BodySource } from "../body/source.ts";
 import type { Scope } from "../exchange/scope.ts";
-import { brokenOff, ProxyError } from "../error.ts";
+import { toRequestBodyError, ProxyError } from "../error.ts";
 import type { UpstreamRequest } from "../transport.ts";
 
 /**
@@ -38,7 +38,7 @@ export function toUpload(
   if (small && (isOwn === undefined || isOwn(stream))) return stream;
   const source = readerOf(stream, createPipe !== undefined);
   const breakOff = (thrown: unknown): ProxyError => {
-    const error = scope.error ?? brokenOff(thrown);
+    const error = scope.error ?? toRequestBodyError(thrown);
     // Some clients reject with an error of their own: this one counts. After the headers nobody waits for it.
     scope.abort(error);
     controller.abort(error);

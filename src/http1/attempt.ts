@@ -1,4 +1,5 @@
-import { type Inlet, type Recycler, ResponseBody } from "../body/responsebody.ts";
+import type { Ownership, Recycler } from "../body/memory.ts";
+import { type Inlet, ResponseBody } from "../body/responsebody.ts";
 import { type BodySource, pipe } from "../body/source.ts";
 import type { Scope } from "../exchange/scope.ts";
 import type { ProxyError } from "../error.ts";
@@ -18,7 +19,7 @@ export interface Memory {
   /** The pooled memory of response bodies. */
   readonly recycler?: Recycler | undefined;
   /** Returns what a connection does with the memory of a request body's chunks: see `Sink`. */
-  readonly ofRequests?: (connection: Connection) => "borrowed" | "returned";
+  readonly ofRequests?: (connection: Connection) => Ownership;
 }
 
 const OWN_MEMORY: Memory = {};

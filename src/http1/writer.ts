@@ -1,7 +1,7 @@
-import { concat } from "../body/bytes.ts";
+import { concat, type Ownership } from "../body/memory.ts";
 import type { Sink } from "../body/source.ts";
 import type { Scope } from "../exchange/scope.ts";
-import { brokenOff, ProxyError } from "../error.ts";
+import { toRequestBodyError, ProxyError } from "../error.ts";
 import type { Memory } from "./attempt.ts";
 import type { Connection } from "./connection.ts";
 
@@ -53,7 +53,7 @@ export class Writer implements Sink {
     this.#memory = memory;
   }
 
-  get memory(): "borrowed" | "returned" {
+  get memory(): Ownership {
     return this.#memory.ofRequests?.(this.#connection) ?? "borrowed";
   }
 
@@ -96,7 +96,7 @@ export class Writer implements Sink {
   }
 
   fail(reason: unknown): void {
-    if (!this.isOver) this.#attempt.fail(brokenOff(reason));
+    if (!this.isOver) this.#attempt.fail(toRequestBodyError(reason));
   }
 
   #writeText(text: string): void {

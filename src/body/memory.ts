@@ -1,0 +1,56 @@
+/**
+ * The memory of chunks: which code may keep a chunk, and for how long.
+ *
+ * A chunk is a `Uint8Array`, which is a view of an `ArrayBuffer`. To copy every chunk would be safe and slow. So a sink
+ * tells in `Sink.memory` what it does with its chunks, and a source passes a chunk as it is, or a copy where it must:
+ *
+ * | `memory`     | the sink                                                | the source passes                            |
+ * | ------------ | ------------------------------------------------------- | -------------------------------------------- |
+ * | `"owned"`    | may keep, change or transfer the ArrayBuffer            | an ArrayBuffer that holds nothing else, and  |
+ * |              |                                                         | that the source does not read any more       |
+ * | `"borrowed"` | reads the bytes, and does not tell when they are sent   | bytes that never change again                |
+ * | `"returned"` | reads the bytes, lets no other code see them, and calls | the same, or memory that the source uses     |
+ * |              | `release` when they are sent                            | again after the call                         |
+ *
+ * More words:
+ *
+ * - *Pooled* memory belongs to a transport, which reads later chunks into it. A `Recycler` tells it from other memory.
+ * - A *spare* is a buffer whose bytes have been sent; the next chunk is read into it.
+ */
+
+/** What a sink does with the memory of a chunk; the page head of `memory.ts` compares the three. */
+export type Ownership = "owned" | "borrowed" | "returned";
+
+/** A transport's pooled memory: the transport reads later chunks into the memory of chunks that were released. */
+export interface Recycler {
+  /** Tells whether a chunk lies in pooled memory. */
+  has(chunk: Uint8Array): boolean;
+  /** Returns a copy of a chunk in memory of its own, and releases the chunk. */
+  copyOut(chunk: Uint8Array): Uint8Array;
+  /** Returns the memory of a chunk to the pool; no code may read the chunk afterwards. */
+  release(chunk: Uint8Array): void;
+}
+
+/** Returns the total length of the chunks in bytes. */
+export function sumLengths(chunks: readonly Uint8Array[]): number {
+  let length = 0;
+  for (const chunk of chunks) length += chunk.byteLength;
+  return length;
+}
+
+/** Copies bytes into an ArrayBuffer of their own; the `slice()` of Node's `Buffer` would return a view instead. */
+export function copyBytes(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(bytes);
+}
+
+/** Joins chunks into one; a single chunk is returned without a copy. */
+export function concat(chunks: readonly Uint8Array[]): Uint8Array {
+  if (chunks.length === 1) return chunks[0] as Uint8Array;
+  const bytes = new Uint8Array(sumLengths(chunks));
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return bytes;
+}
