@@ -21,7 +21,8 @@ export const cache: Interceptor = (next) => async (request, scope) => {
   const seconds = /^public, max-age=(\d+)$/.exec(getHeader(fields, "cache-control") ?? "")?.[1];
   const isPlain = !["set-cookie", "vary"].some((name) => getHeader(fields, name));
   // Only a body that has arrived with its head is kept: nothing waits for the cache.
-  const bytes = status === 200 && seconds && isPlain ? body?.whole({ joinUpTo: 65_536 }) : undefined;
+  const bytes =
+    status === 200 && seconds && isPlain ? body?.whole({ joinUpTo: 65_536 }) : undefined;
   if (bytes === undefined) return response;
   if (fresh.size >= 1000) fresh.clear();
   const kept = {

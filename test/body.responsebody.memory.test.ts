@@ -29,7 +29,7 @@ test.each([true, false])(
     const { body, released, copyOut } = open();
     const sink = new FakeSink("returned");
     if (isBefore) body.push(pooled);
-     body.pipeTo(sink);
+    body.pipeTo(sink);
     if (!isBefore) body.push(pooled);
     expect(sink.chunks).toEqual([pooled]);
     expect(sink.chunks[0]).toBe(pooled);
@@ -44,7 +44,7 @@ test.each(["owned", "borrowed"] as const)("a sink whose chunks are %s gets a cop
   const { body, released } = open();
   const sink = new FakeSink(memory);
   body.push(pooled);
-   body.pipeTo(sink);
+  body.pipeTo(sink);
   body.push(pooled);
   expect(sink.chunks).toEqual([pooled, pooled]);
   for (const chunk of sink.chunks) expect(chunk.buffer).not.toBe(pooled.buffer);
@@ -56,7 +56,7 @@ test("a chunk in memory of its own is not copied, whatever the sink is", () => {
   for (const memory of ["owned", "borrowed", "returned"] as const) {
     const { body, released } = open();
     const sink = new FakeSink(memory);
-     body.pipeTo(sink);
+    body.pipeTo(sink);
     body.push(own);
     expect(sink.chunks[0]).toBe(own);
     expect(sink.releases).toEqual([undefined]);

@@ -110,7 +110,7 @@ describe("a body that is still arriving", () => {
 
   test("flushes what goes in front where no chunk has come yet", () => {
     const sink = new FakeSink();
-     body.pipeTo(sink);
+    body.pipeTo(sink);
     expect(sink.log).toEqual(["flush"]);
     body.end();
     expect(sink.log).toEqual(["flush", "end"]);
@@ -126,7 +126,7 @@ describe("a body that is still arriving", () => {
 
   test("restarts the idle timeout with each chunk, and ends it with the last", () => {
     body.push(bytes("a"));
-     body.pipeTo(new FakeSink());
+    body.pipeTo(new FakeSink());
     body.push(bytes("b"));
     body.end();
     body.push(bytes("late"));
@@ -138,7 +138,7 @@ describe("a client that is slow", () => {
   test("pauses the inlet until there is room, and the idle timeout is held", () => {
     const sink = new FakeSink();
     sink.hasRoom = false;
-     body.pipeTo(sink);
+    body.pipeTo(sink);
     body.push(bytes("a"));
     expect(body.isPaused).toBe(true);
     // Chunks that were read before the pause are still written; they cause no second pause.
@@ -163,7 +163,7 @@ describe("a client that is slow", () => {
     body.push(new Uint8Array(1));
     expect(inlet.log).toEqual(["pause"]);
     expect(calls).not.toContain("pause true");
-     body.pipeTo(new FakeSink());
+    body.pipeTo(new FakeSink());
     expect(inlet.log).toEqual(["pause", "resume"]);
   });
 
@@ -171,7 +171,7 @@ describe("a client that is slow", () => {
     body.push(new Uint8Array(65_536));
     const sink = new FakeSink();
     sink.hasRoom = false;
-     body.pipeTo(sink);
+    body.pipeTo(sink);
     expect(inlet.log).toEqual(["pause"]);
     sink.drain();
     expect(inlet.log).toEqual(["pause", "resume"]);

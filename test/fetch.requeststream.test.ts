@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { StreamBody } from "../src/body/stream.ts";
-import { toUpload } from "../src/fetch/requeststream.ts";
-import { fakeRequest, fakeScope } from "./_fakes.ts";
+import { toRequestStream } from "../src/fetch/requeststream.ts";
+import { fakeScope } from "./_fakes.ts";
 
 const LENGTH = 200_000;
 
@@ -52,15 +52,12 @@ function upload(
   controller: AbortController;
 } {
   const controller = new AbortController();
-  const body = toUpload(
-    new StreamBody(stream),
-    fakeRequest({ contentLength }),
-    fakeScope(),
+  const body = toRequestStream(new StreamBody(stream), contentLength, {
+    client: { createPipe },
+    scope: fakeScope(),
     controller,
-    {
-      createPipe,
-    },
-  );
+    isUploading: false,
+  });
   return { body, controller };
 }
 

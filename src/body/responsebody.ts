@@ -108,7 +108,8 @@ export class ResponseBody implements BodySource {
   whole(options?: WholeOptions): Uint8Array | undefined {
     if (this.error !== undefined) throw this.error;
     if (!this.#isComplete) return undefined;
-    if (this.#chunks.length > 1 && this.buffered > (options?.joinUpTo ?? Infinity)) return undefined;
+    if (this.#chunks.length > 1 && this.buffered > (options?.joinUpTo ?? Infinity))
+      return undefined;
     return this.#join(this.#takeChunks());
   }
 

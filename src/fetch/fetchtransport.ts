@@ -1,7 +1,6 @@
 import { amend } from "../fields/amend.ts";
 import { copyBytes } from "../body/memory.ts";
 import { StreamBody } from "../body/stream.ts";
-import type { Scope } from "../exchange/scope.ts";
 import { ProxyError, toProxyError, unsendable } from "../error.ts";
 import { getHeader, isEventStream, toHeaderList, toHeaders } from "../fields/headers.ts";
 import { badOption } from "../options/misuse.ts";
@@ -12,42 +11,47 @@ import type {
   UpstreamResponse,
   Transport,
 } from "../transport.ts";
-import { stopUpload, toUpload, type UploadClient } from "./requeststream.ts";
-import { watch } from "./responsestream.ts";
+import {
+  type FetchAttempt,
+  stopRequestStream,
+  type StreamClient,
+  toRequestStream,
+} from "./requeststream.ts";
+import { toResponseStream } from "./responsestream.ts";
 import { trimOws } from "../fields/whitespace.ts";
 
-/** A `fetch`, or a function of its shape. */
+/** A `fetch`, or a function with its interface. */
 export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;
 
 /** A client with a `fetch` interface, and how it differs from others. */
-export interface FetchClient extends UploadClient {
+export interface FetchClient extends StreamClient {
   readonly name: string;
   readonly capabilities: Capabilities;
   readonly fetch: FetchLike;
   /**
    * Called before a request is sent.
-   * @throws ProxyError for what this client would send wrongly
+   * @throws ProxyError for a request that this client would change
    */
   readonly prepare?: (request: UpstreamRequest) => void;
-  /** What an error of this client's means; undefined if it does not know either. */
+  /** Converts an error of this client; returns undefined for an error that this client does not know. */
   readonly toError?: (thrown: unknown, request: UpstreamRequest) => ProxyError | undefined;
-  /** Whether its `Headers` hold more than a list read from them: they are changed then, not made anew. */
+  /** Whether the client's `Headers` keep more than a list that is read from them: changes are made to a copy of them. */
   readonly amendsHeaders?: boolean;
   /**
-   * Whether bodies go back to the server as they are, unread: it is then the
-   * runtime that moves and cancels them. Not where somebody wants to watch them.
+   * Whether a response body is handed to the server as the client's own stream: the runtime then moves and cancels the
+   * body. A body that a deadline or a `signal` may abort is read by the proxy instead.
    */
   readonly handsBodiesThrough?: boolean;
   /**
-   * Whether a body that is not encoded is read here even where no deadline and no `signal` can stop it: the response's
-   * reader can then abort the request, which the runtime would not do for it.
+   * Whether the proxy reads a body without content coding, even if no deadline and no `signal` may abort the body: the
+   * request is then aborted when the reader cancels the body, which the runtime would not do.
    */
   readonly watchesBodies?: boolean;
-  /** What `RequestInit` says to get encoded bodies as they are when a script reads them, where the client would decode them. */
+  /** Members for `RequestInit` with which a script reads encoded bodies as they are, where the client would decode them. */
   readonly rawBodies?: object;
 }
 
-/** Of any fetch it must be assumed that it decodes what some fetch is known to decode, and can do no more than the standard. */
+/** The capabilities of an unknown `fetch`: it may decode what any known `fetch` decodes, and can do only what the standard says. */
 export const STANDARD: Capabilities = {
   decodes: ["gzip", "x-gzip", "deflate", "br", "zstd"],
   host: false,
@@ -55,9 +59,9 @@ export const STANDARD: Capabilities = {
   tls: false,
 };
 
-/** A transport over any `fetch`. */
+/** Creates a transport that sends requests through a client with a `fetch` interface. */
 export function createFetchTransport(client: FetchClient): Transport {
-  // Called without a receiver: some runtimes take no other for the global fetch.
+  // Called without a receiver: some runtimes throw if the global `fetch` is called as a method of another object.
   const { name, capabilities, fetch: send } = client;
   return {
     name,
@@ -65,8 +69,10 @@ export function createFetchTransport(client: FetchClient): Transport {
     handsBodiesThrough: client.handsBodiesThrough ?? false,
     async send(request, scope) {
       const controller = new AbortController();
+      const attempt: FetchAttempt = { client, scope, controller, isUploading: false };
       let reject: ((error: ProxyError) => void) | undefined;
-      // Made before it is assigned: as a literal there V8 makes it old, and it keeps the request.
+      // A variable, because V8 allocates a function in the old generation if its literal is assigned to a property. The
+      // function refers to the request, which would then stay in memory until the next major garbage collection.
       const stop = (error: ProxyError): void => {
         controller.abort(error);
         reject?.(error);
@@ -74,59 +80,57 @@ export function createFetchTransport(client: FetchClient): Transport {
       scope.onAbort({ fail: stop });
       try {
         client.prepare?.(request);
-        const init = toInit(request, scope, controller, client);
-        const raw = client.rawBodies !== undefined && scope.mayAbort(false);
-        if (raw) Object.assign(init, client.rawBodies);
+        const init = toInit(request, client, attempt);
+        const isRaw = client.rawBodies !== undefined && scope.mayAbort(false);
+        if (isRaw) Object.assign(init, client.rawBodies);
         if (scope.error !== undefined) throw scope.error;
         const response = await new Promise<Response>((resolve, rejected) => {
           reject = rejected;
-          const answer = send(request.upstream.origin + request.path, init);
-          const take = (late: Response): void =>
-            scope.error === undefined ? resolve(late) : discard(late);
-          Promise.resolve(answer).then(take, rejected);
+          const fetched = send(request.upstream.origin + request.path, init);
+          const receive = (received: Response): void =>
+            scope.error === undefined ? resolve(received) : discardLate(received);
+          Promise.resolve(fetched).then(receive, rejected);
         });
-        return toReply(response, scope, controller, client, raw);
+        return toUpstreamResponse(response, client, attempt, isRaw);
       } catch (thrown) {
         const error = scope.error ?? toNetworkError(thrown, request, client);
         scope.end();
-        stopUpload(controller);
+        stopRequestStream(attempt);
         throw error;
       }
     },
   };
 }
 
-/** Lets go of an answer that came although the request was aborted: not every function listens to its signal. */
-function discard({ body }: Response): void {
+/** Cancels the body of a response to an aborted request: not every function with this interface obeys its signal. */
+function discardLate({ body }: Response): void {
   body?.cancel().catch(() => {});
 }
 
-function toInit(
-  request: UpstreamRequest,
-  scope: Scope,
-  controller: AbortController,
-  client: FetchClient,
-): RequestInit {
-  const { method, headers, original, body } = request;
+function toInit(request: UpstreamRequest, client: FetchClient, attempt: FetchAttempt): RequestInit {
+  const { method, headers, original, body, contentLength } = request;
   if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw unsendable(method);
   checkValues(headers);
   const init: RequestInit & { duplex?: "half" } = {
     method,
     headers: client.amendsHeaders && original ? amend(original, headers) : toHeaders(headers),
     redirect: "manual",
-    signal: controller.signal,
+    signal: attempt.controller.signal,
   };
   if (body !== null && method !== "GET" && method !== "HEAD") {
     const bytes = body.whole();
-    // A copy: these bytes may be sent again, and the fetch may be the app's own.
-    init.body = bytes ? copyBytes(bytes) : toUpload(body, request, scope, controller, client);
-    // Required by the Fetch standard for a stream (node#46221).
+    // A copy, because the bytes may be sent again, and a `fetch` of the app's own may change or transfer them.
+    init.body = bytes ? copyBytes(bytes) : toRequestStream(body, contentLength, attempt);
+    // The Fetch standard requires it for a stream (node#46221).
     init.duplex = "half";
   }
   return init;
 }
 
-/** Some clients send control characters as they are (Bun), others throw. */
+/**
+ * Refuses values with control characters: some clients send them as they are (Bun), others throw.
+ * @throws ProxyError that names the field
+ */
 function checkValues(list: HeaderList): void {
   for (let i = 1; i < list.length; i += 2) {
     // oxlint-disable-next-line no-control-regex
@@ -136,51 +140,53 @@ function checkValues(list: HeaderList): void {
   }
 }
 
-function toReply(
+function toUpstreamResponse(
   response: Response,
-  scope: Scope,
-  controller: AbortController,
   client: FetchClient,
-  raw: boolean,
+  attempt: FetchAttempt,
+  isRaw: boolean,
 ): UpstreamResponse {
   const { status, statusText, body } = response;
+  const { scope } = attempt;
   const headers = toHeaderList(response.headers);
-  // What a script made of bytes has no URL, and nobody has undone anything for it.
-  const decoded = response.url !== "" && wasDecoded(client.capabilities.decodes, headers);
-  // Reading an encoded body decodes it, unless the client was told otherwise.
-  const decodes = !raw && getHeader(headers, "content-encoding") !== undefined;
-  const events = isEventStream(headers);
-  const watches = client.watchesBodies || scope.mayAbort(events);
-  const through = client.handsBodiesThrough && (decodes || !watches);
-  if (body === null || through) scope.end();
-  if (body === null) stopUpload(controller);
-  else scope.headersReceived(events);
-  const createPipe = decoded ? undefined : client.createPipe;
-  const length = lengthOf(headers);
+  // A response that a script constructed has no URL, and its body was not decoded.
+  const isDecoded = response.url !== "" && wasDecoded(client.capabilities.decodes, headers);
+  // If the proxy read an encoded body, the client would decode it, except where `rawBodies` prevents that.
+  const readDecodes = !isRaw && getHeader(headers, "content-encoding") !== undefined;
+  const isEvents = isEventStream(headers);
+  const watches = client.watchesBodies || scope.mayAbort(isEvents);
+  const isThrough = client.handsBodiesThrough && (readDecodes || !watches);
+  if (body === null || isThrough) scope.end();
+  if (body === null) stopRequestStream(attempt);
+  else scope.headersReceived(isEvents);
+  const length = isDecoded ? undefined : readLength(headers);
   return {
     status,
     statusText,
-    headers: decoded ? withoutCoding(headers) : headers,
+    headers: isDecoded ? withoutCoding(headers) : headers,
     original: client.amendsHeaders ? { headers: response.headers, list: headers } : undefined,
-    body:
-      body && new StreamBody(through ? body : watch(body, length, scope, controller, createPipe)),
-    isEncoded: raw,
+    body: body && new StreamBody(isThrough ? body : toResponseStream(body, length, attempt)),
+    isEncoded: isRaw,
   };
 }
 
-function lengthOf(headers: HeaderList): number | undefined {
+/** Returns the number in `Content-Length`; undefined where there is none. */
+function readLength(headers: HeaderList): number | undefined {
   const length = getHeader(headers, "content-length");
   return length !== undefined && /^\d{1,15}$/.test(length) ? Number(length) : undefined;
 }
 
-/** Whether the client has undone the response's codings: it does all of them, or none. */
+/** Tells whether the client has decoded the body: a client decodes all content codings of a body, or none. */
 function wasDecoded(decodes: readonly string[], headers: HeaderList): boolean {
   const codings = getHeader(headers, "content-encoding");
   if (codings === undefined) return false;
   return codings.split(",").every((coding) => decodes.includes(trimOws(coding).toLowerCase()));
 }
 
-/** Makes the headers true of decoded bytes: no coding, another length, and not the same octets (RFC 9110 §8.8.1). */
+/**
+ * Returns the fields of a decoded body: no content coding, no length, and a weak `ETag`, because the bytes are not those
+ * that the upstream's strong `ETag` is for (RFC 9110 §8.8.1).
+ */
 function withoutCoding(headers: HeaderList): HeaderList {
   const left: HeaderList = [];
   for (let i = 0; i < headers.length; i += 2) {
@@ -193,13 +199,17 @@ function withoutCoding(headers: HeaderList): HeaderList {
 }
 
 /**
- * What engines say when a method is called without its object: workerd, Deno and Node's classes,
- * then code that reads from `this`, in V8 and in JavaScriptCore. No network error reads so.
+ * Matches the messages of a method that is called without its object: those of workerd, Deno and Node's classes, then of
+ * code that reads from `this`, in V8 and in JavaScriptCore. No network error has such a message.
  */
 const UNBOUND =
   /illegal invocation|of undefined \(reading|value of "this"|evaluating 'this\.|can only (?:call|be called)/i;
 
-/** fetch hides most of what went wrong; what it shows is in the cause's code on some runtimes. */
+/**
+ * Converts the error of a `fetch`. The standard has one TypeError for all failures; some runtimes tell more in the code
+ * of its cause.
+ * @throws TypeError for a `fetch` that needs its object
+ */
 function toNetworkError(
   thrown: unknown,
   request: UpstreamRequest,
@@ -217,7 +227,7 @@ function toNetworkError(
   if (known !== undefined) return known;
   const cause = (thrown as { cause?: unknown } | null)?.cause ?? thrown;
   const code = (cause as { code?: unknown } | null)?.code;
-  // Deno's fetch has no codes.
+  // The errors of Deno's fetch have no codes.
   const text = cause instanceof Error ? cause.message : "";
   const isRefused = code === "ECONNREFUSED" || code === "ConnectionRefused";
   if (isRefused || /connection refused/i.test(text)) {

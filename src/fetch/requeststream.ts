@@ -1,70 +1,87 @@
 import type { BodySource } from "../body/source.ts";
 import type { Scope } from "../exchange/scope.ts";
-import { toRequestBodyError, ProxyError } from "../error.ts";
-import type { UpstreamRequest } from "../transport.ts";
+import { ProxyError, toRequestBodyError } from "../error.ts";
 
 /**
- * A body of at most so many bytes counts as one chunk, which the runtime moves itself: to watch the chunks of a
- * body of 1 KB costs 40 % of the requests a second on workerd.
+ * A body of at most this number of bytes is passed on unread, where the stream is the client's own: on workerd, reading
+ * the chunks of a body of 1 KB costs 40 % of the requests per second.
  */
-const ONE_PIECE = 65_536;
-/** Bytes of the buffer that the pieces of a body share: the longer they are, the fewer. */
-const SHARED_BUFFER = 262_144;
+const SMALL = 65_536;
+/** The number of bytes that one chunk is read into, where the client tells no length. */
+const CHUNK_SIZE = 65_536;
+/** The number of bytes that one chunk is read into, where the client is told the length: larger chunks are fewer. */
+const PIPED_CHUNK_SIZE = 262_144;
 
-/** How a client takes streams as request bodies. */
-export interface UploadClient {
-  /** Whether a stream is the runtime's own: it moves that without a script, and breaks off the request with it. */
+/** How a client with a `fetch` interface handles streams as bodies. */
+export interface StreamClient {
+  /**
+   * Tells whether a stream is the client's own: the client sends it without running a script, and aborts the request if
+   * the stream fails. If it is not set, every stream is.
+   */
   readonly isOwn?: (stream: ReadableStream<Uint8Array>) => boolean;
   /**
-   * A pipe for so many bytes, where that is how a client is told the length of a body: it ends a script's
-   * stream that breaks off as if it were whole otherwise. A piece has been taken when its write is done.
+   * Makes a pipe for a body of this length, for a client that learns the length of a body in no other way. Such a client
+   * ends the body as if it were complete when another stream fails. A write to the pipe resolves when the pipe no longer
+   * needs the chunk's memory.
    */
   readonly createPipe?: (length: number) => TransformStream<Uint8Array, Uint8Array>;
 }
 
+/** One attempt to send a request through a `fetch`, as the streams of its two bodies see it. */
+export interface FetchAttempt {
+  readonly client: StreamClient;
+  readonly scope: Scope;
+  /** Aborts the fetch. */
+  readonly controller: AbortController;
+  /** Whether a request body is read by the proxy, and not to its end yet. */
+  isUploading: boolean;
+}
+
 /**
- * A streamed request body; every piece of it restarts the deadline. If it fails,
- * the request is broken off first: some clients (workerd's) end it as if it were whole.
+ * Returns a request body as a stream for `fetch`. Each chunk restarts the deadline. If the body fails, the fetch is
+ * aborted first: otherwise some clients, such as workerd's, end the body as if it were complete.
+ * @param length the length that the request declares, where it does
  */
-export function toUpload(
+export function toRequestStream(
   body: BodySource,
-  { contentLength }: UpstreamRequest,
-  scope: Scope,
-  controller: AbortController,
-  { isOwn, createPipe }: UploadClient,
+  length: number | undefined,
+  attempt: FetchAttempt,
 ): ReadableStream<Uint8Array> {
+  const { scope, controller } = attempt;
+  const { isOwn, createPipe } = attempt.client;
   const stream = body.stream();
-  const small = contentLength !== undefined && contentLength <= ONE_PIECE;
-  if (small && (isOwn === undefined || isOwn(stream))) return stream;
-  const source = readerOf(stream, createPipe !== undefined);
-  const breakOff = (thrown: unknown): ProxyError => {
+  const isSmall = length !== undefined && length <= SMALL;
+  if (isSmall && (isOwn === undefined || isOwn(stream))) return stream;
+  const source = createReader(stream, createPipe !== undefined);
+  const fail = (thrown: unknown): ProxyError => {
     const error = scope.error ?? toRequestBodyError(thrown);
-    // Some clients reject with an error of their own: this one counts. After the headers nobody waits for it.
+    // The client may reject with an error of its own: the scope keeps this one. After the response headers, the
+    // rejection reaches no code.
     scope.abort(error);
     controller.abort(error);
     return error;
   };
-  if (createPipe !== undefined && contentLength !== undefined) {
-    const { readable, writable } = createPipe(contentLength);
-    const buffer = new ArrayBuffer(Math.min(contentLength, SHARED_BUFFER));
-    void pump(source, writable.getWriter(), buffer, scope, breakOff);
+  if (createPipe !== undefined && length !== undefined) {
+    const { readable, writable } = createPipe(length);
+    const buffer = new ArrayBuffer(Math.min(length, PIPED_CHUNK_SIZE));
+    void pump(source, writable.getWriter(), buffer, scope, fail);
     return readable;
   }
   const { signal } = controller;
-  // The client of a server cannot send its next request before this body has been read, or let go of.
+  // A client of the server cannot send its next request before this body is read or cancelled.
   const stop = (): void => void cancelLater(source, signal.reason);
   const finish = (): void => {
-    unfinished.delete(controller);
+    attempt.isUploading = false;
     signal.removeEventListener("abort", stop);
   };
-  unfinished.add(controller);
+  attempt.isUploading = true;
   signal.addEventListener("abort", stop);
   return new ReadableStream(
     {
       async pull(sink) {
         try {
           const { done, value } = await source.read();
-          // A stream that was cancelled ends as a whole one does.
+          // A cancelled stream ends like a complete one.
           signal.throwIfAborted();
           scope.touch();
           if (!done) return sink.enqueue(value);
@@ -72,7 +89,7 @@ export function toUpload(
           sink.close();
         } catch (thrown) {
           finish();
-          throw breakOff(thrown);
+          throw fail(thrown);
         }
       },
       cancel(reason) {
@@ -84,21 +101,12 @@ export function toUpload(
   );
 }
 
-/** Node's own streams end the process where they are cancelled in the tick in which they were read. */
-async function cancelLater(source: PieceReader, reason: unknown): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve));
-  await source.cancel(reason).catch(() => {});
-}
-
-/** The requests whose bodies have not been read to their ends. */
-const unfinished: WeakSet<AbortController> = new WeakSet();
-
 /**
- * Lets go of what is left of a request's body: the response is over, or there will be none. Nothing else cancels a stream
- * that a function of the app's has been given and does not read.
+ * Stops the request body, if it is not read to its end: the response is complete, or there will be none. Nothing else
+ * cancels a stream that an app's function was given and does not read.
  */
-export function stopUpload(controller: AbortController): void {
-  if (!unfinished.has(controller)) return;
+export function stopRequestStream({ isUploading, controller }: FetchAttempt): void {
+  if (!isUploading) return;
   controller.abort(
     new ProxyError("http_request_error", {
       message: "the response was over before all of the request's body was read",
@@ -106,56 +114,63 @@ export function stopUpload(controller: AbortController): void {
   );
 }
 
-type Piece = ReadableStreamReadResult<Uint8Array>;
+type ReadResult = ReadableStreamReadResult<Uint8Array>;
 
-interface PieceReader {
-  /** @param spare a buffer that nobody needs any more */
-  read: (spare?: ArrayBufferLike) => Promise<Piece>;
+interface Reader {
+  /** @param spare a buffer for the bytes; its earlier bytes are no longer needed */
+  read: (spare?: ArrayBufferLike) => Promise<ReadResult>;
   cancel: (reason: unknown) => Promise<void>;
 }
 
-function readerOf(stream: ReadableStream<Uint8Array>, ownBuffers: boolean): PieceReader {
-  if (ownBuffers) {
+/** @param readsInto whether chunks are read into buffers of our own, where the stream is a byte stream */
+function createReader(stream: ReadableStream<Uint8Array>, readsInto: boolean): Reader {
+  if (readsInto) {
     try {
       const reader = stream.getReader({ mode: "byob" });
       return {
-        read: (spare = new ArrayBuffer(ONE_PIECE)) =>
+        read: (spare = new ArrayBuffer(CHUNK_SIZE)) =>
           reader.read(new Uint8Array(spare as ArrayBuffer)),
         cancel: (reason) => reader.cancel(reason),
       };
     } catch {
-      // It is not made of bytes.
+      // Not a byte stream.
     }
   }
   const reader = stream.getReader();
   return { read: () => reader.read(), cancel: (reason) => reader.cancel(reason) };
 }
 
-/** Moves a body, one piece at a time: each is read into the buffer of the one before, which has been taken then. */
+/** Cancels in a later task: Node's own streams end the process if they are cancelled in the tick of a read. */
+async function cancelLater(source: Reader, reason: unknown): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve));
+  await source.cancel(reason).catch(() => {});
+}
+
+/** Writes a body to a pipe. Each chunk is read into the buffer of the chunk before it, which the pipe no longer needs. */
 async function pump(
-  source: PieceReader,
+  source: Reader,
   sink: WritableStreamDefaultWriter<Uint8Array>,
   buffer: ArrayBuffer,
   scope: Scope,
-  breakOff: (thrown: unknown) => ProxyError,
+  fail: (thrown: unknown) => ProxyError,
 ): Promise<void> {
-  const read = async (spare: ArrayBufferLike): Promise<Piece> => {
+  const read = async (spare: ArrayBufferLike): Promise<ReadResult> => {
     try {
       return await source.read(spare);
     } catch (thrown) {
-      throw breakOff(thrown);
+      throw fail(thrown);
     }
   };
   try {
-    let piece = await read(buffer);
-    while (!piece.done) {
+    let next = await read(buffer);
+    while (!next.done) {
       scope.touch();
-      await sink.write(piece.value);
-      piece = await read(piece.value.buffer);
+      await sink.write(next.value);
+      next = await read(next.value.buffer);
     }
     await sink.close();
   } catch (thrown) {
-    // Either side may have failed: the other one is told.
+    // Either the source or the pipe has failed: tell both.
     await Promise.allSettled([source.cancel(thrown), sink.abort(thrown)]);
   }
 }

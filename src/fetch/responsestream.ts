@@ -1,19 +1,18 @@
-import type { Scope } from "../exchange/scope.ts";
 import { ProxyError } from "../error.ts";
-import { stopUpload, type UploadClient } from "./requeststream.ts";
+import { type FetchAttempt, stopRequestStream } from "./requeststream.ts";
 
 /**
- * Hands a response body on, and tells the scope of each chunk: its idle timeout counts from there.
- * @param length bytes of the body, where that is known
- * @param createPipe makes the stream that a response's length is known by, where a script's stream has none
+ * Returns a response body as a stream whose reader drives the attempt: each chunk restarts the idle timeout, the end of
+ * the body ends the scope, and cancelling the stream aborts the fetch.
+ * @param length the length that the response declares, where the client has not decoded the body
  */
-export function watch(
+export function toResponseStream(
   body: ReadableStream<Uint8Array>,
   length: number | undefined,
-  scope: Scope,
-  controller: AbortController,
-  createPipe: UploadClient["createPipe"],
+  attempt: FetchAttempt,
 ): ReadableStream<Uint8Array> {
+  const { scope, controller } = attempt;
+  const { createPipe } = attempt.client;
   const reader = body.getReader();
   const read = async (): Promise<ReadableStreamReadResult<Uint8Array>> => {
     scope.pauseIdle(false);
@@ -21,14 +20,14 @@ export function watch(
     scope.pauseIdle(true);
     if (result.done) {
       scope.end();
-      stopUpload(controller);
+      stopRequestStream(attempt);
     }
     return result;
   };
   const fail = (thrown: unknown): ProxyError => {
     const error = scope.error ?? incomplete(thrown);
     scope.end();
-    stopUpload(controller);
+    stopRequestStream(attempt);
     return error;
   };
   const cancel = async (reason: unknown): Promise<void> => {
@@ -39,7 +38,7 @@ export function watch(
   if (createPipe !== undefined && length !== undefined) {
     const { readable, writable } = createPipe(length);
     const writer = writable.getWriter();
-    // The client does not want the rest, or has left: the next write would be the first to notice.
+    // The reader has cancelled the stream, or the client has disconnected: only the next write would notice.
     writer.closed.catch(cancel);
     pump(read, writer).catch((thrown: unknown) => writer.abort(fail(thrown)).catch(() => {}));
     return readable;
@@ -69,6 +68,7 @@ async function pump(
   await writer.close();
 }
 
+/** Returns the error of a response body that failed before its end. */
 function incomplete(cause: unknown): ProxyError {
   return new ProxyError("http_response_incomplete", { message: "the upstream broke off", cause });
 }
