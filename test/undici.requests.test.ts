@@ -3,6 +3,7 @@ import { Agent } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createProxy, type ProxyOptions, type Transport } from "#proxy";
 import { createUndiciTransport } from "../runtimes/undici.ts";
+import type { BodySource, Interceptor } from "../src/transport.ts";
 import { Upstream } from "./_upstream.ts";
 import { until, within } from "./_wait.ts";
 
@@ -152,4 +153,17 @@ describe("request bodies", () => {
   test("of the announced length: it arrives", async () => {
     expect(await (await sendAs(6, "123", "456")).text()).toBe("123456");
   });
+});
+
+test("a body of an interceptor's own whose `pipeTo` rejects gets 400, and no rejection is unhandled", async () => {
+  const body: BodySource = {
+    whole: () => undefined,
+    pipeTo: () => Promise.reject(new Error("torn")),
+    stream: () => new ReadableStream(),
+    cancel() {},
+  };
+  const replaceBody: Interceptor = (next) => (request, scope) => next({ ...request, body }, scope);
+  const send = through(undefined, { interceptors: { request: [replaceBody] } });
+  const response = await within(send("/", { method: "POST", body: "abc" }), "the response");
+  expect([response.status, errorOf(response)]).toEqual([400, "http_request_error"]);
 });

@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { type BodySource, HIGH_WATER_MARK, type Sink } from "../../src/body/source.ts";
+import { type BodySource, HIGH_WATER_MARK, pipe, type Sink } from "../../src/body/source.ts";
 import type { Scope } from "../../src/exchange/scope.ts";
 import { toRequestBodyError } from "../../src/error.ts";
 import { badLength } from "../../src/http1/writer.ts";
@@ -67,7 +67,7 @@ export class Upload extends Readable implements Sink {
   override _read(): void {
     if (!this.#isPiped) {
       this.#isPiped = true;
-      return void this.#source.pipeTo(this);
+      return pipe(this.#source, this);
     }
     const onDrain = this.#onDrain;
     this.#onDrain = undefined;
