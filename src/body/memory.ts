@@ -15,6 +15,8 @@
  * More words:
  *
  * - *Pooled* memory belongs to a transport, which reads later chunks into it. A `Recycler` tells it from other memory.
+ * - A socket says with each read whether its reader *may keep* the memory: the socket then reads into other memory. The
+ *   reader keeps it for one chunk, and copies the other chunks of the read, so that each has an ArrayBuffer of its own.
  * - A *spare* is a buffer whose bytes have been sent; the next chunk is read into it.
  */
 

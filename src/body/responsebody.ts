@@ -3,6 +3,7 @@ import { clientGone, type ProxyError } from "../error.ts";
 import type { HeaderList } from "../transport.ts";
 import { concat, type Recycler } from "./memory.ts";
 import {
+  alreadyTaken,
   type BodySource,
   HIGH_WATER_MARK,
   type Sink,
@@ -150,7 +151,7 @@ export class ResponseBody implements BodySource {
 
   /** Marks the body as taken, and returns the chunks that have arrived. */
   #takeChunks(): Uint8Array[] {
-    if (this.#isTaken) throw new TypeError("fetchway: the response's body has already been taken");
+    if (this.#isTaken) throw alreadyTaken();
     this.#isTaken = true;
     this.buffered = 0;
     return this.#chunks.splice(0);

@@ -1,10 +1,10 @@
 /**
- * The two ends of a body: the source, which has its bytes, and the sink, to which they go.
+ * The two ends of a body: the source, which has its chunks, and the sink, to which they go.
  *
- *     client   → a server's request body  → limit, replay copy → the connection to the upstream
- *     upstream → the transport's response →                    → the server's response
+ *     the server's request body → limit, copy for replay → the connection to the upstream
+ *     the transport's response body                      → the server's response
  *
- * A body is taken once. The code that takes it asks first for all bytes with `whole()`: most bodies are small, and have
+ * A body is taken once. The code that takes it first asks for all bytes with `whole()`: most bodies are small, and have
  * arrived by then. A body that is still arriving is piped to a sink with `pipe(body, sink)`:
  *
  * 1. The source calls `sink.flush()` if no chunk has arrived yet, and `sink.write(chunk)` for each chunk.
@@ -12,7 +12,7 @@
  * 3. The source calls `sink.end()` when the body is complete, or `sink.fail()` when it cannot be completed.
  * 4. If the sink needs no more, the code that made the sink calls `source.cancel()`; the source then writes nothing more.
  *
- * `stream()` pipes the body to a sink that is a web stream. No part of this asks which class a body or a sink is.
+ * `stream()` pipes the body to a sink that is a web stream. No code asks for the class of a body or of a sink.
  */
 import type { HeaderList } from "../transport.ts";
 import type { Ownership } from "./memory.ts";

@@ -6,7 +6,7 @@ import { StreamBody } from "./stream.ts";
 
 /** The number of bytes above which a body of several chunks is no longer held back, but streamed. */
 const MOST_BYTES = 1_048_576;
-/** The number of chunks from which on a body is streamed: each costs memory beside its bytes, however short it is. */
+/** The number of chunks from which on a body is streamed: a chunk costs memory beside its bytes, however short it is. */
 const MOST_CHUNKS = 1024;
 /**
  * The number of timers that fire without a chunk before the body is streamed; together they take about 3 ms. Timers are
@@ -17,7 +17,7 @@ const SILENT_TIMERS = 3;
 /** The number of timers that fire before the body is streamed, even if every turn brings a chunk. */
 const MOST_TIMERS = 12;
 
-type Chunk = ReadableStreamReadResult<Uint8Array>;
+type ReadResult = ReadableStreamReadResult<Uint8Array>;
 
 /**
  * The body of a request without message framing, which declares neither a length nor chunked coding: a `Request` that
@@ -29,15 +29,17 @@ type Chunk = ReadableStreamReadResult<Uint8Array>;
  * sent again.
  */
 export class UnframedBody implements BodySource {
-  /** The body of the same stream, for code that takes this body without a call of `measure()`. */
+  /** A body of the same stream, for code that takes the body without measuring it. */
   readonly #unmeasured: StreamBody;
   /** The reader that measures the stream. */
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
 
+  /** Makes a body of a stream that no other code reads. */
   constructor(stream: ReadableStream<Uint8Array>) {
     this.#unmeasured = new StreamBody(stream);
   }
 
+  /** Returns undefined always: a stream does not tell what has arrived. */
   whole(): undefined {}
 
   pipeTo(sink: Sink): Promise<void> {
@@ -67,7 +69,7 @@ export class UnframedBody implements BodySource {
     const chunks: Uint8Array[] = [];
     let size = 0;
     // An HTTP/2 client may open a request long before it sends the body.
-    let next: Chunk | undefined = await readFrom(reader);
+    let next: ReadResult | undefined = await readNext(reader);
     const turns = new TurnTimer();
     try {
       while (!next.done) {
@@ -76,7 +78,7 @@ export class UnframedBody implements BodySource {
         size += byteLength;
         const isTooMuch = chunks.length > 1 && size > MOST_BYTES;
         if (isTooMuch || chunks.length >= MOST_CHUNKS) return resumeBody(chunks, reader);
-        const pending = readFrom(reader);
+        const pending = readNext(reader);
         next = chunks.length === 0 ? await pending : await turns.wait(pending);
         if (next === undefined) return resumeBody(chunks, reader, pending);
       }
@@ -123,8 +125,8 @@ class TurnTimer {
  * @throws ProxyError if the stream fails
  * @throws TypeError for a chunk that is not bytes
  */
-async function readFrom(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<Chunk> {
-  let next: Chunk;
+async function readNext(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<ReadResult> {
+  let next: ReadResult;
   try {
     next = await reader.read();
   } catch (thrown) {
@@ -145,7 +147,7 @@ async function readFrom(reader: ReadableStreamDefaultReader<Uint8Array>): Promis
 function resumeBody(
   chunks: Uint8Array[],
   reader: ReadableStreamDefaultReader<Uint8Array>,
-  pending?: Promise<Chunk>,
+  pending?: Promise<ReadResult>,
 ): BodySource {
   let late = pending;
   // The read may reject before the stream is read: without a handler, the rejection would be unhandled.
@@ -155,7 +157,7 @@ function resumeBody(
       async pull(controller) {
         const chunk = chunks.shift();
         if (chunk !== undefined) return controller.enqueue(chunk);
-        const next = await (late ?? readFrom(reader));
+        const next = await (late ?? readNext(reader));
         late = undefined;
         if (next.done) controller.close();
         else controller.enqueue(next.value);

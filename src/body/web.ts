@@ -1,6 +1,6 @@
 import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from "./source.ts";
 
-/** The source of a web stream, into which a body writes its chunks. */
+/** The sink of a body, which is the underlying source of a web stream. */
 class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   readonly #source: BodySource;
   readonly #options: StreamOptions;
@@ -62,7 +62,11 @@ const STRATEGY: QueuingStrategy<Uint8Array> = {
   size: ({ byteLength }) => byteLength,
 };
 
-/** Returns a body as a web stream; cancelling the stream cancels the body. */
+/**
+ * Returns a web stream into which a body is piped; cancelling the stream cancels the body. The chunks belong to the
+ * reader of the stream.
+ * @throws what `source.pipeTo` throws
+ */
 export function toWebStream(
   source: BodySource,
   options: StreamOptions = {},

@@ -1,4 +1,4 @@
-import type { Ownership, Recycler } from "../body/memory.ts";
+import type { Recycler } from "../body/memory.ts";
 import { type Inlet, ResponseBody } from "../body/responsebody.ts";
 import { type BodySource, pipe } from "../body/source.ts";
 import type { Scope } from "../exchange/scope.ts";
@@ -19,7 +19,7 @@ export interface Memory {
   /** The pooled memory of response bodies. */
   readonly recycler?: Recycler | undefined;
   /** Returns what a connection does with the memory of a request body's chunks: see `Sink`. */
-  readonly ofRequests?: (connection: Connection) => Ownership;
+  readonly ofRequests?: (connection: Connection) => "borrowed" | "returned";
 }
 
 const OWN_MEMORY: Memory = {};

@@ -1,4 +1,4 @@
-import { concat, type Ownership } from "../body/memory.ts";
+import { concat } from "../body/memory.ts";
 import type { Sink } from "../body/source.ts";
 import type { Scope } from "../exchange/scope.ts";
 import { toRequestBodyError, ProxyError } from "../error.ts";
@@ -53,7 +53,7 @@ export class Writer implements Sink {
     this.#memory = memory;
   }
 
-  get memory(): Ownership {
+  get memory(): "borrowed" | "returned" {
     return this.#memory.ofRequests?.(this.#connection) ?? "borrowed";
   }
 
