@@ -4,7 +4,7 @@ import { bytes } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
 
 describe("BytesBody", () => {
-  test("gives the very bytes, as often as it is asked", () => {
+  test("`whole()` returns the given bytes, without a copy, each time it is called", () => {
     const given = bytes("abc");
     const body = new BytesBody(given);
     expect(body).toMatchObject({ length: 3, buffered: 3 });
@@ -13,13 +13,13 @@ describe("BytesBody", () => {
     expect(body.whole()).toBe(given);
   });
 
-  test.each(["", "abc"])("streams the bytes of %j, twice", async (text) => {
+  test.each(["", "abc"])("streams the bytes of %j twice", async (text) => {
     const body = new BytesBody(bytes(text));
     expect(await new Response(body.stream()).text()).toBe(text);
     expect(await new Response(body.stream()).text()).toBe(text);
   });
 
-  test("pipes its bytes as one chunk, and none where there are none", () => {
+  test("pipes its bytes as one chunk, and an empty body as no chunk", () => {
     const sink = new FakeSink();
     new BytesBody(bytes("abc")).pipeTo(sink);
     expect(sink.log).toEqual(["abc", "end"]);
@@ -28,7 +28,7 @@ describe("BytesBody", () => {
     expect(empty.log).toEqual(["end"]);
   });
 
-  test("gives a sink that owns its chunks a copy of a Buffer, too, whose `slice` copies nothing", () => {
+  test("gives a sink that owns its chunks a copy, also of a Buffer, whose `slice` copies nothing", () => {
     const given = Buffer.from("abc");
     const body = new BytesBody(given);
     const sink = new FakeSink("owned");
@@ -44,18 +44,21 @@ describe("BytesBody", () => {
     ["owned", false],
     ["borrowed", true],
     ["returned", true],
-  ] as const)("gives a sink whose chunks are %s its own memory: %s", (memory, isSame) => {
-    const given = bytes("abc");
-    const body = new BytesBody(given);
-    const sink = new FakeSink(memory);
-    body.pipeTo(sink);
-    expect(sink.chunks[0]?.buffer === given.buffer).toBe(isSame);
-    // A sink that owns a chunk may do anything to it: the next attempt still has the bytes.
-    if (!isSame) sink.chunks[0]?.fill(0);
-    expect(body.whole()).toEqual(bytes("abc"));
-  });
+  ] as const)(
+    "a sink whose chunks are %s gets the memory of the body itself: %s",
+    (memory, isSame) => {
+      const given = bytes("abc");
+      const body = new BytesBody(given);
+      const sink = new FakeSink(memory);
+      body.pipeTo(sink);
+      expect(sink.chunks[0]?.buffer === given.buffer).toBe(isSame);
+      // A sink that owns a chunk may do anything to it: the next attempt still has the bytes.
+      if (!isSame) sink.chunks[0]?.fill(0);
+      expect(body.whole()).toEqual(bytes("abc"));
+    },
+  );
 
-  test("a reader of its stream that transfers a chunk leaves the bytes as they are", async () => {
+  test("the bytes stay as they are when a reader of the stream transfers a chunk", async () => {
     const body = new BytesBody(bytes("abc"));
     for await (const chunk of body.stream()) structuredClone(chunk, { transfer: [chunk.buffer] });
     expect(body.whole()).toEqual(bytes("abc"));

@@ -24,7 +24,7 @@ function open(): { body: ResponseBody; released: Uint8Array[]; copyOut: ReturnTy
 }
 
 test.each([true, false])(
-  "a sink that returns memory gets the pooled chunk itself: arrived before pipeTo: %s",
+  "a sink that returns memory gets the pooled chunk without a copy; the chunk arrives before pipeTo: %s",
   (isBefore) => {
     const { body, released, copyOut } = open();
     const sink = new FakeSink("returned");
@@ -40,19 +40,22 @@ test.each([true, false])(
   },
 );
 
-test.each(["owned", "borrowed"] as const)("a sink whose chunks are %s gets a copy", (memory) => {
-  const { body, released } = open();
-  const sink = new FakeSink(memory);
-  body.push(pooled);
-  body.pipeTo(sink);
-  body.push(pooled);
-  expect(sink.chunks).toEqual([pooled, pooled]);
-  for (const chunk of sink.chunks) expect(chunk.buffer).not.toBe(pooled.buffer);
-  expect(sink.releases).toEqual([undefined, undefined]);
-  expect(released).toEqual([pooled, pooled]);
-});
+test.each(["owned", "borrowed"] as const)(
+  "a sink whose chunks are %s gets a copy of a pooled chunk",
+  (memory) => {
+    const { body, released } = open();
+    const sink = new FakeSink(memory);
+    body.push(pooled);
+    body.pipeTo(sink);
+    body.push(pooled);
+    expect(sink.chunks).toEqual([pooled, pooled]);
+    for (const chunk of sink.chunks) expect(chunk.buffer).not.toBe(pooled.buffer);
+    expect(sink.releases).toEqual([undefined, undefined]);
+    expect(released).toEqual([pooled, pooled]);
+  },
+);
 
-test("a chunk in memory of its own is not copied, whatever the sink is", () => {
+test("a chunk in memory of its own is never copied", () => {
   for (const memory of ["owned", "borrowed", "returned"] as const) {
     const { body, released } = open();
     const sink = new FakeSink(memory);
@@ -64,7 +67,7 @@ test("a chunk in memory of its own is not copied, whatever the sink is", () => {
   }
 });
 
-test("a pooled body that is taken as bytes is a copy", () => {
+test("`whole()` returns a copy of a pooled chunk", () => {
   const { body, released } = open();
   body.push(pooled);
   body.end();
@@ -74,7 +77,7 @@ test("a pooled body that is taken as bytes is a copy", () => {
   expect(released).toEqual([pooled]);
 });
 
-test("a pooled body that is read as a stream is a copy", async () => {
+test("a web stream has a copy of a pooled chunk", async () => {
   const { body, released } = open();
   body.push(pooled);
   body.end();

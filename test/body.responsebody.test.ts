@@ -48,7 +48,7 @@ function open(length?: number, recycler?: Recycler): void {
 beforeEach(() => open());
 
 describe("a body that has arrived", () => {
-  test("is bytes, once it is complete", () => {
+  test("is returned as bytes once it is complete", () => {
     body.push(bytes("ab"));
     expect(body.buffered).toBe(2);
     expect(body.whole()).toBeUndefined();
@@ -58,14 +58,14 @@ describe("a body that has arrived", () => {
     expect(body.buffered).toBe(0);
   });
 
-  test("of one chunk is that chunk", () => {
+  test("is returned without a copy if it is one chunk", () => {
     const chunk = bytes("abc");
     body.push(chunk);
     body.end();
     expect(body.whole({ joinUpTo: 0 })).toBe(chunk);
   });
 
-  test("of several chunks is joined up to a limit, else left for a sink", () => {
+  test("of several chunks is joined up to a limit, and can be piped above the limit", () => {
     body.push(bytes("ab"));
     body.push(bytes("c"));
     body.end();
@@ -75,7 +75,7 @@ describe("a body that has arrived", () => {
     expect(sink.log).toEqual(["ab", "c", "end"]);
   });
 
-  test("knows its length where it was announced, and has its trailers", () => {
+  test("has its declared length, and its trailers", () => {
     open(3);
     expect(body.length).toBe(3);
     body.push(bytes("abc"));
@@ -86,7 +86,7 @@ describe("a body that has arrived", () => {
     expect(sink.trailers).toEqual(["x-sum", "1"]);
   });
 
-  test("is taken once", () => {
+  test("can be taken only once", () => {
     body.push(bytes("abc"));
     body.end();
     body.whole();
@@ -97,7 +97,7 @@ describe("a body that has arrived", () => {
 });
 
 describe("a body that is still arriving", () => {
-  test("writes its chunks as they come, and ends with the last", () => {
+  test("writes its chunks as they arrive, and then ends the sink", () => {
     body.push(bytes("a"));
     const sink = new FakeSink();
     body.pipeTo(sink);
@@ -108,7 +108,7 @@ describe("a body that is still arriving", () => {
     expect(sink.log).toEqual(["a", "b", "end"]);
   });
 
-  test("flushes what goes in front where no chunk has come yet", () => {
+  test("flushes the sink if no chunk has arrived yet", () => {
     const sink = new FakeSink();
     body.pipeTo(sink);
     expect(sink.log).toEqual(["flush"]);
@@ -116,7 +116,7 @@ describe("a body that is still arriving", () => {
     expect(sink.log).toEqual(["flush", "end"]);
   });
 
-  test("is a stream", async () => {
+  test("can be read as a stream", async () => {
     body.push(bytes("a"));
     const text = new Response(body.stream()).text();
     body.push(bytes("b"));
@@ -134,8 +134,8 @@ describe("a body that is still arriving", () => {
   });
 });
 
-describe("a client that is slow", () => {
-  test("pauses the inlet until there is room, and the idle timeout is held", () => {
+describe("a slow client", () => {
+  test("pauses the inlet and the idle timeout until there is room", () => {
     const sink = new FakeSink();
     sink.hasRoom = false;
     body.pipeTo(sink);
@@ -156,7 +156,7 @@ describe("a client that is slow", () => {
     expect(inlet.log).toEqual(["pause", "resume", "pause"]);
   });
 
-  test("that has not taken the body: the inlet is paused after 64 KiB, and the idle timeout runs on", () => {
+  test("that has not taken the body: the inlet is paused after 64 KiB, and the idle timeout continues", () => {
     body.push(new Uint8Array(65_535));
     expect(inlet.log).toEqual([]);
     body.push(new Uint8Array(1));
@@ -177,7 +177,7 @@ describe("a client that is slow", () => {
     expect(inlet.log).toEqual(["pause", "resume"]);
   });
 
-  test("is not waited for once the body has arrived completely", () => {
+  test("does not delay the end of a body that has arrived completely", () => {
     const sink = new FakeSink();
     sink.hasRoom = false;
     body.pipeTo(sink);
@@ -189,7 +189,7 @@ describe("a client that is slow", () => {
   });
 });
 
-describe("an upstream that breaks off", () => {
+describe("a failure of the upstream", () => {
   test("before the body is taken", () => {
     body.push(bytes("half"));
     body.fail(broken);
@@ -202,7 +202,7 @@ describe("an upstream that breaks off", () => {
     expect(calls).toEqual(["touch", "end"]);
   });
 
-  test("while it is piped, and nothing is written after that", () => {
+  test("while the body is piped: nothing is written afterwards", () => {
     const sink = new FakeSink();
     body.pipeTo(sink);
     body.push(bytes("half"));
@@ -214,13 +214,13 @@ describe("an upstream that breaks off", () => {
     expect(body.error).toBe(broken);
   });
 
-  test("while it is streamed", async () => {
+  test("while the body is read as a stream", async () => {
     const text = new Response(body.stream()).text();
     body.fail(broken);
     await expect(text).rejects.toBe(broken);
   });
 
-  test("after the end changes nothing", () => {
+  test("after the end of the body changes nothing", () => {
     body.push(bytes("abc"));
     body.end();
     body.fail(broken);
@@ -229,8 +229,8 @@ describe("an upstream that breaks off", () => {
   });
 });
 
-describe("cancelled", () => {
-  test("while it is piped: the exchange is stopped, and the sink is called no more", () => {
+describe("a body that is cancelled", () => {
+  test("while it is piped aborts the exchange, and does not call the sink any more", () => {
     const sink = new FakeSink();
     body.pipeTo(sink);
     body.push(bytes("a"));
@@ -241,13 +241,13 @@ describe("cancelled", () => {
     expect(body.error).toEqual(proxyError("http_request_error", 499));
   });
 
-  test("by the reader of its stream", async () => {
+  test("by the reader of its stream aborts the exchange", async () => {
     await body.stream().cancel("enough");
     expect(inlet.log).toEqual(["fail 499"]);
   });
 });
 
-test("a body that fails while its first chunks are written tells the sink", () => {
+test("a body that fails while its first chunks are written fails the sink", () => {
   body.push(bytes("a"));
   body.push(bytes("b"));
   const sink = new FakeSink();

@@ -28,18 +28,18 @@ const throwing = bodyThat(() => {
 test.each([
   ["rejects", rejecting, ["abc", "fail torn"]],
   ["throws", throwing, ["fail torn"]],
-])("a sink is told where `pipeTo` %s", async (_, body, log) => {
+])("a sink is failed if `pipeTo` %s", async (_, body, log) => {
   const sink = new FakeSink();
   pipe(body, sink);
   await vi.waitFor(() => expect(sink.log).toEqual(log));
 });
 
-test("a web stream fails where `pipeTo` rejects", async () => {
+test("a web stream fails if `pipeTo` rejects", async () => {
   const error = await errorOf(() => new Response(rejecting.stream()).text());
   expect((error as Error).message).toMatch(/torn/);
 });
 
-test("where `pipeTo` throws, so does the call that asks for the stream", () => {
+test("`stream()` throws if `pipeTo` throws", () => {
   expect(() => throwing.stream()).toThrow("torn");
 });
 

@@ -22,7 +22,7 @@ function byHand(type?: "bytes"): {
 }
 
 describe("StreamBody", () => {
-  test("is never whole, and its stream is the given stream", () => {
+  test("`whole()` returns undefined, and `stream()` returns the given stream", () => {
     const stream = streamOf(["abc"]);
     const body = new StreamBody(stream, 3);
     expect(body.whole()).toBeUndefined();
@@ -46,7 +46,7 @@ describe("StreamBody", () => {
     },
   );
 
-  test("flushes the sink only while no chunk has come", async () => {
+  test("flushes the sink only while no chunk has arrived", async () => {
     const sink = new FakeSink();
     await new StreamBody(streamOf(["a", "b"])).pipeTo(sink);
     expect(sink.log).toEqual(["a", "b", "end"]);
@@ -61,7 +61,7 @@ describe("StreamBody", () => {
     expect(late.log).toEqual(["flush", "a", "end"]);
   });
 
-  test("waits for room before it reads on", async () => {
+  test("waits for room before it reads the next chunk", async () => {
     const pull = vi.fn((controller: ReadableStreamDefaultController<Uint8Array>) =>
       controller.enqueue(bytes("x")),
     );
@@ -78,7 +78,7 @@ describe("StreamBody", () => {
     expect(sink.log).toEqual(["x"]);
   });
 
-  test("a stream that fails fails the sink, with its reason", async () => {
+  test("fails the sink with the reason of the stream", async () => {
     const { stream, controller } = byHand();
     const sink = new FakeSink();
     const piped = new StreamBody(stream).pipeTo(sink);
@@ -91,7 +91,7 @@ describe("StreamBody", () => {
     expect(sink.reason).toBe(reason);
   });
 
-  test("a stream that other code reads fails the sink, and no timer is left", async () => {
+  test("fails the sink if other code reads the stream, and leaves no timer", async () => {
     vi.useFakeTimers();
     try {
       const stream = streamOf(["abc"]);
@@ -115,7 +115,7 @@ describe("StreamBody", () => {
     expect((await reader.read()).value).toEqual(bytes("abc"));
   });
 
-  test("gives a stream of its own where `onFail` is to be called", async () => {
+  test("`stream()` returns a stream of its own if `onFail` is set", async () => {
     const { stream, controller } = byHand();
     const onFail = vi.fn();
     const given = new StreamBody(stream).stream({ onFail });
@@ -127,14 +127,14 @@ describe("StreamBody", () => {
 });
 
 describe("a cancelled body", () => {
-  test("cancels its stream where it was not taken yet", () => {
+  test("cancels its stream if it was not taken", () => {
     const { stream, cancelled } = byHand();
     new StreamBody(stream).cancel("enough");
     expect(cancelled).toHaveBeenCalledExactlyOnceWith("enough");
   });
 
   test.each([undefined, "bytes"] as const)(
-    "writes nothing any more, and does not end the sink: type %s",
+    "writes nothing more, and does not end the sink: type %s",
     async (type) => {
       const { stream, controller, cancelled } = byHand(type);
       const sink = new FakeSink();
@@ -162,8 +162,8 @@ describe("a cancelled body", () => {
   });
 });
 
-describe("a body can be sent again", () => {
-  test("where it comes in one chunk of its length", async () => {
+describe("a body that can be sent again", () => {
+  test("is one that one read returned in its full length", async () => {
     const body = new StreamBody(streamOf(["abc"]), 3);
     const sink = new FakeSink();
     await body.pipeTo(sink);
@@ -177,14 +177,14 @@ describe("a body can be sent again", () => {
     [["ab", "c"], 3],
     [["abc"], undefined],
     [["abc"], 4],
-  ])("but not %j with the length %s", async (pieces, length) => {
+  ])("is not %j with the length %s", async (pieces, length) => {
     const body = new StreamBody(streamOf(pieces), length);
     await body.pipeTo(new FakeSink());
     expect(body.replay).toBeUndefined();
   });
 });
 
-test("a sink that gives chunks back has them read into the same memory again", async () => {
+test("later chunks are read into the memory that a sink has released", async () => {
   const pieces = ["abc", "def", "ghi"];
   const stream = new ReadableStream<Uint8Array>({
     type: "bytes",
@@ -214,7 +214,7 @@ test("a sink that gives chunks back has them read into the same memory again", a
   expect(sink.chunks.slice(0, 2).map(({ byteLength }) => byteLength)).toEqual([0, 0]);
 });
 
-describe("a body that cannot be taken any more fails, and the sink is told", () => {
+describe("a body that cannot be taken again fails the sink", () => {
   test("when it was piped to its end before", async () => {
     const body = new StreamBody(streamOf(["abc"]));
     await body.pipeTo(new FakeSink());

@@ -55,12 +55,12 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
   ["the fetch of the option", (options) => createProxy({ target, fetch, ...options }).fetch],
   ["the global fetch", (options) => createFetchProxy({ target, ...options }).fetch],
 ])("%s", (_, make) => {
-  test("asks for no coding, and so has nothing to undo", async () => {
+  test("asks for no content coding, so that nothing is decoded", async () => {
     expect(await tell(await make()(ask()))).toEqual(whole);
     expect(seen[0]?.["accept-encoding"]).toBe("identity");
   });
 
-  test("undoes the coding of an upstream that codes all the same, and the fields say so", async () => {
+  test("decodes the body of an upstream that encodes it unasked, and corrects the fields", async () => {
     expect(await tell(await make()(ask("/always")))).toEqual(undone);
   });
 
@@ -78,7 +78,7 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
   });
 });
 
-test("the runtime's own client hands on what the client accepts, and the coded bytes", async () => {
+test("the runtime's own client passes on the client's Accept-Encoding and the encoded bytes", async () => {
   const proxy = createProxy({ target });
   expect(await tell(await proxy.fetch(ask()))).toEqual([
     "gzip",
@@ -103,12 +103,12 @@ describe("an app in the same process", () => {
     fetch: (url, init) => app.request(url, init),
   });
 
-  test("is asked for no coding", async () => {
+  test("is asked for no content coding", async () => {
     expect(await (await fetch(ask("/asked"))).text()).toBe("identity");
     expect(await tell(await fetch(ask("/compressed")))).toEqual([null, null, null, "text"]);
   });
 
-  test("that codes all the same is taken at its word", async () => {
+  test("that encodes its body unasked: its Content-Encoding is believed", async () => {
     const coded = ["gzip", String(gzipped.length), null, "gzip"];
     expect(await tell(await fetch(ask("/coded")))).toEqual(coded);
   });

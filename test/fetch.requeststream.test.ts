@@ -5,7 +5,7 @@ import { fakeScope } from "./_fakes.ts";
 
 const LENGTH = 200_000;
 
-/** Bytes, in pieces of 4096 where nobody brings a buffer of their own: as workerd's request bodies are. */
+/** A byte stream like workerd's request bodies: it allocates chunks of 4096 bytes for a reader without a buffer. */
 function byteStream(cancelled: (reason: unknown) => void = () => {}): ReadableStream<Uint8Array> {
   let left = LENGTH;
   return new ReadableStream({
@@ -27,7 +27,7 @@ function byteStream(cancelled: (reason: unknown) => void = () => {}): ReadableSt
   });
 }
 
-/** The same as a stream of anything. */
+/** The same bytes as a stream that is not a byte stream. */
 function plainStream(cancelled: (reason: unknown) => void = () => {}): ReadableStream<Uint8Array> {
   let left = LENGTH;
   return new ReadableStream({
@@ -40,7 +40,7 @@ function plainStream(cancelled: (reason: unknown) => void = () => {}): ReadableS
   });
 }
 
-/** As workerd's pipes: a piece has been copied when its write is done. */
+/** A pipe like workerd's: a chunk has been copied when its write resolves. */
 const createPipe = (): TransformStream<Uint8Array, Uint8Array> =>
   new TransformStream({ transform: (chunk, controller) => controller.enqueue(chunk.slice()) });
 
@@ -66,18 +66,18 @@ describe.each([
   ["bytes", LENGTH, byteStream, 1],
   ["anything", undefined, plainStream, LENGTH / 4000],
   ["anything", LENGTH, plainStream, LENGTH / 4000],
-] as const)("a stream of %s, length %s", (_, length, make, pieces) => {
-  test("is handed on whole, in as few pieces as it comes in", async () => {
+] as const)("a stream of %s, length %s", (_, length, make, chunks) => {
+  test("is passed on completely, in as few chunks as it has", async () => {
     const lengths: number[] = [];
-    for await (const piece of upload(make(), length).body) {
-      expect(piece.every((byte) => byte === 7)).toBe(true);
-      lengths.push(piece.byteLength);
+    for await (const chunk of upload(make(), length).body) {
+      expect(chunk.every((byte) => byte === 7)).toBe(true);
+      lengths.push(chunk.byteLength);
     }
     expect(lengths.reduce((sum, each) => sum + each, 0)).toBe(LENGTH);
-    expect(lengths.length).toBeLessThanOrEqual(pieces);
+    expect(lengths.length).toBeLessThanOrEqual(chunks);
   });
 
-  test("is cancelled with what takes it", async () => {
+  test("is cancelled with the stream that is made of it", async () => {
     let reason: unknown;
     const { body } = upload(
       make((given) => (reason = given)),
@@ -89,7 +89,7 @@ describe.each([
 });
 
 test.each([undefined, LENGTH])(
-  "a stream that fails breaks off the request first: %s",
+  "a stream that fails aborts the request first: length %s",
   async (length) => {
     const { body, controller } = upload(
       new ReadableStream({
