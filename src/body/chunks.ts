@@ -84,6 +84,15 @@ export class ChunkReader {
   }
 }
 
+/** Cancels a stream in a later task: Node's own streams throw if they are cancelled in the tick of a read. */
+export async function cancelLater(
+  reader: { cancel(reason: unknown): Promise<void> },
+  reason: unknown,
+): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve));
+  await reader.cancel(reason).catch(() => {});
+}
+
 /** Returns a BYOB reader; undefined for a stream that is not a byte stream, and where readers have `readMany()`. */
 function byobReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | undefined {
   if ("readMany" in ReadableStreamDefaultReader.prototype) return undefined;

@@ -3,7 +3,7 @@ import type { Ownership } from "./memory.ts";
 import type { BodySource, Sink, StreamOptions, WholeOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
-/** A body that passes on another body. A subclass sees the bytes of both ways in which the body may be taken. */
+/** A body that passes on another body. A subclass sees the bytes in `whole` and `pipeTo`; a stream is piped as well. */
 export abstract class PassBody implements BodySource {
   protected readonly source: BodySource;
 

@@ -1,4 +1,4 @@
-import { ChunkReader } from "./chunks.ts";
+import { cancelLater, ChunkReader } from "./chunks.ts";
 import { concat, copyBytes, sumLengths } from "./memory.ts";
 import { alreadyTaken, type BodySource, type Sink, type StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
@@ -88,9 +88,7 @@ export class StreamBody implements BodySource {
   cancel(reason?: unknown): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const reader = this.#reader;
-    if (reader === undefined) return void this.#stream.cancel(reason).catch(() => {});
-    // Cancel in a later task: Node's own streams fail if they are cancelled in the tick of a read.
-    setTimeout(() => void reader.cancel(reason).catch(() => {}));
+    if (this.#reader === undefined) this.#stream.cancel(reason).catch(() => {});
+    else void cancelLater(this.#reader, reason);
   }
 }

@@ -1,5 +1,6 @@
 import { toRequestBodyError } from "../error.ts";
 import { BytesBody } from "./bytes.ts";
+import { cancelLater } from "./chunks.ts";
 import { concat } from "./memory.ts";
 import type { BodySource, Sink, StreamOptions } from "./source.ts";
 import { StreamBody } from "./stream.ts";
@@ -52,10 +53,8 @@ export class UnframedBody implements BodySource {
 
   /** Cancels the stream, also while it is measured. */
   cancel(reason?: unknown): void {
-    const reader = this.#reader;
-    if (reader === undefined) return this.#unmeasured.cancel(reason);
-    // Cancel in a later task: Node's own streams fail if they are cancelled in the tick of a read.
-    setTimeout(() => void reader.cancel(reason).catch(() => {}));
+    if (this.#reader === undefined) this.#unmeasured.cancel(reason);
+    else void cancelLater(this.#reader, reason);
   }
 
   /**

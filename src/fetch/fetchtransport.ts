@@ -51,7 +51,7 @@ export interface FetchClient extends StreamClient {
   readonly rawBodies?: object;
 }
 
-/** The capabilities of an unknown `fetch`: it may decode what any known `fetch` decodes, and can do only what the standard says. */
+/** The capabilities of an unknown `fetch`: it may decode what any known one decodes, and has the standard's features only. */
 export const STANDARD: Capabilities = {
   decodes: ["gzip", "x-gzip", "deflate", "br", "zstd"],
   host: false,
@@ -69,7 +69,7 @@ export function createFetchTransport(client: FetchClient): Transport {
     handsBodiesThrough: client.handsBodiesThrough ?? false,
     async send(request, scope) {
       const controller = new AbortController();
-      const attempt: FetchAttempt = { client, scope, controller, isUploading: false };
+      const attempt: FetchAttempt<FetchClient> = { client, scope, controller, isUploading: false };
       let reject: ((error: ProxyError) => void) | undefined;
       // A variable, because V8 allocates a function in the old generation if its literal is assigned to a property. The
       // function refers to the request, which would then stay in memory until the next major garbage collection.
@@ -80,7 +80,7 @@ export function createFetchTransport(client: FetchClient): Transport {
       scope.onAbort({ fail: stop });
       try {
         client.prepare?.(request);
-        const init = toInit(request, client, attempt);
+        const init = toInit(request, attempt);
         const isRaw = client.rawBodies !== undefined && scope.mayAbort(false);
         if (isRaw) Object.assign(init, client.rawBodies);
         if (scope.error !== undefined) throw scope.error;
@@ -91,7 +91,7 @@ export function createFetchTransport(client: FetchClient): Transport {
             scope.error === undefined ? resolve(received) : discardLate(received);
           Promise.resolve(fetched).then(receive, rejected);
         });
-        return toUpstreamResponse(response, client, attempt, isRaw);
+        return toUpstreamResponse(response, attempt, isRaw);
       } catch (thrown) {
         const error = scope.error ?? toNetworkError(thrown, request, client);
         scope.end();
@@ -107,7 +107,8 @@ function discardLate({ body }: Response): void {
   body?.cancel().catch(() => {});
 }
 
-function toInit(request: UpstreamRequest, client: FetchClient, attempt: FetchAttempt): RequestInit {
+function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): RequestInit {
+  const { client, controller } = attempt;
   const { method, headers, original, body, contentLength } = request;
   if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw unsendable(method);
   checkValues(headers);
@@ -115,7 +116,7 @@ function toInit(request: UpstreamRequest, client: FetchClient, attempt: FetchAtt
     method,
     headers: client.amendsHeaders && original ? amend(original, headers) : toHeaders(headers),
     redirect: "manual",
-    signal: attempt.controller.signal,
+    signal: controller.signal,
   };
   if (body !== null && method !== "GET" && method !== "HEAD") {
     const bytes = body.whole();
@@ -140,14 +141,14 @@ function checkValues(list: HeaderList): void {
   }
 }
 
+/** @param isRaw whether `rawBodies` was sent, so that a script reads an encoded body as it is */
 function toUpstreamResponse(
   response: Response,
-  client: FetchClient,
-  attempt: FetchAttempt,
+  attempt: FetchAttempt<FetchClient>,
   isRaw: boolean,
 ): UpstreamResponse {
   const { status, statusText, body } = response;
-  const { scope } = attempt;
+  const { client, scope } = attempt;
   const headers = toHeaderList(response.headers);
   // A response that a script constructed has no URL, and its body was not decoded.
   const isDecoded = response.url !== "" && wasDecoded(client.capabilities.decodes, headers);

@@ -1,3 +1,4 @@
+import { cancelLater } from "../body/chunks.ts";
 import type { BodySource } from "../body/source.ts";
 import type { Scope } from "../exchange/scope.ts";
 import { ProxyError, toRequestBodyError } from "../error.ts";
@@ -28,8 +29,8 @@ export interface StreamClient {
 }
 
 /** One attempt to send a request through a `fetch`, as the streams of its two bodies see it. */
-export interface FetchAttempt {
-  readonly client: StreamClient;
+export interface FetchAttempt<Client extends StreamClient = StreamClient> {
+  readonly client: Client;
   readonly scope: Scope;
   /** Aborts the fetch. */
   readonly controller: AbortController;
@@ -138,12 +139,6 @@ function createReader(stream: ReadableStream<Uint8Array>, readsInto: boolean): R
   }
   const reader = stream.getReader();
   return { read: () => reader.read(), cancel: (reason) => reader.cancel(reason) };
-}
-
-/** Cancels in a later task: Node's own streams end the process if they are cancelled in the tick of a read. */
-async function cancelLater(source: Reader, reason: unknown): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve));
-  await source.cancel(reason).catch(() => {});
 }
 
 /** Writes a body to a pipe. Each chunk is read into the buffer of the chunk before it, which the pipe no longer needs. */
