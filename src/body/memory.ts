@@ -2,15 +2,16 @@
  * The memory of chunks: which code may keep a chunk, and for how long.
  *
  * A chunk is a `Uint8Array`, which is a view of an `ArrayBuffer`. To copy every chunk would be safe and slow. So a sink
- * tells in `Sink.memory` what it does with its chunks, and a source passes a chunk as it is, or a copy where it must:
+ * tells in `Sink.memory` what it does with its chunks. The source passes a chunk as it is, or a copy where it must:
  *
- * | `memory`     | the sink                                                | the source passes                            |
- * | ------------ | ------------------------------------------------------- | -------------------------------------------- |
- * | `"owned"`    | may keep, change or transfer the ArrayBuffer            | an ArrayBuffer that holds nothing else, and  |
- * |              |                                                         | that the source does not read any more       |
- * | `"borrowed"` | reads the bytes, and does not tell when they are sent   | bytes that never change again                |
- * | `"returned"` | reads the bytes, lets no other code see them, and calls | the same, or memory that the source uses     |
- * |              | `release` when they are sent                            | again after the call                         |
+ * | `memory`     | the sink                                           | the chunk that the source passes                |
+ * | ------------ | -------------------------------------------------- | ----------------------------------------------- |
+ * | `"owned"`    | may keep, change or transfer the ArrayBuffer       | is alone in its ArrayBuffer, and the sink's now |
+ * | `"borrowed"` | reads the bytes, at a time that it does not tell   | never changes, and may share its ArrayBuffer    |
+ * | `"returned"` | reads the bytes, and calls `release` once they are | may lie in memory that the source uses again    |
+ * |              | sent; no other code sees them                      | after `release`                                 |
+ *
+ * `BodySource.whole()` returns bytes that are the caller's, except where `replay` has them: those never change.
  *
  * More words:
  *

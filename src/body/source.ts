@@ -79,6 +79,9 @@ export interface WholeOptions {
 export interface BodySource {
   /**
    * Returns all bytes if all of them have arrived, else undefined; after undefined, the body can still be taken.
+   *
+   * The bytes belong to the caller, unless `replay` has them: the caller must then not change or transfer them, because
+   * they may be sent again.
    * @throws ProxyError for a body that has failed
    */
   whole(options?: WholeOptions): Uint8Array | undefined;
