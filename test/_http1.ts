@@ -2,8 +2,7 @@
 import type { ProxyError } from "../src/error.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { portableCodec } from "../src/http1/codec.ts";
-import { Connection } from "../src/http1/connection.ts";
-import type { Job } from "../src/http1/job.ts";
+import { Connection, type Job } from "../src/http1/connection.ts";
 import type { PoolOptions } from "../src/options/pool.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 import { bytes, type Given, fakeRequest, startScope, TARGET } from "./_fakes.ts";
@@ -63,7 +62,7 @@ export class FakeJob implements Job {
   readonly errors: unknown[] = [];
   ended = 0;
 
-  start(): void {}
+  sendOn(): void {}
 
   fail(thrown: unknown): void {
     this.errors.push(thrown);
@@ -100,7 +99,7 @@ export class ConnectionBench {
   constructor({ keepAlive = true, timeout = 0, isOpen = true }: ConnectionSetup = {}) {
     this.connection = new Connection({ keepAlive, timeout }, portableCodec, this.owner);
     if (isOpen) this.connection.open(this.socket);
-    this.connection.begin(this.job, "GET");
+    this.connection.beginRequest(this.job, "GET");
   }
 
   write(text: string, done?: () => void): boolean {

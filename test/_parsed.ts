@@ -1,6 +1,5 @@
 /** What the parser of responses makes of bytes, however they are cut. */
-import type { ResponseHead } from "../src/http1/head.ts";
-import { ResponseParser } from "../src/http1/parser.ts";
+import { type ResponseHead, ResponseParser } from "../src/http1/parser.ts";
 import { ProxyError } from "../src/error.ts";
 
 export interface Parsed {
@@ -27,10 +26,10 @@ export function parse(
   const parsed: Parsed = { heads: [], body: "", end: "open", error: undefined };
   const parser = new ResponseParser({
     onHead: (head) => void parsed.heads.push(head),
-    onPiece: (piece) => void (parsed.body += Buffer.from(piece).toString("latin1")),
-    onEnd: (clean) => void (parsed.end = clean ? "clean" : "unclean"),
+    onChunk: (chunk) => void (parsed.body += Buffer.from(chunk).toString("latin1")),
+    onEnd: (isReusable) => void (parsed.end = isReusable ? "clean" : "unclean"),
   });
-  parser.begin(method);
+  parser.expectResponse(method);
   try {
     for (const piece of pieces) parser.feed(piece);
     if (closed && !parser.finish()) parsed.error = "incomplete";

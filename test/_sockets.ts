@@ -1,7 +1,12 @@
 /** Stand-ins for sockets and for what connects them: the HTTP/1.1 client runs over these without a runtime's own. */
-import type { Connector, ConnectScope, Socket, SocketHandler } from "../src/http1/connector.ts";
-import type { Destination } from "../src/http1/destination.ts";
-import type { Owner } from "../src/http1/owner.ts";
+import type { ConnectionOwner } from "../src/http1/connection.ts";
+import type {
+  Connector,
+  ConnectScope,
+  Destination,
+  Socket,
+  SocketHandler,
+} from "../src/http1/connector.ts";
 
 /** A socket that does what the test says. */
 export class FakeSocket implements Socket {
@@ -82,8 +87,8 @@ export class FakeSocket implements Socket {
   // ── what the upstream, or the time, does ──
 
   /** @returns whether the memory was kept */
-  receive(text: string, mayTake = false): boolean {
-    return this.#handler?.onData(Buffer.from(text, "latin1"), mayTake) ?? false;
+  receive(text: string, mayKeep = false): boolean {
+    return this.#handler?.onData(Buffer.from(text, "latin1"), mayKeep) ?? false;
   }
 
   halfClose(): void {
@@ -109,7 +114,8 @@ export class FakeSocket implements Socket {
 }
 
 /** The pool of a connection, which counts what it is told. */
-export type FakeOwner = Owner & Record<"opened" | "freed" | "silences" | "closed", number>;
+export type FakeOwner = ConnectionOwner &
+  Record<"opened" | "freed" | "silences" | "closed", number>;
 
 export function fakeOwner(): FakeOwner {
   return {

@@ -38,7 +38,7 @@ describe("turns", () => {
     record("a.test", ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     const resolver = names();
     await resolver.resolve("a.test");
-    resolver.failed("a.test", "127.0.0.2");
+    resolver.markFailed("a.test", "127.0.0.2");
     const firsts: Record<string, number> = {};
     for (let i = 0; i < 10; i++) {
       const answer = await resolver.resolve("a.test");
@@ -54,7 +54,7 @@ describe("turns", () => {
     record("b.test", ["127.0.0.1"]);
     const resolver = names();
     await Promise.all([resolver.resolve("a.test"), resolver.resolve("b.test")]);
-    resolver.failed("a.test", "127.0.0.1");
+    resolver.markFailed("a.test", "127.0.0.1");
     expect(await good(resolver, "a.test")).toEqual([]);
     expect(await good(resolver, "b.test")).toEqual(["127.0.0.1"]);
   });

@@ -1,7 +1,7 @@
 /** What an attempt of the HTTP/1.1 client does with a request body that it does not send to its end. */
 import { expect, test, vi } from "vitest";
 import { Attempt } from "../src/http1/attempt.ts";
-import type { Pool } from "../src/http1/originpool.ts";
+import type { OriginPool } from "../src/http1/originpool.ts";
 import { BytesBody } from "../src/body/bytes.ts";
 import type { BodySource } from "../src/body/source.ts";
 import { ProxyError } from "../src/error.ts";
@@ -9,7 +9,7 @@ import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 import { bytes, errorOf, fakeRequest, fakeScope, type Given, streamOf } from "./_fakes.ts";
 
 /** A pool that gives no connection. */
-const waiting = { run: () => {}, leave: () => {} } as unknown as Pool;
+const waiting = { assign: () => {}, leave: () => {} } as unknown as OriginPool;
 
 function attempt(over: Given<UpstreamRequest>): {
   attempt: Attempt;
@@ -20,7 +20,7 @@ function attempt(over: Given<UpstreamRequest>): {
   const reply = new Promise<UpstreamResponse>((resolve, reject) => {
     made = new Attempt(hop, fakeScope(), resolve, reject);
   });
-  (made as unknown as Attempt).run(waiting);
+  (made as unknown as Attempt).begin(waiting);
   return { attempt: made as unknown as Attempt, reply };
 }
 
@@ -55,7 +55,7 @@ test("a body that broke off before it is sent fails the attempt with its own err
     throw error;
   };
   const { attempt: failing, reply } = attempt({ body });
-  failing.start({ destroy: () => {}, stale: false } as never);
+  failing.sendOn({ destroy: () => {}, isStale: false } as never);
   expect(await errorOf(() => reply)).toBe(error);
 });
 
@@ -63,7 +63,7 @@ test("bytes that are not as long as announced fail the attempt before a byte is 
   const destroy = vi.fn();
   const write = vi.fn();
   const { attempt: failing, reply } = attempt({ body: bytes("abc"), contentLength: 5 });
-  failing.start({ destroy, write, stale: false } as never);
+  failing.sendOn({ destroy, write, isStale: false } as never);
   expect(await errorOf(() => reply)).toMatchObject({ status: 400 });
   expect(write).not.toHaveBeenCalled();
   expect(destroy).toHaveBeenCalledOnce();

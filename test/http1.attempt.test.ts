@@ -5,7 +5,7 @@ import { ProxyError } from "../src/error.ts";
 import { Attempt } from "../src/http1/attempt.ts";
 import { portableCodec } from "../src/http1/codec.ts";
 import { Connection } from "../src/http1/connection.ts";
-import type { Pool } from "../src/http1/originpool.ts";
+import type { OriginPool } from "../src/http1/originpool.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 import { fakeRequest, fakeScope, type Given, streamed, textOf } from "./_fakes.ts";
 import { FakeSocket } from "./_sockets.ts";
@@ -36,7 +36,7 @@ class Bench {
     return new Promise((resolve, reject) => {
       const hop = fakeRequest({ method, body, contentLength });
       const attempt = new Attempt(hop, fakeScope(), resolve, reject);
-      attempt.run({ run: () => attempt.start(this.connection) } as unknown as Pool);
+      attempt.begin({ assign: () => attempt.sendOn(this.connection) } as unknown as OriginPool);
     });
   }
 

@@ -33,7 +33,7 @@ describe("backpressure", () => {
       const bench = new ConnectionBench();
       bench.socket.hasRoom = hasRoom;
       bench.write("x");
-      bench.connection.sent();
+      bench.connection.markRequestComplete();
       bench.socket.receive(`${ok}Content-Length: 0\r\n\r\n`);
       expect(bench.owner.freed).toBe(hasRoom ? 1 : 0);
       expect(bench.socket.destroyed).toBe(!hasRoom);
@@ -93,7 +93,7 @@ describe("its end", () => {
 
   test("an error without a job closes it, and that is all", async () => {
     const bench = new ConnectionBench();
-    bench.connection.sent();
+    bench.connection.markRequestComplete();
     bench.socket.receive(`${ok}Content-Length: 0\r\n\r\n`);
     bench.socket.fail("ECONNRESET");
     await settled();
@@ -103,7 +103,7 @@ describe("its end", () => {
 
   test.each(["keepAlive: false", "half closed by the upstream"])("%s: not used again", (why) => {
     const bench = new ConnectionBench({ keepAlive: why !== "keepAlive: false" });
-    bench.connection.sent();
+    bench.connection.markRequestComplete();
     bench.socket.receive(`${ok}Content-Length: 5\r\n\r\n`);
     if (why !== "keepAlive: false") bench.socket.usable = false;
     bench.socket.receive("hello");

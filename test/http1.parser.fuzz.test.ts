@@ -89,7 +89,7 @@ test("a connection persists as its options say, whatever white space is around t
       const options = values.join(",").toLowerCase().split(",");
       const has = (name: string): boolean =>
         options.some((option) => option.replaceAll(/^[\t ]+|[\t ]+$/g, "") === name);
-      expect(head?.persistent).toBe(!has("close") && (minor === "1" || has("keep-alive")));
+      expect(head?.isPersistent).toBe(!has("close") && (minor === "1" || has("keep-alive")));
     }),
     { numRuns: 5000 },
   );

@@ -26,12 +26,12 @@ test("interim ones are counted anew for each request", () => {
   const heads: number[] = [];
   const parser = new ResponseParser({
     onHead: ({ status }) => void heads.push(status),
-    onPiece() {},
+    onChunk() {},
     onEnd() {},
   });
   const response = `${"HTTP/1.1 103 \r\n\r\n".repeat(40)}${sized}hello`;
   for (let i = 0; i < 3; i++) {
-    parser.begin("GET");
+    parser.expectResponse("GET");
     for (const piece of piecesOf(response)) parser.feed(piece);
   }
   expect(heads).toEqual([200, 200, 200]);

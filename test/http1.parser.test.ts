@@ -25,8 +25,8 @@ describe("heads", () => {
         statusText: "Not \xe9 Found",
         headers: ["X-A", "b", "x-a", "c d", "X-E", ""],
         length: -2,
-        persistent: true,
-        keptFor: Infinity,
+        isPersistent: true,
+        keepAliveTimeout: Infinity,
       },
     ]);
   });
@@ -211,8 +211,10 @@ describe("the connection after it", () => {
     ["Timeout=0", 0],
     ["max=10", Infinity],
     ["timeout=x", Infinity],
-  ])("Keep-Alive: %s", (value, keptFor) => {
-    expect(whole(`${ok}Keep-Alive: ${value}\r\n\r\n`).heads[0]?.keptFor).toBe(keptFor);
+  ])("Keep-Alive: %s", (value, keepAliveTimeout) => {
+    expect(whole(`${ok}Keep-Alive: ${value}\r\n\r\n`).heads[0]?.keepAliveTimeout).toBe(
+      keepAliveTimeout,
+    );
   });
 });
 
@@ -220,11 +222,11 @@ test("one response after the other, each with limits of its own", () => {
   const ends: boolean[] = [];
   const parser = new ResponseParser({
     onHead: () => {},
-    onPiece: () => {},
+    onChunk: () => {},
     onEnd: (clean) => void ends.push(clean),
   });
   for (let count = 0; count < 40; count++) {
-    parser.begin(count % 2 ? "GET" : "HEAD");
+    parser.expectResponse(count % 2 ? "GET" : "HEAD");
     const body = count % 2 ? `1;${"x".repeat(1000)}\r\n!\r\n0\r\n\r\n` : "";
     for (const piece of piecesOf(chunked + body, 3, 30)) parser.feed(piece);
   }

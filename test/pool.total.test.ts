@@ -1,16 +1,16 @@
-/** Idle connections over all origins of one transport: `maxTotalFreeSockets`. */
+/** IdleItem connections over all origins of one transport: `maxTotalFreeSockets`. */
 import { createServer } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createProxy, createTransport } from "../runtimes/node.ts";
-import { type Idle, IdleList } from "../src/http1/idle.ts";
+import { type IdleItem, IdleList } from "../src/http1/originpool.ts";
 import type { PoolOptions } from "../src/options/pool.ts";
 import { ask, pooled, statsOf } from "./_pool.ts";
 import { until } from "./_wait.ts";
 
 /** What the list is of: each notes that it was closed. */
-function idle(name: string, closed: string[]): Idle {
-  return { before: undefined, after: undefined, destroy: () => void closed.push(name) };
+function idle(name: string, closed: string[]): IdleItem {
+  return { previousIdle: undefined, nextIdle: undefined, destroy: () => void closed.push(name) };
 }
 
 describe("the list", () => {
@@ -18,11 +18,11 @@ describe("the list", () => {
     const closed: string[] = [];
     const list = new IdleList(3);
     const [a, b, c, d, e] = Array.from("abcde", (name) => idle(name, closed)) as [
-      Idle,
-      Idle,
-      Idle,
-      Idle,
-      Idle,
+      IdleItem,
+      IdleItem,
+      IdleItem,
+      IdleItem,
+      IdleItem,
     ];
     for (const each of [a, b, c]) list.push(each);
     expect(closed).toEqual([]);
@@ -53,9 +53,9 @@ describe("the list", () => {
       const index = random(all.length);
       const isIn = expected.includes(index);
       expected = expected.filter((each) => each !== index);
-      if (isIn || random(3) === 0) list.remove(all[index] as Idle);
+      if (isIn || random(3) === 0) list.remove(all[index] as IdleItem);
       else {
-        list.push(all[index] as Idle);
+        list.push(all[index] as IdleItem);
         expected.push(index);
         if (expected.length > 5) gone.push(String(expected.shift()));
       }

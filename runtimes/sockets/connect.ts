@@ -2,10 +2,14 @@ import type { Agent, AgentOptions } from "node:http";
 import type { LookupAddress, LookupOptions } from "node:dns";
 import type { Socket as RawSocket } from "node:net";
 import { ProxyError } from "../../src/error.ts";
-import type { Connector, ConnectScope, Socket, SocketHandler } from "../../src/http1/connector.ts";
-import type { Destination } from "../../src/http1/destination.ts";
-import type { Address } from "../../src/http1/spread.ts";
-import { attemptTime } from "../../src/http1/times.ts";
+import type {
+  Address,
+  Connector,
+  ConnectScope,
+  Destination,
+  Socket,
+  SocketHandler,
+} from "../../src/http1/connector.ts";
 import type { FilledPoolOptions } from "../../src/options/pool.ts";
 import { Resolver } from "./dns.ts";
 import { NetSocket } from "./netsocket.ts";
@@ -17,6 +21,9 @@ type Found = (error: Error | null, address: string | LookupAddress[], family?: n
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: string): AgentModule };
 };
+
+/** Milliseconds after which the next of several addresses is tried; the last address gets all time that is left. */
+const ATTEMPT_TIMEOUT = 1000;
 
 /** The option `onread` of `net.connect`, which makes a socket read into the given buffers. */
 export interface OnRead {
@@ -83,7 +90,7 @@ export class NetConnector implements Connector {
     // A TLS socket has no `onread`.
     const onread = secure
       ? undefined
-      : createOnRead?.((bytes, mayTake) => socket.onRead(bytes, mayTake));
+      : createOnRead?.((bytes, mayKeep) => socket.onRead(bytes, mayKeep));
     const raw = this.#creatorFor(destination)({
       ...(resolver !== undefined && { lookup }),
       ...(onread !== undefined && { onread }),
@@ -92,7 +99,7 @@ export class NetConnector implements Connector {
     const socket = new NetSocket(raw);
     scope.onCancel(() => raw.destroy());
     if (resolver !== undefined) {
-      const failed = (address: string): void => resolver.failed(hostname, address);
+      const failed = (address: string): void => resolver.markFailed(hostname, address);
       raw.on("connectionAttemptFailed", failed).on("connectionAttemptTimeout", failed);
     }
     const late = (): void => {
@@ -117,14 +124,20 @@ export class NetConnector implements Connector {
   #creatorFor(destination: Destination): CreateSocket {
     let create = this.#creators.get(destination);
     if (create === undefined) {
-      create = creatorFor(destination, this.#options);
+      create = createCreator(destination, this.#options);
       this.#creators.set(destination, create);
     }
     return create;
   }
 }
 
-function creatorFor(
+/** Returns how long one of several addresses may take: at most half of `connectTimeout`, where that is limited. */
+function attemptTimeoutOf(connectTimeout: number): number {
+  if (connectTimeout === 0) return ATTEMPT_TIMEOUT;
+  return Math.min(ATTEMPT_TIMEOUT, Math.ceil(connectTimeout / 2));
+}
+
+function createCreator(
   { origin, hostname, secure, socketPath, tls }: Destination,
   { connectTimeout, keepAliveInitialDelay }: FilledPoolOptions,
 ): CreateSocket {
@@ -144,7 +157,7 @@ function creatorFor(
     ...(keepAliveInitialDelay > 0 && { keepAlive: true, keepAliveInitialDelay }),
     noDelay: true,
     autoSelectFamily: true,
-    autoSelectFamilyAttemptTimeout: attemptTime(connectTimeout),
+    autoSelectFamilyAttemptTimeout: attemptTimeoutOf(connectTimeout),
   };
   return (options) => agent.createConnection({ ...connectOptions, ...options });
 }

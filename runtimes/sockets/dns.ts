@@ -1,7 +1,7 @@
 import type { Resolver as NameServers } from "node:dns";
 import { badOption } from "../../src/options/misuse.ts";
 import { ProxyError } from "../../src/error.ts";
-import type { Address, Answer } from "../../src/http1/spread.ts";
+import type { Address, FoundAddresses } from "../../src/http1/connector.ts";
 import type { FilledDnsOptions } from "../../src/options/pool.ts";
 
 /** Looked up at run time: a bundle for another runtime contains no module of Node's. */
@@ -22,16 +22,16 @@ interface Found {
 
 interface Known extends Found {
   /** The time until which the addresses are valid, on the clock of `performance.now()`. */
-  expiry: number;
+  validUntil: number;
 }
 
 /** The cache entry of one name. */
 interface Name {
   known: Known | undefined;
   /** The lookup that is running. */
-  asked: Promise<Known> | undefined;
-  /** The number of answers so far, which rotates the addresses. */
-  turn: number;
+  lookup: Promise<Known> | undefined;
+  /** The number of results so far, by which the addresses are rotated. */
+  results: number;
   /** The time until which each address that has failed is tried last. */
   readonly down: Map<string, number>;
 }
@@ -62,25 +62,25 @@ export class Resolver {
    * Returns the addresses of a name. Concurrent calls for the same name share one lookup.
    * @throws ProxyError `dns_error` or `dns_timeout`
    */
-  async resolve(hostname: string): Promise<Answer> {
+  async resolve(hostname: string): Promise<FoundAddresses> {
     const name = this.#name(hostname);
     const now = performance.now();
-    const fresh = name.known !== undefined && name.known.expiry > now;
-    const { addresses } = fresh
+    const isValid = name.known !== undefined && name.known.validUntil > now;
+    const { addresses } = isValid
       ? (name.known as Known)
-      : await (name.asked ??= this.#find(hostname, name));
+      : await (name.lookup ??= this.#lookUp(hostname, name));
     const good: Address[] = [];
     const down: Address[] = [];
     for (const each of addresses) {
       const isDown = (name.down.get(each.address) ?? 0) > now;
       (isDown ? down : good).push(each);
     }
-    const first = good.length > 1 ? name.turn++ % good.length : 0;
+    const first = good.length > 1 ? name.results++ % good.length : 0;
     return { good: [...good.slice(first), ...good.slice(0, first)], down };
   }
 
   /** Marks an address of a name as failed: for a while, it is tried last. */
-  failed(hostname: string, address: string): void {
+  markFailed(hostname: string, address: string): void {
     this.#names.get(hostname)?.down.set(address, performance.now() + DOWN_TIME);
   }
 
@@ -88,26 +88,26 @@ export class Resolver {
     let name = this.#names.get(hostname);
     if (name === undefined) {
       if (this.#names.size >= NAMES) this.#names.clear();
-      name = { known: undefined, asked: undefined, turn: 0, down: new Map() };
+      name = { known: undefined, lookup: undefined, results: 0, down: new Map() };
       this.#names.set(hostname, name);
     }
     return name;
   }
 
-  async #find(hostname: string, name: Name): Promise<Known> {
+  async #lookUp(hostname: string, name: Name): Promise<Known> {
     let found: Found;
     try {
       found = await this.#ask(hostname);
     } catch (cause) {
-      name.asked = undefined;
+      name.lookup = undefined;
       const { code = "" } = cause as NodeJS.ErrnoException;
       // If the lookup fails, keep the expired answer, unless name servers say that the name has no address any more.
       const gone = code === "ENOTFOUND" || code === "ENODATA";
       if (name.known === undefined || gone) throw toDnsError(code, cause);
       found = name.known;
     }
-    name.asked = undefined;
-    name.known = { ...found, expiry: performance.now() + found.ttl };
+    name.lookup = undefined;
+    name.known = { ...found, validUntil: performance.now() + found.ttl };
     const addresses = new Set(found.addresses.map(({ address }) => address));
     for (const address of name.down.keys()) if (!addresses.has(address)) name.down.delete(address);
     return name.known;

@@ -1,13 +1,13 @@
 /** What the HTTP/1.1 client writes, and what it will not. */
 import { describe, expect, test } from "vitest";
-import { wholeBody, writeHead, writeHeadEnd } from "../src/http1/requesthead.ts";
+import { takeWhole, writeHead, writeHeadEnd } from "../src/http1/attempt.ts";
 import type { ProxyError } from "../src/error.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
 import { fakeRequest, type Given } from "./_fakes.ts";
 
 function headOf(hop: UpstreamRequest, keepAlive: boolean): string {
   const { method, body, contentLength } = hop;
-  const bytes = body === null ? new Uint8Array() : wholeBody(body, contentLength);
+  const bytes = body === null ? new Uint8Array() : takeWhole(body, contentLength);
   return writeHead(hop) + writeHeadEnd(method, bytes?.byteLength ?? contentLength, keepAlive);
 }
 

@@ -2,8 +2,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { portableCodec } from "../src/http1/codec.ts";
 import type { Connection } from "../src/http1/connection.ts";
-import { sendWhole, Writer } from "../src/http1/writer.ts";
-import type { Memory } from "../src/http1/attempt.ts";
+import { BodyWriter, type ChunkMemory, writeWhole } from "../src/http1/attempt.ts";
 import { ProxyError } from "../src/error.ts";
 import { bytes, fakeScope, proxyError } from "./_fakes.ts";
 
@@ -31,25 +30,25 @@ class FakeConnection {
     this.onDrain = callback;
   }
 
-  sent(): void {
+  markRequestComplete(): void {
     this.isSent = true;
   }
 }
 
 interface Open {
   connection: FakeConnection;
-  writer: Writer;
+  writer: BodyWriter;
   touch: ReturnType<typeof vi.fn>;
   fail: ReturnType<typeof vi.fn>;
 }
 
-function open(length?: number, memory: Memory = {}): Open {
+function open(length?: number, memory: ChunkMemory = {}): Open {
   const connection = new FakeConnection();
   const scope = fakeScope();
   const touch = vi.spyOn(scope, "touch") as unknown as Open["touch"];
   const fail = vi.fn();
   const real = connection as unknown as Connection;
-  const writer = new Writer(real, HEAD, length, scope, { fail }, memory);
+  const writer = new BodyWriter(real, HEAD, length, scope, { fail }, memory);
   return { connection, writer, touch, fail };
 }
 
@@ -105,7 +104,7 @@ describe("framing", () => {
       [bytes("abc"), `${HEAD}abc`],
     ] as const) {
       const connection = new FakeConnection();
-      sendWhole(connection as unknown as Connection, HEAD, body);
+      writeWhole(connection as unknown as Connection, HEAD, body);
       expect(connection.writes).toEqual([sent]);
       expect(connection.isSent).toBe(true);
     }
