@@ -1,4 +1,4 @@
-/** IdleItem connections over all origins of one transport: `maxTotalFreeSockets`. */
+/** Idle connections over all origins of one transport: `maxTotalFreeSockets`. */
 import { createServer } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";

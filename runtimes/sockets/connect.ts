@@ -3,7 +3,7 @@ import type { LookupAddress, LookupOptions } from "node:dns";
 import type { Socket as RawSocket } from "node:net";
 import { ProxyError } from "../../src/error.ts";
 import type {
-  Address,
+  ResolvedAddress,
   Connector,
   ConnectScope,
   Destination,
@@ -15,7 +15,11 @@ import { Resolver } from "./dns.ts";
 import { NetSocket } from "./netsocket.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
-type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
+type LookupCallback = (
+  error: Error | null,
+  address: string | LookupAddress[],
+  family?: number,
+) => void;
 
 /** Looked up at run time: a bundle for another runtime contains no module of Node's. */
 const { process } = globalThis as unknown as {
@@ -73,8 +77,12 @@ export class NetConnector implements Connector {
     const { hostname, secure } = destination;
     const resolver = this.#resolver;
     let resolving = false;
-    const lookup = async (name: string, { all }: LookupOptions, found: Found): Promise<void> => {
-      let addresses: Address[] = [];
+    const lookup = async (
+      name: string,
+      { all }: LookupOptions,
+      found: LookupCallback,
+    ): Promise<void> => {
+      let addresses: ResolvedAddress[] = [];
       let error: Error | null = null;
       resolving = true;
       try {

@@ -1,4 +1,4 @@
-import type { Address, FoundAddresses } from "./connector.ts";
+import type { ResolvedAddress, FoundAddresses } from "./connector.ts";
 
 /**
  * The number of requests by which an address may be ahead of another before a new connection is opened to the other one:
@@ -21,7 +21,7 @@ export class AddressBalancer {
   #most = 0;
 
   /** Returns the addresses in the order in which a new connection tries them: the least used one is the first. */
-  orderAddresses({ good, down }: FoundAddresses): Address[] {
+  orderAddresses({ good, down }: FoundAddresses): ResolvedAddress[] {
     this.#update(good.map(({ address }) => address));
     const { leastUsed } = this;
     this.countRequest(leastUsed);

@@ -9,7 +9,7 @@ import type { Connection, Job } from "./connection.ts";
 import type { OriginPool } from "./originpool.ts";
 import { type ResponseHead, TOKEN } from "./parser.ts";
 import type { Place } from "./queue.ts";
-import { toNetworkError } from "./socketerror.ts";
+import { toSocketError } from "./socketerror.ts";
 
 /** How chunks of bodies share memory with later chunks. Without a member, each chunk has memory of its own. */
 export interface ChunkMemory {
@@ -85,7 +85,7 @@ export class Attempt implements Job, Inlet {
     if (this.#isOver) return;
     this.#isOver = true;
     const isStale = this.#connection?.isStale === true;
-    const error = toNetworkError(thrown, this.#isAnswered, isStale);
+    const error = toSocketError(thrown, this.#isAnswered, isStale);
     if (this.place !== undefined) this.#pool?.leave(this);
     this.#connection?.destroy();
     this.#leaveBody();
@@ -125,7 +125,7 @@ export class Attempt implements Job, Inlet {
   #leaveBody(): void {
     const body = this.#request?.body;
     this.#request = undefined;
-    if (body && !isWhole(body)) body.cancel();
+    if (body && !hasArrived(body)) body.cancel();
     this.#stopUpload();
   }
 
@@ -180,8 +180,8 @@ export class Attempt implements Job, Inlet {
   }
 }
 
-/** Returns whether all of a body has arrived. Such a body keeps its bytes, so that another attempt can send them. */
-function isWhole(body: BodySource): boolean {
+/** Returns whether all bytes of a body have arrived. Such a body keeps its bytes, so that another attempt can send them. */
+function hasArrived(body: BodySource): boolean {
   try {
     return body.whole() !== undefined;
   } catch {

@@ -11,7 +11,7 @@ export interface Destination {
 }
 
 /** An IP address of a host name. */
-export interface Address {
+export interface ResolvedAddress {
   readonly address: string;
   /** 4 or 6. */
   readonly family: number;
@@ -20,9 +20,9 @@ export interface Address {
 /** The result of a lookup of a host name. */
 export interface FoundAddresses {
   /** The addresses that work, as far as is known. Each lookup returns them rotated by one. */
-  readonly good: readonly Address[];
+  readonly good: readonly ResolvedAddress[];
   /** The addresses to which a connection has failed lately. They are tried last. */
-  readonly down: readonly Address[];
+  readonly down: readonly ResolvedAddress[];
 }
 
 /** The object that a socket calls. It has methods instead of events, so that a request adds and removes no listener. */
@@ -83,7 +83,7 @@ export interface Socket {
 /** What a connector may call while it connects. */
 export interface ConnectScope {
   /** Returns the addresses of a name in the order in which to try them. */
-  order(found: FoundAddresses): Address[];
+  order(found: FoundAddresses): ResolvedAddress[];
   /** Sets the callback that is called, at most once, when the connection is no longer wanted. */
   onCancel(cancel: () => void): void;
 }

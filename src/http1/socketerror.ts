@@ -27,22 +27,22 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
  * @param isAnswered whether the response headers had arrived
  * @param isStale whether a reused connection failed before any byte of the response arrived
  */
-export function toNetworkError(thrown: unknown, isAnswered: boolean, isStale: boolean): ProxyError {
-  const error = toProxyError(thrown);
+export function toSocketError(thrown: unknown, isAnswered: boolean, isStale: boolean): ProxyError {
+  const error = withErrorType(thrown);
   if (error.code !== "connection_terminated") return error;
   const { code, cause } = error;
   if (isAnswered) return new ProxyError("http_response_incomplete", { cause });
   return isStale ? new ProxyError(code, { cause, stale: true }) : error;
 }
 
-function toProxyError(thrown: unknown): ProxyError {
+function withErrorType(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const { code = "" } = (thrown ?? {}) as { code?: string };
   // The message of a system error contains addresses, and some servers show messages to the client: keep it as the cause.
-  return new ProxyError(classify(code), { cause: thrown });
+  return new ProxyError(errorTypeOf(code), { cause: thrown });
 }
 
-function classify(code: string): ProxyErrorCode {
+function errorTypeOf(code: string): ProxyErrorCode {
   if (code.startsWith("CERT_")) return "tls_certificate_error";
   if (code.startsWith("ERR_SSL_")) {
     return code.includes("ALERT") ? "tls_alert_received" : "tls_protocol_error";
