@@ -1,4 +1,4 @@
-/** What an attempt of the HTTP/1.1 client does with a request body that it does not send to its end. */
+/** How an attempt of the HTTP/1.1 client treats a request body that it does not send to its end. */
 import { expect, test, vi } from "vitest";
 import { Attempt } from "../src/http1/attempt.ts";
 import type { OriginPool } from "../src/http1/originpool.ts";
@@ -8,7 +8,7 @@ import { ProxyError } from "../src/error.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 import { bytes, errorOf, fakeRequest, fakeScope, type Given, streamOf } from "./_fakes.ts";
 
-/** A pool that gives no connection. */
+/** A pool in which requests wait for ever. */
 const waiting = { assign: () => {}, leave: () => {} } as unknown as OriginPool;
 
 function attempt(over: Given<UpstreamRequest>): {
@@ -26,7 +26,7 @@ function attempt(over: Given<UpstreamRequest>): {
 
 const refused = new ProxyError("connection_refused");
 
-test("a stream is cancelled where no connection could be made", async () => {
+test("a stream is cancelled if no connection can be established", async () => {
   const cancelled = vi.fn();
   const { attempt: failing, reply } = attempt({ body: streamOf(["abc"], cancelled) });
   failing.fail(refused);
@@ -36,7 +36,7 @@ test("a stream is cancelled where no connection could be made", async () => {
   expect(cancelled).toHaveBeenCalledOnce();
 });
 
-test("a body that has arrived is taken and not cancelled: another attempt can send it", async () => {
+test("a body that has arrived is not cancelled, so that another attempt can send it", async () => {
   const body: BodySource = new BytesBody(bytes("abc"));
   const whole = vi.spyOn(body, "whole");
   const cancel = vi.spyOn(body, "cancel");
@@ -48,7 +48,7 @@ test("a body that has arrived is taken and not cancelled: another attempt can se
   expect(body.replay).toEqual(bytes("abc"));
 });
 
-test("a body that broke off before it is sent fails the attempt with its own error", async () => {
+test("a body that has failed before it is sent fails the attempt with its own error", async () => {
   const error = new ProxyError("http_request_error", { status: 413 });
   const body: BodySource = new BytesBody(bytes("abc"));
   body.whole = (): never => {
@@ -59,7 +59,7 @@ test("a body that broke off before it is sent fails the attempt with its own err
   expect(await errorOf(() => reply)).toBe(error);
 });
 
-test("bytes that are not as long as announced fail the attempt before a byte is written", async () => {
+test("a body that is not as long as announced fails the attempt before a byte is written", async () => {
   const destroy = vi.fn();
   const write = vi.fn();
   const { attempt: failing, reply } = attempt({ body: bytes("abc"), contentLength: 5 });
