@@ -1,5 +1,5 @@
 import type { Listener } from "../src/exchange/scope.ts";
-import type { Memory } from "../src/http1/attempt.ts";
+import type { ChunkMemory } from "../src/http1/attempt.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { type Context, type Incoming, WebIncoming } from "../src/request/incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
@@ -20,7 +20,7 @@ import { assertVersion } from "./sockets/versions.ts";
 export * from "../src/index.ts";
 
 /** A request body is read into the buffers of chunks that were sent. */
-const RETURNED: Memory = { ofRequests: () => "returned" };
+const RETURNED: ChunkMemory = { ofRequests: () => "returned" };
 
 /**
  * Connections to upstreams, through an HTTP/1.1 client on Deno's plain sockets.
@@ -36,7 +36,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
   return new HttpTransport("deno", options, {
     createConnector: (filled) => new NetConnector(filled),
     codec: bufferCodec,
-    chunks: RETURNED,
+    chunkMemory: RETURNED,
   });
 }
 

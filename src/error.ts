@@ -145,6 +145,12 @@ export function toRequestBodyError(thrown: unknown): ProxyError {
   return new ProxyError("http_request_error", { message, cause: thrown });
 }
 
+/** The error of a request body whose length differs from its Content-Length. */
+export function badLength(): ProxyError {
+  const message = "the request body was not as long as its Content-Length";
+  return new ProxyError("http_request_error", { message });
+}
+
 /** Anything thrown on the way, as a `ProxyError`: what is not one already is a fault of ours or of a hook. */
 export function toProxyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;

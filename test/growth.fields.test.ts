@@ -1,7 +1,7 @@
 /** The same of many fields: see growth.responses.test.ts. */
 import type { IncomingMessage } from "node:http";
 import { expect, test } from "vitest";
-import { writeHead } from "../src/http1/requesthead.ts";
+import { writeHead } from "../src/http1/attempt.ts";
 import { messageHeaders } from "../runtimes/node/headers.ts";
 import { respond } from "../runtimes/node/response.ts";
 import { amend } from "../src/fields/amend.ts";

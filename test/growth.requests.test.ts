@@ -1,6 +1,6 @@
 /** The same of requests: see growth.responses.test.ts. */
 import { expect, test } from "vitest";
-import { writeHead } from "../src/http1/requesthead.ts";
+import { writeHead } from "../src/http1/attempt.ts";
 import { toRequest } from "../runtimes/node/request.ts";
 import { cutChain } from "../src/request/chain.ts";
 import { addForwarded, type ForwardedStyle } from "../src/request/forwarded.ts";

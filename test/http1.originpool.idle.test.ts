@@ -1,4 +1,4 @@
-/** How long the connections to one origin are kept, over a connector that connects when the test says so. */
+/** How long the connections to one origin are kept, over a fake connector. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { PoolOptions } from "../src/options/pool.ts";
 import { EMPTY, PoolBench } from "./_http1.ts";
@@ -36,18 +36,18 @@ describe("idle connections", () => {
     expect(socket.destroyed).toBe(true);
     await settled();
     expect(bench.stats).toMatchObject({ closed: 1, timedOut: 1, free: 0 });
-    // The timer is set again for the next.
+    // The timer is set again for the next connection.
     const next = await bench.exchange();
     vi.advanceTimersByTime(freeSocketTimeout + 1);
     expect(next.destroyed).toBe(true);
   });
 
-  test("a hint of a second closes it at once", async () => {
+  test("`Keep-Alive: timeout=1` closes the connection at once", async () => {
     const [, socket] = await idle({}, keep(1));
     expect(socket.destroyed).toBe(true);
   });
 
-  test("socketTTL ends it, however often it is used", async () => {
+  test("socketTTL closes a connection, however often it is used", async () => {
     const [bench, socket] = await idle({ socketTTL: 1000, freeSocketTimeout: 600 });
     vi.advanceTimersByTime(500);
     bench.send();
@@ -58,7 +58,7 @@ describe("idle connections", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("after maxFreeSockets, those that were not needed for a while are closed, oldest first", async () => {
+  test("above maxFreeSockets, connections that were not needed for a while are closed, oldest first", async () => {
     const bench = new PoolBench({ maxFreeSockets: 1, freeSocketTimeout: 60_000 });
     for (let i = 0; i < 3; i++) bench.send();
     const sockets: FakeSocket[] = [];
@@ -70,8 +70,8 @@ describe("idle connections", () => {
   });
 });
 
-describe("its end", () => {
-  test("destroy() stops what connects, what waits and what runs", async () => {
+describe("the end of the pool", () => {
+  test("destroy() stops connecting, and fails waiting and running requests", async () => {
     const bench = new PoolBench({ maxSockets: 2 });
     const sent = [bench.send(), bench.send(), bench.send()];
     const socket = await bench.connector.at(0).succeed();
@@ -84,7 +84,7 @@ describe("its end", () => {
     expect(bench.stats).toMatchObject({ inUse: 0, free: 0, waiting: 0 });
   });
 
-  test("close() waits for what connects, and for its request", async () => {
+  test("close() waits for a connection that is being established, and for its request", async () => {
     const bench = new PoolBench();
     const sent = bench.send();
     let isClosed = false;
@@ -102,7 +102,7 @@ describe("its end", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("silence while it is used fails the request", async () => {
+  test("silence during a request fails the request", async () => {
     const bench = new PoolBench({ timeout: 100 });
     const sent = bench.send();
     const socket = await bench.connector.at(0).succeed();

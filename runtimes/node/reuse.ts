@@ -8,7 +8,7 @@
  */
 import type { ServerResponse } from "node:http";
 import type { Recycler } from "../../src/body/memory.ts";
-import type { Memory } from "../../src/http1/attempt.ts";
+import type { ChunkMemory } from "../../src/http1/attempt.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import type { SocketParts } from "../sockets/connect.ts";
 import { NetSocket } from "../sockets/netsocket.ts";
@@ -65,14 +65,14 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
 };
 
 /** The memory rules with `reuseBuffers`: response chunks are pooled, and request chunks are freed once sent. */
-const reusedChunks: Memory = {
+const reusedChunks: ChunkMemory = {
   recycler,
   ofRequests: ({ socket }) =>
     socket instanceof NetSocket && isUnwrappedSocket(socket.raw) ? "returned" : "borrowed",
 };
 
 /** Returns the memory rules with `reuseBuffers`. From then on, all transports check for memory that is returned. */
-export function reuseChunks(): Memory {
+export function reuseChunks(): ChunkMemory {
   isReusing = true;
   return reusedChunks;
 }

@@ -2,10 +2,9 @@ import type { Dispatcher } from "undici";
 import { type Inlet, ResponseBody } from "../../src/body/responsebody.ts";
 import type { BodySource } from "../../src/body/source.ts";
 import type { Scope } from "../../src/exchange/scope.ts";
-import { ProxyError } from "../../src/error.ts";
+import { badLength, ProxyError } from "../../src/error.ts";
 import { isEventStream } from "../../src/fields/headers.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
-import { wholeBody } from "../../src/http1/requesthead.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import { toUndiciError } from "./errors.ts";
 import { readReason, toFields } from "./fields.ts";
@@ -99,7 +98,9 @@ export class Attempt implements Dispatcher.DispatchHandler, Inlet {
   #toSent(body: BodySource | null, contentLength: number | undefined): Uint8Array | Upload | null {
     if (body === null) return null;
     const { isOwn } = this.#client;
-    const bytes = wholeBody(body, contentLength);
+    const bytes = body.whole();
+    if (bytes !== undefined && bytes.byteLength !== (contentLength ?? bytes.byteLength))
+      throw badLength();
     if (bytes === undefined) {
       return (this.#upload = new Upload(body, contentLength, this.#scope, !isOwn));
     }

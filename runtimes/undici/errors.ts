@@ -1,6 +1,6 @@
 import { ProxyError, type ProxyErrorCode } from "../../src/error.ts";
 import { poolClosed } from "../../src/options/pool.ts";
-import { toNetworkError } from "../../src/http1/socketerror.ts";
+import { toSocketError } from "../../src/http1/socketerror.ts";
 
 /** What undici calls an error, as RFC 9209 does. Errors of sockets that undici passes on are in `pool/errors.ts`. */
 const CODES: Readonly<Record<string, ProxyErrorCode>> = {
@@ -44,7 +44,7 @@ export function toUndiciError(thrown: unknown, progress: Progress): ProxyError {
   if (code === "UND_ERR_CLOSED" || code === "UND_ERR_DESTROYED") return poolClosed();
   const known = classify(name, code, message, progress.isStarted);
   const error = known === undefined ? thrown : new ProxyError(known, { cause: thrown });
-  return toNetworkError(error, progress.isAnswered, progress.isStale);
+  return toSocketError(error, progress.isAnswered, progress.isStale);
 }
 
 function classify(

@@ -1,8 +1,7 @@
 import { Readable } from "node:stream";
 import { type BodySource, HIGH_WATER_MARK, pipe, type Sink } from "../../src/body/source.ts";
 import type { Scope } from "../../src/exchange/scope.ts";
-import { toRequestBodyError } from "../../src/error.ts";
-import { badLength } from "../../src/http1/writer.ts";
+import { badLength, toRequestBodyError } from "../../src/error.ts";
 
 /**
  * A request body that is still arriving, as a stream that undici reads.

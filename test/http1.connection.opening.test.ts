@@ -1,10 +1,10 @@
-/** A connection before it is established, over a socket that comes when the test says so. */
+/** A connection before it is established. */
 import { describe, expect, test } from "vitest";
 import { ConnectionBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";
 
 describe("before it is established", () => {
-  test("what is written waits, and goes in order once there is a socket", () => {
+  test("writes are held, and sent in order once the connection is established", () => {
     const bench = new ConnectionBench({ isOpen: false });
     let done = 0;
     expect(bench.write("GET ")).toBe(true);
@@ -18,7 +18,7 @@ describe("before it is established", () => {
     expect(bench.socket.writes).toEqual(["GET ", "/", "more"]);
   });
 
-  test("64 KiB may wait; for more, a writer waits until there is a socket with room", async () => {
+  test("64 KiB are held; for more, a writer waits until there is a socket with room", async () => {
     for (const hasRoom of [true, false]) {
       const bench = new ConnectionBench({ isOpen: false });
       expect(bench.write("x".repeat(65_535))).toBe(true);
@@ -35,7 +35,7 @@ describe("before it is established", () => {
     }
   });
 
-  test("given up, it stops the attempt at once, and lets go of what was written", async () => {
+  test("a connection that is cancelled stops connecting, and drops the held writes", async () => {
     for (const isEarly of [true, false]) {
       const bench = new ConnectionBench({ isOpen: false });
       let cancelled = 0;
@@ -62,7 +62,7 @@ describe("before it is established", () => {
     }
   });
 
-  test("a socket that comes after it was given up is closed, and gets nothing", async () => {
+  test("a socket that arrives after the cancellation is closed, and gets no bytes", async () => {
     const bench = new ConnectionBench({ isOpen: false });
     bench.write("GET ");
     bench.connection.destroy();
@@ -72,7 +72,7 @@ describe("before it is established", () => {
     expect(bench.owner).toMatchObject({ opened: 0, closed: 1 });
   });
 
-  test("the error of an attempt is its job's", () => {
+  test("an error of the connector fails the job", () => {
     const bench = new ConnectionBench({ isOpen: false });
     const error = new Error("refused");
     bench.connection.abandon(error);

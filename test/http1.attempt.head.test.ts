@@ -1,13 +1,13 @@
-/** What the HTTP/1.1 client writes, and what it will not. */
+/** The request heads that the HTTP/1.1 client writes, and those that it refuses to write. */
 import { describe, expect, test } from "vitest";
-import { wholeBody, writeHead, writeHeadEnd } from "../src/http1/requesthead.ts";
+import { takeWhole, writeHead, writeHeadEnd } from "../src/http1/attempt.ts";
 import type { ProxyError } from "../src/error.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
 import { fakeRequest, type Given } from "./_fakes.ts";
 
 function headOf(hop: UpstreamRequest, keepAlive: boolean): string {
   const { method, body, contentLength } = hop;
-  const bytes = body === null ? new Uint8Array() : wholeBody(body, contentLength);
+  const bytes = body === null ? new Uint8Array() : takeWhole(body, contentLength);
   return writeHead(hop) + writeHeadEnd(method, bytes?.byteLength ?? contentLength, keepAlive);
 }
 
@@ -20,7 +20,7 @@ function statusOf(changes: Given<UpstreamRequest>): number {
   }
 }
 
-test("a head", () => {
+test("request line and fields are written unchanged", () => {
   const headers = ["X-A", "\xe9 b", "x-a", ""];
   expect(headOf(fakeRequest({ path: "//a?b%20", headers }), true)).toBe(
     "GET //a?b%20 HTTP/1.1\r\nHost: up.test:4000\r\nX-A: \xe9 b\r\nx-a: \r\nConnection: keep-alive\r\n\r\n",
@@ -49,32 +49,32 @@ test.each<[string, Given<UpstreamRequest>, string | undefined]>([
   expect(framing).toEqual(line === undefined ? [] : [line]);
 });
 
-describe("nothing ends a line, a field or a request early", () => {
-  // All bytes, and what is no byte: its lower half could be the end of a line (CVE-2016-2086).
+describe("no character that could end a line is written", () => {
+  // All bytes, and one character above U+00FF, whose lower byte could be a line end (CVE-2016-2086).
   const characters = [...Array(256).keys(), 0x010a, 0x010d, 0x0120].map((code) =>
     String.fromCharCode(code),
   );
   const codes = (allowed: (character: string) => boolean): string[] => characters.filter(allowed);
 
-  test("in a value", () => {
+  test("in a field value", () => {
     const sent = codes((each) => statusOf({ headers: ["X-A", `a${each}b`] }) === 200);
     expect(sent).toEqual(codes((each) => /^[\t -~\u0080-\u00ff]$/.test(each)));
     expect(statusOf({ host: "a\r\nX-A: b" })).toBe(400);
   });
 
-  test("in a name, or a method", () => {
+  test("in a field name or a method", () => {
     const token = codes((each) => /^[!#$%&'*+.^_`|~\w-]$/.test(each));
     expect(codes((each) => statusOf({ headers: [`a${each}b`, ""] }) === 200)).toEqual(token);
     expect(codes((each) => statusOf({ method: `a${each}b` }) === 200)).toEqual(token);
     expect(statusOf({ headers: ["", "b"] })).toBe(400);
   });
 
-  test("in a target", () => {
+  test("in a request target", () => {
     const sent = codes((each) => statusOf({ path: `/a${each}b` }) === 200);
     expect(sent).toEqual(codes((each) => /^[!-~\u0080-\u00ff]$/.test(each)));
   });
 
-  test("CONNECT is no request", () => {
+  test("CONNECT is refused", () => {
     expect(statusOf({ method: "CONNECT" })).toBe(501);
   });
 });

@@ -2,15 +2,14 @@
 import { describe, expect, test, vi } from "vitest";
 import { portableCodec } from "../src/http1/codec.ts";
 import type { Connection } from "../src/http1/connection.ts";
-import { sendWhole, Writer } from "../src/http1/writer.ts";
-import type { Memory } from "../src/http1/attempt.ts";
+import { BodyWriter, type ChunkMemory, writeWhole } from "../src/http1/attempt.ts";
 import { ProxyError } from "../src/error.ts";
 import { bytes, fakeScope, proxyError } from "./_fakes.ts";
 
 const HEAD = "POST / HTTP/1.1\r\n\r\n";
 const badRequest = proxyError("http_request_error", 400);
 
-/** A connection that keeps what is written, and has room as the test says. */
+/** A connection that records the writes, and has room if `hasRoom` is true. */
 class FakeConnection {
   readonly writes: string[] = [];
   readonly chunks: Uint8Array[] = [];
@@ -31,30 +30,30 @@ class FakeConnection {
     this.onDrain = callback;
   }
 
-  sent(): void {
+  markRequestComplete(): void {
     this.isSent = true;
   }
 }
 
 interface Open {
   connection: FakeConnection;
-  writer: Writer;
+  writer: BodyWriter;
   touch: ReturnType<typeof vi.fn>;
   fail: ReturnType<typeof vi.fn>;
 }
 
-function open(length?: number, memory: Memory = {}): Open {
+function open(length?: number, memory: ChunkMemory = {}): Open {
   const connection = new FakeConnection();
   const scope = fakeScope();
   const touch = vi.spyOn(scope, "touch") as unknown as Open["touch"];
   const fail = vi.fn();
   const real = connection as unknown as Connection;
-  const writer = new Writer(real, HEAD, length, scope, { fail }, memory);
+  const writer = new BodyWriter(real, HEAD, length, scope, { fail }, memory);
   return { connection, writer, touch, fail };
 }
 
 describe("framing", () => {
-  test("of a body of unknown length is chunked, and head and first chunk leave in one write", () => {
+  test("a body of unknown length is chunked, and head and first chunk are one write", () => {
     const { connection, writer, fail } = open();
     expect(writer.write(bytes("hello, world"))).toBe(true);
     writer.write(bytes("!"));
@@ -67,7 +66,7 @@ describe("framing", () => {
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("of a body whose length is known is none, and it is over with its last byte", () => {
+  test("a body of known length has no framing, and is over with its last byte", () => {
     const { connection, writer, fail } = open(5);
     writer.write(bytes("he"));
     expect(writer.isOver).toBe(false);
@@ -79,7 +78,7 @@ describe("framing", () => {
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("leaves out empty chunks, which would end the body", () => {
+  test("empty chunks, which would end the body, are dropped", () => {
     const { connection, writer, touch } = open();
     const release = vi.fn();
     expect(writer.write(bytes(""), release)).toBe(true);
@@ -90,7 +89,7 @@ describe("framing", () => {
     expect(connection.writes).toEqual([`${HEAD}0\r\n\r\n`]);
   });
 
-  test("of a long chunk is written around it, without a copy", () => {
+  test("the framing of a long chunk is written around it, without a copy", () => {
     const { connection, writer } = open();
     const chunk = new Uint8Array(16_385);
     writer.write(chunk);
@@ -99,13 +98,13 @@ describe("framing", () => {
     expect(connection.chunks[1]).toBe(chunk);
   });
 
-  test("of a body that is here as a whole", () => {
+  test("a body that has arrived is written with its head", () => {
     for (const [body, sent] of [
       [undefined, HEAD],
       [bytes("abc"), `${HEAD}abc`],
     ] as const) {
       const connection = new FakeConnection();
-      sendWhole(connection as unknown as Connection, HEAD, body);
+      writeWhole(connection as unknown as Connection, HEAD, body);
       expect(connection.writes).toEqual([sent]);
       expect(connection.isSent).toBe(true);
     }
@@ -146,7 +145,7 @@ describe("a body that is not as announced", () => {
     expect(writer.isOver).toBe(false);
   });
 
-  test.each([undefined, 5])("broken off, length %s: it does not look complete", (length) => {
+  test.each([undefined, 5])("failed, length %s: it does not look complete", (length) => {
     const { connection, writer, fail } = open(length);
     writer.write(bytes("abc"));
     const before = connection.writes.length;
@@ -158,14 +157,14 @@ describe("a body that is not as announced", () => {
     expect(connection.isSent).toBe(false);
   });
 
-  test("broken off with a ProxyError, it fails with that error", () => {
+  test("failed with a ProxyError: the attempt fails with that error", () => {
     const { writer, fail } = open();
     const error = new ProxyError("http_request_error", { status: 413 });
     writer.fail(error);
     expect(fail).toHaveBeenCalledExactlyOnceWith(error);
   });
 
-  test("broken off behind its last byte it is complete all the same", () => {
+  test("failed after its last byte: it is complete", () => {
     const { writer, fail } = open(3);
     writer.write(bytes("abc"));
     writer.fail(new Error("gone"));
@@ -199,7 +198,7 @@ describe("backpressure", () => {
 });
 
 describe("a chunk's memory", () => {
-  test("is borrowed, unless the connection gives it back", () => {
+  test("is borrowed, unless the connection returns it", () => {
     expect(open().writer.memory).toBe("borrowed");
     const ofRequests = vi.fn(() => "returned" as const);
     const { writer, connection } = open(undefined, { ofRequests });
@@ -210,7 +209,7 @@ describe("a chunk's memory", () => {
   test.each([
     ["copied into one write", 5],
     ["written as it is", 20_000],
-  ])("is given back when it is sent: %s", (_, size) => {
+  ])("is returned when the chunk is sent: %s", (_, size) => {
     const { connection, writer } = open();
     const release = vi.fn();
     writer.write(new Uint8Array(size), release);
@@ -219,7 +218,7 @@ describe("a chunk's memory", () => {
   });
 });
 
-test("what a body writes behind its end is not sent: it would be the next request on the connection", () => {
+test("chunks after the end are dropped: the upstream would take them for the next request", () => {
   const { connection, writer } = open();
   writer.write(bytes("abc"));
   writer.end();
