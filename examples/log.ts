@@ -10,7 +10,9 @@ export const log: Interceptor = (next) => async (request, scope) => {
   const start = performance.now();
   const writeLine = (result: number | string): void => {
     const ms = Math.round(performance.now() - start);
-    console.log(`${request.method} ${request.upstream.origin}${request.path} → ${result} (${ms} ms)`);
+    console.log(
+      `${request.method} ${request.upstream.origin}${request.path} → ${result} (${ms} ms)`,
+    );
   };
   try {
     const response = await next(request, scope);

@@ -59,14 +59,6 @@ export function pathOf(url: string): string {
   return path.startsWith("/") ? path : `/${path}`;
 }
 
-const MAPPED_IPV4 = "::ffff:";
-
-/** Returns the IP address of a peer; an IPv4 address that a dual-stack socket shows as IPv6 is returned as IPv4. */
-export function unmapAddress(address: string): string {
-  const isMapped = address.startsWith(MAPPED_IPV4) && address.includes(".");
-  return isMapped ? address.slice(MAPPED_IPV4.length) : address;
-}
-
 /**
  * Makes sure that a call was given a web `Request`, of whatever class.
  * @param call how it is called, for the message
