@@ -31,7 +31,7 @@ async function originOf(program: Program): Promise<string> {
 
 describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
   test("the entry forwards to FETCHWAY_TARGET under FETCHWAY_OPTIONS", async () => {
-    await using program = start("runtimes/entry.ts", {
+    await using program = start("runtimes/server.ts", {
       FETCHWAY_TARGET: `${upstream.url}/base`,
       FETCHWAY_OPTIONS: '{"headers":{"x-set":"1"},"timeout":5000}',
     });
@@ -50,7 +50,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     const upload = new Upstream();
     await upload.listen();
     try {
-      await using program = start("runtimes/entry.ts", { FETCHWAY_TARGET: upload.url });
+      await using program = start("runtimes/server.ts", { FETCHWAY_TARGET: upload.url });
       const client = await connect(Number(new URL(await originOf(program)).port));
       // Bun's own limit is 128 MiB, and it answers 413 to the head.
       const length = 200 * mebibyte;
@@ -69,7 +69,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
   test.skipIf(tool === "bun")(
     "the entry takes the target's authority for Host where the two disagree",
     async () => {
-      await using program = start("runtimes/entry.ts", {
+      await using program = start("runtimes/server.ts", {
         FETCHWAY_TARGET: upstream.url,
         FETCHWAY_OPTIONS: '{"changeOrigin":false}',
       });
@@ -104,7 +104,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     ["a list", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "[]" }, "must be an object"],
     ["no option", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: '{"timeot":1}' }, "`timeot`"],
   ])("%s ends the start with one clear line", async (_what, env, line) => {
-    await using program = start("runtimes/entry.ts", env);
+    await using program = start("runtimes/server.ts", env);
     await program.ended();
     expect(program.code()).toBe(2);
     const lines = program.output().trim().split("\n");

@@ -68,7 +68,7 @@ test("the entry takes target and options from the Worker's vars", async () => {
   };
   await using program = await serve(
     "entry",
-    'export { default } from "./runtimes/entry.ts"',
+    'export { default } from "./runtimes/server.ts"',
     forWorkers,
     vars,
   );
@@ -82,7 +82,7 @@ test("wrong vars are a 500 for clients and one clear line for the operator", asy
   const vars = { FETCHWAY_TARGET: "ftp://u.test" };
   await using program = await serve(
     "wrong",
-    'export { default } from "./runtimes/entry.ts"',
+    'export { default } from "./runtimes/server.ts"',
     forWorkers,
     vars,
   );

@@ -1,15 +1,15 @@
 import { createProxy, type CreateProxyOptions, type Proxy } from "#proxy";
-import { preferTarget } from "./authority.ts";
+import { applyAbsoluteForm } from "./absoluteform.ts";
 
-/** What configures the ready-to-run proxy: environment variables, or a Worker's vars. */
+/** The variables that configure this server: environment variables, or a Worker's vars. */
 interface Vars {
-  /** Where to send requests. */
+  /** The URL of the upstream. */
   FETCHWAY_TARGET?: unknown;
-  /** Options of `createProxy`, as JSON. */
+  /** The other options of `createProxy`, as JSON. */
   FETCHWAY_OPTIONS?: unknown;
 }
 
-const onWorkers = globalThis.navigator?.userAgent === "Cloudflare-Workers";
+const isOnWorkers = globalThis.navigator?.userAgent === "Cloudflare-Workers";
 
 /** @throws TypeError of one line that names the variable and the fix */
 function readOptions({
@@ -41,7 +41,7 @@ interface Process {
   exit(code: number): never;
 }
 
-/** On servers a wrong configuration ends the start, before anybody connects. */
+/** Creates the proxy. With a wrong configuration, the process ends before the server accepts a connection. */
 function createAtStart(): Proxy {
   const process: Process = (globalThis as unknown as { process: Process }).process;
   try {
@@ -52,10 +52,10 @@ function createAtStart(): Proxy {
   }
 }
 
-// A Worker has its vars only with a request, and may do no work before it.
-let proxy: Proxy | undefined = onWorkers ? undefined : createAtStart();
+// A Worker gets its vars with the first request.
+let proxy: Proxy | undefined = isOnWorkers ? undefined : createAtStart();
 
-async function fetch(request: Request, context?: unknown): Promise<Response> {
+async function answerRequest(request: Request, context?: unknown): Promise<Response> {
   try {
     proxy ??= createProxy(readOptions(context as Vars));
   } catch (error) {
@@ -65,30 +65,32 @@ async function fetch(request: Request, context?: unknown): Promise<Response> {
       headers: { "proxy-status": "fetchway; error=proxy_configuration_error" },
     });
   }
-  preferTarget(request);
+  applyAbsoluteForm(request);
   return proxy.fetch(request, context);
 }
 
-/** A default export: `fetch`, and options of the server that starts it. */
+/** The default export: the handler, and options for the server that the runtime starts with it. */
 interface Server {
-  readonly fetch: typeof fetch;
+  readonly fetch: typeof answerRequest;
   readonly [option: string]: unknown;
 }
 
 /**
- * Options for the server that starts this: deadlines and limits are the proxy's, and never cut a body that moves.
- * Bun answers 413 to more than 128 MiB, Node 408 to a request that takes more than 5 minutes.
+ * Returns the options for the server that the runtime starts. They turn off the limits of the server itself: Bun answers
+ * 413 to a body of more than 128 MB, and Node 408 to a request that takes more than 5 minutes. The proxy has deadlines and
+ * limits of its own, which never cut off a body that is still moving.
  */
 function readServerOptions(): object {
   if (proxy === undefined) return {};
-  // Read by the `srvx` command. Without the other, Node forgets that a head has to come within a minute.
+  // The `srvx` command reads these. Without `headersTimeout`, `requestTimeout: 0` would turn Node's limit of one minute for
+  // the header section off, too.
   if ("nodeHandler" in proxy) return { node: { requestTimeout: 0, headersTimeout: 60_000 } };
-  // What a proxy on Bun says as a default export itself; other runtimes have neither.
+  // A proxy on Bun has these options itself; on other runtimes there are none.
   const { maxRequestBodySize, error } = proxy as Proxy &
     Partial<Record<"maxRequestBodySize" | "error", unknown>>;
   return maxRequestBodySize === undefined ? {} : { maxRequestBodySize, error };
 }
 
-/** The default export that `deno serve`, `bun run`, Workers and srvx start. */
-const server: Server = { ...readServerOptions(), fetch };
+/** A proxy that is ready to run: `deno serve`, `bun run`, `wrangler` and `srvx` start a server of this default export. */
+const server: Server = { ...readServerOptions(), fetch: answerRequest };
 export default server;

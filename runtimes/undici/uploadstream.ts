@@ -6,9 +6,10 @@ import { badLength, toRequestBodyError } from "../../src/error.ts";
 /**
  * A request body that is still arriving, as a stream that undici reads.
  *
- * undici destroys it when the response is complete first, or when the request fails: the body is cancelled then.
+ * undici destroys the stream when the response is complete before the body, or when the request fails; that cancels the
+ * body.
  */
-export class Upload extends Readable implements Sink {
+export class UploadStream extends Readable implements Sink {
   readonly #source: BodySource;
   readonly #length: number | undefined;
   readonly #scope: Scope;
@@ -16,12 +17,12 @@ export class Upload extends Readable implements Sink {
   #isPiped = false;
   #onDrain: (() => void) | undefined;
 
-  /** Interceptors of the app's may keep the chunks that they see. */
+  /** What happens to the memory of a chunk: an interceptor of the app's may keep the chunks that it sees. */
   readonly memory: "owned" | "borrowed";
 
   /**
    * @param length the length that was announced; undefined for chunked coding
-   * @param isSeen whether other code than undici's sees the chunks
+   * @param isSeen whether code other than undici's sees the chunks
    */
   constructor(source: BodySource, length: number | undefined, scope: Scope, isSeen: boolean) {
     super({ highWaterMark: HIGH_WATER_MARK });
@@ -29,11 +30,11 @@ export class Upload extends Readable implements Sink {
     this.#length = length;
     this.#scope = scope;
     this.memory = isSeen ? "owned" : "borrowed";
-    // undici stops listening when the request is over; Node throws an error that has no listener.
+    // undici removes its listeners when the request is over, and Node throws an error that has no listener.
     this.on("error", () => {});
   }
 
-  // ── for the body ──
+  // ── Sink: the body writes here ──
 
   write(chunk: Uint8Array): boolean {
     if (this.destroyed || chunk.byteLength === 0) return true;
@@ -61,7 +62,7 @@ export class Upload extends Readable implements Sink {
     this.destroy(toRequestBodyError(reason));
   }
 
-  // ── for undici ──
+  // ── Readable: undici reads here ──
 
   override _read(): void {
     if (!this.#isPiped) {
@@ -75,7 +76,7 @@ export class Upload extends Readable implements Sink {
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
     if (!this.readableEnded) this.#source.cancel(error);
-    // A source that waits for room goes on, and finds that it was cancelled.
+    // A source that waits for room continues, and then finds that it is cancelled.
     this.#onDrain?.();
     callback(error);
   }

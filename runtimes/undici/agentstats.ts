@@ -2,11 +2,11 @@ import type { Agent, Client, Pool } from "undici";
 import { Counters } from "../../src/stats.ts";
 import type { OriginStats, PoolStats } from "../../src/transport.ts";
 
-/** What the connections of an agent have been doing, counted from its events. */
+/** Counts what the connections of an agent do, from the events of the agent. */
 export class AgentStats {
   readonly #agent: Agent;
   readonly #counters: Counters = new Counters();
-  /** What the agent said last of its origins: it does not tell when that changes. */
+  /** The agent's statistics by origin when they were last read, as JSON: the agent has no event for their changes. */
   #last = "{}";
 
   constructor(agent: Agent) {
@@ -20,15 +20,16 @@ export class AgentStats {
       });
   }
 
-  /** A request is sent on a connection. */
+  /** Counts a request that undici begins to send. */
   countRequest(): void {
     this.#count("requests");
   }
 
+  /** Returns the counters; the same object until something changes. */
   read(): PoolStats {
     const origins: Record<string, OriginStats> = {};
     for (const [origin, stats] of Object.entries(this.#agent.stats)) {
-      origins[origin] = toOrigin(stats);
+      origins[origin] = toOriginStats(stats);
     }
     const text = JSON.stringify(origins);
     if (text !== this.#last) this.#counters.version++;
@@ -42,11 +43,11 @@ export class AgentStats {
   }
 }
 
-/** Several transports over one agent share its connections. */
+/** The counters of each agent: several transports over one agent share its connections. */
 const known = new WeakMap<Agent, AgentStats>();
 
-/** The counters of an agent, which count from the first call on. */
-export function statsOf(agent: Agent): AgentStats {
+/** Returns the counters of an agent, which count from the first call on. */
+export function shareAgentStats(agent: Agent): AgentStats {
   let stats = known.get(agent);
   if (stats === undefined) {
     stats = new AgentStats(agent);
@@ -55,11 +56,12 @@ export function statsOf(agent: Agent): AgentStats {
   return stats;
 }
 
-/** A pool counts its connections; a client says whether its only one is open. */
-function toOrigin(stats: Pool["stats"] | Client["stats"]): OriginStats {
+/** Converts undici's statistics of one origin. A pool tells how many connections are open, a client whether its one is. */
+function toOriginStats(stats: Pool["stats"] | Client["stats"]): OriginStats {
   const { connected, running, pending } = stats;
   const open = Number(connected);
-  // On HTTP/2 one connection carries several requests. On HTTP/1.1 undici leaves it alone for a turn of the event loop.
+  // An HTTP/2 connection carries several requests at once. An HTTP/1.1 connection counts as busy in undici for one turn of
+  // the event loop after its response.
   const idle = open - Math.min(open, running);
   const free = "free" in stats ? Math.min(stats.free, idle) : idle;
   return { inUse: open - free, free, waiting: pending };
