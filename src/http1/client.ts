@@ -45,14 +45,13 @@ export interface ClientParts {
   readonly codec?: Codec;
   /** How long empty pools are kept. */
   readonly memory?: Memory;
-  /** Calls `attempt.run(pool)`, now or later; now if left out. */
-  readonly schedule?: (attempt: Attempt, pool: Pool, request: UpstreamRequest) => void;
+  /**
+   * Calls `attempt.run(pool)` later, when a small body has arrived, or when the runtime has noticed which connections the
+   * upstream has closed. A GET or HEAD without a body does not wait. Every attempt runs at once if this is left out.
+   */
+  readonly schedule?: (attempt: Attempt, pool: Pool) => void;
   /** How chunks of bodies share memory with later chunks. */
   readonly chunks?: ChunkMemory | undefined;
-}
-
-function runNow(attempt: Attempt, pool: Pool): void {
-  attempt.run(pool);
 }
 
 /** An HTTP/1.1 client on the connections of a runtime, with a pool of connections to each origin. */
@@ -63,7 +62,7 @@ export class HttpTransport implements Transport {
   readonly #options: FilledPoolOptions;
   readonly #memory: Memory;
   readonly #connector: Connector;
-  readonly #schedule: NonNullable<ClientParts["schedule"]>;
+  readonly #schedule: ClientParts["schedule"];
   readonly #codec: Codec;
   readonly #counters: Counters = new Counters();
   readonly #idle: IdleList;
@@ -77,7 +76,7 @@ export class HttpTransport implements Transport {
   constructor(name: string, options: PoolOptions, parts: ClientParts) {
     this.name = name;
     this.#chunks = parts.chunks;
-    this.#schedule = parts.schedule ?? runNow;
+    this.#schedule = parts.schedule;
     this.#codec = parts.codec ?? portableCodec;
     this.#options = fillPoolOptions(options);
     this.#memory = parts.memory ?? UNTIMED;
@@ -89,7 +88,11 @@ export class HttpTransport implements Transport {
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
     return new Promise((resolve, reject) => {
       const attempt = new Attempt(request, scope, resolve, reject, this.#chunks);
-      this.#schedule(attempt, this.#poolFor(request.upstream), request);
+      const pool = this.#poolFor(request.upstream);
+      const { method, body } = request;
+      const mayWait = body !== null || (method !== "GET" && method !== "HEAD");
+      if (mayWait && this.#schedule !== undefined) this.#schedule(attempt, pool);
+      else attempt.run(pool);
     });
   }
 
