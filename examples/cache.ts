@@ -22,7 +22,8 @@ export const cache: Interceptor = (next) => async (request, scope) => {
   const seconds = /^public, max-age=(\d+)$/.exec(getHeader(fields, "cache-control") ?? "")?.[1];
   const isPlain = !["set-cookie", "vary"].some((name) => getHeader(fields, name));
   // `whole()` returns only a body that has arrived together with its head, so that no client waits for the cache.
-  const bytes = status === 200 && seconds && isPlain ? body?.whole({ joinUpTo: 65_536 }) : undefined;
+  const bytes =
+    status === 200 && seconds && isPlain ? body?.whole({ joinUpTo: 65_536 }) : undefined;
   if (bytes === undefined) return response;
   if (stored.size >= 1000) stored.clear();
   const kept = {

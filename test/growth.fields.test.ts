@@ -2,8 +2,8 @@
 import type { IncomingMessage } from "node:http";
 import { expect, test } from "vitest";
 import { writeHead } from "../src/http1/attempt.ts";
-import { messageHeaders } from "../runtimes/node/headers.ts";
-import { respond } from "../runtimes/node/response.ts";
+import { messageHeaders } from "../runtimes/node/internals/rawfields.ts";
+import { respond } from "../runtimes/node/outgoing.ts";
 import { amend } from "../src/fields/amend.ts";
 import { cutChain } from "../src/request/chain.ts";
 import { changedFields, fromDraft, toDraft } from "../src/request/draft.ts";

@@ -1,7 +1,7 @@
 /** The same of requests: see growth.responses.test.ts. */
 import { expect, test } from "vitest";
 import { writeHead } from "../src/http1/attempt.ts";
-import { toRequest } from "../runtimes/node/request.ts";
+import { toHookRequest } from "../runtimes/node/hookrequest.ts";
 import { cutChain } from "../src/request/chain.ts";
 import { addForwarded, type ForwardedStyle } from "../src/request/forwarded.ts";
 import { cleanRequest, NameSet, REQUEST_DROPPED } from "../src/fields/headers.ts";
@@ -132,7 +132,7 @@ const cases: [string, Sized][] = [
       ["", "a@"],
       ["", "a."],
     ],
-    (text) => toRequest("http", text, { method: "GET", path: "/", headers: [] }),
+    (text) => toHookRequest("http", text, { method: "GET", path: "/", headers: [] }),
   ),
   ...each("a field to write", [["a", " ", "\u0100"]], (text) =>
     attempt(() => writeHead(hopTo("/", ["x", text]))),

@@ -4,7 +4,7 @@ import { PassThrough } from "node:stream";
 import { toNodeHandler } from "srvx/node";
 import { describe, expect, test } from "vitest";
 import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
-import { IncomingBody } from "../runtimes/node/upload.ts";
+import { IncomingBody } from "../runtimes/node/incomingbody.ts";
 import { useApps } from "./_apps.ts";
 import { pause, until } from "./_wait.ts";
 import { chunk, lastChunk, request } from "./_wire.ts";

@@ -13,7 +13,7 @@ import { buffer } from "node:stream/consumers";
 import Fastify from "fastify";
 import { afterAll, describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
-import { IncomingBody } from "../runtimes/node/upload.ts";
+import { IncomingBody } from "../runtimes/node/incomingbody.ts";
 import { FakeSink } from "./_sink.ts";
 
 test("a body that breaks off fails, and does not seem to have been sent", async () => {

@@ -1,7 +1,13 @@
 import { concat, type Recycler } from "../body/memory.ts";
 import { type Inlet, ResponseBody } from "../body/responsebody.ts";
 import { type BodySource, pipe, type Sink } from "../body/source.ts";
-import { badLength, badRequest, type ProxyError, toRequestBodyError, unsendable } from "../error.ts";
+import {
+  badLength,
+  badRequest,
+  type ProxyError,
+  toRequestBodyError,
+  unsendable,
+} from "../error.ts";
 import type { Scope } from "../exchange/scope.ts";
 import { isEventStream } from "../fields/headers.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";

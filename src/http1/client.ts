@@ -43,14 +43,13 @@ export interface ClientParts {
   readonly codec?: Codec;
   /** When unused pools are removed. */
   readonly eviction?: EvictionLimits;
-  /** Calls `attempt.begin(pool)`, now or later; by default now. */
-  readonly schedule?: (attempt: Attempt, pool: OriginPool, request: UpstreamRequest) => void;
+  /**
+   * Calls `attempt.begin(pool)` later, when a small body has arrived, or when the runtime has noticed which connections the
+   * upstream has closed. A GET or HEAD without a body does not wait. Every attempt begins at once if this is left out.
+   */
+  readonly schedule?: (attempt: Attempt, pool: OriginPool) => void;
   /** How chunks of bodies share memory with later chunks. */
   readonly chunkMemory?: ChunkMemory | undefined;
-}
-
-function beginNow(attempt: Attempt, pool: OriginPool): void {
-  attempt.begin(pool);
 }
 
 /** An HTTP/1.1 client on the connections of a runtime, with a pool of connections to each origin. */
@@ -61,7 +60,7 @@ export class HttpTransport implements Transport {
   readonly #options: FilledPoolOptions;
   readonly #eviction: EvictionLimits;
   readonly #connector: Connector;
-  readonly #schedule: NonNullable<ClientParts["schedule"]>;
+  readonly #schedule: ClientParts["schedule"];
   readonly #codec: Codec;
   readonly #counters: Counters = new Counters();
   readonly #idleList: IdleList;
@@ -76,7 +75,7 @@ export class HttpTransport implements Transport {
   constructor(name: string, options: PoolOptions, parts: ClientParts) {
     this.name = name;
     this.#chunkMemory = parts.chunkMemory;
-    this.#schedule = parts.schedule ?? beginNow;
+    this.#schedule = parts.schedule;
     this.#codec = parts.codec ?? portableCodec;
     this.#options = fillPoolOptions(options);
     this.#eviction = parts.eviction ?? UNTIMED;
@@ -88,7 +87,11 @@ export class HttpTransport implements Transport {
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
     return new Promise((resolve, reject) => {
       const attempt = new Attempt(request, scope, resolve, reject, this.#chunkMemory);
-      this.#schedule(attempt, this.#poolFor(request.upstream), request);
+      const pool = this.#poolFor(request.upstream);
+      const { method, body } = request;
+      const mayWait = body !== null || (method !== "GET" && method !== "HEAD");
+      if (mayWait && this.#schedule !== undefined) this.#schedule(attempt, pool);
+      else attempt.begin(pool);
     });
   }
 

@@ -42,9 +42,8 @@ const seen: Record<string, unknown>[] = [];
 
 // Only now, so that they find what stands in for the globals.
 const { proxyFetch, createProxy } = await import("#proxy");
-const { readRequest } = await import("../../runtimes/node/incoming.ts");
-const { nodeSideOf } = await import("../../runtimes/node/side.ts");
-const { IncomingBody } = await import("../../runtimes/node/upload.ts");
+const { nodeSideOf, readRequest } = await import("../../runtimes/node/nodeincoming.ts");
+const { IncomingBody } = await import("../../runtimes/node/incomingbody.ts");
 
 const module = process.env["TRANSPORT"] ?? "";
 const made = module === "" ? undefined : ((await import(module)) as { transport: Transport });

@@ -1,12 +1,20 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest } from "node:http2";
 import { concat } from "../../src/body/memory.ts";
 import type { BodySource, Sink, StreamOptions } from "../../src/body/source.ts";
 import { toWebStream } from "../../src/body/web.ts";
 import { ProxyError } from "../../src/error.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
-import { isHttp2 } from "./message.ts";
-import { mayReuse } from "./reuse.ts";
-import { Audience } from "./wrapped.ts";
+import { Audience } from "./internals/wrapped.ts";
+import { reuse } from "./reuse.ts";
+
+/**
+ * Whether a message is of HTTP/2. Its version would not tell: the client chooses the version, and Node's HTTP/1 parser
+ * accepts 0.9 and 2.0, too.
+ */
+export function isHttp2(req: object): req is Http2ServerRequest {
+  return "stream" in req;
+}
 
 /** The body of a request that Node's server is receiving. */
 export class IncomingBody implements BodySource {
@@ -52,7 +60,7 @@ export class IncomingBody implements BodySource {
     // A chunk that has arrived is sent in one write with the head; without one, send the head now.
     if (message.readableLength === 0) sink.flush?.();
     // Always created, because the sink may return memory only after its connection is established.
-    const audience = mayReuse() ? new Audience(message) : undefined;
+    const audience = reuse.isOn ? new Audience(message) : undefined;
     await new Promise<void>((resolve) => {
       let isWaiting = false;
       const goOn = (): void => {
@@ -102,6 +110,13 @@ const READ_AS_TEXT = "the request's body is read as text; leave out req.setEncod
 
 function readAsText(): ProxyError {
   return new ProxyError("proxy_internal_error", { message: READ_AS_TEXT });
+}
+
+/** The error of a body that other code has read before the handler was called. */
+export function alreadyRead(): TypeError {
+  return new TypeError(
+    "fetchway: the request's body has already been read; put the proxy before body parsers such as express.json()",
+  );
 }
 
 /** Throws if other code has read from the body: the rest would look complete to the upstream. */
@@ -190,7 +205,7 @@ export function resumeAfter(
   });
 }
 
-/** Removes our listener and reads on: the next request on the connection comes after this body. */
+/** Removes the proxy's listener and reads on: the next request on the connection comes after this body. */
 function drain(message: IncomingMessage, onData: (chunk: Buffer) => void): void {
   message.off("data", onData);
   message.resume();

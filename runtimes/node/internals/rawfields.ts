@@ -1,7 +1,23 @@
+/**
+ * The header fields of a request as the client sent them, with the changes of middleware.
+ *
+ * Node's parsed headers.
+ * - Rests on: `headers` has its names in the order in which `rawHeaders` has them. Middleware in Connect's style changes
+ *   `headers` and leaves `rawHeaders` as it was.
+ * - Check: each name and value of `headers` is compared with the entries of `rawHeaders`.
+ * - Otherwise: the list is built of both, name by name.
+ * - Test: test/headers.node.test.ts.
+ *
+ * The `Headers` of srvx (also under h3) and @hono/node-server.
+ * - Rests on: `get` answers from Node's parsed headers, until the `Headers` have to hold all fields themselves, as after
+ *   every change and every iteration.
+ * - Check: `readsFromNode` calls `get` while an observer stands in for Node's headers, and notes whether it was asked.
+ * - Otherwise: the fields are those that iterating the `Headers` gives.
+ * - Test: test/internals.rawfields.node.test.ts and test/headers.keepers.node.test.ts.
+ */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import { toHeaderList } from "../../src/fields/headers.ts";
-import type { HeaderList } from "../../src/transport.ts";
-import { isHttp2 } from "./message.ts";
+import { toHeaderList } from "../../../src/fields/headers.ts";
+import type { HeaderList } from "../../../src/transport.ts";
 
 const PROBE = "fetchway-probe";
 let isAsked = false;
@@ -23,18 +39,15 @@ const observer: ProxyHandler<IncomingHttpHeaders> = {
 };
 
 /**
- * Whether the `Headers` of a server's request still answer `get` from Node's parsed headers.
- *
- * srvx and @hono/node-server do so until their `Headers` have to hold all fields themselves, as after every
- * change and every iteration. While `get` is called here, an observer stands in for Node's headers. It never
- * lies: a server that copies or keeps what it is given at that moment has the true fields.
+ * Whether the `Headers` of a server's request still answer `get` from Node's parsed headers. The observer always gives
+ * the true values, so that a server that copies or keeps what it reads at this moment has the true fields.
  */
-function readsNodes(headers: Headers, req: IncomingMessage): boolean {
+function readsFromNode(headers: Headers, req: IncomingMessage): boolean {
   const own = req.headers;
   const observed = new Proxy(own, observer);
   isAsked = false;
   // In HTTP/2 `headers` is a getter of the class, without a setter.
-  const isHidden = req.httpVersionMajor !== 1 && isHttp2(req);
+  const isHidden = req.httpVersionMajor !== 1 && "stream" in req;
   if (isHidden) Object.defineProperty(req, "headers", { value: observed, configurable: true });
   else req.headers = observed;
   try {
@@ -47,25 +60,25 @@ function readsNodes(headers: Headers, req: IncomingMessage): boolean {
 }
 
 /**
- * The fields of a server's request as a handler sees them by `get`.
+ * Returns the fields of a server's request as a handler sees them by `get`.
  *
- * Middleware in Connect's style changes `req.headers`, other middleware `request.headers`. Iteration would
- * not do: srvx and @hono/node-server then build their `Headers` of `rawHeaders`, without the former changes.
+ * Some middleware changes `req.headers`, and some `request.headers`. Iterating the latter would lose the former changes:
+ * srvx and @hono/node-server then build their `Headers` from `rawHeaders`.
  */
 export function visibleHeaders({ headers }: Request, req: IncomingMessage): HeaderList {
-  return readsNodes(headers, req) ? messageHeaders(req, headers) : toHeaderList(headers);
+  return readsFromNode(headers, req) ? messageHeaders(req, headers) : toHeaderList(headers);
 }
 
 /**
- * The fields of a message as they came, with what middleware has changed in
- * `req.headers` since: that is where Express and Fastify change them.
- * @param seen what the handler sees, where that is more than Node's headers
+ * Returns the fields of a message as they arrived, with the changes that middleware has made in `req.headers`: Express and
+ * Fastify change them there.
+ * @param seen the `Headers` that the handler sees, where these may differ from Node's
  */
 export function messageHeaders(req: IncomingMessage, seen?: Headers): HeaderList {
   const { rawHeaders, headers } = req;
   let i = 0;
   for (const name in headers) {
-    // Where a field repeats, what Node made of it is compared with its lines.
+    // A field that repeats is one property here: `withChanges` compares it with all of its lines.
     if (headers[name] !== rawHeaders[i + 1] || rawHeaders[i]?.toLowerCase() !== name) {
       return withChanges(req, seen);
     }
@@ -74,7 +87,7 @@ export function messageHeaders(req: IncomingMessage, seen?: Headers): HeaderList
   return i === rawHeaders.length ? rawHeaders : withChanges(req, seen);
 }
 
-/** Fields of which Node keeps the first line; servers read the others from `rawHeaders`. */
+/** Fields of which Node keeps only the first line; srvx joins all lines of `rawHeaders`. */
 const FIRST_COUNTS: ReadonlySet<string> = new Set([
   "age",
   "authorization",
@@ -98,7 +111,7 @@ const FIRST_COUNTS: ReadonlySet<string> = new Set([
 
 const TOKEN = /^[!#$%&'*+.^`|~\w-]+$/;
 
-/** Middleware without types sets numbers and null, too. */
+/** The value of a field. Middleware without type checks also sets numbers and null. */
 type Value = string | readonly string[] | number | null | undefined;
 
 function withChanges(
@@ -111,7 +124,7 @@ function withChanges(
   const values = new Map<string, Value>();
   const last: string[] = [];
   for (const [lower, { length }] of lines) {
-    // Node has no field of this name, because every object has such a property.
+    // `headers` cannot have a field of this name, because every object has such a property.
     if (lower === "__proto__") continue;
     if (seen === undefined || length === 1 || !FIRST_COUNTS.has(lower)) {
       values.set(lower, valueOf(lower));
@@ -122,13 +135,13 @@ function withChanges(
     if (!lines.has(name.toLowerCase())) pushAll(added, name, valueOf(name));
   }
   for (const lower of last) {
-    // A `get` of these makes srvx build its Headers of `rawHeaders`, and later ones show no change any more.
-    // So it comes last, and only where Node's value is not the first line, which would mean: unchanged.
+    // A `get` of these names makes srvx build its `Headers` from `rawHeaders`, and later calls of `get` show no change of
+    // middleware any more. So these names come last, and only if Node's value differs from the first line.
     const before = lines.get(lower) as string[];
     values.set(lower, headers[lower] === before[0] ? before : valueOf(lower));
   }
 
-  // Asked once for each name: to compare all lines of a field for each of its lines would take quadratic time.
+  // Decide once for each name: comparing all lines of a field for each of its lines would take quadratic time.
   const kept = new Set<string>();
   for (const [lower, each] of lines) if (isKept(lower, each, values.get(lower))) kept.add(lower);
   const list: HeaderList = [];
@@ -139,7 +152,7 @@ function withChanges(
       list.push(name, rawHeaders[i + 1] as string);
     } else {
       pushAll(list, name, values.get(lower));
-      // That stands for the other lines, too.
+      // The new value replaces all lines of the field.
       values.delete(lower);
     }
   }
@@ -157,9 +170,9 @@ function linesOf(raw: HeaderList): Map<string, string[]> {
   return lines;
 }
 
-/** Whether the lines of a field, as they came, say what is seen of it now. */
+/** Whether the lines of a field have the value that the field has now. */
 function isKept(lower: string, lines: string[], now: Value): boolean {
-  // Node keeps the first of several Host; cleanRequest has to see them all to refuse them.
+  // Node keeps the first of several Host fields, but `cleanRequest` has to see all of them to refuse the request.
   if (lower === "__proto__" || (lower === "host" && lines.length > 1)) return true;
   if (typeof now === "object") return lines.join("\n") === now?.join("\n");
   return now === lines.join(", ") || now === lines.join("; ");
@@ -168,32 +181,4 @@ function isKept(lower: string, lines: string[], now: Value): boolean {
 function pushAll(list: HeaderList, name: string, value: Value): void {
   if (value === undefined || value === null) return;
   for (const each of typeof value === "object" ? value : [value]) list.push(name, `${each}`);
-}
-
-/** Names are compared each with all others: with more than 64 fields, `Headers` takes less time. */
-const COMPARED = 2 * 64;
-
-/**
- * Fields as a record, which @hono/node-server passes to Node as it is; undefined where one has several lines, and
- * for very many fields.
- */
-export function toRecord(list: HeaderList): Record<string, string> | undefined {
-  if (list.length > COMPARED) return undefined;
-  const record: Record<string, string> = {};
-  for (let i = 0; i < list.length; i += 2) {
-    const name = list[i] as string;
-    // `__proto__`, too, is no name for a record.
-    if (name in record || isAmong(list, i, name)) return undefined;
-    record[name] = list[i + 1] as string;
-  }
-  return record;
-}
-
-/** Whether the name is among those before the index, in whatever case. */
-function isAmong(list: HeaderList, end: number, name: string): boolean {
-  for (let i = 0; i < end; i += 2) {
-    const other = list[i] as string;
-    if (other.length === name.length && other.toLowerCase() === name.toLowerCase()) return true;
-  }
-  return false;
 }

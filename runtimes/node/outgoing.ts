@@ -1,32 +1,98 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type BodySource, HIGH_WATER_MARK } from "../../src/body/source.ts";
+import { type BodySource, HIGH_WATER_MARK, pipe, type Sink } from "../../src/body/source.ts";
 import { StreamBody } from "../../src/body/stream.ts";
 import { toHeaderList, toHeaders } from "../../src/fields/headers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { HeaderList, UpstreamResponse } from "../../src/transport.ts";
-import { breakOffRequest, hasObsText, PipedBody } from "./body.ts";
-import { toRecord } from "./headers.ts";
-import { messageOf, responseOf } from "./incoming.ts";
+import { waitForRest } from "./internals/arrival.ts";
+import { breakOff, breakOffRequest } from "./internals/breakoff.ts";
+import { flushHead, hasObsText } from "./internals/headbytes.ts";
+import { sendHeadWithBody, toRecord } from "./internals/hono.ts";
+import {
+  acceptsOwnResponses,
+  NativeResponse,
+  type SrvxBody,
+  type SrvxParts,
+  SrvxResponse,
+} from "./internals/srvx.ts";
+import { messageOf, responseOf } from "./nodeincoming.ts";
+import { returnsMemory, reuse } from "./reuse.ts";
 
-/** The parts of a response that is sent. */
-interface Parts {
+/** The head of a response that is sent. */
+interface Head {
   readonly status: number;
   readonly statusText: string;
   readonly headers: HeaderList;
+}
+
+/** The parts of a response that is sent. */
+interface Parts extends Head {
   readonly body: BodySource | null;
 }
 
-/** The parts that srvx's server takes from a response, instead of reading it as a web `Response`. */
-interface NodeResponse extends Omit<Parts, "body"> {
-  readonly body: PipedBody | ReadableStream<Uint8Array> | null;
-}
+/** Writes a body to a response of Node's. */
+class PipedBody implements Sink, SrvxBody {
+  readonly #body: BodySource;
+  readonly #parts: Head;
+  #res!: ServerResponse;
+  #onDrain: (() => void) | undefined;
+  #isListening = false;
 
-/** The runtime's own `Response`, even if a server has replaced the global (@hono/node-server, srvx). */
-const NativeResponse = nativeOf(globalThis.Response);
+  /** @param parts the head, which is written before the body */
+  constructor(body: BodySource, parts: Head) {
+    this.#body = body;
+    this.#parts = parts;
+  }
 
-function nativeOf(current: typeof Response): typeof Response {
-  const parent = Object.getPrototypeOf(current) as Partial<typeof Response>;
-  return parent.prototype === undefined ? current : nativeOf(parent as typeof Response);
+  /** Sends the body after the head, and ends the response. */
+  pipe(res: ServerResponse): void {
+    const body = this.#body;
+    this.#res = res;
+    if (!res.headersSent) writeHead(res, this.#parts);
+    // Write the bytes and the end in one call, unless the response returns pooled memory: `whole()` would copy it.
+    const isWanted = body.error === undefined && this.memory === "borrowed";
+    const bytes = isWanted ? body.whole() : undefined;
+    if (bytes !== undefined) return void res.end(bytes);
+    // A body without `buffered`, such as a web stream of the app's, does not tell whether chunks have arrived: send the
+    // head now. No transport fills it either, so nothing else tells it that the client has disconnected.
+    if (body.buffered === undefined) {
+      this.flush();
+      res.on("close", () => body.cancel());
+    }
+    pipe(body, this);
+  }
+
+  /** Cancels the body, because the client has disconnected, or has sent HEAD. */
+  destroy(): void {
+    this.#body.cancel();
+  }
+
+  get memory(): "borrowed" | "returned" {
+    return reuse.isOn && returnsMemory(this.#res) ? "returned" : "borrowed";
+  }
+
+  flush(): void {
+    flushHead(this.#res, this.#parts.headers);
+  }
+
+  write(chunk: Uint8Array, release?: () => void): boolean {
+    return release === undefined ? this.#res.write(chunk) : this.#res.write(chunk, release);
+  }
+
+  onDrain(callback: () => void): void {
+    this.#onDrain = callback;
+    if (this.#isListening) return;
+    this.#isListening = true;
+    this.#res.on("drain", () => this.#onDrain?.());
+  }
+
+  end(): void {
+    this.#res.end();
+  }
+
+  fail(): void {
+    breakOff(this.#res);
+  }
 }
 
 /**
@@ -35,13 +101,14 @@ function nativeOf(current: typeof Response): typeof Response {
  * The server under the handler calls `_toNodeResponse()`, and lets the body write itself. If other code has read
  * `headers` or `body` before, these are real web objects, and they are sent with the changes that the code has made.
  */
-class LazyResponse {
+class LazyResponse extends SrvxResponse {
   readonly #reply: UpstreamResponse;
   readonly #message: IncomingMessage | undefined;
   #headers: Headers | undefined;
   #real: Response | undefined;
 
   constructor(reply: UpstreamResponse, message: IncomingMessage | undefined) {
+    super();
     this.#reply = reply;
     this.#message = message;
   }
@@ -96,12 +163,13 @@ class LazyResponse {
     return new NativeResponse(body, this);
   }
 
-  /** Returns the parts to send to srvx's server, also under h3. */
-  _toNodeResponse(): NodeResponse {
+  protected toSrvxParts(): SrvxParts {
     const { status, statusText, body } = this.#reply;
     const headers = this.#headers === undefined ? this.#reply.headers : toHeaderList(this.#headers);
-    if (this.#real !== undefined) return { status, statusText, headers, body: this.#real.body };
-    return { status, statusText, headers, body: body && new PipedBody(body, headers) };
+    const parts: SrvxParts = { status, statusText, headers, body: null };
+    if (this.#real !== undefined) parts.body = this.#real.body;
+    else if (body !== null) parts.body = new PipedBody(body, parts);
+    return parts;
   }
 
   /** Returns the parts to send, for `sendResponse`. */
@@ -121,8 +189,6 @@ class LazyResponse {
     ));
   }
 }
-
-Object.setPrototypeOf(LazyResponse.prototype, NativeResponse.prototype);
 
 /**
  * Returns what a web `Response` is constructed from.
@@ -148,11 +214,10 @@ function toBodyInit(
 export function respond(reply: UpstreamResponse, incoming: Incoming): Response | Promise<Response> {
   assertIntact(reply);
   const message = messageOf(incoming);
-  // If the global was replaced, other code may accept only instances of the class that replaced it.
-  if (responseOf(incoming) !== undefined && globalThis.Response === NativeResponse) {
+  if (responseOf(incoming) !== undefined && acceptsOwnResponses()) {
     return new LazyResponse(reply, message) as unknown as Response;
   }
-  // Waiting one turn of the event loop, in which the rest is read, costs less than a stream.
+  // Waiting for the rest costs less than a stream.
   return isNearlyWhole(reply.body) ? buildLater(reply, message) : build(reply, message);
 }
 
@@ -168,15 +233,14 @@ function isNearlyWhole(body: BodySource | null): boolean {
 
 function build(reply: UpstreamResponse, message: IncomingMessage | undefined): Response {
   const { status, statusText, headers, body } = reply;
-  // @hono/node-server writes a head together with a chunk as latin1, but a head alone as UTF-8.
+  // The server may write a head alone as UTF-8, and changes these bytes then.
   const flush = body?.buffered === 0 && hasObsText(headers);
   const response = new Response(toBodyInit(body, flush, message), {
     status,
     statusText,
     headers: toRecord(headers) ?? toHeaders(headers),
   });
-  // @hono/node-server waits for the first chunk only if `body` has been read.
-  if (flush) void response.body;
+  if (flush) sendHeadWithBody(response);
   return response;
 }
 
@@ -184,7 +248,7 @@ async function buildLater(
   reply: UpstreamResponse,
   message: IncomingMessage | undefined,
 ): Promise<Response> {
-  await new Promise((resolve) => setImmediate(resolve));
+  await waitForRest();
   assertIntact(reply);
   return build(reply, message);
 }
@@ -194,29 +258,34 @@ async function buildLater(
  * @throws what `writeHead` throws for fields that a hook has made invalid
  */
 export function sendResponse(response: Response, res: ServerResponse): void {
-  const { status, statusText, headers, body } =
+  const parts =
     response instanceof LazyResponse
       ? response.toParts()
       : { ...headOf(response), body: response.body && new StreamBody(response.body) };
+  const { body } = parts;
   if (res.destroyed || res.headersSent) return body?.cancel();
   try {
-    // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
-    if ("stream" in res) res.writeHead(status, headers);
-    else res.writeHead(status, statusText, headers);
+    writeHead(res, parts);
   } catch (error) {
     body?.cancel();
     throw error;
   }
   if (body === null) return void res.end();
-  // Node drops the body of a response to HEAD: a stream would be read for nothing, an endless one for ever.
+  // Node drops the body of a response to HEAD, so do not read it: it may have no end.
   if (res.req.method === "HEAD") {
     body.cancel();
     return void res.end();
   }
-  new PipedBody(body, headers).pipe(res);
+  new PipedBody(body, parts).pipe(res);
 }
 
-function headOf(response: Response): Pick<Parts, "status" | "statusText" | "headers"> {
+function writeHead(res: ServerResponse, { status, statusText, headers }: Head): void {
+  // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
+  if ("stream" in res) res.writeHead(status, headers);
+  else res.writeHead(status, statusText, headers);
+}
+
+function headOf(response: Response): Head {
   const { status, statusText } = response;
   return { status, statusText, headers: toHeaderList(response.headers) };
 }
