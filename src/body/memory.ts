@@ -21,7 +21,7 @@
  * - A *spare* is a buffer whose bytes have been sent; the next chunk is read into it.
  */
 
-/** What a sink does with the memory of a chunk; the page head of `memory.ts` compares the three. */
+/** What a sink does with the memory of a chunk: it keeps it, only reads it, or reads it and then releases it. */
 export type Ownership = "owned" | "borrowed" | "returned";
 
 /** A transport's pooled memory: the transport reads later chunks into the memory of chunks that were released. */
