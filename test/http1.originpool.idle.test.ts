@@ -26,8 +26,8 @@ describe("idle connections", () => {
 
   test.each([
     ["freeSocketTimeout", 3000, EMPTY, 3000],
-    ["the upstream's hint, less a second", 9000, keep(4), 3000],
-    ["a hint does not lengthen it", 3000, keep(60), 3000],
+    ["the upstream's `Keep-Alive: timeout`, less a second", 9000, keep(4), 3000],
+    ["`Keep-Alive: timeout` does not lengthen it", 3000, keep(60), 3000],
   ])("%s", async (_, freeSocketTimeout, answer, ms) => {
     const [bench, socket] = await idle({ freeSocketTimeout }, answer);
     vi.advanceTimersByTime(ms - 100);
@@ -66,6 +66,23 @@ describe("idle connections", () => {
     for (const socket of sockets) socket.receive(EMPTY);
     expect(bench.stats).toMatchObject({ free: 3 });
     vi.advanceTimersByTime(200);
+    expect(sockets.map(({ destroyed }) => destroyed)).toEqual([true, true, false]);
+  });
+
+  test("above maxFreeSockets, connections that were needed meanwhile are kept until they are not", async () => {
+    const bench = new PoolBench({ maxFreeSockets: 1, freeSocketTimeout: 60_000 });
+    const sockets: FakeSocket[] = [];
+    const sendAndReceive = async (): Promise<void> => {
+      for (let i = 0; i < 3; i++) bench.send();
+      for (let i = sockets.length; i < 3; i++) sockets.push(await bench.connector.at(i).succeed());
+      for (const socket of sockets) socket.receive(EMPTY);
+    };
+    await sendAndReceive();
+    vi.advanceTimersByTime(50);
+    await sendAndReceive();
+    vi.advanceTimersByTime(51);
+    expect(bench.stats).toMatchObject({ free: 3, closed: 0 });
+    vi.advanceTimersByTime(101);
     expect(sockets.map(({ destroyed }) => destroyed)).toEqual([true, true, false]);
   });
 });

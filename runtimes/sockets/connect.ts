@@ -26,7 +26,7 @@ const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: string): AgentModule };
 };
 
-/** Milliseconds after which the next of several addresses is tried; the last address gets all time that is left. */
+/** The maximum number of milliseconds for one of several addresses. The last address gets all time that is left. */
 const ATTEMPT_TIMEOUT = 1000;
 
 /** The option `onread` of `net.connect`, which makes a socket read into the given buffers. */
@@ -50,8 +50,9 @@ type CreateSocket = (options: object) => RawSocket;
 export class NetConnector implements Connector {
   readonly #options: FilledPoolOptions;
   readonly #parts: SocketParts;
-  /** Looks names up; undefined if the system does. */
+  /** The resolver of names; undefined if the system resolves them. */
   readonly #resolver: Resolver | undefined;
+  /** The functions that make sockets, by destination. */
   readonly #creators: WeakMap<Destination, CreateSocket> = new WeakMap();
 
   /** @throws TypeError for a name server that is not an IP address */

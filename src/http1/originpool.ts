@@ -137,15 +137,15 @@ export class OriginPool implements ConnectionOwner {
       return this.#send(next, isUsable ? connection : undefined);
     }
     // The upstream's `Keep-Alive` field may shorten the time, but not lengthen it.
-    const keptFor = connection.keepAliveTimeout - KEEP_ALIVE_MARGIN;
-    const left = Math.min(freeSocketTimeout, keptFor, end - now);
+    const limit = Math.min(freeSocketTimeout, connection.keepAliveTimeout - KEEP_ALIVE_MARGIN);
+    const left = Math.min(limit, end - now);
     if (left <= 0 || maxFreeSockets === 0 || this.#isClosed) return connection.destroy();
     connection.setIdle(now + left);
     const count = this.#idle.push(connection);
     if (count > maxFreeSockets) this.#trimmer.update(count);
     this.#idleList.push(connection);
-    if (connection.idleUntil < this.#expiryTimer.firesAt)
-      this.#expiryTimer.arm(connection.idleUntil);
+    const { idleUntil } = connection;
+    if (idleUntil < this.#expiryTimer.firesAt) this.#expiryTimer.arm(idleUntil);
   }
 
   onOpen(connection: Connection): void {
