@@ -7,6 +7,7 @@ import type { Destination } from "../../src/http1/destination.ts";
 import type { Address } from "../../src/http1/spread.ts";
 import { attemptTime } from "../../src/http1/times.ts";
 import type { FilledPoolOptions } from "../../src/options/pool.ts";
+import { sessionOptions } from "../node/internals/tlssessions.ts";
 import { Resolver } from "./dns.ts";
 import { NetSocket } from "./netsocket.ts";
 
@@ -132,7 +133,7 @@ function creatorFor(
   const agent = new Agent({}) as unknown as { createConnection: CreateSocket };
   const connectOptions = {
     ...tls,
-    _agentKey: origin,
+    ...(secure && sessionOptions(agent, origin)),
     ...(socketPath === undefined
       ? { host: hostname, port: Number(new URL(origin).port) || (secure ? 443 : 80) }
       : { path: socketPath }),
