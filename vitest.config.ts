@@ -13,7 +13,7 @@ const frameworks: Plugin = {
   enforce: "pre",
   resolveId(id) {
     if (!/^(?:srvx|h3|hono|@hono\/node-server)(?:\/|$)/.test(id)) return undefined;
-    return this.resolve(id, join(folder, "importer.js"), { skipSelf: true });
+    return this.resolve(id, join(folder, "package.json"), { skipSelf: true });
   },
 };
 
