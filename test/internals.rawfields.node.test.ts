@@ -1,6 +1,6 @@
 /** Requests whose `Headers` do not answer from Node's parsed headers: what the handler sees is sent. */
 import { expect, test } from "vitest";
-import { proxyFetch } from "../runtimes/node.ts";
+import { createProxy, proxyFetch } from "../runtimes/node.ts";
 import { useApps } from "./_apps.ts";
 import { request } from "./_wire.ts";
 
@@ -38,4 +38,15 @@ test("an observer that stood in for Node's headers is not left there", async () 
     },
   });
   expect((await apps.ask(port, request("GET", "/"))).get("x-same")).toBe("true");
+});
+
+test("a value that middleware changed in Node's request is sent, when no name is new or gone", async () => {
+  const proxy = createProxy({ target: upstream.url });
+  const port = await apps.serveNode((req, res) => {
+    req.headers["x-user"] = "alice";
+    proxy.nodeHandler(req, res);
+  });
+  await apps.ask(port, request("GET", "/", [["X-User", "mallory"]]));
+  expect(apps.only().all("x-user")).toEqual(["alice"]);
+  await proxy.close();
 });

@@ -1,4 +1,4 @@
-/** Request bodies that are read from the server's web stream, because srvx applies a limit there. */
+/** Request bodies that are read from the server's web stream: srvx applies a limit there, or the app has asked for it. */
 import { once } from "node:events";
 import type { Readable } from "node:stream";
 import { afterEach, expect, test } from "vitest";
@@ -56,4 +56,18 @@ test("a body of which middleware has read a part is refused", async () => {
   const answer = await within(client.read(), "a response");
   expect(answer.status).toBe(500);
   expect(answer.text).toMatch(/TypeError: .*already been read/);
+});
+
+test("a body whose web stream the app has asked for is sent whole", async () => {
+  const { fetch } = (proxy = createProxy({ target: upstream.url }));
+  const port = await apps.serveSrvx({
+    fetch(web) {
+      void web.body;
+      return fetch(web);
+    },
+  });
+  const client = await apps.connect(port);
+  client.send(request("POST", "/", [], BODY));
+  expect((await within(client.read(), "a response")).status).toBe(200);
+  expect(apps.only().length).toBe(BODY.length);
 });

@@ -18,7 +18,7 @@ import type { HeaderList } from "../../src/transport.ts";
 import { toHookRequest } from "./hookrequest.ts";
 import { alreadyRead, IncomingBody, isHttp2, resumeAfter } from "./incomingbody.ts";
 import { honoSideOf } from "./internals/hono.ts";
-import { turnOf } from "./internals/pipelining.ts";
+import { CURRENT, type Served, turnOf } from "./internals/pipelining.ts";
 import { messageHeaders, visibleHeaders } from "./internals/rawfields.ts";
 import { streamedBodyOf } from "./internals/serverstream.ts";
 import { type NodeSide, srvxSideOf } from "./internals/srvx.ts";
@@ -69,8 +69,9 @@ abstract class NodeIncoming {
   }
 
   turn(): Promise<void> | undefined {
-    // Node gives a response its socket when the responses in front of it are finished.
-    return this.res?.socket ? undefined : turnOf(this.message);
+    const { message, res } = this;
+    // Nearly always, this is the only request on its connection without a response.
+    return (message.socket as Served)[CURRENT] === res ? undefined : turnOf(message);
   }
 
   protected get line(): Line {

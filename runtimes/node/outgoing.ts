@@ -33,22 +33,27 @@ interface Parts extends Head {
 /** Writes a body to a response of Node's. */
 class PipedBody implements Sink, SrvxBody {
   readonly #body: BodySource;
-  readonly #parts: Head;
+  readonly #head: Head;
   #res!: ServerResponse;
   #onDrain: (() => void) | undefined;
   #isListening = false;
 
-  /** @param parts the head, which is written before the body */
-  constructor(body: BodySource, parts: Head) {
+  /** @param head the head, which is written before the body */
+  constructor(body: BodySource, head: Head) {
     this.#body = body;
-    this.#parts = parts;
+    this.#head = head;
+  }
+
+  /** Called by srvx, which has written the head. */
+  pipe(res: ServerResponse): void {
+    if (!res.headersSent) writeHead(res, this.#head);
+    this.send(res);
   }
 
   /** Sends the body after the head, and ends the response. */
-  pipe(res: ServerResponse): void {
+  send(res: ServerResponse): void {
     const body = this.#body;
     this.#res = res;
-    if (!res.headersSent) writeHead(res, this.#parts);
     // Write the bytes and the end in one call, unless the response returns pooled memory: `whole()` would copy it.
     const isWanted = body.error === undefined && this.memory === "borrowed";
     const bytes = isWanted ? body.whole() : undefined;
@@ -72,7 +77,7 @@ class PipedBody implements Sink, SrvxBody {
   }
 
   flush(): void {
-    flushHead(this.#res, this.#parts.headers);
+    flushHead(this.#res, this.#head.headers);
   }
 
   write(chunk: Uint8Array, release?: () => void): boolean {
@@ -102,28 +107,28 @@ class PipedBody implements Sink, SrvxBody {
  * `headers` or `body` before, these are real web objects, and they are sent with the changes that the code has made.
  */
 class LazyResponse extends SrvxResponse {
-  readonly #reply: UpstreamResponse;
+  readonly #received: UpstreamResponse;
   readonly #message: IncomingMessage | undefined;
   #headers: Headers | undefined;
   #real: Response | undefined;
 
-  constructor(reply: UpstreamResponse, message: IncomingMessage | undefined) {
+  constructor(received: UpstreamResponse, message: IncomingMessage | undefined) {
     super();
-    this.#reply = reply;
+    this.#received = received;
     this.#message = message;
   }
 
   get status(): number {
-    return this.#reply.status;
+    return this.#received.status;
   }
   get statusText(): string {
-    return this.#reply.statusText;
+    return this.#received.statusText;
   }
   get ok(): boolean {
     return this.status >= 200 && this.status < 300;
   }
   get headers(): Headers {
-    return (this.#headers ??= toHeaders(this.#reply.headers));
+    return (this.#headers ??= toHeaders(this.#received.headers));
   }
   get type(): ResponseType {
     return "default";
@@ -135,7 +140,7 @@ class LazyResponse extends SrvxResponse {
     return false;
   }
   get body(): ReadableStream<Uint8Array> | null {
-    return this.#reply.body === null ? null : this.#response.body;
+    return this.#received.body === null ? null : this.#response.body;
   }
   get bodyUsed(): boolean {
     return this.#real?.bodyUsed ?? false;
@@ -164,8 +169,9 @@ class LazyResponse extends SrvxResponse {
   }
 
   protected toSrvxParts(): SrvxParts {
-    const { status, statusText, body } = this.#reply;
-    const headers = this.#headers === undefined ? this.#reply.headers : toHeaderList(this.#headers);
+    const { status, statusText, body } = this.#received;
+    const headers =
+      this.#headers === undefined ? this.#received.headers : toHeaderList(this.#headers);
     const parts: SrvxParts = { status, statusText, headers, body: null };
     if (this.#real !== undefined) parts.body = this.#real.body;
     else if (body !== null) parts.body = new PipedBody(body, parts);
@@ -174,8 +180,9 @@ class LazyResponse extends SrvxResponse {
 
   /** Returns the parts to send, for `sendResponse`. */
   toParts(): Parts {
-    const { status, statusText, body } = this.#reply;
-    const headers = this.#headers === undefined ? this.#reply.headers : toHeaderList(this.#headers);
+    const { status, statusText, body } = this.#received;
+    const headers =
+      this.#headers === undefined ? this.#received.headers : toHeaderList(this.#headers);
     if (this.#real === undefined) return { status, statusText, headers, body };
     const stream = this.#real.body;
     return { status, statusText, headers, body: stream && new StreamBody(stream) };
@@ -184,7 +191,7 @@ class LazyResponse extends SrvxResponse {
   get #response(): Response {
     // The real response copies the fields; those of `this.headers` are sent.
     return (this.#real ??= new NativeResponse(
-      toBodyInit(this.#reply.body, true, this.#message),
+      toBodyInit(this.#received.body, true, this.#message),
       this,
     ));
   }
@@ -211,14 +218,17 @@ function toBodyInit(
  * Returns the response for the server that has received the request: a lazy one if that server can send it.
  * @throws ProxyError if the body has failed already
  */
-export function respond(reply: UpstreamResponse, incoming: Incoming): Response | Promise<Response> {
-  assertIntact(reply);
+export function respond(
+  received: UpstreamResponse,
+  incoming: Incoming,
+): Response | Promise<Response> {
+  assertIntact(received);
   const message = messageOf(incoming);
   if (responseOf(incoming) !== undefined && acceptsOwnResponses()) {
-    return new LazyResponse(reply, message) as unknown as Response;
+    return new LazyResponse(received, message) as unknown as Response;
   }
   // Waiting for the rest costs less than a stream.
-  return isNearlyWhole(reply.body) ? buildLater(reply, message) : build(reply, message);
+  return isNearlyWhole(received.body) ? buildLater(received, message) : build(received, message);
 }
 
 function assertIntact({ body }: UpstreamResponse): void {
@@ -231,8 +241,8 @@ function isNearlyWhole(body: BodySource | null): boolean {
   return buffered > 0 && length <= HIGH_WATER_MARK && length > buffered;
 }
 
-function build(reply: UpstreamResponse, message: IncomingMessage | undefined): Response {
-  const { status, statusText, headers, body } = reply;
+function build(received: UpstreamResponse, message: IncomingMessage | undefined): Response {
+  const { status, statusText, headers, body } = received;
   // The server may write a head alone as UTF-8, and changes these bytes then.
   const flush = body?.buffered === 0 && hasObsText(headers);
   const response = new Response(toBodyInit(body, flush, message), {
@@ -245,12 +255,12 @@ function build(reply: UpstreamResponse, message: IncomingMessage | undefined): R
 }
 
 async function buildLater(
-  reply: UpstreamResponse,
+  received: UpstreamResponse,
   message: IncomingMessage | undefined,
 ): Promise<Response> {
   await waitForRest();
-  assertIntact(reply);
-  return build(reply, message);
+  assertIntact(received);
+  return build(received, message);
 }
 
 /**
@@ -276,7 +286,7 @@ export function sendResponse(response: Response, res: ServerResponse): void {
     body.cancel();
     return void res.end();
   }
-  new PipedBody(body, parts).pipe(res);
+  new PipedBody(body, parts).send(res);
 }
 
 function writeHead(res: ServerResponse, { status, statusText, headers }: Head): void {

@@ -11,6 +11,7 @@ import type {
   SocketHandler,
 } from "../../src/http1/connector.ts";
 import type { FilledPoolOptions } from "../../src/options/pool.ts";
+import { sessionOptions } from "../node/internals/tlssessions.ts";
 import { Resolver } from "./dns.ts";
 import { NetSocket } from "./netsocket.ts";
 
@@ -154,7 +155,7 @@ function createCreator(
   const agent = new Agent({}) as unknown as { createConnection: CreateSocket };
   const connectOptions = {
     ...tls,
-    _agentKey: origin,
+    ...(secure && sessionOptions(agent, origin)),
     ...(socketPath === undefined
       ? { host: hostname, port: Number(new URL(origin).port) || (secure ? 443 : 80) }
       : { path: socketPath }),

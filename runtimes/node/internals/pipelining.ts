@@ -11,15 +11,18 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 
+/** The name of the current response on a connection: a comparison with it costs less than a call of `turnOf`. */
+export const CURRENT = "_httpMessage";
+
 /** A connection of Node's HTTP/1 server. */
-type Served = Socket & { readonly _httpMessage?: Partial<ServerResponse> | null };
+export type Served = Socket & { readonly [CURRENT]?: Partial<ServerResponse> | null };
 
 /**
  * Returns the response that Node writes to a connection now.
  * @returns null for no response; undefined if this Node does not tell
  */
 export function responseOn(socket: Socket): ServerResponse | null | undefined {
-  const current = (socket as Served)._httpMessage;
+  const current = (socket as Served)[CURRENT];
   if (current === null || current === undefined) return current;
   return current.req?.rawHeaders === undefined ? undefined : (current as ServerResponse);
 }
