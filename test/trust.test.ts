@@ -1,7 +1,7 @@
 import { BlockList, isIP } from "node:net";
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
-import { checkRange, compileTrust } from "../src/request/trust.ts";
+import { checkRange, compileTrust, unmapAddress } from "../src/request/trust.ts";
 
 const trusts = (ranges: string[], address: string | undefined): boolean | undefined =>
   compileTrust(ranges)?.(address);
@@ -193,4 +193,13 @@ describe("compiled", () => {
     list.push("10.0.0.2");
     expect(compiled?.("10.0.0.2")).toBe(false);
   });
+});
+
+test.each([
+  ["::ffff:192.0.2.7", "192.0.2.7"],
+  ["::FFFF:192.0.2.7", "192.0.2.7"],
+  ["192.0.2.7", "192.0.2.7"],
+  ["2001:db8::7", "2001:db8::7"],
+])("unmapAddress: the address that is shown as %j is %j", (shown, address) => {
+  expect(unmapAddress(shown)).toBe(address);
 });

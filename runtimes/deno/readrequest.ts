@@ -1,6 +1,6 @@
 import type { Listener } from "../../src/exchange/scope.ts";
 import { type Context, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
-import { unmapAddress } from "../../src/request/peeraddress.ts";
+import { unmapAddress } from "../../src/request/trust.ts";
 
 /**
  * The milliseconds after which the proxy begins to listen for a client's disconnect.

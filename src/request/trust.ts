@@ -34,7 +34,7 @@ export function compileTrust(
   if (typeof trust === "function") {
     return (text) => {
       if (text === undefined || parseAddress(text) === undefined) return false;
-      return atOnce(trust(text.replace(/^::ffff:(?=\d+\.)/i, "")), "trustProxy");
+      return atOnce(trust(unmapAddress(text)), "trustProxy");
     };
   }
   const ranges = trust.flatMap((entry) => NAMED.get(entry) ?? entry).map(parseRange);
@@ -128,4 +128,9 @@ function parseWords(text: string): number[] | undefined {
     return undefined;
   }
   return [...groups.map((group) => Number.parseInt(group, 16)), ...dotted.slice(6)];
+}
+
+/** Returns an IP address. An IPv4 address in IPv6 form (`::ffff:192.0.2.7`), as dual-stack sockets show it, becomes IPv4. */
+export function unmapAddress(address: string): string {
+  return address.replace(/^::ffff:(?=\d+\.)/i, "");
 }
