@@ -1,5 +1,5 @@
 import { isAuthority, isSameAuthority } from "../src/request/host.ts";
-import { authorityEnd } from "../src/request/incoming.ts";
+import { authorityEnd } from "../src/request/target.ts";
 
 /** Where srvx shows Node's own request. */
 interface OnNode {

@@ -155,7 +155,7 @@ export function toProxyError(thrown: unknown): ProxyError {
 const encoder = new TextEncoder();
 
 /** The response an error becomes. It says which kind of error, and nothing of addresses or causes. */
-export function toReply(error: ProxyError, method: string): UpstreamResponse {
+export function toErrorResponse(error: ProxyError, method: string): UpstreamResponse {
   const statusText = REASON[error.status] ?? "";
   const bytes = encoder.encode(`${statusText || error.status}: ${error.code}\n`);
   const headers: HeaderList = [

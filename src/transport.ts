@@ -45,9 +45,9 @@ export interface UpstreamRequest {
   /** The length of a streamed body in bytes, where it is known. */
   readonly contentLength: number | undefined;
   /** Whether the request needs a new connection, because a reused one has failed already. */
-  readonly fresh?: boolean;
-  /** The fields before hooks and interceptors changed them; set only where redirects are followed. */
-  readonly given?: HeaderList | undefined;
+  readonly newConnection?: boolean;
+  /** The header fields before hooks and interceptors changed them; set only where redirects are followed. */
+  readonly headersBeforeHooks?: HeaderList | undefined;
 }
 
 /** A response on its way to the client: that of an upstream, or one made from an error. */

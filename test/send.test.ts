@@ -4,14 +4,8 @@ import type { BodySource } from "../src/body/source.ts";
 import { StreamBody } from "../src/body/stream.ts";
 import { ProxyError } from "../src/error.ts";
 import { badOption, MisuseError } from "../src/options/misuse.ts";
-import {
-  checkInterceptor,
-  convertErrors,
-  compose,
-  type Interceptor,
-  type Send,
-  sendThrough,
-} from "../src/exchange/send.ts";
+import { checkInterceptor, compose } from "../src/exchange/interceptor.ts";
+import { convertErrors, type Interceptor, type Send, sendThrough } from "../src/exchange/send.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
 import {
   bytes,

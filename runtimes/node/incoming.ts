@@ -3,13 +3,8 @@ import type { ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { Listener } from "../../src/exchange/scope.ts";
 import type { ProxyError } from "../../src/error.ts";
-import {
-  type Context,
-  type Incoming,
-  pathOf,
-  authorityEnd,
-  WebIncoming,
-} from "../../src/request/incoming.ts";
+import { type Context, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
+import { authorityEnd, pathOf } from "../../src/request/target.ts";
 import type { BodySource } from "../../src/body/source.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { messageHeaders, visibleHeaders } from "./headers.ts";

@@ -4,7 +4,7 @@ import type { Http2ServerRequest } from "node:http2";
 import type { TLSSocket } from "node:tls";
 import { badRequest, type ProxyError } from "../../src/error.ts";
 import { getHeader } from "../../src/fields/headers.ts";
-import { authorityEnd } from "../../src/request/incoming.ts";
+import { authorityEnd } from "../../src/request/target.ts";
 import type { HeaderList } from "../../src/transport.ts";
 
 /** Not by the version: the client chooses that, and Node's HTTP/1 parser takes 0.9 and 2.0 as well. */

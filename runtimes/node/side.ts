@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { assertBodyUnread } from "../../src/request/incoming.ts";
+import { bodyWasRead } from "../../src/request/incoming.ts";
 import type { BodySource } from "../../src/body/source.ts";
 import { StreamBody } from "../../src/body/stream.ts";
 import { contentLengthOf, isHttp2 } from "./message.ts";
@@ -50,7 +50,7 @@ export function bodyOf(
   request: Request,
   { req, res, ownBody, isFresh }: NodeSide,
 ): BodySource | null {
-  assertBodyUnread(request);
+  if (request.bodyUsed) throw bodyWasRead();
   const wasRead = req.readableDidRead;
   // Where other code listens already, a stream of srvx's listens too before a chunk has come. Hono's is made later.
   if (!wasRead && ownBody && (isFresh || req.readableFlowing === null))

@@ -65,7 +65,7 @@ export class UndiciTransport extends DispatcherTransport {
   }
 
   protected override clientFor(request: UpstreamRequest): Client {
-    if (request.fresh !== true || this.#isClosed) return super.clientFor(request);
+    if (request.newConnection !== true || this.#isClosed) return super.clientFor(request);
     this.#freshAgent ??= new OwnAgent(false);
     return (this.#fresh ??= toClient(this.#freshAgent, true, statsOf(this.#freshAgent)));
   }

@@ -14,7 +14,7 @@ import type {
 } from "../transport.ts";
 import { stopUpload, toUpload, type UploadClient } from "./upload.ts";
 import { watch } from "./watch.ts";
-import { trimOws } from "../fields/whitespace.ts";
+import { trimOws } from "../fields/headers.ts";
 
 /** A `fetch`, or a function of its shape. */
 export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;

@@ -1,18 +1,18 @@
 import { checkOptions } from "./check.ts";
 import { atOnce, badOption } from "./misuse.ts";
 import { createFetchTransport, STANDARD } from "../fetch/fetch.ts";
-import type { ForwardedStyle } from "../request/forwarded.ts";
+import type { ForwardedStyle } from "../request/outgoing.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../fields/headers.ts";
 import { defaults, type ProxyOptions } from "./options.ts";
 import { followRedirects, redirectPolicy } from "../exchange/redirect.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrite.ts";
 import { limitBody } from "../body/limit.ts";
 import { keepBody } from "../body/replay.ts";
-import { retry, type RetryOptions } from "../exchange/retry.ts";
+import { checkInterceptor, compose } from "../exchange/interceptor.ts";
 import {
-  checkInterceptor,
-  compose,
   convertErrors,
+  retry,
+  type RetryOptions,
   type Send,
   sendThrough,
 } from "../exchange/send.ts";
