@@ -7,7 +7,7 @@ import { parseHead } from "../src/http1/head.ts";
 import { ResponseParser } from "../src/http1/parser.ts";
 import { compileCookieRewrite } from "../src/response/cookies.ts";
 import { isEventStream } from "../src/fields/headers.ts";
-import { nextHop, redirectPolicy } from "../src/exchange/redirect.ts";
+import { nextHop, compileRedirectPolicy } from "../src/exchange/redirect.ts";
 import { cleanResponse, cleanResponseHeaders } from "../src/response/clean.ts";
 import { compileResponseRewrite } from "../src/response/rewrite.ts";
 import type { HeaderList, UpstreamRequest } from "../src/transport.ts";
@@ -141,7 +141,7 @@ const cases: [string, Sized][] = [
     (text) => rewriteResponse(["Refresh", text], hop),
   ),
   ...each("Location, followed", references, (text) =>
-    nextHop(hop, replyOf(["Location", text]), redirectPolicy("any"), []),
+    nextHop(hop, replyOf(["Location", text]), compileRedirectPolicy("any"), []),
   ),
   ...each("Content-Type", [["text/event-stream", " ", "x"]], (text) =>
     isEventStream(["Content-Type", text]),

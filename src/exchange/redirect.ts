@@ -12,7 +12,7 @@ import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport
 export type RedirectPolicy = (from: URL, to: URL) => boolean;
 
 /** Compiles the option `redirectTargets` into a policy. */
-export function redirectPolicy(
+export function compileRedirectPolicy(
   targets: "same-origin" | "any" | ((url: URL) => boolean),
 ): RedirectPolicy {
   if (targets === "same-origin") return (from, to) => from.origin === to.origin;
@@ -54,11 +54,11 @@ export function followRedirects(
     const visited = [describeHop(first)];
     for (;;) {
       const response = await next(request, scope);
-      const answered = request === first ? response : { ...response, request };
-      if (visited.length > most) return answered;
+      const finalResponse = request === first ? response : { ...response, request };
+      if (visited.length > most) return finalResponse;
       const following = askForNext(request, response, allows, [...secrets, ...added]);
       // Stop at a loop: the same request would get the same response.
-      if (following === undefined || visited.includes(describeHop(following))) return answered;
+      if (following === undefined || visited.includes(describeHop(following))) return finalResponse;
       discardBody(response);
       request = following;
       scope = scope.again();
@@ -131,7 +131,7 @@ export function nextHop(
   };
   if (url.origin === request.upstream.origin) return { ...next, headers: fields };
   fields = withoutNames(fields, new NameSet([...CREDENTIALS, ...secrets]));
-  // The Unix socket, the client certificate and an explicit `Host` belong to the previous origin, too.
+  // Do not take over the Unix socket, the client certificate and an explicit `Host`: they belong to the previous origin.
   return { ...next, headers: fields, upstream: parseTarget(url.origin), host: undefined };
 }
 
