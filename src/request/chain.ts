@@ -85,8 +85,8 @@ interface Element {
 
 const TOKEN = "[!#$%&'*+.^`|~\\w-]+";
 /**
- * Matches one parameter, or none, and the separator after it. No two parts of the pattern can match the same character, so
- * that it takes linear time.
+ * Matches one parameter, or none, and the separator after it. No two parts of the pattern can begin with the same
+ * character, so that it takes linear time.
  */
 const PARAMETER = new RegExp(
   `[ \\t]*(?:(${TOKEN})=(?:(${TOKEN})|"((?:[^"\\\\]|\\\\.)*)")[ \\t]*)?([;,]|$)`,
