@@ -1,5 +1,5 @@
 import { isAuthority, isSameAuthority } from "../src/request/host.ts";
-import { authorityEnd } from "../src/request/incoming.ts";
+import { authorityEnd } from "../src/request/target.ts";
 
 /** What srvx keeps of Node's own request on a web request. */
 interface OnNode {

@@ -5,7 +5,7 @@ import {
   ProxyError,
   type ProxyErrorCode,
   toProxyError,
-  toReply,
+  toErrorResponse,
 } from "../src/error.ts";
 
 const STATUSES: [ProxyErrorCode, number][] = [
@@ -66,14 +66,14 @@ describe("toProxyError", () => {
   });
 });
 
-describe("toReply", () => {
+describe("toErrorResponse", () => {
   const secret = new ProxyError("connection_refused", {
     message: "connect ECONNREFUSED 10.0.0.1:80",
     cause: new Error("10.0.0.1"),
   });
 
   test("says which kind of error, and nothing else", () => {
-    const reply = toReply(secret, "GET");
+    const reply = toErrorResponse(secret, "GET");
     const text = "Bad Gateway: connection_refused\n";
     expect(reply).toEqual({
       status: 502,
@@ -90,18 +90,18 @@ describe("toReply", () => {
 
   test("says when to try again, where that is known", () => {
     const late = new ProxyError("destination_unavailable", { retryAfter: 5 });
-    expect(toReply(late, "GET").headers.slice(-2)).toEqual(["Retry-After", "5"]);
+    expect(toErrorResponse(late, "GET").headers.slice(-2)).toEqual(["Retry-After", "5"]);
   });
 
   test("has no body for HEAD, and the length it would have", () => {
-    const { body, headers } = toReply(secret, "HEAD");
+    const { body, headers } = toErrorResponse(secret, "HEAD");
     expect(body).toBeNull();
-    expect(headers).toEqual(toReply(secret, "GET").headers);
+    expect(headers).toEqual(toErrorResponse(secret, "GET").headers);
   });
 
   test("does without a reason phrase that it does not know", () => {
     const error = new ProxyError("http_request_error", { status: 418 });
-    const { statusText, body } = toReply(error, "GET");
+    const { statusText, body } = toErrorResponse(error, "GET");
     expect(statusText).toBe("");
     expect(new TextDecoder().decode(body?.whole())).toBe("418: http_request_error\n");
   });

@@ -48,7 +48,7 @@ describe("connections", () => {
   test("a request that needs a new connection gets one", async () => {
     const bench = new PoolBench();
     await bench.exchange();
-    bench.send({ fresh: true });
+    bench.send({ newConnection: true });
     expect(bench.connector.attempts).toHaveLength(2);
   });
 

@@ -77,7 +77,7 @@ describe("the order of interceptors", () => {
   test("`attempt` sees the second attempt as one on a new connection", async () => {
     const seen: unknown[] = [];
     const attempt: Interceptor = (next) => (request, scope) => {
-      seen.push(request.fresh ?? false);
+      seen.push(request.newConnection ?? false);
       return next(request, scope);
     };
     await run(

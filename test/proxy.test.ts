@@ -14,7 +14,7 @@ import {
   type Proxy,
   type Runtime,
 } from "../src/proxy.ts";
-import { Counters } from "../src/stats.ts";
+import { Counters } from "../src/counters.ts";
 import type { Target } from "../src/request/target.ts";
 import { FakeTransport, respond, TARGET } from "./_fakes.ts";
 

@@ -131,7 +131,7 @@ describe("redirects", () => {
   test("each hop may be sent once more", async () => {
     const transport = answering(stale, to("/next"), stale, { status: 201 });
     expect((await run({ path: "/a" }, { transport, options })).status).toBe(201);
-    expect(transport.hops.map(({ path, fresh = false }) => [path, fresh])).toEqual([
+    expect(transport.hops.map(({ path, newConnection = false }) => [path, newConnection])).toEqual([
       ["/a", false],
       ["/a", true],
       ["/next", false],

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { nextHop, redirectPolicy, type RedirectPolicy } from "../src/exchange/redirect.ts";
+import { nextHop, compileRedirectPolicy, type RedirectPolicy } from "../src/exchange/redirect.ts";
 import { parseTarget } from "../src/request/target.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
 import { bytes, fakeRequest, fakeResponse, type Given, streamOf, TARGET } from "./_fakes.ts";
@@ -115,7 +115,7 @@ describe("redirectTargets", () => {
   const url = (text: string): URL => new URL(text);
 
   test("same-origin", () => {
-    const allows = redirectPolicy("same-origin");
+    const allows = compileRedirectPolicy("same-origin");
     expect(allows(url("http://a.test/x"), url("http://a.test/y"))).toBe(true);
     for (const other of [
       "https://a.test",
@@ -128,7 +128,7 @@ describe("redirectTargets", () => {
   });
 
   test("any, but never from https to http", () => {
-    const allows = redirectPolicy("any");
+    const allows = compileRedirectPolicy("any");
     expect(allows(url("http://a.test"), url("http://b.test"))).toBe(true);
     expect(allows(url("http://a.test"), url("https://b.test"))).toBe(true);
     expect(allows(url("https://a.test"), url("https://b.test"))).toBe(true);
@@ -137,7 +137,7 @@ describe("redirectTargets", () => {
 
   test("a predicate sees the URL and decides alone", () => {
     const seen: string[] = [];
-    const allows = redirectPolicy((to) => {
+    const allows = compileRedirectPolicy((to) => {
       seen.push(to.href);
       return to.hostname === "b.test";
     });

@@ -163,8 +163,8 @@ describe("a kept connection that is closed already when it is taken", () => {
   });
 });
 
-describe("a fresh hop", () => {
-  const fresh = { fresh: true };
+describe("a request that needs a new connection", () => {
+  const fresh = { newConnection: true };
 
   test("goes on a connection of its own, which is kept", async () => {
     upstream.script = (call) => call.reply(200, [], String(call.link.id));

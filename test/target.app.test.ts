@@ -46,7 +46,9 @@ describe("an app", () => {
   test("is named where its fetch was passed, as a function of the request", () => {
     const parse = (): unknown => parseTarget(fetch());
     expect(parse).toThrow(TypeError);
-    expect(parse).toThrow(/a Response is none; for an app, pass the app, not its `fetch`/);
+    expect(parse).toThrow(
+      /a Response is not a target; for an app, pass the app, not the result of its `fetch`/,
+    );
   });
 
   test("may be a function, and a function of the request is none", () => {

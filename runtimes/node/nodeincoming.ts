@@ -7,13 +7,12 @@ import { badRequest, type ProxyError } from "../../src/error.ts";
 import type { Listener } from "../../src/exchange/scope.ts";
 import { getHeader } from "../../src/fields/headers.ts";
 import {
-  assertBodyUnread,
-  authorityEnd,
+  bodyWasRead,
   type Context,
   type Incoming,
-  pathOf,
   WebIncoming,
 } from "../../src/request/incoming.ts";
+import { authorityEnd, pathOf } from "../../src/request/target.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { toHookRequest } from "./hookrequest.ts";
 import { alreadyRead, IncomingBody, isHttp2, resumeAfter } from "./incomingbody.ts";
@@ -271,7 +270,7 @@ function messageHasBody(req: IncomingMessage): boolean {
  */
 function bodyOf(request: Request, side: NodeSide): BodySource | null {
   const { req, ownBody, isFresh } = side;
-  assertBodyUnread(request);
+  if (request.bodyUsed) throw bodyWasRead();
   if (ownBody && !req.readableDidRead && (isFresh || req.readableFlowing === null)) {
     return new IncomingBody(req);
   }

@@ -1,5 +1,5 @@
 import type { Agent, Client, Pool } from "undici";
-import { Counters } from "../../src/stats.ts";
+import { Counters } from "../../src/counters.ts";
 import type { OriginStats, PoolStats } from "../../src/transport.ts";
 
 /** Counts what the connections of an agent do, from the events of the agent. */

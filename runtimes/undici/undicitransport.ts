@@ -65,7 +65,7 @@ export class UndiciTransport extends DispatcherTransport {
   }
 
   protected override chooseUse(request: UpstreamRequest): DispatcherUse {
-    if (request.fresh !== true || this.#isClosed) return super.chooseUse(request);
+    if (request.newConnection !== true || this.#isClosed) return super.chooseUse(request);
     if (this.#freshUse === undefined) {
       const agent = (this.#freshAgent = new OwnAgent(false));
       this.#freshUse = toDispatcherUse(agent, true, shareAgentStats(agent));

@@ -18,7 +18,7 @@ import {
   toRequestStream,
 } from "./requeststream.ts";
 import { toResponseStream } from "./responsestream.ts";
-import { trimOws } from "../fields/whitespace.ts";
+import { trimOws } from "../fields/headers.ts";
 
 /** A `fetch`, or a function with its interface. */
 export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;

@@ -68,7 +68,7 @@ export class Attempt implements Job, Inlet {
     this.#reject = reject;
     this.#memory = memory;
     this.#method = request.method;
-    this.fresh = request.fresh ?? false;
+    this.fresh = request.newConnection ?? false;
     scope.onAbort(this);
   }
 

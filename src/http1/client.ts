@@ -6,7 +6,7 @@ import {
   poolClosed,
   type PoolOptions,
 } from "../options/pool.ts";
-import { addOrigin, Counters } from "../stats.ts";
+import { addOrigin, Counters } from "../counters.ts";
 import type { Upstream } from "../request/target.ts";
 import type {
   Capabilities,

@@ -1,6 +1,6 @@
 import { ProxyError } from "../error.ts";
 import { type FilledPoolOptions, poolClosed } from "../options/pool.ts";
-import type { Counters } from "../stats.ts";
+import type { Counters } from "../counters.ts";
 import type { OriginStats } from "../transport.ts";
 import { AddressBalancer } from "./addressbalancer.ts";
 import type { Codec } from "./codec.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parseReference } from "../src/response/reference.ts";
+import { parseReference } from "../src/response/location.ts";
 
 test.each([
   ["../b?c#d", "http://a.test/b?c#d"],

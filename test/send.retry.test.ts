@@ -22,8 +22,8 @@ describe("once more", () => {
   test.each([stale, refused])("after %s, on a new connection", async (error) => {
     const transport = answering(error);
     expect((await run({ path: "/a" }, { transport })).status).toBe(200);
-    expect(transport.hops).toMatchObject([{ path: "/a" }, { path: "/a", fresh: true }]);
-    expect(transport.hops[0]?.fresh).toBeFalsy();
+    expect(transport.hops).toMatchObject([{ path: "/a" }, { path: "/a", newConnection: true }]);
+    expect(transport.hops[0]?.newConnection).toBeFalsy();
   });
 
   test.each(["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"])("%s", async (method) => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { addVia } from "../src/request/via.ts";
+import { addVia } from "../src/request/outgoing.ts";
 import { proxyError } from "./_fakes.ts";
 
 function via(...values: string[]): string | undefined {

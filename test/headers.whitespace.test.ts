@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { trimOws } from "../src/fields/whitespace.ts";
+import { trimOws } from "../src/fields/headers.ts";
 
 test.each([
   ["", ""],

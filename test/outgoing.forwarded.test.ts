@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { addForwarded, type ClientFacts } from "../src/request/forwarded.ts";
+import { addForwarded, type ClientFacts } from "../src/request/outgoing.ts";
 
 const client: ClientFacts = { address: "192.0.2.7", secure: false, host: "shop.test:8080" };
 

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
-import { fromDraft, toDraft } from "../src/request/draft.ts";
-import type { RequestDraft } from "../src/exchange/hooks.ts";
+import { fromDraft, type RequestDraft, toDraft } from "../src/exchange/hooks.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
 import { UnframedBody } from "../src/body/unframed.ts";
 import { bytes, fakeRequest, proxyError, streamOf } from "./_fakes.ts";

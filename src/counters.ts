@@ -1,6 +1,6 @@
 import type { OriginStats, PoolStats } from "./transport.ts";
 
-/** What a transport counts over all origins; whoever changes something adds to `version`. */
+/** The counters of a transport, for all origins together. Code that changes a counter must also increment `version`. */
 export class Counters {
   created = 0;
   closed = 0;
@@ -10,14 +10,17 @@ export class Counters {
   version = 0;
   #last: PoolStats | undefined;
 
-  /** A connection was opened, and a request may have waited for it. */
+  /**
+   * Counts a connection that was opened.
+   * @param isUsed whether a request is sent on it immediately
+   */
   countOpened(isUsed: boolean): void {
     this.created++;
     if (isUsed) this.requests++;
     this.version++;
   }
 
-  /** What is counted, and what there is by origin: the same object as long as nothing changes. */
+  /** Returns the statistics: the same object until something changes. */
   stats(origins: () => PoolStats["origins"]): PoolStats {
     const { created, closed, failed, timedOut, requests, version } = this;
     if (this.#last?.version === version) return this.#last;
@@ -36,7 +39,7 @@ export class Counters {
   }
 }
 
-/** Adds up what several pools say of one origin: they differ in more than their name. */
+/** Adds the statistics of a pool to those of its origin: several pools can have the same origin, with different options. */
 export function addOrigin(
   origins: Record<string, OriginStats>,
   name: string,
