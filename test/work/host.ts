@@ -5,9 +5,11 @@
  */
 import { createHook } from "node:async_hooks";
 import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { Session } from "node:inspector/promises";
 import type { AddressInfo } from "node:net";
+import { performance } from "node:perf_hooks";
 import { createInterface } from "node:readline";
 import { getHeapSpaceStatistics } from "node:v8";
 import type { Transport } from "#proxy";
@@ -107,21 +109,41 @@ async function listen(): Promise<number> {
 }
 
 const session = new Session();
-if (mode === "counts") {
+if (mode === "way") {
   session.connect();
   await session.post("Profiler.enable");
   await session.post("Profiler.startPreciseCoverage", { callCount: true });
 }
 
-/** Calls of functions of ours since the last time. */
-async function takeCalls(): Promise<number> {
+/** The files of src/ and runtimes/ of which a function was called since the last report, with the names of these functions. */
+async function takeFiles(): Promise<Record<string, string[]>> {
   const { result } = await session.post("Profiler.takePreciseCoverage");
-  let calls = 0;
+  const files: Record<string, string[]> = {};
   for (const { url, functions } of result) {
-    if (!/\/(?:src|runtimes)\/[\w./-]+\.ts$/.test(url)) continue;
-    for (const { ranges } of functions) calls += ranges[0]?.count ?? 0;
+    const [, file] = /\/((?:src|runtimes)\/[\w./-]+\.ts)$/.exec(url) ?? [];
+    if (file === undefined) continue;
+    const called = functions.filter(({ ranges }) => (ranges[0]?.count ?? 0) > 0);
+    if (called.length > 0) files[file] = called.map(({ functionName }) => functionName);
   }
-  return calls;
+  return files;
+}
+
+/** Linux counts the system calls of a process that read and write; other systems do not tell. */
+const IO = "/proc/self/io";
+const hasIo = existsSync(IO);
+
+/**
+ * System calls of this process since it started: `read` and its variants (`recv` is not among them), `write` and its
+ * variants, and turns of the event loop, each of which is one call of `epoll_wait` or its equivalent. Node uses
+ * `read`, `write` and `writev` for TCP sockets.
+ */
+function systemCalls(): Record<string, number> {
+  const { loopCount } = performance.nodeTiming.uvMetricsInfo;
+  if (!hasIo) return { loopTurns: loopCount };
+  const io = readFileSync(IO, "latin1");
+  const read = Number(/^syscr: (\d+)$/m.exec(io)?.[1]);
+  const write = Number(/^syscw: (\d+)$/m.exec(io)?.[1]);
+  return { loopTurns: loopCount, reads: read, writes: write };
 }
 
 /** Bytes in V8's old generation. */
@@ -133,9 +155,14 @@ function oldBytes(): number {
 console.log(await listen());
 let heap = 0;
 let old = 0;
+let system = mode === "system" ? systemCalls() : {};
 for await (const _ of createInterface({ input: process.stdin })) {
   const report: Record<string, unknown> = { ...counts, seen: [...seen] };
-  if (mode === "counts") report["calls"] = await takeCalls();
+  if (mode === "way") report["files"] = await takeFiles();
+  if (mode === "system") {
+    const now = systemCalls();
+    for (const [kind, total] of Object.entries(now)) report[kind] = total - (system[kind] ?? 0);
+  }
   if (mode === "heap") {
     report["bytes"] = process.memoryUsage().heapUsed - heap;
     globalThis.gc?.();
@@ -148,5 +175,6 @@ for await (const _ of createInterface({ input: process.stdin })) {
   console.log(JSON.stringify(report));
   for (const name of Object.keys(counts)) counts[name] = 0;
   seen.length = 0;
+  if (mode === "system") system = systemCalls();
 }
 process.exit();
