@@ -16,11 +16,14 @@ type Options = Partial<CreateProxyOptions>;
 const servers: Record<string, (options?: Options) => Promise<number>> = {
   srvx: (options) => {
     const proxy = createProxy({ target: upstream.url, ...options });
-    return apps.serveSrvx({ fetch: (web) => proxy.fetch(web) });
+    return apps.serve("srvx", { fetch: (web) => proxy.fetch(web) });
   },
   hono: (options) => {
     const proxy = createProxy({ target: upstream.url, ...options });
-    return apps.serveHono(new Hono().all("*", (c) => proxy.fetch(c.req.raw)));
+    return apps.serve(
+      "hono",
+      new Hono().all("*", (c) => proxy.fetch(c.req.raw)),
+    );
   },
 };
 
@@ -72,7 +75,7 @@ test("a hook's answer leaves the connection to the next request, although other 
     (req) => void req.resume(),
   ];
   for (const each of disturb) {
-    const port = await apps.serveNode((req, res) => {
+    const port = await apps.serve("node", (req, res) => {
       each(req);
       void handler(req as never, res as never);
     });
@@ -89,7 +92,7 @@ test.each(["retry", "bodyLimit"])(
   async (option) => {
     const options: Options = option === "retry" ? { retry: { attempts: 2 } } : { bodyLimit: 1e6 };
     const proxy = createProxy({ target: upstream.url, ...options });
-    const port = await apps.serveNode((req, res) => {
+    const port = await apps.serve("node", (req, res) => {
       if (req.headers["x-text"]) setTimeout(() => req.setEncoding("utf8"), 20);
       proxy.nodeHandler(req, res);
     });

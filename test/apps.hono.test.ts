@@ -23,7 +23,7 @@ describe("hono", () => {
         c.res = await after(c.res);
       })
       .all("*", (c) => proxyFetch(c.req.raw, upstream.url));
-    return apps.serveHono(app);
+    return apps.serve("hono", app);
   });
 });
 
@@ -38,7 +38,7 @@ test("an h3 app in the same process as @hono/node-server works as alone", async 
       return new Response(response.body, response);
     })
     .all("/**", (event) => proxyFetch(event.req, upstream.url));
-  for (const port of [await apps.serveHono(hono), await apps.serveH3(h3)]) {
+  for (const port of [await apps.serve("hono", hono), await apps.serve("h3", h3)]) {
     const answer = await apps.ask(port, request("POST", "/", [["X-Id", "7"]], "body"));
     expect(answer).toMatchObject({ status: 200, text: "body" });
     expect(answer.get("x-id")).toBe("7");
@@ -49,7 +49,7 @@ const long: string = "compressible ".repeat(500);
 
 test("hono/compress codes a plain body once and leaves a coded one alone", async () => {
   const app = new Hono().use(compress()).all("*", (c) => proxyFetch(c.req.raw, upstream.url));
-  const port = await apps.serveHono(app);
+  const port = await apps.serve("hono", app);
   const bytes = request("GET", "/", [["Accept-Encoding", "gzip"]]);
   upstream.script = (call) => call.reply(200, [["Content-Type", "text/plain"]], long);
   const plain = await apps.ask(port, bytes);
@@ -74,7 +74,7 @@ test("hono/compress codes a plain body once and leaves a coded one alone", async
 test("hono/cors adds its headers to a proxied response and answers preflights itself", async () => {
   const app = new Hono().use(cors({ origin: "https://shop.test", credentials: true }));
   app.all("*", (c) => proxyFetch(c.req.raw, upstream.url));
-  const port = await apps.serveHono(app);
+  const port = await apps.serve("hono", app);
   const origin: [string, string] = ["Origin", "https://shop.test"];
   const answer = await apps.ask(port, request("POST", "/", [origin, ["X-Id", "7"]], "body"));
   expect(answer).toMatchObject({ status: 200, text: "body" });
@@ -91,7 +91,7 @@ test("c.header() before and after counts, and HEAD stays a HEAD", async () => {
     c.header("x-before", "1");
     return proxyFetch(c.req.raw, upstream.url);
   });
-  const port = await apps.serveHono(app);
+  const port = await apps.serve("hono", app);
   upstream.script = (call) => call.reply(200, [["Content-Length", "1234"]], null);
   const answer = await apps.ask(port, request("HEAD", "/"));
   expect(apps.only().method).toBe("HEAD");
@@ -109,7 +109,7 @@ test.each(Object.entries(mounts))(
   "%s takes a proxy's fetch, with body and context",
   async (_, to) => {
     const proxy = createProxy({ target: upstream.url });
-    const port = await apps.serveHono(to(new Hono(), proxy));
+    const port = await apps.serve("hono", to(new Hono(), proxy));
     const answer = await apps.ask(port, request("PUT", "/api/x?z=1", [["X-Id", "7"]], "body"));
     expect(answer).toMatchObject({ status: 200, text: "body" });
     expect(apps.only()).toMatchObject({ method: "PUT", target: "/x?z=1" });
@@ -132,7 +132,7 @@ test("a request that middleware rebuilt is forwarded as rebuilt", async () => {
     const raw = new Request("http://other.test/rebuilt?q", new Request(c.req.raw, { headers }));
     return proxyFetch(raw, upstream.url);
   });
-  const port = await apps.serveHono(app);
+  const port = await apps.serve("hono", app);
   const answer = await apps.ask(port, request("POST", "/", [["X-User", "mallory"]], "body"));
   expect(answer).toMatchObject({ status: 200, text: "body" });
   expect(apps.only()).toMatchObject({ target: "/rebuilt?q", method: "POST" });
@@ -145,7 +145,7 @@ test("a body that was read and given anew is what is sent", async () => {
     const init = { method: "POST", headers: c.req.raw.headers, body: text.toUpperCase() };
     return proxyFetch(new Request(c.req.url, init), upstream.url);
   });
-  const port = await apps.serveHono(app);
+  const port = await apps.serve("hono", app);
   const answer = await apps.ask(port, request("POST", "/", [], "a longer body"));
   expect(answer).toMatchObject({ status: 200, text: "A LONGER BODY" });
 });
@@ -164,7 +164,7 @@ test("a body that was already read gives a TypeError that names the fix", async 
     await event.req.text();
     return proxyFetch(event.req, upstream.url).catch(note);
   });
-  for (const port of [await apps.serveHono(hono), await apps.serveH3(h3)]) {
+  for (const port of [await apps.serve("hono", hono), await apps.serve("h3", h3)]) {
     for (const body of ["small", "large".repeat(50_000)]) {
       expect((await apps.ask(port, request("POST", "/", [], body))).status).toBe(500);
     }

@@ -20,7 +20,7 @@ test("Express: an exception of a hook reaches the error handler, whatever it is"
       errors.push(error);
       res.status(500).end("told");
     });
-  const port = await apps.serveNode(app);
+  const port = await apps.serve("node", app);
   const exception = new Error("in the hook");
   // Express would go on to the next handler for the first, and leave the router for the second.
   for (thrown of [undefined, "router", exception]) {
@@ -36,7 +36,10 @@ test("node:http: an exception of a hook is 500, printed once, and the connection
   const print = vi.spyOn(console, "error").mockImplementation(() => {});
   const exception = new Error("10.0.0.1 is secret");
   const onRequest = (): Promise<never> => Promise.reject(exception);
-  const port = await apps.serveNode(createProxy({ target: upstream.url, onRequest }).nodeHandler);
+  const port = await apps.serve(
+    "node",
+    createProxy({ target: upstream.url, onRequest }).nodeHandler,
+  );
   const client = await apps.connect(port);
   for (const bytes of [request("POST", "/", [], "a body"), request("GET", "/")]) {
     client.send(bytes);
@@ -65,7 +68,7 @@ test("node:http: a hook's stream is cancelled for HEAD, which has no body", asyn
         { headers: { "x-a": "b" } },
       ),
   });
-  const client = await apps.connect(await apps.serveNode(proxy.nodeHandler));
+  const client = await apps.connect(await apps.serve("node", proxy.nodeHandler));
   for (let count = 1; count < 3; count++) {
     client.send(request("HEAD", "/"));
     const answer = await client.read("HEAD");

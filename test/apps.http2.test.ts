@@ -20,7 +20,7 @@ const traced = { via: "edge" };
 
 const servers: Record<string, () => Promise<number>> = {
   srvx: () =>
-    apps.serveSrvx({
+    apps.serve("srvx", {
       fetch: (request) => proxyFetch(request, upstream.url, traced),
       tls: certificate,
     }),

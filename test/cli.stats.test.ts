@@ -1,14 +1,14 @@
 import { createServer } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { renderStats } from "../runtimes/cli/stats.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { startProgram } from "./_program.ts";
 import { until, within } from "./_wait.ts";
 
 const upstream = createServer((_, res) => res.end("ok"));
 let target = "";
 beforeAll(async () => {
-  target = `http://127.0.0.1:${await portOf(upstream)}`;
+  target = `http://127.0.0.1:${await listen(upstream)}`;
 });
 afterAll(() => upstream.close().closeAllConnections());
 

@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { connect } from "./_client.ts";
 import { useEcho } from "./_echo.ts";
 import { mebibyte } from "./_large.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { type Program, startProgram } from "./_program.ts";
 import { Upstream } from "./_upstream.ts";
 import { request } from "./_wire.ts";
@@ -162,7 +162,7 @@ test("the example of node:http, which README has too, forwards and stops", async
   const path = new URL("../examples/node.ts", import.meta.url);
   const copy = new URL(`../examples/_node-${process.pid}.ts`, import.meta.url);
   const placeholder = createServer();
-  const port = await portOf(placeholder);
+  const port = await listen(placeholder);
   placeholder.close();
   const source = readFileSync(path, "utf8").replaceAll("3000", `${port}`);
   writeFileSync(copy, source.replace("http://127.0.0.1:4000", upstream.url));

@@ -1,13 +1,12 @@
 /** Functions that send requests in the runtime's stead: what is coded, what is not, and that the fields say so. */
 import { createServer, type IncomingHttpHeaders } from "node:http";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { Hono } from "hono";
 import { compress } from "hono/compress";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createProxy, type ProxyOptions } from "../runtimes/node.ts";
 import { createProxy as createFetchProxy } from "../runtimes/fetch.ts";
+import { listen } from "./_serve.ts";
 
 const TEXT = "a body that compresses well; ".repeat(100);
 const gzipped = gzipSync(TEXT);
@@ -25,9 +24,7 @@ const server = createServer((req, res) => {
 });
 let target = "";
 beforeAll(async () => {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  target = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  target = `http://127.0.0.1:${await listen(server)}`;
 });
 afterEach(() => {
   seen = [];

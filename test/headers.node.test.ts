@@ -63,20 +63,21 @@ const servers: Record<
       early(req);
       next();
     });
-    return apps.serveNode(app.use(toNodeHandler(handler as never) as RequestListener));
+    return apps.serve("node", app.use(toNodeHandler(handler as never) as RequestListener));
   },
   h3: (early, handler) => {
     const middleware = fromNodeHandler((req, _, next) => {
       early(req as IncomingMessage);
       next();
     });
-    return apps.serveH3(
+    return apps.serve(
+      "h3",
       new H3().use(middleware).all("/**", (event) => handler(event.req) as never),
     );
   },
   hono: (early, handler) => {
     const listener = getRequestListener(handler, { overrideGlobalObjects: false });
-    return apps.serveNode((req, res) => {
+    return apps.serve("node", (req, res) => {
       early(req);
       void listener(req, res);
     });
@@ -134,7 +135,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
 
 test("node:http: a Host that middleware has changed counts", async () => {
   const { nodeHandler, close } = createProxy({ target: upstream.url, changeOrigin: false });
-  const port = await apps.serveNode((req, res) => {
+  const port = await apps.serve("node", (req, res) => {
     req.headers.host = "other.test";
     // As middleware without types does it.
     (req.headers as Record<string, unknown>)["x-number"] = 5;

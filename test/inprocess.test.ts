@@ -7,7 +7,7 @@ import { createProxy } from "../runtimes/node.ts";
 import { type Client, connect } from "./_client.ts";
 import { cases } from "./_inprocess.ts";
 import { digestOf, mebibyte, pour } from "./_large.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { startProgram } from "./_program.ts";
 import { until } from "./_wait.ts";
 import { type Header, request } from "./_wire.ts";
@@ -79,7 +79,7 @@ describe("behind a server of Node's", () => {
     const proxy = createProxy({ target });
     const server = createServer(proxy.nodeHandler);
     let port = 0;
-    beforeAll(async () => void (port = await portOf(server)));
+    beforeAll(async () => void (port = await listen(server)));
     afterAll(() => void server.close());
 
     async function send(method: string, path: string, fields: Header[] = []): Promise<Client> {

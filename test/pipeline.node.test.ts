@@ -22,12 +22,16 @@ function create(options: Partial<CreateProxyOptions> = {}): NodeProxy {
 }
 
 const servers: Record<string, (proxy: NodeProxy) => Promise<number>> = {
-  node: (proxy) => apps.serveNode(proxy.nodeHandler),
-  srvx: (proxy) => apps.serveSrvx({ fetch: (each) => proxy.fetch(each) }),
-  h3: (proxy) => apps.serveH3(new H3().all("/**", (event) => proxy.fetch(event.req))),
+  node: (proxy) => apps.serve("node", proxy.nodeHandler),
+  srvx: (proxy) => apps.serve("srvx", { fetch: (each) => proxy.fetch(each) }),
+  h3: (proxy) =>
+    apps.serve(
+      "h3",
+      new H3().all("/**", (event) => proxy.fetch(event.req)),
+    ),
   hono: (proxy) => {
     const listener = getRequestListener(proxy.fetch, { overrideGlobalObjects: false });
-    return apps.serveNode((req, res) => void listener(req, res));
+    return apps.serve("node", (req, res) => void listener(req, res));
   },
 };
 
@@ -152,7 +156,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
       if (call.method === "GET") call.reply(200, [], "got");
     };
     // As a mirror does: what becomes of the first one does not matter to its client.
-    const port = await apps.serveNode((req, res) => {
+    const port = await apps.serve("node", (req, res) => {
       if (req.method === "DELETE") {
         proxy.nodeHandler(req, Object.create(res) as typeof res);
         res.end("sent away");

@@ -2,7 +2,7 @@ import { createServer, type Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import { createProxy, createTransport } from "../runtimes/node.ts";
 import { ask, openLinks, originOf, pooled, statsOf, upstream } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { until, within } from "./_wait.ts";
 
 const CLOSED = "503 Service Unavailable: destination_unavailable\n";
@@ -83,7 +83,7 @@ describe("destroy()", () => {
 
   test("a connection that is being made is given up", async () => {
     const server = createServer();
-    const port = await portOf(server);
+    const port = await listen(server);
     const proxy = pooled({ connectTimeout: 0 }, `https://127.0.0.1:${port}`);
     const answer = ask(proxy);
     const socket = await new Promise<Socket>((resolve) => server.once("connection", resolve));

@@ -6,7 +6,7 @@ import type { NodeProxy } from "../runtimes/node.ts";
 import type { PoolOptions } from "../src/options/pool.ts";
 import { NameServer } from "./_dns.ts";
 import { ask, pooled, statsOf } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { startFull } from "./_full.ts";
 import { pause, until } from "./_wait.ts";
 
@@ -27,9 +27,7 @@ async function startAt(address: string, on: number): Promise<number> {
     setTimeout(() => res.end(address), slowness);
   });
   servers.set(address, server);
-  if (on === 0) return portOf(server, address);
-  await new Promise<void>((resolve) => server.listen(on, address, resolve));
-  return on;
+  return listen(server, on, address);
 }
 
 async function stopAt(address: string): Promise<void> {

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { makeCertificate } from "./_certificate.ts";
 import { ask, openLinks, pooled, statsOf, upstream } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { startProgram } from "./_program.ts";
 import { until } from "./_wait.ts";
 
@@ -101,7 +101,7 @@ describe("what the pool has for targets without", () => {
   async function secure({ cert, key }: typeof first): Promise<string> {
     const server = createHttpsServer({ cert, key }, (_, res) => res.end("secure"));
     cleanups.push(() => server.close().closeAllConnections());
-    return `https://localhost:${await portOf(server)}`;
+    return `https://localhost:${await listen(server)}`;
   }
 
   test("tls; the target's own wins", async () => {

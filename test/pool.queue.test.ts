@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { poolDefaults } from "../src/options/pool.ts";
 import { connect } from "./_client.ts";
 import { ask, originOf, pooled, statsOf, upstream } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { pause, until } from "./_wait.ts";
 import { request } from "./_wire.ts";
 
@@ -93,7 +93,7 @@ describe("many clients over a few connections", () => {
       proxy.nodeHandler(req, res);
     });
     cleanups.push(() => server.close());
-    const port = await portOf(server);
+    const port = await listen(server);
     const first = Array.from({ length: 50 }, () => ask(proxy, "/first"));
     await until(() => upstream.calls.length === 50, "all connections in use");
     const held = upstream.calls.splice(0);
@@ -128,7 +128,7 @@ describe("many clients over a few connections", () => {
     await until(() => upstream.calls.length === 2, "two busy connections");
     const server = createServer(proxy.nodeHandler);
     cleanups.push(() => server.close());
-    const port = await portOf(server);
+    const port = await listen(server);
     const leave = async (): Promise<void> => {
       const clients = await Promise.all(Array.from({ length: 500 }, () => connect(port)));
       for (const client of clients) client.send(request("GET", "/gone"));
@@ -155,7 +155,7 @@ describe("many clients over a few connections", () => {
       proxy.nodeHandler(req, res);
     });
     cleanups.push(() => server.close());
-    const client = await connect(await portOf(server));
+    const client = await connect(await listen(server));
     const size = 64 * 1024 * 1024;
     client.send(`POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${size}\r\n\r\n`);
     await until(() => incoming !== undefined && originOf(proxy)?.waiting === 1, "it waits");

@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import type { RequestDraft } from "../src/index.ts";
 import type { NodeProxy } from "../runtimes/node.ts";
 import { ask, originOf, pooled, statsOf, upstream } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { echo } from "./_upstream.ts";
 import { until } from "./_wait.ts";
 
@@ -188,7 +188,7 @@ describe("origins that nobody uses any more", () => {
 
   test("and at once where there are very many", async () => {
     const server = createServer((_, res) => res.end("ok"));
-    const port = await portOf(server, "0.0.0.0");
+    const port = await listen(server, 0, "0.0.0.0");
     // Each of these addresses is this machine.
     const target = (request: Request): string =>
       `http://127.7${new URL(request.url).pathname.replaceAll("/", ".")}:${port}`;

@@ -2,7 +2,7 @@ import { createServer, type Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import { mebibyte } from "./_large.ts";
 import { ask, openLinks, originOf, pooled, statsOf, upstream } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { pause, until } from "./_wait.ts";
 
 describe("timeout", () => {
@@ -134,7 +134,7 @@ describe("connectTimeout", () => {
     const server = createServer();
     const sockets: Socket[] = [];
     server.on("connection", (socket) => sockets.push(socket.on("error", () => {})));
-    const url = `https://127.0.0.1:${await portOf(server)}`;
+    const url = `https://127.0.0.1:${await listen(server)}`;
     const proxy = pooled({ connectTimeout: 200 }, url);
     const since = performance.now();
     expect(await ask(proxy)).toBe("504 Gateway Timeout: connection_timeout\n");

@@ -6,11 +6,11 @@ import { duplexPair } from "node:stream";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { createOnRead } from "../runtimes/node/reuse.ts";
 import { createProxy } from "../runtimes/node.ts";
-import { bodyOf, Keeper, listen, listenSeeded } from "./_kept.ts";
+import { bodyOf, Keeper, startHttp, startSeeded } from "./_kept.ts";
 
 const LENGTHS = [60_000, 65_536, 130_000, 1_000_000];
 
-const upstream = await listenSeeded();
+const upstream = await startSeeded();
 const proxies = {
   copying: createProxy({ target: upstream.url }),
   reusing: createProxy({ target: upstream.url, pool: { reuseBuffers: true } }),
@@ -37,7 +37,7 @@ const watchers: Record<string, (res: ServerResponse) => void> = {
   connection: (res) => void watch(res.socket as Socket),
 };
 let proxy = proxies.copying;
-const front = await listen((req, res) => {
+const front = await startHttp((req, res) => {
   watchers[String(req.headers["x-watch"])]?.(res);
   proxy.nodeHandler(req, res);
 });

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { createProxy, createTransport } from "../runtimes/node.ts";
 import type { Transport } from "../src/transport.ts";
 import type { Call } from "./_link.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { Upstream } from "./_upstream.ts";
 import { pause } from "./_wait.ts";
 import type { Header } from "./_wire.ts";
@@ -40,7 +40,7 @@ describe("with retries", () => {
   async function startProxy(target: string): Promise<string> {
     const { nodeHandler } = createProxy({ target, transport });
     server.removeAllListeners("request").on("request", nodeHandler);
-    if (!server.listening) await portOf(server);
+    if (!server.listening) await listen(server);
     return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   }
 
@@ -105,7 +105,7 @@ describe("with retries", () => {
       });
       Object.assign(slow, { keepAliveTimeout: 500, keepAliveTimeoutBuffer: 0 });
       slow.on("request", (_, res) => res.removeHeader("Keep-Alive"));
-      const port = await portOf(slow);
+      const port = await listen(slow);
       const proxy = await startProxy(`http://127.0.0.1:${port}`);
       const failed: number[] = [];
       let id = 0;

@@ -19,7 +19,7 @@ import {
   textOf,
 } from "./_fakes.ts";
 import type { Call } from "./_link.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { type Script, Upstream } from "./_upstream.ts";
 import { until } from "./_wait.ts";
 
@@ -93,7 +93,7 @@ describe("an error is stale", () => {
       });
     });
     server.on("connection", (socket: Socket) => raw.set(socket.remotePort as number, socket));
-    const port = await portOf(server);
+    const port = await listen(server);
     const to = parseTarget({ url: `https://localhost:${port}`, tls: { ca: cert } });
     await send({ upstream: to });
     const error = await errorOf(() => send({ upstream: to }));

@@ -2,11 +2,12 @@
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
-import { type AddressInfo, createServer, type Server } from "node:net";
+import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { makeCertificate } from "./_certificate.ts";
+import { listen } from "./_serve.ts";
 import { type RuntimeName, Served } from "./_served.ts";
 import { Upstream } from "./_upstream.ts";
 import { until } from "./_wait.ts";
@@ -22,12 +23,11 @@ afterEach(async () => {
 afterAll(() => upstream.stop());
 
 /** Listens on a port, or on a path, until the test is over. */
-async function listen(server: Server, where: number | string = 0): Promise<number> {
+async function open(server: Server, where: number | string = 0): Promise<number> {
   servers.push(server);
-  if (typeof where === "string") server.listen(where);
-  else server.listen(where, "127.0.0.1");
-  await once(server, "listening");
-  return typeof where === "string" ? 0 : (server.address() as AddressInfo).port;
+  if (typeof where === "number") return listen(server, where);
+  await once(server.listen(where), "listening");
+  return 0;
 }
 
 function openLinks(): number {
@@ -77,7 +77,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   });
 
   test("connectTimeout: TLS that is not answered counts as connecting", async () => {
-    const port = await listen(createServer(() => {}));
+    const port = await open(createServer(() => {}));
     await using served = new Served(runtime, `https://127.0.0.1:${port}`, { connectTimeout: 200 });
     expect(await served.ask("/")).toBe("504 Gateway Timeout: connection_timeout\n");
     expect(await served.stats()).toMatchObject({ created: 0, failed: 1 });
@@ -144,7 +144,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
 
   test("tls: for upstreams that bring none of their own", async () => {
     const certificate = makeCertificate();
-    const port = await listen(createTlsServer(certificate, (_, res) => res.end("secret")));
+    const port = await open(createTlsServer(certificate, (_, res) => res.end("secret")));
     const target = `https://localhost:${port}`;
     await using trusting = new Served(runtime, target, { tls: { ca: certificate.cert } });
     expect(await trusting.ask("/")).toBe("200 secret");
@@ -160,7 +160,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     const path = (name: string): string =>
       join(tmpdir(), `fetchway-${name}-${runtime}-${process.pid}.sock`);
     for (const name of ["pool", "own"]) {
-      await listen(
+      await open(
         createHttpServer((_, res) => res.end(name)),
         path(name),
       );

@@ -1,50 +1,15 @@
 /** Requests through undici: connections that are closed, clients that leave, bodies that are not what was said. */
-import { Agent } from "undici";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { createProxy, type ProxyOptions, type Transport } from "#proxy";
+import { type Agent } from "undici";
+import { describe, expect, test } from "vitest";
+import type { Transport } from "#proxy";
 import { createUndiciTransport } from "../runtimes/undici.ts";
-import { Upstream } from "./_upstream.ts";
-import { until, within } from "./_wait.ts";
-
-const upstream = new Upstream();
-const closing: (() => unknown)[] = [];
-beforeAll(() => upstream.listen());
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close();
-  await upstream.reset();
-});
-afterAll(() => upstream.stop());
-
-type Send = (path: string, init?: RequestInit & { duplex?: "half" }) => Promise<Response>;
-
-function through(
-  transport: Transport = createUndiciTransport(),
-  options: ProxyOptions = {},
-): Send & { transport: Transport } {
-  closing.push(() => transport.destroy?.());
-  const proxy = createProxy({ target: upstream.url, transport, ...options });
-  const send: Send = (path, init) => proxy.fetch(new Request(`http://proxy.test${path}`, init));
-  return Object.assign(send, { transport });
-}
-
-function given(options: Agent.Options = {}): Transport {
-  const agent = new Agent(options);
-  closing.push(() => agent.destroy());
-  return createUndiciTransport(agent);
-}
-
-/** undici uses a connection again only after a turn of the event loop. */
-async function untilFree(transport: Transport): Promise<void> {
-  await until(() => transport.stats?.().origins[upstream.url]?.free === 1, "a free connection");
-}
-
-const errorOf = (answer: Response): string | undefined =>
-  answer.headers.get("proxy-status")?.replace("fetchway; error=", "");
+import { createAgentTransport, errorOf, through, untilFree, upstream } from "./_undici.ts";
+import { within } from "./_wait.ts";
 
 describe("a connection that the upstream closes as it is reused", () => {
   const closes: Record<string, (options?: Agent.Options) => Transport> = {
     "an agent of its own": () => createUndiciTransport(),
-    "an agent that was given": () => given(),
+    "an agent that was given": () => createAgentTransport(),
   };
 
   test.each(
@@ -80,7 +45,7 @@ describe("a connection that the upstream closes as it is reused", () => {
 
 describe("a client that leaves", () => {
   test("while its request waits for a connection: it is never sent", async () => {
-    const send = through(given({ connections: 1 }));
+    const send = through(createAgentTransport({ connections: 1 }));
     let answer: (() => void) | undefined;
     upstream.script = (call) => void (answer = () => call.reply(200, [], call.target));
     const first = send("/first");
@@ -125,7 +90,7 @@ describe("request bodies", () => {
       },
     });
     // The agent does not check lengths: the proxy does.
-    const send = through(given({ strictContentLength: false }), {
+    const send = through(createAgentTransport({ strictContentLength: false }), {
       interceptors: {
         attempt: [(next) => (request, scope) => next({ ...request, contentLength: length }, scope)],
       },

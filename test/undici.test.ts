@@ -1,45 +1,10 @@
 /** undici in place of the proxy's own client: its agent, and what goes wrong on the way. */
 import { Agent, Pool } from "undici";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { createProxy, type ProxyError, type ProxyOptions, type Transport } from "#proxy";
+import { describe, expect, test } from "vitest";
+import { createProxy, type ProxyError } from "#proxy";
 import { createUndiciTransport } from "../runtimes/undici.ts";
-import { Upstream } from "./_upstream.ts";
+import { closing, createAgentTransport, errorOf, through, untilFree, upstream } from "./_undici.ts";
 import { until, within } from "./_wait.ts";
-
-const upstream = new Upstream();
-const closing: (() => unknown)[] = [];
-beforeAll(() => upstream.listen());
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close();
-  await upstream.reset();
-});
-afterAll(() => upstream.stop());
-
-type Send = (path: string, init?: RequestInit & { duplex?: "half" }) => Promise<Response>;
-
-function through(
-  transport: Transport = createUndiciTransport(),
-  options: ProxyOptions = {},
-): Send & { transport: Transport } {
-  closing.push(() => transport.destroy?.());
-  const proxy = createProxy({ target: upstream.url, transport, ...options });
-  const send: Send = (path, init) => proxy.fetch(new Request(`http://proxy.test${path}`, init));
-  return Object.assign(send, { transport });
-}
-
-function given(options: Agent.Options = {}): Transport {
-  const agent = new Agent(options);
-  closing.push(() => agent.destroy());
-  return createUndiciTransport(agent);
-}
-
-/** undici uses a connection again only after a turn of the event loop. */
-async function untilFree(transport: Transport): Promise<void> {
-  await until(() => transport.stats?.().origins[upstream.url]?.free === 1, "a free connection");
-}
-
-const errorOf = (answer: Response): string | undefined =>
-  answer.headers.get("proxy-status")?.replace("fetchway; error=", "");
 
 describe("an agent of its own", () => {
   test("keeps connections, through HEAD and DELETE, too", async () => {
@@ -126,7 +91,7 @@ describe("an agent of its own", () => {
 
 describe("a dispatcher that was given", () => {
   test("stays its owner's to close", () => {
-    const transport = given();
+    const transport = createAgentTransport();
     for (const method of ["close", "destroy"]) expect(transport).not.toHaveProperty(method);
   });
 
@@ -150,7 +115,7 @@ describe("a dispatcher that was given", () => {
   });
 
   test("targets with a socket or TLS options are refused", () => {
-    const transport = given();
+    const transport = createAgentTransport();
     expect(() => createProxy({ target: "unix:/tmp/socket", transport })).toThrow(
       /the undici client cannot reach unix sockets/,
     );
@@ -166,7 +131,7 @@ describe("errors", () => {
     const seen: ProxyError[] = [];
     const proxy = createProxy({
       target: "http://127.0.0.1:1",
-      transport: given(),
+      transport: createAgentTransport(),
       onError: (error) => void seen.push(error),
     });
     const answer = await proxy.fetch(new Request("http://proxy.test/", { method: "POST" }));
@@ -176,7 +141,9 @@ describe("errors", () => {
   });
 
   test("the proxy's deadlines count, not the agent's", async () => {
-    const send = through(given({ headersTimeout: 1, bodyTimeout: 1 }), { timeout: 1500 });
+    const send = through(createAgentTransport({ headersTimeout: 1, bodyTimeout: 1 }), {
+      timeout: 1500,
+    });
     upstream.script = (call) => {
       if (call.target === "/never") return;
       setTimeout(() => call.reply(200, [], "late"), 1200);

@@ -1,13 +1,12 @@
 /** TLS and HTTP/2 through undici. */
-import { once } from "node:events";
 import { createSecureServer } from "node:http2";
 import { createServer as createHttpsServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { Agent, type Dispatcher } from "undici";
 import { afterEach, expect, test } from "vitest";
 import { createProxy } from "#proxy";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import { makeCertificate } from "./_certificate.ts";
+import { listen } from "./_serve.ts";
 
 const { cert, key } = makeCertificate();
 const closing: (() => unknown)[] = [];
@@ -37,10 +36,8 @@ async function serve(version: 1 | 2): Promise<string> {
   server.on("secureConnection", (socket: { servername: string | false | null }) => {
     asked = socket.servername;
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
   closing.push(() => server.close());
-  return `https://localhost:${(server.address() as AddressInfo).port}`;
+  return `https://localhost:${await listen(server)}`;
 }
 
 test("HTTP/2, where the agent allows it", async () => {

@@ -43,19 +43,19 @@ const delays: Record<string, () => Partial<CreateProxyOptions>> = {
 /** How a server calls the proxy. */
 const servers: Record<string, (proxy: NodeProxy, disturb: Disturb) => Promise<number>> = {
   "node:http": (proxy, disturb) =>
-    apps.serveNode((req, res) => {
+    apps.serve("node", (req, res) => {
       if (req.url === "/disturbed") disturb(req);
       proxy.nodeHandler(req, res);
     }),
   srvx: (proxy, disturb) => {
     const handler = toNodeHandler((web) => proxy.fetch(web));
-    return apps.serveNode((req, res) => {
+    return apps.serve("node", (req, res) => {
       if (req.url === "/disturbed") disturb(req);
       void handler(req as never, res as never);
     });
   },
   hono: (proxy, disturb) =>
-    apps.serveHono({
+    apps.serve("hono", {
       fetch(web) {
         const [req] = Object.getOwnPropertySymbols(web)
           .filter(({ description }) => description === "incomingKey")
@@ -121,7 +121,7 @@ describe.each(Object.keys(servers))("%s", (server) => {
 
 test("an upload that waits for a connection loses nothing to code that listens meanwhile", async () => {
   const proxy = createProxy({ target: upstream.url, pool: { maxSockets: 1 } });
-  const port = await apps.serveNode((req, res) => {
+  const port = await apps.serve("node", (req, res) => {
     proxy.nodeHandler(req, res);
     if (req.url === "/disturbed") setTimeout(() => req.on("data", () => {}), 5);
   });
@@ -152,7 +152,7 @@ test("middleware that read a part of the body before the handler gets a TypeErro
       return new Response("misuse", { status: 500 });
     }),
   );
-  const port = await apps.serveNode((req, res) => {
+  const port = await apps.serve("node", (req, res) => {
     req.on("data", () => {});
     setTimeout(() => void handler(req as never, res as never), 30);
   });
@@ -172,7 +172,7 @@ test("other listeners get the rest of a body that was answered early", async () 
   };
   const proxy = createProxy({ target: upstream.url });
   const seen = { bytes: 0, ended: false };
-  const port = await apps.serveNode((req, res) => {
+  const port = await apps.serve("node", (req, res) => {
     req.on("data", (data: Buffer) => (seen.bytes += data.length));
     req.on("end", () => (seen.ended = true));
     proxy.nodeHandler(req, res);

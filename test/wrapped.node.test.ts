@@ -6,9 +6,9 @@ import { Duplex, Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { afterAll, afterEach, describe, expect, test, vi } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
-import { bodyOf, Keeper, listen, listenSeeded } from "./_kept.ts";
+import { bodyOf, Keeper, startHttp, startSeeded } from "./_kept.ts";
 
-const upstream = await listenSeeded();
+const upstream = await startSeeded();
 const proxies = {
   copying: createProxy({ target: upstream.url }),
   reusing: createProxy({ target: upstream.url, pool: { reuseBuffers: true } }),
@@ -92,7 +92,7 @@ describe.each(prototypes)("chunks that an agent keeps by wrapping %s never chang
   test.each(["copying", "reusing"] as const)("after Fetchway was loaded, %s", async (mode) => {
     keeper = new Keeper();
     wrap(prototype, method);
-    const { server, url } = await listen(proxies[mode].nodeHandler);
+    const { server, url } = await startHttp(proxies[mode].nodeHandler);
     await exchange(url);
     expect(keeper.kept.some(({ piece }) => piece.length > 16_384)).toBe(true);
     keeper.expectUnchanged();
@@ -105,7 +105,7 @@ describe.each(prototypes)("chunks that an agent keeps by wrapping %s never chang
     wrap(prototype, method);
     const { createProxy: createLate } = await import("../runtimes/node.ts");
     const late = createLate({ target: upstream.url });
-    const { server, url } = await listen(late.nodeHandler);
+    const { server, url } = await startHttp(late.nodeHandler);
     await exchange(url);
     expect(keeper.kept.some(({ piece }) => piece.length > 16_384)).toBe(true);
     keeper.expectUnchanged();

@@ -4,15 +4,13 @@
  * It prints its port, and then, for each line on stdin, one line of JSON with what was done since the last.
  */
 import { createHook } from "node:async_hooks";
-import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
-import { createServer } from "node:http";
 import { Session } from "node:inspector/promises";
-import type { AddressInfo } from "node:net";
 import { performance } from "node:perf_hooks";
 import { createInterface } from "node:readline";
 import { getHeapSpaceStatistics } from "node:v8";
 import type { Transport } from "#proxy";
+import { serve, type ServerKind } from "../_serve.ts";
 
 const [, , host = "", mode = ""] = process.argv;
 const upstream = process.env["UPSTREAM"] ?? "";
@@ -77,35 +75,14 @@ async function handle(request: Request): Promise<Response> {
   return response;
 }
 
-async function listen(): Promise<number> {
-  const options = { port: 0, hostname: "127.0.0.1", silent: true, gracefulShutdown: false };
-  if (host === "node") {
+/** Starts the server; a framework is loaded only now, so that it too finds the counting globals. */
+async function start(): Promise<number> {
+  const kind = host as ServerKind;
+  if (kind === "node") {
     const { nodeHandler } = createProxy({ target: upstream, ...proxyOptions });
-    const server = createServer(nodeHandler).listen(0, "127.0.0.1");
-    await once(server, "listening");
-    return (server.address() as AddressInfo).port;
+    return (await serve(kind, nodeHandler)).port;
   }
-  if (host === "hono") {
-    const { serve } = await import("@hono/node-server");
-    const { Hono } = await import("hono");
-    const app = new Hono().all("*", (c) => handle(c.req.raw));
-    const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
-    await once(server, "listening");
-    return (server.address() as AddressInfo).port;
-  }
-  if (host === "h3") {
-    const { H3, serve } = await import("h3");
-    const server = serve(
-      new H3().all("/**", ({ req }) => handle(req)),
-      options,
-    );
-    await server.ready();
-    return Number(new URL(server.url ?? "").port);
-  }
-  const { serve } = await import("srvx");
-  const server = serve({ ...options, fetch: handle });
-  await server.ready();
-  return Number(new URL(server.url ?? "").port);
+  return (await serve(kind, handle)).port;
 }
 
 const session = new Session();
@@ -152,7 +129,7 @@ function oldBytes(): number {
   return old?.space_used_size ?? 0;
 }
 
-console.log(await listen());
+console.log(await start());
 let heap = 0;
 let old = 0;
 let system = mode === "system" ? systemCalls() : {};
