@@ -27,7 +27,7 @@ describe("hono", () => {
   });
 });
 
-test("an h3 app in the same process as @hono/node-server works as alone", async () => {
+test("an h3 app works in the same process as @hono/node-server", async () => {
   // That server puts Request and Response classes of its own in the globals' place.
   const hono = new Hono().all("*", (c) => proxyFetch(c.req.raw, upstream.url));
   const h3 = new H3()
@@ -47,7 +47,7 @@ test("an h3 app in the same process as @hono/node-server works as alone", async 
 
 const long: string = "compressible ".repeat(500);
 
-test("hono/compress codes a plain body once and leaves a coded one alone", async () => {
+test("hono/compress encodes a plain body once and leaves an encoded one unchanged", async () => {
   const app = new Hono().use(compress()).all("*", (c) => proxyFetch(c.req.raw, upstream.url));
   const port = await apps.serve("hono", app);
   const bytes = request("GET", "/", [["Accept-Encoding", "gzip"]]);
@@ -71,7 +71,7 @@ test("hono/compress codes a plain body once and leaves a coded one alone", async
   expect(passed.body.equals(coded)).toBe(true);
 });
 
-test("hono/cors adds its headers to a proxied response and answers preflights itself", async () => {
+test("hono/cors adds its headers to a proxied response and answers preflight requests", async () => {
   const app = new Hono().use(cors({ origin: "https://shop.test", credentials: true }));
   app.all("*", (c) => proxyFetch(c.req.raw, upstream.url));
   const port = await apps.serve("hono", app);
@@ -86,7 +86,7 @@ test("hono/cors adds its headers to a proxied response and answers preflights it
   expect(upstream.calls).toHaveLength(1);
 });
 
-test("c.header() before and after counts, and HEAD stays a HEAD", async () => {
+test("c.header() works before and after the proxy, and HEAD stays HEAD", async () => {
   const app = new Hono().all("*", async (c) => {
     c.header("x-before", "1");
     return proxyFetch(c.req.raw, upstream.url);
@@ -106,7 +106,7 @@ const mounts: Record<string, (app: Hono, proxy: Proxy) => Hono> = {
 };
 
 test.each(Object.entries(mounts))(
-  "%s takes a proxy's fetch, with body and context",
+  "%s accepts a proxy's fetch, with body and context",
   async (_, to) => {
     const proxy = createProxy({ target: upstream.url });
     const port = await apps.serve("hono", to(new Hono(), proxy));
@@ -125,7 +125,7 @@ test.each(Object.entries(mounts))(
   },
 );
 
-test("a request that middleware rebuilt is forwarded as rebuilt", async () => {
+test("a Request that middleware creates is forwarded as it is", async () => {
   const app = new Hono().all("*", (c) => {
     const headers = new Headers(c.req.raw.headers);
     headers.set("x-user", "alice");
@@ -139,7 +139,7 @@ test("a request that middleware rebuilt is forwarded as rebuilt", async () => {
   expect(apps.only().all("x-user")).toEqual(["alice"]);
 });
 
-test("a body that was read and given anew is what is sent", async () => {
+test("a body that middleware reads and replaces is forwarded as replaced", async () => {
   const app = new Hono().all("*", async (c) => {
     const text = await c.req.text();
     const init = { method: "POST", headers: c.req.raw.headers, body: text.toUpperCase() };
@@ -197,7 +197,7 @@ test("a request made by hand is forwarded, with and without a body", async () =>
   expect(third).toMatchObject({ text: "streamed body", framing: { kind: "length" } });
 });
 
-test("an aborted request by hand closes the upstream's connection", async () => {
+test("aborting a Request made by hand closes the upstream's connection", async () => {
   upstream.script = () => {};
   const aborting = new AbortController();
   const { signal } = aborting;
@@ -208,7 +208,7 @@ test("an aborted request by hand closes the upstream's connection", async () => 
   expect((await answer).status).toBe(499);
 });
 
-test("misuse rejects with a TypeError that says what to do", async () => {
+test("misuse rejects with a TypeError that names the fix", async () => {
   const made = new Request("http://a.test/");
   const wrong: [Promise<unknown> | (() => unknown), RegExp][] = [
     [proxyFetch(upstream.url as never, made), /Request first/],

@@ -8,7 +8,7 @@ import { request } from "./_wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-test("Express: an exception of a hook reaches the error handler, whatever it is", async () => {
+test("Express: any value that a hook throws reaches the error handler", async () => {
   const errors: unknown[] = [];
   let thrown: unknown;
   const onRequest = (): never => {
@@ -32,7 +32,7 @@ test("Express: an exception of a hook reaches the error handler, whatever it is"
   expect(upstream.calls).toEqual([]);
 });
 
-test("node:http: an exception of a hook is 500, printed once, and the connection goes on", async () => {
+test("node:http: a hook's exception becomes 500 and is printed once, and the connection stays open", async () => {
   const print = vi.spyOn(console, "error").mockImplementation(() => {});
   const exception = new Error("10.0.0.1 is secret");
   const onRequest = (): Promise<never> => Promise.reject(exception);

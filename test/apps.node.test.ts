@@ -66,7 +66,7 @@ test("Express: response headers set before the proxy stay, those of the upstream
   expect(answer.text).toBe("body");
 });
 
-test("Express: middleware after sees the status when the response is finished", async () => {
+test("Express: middleware sees the status when the response is finished", async () => {
   const finished: number[] = [];
   const app = express()
     .use((_, res, next) => {

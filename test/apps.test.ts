@@ -51,7 +51,7 @@ test("h3: event.res headers and onResponse apply to a proxied response", async (
   expect(seen).toBe(200);
 });
 
-test.each(["itself", "its fetch"])("h3: app.mount takes a proxy: %s", async (what) => {
+test.each(["itself", "its fetch"])("h3: app.mount accepts a proxy: %s", async (what) => {
   const proxy = createProxy({ target: `${upstream.url}/v1` });
   const app = new H3().mount("/api", what === "itself" ? proxy : proxy.fetch);
   const port = await apps.serve("h3", app);
@@ -61,7 +61,7 @@ test.each(["itself", "its fetch"])("h3: app.mount takes a proxy: %s", async (wha
   await proxy.close();
 });
 
-test("h3: middleware before mount counts too", async () => {
+test("h3: middleware before a mounted proxy changes what the upstream sees", async () => {
   const app = new H3()
     .use((event) => {
       event.req.headers.set("x-user", "alice");
@@ -73,7 +73,7 @@ test("h3: middleware before mount counts too", async () => {
   expect(apps.only().all("x-user")).toEqual(["alice"]);
 });
 
-test("h3: a body is changed as README says, and no field is left that is not true of it", async () => {
+test("h3: a body changed as README shows keeps no header field that no longer describes it", async () => {
   const options = { headers: { "accept-encoding": "identity" } };
   const app = new H3().get("/page", async (event) => {
     const response = await proxyFetch(event.req, upstream.url, options);
@@ -92,7 +92,7 @@ test("h3: a body is changed as README says, and no field is left that is not tru
   expect(upstream.calls[0]?.all("accept-encoding")).toEqual(["identity"]);
 });
 
-test("h3: text() of a coded body is its bytes, as README says", async () => {
+test("h3: text() of an encoded body returns its encoded bytes, as README says", async () => {
   const bytes = gzipSync("page");
   const seen: string[] = [];
   const app = new H3().get("/page", async (event) => {

@@ -27,7 +27,7 @@ describe("load and validation", () => {
 
   const headers = { "content-type": get.type, etag: '"bench"', "cache-control": "max-age=60" };
 
-  test("takes what is right, and measures it", async () => {
+  test("a correct contestant is accepted and measured", async () => {
     const port = await start((_, res) => void res.writeHead(200, headers).end(get.answer));
     await validate(get, port);
     const { requests, duration, bytes, mean, p50, p99, errors } = await runLoad(get, port, 1, 2);
@@ -49,7 +49,7 @@ describe("load and validation", () => {
     await expect(validate(get, await start(handler))).rejects.toThrow(message);
   });
 
-  test("a POST is of 1024 bytes of JSON, and has to come back", async () => {
+  test("the POST workload sends 1024 bytes of JSON and expects them back", async () => {
     expect(post.body).toHaveLength(1024);
     expect(JSON.parse(String(post.body))).toBeTypeOf("object");
     const port = await start(
@@ -67,7 +67,7 @@ const SERVERS: Record<string, string[]> = {
 };
 
 test.each(contestants.filter(({ role }) => role !== "reference"))(
-  "$title says which packages it uses",
+  "$title names the packages that it uses",
   ({ name, uses }) => {
     const source = readFileSync(join(root, `bench/contestants/${name}.ts`), "utf8");
     const found = source.matchAll(/(?:from |\)\()"(?!node:|[.#])((?:@[^/"]+\/)?[^/"]+)/g);

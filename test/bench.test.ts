@@ -16,7 +16,7 @@ import { MIB, workloads } from "../bench/workloads.ts";
 const root = join(import.meta.dirname, "..");
 
 describe("flags", () => {
-  test("by default, everything, and only then the figures are for README", () => {
+  test("a run without flags measures everything, and only such a run writes the figures of README", () => {
     const flags = readFlags([]);
     expect(flags).toMatchObject({ rounds: 5, connections: [64], complete: true });
     expect(flags?.contestants).toEqual(contestants);
@@ -32,7 +32,7 @@ describe("flags", () => {
     }
   });
 
-  test("choose", () => {
+  test("select contestants, workloads and rounds", () => {
     const flags = readFlags(["--only", "go,h3*", "--workloads", "sse", "--connections", "16,4096"]);
     expect(flags?.contestants.map(({ name }) => name)).toEqual(["h3", "h3-own", "go"]);
     expect(flags?.workloads.map(({ name }) => name)).toEqual(["sse"]);
@@ -64,7 +64,7 @@ describe("flags", () => {
 });
 
 describe("figures", () => {
-  test("median, spread, and the ratio of rounds beside each other", () => {
+  test("median, spread, and the ratio of neighbouring rounds", () => {
     expect([median([3, 1, 2]), median([1, 2, 3, 4])]).toEqual([2, 2.5]);
     expect([spread([5, 5, 5]), spread([1, 5, 2, 4, 3]), spread([9, 1, 3])]).toEqual([0, 1, 2]);
     expect(spread([5])).toBeNaN();
@@ -93,7 +93,7 @@ describe("figures", () => {
     samples: cpu.map((each) => ({ cpu: each, rps: 1, p50: 1, p99: 1, rss: 1 })),
   });
 
-  test("a ratio is to the best of those that did not fail", () => {
+  test("a ratio compares with the best contestant that did not fail", () => {
     const h3 = measured("h3", 30, 30);
     const failed = { ...measured("fastify", 1), failed: "status 500 instead of 200" };
     const all = [h3, measured("httpxy-server", 60, 60), measured("h3-own", 150, 150), failed];
@@ -119,7 +119,7 @@ describe("figures", () => {
     expect(text).toContain(`| to the host's own, or the naive one | 0.28 | ${verdict}`);
   });
 
-  test("what nobody is compared with has no column, and without goals there are none", () => {
+  test("a base without figures has no column, and without goals there is no table of goals", () => {
     const results = [measured("node", 30), measured("floor", 60)];
     const text = toMarkdown({ ...machine, rounds: 1, seconds: 1, results });
     expect(text).toContain("|  | CPU µs | × floor | requests/s |");
@@ -134,7 +134,7 @@ describe("figures", () => {
     expect(alone).not.toMatch(/Goals|With/);
   });
 
-  test("throughput and the mean have columns where they were measured", () => {
+  test("throughput and mean have columns when they were measured", () => {
     const one = measured("node", 30);
     const sample = { cpu: 30, rps: 1000, bps: 1.5 * MIB, mean: 1.25, p50: 1, p99: 2, rss: 3 * MIB };
     const now = { ...one, samples: [sample] };
@@ -146,7 +146,7 @@ describe("figures", () => {
     expect(text(one)).toContain("| requests/s | p50 ms | p99 ms | RSS MiB |");
   });
 
-  test("versions are named of what took part", () => {
+  test("the report names the versions of the contestants that took part", () => {
     const [floor, node, hono] = ["floor", "node", "hono"].map((name) =>
       contestants.filter((each) => each.name === name),
     );

@@ -4,7 +4,7 @@ import { bytes } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
 
 describe("BytesBody", () => {
-  test("gives the very bytes, as often as it is asked", () => {
+  test("returns the same bytes each time", () => {
     const given = bytes("abc");
     const body = new BytesBody(given);
     expect(body).toMatchObject({ length: 3, buffered: 3 });
@@ -13,13 +13,13 @@ describe("BytesBody", () => {
     expect(body.whole()).toBe(given);
   });
 
-  test.each(["", "abc"])("streams the bytes of %j, twice", async (text) => {
+  test.each(["", "abc"])("streams the bytes of %j twice", async (text) => {
     const body = new BytesBody(bytes(text));
     expect(await new Response(body.stream()).text()).toBe(text);
     expect(await new Response(body.stream()).text()).toBe(text);
   });
 
-  test("pipes its bytes as one chunk, and none where there are none", async () => {
+  test("pipes its bytes as one chunk, or no chunk if it is empty", async () => {
     const sink = new FakeSink();
     await new BytesBody(bytes("abc")).pipeTo(sink);
     expect(sink.log).toEqual(["abc", "end"]);
@@ -28,7 +28,7 @@ describe("BytesBody", () => {
     expect(empty.log).toEqual(["end"]);
   });
 
-  test("gives a sink that owns its chunks a copy of a Buffer, too, whose `slice` copies nothing", async () => {
+  test("gives a sink that owns its chunks a copy, of a Buffer too, whose `slice` does not copy", async () => {
     const given = Buffer.from("abc");
     const body = new BytesBody(given);
     const sink = new FakeSink("owned");
@@ -55,14 +55,14 @@ describe("BytesBody", () => {
     expect(body.whole()).toEqual(bytes("abc"));
   });
 
-  test("a reader of its stream that transfers a chunk leaves the bytes as they are", async () => {
+  test("a reader that transfers a chunk of its stream does not change the bytes", async () => {
     const body = new BytesBody(bytes("abc"));
     for await (const chunk of body.stream()) structuredClone(chunk, { transfer: [chunk.buffer] });
     expect(body.whole()).toEqual(bytes("abc"));
   });
 });
 
-test("chunks are joined, and a single one is not copied", () => {
+test("several chunks are joined, and a single chunk is not copied", () => {
   const one = bytes("abc");
   expect(concat([one])).toBe(one);
   expect(concat([one, bytes(""), bytes("de")])).toEqual(bytes("abcde"));

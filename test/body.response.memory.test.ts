@@ -23,7 +23,7 @@ function open(): { body: ResponseBody; released: Uint8Array[]; take: ReturnType<
 }
 
 test.each([true, false])(
-  "a sink that returns memory gets the pooled chunk itself: arrived before pipeTo: %s",
+  "a sink that returns memory gets the pooled chunk without a copy: arrived before pipeTo: %s",
   (isBefore) => {
     const { body, released, take } = open();
     const sink = new FakeSink("returned");
@@ -51,7 +51,7 @@ test.each(["owned", "borrowed"] as const)("a sink whose chunks are %s gets a cop
   expect(released).toEqual([pooled, pooled]);
 });
 
-test("a chunk in memory of its own is not copied, whatever the sink is", () => {
+test("a chunk with memory of its own is not copied for any sink", () => {
   for (const memory of ["owned", "borrowed", "returned"] as const) {
     const { body, released } = open();
     const sink = new FakeSink(memory);
@@ -63,7 +63,7 @@ test("a chunk in memory of its own is not copied, whatever the sink is", () => {
   }
 });
 
-test("a pooled body that is taken as bytes is a copy", () => {
+test("a pooled body that is read as bytes is copied", () => {
   const { body, released } = open();
   body.push(pooled);
   body.end();
@@ -73,7 +73,7 @@ test("a pooled body that is taken as bytes is a copy", () => {
   expect(released).toEqual([pooled]);
 });
 
-test("a pooled body that is read as a stream is a copy", async () => {
+test("a pooled body that is read as a stream is copied", async () => {
   const { body, released } = open();
   body.push(pooled);
   body.end();

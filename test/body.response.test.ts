@@ -47,7 +47,7 @@ function open(length?: number, recycler?: Recycler): void {
 beforeEach(() => open());
 
 describe("a body that has arrived", () => {
-  test("is bytes, once it is complete", () => {
+  test("is available as bytes once it is complete", () => {
     body.push(bytes("ab"));
     expect(body.buffered).toBe(2);
     expect(body.whole()).toBeUndefined();
@@ -57,14 +57,14 @@ describe("a body that has arrived", () => {
     expect(body.buffered).toBe(0);
   });
 
-  test("of one chunk is that chunk", () => {
+  test("of one chunk is returned as that chunk", () => {
     const chunk = bytes("abc");
     body.push(chunk);
     body.end();
     expect(body.whole(0)).toBe(chunk);
   });
 
-  test("of several chunks is joined up to a limit, else left for a sink", async () => {
+  test("of several chunks is joined up to a limit, and otherwise left for a sink", async () => {
     body.push(bytes("ab"));
     body.push(bytes("c"));
     body.end();
@@ -74,7 +74,7 @@ describe("a body that has arrived", () => {
     expect(sink.log).toEqual(["ab", "c", "end"]);
   });
 
-  test("knows its length where it was announced, and has its trailers", async () => {
+  test("has its announced length and its trailers", async () => {
     open(3);
     expect(body.length).toBe(3);
     body.push(bytes("abc"));
@@ -85,7 +85,7 @@ describe("a body that has arrived", () => {
     expect(sink.trailers).toEqual(["x-sum", "1"]);
   });
 
-  test("is taken once", async () => {
+  test("can be read only once", async () => {
     body.push(bytes("abc"));
     body.end();
     body.whole();
@@ -96,7 +96,7 @@ describe("a body that has arrived", () => {
 });
 
 describe("a body that is still arriving", () => {
-  test("writes its chunks as they come, and ends with the last", async () => {
+  test("writes its chunks as they arrive, and ends the sink after the last", async () => {
     body.push(bytes("a"));
     const sink = new FakeSink();
     const piped = body.pipeTo(sink);
@@ -108,7 +108,7 @@ describe("a body that is still arriving", () => {
     expect(sink.log).toEqual(["a", "b", "end"]);
   });
 
-  test("flushes what goes in front where no chunk has come yet", () => {
+  test("flushes the head if no chunk has arrived yet", () => {
     const sink = new FakeSink();
     void body.pipeTo(sink);
     expect(sink.log).toEqual(["flush"]);
@@ -116,7 +116,7 @@ describe("a body that is still arriving", () => {
     expect(sink.log).toEqual(["flush", "end"]);
   });
 
-  test("is a stream", async () => {
+  test("can be read as a stream", async () => {
     body.push(bytes("a"));
     const text = new Response(body.stream()).text();
     body.push(bytes("b"));
@@ -124,7 +124,7 @@ describe("a body that is still arriving", () => {
     expect(await text).toBe("ab");
   });
 
-  test("restarts the idle timeout with each chunk, and ends it with the last", () => {
+  test("restarts the idle timeout with each chunk, and stops it after the last", () => {
     body.push(bytes("a"));
     void body.pipeTo(new FakeSink());
     body.push(bytes("b"));
@@ -135,7 +135,7 @@ describe("a body that is still arriving", () => {
 });
 
 describe("a client that is slow", () => {
-  test("pauses the inlet until there is room, and the idle timeout is held", () => {
+  test("pauses the inlet until the sink drains, and pauses the idle timeout", () => {
     const sink = new FakeSink();
     sink.hasRoom = false;
     void body.pipeTo(sink);
@@ -156,7 +156,7 @@ describe("a client that is slow", () => {
     expect(inlet.log).toEqual(["pause", "resume", "pause"]);
   });
 
-  test("that has not taken the body: the inlet is paused after 64 KiB, and the idle timeout runs on", () => {
+  test("that has not read the body pauses the inlet after 64 KiB, while the idle timeout runs", () => {
     body.push(new Uint8Array(65_535));
     expect(inlet.log).toEqual([]);
     body.push(new Uint8Array(1));
@@ -167,7 +167,7 @@ describe("a client that is slow", () => {
     expect(inlet.log).toEqual(["pause", "resume"]);
   });
 
-  test("that takes the buffered chunks slowly: the inlet stays paused", () => {
+  test("that reads the buffered chunks slowly keeps the inlet paused", () => {
     body.push(new Uint8Array(65_536));
     const sink = new FakeSink();
     sink.hasRoom = false;
@@ -177,7 +177,7 @@ describe("a client that is slow", () => {
     expect(inlet.log).toEqual(["pause", "resume"]);
   });
 
-  test("is not waited for once the body has arrived completely", async () => {
+  test("does not delay the end of a body that has arrived completely", async () => {
     const sink = new FakeSink();
     sink.hasRoom = false;
     const piped = body.pipeTo(sink);
@@ -191,7 +191,7 @@ describe("a client that is slow", () => {
 });
 
 describe("an upstream that breaks off", () => {
-  test("before the body is taken", async () => {
+  test("before the body is read fails the body", async () => {
     body.push(bytes("half"));
     body.fail(broken);
     expect(body.error).toBe(broken);
@@ -203,7 +203,7 @@ describe("an upstream that breaks off", () => {
     expect(calls).toEqual(["touch", "end"]);
   });
 
-  test("while it is piped, and nothing is written after that", async () => {
+  test("while the body is piped fails the sink, and nothing is written afterwards", async () => {
     const sink = new FakeSink();
     const piped = body.pipeTo(sink);
     body.push(bytes("half"));
@@ -216,13 +216,13 @@ describe("an upstream that breaks off", () => {
     expect(body.error).toBe(broken);
   });
 
-  test("while it is streamed", async () => {
+  test("while the body is streamed fails the stream", async () => {
     const text = new Response(body.stream()).text();
     body.fail(broken);
     await expect(text).rejects.toBe(broken);
   });
 
-  test("after the end changes nothing", () => {
+  test("after the end of the body changes nothing", () => {
     body.push(bytes("abc"));
     body.end();
     body.fail(broken);
@@ -232,7 +232,7 @@ describe("an upstream that breaks off", () => {
 });
 
 describe("cancelled", () => {
-  test("while it is piped: the exchange is stopped, and the sink is called no more", async () => {
+  test("while it is piped: the exchange stops, and the sink is not called any more", async () => {
     const sink = new FakeSink();
     const piped = body.pipeTo(sink);
     body.push(bytes("a"));
@@ -244,13 +244,13 @@ describe("cancelled", () => {
     expect(body.error).toEqual(proxyError("http_request_error", 499));
   });
 
-  test("by the reader of its stream", async () => {
+  test("by the reader of its stream: the exchange stops", async () => {
     await body.stream().cancel("enough");
     expect(inlet.log).toEqual(["fail 499"]);
   });
 });
 
-test("a body that fails while its first chunks are written tells the sink", async () => {
+test("a body that fails while its first chunks are written fails the sink", async () => {
   body.push(bytes("a"));
   body.push(bytes("b"));
   const sink = new FakeSink();

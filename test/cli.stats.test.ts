@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => upstream.close().closeAllConnections());
 
-test("the counters, for people", () => {
+test("the counters are formatted for people", () => {
   expect(
     renderStats({
       created: 3,
@@ -45,7 +45,7 @@ describe.each([
     return [program, origin];
   };
 
-  test("SIGUSR1 prints them, and starts no inspector", async () => {
+  test("SIGUSR1 prints the counters and starts no inspector", async () => {
     const [program, origin] = await start();
     await using _ = program;
     for (let count = 1; count <= 2; count++) {
@@ -58,7 +58,7 @@ describe.each([
     expect(program.code()).toBeUndefined();
   });
 
-  test.each([true, false])("--stats=%j: at the end", async (stats) => {
+  test.each([true, false])("--stats=%j prints the counters at the end", async (stats) => {
     const [program, origin] = await start(`--stats=${stats}`);
     await using _ = program;
     expect(await (await fetch(origin)).text()).toBe("ok");

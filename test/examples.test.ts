@@ -43,7 +43,7 @@ async function run(
 }
 
 describe.each(Object.entries(runtimes))("on %s", (_, start) => {
-  test("sign.ts signs what is sent", () =>
+  test("sign.ts signs each attempt", () =>
     run("sign", start, async (origin) => {
       expect((await fetch(`${origin}/a?b`, { method: "PUT", body: "x" })).status).toBe(200);
       const call = await upstream.call();
@@ -69,7 +69,7 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
       ]);
     }));
 
-  test("cache.ts answers from memory what the upstream allows, and nothing else", () =>
+  test("cache.ts answers from memory only the responses that the upstream allows", () =>
     run("cache", start, async (origin) => {
       let count = 0;
       upstream.script = (call) => {

@@ -38,11 +38,11 @@ describe("NameSet", () => {
     "x-forwarded",
     "y-forwarded-for",
     "forwarded",
-  ])("has not %j", (name) => expect(names.has(name)).toBe(false));
+  ])("does not have %j", (name) => expect(names.has(name)).toBe(false));
 });
 
 describe("cleanRequest", () => {
-  test("keeps order, case and duplicates of what goes through, and says what it took", () => {
+  test("keeps order, case and duplicates of the remaining fields, and returns Host and Content-Length apart", () => {
     const raw = [
       "Host",
       "a.test:80",
@@ -64,7 +64,7 @@ describe("cleanRequest", () => {
     });
   });
 
-  test.each(REQUEST_DROPPED)("drops %s, however it is written", (name) => {
+  test.each(REQUEST_DROPPED)("drops %s in any spelling", (name) => {
     const value = { "content-length": "0", "transfer-encoding": "chunked" }[name] ?? "x";
     for (const spelling of [name, name.toUpperCase(), name.replaceAll("-", "_")]) {
       expect(cleanRequest([spelling, value, "kept", "1"], dropped).headers).toEqual(["kept", "1"]);
@@ -100,7 +100,7 @@ describe("cleanRequest", () => {
     ).toEqual(left);
   });
 
-  test("a forwarding field that is nominated is dropped even where it is kept", () => {
+  test("a nominated forwarding field is dropped even when forwarding fields are kept", () => {
     const raw = ["Connection", "x-forwarded-for", "X-Forwarded-For", "1.2.3.4"];
     expect(cleanRequest(raw, dropped, new NameSet(["x-forwarded-for"])).headers).toEqual([]);
   });
@@ -123,7 +123,7 @@ describe("cleanRequest", () => {
     expect(() => cleanRequest(raw, dropped)).toThrow(proxyError("http_request_error", 400));
   });
 
-  test("tells of Upgrade what the client said, and drops it", () => {
+  test("returns the client's Upgrade value and drops the field", () => {
     const raw = ["Upgrade", "h2c", "x-upgrade", "websocket", "upgrade", "websocket"];
     expect(cleanRequest(raw, dropped)).toMatchObject({
       headers: ["x-upgrade", "websocket"],
@@ -131,7 +131,7 @@ describe("cleanRequest", () => {
     });
   });
 
-  test("refuses a transfer coding that no server undoes", () => {
+  test("refuses a transfer coding that no server decodes", () => {
     expect(() => cleanRequest(["Transfer-Encoding", "gzip, chunked"], dropped)).toThrow(
       proxyError("http_request_error", 501),
     );
@@ -140,7 +140,7 @@ describe("cleanRequest", () => {
 });
 
 describe("cleanResponse", () => {
-  test("drops what is about the connection, keeps the rest as it is", () => {
+  test("drops hop-by-hop fields and keeps all others", () => {
     const raw = [
       "Connection",
       "keep-alive, X-Hop",
@@ -179,7 +179,7 @@ describe("cleanResponse", () => {
     [204, ["Content-Length", "0", "A", "1"], ["A", "1"]],
     [205, ["Content-Length", "5", "A", "1"], ["A", "1"]],
     [304, ["Content-Length", "5"], ["Content-Length", "5"]],
-  ])("a length that is not true goes: %d %j", (status, raw, left) => {
+  ])("a false Content-Length is removed: %d %j", (status, raw, left) => {
     expect(cleanResponse(status, raw)).toEqual(left);
   });
 
@@ -197,7 +197,7 @@ describe("lists", () => {
     expect(getHeader(["X-A", "1"], "x-b")).toBeUndefined();
   });
 
-  test("several Set-Cookie stay several through Headers", () => {
+  test("several Set-Cookie fields stay separate through Headers", () => {
     const list = ["set-cookie", "a=1", "set-cookie", "b=2", "x", "1"];
     expect(toHeaderList(toHeaders(list))).toEqual(list);
     expect(toHeaders(list).getSetCookie()).toEqual(["a=1", "b=2"]);

@@ -3,8 +3,8 @@ import { describe, expect, test } from "vitest";
 import { ConnectionBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";
 
-describe("before it is established", () => {
-  test("what is written waits, and goes in order once there is a socket", () => {
+describe("before the connection is established", () => {
+  test("writes are queued, and sent in order once there is a socket", () => {
     const bench = new ConnectionBench({ isOpen: false });
     let done = 0;
     expect(bench.write("GET ")).toBe(true);
@@ -18,7 +18,7 @@ describe("before it is established", () => {
     expect(bench.socket.writes).toEqual(["GET ", "/", "more"]);
   });
 
-  test("64 KiB may wait; for more, a writer waits until there is a socket with room", async () => {
+  test("64 KiB are queued; a writer with more waits until the socket drains", async () => {
     for (const hasRoom of [true, false]) {
       const bench = new ConnectionBench({ isOpen: false });
       expect(bench.write("x".repeat(65_535))).toBe(true);
@@ -35,7 +35,7 @@ describe("before it is established", () => {
     }
   });
 
-  test("given up, it stops the attempt at once, and lets go of what was written", async () => {
+  test("destroying it aborts the connection attempt and drops the queued writes", async () => {
     for (const isEarly of [true, false]) {
       const bench = new ConnectionBench({ isOpen: false });
       let cancelled = 0;
@@ -62,7 +62,7 @@ describe("before it is established", () => {
     }
   });
 
-  test("a socket that comes after it was given up is closed, and gets nothing", async () => {
+  test("a socket that opens after the connection was destroyed is closed and gets no bytes", async () => {
     const bench = new ConnectionBench({ isOpen: false });
     bench.write("GET ");
     bench.connection.destroy();
@@ -72,7 +72,7 @@ describe("before it is established", () => {
     expect(bench.owner).toMatchObject({ opened: 0, closed: 1 });
   });
 
-  test("the error of an attempt is its job's", () => {
+  test("the error of a connection attempt fails its request", () => {
     const bench = new ConnectionBench({ isOpen: false });
     const error = new Error("refused");
     bench.connection.abandon(error);

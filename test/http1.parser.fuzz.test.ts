@@ -54,7 +54,7 @@ function write({ status, reason, fields, framing, chunks, trailers, interim }: R
   return `${hints}${head}${lines.join("")}0\r\n${linesOf(trailers)}\r\n`;
 }
 
-test("what was written is what is read", () => {
+test("generated responses are parsed as generated", () => {
   fc.assert(
     fc.property(response, cuts, (each, at) => {
       const bytesOf = write(each);
@@ -74,7 +74,7 @@ test("what was written is what is read", () => {
   );
 });
 
-test("a connection persists as its options say, whatever white space is around them", () => {
+test("a connection persists as its options say, with any white space around them", () => {
   const scrap = fc.constantFrom("close", "Keep-Alive", ",", ",", " ", "\t", "x", "\u00a0");
   const lines = fc.array(
     fc.array(scrap, { maxLength: 8 }).map((each) => each.join("")),
@@ -95,7 +95,7 @@ test("a connection persists as its options say, whatever white space is around t
   );
 });
 
-describe("whatever comes", () => {
+describe("for any bytes", () => {
   /** Bytes that parsers stumble over, between those that make a response. */
   const scrap = fc.oneof(
     fc.constantFrom(
@@ -127,7 +127,7 @@ describe("whatever comes", () => {
       return whole.slice(0, place) + with_ + whole.slice(place + 1);
     });
 
-  test("no cut changes what is seen of it", () => {
+  test("splitting the bytes does not change the result", () => {
     fc.assert(
       fc.property(
         fc.oneof(scraps, mutated),
@@ -150,7 +150,7 @@ describe("whatever comes", () => {
     );
   });
 
-  test("what is taken is of one meaning only", () => {
+  test("an accepted response has only one meaning", () => {
     fc.assert(
       fc.property(fc.oneof(scraps, mutated), (each) => {
         for (const { headers, statusText, length } of parse(piecesOf(each)).heads) {

@@ -49,7 +49,7 @@ test.each<[string, Given<UpstreamRequest>, string | undefined]>([
   expect(framing).toEqual(line === undefined ? [] : [line]);
 });
 
-describe("nothing ends a line, a field or a request early", () => {
+describe("no character can end a line, a header field or a request early", () => {
   // All bytes, and what is no byte: its lower half could be the end of a line (CVE-2016-2086).
   const characters = [...Array(256).keys(), 0x010a, 0x010d, 0x0120].map((code) =>
     String.fromCharCode(code),
@@ -74,7 +74,7 @@ describe("nothing ends a line, a field or a request early", () => {
     expect(sent).toEqual(codes((each) => /^[!-~\u0080-\u00ff]$/.test(each)));
   });
 
-  test("CONNECT is no request", () => {
+  test("CONNECT is refused", () => {
     expect(statusOf({ method: "CONNECT" })).toBe(501);
   });
 });

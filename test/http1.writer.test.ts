@@ -54,7 +54,7 @@ function open(length?: number, memory: Memory = {}): Open {
 }
 
 describe("framing", () => {
-  test("of a body of unknown length is chunked, and head and first chunk leave in one write", () => {
+  test("of a body of unknown length is chunked, with head and first chunk in one write", () => {
     const { connection, writer, fail } = open();
     expect(writer.write(bytes("hello, world"))).toBe(true);
     writer.write(bytes("!"));
@@ -67,7 +67,7 @@ describe("framing", () => {
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("of a body whose length is known is none, and it is over with its last byte", () => {
+  test("of a body of known length adds no bytes, and the request ends with its last byte", () => {
     const { connection, writer, fail } = open(5);
     writer.write(bytes("he"));
     expect(writer.isOver).toBe(false);
@@ -79,7 +79,7 @@ describe("framing", () => {
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("leaves out empty chunks, which would end the body", () => {
+  test("skips empty chunks, which would end the body", () => {
     const { connection, writer, touch } = open();
     const release = vi.fn();
     expect(writer.write(bytes(""), release)).toBe(true);
@@ -90,7 +90,7 @@ describe("framing", () => {
     expect(connection.writes).toEqual([`${HEAD}0\r\n\r\n`]);
   });
 
-  test("of a long chunk is written around it, without a copy", () => {
+  test("of a long chunk is written without copying the chunk", () => {
     const { connection, writer } = open();
     const chunk = new Uint8Array(16_385);
     writer.write(chunk);
@@ -99,7 +99,7 @@ describe("framing", () => {
     expect(connection.chunks[1]).toBe(chunk);
   });
 
-  test("of a body that is here as a whole", () => {
+  test("of a body that is available completely", () => {
     for (const [body, sent] of [
       [undefined, HEAD],
       [bytes("abc"), `${HEAD}abc`],
@@ -113,7 +113,7 @@ describe("framing", () => {
 });
 
 describe("a flush", () => {
-  test("sends the head alone, once", () => {
+  test("sends the head alone, and only once", () => {
     const { connection, writer } = open(1);
     writer.flush();
     writer.flush();
@@ -125,8 +125,8 @@ describe("a flush", () => {
   });
 });
 
-describe("a body that is not as announced", () => {
-  test("too long: the chunk that exceeds the length is not written", () => {
+describe("a body with another length than announced", () => {
+  test("too long: the chunk that exceeds the length is not written, and the request fails", () => {
     for (const chunks of [["abcdef"], ["abc", "def"], ["abcde", "f"]]) {
       const { connection, writer, fail } = open(5);
       for (const chunk of chunks) writer.write(bytes(chunk));
@@ -137,7 +137,7 @@ describe("a body that is not as announced", () => {
     }
   });
 
-  test("too short", () => {
+  test("too short: the request fails", () => {
     const { connection, writer, fail } = open(5);
     writer.write(bytes("abc"));
     writer.end();
@@ -146,7 +146,7 @@ describe("a body that is not as announced", () => {
     expect(writer.isOver).toBe(false);
   });
 
-  test.each([undefined, 5])("broken off, length %s: it does not look complete", (length) => {
+  test.each([undefined, 5])("truncated, length %s: it does not look complete", (length) => {
     const { connection, writer, fail } = open(length);
     writer.write(bytes("abc"));
     const before = connection.writes.length;
@@ -158,14 +158,14 @@ describe("a body that is not as announced", () => {
     expect(connection.isSent).toBe(false);
   });
 
-  test("broken off with a ProxyError, it fails with that error", () => {
+  test("truncated by a ProxyError: the request fails with that error", () => {
     const { writer, fail } = open();
     const error = new ProxyError("http_request_error", { status: 413 });
     writer.fail(error);
     expect(fail).toHaveBeenCalledExactlyOnceWith(error);
   });
 
-  test("broken off behind its last byte it is complete all the same", () => {
+  test("failing after its last byte: it is complete", () => {
     const { writer, fail } = open(3);
     writer.write(bytes("abc"));
     writer.fail(new Error("gone"));
@@ -178,7 +178,7 @@ describe("backpressure", () => {
     ["a short chunk", 1, undefined],
     ["a long chunk", 20_000, undefined],
     ["a chunk of a known length", 20_000, 40_000],
-  ])("%s: no room until the connection has some", async (_, size, length) => {
+  ])("%s: reports backpressure until the connection drains", async (_, size, length) => {
     const { connection, writer } = open(length);
     connection.hasRoom = false;
     expect(writer.write(new Uint8Array(size))).toBe(false);
@@ -199,7 +199,7 @@ describe("backpressure", () => {
 });
 
 describe("a chunk's memory", () => {
-  test("is borrowed, unless the connection gives it back", () => {
+  test("is borrowed, unless the connection returns chunks", () => {
     expect(open().writer.memory).toBe("borrowed");
     const ofRequests = vi.fn(() => "returned" as const);
     const { writer, connection } = open(undefined, { ofRequests });
@@ -210,7 +210,7 @@ describe("a chunk's memory", () => {
   test.each([
     ["copied into one write", 5],
     ["written as it is", 20_000],
-  ])("is given back when it is sent: %s", (_, size) => {
+  ])("is returned after sending: %s", (_, size) => {
     const { connection, writer } = open();
     const release = vi.fn();
     writer.write(new Uint8Array(size), release);
@@ -219,7 +219,7 @@ describe("a chunk's memory", () => {
   });
 });
 
-test("what a body writes behind its end is not sent: it would be the next request on the connection", () => {
+test("chunks written after the end are not sent, because they would be the next request on the connection", () => {
   const { connection, writer } = open();
   writer.write(bytes("abc"));
   writer.end();

@@ -37,16 +37,16 @@ const expected: Record<string, string | null> = Object.fromEntries(
 );
 
 describe.each(Object.entries(runtimes))("on %s", (runtime, [entry, ...args]) => {
-  test("every case holds", async () => {
+  test("all cases pass", async () => {
     expect(await run(runtime, entry, args)).toEqual(expected);
   });
 });
 
-test("through the entry for any runtime every case holds", async () => {
+test("all cases pass with the portable entry", async () => {
   expect(await run("node", "fetch", ["--input-type=module", "--eval"])).toEqual(expected);
 });
 
-describe("behind a server of Node's", () => {
+describe("behind Node's server", () => {
   const answerShort = (): Response =>
     new Response(new Response("four").body, { headers: { "content-length": "5" } });
   /** How the app's last request ended. */
@@ -103,7 +103,7 @@ describe("behind a server of Node's", () => {
     });
 
     test.each(["hang", "stream"])(
-      "a client that leaves aborts the app's signal: %s",
+      "a client that disconnects aborts the app's signal: %s",
       async (path) => {
         signal = undefined;
         const client = await send("GET", `/${path}`);
@@ -115,7 +115,7 @@ describe("behind a server of Node's", () => {
       },
     );
 
-    test("a body that is shorter than it says is cut by the end of the connection", async () => {
+    test("a body shorter than its Content-Length is truncated by closing the connection", async () => {
       const client = await send("GET", "/short");
       const answer = await client.read();
       expect([answer.status, answer.cut]).toEqual([200, true]);

@@ -15,7 +15,7 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0)) await cleanup();
 });
 
-test("without limits all requests have a connection of their own, and all are kept", async () => {
+test("without limits each request has a connection of its own, and all are kept", async () => {
   const proxy = pooled({ maxSockets: Infinity, maxFreeSockets: Infinity, maxQueued: Infinity });
   const count = poolDefaults.maxSockets + 50;
   upstream.script = async (call) => {
@@ -29,7 +29,7 @@ test("without limits all requests have a connection of their own, and all are ke
   expect(originOf(proxy)).toEqual({ inUse: 0, free: count, waiting: 0 });
 });
 
-test("without a limit to those that wait none is refused", async () => {
+test("without maxQueued no request is refused", async () => {
   const proxy = pooled({ maxSockets: 1, maxQueued: Infinity });
   const count = poolDefaults.maxQueued + 2;
   const first = Promise.withResolvers<void>();
@@ -44,7 +44,7 @@ test("without a limit to those that wait none is refused", async () => {
 });
 
 describe("maxQueued", () => {
-  test("beyond it 503, with Retry-After", async () => {
+  test("requests over the limit get 503 with Retry-After", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1, maxQueued: 2 });
     const answers = ["/1", "/2", "/3"].map((path) => ask(proxy, path));
@@ -58,7 +58,7 @@ describe("maxQueued", () => {
     expect(upstream.calls.map(({ target }) => target)).toEqual(["/1", "/2", "/3"]);
   });
 
-  test("0: nobody waits", async () => {
+  test("0: no request waits", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1, maxQueued: 0 });
     const first = ask(proxy);
@@ -68,7 +68,7 @@ describe("maxQueued", () => {
   });
 });
 
-test("queueTimeout: nobody waits for longer, and is sent after that", async () => {
+test("a request that waits longer than queueTimeout is never sent", async () => {
   upstream.script = () => {};
   const proxy = pooled({ maxSockets: 1, queueTimeout: 1000 });
   const first = ask(proxy, "/first");
@@ -82,7 +82,7 @@ test("queueTimeout: nobody waits for longer, and is sent after that", async () =
 });
 
 describe("many clients over a few connections", () => {
-  test("4096 over 50: in order, and never more than 50", async () => {
+  test("4096 requests over 50 connections are sent in order, on never more than 50 connections", async () => {
     let running = 0;
     let most = 0;
     upstream.script = () => {};
@@ -121,7 +121,7 @@ describe("many clients over a few connections", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 50, requests: 50 + 4096 });
   }, 60_000);
 
-  test("clients that leave leave the queue at once, and nothing of theirs is sent", async () => {
+  test("queued requests whose clients disconnect are removed at once and never sent", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 2 });
     const busy = [ask(proxy, "/busy"), ask(proxy, "/busy")];
@@ -144,7 +144,7 @@ describe("many clients over a few connections", () => {
     expect(upstream.calls.map(({ target }) => target)).toEqual(["/busy", "/busy", "/last"]);
   }, 60_000);
 
-  test("a body that waits is not read: its client is held, and memory with it", async () => {
+  test("the body of a queued request is not read, so that its client pauses and memory stays flat", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1 });
     const first = ask(proxy, "/first");

@@ -14,7 +14,7 @@ function idle(name: string, closed: string[]): Idle {
 }
 
 describe("the list", () => {
-  test("closes the one that has been idle longest", () => {
+  test("closes the connection that has been idle longest", () => {
     const closed: string[] = [];
     const list = new IdleList(3);
     const [a, b, c, d, e] = Array.from("abcde", (name) => idle(name, closed)) as [
@@ -38,7 +38,7 @@ describe("the list", () => {
     expect(closed).toEqual(["a", "c"]);
   });
 
-  test("is as a simple list would be, whatever comes and goes", () => {
+  test("gives the same result as a simple list, for any sequence of operations", () => {
     let seed = 7;
     const random = (below: number): number => {
       seed = (seed * 48_271) % 2_147_483_647;
@@ -98,7 +98,7 @@ describe.runIf(process.platform === "linux")("over all origins", () => {
   const left = (): string[] =>
     Array.from(sockets, (socket) => socket.localAddress ?? "").toSorted();
 
-  test("so many idle connections are kept, those that were used last", async () => {
+  test("the most recently used idle connections are kept up to the limit", async () => {
     const askAt = toMany({ maxTotalFreeSockets: 4 });
     for (let origin = 1; origin <= 20; origin++) expect(await askAt(origin)).toBe("200 ok");
     await until(() => sockets.size === 4, "4 connections left", 2000);
@@ -114,7 +114,7 @@ describe.runIf(process.platform === "linux")("over all origins", () => {
     expect(opened).toBe(21);
   });
 
-  test("connections in use do not count, and none is closed with a request on it", async () => {
+  test("connections in use are not counted and not closed", async () => {
     const askAt = toMany({ maxTotalFreeSockets: 2 });
     for (let round = 0; round < 5; round++) {
       const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => askAt(i + 1)));
@@ -138,7 +138,7 @@ describe.runIf(process.platform === "linux")("over all origins", () => {
     expect(sockets.size).toBe(50);
   });
 
-  test("stats() counts what was closed", async () => {
+  test("stats() counts the closed connections", async () => {
     const { port } = server.address() as AddressInfo;
     const transport = createTransport({ maxTotalFreeSockets: 1, freeSocketTimeout: 60_000 });
     const target = ({ url }: Request): string =>

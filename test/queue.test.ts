@@ -59,7 +59,7 @@ test.each([
   expect(namesIn(queue)).toBe([...new Set(leaving)].join(""));
 });
 
-test("no more than maxQueued", () => {
+test("holds at most maxQueued requests", () => {
   const [queue, items] = queueOf("abcd", { maxQueued: 2 });
   const failed = Object.values(items).map(({ error }) => error?.code);
   const limit = "connection_limit_reached";
@@ -68,7 +68,7 @@ test("no more than maxQueued", () => {
   expect(namesIn(queue)).toBe("ab");
 });
 
-test("no longer than queueTimeout, whoever is in front", async () => {
+test("a request waits at most queueTimeout, also behind others", async () => {
   const [queue, items] = queueOf("ab", { queueTimeout: 1000 });
   await pause(400);
   for (const name of "cd") queue.push((items[name] = new Item(name)));
@@ -82,11 +82,11 @@ test("no longer than queueTimeout, whoever is in front", async () => {
   await until(() => items["e"]?.error !== undefined, "e");
 });
 
-describe("what has left", () => {
+describe("a removed request", () => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
 
-  test("is not held by those who stay", async () => {
+  test("is not kept in memory by the remaining requests", async () => {
     const [queue, items] = queueOf("abcde");
     const gone = Array.from("bcd", (name) => new WeakRef(items[name] as Item));
     for (const name of "cbd") queue.remove(items[name] as Item);

@@ -53,7 +53,7 @@ const cases = Object.keys(ways).flatMap((way) =>
 );
 
 test.each(cases)(
-  "a $framing body is the same at a 307's target: $way",
+  "a $framing body reaches the target of a 307 unchanged: $way",
   async ({ way, framing }) => {
     const proxy = createProxy({ target: upstream.url, followRedirects: true, ...ways[way] });
     const front = await startHttp(proxy.nodeHandler);

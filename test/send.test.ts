@@ -51,7 +51,7 @@ describe("compose", () => {
     expect(compose([], send)).toBe(send);
   });
 
-  test("each is set up once, and sees request and scope as the one before gave them", async () => {
+  test("each interceptor is set up once, and gets request and scope from the one before", async () => {
     const setUp = vi.fn();
     const received = vi.fn(async () => fakeResponse({ status: 201 }));
     const [hop, other] = [fakeRequest(), fakeRequest({ path: "/other" })];
@@ -79,12 +79,15 @@ describe("checkInterceptor", () => {
   const send = async (): Promise<UpstreamResponse> => fakeResponse();
   const checked = (intercept: unknown): Interceptor => checkInterceptor(intercept as Interceptor);
 
-  test.each([undefined, null, 5, {}, Promise.resolve()])("to return %s is misuse", (made) => {
-    expect(() => checked(() => made)(send)).toThrow(MisuseError);
-    expect(() => checked(() => made)(send)).toThrow(
-      /`interceptors`: return a function: \(next\) =>/,
-    );
-  });
+  test.each([undefined, null, 5, {}, Promise.resolve()])(
+    "an interceptor that returns %s is refused",
+    (made) => {
+      expect(() => checked(() => made)(send)).toThrow(MisuseError);
+      expect(() => checked(() => made)(send)).toThrow(
+        /`interceptors`: return a function: \(next\) =>/,
+      );
+    },
+  );
 
   test.each<[unknown, RegExp]>([
     [undefined, /resolve to \{ status, statusText, headers, body \}/],
@@ -93,7 +96,7 @@ describe("checkInterceptor", () => {
     [fakeResponse({ headers: [["a", "b"]] as never }), /`headers` as a list of strings/],
     [fakeResponse({ headers: ["a"] }), /`headers` as a list of strings/],
     [{ ...fakeResponse(), body: "text" }, /new BytesBody\(bytes\) or new StreamBody\(stream\)/],
-  ])("to resolve to %o is misuse", async (made, message) => {
+  ])("an interceptor that resolves to %o is refused", async (made, message) => {
     const answer = checked(() => async () => made)(send)(fakeRequest(), fakeScope());
     await expect(answer).rejects.toThrow(MisuseError);
     await expect(answer).rejects.toThrow(message);
@@ -107,20 +110,23 @@ describe("checkInterceptor", () => {
     [{ headers: new Headers() }, /pass on `headers` as a list of strings/],
     [{ headers: ["a", 5] }, /pass on `headers`/],
     [{ upstream: "http://other.test" }, /parseTarget\(url\)/],
-  ])("to pass on %o is misuse, and nothing is sent", async (changes, message) => {
-    const sent = vi.fn(send);
-    const intercept = checked(
-      (next: Send): Send =>
-        async (request, scope) =>
-          next({ ...request, ...changes }, scope),
-    );
-    const answer = intercept(sent)(fakeRequest(), fakeScope());
-    await expect(answer).rejects.toThrow(MisuseError);
-    await expect(answer).rejects.toThrow(message);
-    expect(sent).not.toHaveBeenCalled();
-  });
+  ])(
+    "an interceptor that passes on %o is refused, and nothing is sent",
+    async (changes, message) => {
+      const sent = vi.fn(send);
+      const intercept = checked(
+        (next: Send): Send =>
+          async (request, scope) =>
+            next({ ...request, ...changes }, scope),
+      );
+      const answer = intercept(sent)(fakeRequest(), fakeScope());
+      await expect(answer).rejects.toThrow(MisuseError);
+      await expect(answer).rejects.toThrow(message);
+      expect(sent).not.toHaveBeenCalled();
+    },
+  );
 
-  test("another body has its own length, and others keep theirs", async () => {
+  test("a replaced body has its own length, and an unchanged one keeps its length", async () => {
     const lengths: unknown[] = [];
     const pass = (body: BodySource | null): Promise<unknown> =>
       checked(
@@ -136,13 +142,13 @@ describe("checkInterceptor", () => {
     expect(lengths).toEqual([6, 3]);
   });
 
-  test("a response that is returned without a promise is one", async () => {
+  test("a response returned without a promise is accepted", async () => {
     const response = fakeResponse();
     expect(await checked(() => () => response)(send)(fakeRequest(), fakeScope())).toBe(response);
   });
 });
 
-test("sendThrough sends the request as it is, to an app or over the network", async () => {
+test("sendThrough sends the request unchanged, to an app or over the network", async () => {
   const [network, inProcess] = [new FakeTransport(), new FakeTransport()];
   const [request, scope] = [fakeRequest(), fakeScope()];
   const send = sendThrough(network, inProcess);
@@ -155,7 +161,7 @@ test("sendThrough sends the request as it is, to an app or over the network", as
   expect([network.hops.length, inProcess.hops.length]).toEqual([1, 1]);
 });
 
-test("convertErrors makes a ProxyError of every error but misuse", async () => {
+test("convertErrors converts every error except misuse into a ProxyError", async () => {
   const converted = (error: unknown): Promise<unknown> => {
     const send = convertErrors(vi.fn<Send>().mockRejectedValue(error));
     return errorOf(() => send(fakeRequest(), fakeScope()));

@@ -55,7 +55,7 @@ describe("with retries", () => {
   );
 
   test.each(cases)(
-    "%s %s, with %s: idempotent requests never fail, a POST is seen once at most",
+    "%s %s, with %s: idempotent requests never fail, and a POST reaches the upstream at most once",
     async (how, moment, hint) => {
       const seen = new Map<string, number>();
       const close = closings[how as "FIN" | "RST"];
@@ -95,7 +95,7 @@ describe("with retries", () => {
   );
 
   test(
-    "an upstream that closes what is idle for longer than we keep it never fails a POST",
+    "an upstream that closes idle connections later than the proxy does never fails a POST",
     async () => {
       // A usual server and our default, both ten times faster: 500 ms there, 400 ms here.
       const ids: string[] = [];

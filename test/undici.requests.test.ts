@@ -43,8 +43,8 @@ describe("a connection that the upstream closes as it is reused", () => {
   });
 });
 
-describe("a client that leaves", () => {
-  test("while its request waits for a connection: it is never sent", async () => {
+describe("a client that disconnects", () => {
+  test("while its request waits for a connection: the request is never sent", async () => {
     const send = through(createAgentTransport({ connections: 1 }));
     let answer: (() => void) | undefined;
     upstream.script = (call) => void (answer = () => call.reply(200, [], call.target));
@@ -102,7 +102,7 @@ describe("request bodies", () => {
     ["too long", 5, ["123", "456"]],
     ["too short", 5, ["123"]],
     ["broken off", 5, ["123", new Error("gone")]],
-  ])("%s: the request is broken off", async (_, length, chunks) => {
+  ])("%s: the request is aborted", async (_, length, chunks) => {
     upstream.script = async (call) => {
       await call.done;
       if (call.state === "complete") call.reply(200);
@@ -114,7 +114,7 @@ describe("request bodies", () => {
     expect(call?.state).not.toBe("complete");
   });
 
-  test("of the announced length: it arrives", async () => {
+  test("of the announced length: the request arrives", async () => {
     expect(await (await sendAs(6, "123", "456")).text()).toBe("123456");
   });
 });

@@ -6,8 +6,8 @@ import { createUndiciTransport } from "../runtimes/undici.ts";
 import { closing, createAgentTransport, errorOf, through, untilFree, upstream } from "./_undici.ts";
 import { until, within } from "./_wait.ts";
 
-describe("an agent of its own", () => {
-  test("keeps connections, through HEAD and DELETE, too", async () => {
+describe("the transport's own agent", () => {
+  test("keeps connections, also after HEAD and DELETE", async () => {
     const send = through();
     // Without the field, undici closes after HEAD.
     upstream.script = async (call) => {
@@ -23,7 +23,7 @@ describe("an agent of its own", () => {
     expect(upstream.links).toHaveLength(1);
   });
 
-  test("a GET with a body is its connection's last request: not every upstream reads it", async () => {
+  test("closes the connection after a GET with a body, because not every upstream reads it", async () => {
     const transport = createUndiciTransport();
     const proxy = through(transport, {
       interceptors: {
@@ -61,7 +61,7 @@ describe("an agent of its own", () => {
     await until(() => transport.stats?.().closed === 1, "a closed connection");
   });
 
-  test("close() lets requests finish; later ones get 503", async () => {
+  test("close() lets running requests finish, and later ones get 503", async () => {
     const send = through();
     let answer: (() => void) | undefined;
     upstream.script = (call) => void (answer = () => call.reply(200, [], "late"));
@@ -76,7 +76,7 @@ describe("an agent of its own", () => {
     await send.transport.close?.();
   });
 
-  test("destroy(), and close() after its time, cut requests off", async () => {
+  test("destroy(), and close() after its timeout, abort requests", async () => {
     for (const end of ["destroy", "close"] as const) {
       const send = through();
       upstream.script = () => {};
@@ -89,13 +89,13 @@ describe("an agent of its own", () => {
   });
 });
 
-describe("a dispatcher that was given", () => {
-  test("stays its owner's to close", () => {
+describe("a given dispatcher", () => {
+  test("is not closed by the transport", () => {
     const transport = createAgentTransport();
     for (const method of ["close", "destroy"]) expect(transport).not.toHaveProperty(method);
   });
 
-  test("is counted once, by whatever number of transports", async () => {
+  test("is counted once, with any number of transports", async () => {
     const agent = new Agent();
     closing.push(() => agent.destroy());
     const [first, second] = [createUndiciTransport(agent), createUndiciTransport(agent)];
@@ -104,7 +104,7 @@ describe("a dispatcher that was given", () => {
     expect(agent.listenerCount("connect")).toBe(1);
   });
 
-  test("that counts nothing by origin has no stats", () => {
+  test("without counters per origin has no stats", () => {
     const pool = new Pool(upstream.url);
     closing.push(() => pool.destroy());
     expect(createUndiciTransport(pool).stats?.()).toBeUndefined();
@@ -127,7 +127,7 @@ describe("a dispatcher that was given", () => {
 });
 
 describe("errors", () => {
-  test("a refused connection is 502, and onError sees undici's error", async () => {
+  test("a refused connection becomes 502, and onError gets undici's error", async () => {
     const seen: ProxyError[] = [];
     const proxy = createProxy({
       target: "http://127.0.0.1:1",
@@ -140,7 +140,7 @@ describe("errors", () => {
     expect(await answer.text()).not.toContain("127.0.0.1");
   });
 
-  test("the proxy's deadlines count, not the agent's", async () => {
+  test("the proxy's timeouts apply, not the agent's", async () => {
     const send = through(createAgentTransport({ headersTimeout: 1, bodyTimeout: 1 }), {
       timeout: 1500,
     });

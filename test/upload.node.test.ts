@@ -10,7 +10,7 @@ import { IncomingBody } from "../runtimes/node/upload.ts";
 import { serve } from "./_serve.ts";
 import { FakeSink } from "./_sink.ts";
 
-test("a body that breaks off fails, and does not seem to have been sent", async () => {
+test("an interrupted body fails and does not count as sent", async () => {
   const message = new PassThrough();
   const sink = new FakeSink("borrowed");
   const body = new IncomingBody(message as unknown as IncomingMessage);
@@ -62,7 +62,7 @@ const framings: Record<string, Record<string, string>> = {
 };
 
 test.each(Object.keys(framings))(
-  "a body %s is sent as it is, however long it waits",
+  "a body %s is sent unchanged after any waiting time",
   async (framing) => {
     const gate = Promise.withResolvers<void>();
     start = gate.promise;
@@ -77,7 +77,7 @@ test.each(Object.keys(framings))(
   },
 );
 
-test("a body that is not sent does not keep the connection from the next request", async () => {
+test("a body that is not sent does not block the connection's next request", async () => {
   const answering = createProxy({ target, onRequest: () => new Response("mine") });
   const url = await startHttp((req, res) => {
     // Node itself sees to a body only if nobody has asked for it.
@@ -162,7 +162,7 @@ describe.each([
   });
 });
 
-test("a body that is read as text is refused, not sent without its bytes", async () => {
+test("a body that is read as text is refused instead of sent incompletely", async () => {
   const answer = await upload((req, res) => {
     req.setEncoding("utf8");
     proxy.nodeHandler(req, res, (error) => res.writeHead(500).end(String(error)));
@@ -170,7 +170,7 @@ test("a body that is read as text is refused, not sent without its bytes", async
   expect(answer.toString()).toMatch(/TypeError: .*setEncoding/);
 });
 
-test("a payload that a test injects stays the test's", async () => {
+test("the payload that a test injects is not modified", async () => {
   const app = Fastify({ bodyLimit: BODY.length });
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
   app.post("/", ({ raw }, reply) => {

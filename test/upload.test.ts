@@ -70,7 +70,7 @@ describe.each([
   ["anything", undefined, plainStream, LENGTH / 4000],
   ["anything", LENGTH, plainStream, LENGTH / 4000],
 ] as const)("a stream of %s, length %s", (_, length, make, pieces) => {
-  test("is handed on whole, in as few pieces as it comes in", async () => {
+  test("is forwarded completely, in as few chunks as it arrives in", async () => {
     const lengths: number[] = [];
     for await (const piece of upload(make(), length).body) {
       expect(piece.every((byte) => byte === 7)).toBe(true);
@@ -80,7 +80,7 @@ describe.each([
     expect(lengths.length).toBeLessThanOrEqual(pieces);
   });
 
-  test("is cancelled with what takes it", async () => {
+  test("is cancelled when its consumer cancels", async () => {
     let reason: unknown;
     const { body } = upload(
       make((given) => (reason = given)),
@@ -91,19 +91,16 @@ describe.each([
   });
 });
 
-test.each([undefined, LENGTH])(
-  "a stream that fails breaks off the request first: %s",
-  async (length) => {
-    const { body, controller } = upload(
-      new ReadableStream({
-        type: "bytes",
-        pull() {
-          throw new Error("gone");
-        },
-      }),
-      length,
-    );
-    await expect(body.getReader().read()).rejects.toMatchObject({ code: "http_request_error" });
-    expect(controller.signal.aborted).toBe(true);
-  },
-);
+test.each([undefined, LENGTH])("a failing stream aborts the request first: %s", async (length) => {
+  const { body, controller } = upload(
+    new ReadableStream({
+      type: "bytes",
+      pull() {
+        throw new Error("gone");
+      },
+    }),
+    length,
+  );
+  await expect(body.getReader().read()).rejects.toMatchObject({ code: "http_request_error" });
+  expect(controller.signal.aborted).toBe(true);
+});

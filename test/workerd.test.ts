@@ -45,7 +45,7 @@ async function get(program: Program, path: string): Promise<Response> {
 
 const forWorkers: BuildOptions = { conditions: ["workerd", "worker"] };
 
-test("the entry takes target and options from the Worker's vars", async () => {
+test("the entry reads target and options from the Worker's vars", async () => {
   const vars = {
     FETCHWAY_TARGET: `${upstream.url}/base`,
     FETCHWAY_OPTIONS: '{"headers":{"x-set":"1"}}',
@@ -62,7 +62,7 @@ test("the entry takes target and options from the Worker's vars", async () => {
   });
 });
 
-test("wrong vars are a 500 for clients and one clear line for the operator", async () => {
+test("wrong vars become a 500 for clients and one clear line for the operator", async () => {
   const vars = { FETCHWAY_TARGET: "ftp://u.test" };
   await using program = await serve(
     "wrong",
@@ -89,7 +89,7 @@ describe.each(["h3", "hono"])("the %s example", (name) => {
   });
 });
 
-test("a bundle that has the entry for Node says what to change", async () => {
+test("a bundle with Node's entry throws an error that names the fix", async () => {
   await using program = await serve("node", 'export { createProxy } from "#proxy"', {
     platform: "node",
     conditions: ["node"],
