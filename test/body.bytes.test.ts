@@ -4,7 +4,7 @@ import { bytes } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
 
 describe("BytesBody", () => {
-  test("`whole()` returns the given bytes, without a copy, each time it is called", () => {
+  test("returns the same bytes each time", () => {
     const given = bytes("abc");
     const body = new BytesBody(given);
     expect(body).toMatchObject({ length: 3, buffered: 3 });
@@ -19,7 +19,7 @@ describe("BytesBody", () => {
     expect(await new Response(body.stream()).text()).toBe(text);
   });
 
-  test("pipes its bytes as one chunk, and an empty body as no chunk", () => {
+  test("pipes its bytes as one chunk, or no chunk if it is empty", async () => {
     const sink = new FakeSink();
     new BytesBody(bytes("abc")).pipeTo(sink);
     expect(sink.log).toEqual(["abc", "end"]);
@@ -28,7 +28,7 @@ describe("BytesBody", () => {
     expect(empty.log).toEqual(["end"]);
   });
 
-  test("gives a sink that owns its chunks a copy, also of a Buffer, whose `slice` copies nothing", () => {
+  test("gives a sink that owns its chunks a copy, of a Buffer too, whose `slice` does not copy", async () => {
     const given = Buffer.from("abc");
     const body = new BytesBody(given);
     const sink = new FakeSink("owned");
@@ -58,7 +58,7 @@ describe("BytesBody", () => {
     },
   );
 
-  test("the bytes stay as they are when a reader of the stream transfers a chunk", async () => {
+  test("a reader that transfers a chunk of its stream does not change the bytes", async () => {
     const body = new BytesBody(bytes("abc"));
     for await (const chunk of body.stream()) structuredClone(chunk, { transfer: [chunk.buffer] });
     expect(body.whole()).toEqual(bytes("abc"));

@@ -42,7 +42,7 @@ async function byHand(limit: number): Promise<{ body: BodySource; given: () => S
 const text = (body: BodySource): Promise<string> => new Response(body.stream()).text();
 
 describe("limitBody", () => {
-  test("passes on a request without a body unchanged", async () => {
+  test("leaves a request without a body unchanged", async () => {
     const transport = new FakeTransport();
     const hop = fakeRequest();
     const { scope } = startScope();
@@ -73,13 +73,13 @@ describe("limitBody", () => {
     expect(send).not.toHaveBeenCalled();
   });
 
-  test("counts the bytes of a stream, even if the declared length is within the limit", async () => {
+  test("counts the bytes of a stream, whatever length is announced", async () => {
     const { body, fail } = await limited(4, { body: streamOf(["abc", "de"]), contentLength: 3 });
     await expect(text(body)).rejects.toThrow(tooLarge);
     expect(fail).toHaveBeenCalledOnce();
   });
 
-  test("counts the bytes of a body that is longer than its declared length", async () => {
+  test("counts bytes beyond the announced length", async () => {
     const body: BodySource = new BytesBody(bytes("abcde"));
     const late = Object.create(body, { length: { value: undefined } }) as BodySource;
     Object.assign(late, { whole: () => body.whole() });
@@ -87,13 +87,13 @@ describe("limitBody", () => {
     expect(await errorOf(() => held.whole())).toEqual(tooLarge);
   });
 
-  test("lets a stream through up to its last byte", async () => {
+  test("passes a stream whose length is exactly the limit", async () => {
     const { body, fail } = await limited(4, { body: streamOf(["ab", "cd"]) });
     expect(await text(body)).toBe("abcd");
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("fails a body that exceeds the limit, aborts the exchange, and cancels the source", async () => {
+  test("fails a body over the limit, stops the exchange and cancels the source", async () => {
     const cancelled = vi.fn();
     const { body, fail } = await limited(4, { body: streamOf(["ab", "cd", "e", "f"], cancelled) });
     const sink = new FakeSink();
@@ -104,12 +104,12 @@ describe("limitBody", () => {
     await vi.waitFor(() => expect(cancelled).toHaveBeenCalledOnce());
   });
 
-  test("fails the web stream of a body that exceeds the limit", async () => {
+  test("fails the stream of a body over the limit", async () => {
     const { body } = await limited(4, { body: streamOf(["ab", "cd", "e", "f"]) });
     expect(await errorOf(() => text(body))).toEqual(tooLarge);
   });
 
-  test("passes on that the sink is full, that it has room again, and the end", async () => {
+  test("passes on the sink's backpressure, memory mode and releases of chunks", async () => {
     const { body } = await limited(4, { body: streamOf(["ab", "cd"]) });
     const sink = new FakeSink("returned");
     sink.hasRoom = false;
@@ -122,7 +122,7 @@ describe("limitBody", () => {
     expect(sink.log.filter((entry) => entry !== "flush")).toEqual(["ab", "cd", "end"]);
   });
 
-  test("passes on what the sink does with memory, the release of chunks, and the callback for room", async () => {
+  test("tells the source the sink's memory mode and when the sink has drained", async () => {
     for (const memory of ["owned", "borrowed", "returned"] as const) {
       const { body, given } = await byHand(9);
       const sink = new FakeSink(memory);
@@ -160,7 +160,7 @@ describe("limitBody", () => {
     expect(sink.log).toEqual(before);
   });
 
-  test("reads at most 64 KiB ahead of the reader of its stream", async () => {
+  test("reads at most 64 KiB ahead of its reader", async () => {
     const pull = vi.fn((controller: ReadableStreamDefaultController<Uint8Array>) =>
       controller.enqueue(new Uint8Array(16_384)),
     );
@@ -175,7 +175,7 @@ describe("limitBody", () => {
   });
 });
 
-test("the length of a body within the limit is known, so that an app in process gets Content-Length", async () => {
+test("passes the length of a body within the limit, which an in-process app sees as Content-Length", async () => {
   const { body } = await limited(10, { body: new BytesBody(bytes("abc")) });
   expect(body.length).toBe(3);
   const stream = new ReadableStream<Uint8Array>();

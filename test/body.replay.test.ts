@@ -14,26 +14,26 @@ function keep(stream: ReadableStream<Uint8Array>, limit: number, length?: number
 }
 
 describe("ReplayBody", () => {
-  test("passes on the same bytes that it keeps", async () => {
+  test("keeps a body that passes, byte for byte", async () => {
     const body = keep(streamOf(["ab", "c", "def"]), 6);
     expect(body.replay).toBeUndefined();
     expect(await read(body)).toBe("abcdef");
     expect(body.replay).toEqual(bytes("abcdef"));
   });
 
-  test("keeps an empty body, too", async () => {
+  test("keeps an empty body", async () => {
     const body = keep(streamOf([]), 6);
     await read(body);
     expect(body.replay).toEqual(bytes(""));
   });
 
-  test("passes on everything and keeps nothing above the limit", async () => {
+  test("passes a body over the limit completely and keeps nothing", async () => {
     const body = keep(streamOf(["abc", "def", "g"]), 6);
     expect(await read(body)).toBe("abcdefg");
     expect(body.replay).toBeUndefined();
   });
 
-  test("has no bytes to send again before the body is complete", async () => {
+  test("an incomplete copy cannot be replayed", async () => {
     const body = keep(streamOf(["abc", "def"]), 6);
     const sink = new FakeSink();
     sink.hasRoom = false;
@@ -45,7 +45,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toEqual(bytes("abcdef"));
   });
 
-  test("keeps copies of Buffers whose memory is transferred after they are sent", async () => {
+  test("keeps copies of Buffers whose memory is freed after sending", async () => {
     const stream = new ReadableStream<Uint8Array>({
       start(controller) {
         for (const text of ["abc", "def"])
@@ -65,7 +65,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toEqual(bytes("abcdef"));
   });
 
-  test("keeps a body of known length with its last chunk, before the source reports the end", async () => {
+  test("a body of known length is complete at its last byte, before its end is read", async () => {
     const body = keep(streamOf(["abc", "def"]), 6, 6);
     const sink = new FakeSink();
     const replays: unknown[] = [];
@@ -78,7 +78,7 @@ describe("ReplayBody", () => {
     expect(replays).toEqual([undefined, bytes("abcdef")]);
   });
 
-  test("keeps nothing of a body that fails", async () => {
+  test("a truncated body is not complete", async () => {
     const pull = vi.fn<(controller: ReadableStreamDefaultController<Uint8Array>) => void>();
     pull.mockImplementationOnce((controller) => controller.enqueue(bytes("abc")));
     pull.mockImplementationOnce((controller) => controller.error(new Error("broken")));
@@ -110,13 +110,13 @@ describe("ReplayBody", () => {
     expect(body.replay).toBeUndefined();
   });
 
-  test("keeps its bytes when the reader of its stream overwrites the chunks", async () => {
+  test("a reader may overwrite the chunks", async () => {
     const body = keep(streamOf(["abc"]), 6);
     for await (const chunk of body.stream()) chunk.fill(0);
     expect(body.replay).toEqual(bytes("abc"));
   });
 
-  test("keeps the bytes of a source that has arrived as a whole without a copy", () => {
+  test("bytes that its source has completely are kept without a copy", () => {
     const given = bytes("abc");
     const body = new ReplayBody(new BytesBody(given), 3, undefined);
     expect(body.length).toBe(3);
@@ -124,7 +124,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toBe(given);
   });
 
-  test("copies no chunk of a body whose declared length is above the limit", async () => {
+  test("chunks of a body announced as longer than the limit are not copied", async () => {
     const body = keep(streamOf(["abc", "defg"]), 6, 7);
     const sink = new FakeSink();
     const slice = vi.spyOn(Uint8Array.prototype, "slice");
@@ -135,7 +135,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toBeUndefined();
   });
 
-  test("reads at most 64 KiB ahead of the reader of its stream", async () => {
+  test("reads at most 64 KiB ahead of its reader", async () => {
     const pull = vi.fn<(controller: ReadableStreamDefaultController<Uint8Array>) => void>(
       (controller) => controller.enqueue(new Uint8Array(16_384)),
     );
@@ -160,7 +160,7 @@ describe("keepBody", () => {
     return [hop, transport.hops[0] as UpstreamRequest];
   }
 
-  test("keeps the bodies of all methods, or of the named methods only", async () => {
+  test("keeps the bodies of all methods, or of the named methods", async () => {
     const [, all] = await sent({ method: "POST", body: streamOf(["abc"]) });
     expect(all.body).toBeInstanceOf(ReplayBody);
     const [, put] = await sent({ method: "PUT", body: streamOf(["abc"]) }, ["PUT"]);
@@ -171,21 +171,21 @@ describe("keepBody", () => {
     expect(none).toBe(get);
   });
 
-  test("uses the declared length as the length of the body", async () => {
+  test("uses the announced length as the body's length", async () => {
     const [, { body }] = await sent({ method: "PUT", body: streamOf(["abc"]), contentLength: 3 });
     expect(body?.length).toBe(3);
   });
 });
 
 describe("replayOf", () => {
-  test("bytes and no body can be sent again, but a stream cannot", () => {
+  test("bytes and an absent body can be sent again, a stream cannot", () => {
     const given = bytes("abc");
     expect(replayOf(null)).toBeNull();
     expect(replayOf(new BytesBody(given))).toBe(given);
     expect(replayOf(new StreamBody(streamOf(["abc"])))).toBeUndefined();
   });
 
-  test("a stream can be sent again if one read returned all of it", async () => {
+  test("a stream whose bytes all arrived in one read can be sent again", async () => {
     const body = new StreamBody(streamOf(["abc"]), 3);
     await body.pipeTo(new FakeSink());
     expect(replayOf(body)).toEqual(bytes("abc"));

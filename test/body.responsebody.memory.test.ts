@@ -24,7 +24,7 @@ function open(): { body: ResponseBody; released: Uint8Array[]; copyOut: ReturnTy
 }
 
 test.each([true, false])(
-  "a sink that returns memory gets the pooled chunk without a copy; the chunk arrives before pipeTo: %s",
+  "a sink that returns memory gets the pooled chunk without a copy: arrived before pipeTo: %s",
   (isBefore) => {
     const { body, released, copyOut } = open();
     const sink = new FakeSink("returned");
@@ -55,7 +55,7 @@ test.each(["owned", "borrowed"] as const)(
   },
 );
 
-test("a chunk in memory of its own is never copied", () => {
+test("a chunk with memory of its own is not copied for any sink", () => {
   for (const memory of ["owned", "borrowed", "returned"] as const) {
     const { body, released } = open();
     const sink = new FakeSink(memory);
@@ -67,7 +67,7 @@ test("a chunk in memory of its own is never copied", () => {
   }
 });
 
-test("`whole()` returns a copy of a pooled chunk", () => {
+test("a pooled body that is read as bytes is copied", () => {
   const { body, released } = open();
   body.push(pooled);
   body.end();
@@ -77,7 +77,7 @@ test("`whole()` returns a copy of a pooled chunk", () => {
   expect(released).toEqual([pooled]);
 });
 
-test("a web stream has a copy of a pooled chunk", async () => {
+test("a pooled body that is read as a stream is copied", async () => {
   const { body, released } = open();
   body.push(pooled);
   body.end();

@@ -48,7 +48,7 @@ function open(length?: number, recycler?: Recycler): void {
 beforeEach(() => open());
 
 describe("a body that has arrived", () => {
-  test("is returned as bytes once it is complete", () => {
+  test("is available as bytes once it is complete", () => {
     body.push(bytes("ab"));
     expect(body.buffered).toBe(2);
     expect(body.whole()).toBeUndefined();
@@ -58,14 +58,14 @@ describe("a body that has arrived", () => {
     expect(body.buffered).toBe(0);
   });
 
-  test("is returned without a copy if it is one chunk", () => {
+  test("of one chunk is returned as that chunk", () => {
     const chunk = bytes("abc");
     body.push(chunk);
     body.end();
     expect(body.whole({ joinUpTo: 0 })).toBe(chunk);
   });
 
-  test("of several chunks is joined up to a limit, and can be piped above the limit", () => {
+  test("of several chunks is joined up to a limit, and otherwise left for a sink", async () => {
     body.push(bytes("ab"));
     body.push(bytes("c"));
     body.end();
@@ -75,7 +75,7 @@ describe("a body that has arrived", () => {
     expect(sink.log).toEqual(["ab", "c", "end"]);
   });
 
-  test("has its declared length, and its trailers", () => {
+  test("has its announced length and its trailers", async () => {
     open(3);
     expect(body.length).toBe(3);
     body.push(bytes("abc"));
@@ -86,7 +86,7 @@ describe("a body that has arrived", () => {
     expect(sink.trailers).toEqual(["x-sum", "1"]);
   });
 
-  test("can be taken only once", () => {
+  test("can be read only once", async () => {
     body.push(bytes("abc"));
     body.end();
     body.whole();
@@ -97,7 +97,7 @@ describe("a body that has arrived", () => {
 });
 
 describe("a body that is still arriving", () => {
-  test("writes its chunks as they arrive, and then ends the sink", () => {
+  test("writes its chunks as they arrive, and ends the sink after the last", async () => {
     body.push(bytes("a"));
     const sink = new FakeSink();
     body.pipeTo(sink);
@@ -108,7 +108,7 @@ describe("a body that is still arriving", () => {
     expect(sink.log).toEqual(["a", "b", "end"]);
   });
 
-  test("flushes the sink if no chunk has arrived yet", () => {
+  test("flushes the head if no chunk has arrived yet", () => {
     const sink = new FakeSink();
     body.pipeTo(sink);
     expect(sink.log).toEqual(["flush"]);
@@ -124,7 +124,7 @@ describe("a body that is still arriving", () => {
     expect(await text).toBe("ab");
   });
 
-  test("restarts the idle timeout with each chunk, and ends it with the last", () => {
+  test("restarts the idle timeout with each chunk, and stops it after the last", () => {
     body.push(bytes("a"));
     body.pipeTo(new FakeSink());
     body.push(bytes("b"));
@@ -134,8 +134,8 @@ describe("a body that is still arriving", () => {
   });
 });
 
-describe("a slow client", () => {
-  test("pauses the inlet and the idle timeout until there is room", () => {
+describe("a client that is slow", () => {
+  test("pauses the inlet until the sink drains, and pauses the idle timeout", () => {
     const sink = new FakeSink();
     sink.hasRoom = false;
     body.pipeTo(sink);
@@ -156,7 +156,7 @@ describe("a slow client", () => {
     expect(inlet.log).toEqual(["pause", "resume", "pause"]);
   });
 
-  test("that has not taken the body: the inlet is paused after 64 KiB, and the idle timeout continues", () => {
+  test("that has not read the body pauses the inlet after 64 KiB, while the idle timeout runs", () => {
     body.push(new Uint8Array(65_535));
     expect(inlet.log).toEqual([]);
     body.push(new Uint8Array(1));
@@ -167,7 +167,7 @@ describe("a slow client", () => {
     expect(inlet.log).toEqual(["pause", "resume"]);
   });
 
-  test("that takes the buffered chunks slowly: the inlet stays paused", () => {
+  test("that reads the buffered chunks slowly keeps the inlet paused", () => {
     body.push(new Uint8Array(65_536));
     const sink = new FakeSink();
     sink.hasRoom = false;
@@ -177,7 +177,7 @@ describe("a slow client", () => {
     expect(inlet.log).toEqual(["pause", "resume"]);
   });
 
-  test("does not delay the end of a body that has arrived completely", () => {
+  test("does not delay the end of a body that has arrived completely", async () => {
     const sink = new FakeSink();
     sink.hasRoom = false;
     body.pipeTo(sink);
@@ -189,8 +189,8 @@ describe("a slow client", () => {
   });
 });
 
-describe("a failure of the upstream", () => {
-  test("before the body is taken", () => {
+describe("an upstream that breaks off", () => {
+  test("before the body is read fails the body", async () => {
     body.push(bytes("half"));
     body.fail(broken);
     expect(body.error).toBe(broken);
@@ -202,7 +202,7 @@ describe("a failure of the upstream", () => {
     expect(calls).toEqual(["touch", "end"]);
   });
 
-  test("while the body is piped: nothing is written afterwards", () => {
+  test("while the body is piped fails the sink, and nothing is written afterwards", async () => {
     const sink = new FakeSink();
     body.pipeTo(sink);
     body.push(bytes("half"));
@@ -214,7 +214,7 @@ describe("a failure of the upstream", () => {
     expect(body.error).toBe(broken);
   });
 
-  test("while the body is read as a stream", async () => {
+  test("while the body is streamed fails the stream", async () => {
     const text = new Response(body.stream()).text();
     body.fail(broken);
     await expect(text).rejects.toBe(broken);
@@ -229,8 +229,8 @@ describe("a failure of the upstream", () => {
   });
 });
 
-describe("a body that is cancelled", () => {
-  test("while it is piped aborts the exchange, and does not call the sink any more", () => {
+describe("cancelled", () => {
+  test("while it is piped: the exchange stops, and the sink is not called any more", async () => {
     const sink = new FakeSink();
     body.pipeTo(sink);
     body.push(bytes("a"));
@@ -241,13 +241,13 @@ describe("a body that is cancelled", () => {
     expect(body.error).toEqual(proxyError("http_request_error", 499));
   });
 
-  test("by the reader of its stream aborts the exchange", async () => {
+  test("by the reader of its stream: the exchange stops", async () => {
     await body.stream().cancel("enough");
     expect(inlet.log).toEqual(["fail 499"]);
   });
 });
 
-test("a body that fails while its first chunks are written fails the sink", () => {
+test("a body that fails while its first chunks are written fails the sink", async () => {
   body.push(bytes("a"));
   body.push(bytes("b"));
   const sink = new FakeSink();

@@ -28,22 +28,22 @@ const throwing = bodyThat(() => {
 test.each([
   ["rejects", rejecting, ["abc", "fail torn"]],
   ["throws", throwing, ["fail torn"]],
-])("a sink is failed if `pipeTo` %s", async (_, body, log) => {
+])("a sink fails when `pipeTo` %s", async (_, body, log) => {
   const sink = new FakeSink();
   pipe(body, sink);
   await vi.waitFor(() => expect(sink.log).toEqual(log));
 });
 
-test("a web stream fails if `pipeTo` rejects", async () => {
+test("the web stream of a body fails when `pipeTo` rejects", async () => {
   const error = await errorOf(() => new Response(rejecting.stream()).text());
   expect((error as Error).message).toMatch(/torn/);
 });
 
-test("`stream()` throws if `pipeTo` throws", () => {
+test("the call that asks for the stream throws when `pipeTo` throws", () => {
   expect(() => throwing.stream()).toThrow("torn");
 });
 
-test("a body whose `pipeTo` returns no promise is piped", () => {
+test("pipe uses a body's `feed` if it has one, and fails the sink with its exception", () => {
   const sink = new FakeSink();
   pipe(new BytesBody(bytes("abc")), sink);
   expect(sink.log).toEqual(["abc", "end"]);

@@ -22,7 +22,7 @@ function byHand(type?: "bytes"): {
 }
 
 describe("StreamBody", () => {
-  test("`whole()` returns undefined, and `stream()` returns the given stream", () => {
+  test("is never available as bytes, and its stream is the given stream", () => {
     const stream = streamOf(["abc"]);
     const body = new StreamBody(stream, 3);
     expect(body.whole()).toBeUndefined();
@@ -32,7 +32,7 @@ describe("StreamBody", () => {
   });
 
   test.each([undefined, "bytes"] as const)(
-    "pipes each chunk, and the end: type %s",
+    "pipes each chunk and the end: type %s",
     async (type) => {
       const { stream, controller } = byHand(type);
       const sink = new FakeSink();
@@ -46,7 +46,7 @@ describe("StreamBody", () => {
     },
   );
 
-  test("flushes the sink only while no chunk has arrived", async () => {
+  test("flushes the sink only if no chunk has arrived", async () => {
     const sink = new FakeSink();
     await new StreamBody(streamOf(["a", "b"])).pipeTo(sink);
     expect(sink.log).toEqual(["a", "b", "end"]);
@@ -61,7 +61,7 @@ describe("StreamBody", () => {
     expect(late.log).toEqual(["flush", "a", "end"]);
   });
 
-  test("waits for room before it reads the next chunk", async () => {
+  test("waits until the sink drains before it reads the next chunk", async () => {
     const pull = vi.fn((controller: ReadableStreamDefaultController<Uint8Array>) =>
       controller.enqueue(bytes("x")),
     );
@@ -78,7 +78,7 @@ describe("StreamBody", () => {
     expect(sink.log).toEqual(["x"]);
   });
 
-  test("fails the sink with the reason of the stream", async () => {
+  test("a failing stream fails the sink with its reason", async () => {
     const { stream, controller } = byHand();
     const sink = new FakeSink();
     const piped = new StreamBody(stream).pipeTo(sink);
@@ -91,7 +91,7 @@ describe("StreamBody", () => {
     expect(sink.reason).toBe(reason);
   });
 
-  test("fails the sink if other code reads the stream, and leaves no timer", async () => {
+  test("a stream locked by another reader fails the sink and leaves no timer", async () => {
     vi.useFakeTimers();
     try {
       const stream = streamOf(["abc"]);
@@ -127,14 +127,14 @@ describe("StreamBody", () => {
 });
 
 describe("a cancelled body", () => {
-  test("cancels its stream if it was not taken", () => {
+  test("cancels its stream if it was not read yet", () => {
     const { stream, cancelled } = byHand();
     new StreamBody(stream).cancel("enough");
     expect(cancelled).toHaveBeenCalledExactlyOnceWith("enough");
   });
 
   test.each([undefined, "bytes"] as const)(
-    "writes nothing more, and does not end the sink: type %s",
+    "writes nothing more and does not end the sink: type %s",
     async (type) => {
       const { stream, controller, cancelled } = byHand(type);
       const sink = new FakeSink();
@@ -162,8 +162,8 @@ describe("a cancelled body", () => {
   });
 });
 
-describe("a body that can be sent again", () => {
-  test("is one that one read returned in its full length", async () => {
+describe("sending a body again", () => {
+  test("is possible when it arrived in one chunk of its announced length", async () => {
     const body = new StreamBody(streamOf(["abc"]), 3);
     const sink = new FakeSink();
     await body.pipeTo(sink);
@@ -177,14 +177,14 @@ describe("a body that can be sent again", () => {
     [["ab", "c"], 3],
     [["abc"], undefined],
     [["abc"], 4],
-  ])("is not %j with the length %s", async (pieces, length) => {
+  ])("is not possible with chunks %j and the length %s", async (pieces, length) => {
     const body = new StreamBody(streamOf(pieces), length);
     await body.pipeTo(new FakeSink());
     expect(body.replay).toBeUndefined();
   });
 });
 
-test("later chunks are read into the memory that a sink has released", async () => {
+test("chunks that the sink returns are filled again from the stream", async () => {
   const pieces = ["abc", "def", "ghi"];
   const stream = new ReadableStream<Uint8Array>({
     type: "bytes",
@@ -214,8 +214,8 @@ test("later chunks are read into the memory that a sink has released", async () 
   expect(sink.chunks.slice(0, 2).map(({ byteLength }) => byteLength)).toEqual([0, 0]);
 });
 
-describe("a body that cannot be taken again fails the sink", () => {
-  test("when it was piped to its end before", async () => {
+describe("a body that cannot be read any more fails and fails the sink", () => {
+  test("when it was already piped completely", async () => {
     const body = new StreamBody(streamOf(["abc"]));
     await body.pipeTo(new FakeSink());
     const sink = new FakeSink();
@@ -237,7 +237,7 @@ describe("a body that cannot be taken again fails the sink", () => {
     expect(first.log.at(-1)).toBe("end");
   });
 
-  test("when it was cancelled before", async () => {
+  test("when it was already cancelled", async () => {
     const body = new StreamBody(streamOf(["abc"]));
     body.cancel();
     const sink = new FakeSink();

@@ -19,7 +19,7 @@ function byHand(): { source: BodySource; sink: () => Sink; cancel: ReturnType<ty
   return { source, sink: () => sink as Sink, cancel };
 }
 
-test("has the chunks and the end", async () => {
+test("delivers the chunks and the end", async () => {
   const { source, sink } = byHand();
   const text = new Response(toWebStream(source)).text();
   sink().write(bytes("ab"));
@@ -28,7 +28,7 @@ test("has the chunks and the end", async () => {
   expect(await text).toBe("abc");
 });
 
-test("has room for 64 KiB, and has room again when the reader reads", async () => {
+test("buffers 64 KiB, and more only when the reader asks for it", async () => {
   const { source, sink } = byHand();
   const reader = toWebStream(source).getReader();
   expect(sink().write(new Uint8Array(65_535))).toBe(true);
@@ -46,7 +46,7 @@ test("has room for 64 KiB, and has room again when the reader reads", async () =
   expect(hasRoom).toHaveBeenCalledOnce();
 });
 
-test("fails with the reason, or without it if `quiet` is set", async () => {
+test("fails with the reason, or without one in quiet mode", async () => {
   for (const [quiet, expected] of [
     [false, "broken"],
     [true, undefined],
@@ -65,7 +65,7 @@ test("fails with the reason, or without it if `quiet` is set", async () => {
   }
 });
 
-test("begins with an empty chunk if `flush` is set", async () => {
+test("begins with an empty chunk when it is flushed", async () => {
   for (const flush of [true, false]) {
     const { source, sink } = byHand();
     const reader = toWebStream(source, { flush }).getReader();
@@ -75,7 +75,7 @@ test("begins with an empty chunk if `flush` is set", async () => {
   }
 });
 
-test("cancelling the stream cancels the body, and later calls have no effect", async () => {
+test("cancelling it cancels the body, and later chunks are ignored", async () => {
   const { source, sink, cancel } = byHand();
   const onFail = vi.fn();
   await toWebStream(source, { flush: true, onFail }).cancel("enough");

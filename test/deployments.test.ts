@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { connect } from "./_client.ts";
 import { useEcho } from "./_echo.ts";
 import { mebibyte } from "./_large.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { type Program, startProgram } from "./_program.ts";
 import { Upstream } from "./_upstream.ts";
 import { request } from "./_wire.ts";
@@ -46,7 +46,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     });
   });
 
-  test("the entry takes bodies of any length, as long as they move", async () => {
+  test("the entry forwards bodies of any length as long as chunks keep arriving", async () => {
     const upload = new Upstream();
     await upload.listen();
     try {
@@ -67,7 +67,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
 
   // Bun shows nothing of such a target: Host counts there, for the router as well.
   test.skipIf(tool === "bun")(
-    "the entry takes the target's authority for Host where the two disagree",
+    "the entry lets an absolute-form target's authority win over Host",
     async () => {
       await using program = start("runtimes/server.ts", {
         FETCHWAY_TARGET: upstream.url,
@@ -103,7 +103,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     ],
     ["a list", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "[]" }, "must be an object"],
     ["no option", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: '{"timeot":1}' }, "`timeot`"],
-  ])("%s ends the start with one clear line", async (_what, env, line) => {
+  ])("%s makes the start fail with one clear line", async (_what, env, line) => {
     await using program = start("runtimes/server.ts", env);
     await program.ended();
     expect(program.code()).toBe(2);
@@ -139,7 +139,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     },
   );
 
-  test("the command forwards, and says what is wrong", async () => {
+  test("the command forwards, and explains a bad argument", async () => {
     const run = tool === "deno" ? ["run", "-A", "runtimes/cli.ts"] : ["runtimes/cli.ts"];
     await using program = startProgram(tool, [
       ...run,
@@ -158,11 +158,11 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
   });
 });
 
-test("the example of node:http, which README has too, forwards and stops", async () => {
+test("the node:http example, which README shows too, forwards and stops", async () => {
   const path = new URL("../examples/node.ts", import.meta.url);
   const copy = new URL(`../examples/_node-${process.pid}.ts`, import.meta.url);
   const placeholder = createServer();
-  const port = await portOf(placeholder);
+  const port = await listen(placeholder);
   placeholder.close();
   const source = readFileSync(path, "utf8").replaceAll("3000", `${port}`);
   writeFileSync(copy, source.replace("http://127.0.0.1:4000", upstream.url));

@@ -25,7 +25,7 @@ function record(name: string, addresses: string[], ttl = 60): void {
 }
 
 describe("rotation", () => {
-  test("each lookup begins with another address", async () => {
+  test("each lookup starts with the next address", async () => {
     record("a.test", ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     const resolver = names();
     const firsts: (string | undefined)[] = [];
@@ -34,7 +34,7 @@ describe("rotation", () => {
     expect(firsts.slice(3)).toEqual(firsts.slice(0, 3));
   });
 
-  test("an address that failed is the last for a while, and the others rotate", async () => {
+  test("an address that failed comes last for a while, and the others are used equally often", async () => {
     record("a.test", ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     const resolver = names();
     await resolver.resolve("a.test");
@@ -49,7 +49,7 @@ describe("rotation", () => {
     expect(firsts).toEqual({ "127.0.0.1": 5, "127.0.0.3": 5 });
   });
 
-  test("an address that failed under one name is good under another", async () => {
+  test("an address that failed for one name is still good for another", async () => {
     record("a.test", ["127.0.0.1"]);
     record("b.test", ["127.0.0.1"]);
     const resolver = names();
@@ -60,15 +60,15 @@ describe("rotation", () => {
   });
 });
 
-describe("caching", () => {
-  test("an answer is kept for its TTL", async () => {
+describe("time", () => {
+  test("an answer is cached for its TTL", async () => {
     record("a.test", ["127.0.0.1"]);
     const resolver = names();
     for (let i = 0; i < 5; i++) await resolver.resolve("a.test");
     expect(server.asked).toEqual(["a.test"]);
   });
 
-  test("an answer is not kept longer", async () => {
+  test("an answer is not used after its TTL", async () => {
     record("a.test", ["127.0.0.1"], 0);
     const resolver = names();
     expect(await good(resolver, "a.test")).toEqual(["127.0.0.1"]);
@@ -100,25 +100,25 @@ describe("faults", () => {
       (error: unknown) => (error instanceof ProxyError ? error.code : error),
     );
 
-  test("a name that does not exist", async () => {
+  test("an unknown name becomes dns_error", async () => {
     expect(await failure(names())).toBe("dns_error");
   });
 
-  test("a name server that fails", async () => {
+  test("a failing name server becomes dns_error", async () => {
     server.broken = true;
     expect(await failure(names())).toBe("dns_error");
   });
 
-  test("a name server that refuses connections is a DNS error", async () => {
+  test("an unreachable name server becomes a DNS error, not connection_refused", async () => {
     expect(await failure(names({ servers: ["127.0.0.1:1"] }))).toMatch(/^dns_/);
   });
 
-  test("a name server that does not answer", async () => {
+  test("a silent name server becomes dns_timeout", async () => {
     server.silent = true;
     expect(await failure(names())).toBe("dns_timeout");
   }, 20_000);
 
-  test("an expired answer is used while the name server fails, but not if the name no longer exists", async () => {
+  test("an expired answer is used while the name server fails, but not after the name is deleted", async () => {
     record("a.test", ["127.0.0.1"], 0);
     const resolver = names();
     await resolver.resolve("a.test");
@@ -131,14 +131,14 @@ describe("faults", () => {
     expect(await good(resolver, "a.test")).toEqual(["127.0.0.9"]);
   });
 
-  test("a name server that is not an address", () => {
+  test("a name server that is not an address is refused", () => {
     expect(() => names({ servers: ["no.such.host"] })).toThrow(
       /^fetchway: bad option `dns`: servers: use addresses such as /,
     );
   });
 });
 
-test("the system resolves names if no name server is given", async () => {
+test("asks the operating system when no name server is given", async () => {
   const resolver = names({ servers: [] });
   const { good: found } = await resolver.resolve("localhost");
   expect(found.map(({ address, family }) => isIP(address) === family)).toContain(true);

@@ -1,13 +1,12 @@
 /** Functions that send requests in the runtime's stead: what is coded, what is not, and that the fields say so. */
 import { createServer, type IncomingHttpHeaders } from "node:http";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { Hono } from "hono";
 import { compress } from "hono/compress";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createProxy, type ProxyOptions } from "../runtimes/node.ts";
 import { createProxy as createFetchProxy } from "../runtimes/fetch.ts";
+import { listen } from "./_serve.ts";
 
 const TEXT = "a body that compresses well; ".repeat(100);
 const gzipped = gzipSync(TEXT);
@@ -25,9 +24,7 @@ const server = createServer((req, res) => {
 });
 let target = "";
 beforeAll(async () => {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  target = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  target = `http://127.0.0.1:${await listen(server)}`;
 });
 afterEach(() => {
   seen = [];
@@ -55,12 +52,12 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
   ["the fetch of the option", (options) => createProxy({ target, fetch, ...options }).fetch],
   ["the global fetch", (options) => createFetchProxy({ target, ...options }).fetch],
 ])("%s", (_, make) => {
-  test("asks for no content coding, so that nothing is decoded", async () => {
+  test("requests no content coding, so that nothing needs decoding", async () => {
     expect(await tell(await make()(ask()))).toEqual(whole);
     expect(seen[0]?.["accept-encoding"]).toBe("identity");
   });
 
-  test("decodes the body of an upstream that encodes it unasked, and corrects the fields", async () => {
+  test("adapts the header fields when fetch decodes a response that is encoded anyway", async () => {
     expect(await tell(await make()(ask("/always")))).toEqual(undone);
   });
 
@@ -72,13 +69,13 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
       { onRequest: (draft) => draft.headers.set("accept-encoding", "gzip;q=0.5") },
       "gzip;q=0.5",
     ],
-  ])("%s can ask for codings", async (_option, options, asked) => {
+  ])("%s can request content codings", async (_option, options, asked) => {
     expect(await tell(await make(options)(ask()))).toEqual(undone);
     expect(seen[0]?.["accept-encoding"]).toBe(asked);
   });
 });
 
-test("the runtime's own client passes on the client's Accept-Encoding and the encoded bytes", async () => {
+test("the runtime's own client forwards Accept-Encoding and the encoded bytes", async () => {
   const proxy = createProxy({ target });
   expect(await tell(await proxy.fetch(ask()))).toEqual([
     "gzip",
@@ -108,7 +105,7 @@ describe("an app in the same process", () => {
     expect(await tell(await fetch(ask("/compressed")))).toEqual([null, null, null, "text"]);
   });
 
-  test("that encodes its body unasked: its Content-Encoding is believed", async () => {
+  test("that encodes anyway keeps its encoded body and fields", async () => {
     const coded = ["gzip", String(gzipped.length), null, "gzip"];
     expect(await tell(await fetch(ask("/coded")))).toEqual(coded);
   });

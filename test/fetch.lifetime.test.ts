@@ -36,7 +36,7 @@ describe("the scope", () => {
     ["with one", "text/plain", 1_000, undefined, false],
     ["which is not for event streams", "text/event-stream", 1_000, undefined, true],
     ["with a signal", "text/event-stream", 0, AbortSignal.any([]), false],
-  ])("%s, whether %s is handed through", async (_, type, idleTimeout, signal, through) => {
+  ])("%s, whether or not %s is passed through", async (_, type, idleTimeout, signal, through) => {
     const client = new FakeClient();
     const answer = new Response("abc", { headers: { "content-type": type } });
     const { body } = answer;
@@ -48,7 +48,7 @@ describe("the scope", () => {
     expect(client.listeners.size).toBe(0);
   });
 
-  test("each chunk of a request body restarts the deadline", async () => {
+  test("each chunk of an upload restarts the deadline", async () => {
     const scope = fakeScope();
     const touch = vi.spyOn(scope, "touch");
     let touched = 0;
@@ -62,7 +62,7 @@ describe("the scope", () => {
     expect(touched).toBeGreaterThanOrEqual(3);
   });
 
-  test("a cancelled request body cancels its source", async () => {
+  test("an aborted upload is cancelled", async () => {
     const cancelled = vi.fn();
     const fetch: FetchLike = async (_, { body }) => {
       await (body as ReadableStream).cancel("enough");
@@ -72,7 +72,7 @@ describe("the scope", () => {
     expect(cancelled).toHaveBeenCalledExactlyOnceWith("enough");
   });
 
-  test("a request body that fails is an error of the client's request, whatever fetch rejects with", async () => {
+  test("an interrupted upload is reported as the client's error, whatever error fetch throws", async () => {
     let broken = false;
     const body = new ReadableStream({
       pull() {
@@ -106,14 +106,14 @@ describe("the scope", () => {
     expect(client.listeners.size).toBe(0);
   });
 
-  test("aborts the request before the headers", async () => {
+  test("aborts the request before the response headers", async () => {
     const client = new FakeClient();
     const sent = send(never, {}, new Scope(client, 0, 0));
     client.leave();
     await expect(sent).rejects.toEqual(proxyError("http_request_error", 499));
   });
 
-  test("that has ended before the request is sent: nothing is sent", async () => {
+  test("that has ended before the request is sent prevents sending", async () => {
     const client = new FakeClient();
     const fetch = vi.fn<FetchLike>(() => new Response());
     const scope = new Scope(client, 0, 0);
@@ -152,7 +152,7 @@ describe("the scope", () => {
   });
 });
 
-describe("an error", () => {
+describe("errors", () => {
   test.each([
     [{ code: "ECONNREFUSED" }, "connection_refused", 502],
     [{ code: "ConnectionRefused" }, "connection_refused", 502],
@@ -168,12 +168,12 @@ describe("an error", () => {
     expect((error as ProxyError).cause).toBe(failed);
   });
 
-  test("that is not of the network is an internal error", async () => {
+  test("an error that is not a network error is reported as the fetch function's", async () => {
     const sent = send(() => Promise.reject(new RangeError("oops")));
     await expect(sent).rejects.toEqual(proxyError("proxy_internal_error", 500));
   });
 
-  test("leaves no listener", async () => {
+  test("leave no listener behind", async () => {
     const client = new FakeClient();
     await errorOf(() =>
       send(() => Promise.reject(new TypeError("x")), {}, new Scope(client, 0, 0)),

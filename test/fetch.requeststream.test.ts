@@ -67,7 +67,7 @@ describe.each([
   ["anything", undefined, plainStream, LENGTH / 4000],
   ["anything", LENGTH, plainStream, LENGTH / 4000],
 ] as const)("a stream of %s, length %s", (_, length, make, chunks) => {
-  test("is passed on completely, in as few chunks as it has", async () => {
+  test("is forwarded completely, in as few chunks as it arrives in", async () => {
     const lengths: number[] = [];
     for await (const chunk of upload(make(), length).body) {
       expect(chunk.every((byte) => byte === 7)).toBe(true);
@@ -77,7 +77,7 @@ describe.each([
     expect(lengths.length).toBeLessThanOrEqual(chunks);
   });
 
-  test("is cancelled with the stream that is made of it", async () => {
+  test("is cancelled when its consumer cancels", async () => {
     let reason: unknown;
     const { body } = upload(
       make((given) => (reason = given)),

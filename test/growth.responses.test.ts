@@ -147,6 +147,6 @@ const cases: [string, Sized][] = [
   ),
 ];
 
-test.each(cases)("time grows with the input and no faster: %s", (_, make) => {
+test.each(cases)("time grows linearly with the input: %s", (_, make) => {
   expect(growthOf(make)).toBeLessThan(LINEAR);
 });

@@ -70,7 +70,7 @@ function survivors(list: string[], endHere: string[], prefixes: string[]): strin
 const dropped = new NameSet([...REQUEST_DROPPED, ...REQUEST_ASSERTIONS]);
 
 describe("fuzzed", () => {
-  test("of a request, nothing hop-by-hop or nominated survives, and all else does, untouched", () => {
+  test("request: hop-by-hop and nominated fields are removed, and all others are unchanged", () => {
     const endHere = [...HOP_BY_HOP, ...REQUEST_ENDS];
     fc.assert(
       fc.property(lists, (list) => {
@@ -82,7 +82,7 @@ describe("fuzzed", () => {
     );
   });
 
-  test("of a response likewise", () => {
+  test("response: hop-by-hop and nominated fields are removed, and all others are unchanged", () => {
     const endHere = [...HOP_BY_HOP, ...RESPONSE_ENDS];
     fc.assert(
       fc.property(lists, (list) => {

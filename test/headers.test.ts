@@ -31,7 +31,7 @@ describe("NameSet", () => {
     "x-forwarded",
     "y-forwarded-for",
     "forwarded",
-  ])("has not %j", (name) => expect(names.has(name)).toBe(false));
+  ])("does not have %j", (name) => expect(names.has(name)).toBe(false));
 });
 
 describe("lists", () => {
@@ -41,7 +41,7 @@ describe("lists", () => {
     expect(getHeader(["X-A", "1"], "x-b")).toBeUndefined();
   });
 
-  test("several Set-Cookie stay several through Headers", () => {
+  test("several Set-Cookie fields stay separate through Headers", () => {
     const list = ["set-cookie", "a=1", "set-cookie", "b=2", "x", "1"];
     expect(toHeaderList(toHeaders(list))).toEqual(list);
     expect(toHeaders(list).getSetCookie()).toEqual(["a=1", "b=2"]);

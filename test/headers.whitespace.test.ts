@@ -9,7 +9,7 @@ test.each([
   ["\xa0a\xa0", "\xa0a\xa0"],
   ["\u2003a\ufeff", "\u2003a\ufeff"],
   ["\va\f", "\va\f"],
-])("of %j, %j is left", (value, left) => {
+])("%j is trimmed to %j", (value, left) => {
   expect(trimOws(value)).toBe(left);
 });
 

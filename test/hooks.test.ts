@@ -14,20 +14,20 @@ function changed(hop: UpstreamRequest, change: (draft: RequestDraft) => void): U
 
 const refused = proxyError("http_request_error", 400);
 
-test("a draft shows what will be sent", () => {
+test("a draft shows the request that will be sent", () => {
   const hop = fakeRequest({ method: "PUT", path: "/a?b", headers: ["X-A", "1", "x-a", "2"] });
   const draft = toDraft(hop);
   expect(draft).toMatchObject({ method: "PUT", path: "/a?b", body: undefined });
   expect(Array.from(draft.headers)).toEqual([["x-a", "1, 2"]]);
 });
 
-test("a draft that is not changed changes nothing", () => {
+test("an unchanged draft changes nothing", () => {
   const body = streamOf([]);
   const hop = fakeRequest({ headers: ["x-a", "1"], host: "a.test", body, contentLength: 3 });
   expect(changed(hop, () => {})).toEqual(hop);
 });
 
-test("the hop is a new one", () => {
+test("the changed request is a new object", () => {
   const hop = fakeRequest({ headers: ["x-a", "1"] });
   const next = changed(hop, (draft) => {
     draft.method = "PATCH";
@@ -44,7 +44,7 @@ test("the hop is a new one", () => {
 });
 
 describe("headers", () => {
-  test("framing and hop-by-hop fields that a hook sets are not sent", () => {
+  test("framing and hop-by-hop fields set by a hook are not sent", () => {
     const next = changed(fakeRequest(), ({ headers }) => {
       headers.set("content-length", "7");
       headers.set("transfer-encoding", "chunked");
@@ -66,7 +66,7 @@ describe("headers", () => {
     expect(bad).toThrow(refused);
   });
 
-  test("forwarding fields and several Set-Cookie-like lines stay", () => {
+  test("forwarding fields are kept", () => {
     const hop = fakeRequest({ headers: ["x-forwarded-for", "1.2.3.4", "forwarded", "for=x"] });
     expect(changed(hop, () => {}).headers).toEqual([
       "forwarded",
@@ -76,7 +76,7 @@ describe("headers", () => {
     ]);
   });
 
-  test("proxy-authorization stays: it is there because the caller asked for it", () => {
+  test("proxy-authorization of the upstream request is kept", () => {
     const hop = fakeRequest({ headers: ["proxy-authorization", "Basic eA=="] });
     expect(changed(hop, () => {}).headers).toEqual(hop.headers);
   });
@@ -106,7 +106,7 @@ describe("body", () => {
     expect(next.contentLength).toBeUndefined();
   });
 
-  test("a stream is sent as a body that is measured first", () => {
+  test("a stream is sent as a body whose length is measured first", () => {
     const body = streamOf(["new"]);
     const next = changed(hop, (draft) => (draft.body = body));
     expect(next.body).toBeInstanceOf(UnframedBody);
@@ -114,7 +114,7 @@ describe("body", () => {
     expect(next.contentLength).toBeUndefined();
   });
 
-  test("null sends none", () => {
+  test("null sends no body", () => {
     const next = changed(hop, (draft) => (draft.body = null));
     expect(next).toMatchObject({ body: null, contentLength: undefined });
   });

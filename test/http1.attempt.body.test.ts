@@ -26,7 +26,7 @@ function attempt(over: Given<UpstreamRequest>): {
 
 const refused = new ProxyError("connection_refused");
 
-test("a stream is cancelled if no connection can be established", async () => {
+test("a stream is cancelled when no connection can be made", async () => {
   const cancelled = vi.fn();
   const { attempt: failing, reply } = attempt({ body: streamOf(["abc"], cancelled) });
   failing.fail(refused);
@@ -36,7 +36,7 @@ test("a stream is cancelled if no connection can be established", async () => {
   expect(cancelled).toHaveBeenCalledOnce();
 });
 
-test("a body that has arrived is not cancelled, so that another attempt can send it", async () => {
+test("a body that has arrived completely is kept and not cancelled, so that another attempt can send it", async () => {
   const body: BodySource = new BytesBody(bytes("abc"));
   const whole = vi.spyOn(body, "whole");
   const cancel = vi.spyOn(body, "cancel");
@@ -48,7 +48,7 @@ test("a body that has arrived is not cancelled, so that another attempt can send
   expect(body.replay).toEqual(bytes("abc"));
 });
 
-test("a body that has failed before it is sent fails the attempt with its own error", async () => {
+test("a body that fails before it is sent fails the attempt with its own error", async () => {
   const error = new ProxyError("http_request_error", { status: 413 });
   const body: BodySource = new BytesBody(bytes("abc"));
   body.whole = (): never => {
@@ -59,7 +59,7 @@ test("a body that has failed before it is sent fails the attempt with its own er
   expect(await errorOf(() => reply)).toBe(error);
 });
 
-test("a body that is not as long as announced fails the attempt before a byte is written", async () => {
+test("a body whose length differs from the announced one fails the attempt before anything is written", async () => {
   const destroy = vi.fn();
   const write = vi.fn();
   const { attempt: failing, reply } = attempt({ body: bytes("abc"), contentLength: 5 });

@@ -50,7 +50,7 @@ class Bench {
   }
 }
 
-test("a connection is free after each response, and carries the next request", async () => {
+test("a connection is free after the response and takes the next request", async () => {
   const bench = new Bench();
   for (let count = 1; count <= 3; count++) {
     const reply = bench.send();
@@ -63,7 +63,7 @@ test("a connection is free after each response, and carries the next request", a
   expect(bench.socket.sent.match(/GET \/ HTTP\/1.1\r\n/g)).toHaveLength(3);
 });
 
-test("a reader that takes nothing pauses the socket until the response has ended", async () => {
+test("a reader that reads nothing pauses the upstream, unless the response has arrived completely", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
@@ -77,7 +77,7 @@ test("a reader that takes nothing pauses the socket until the response has ended
   expect(await new Response(stream).text()).toHaveLength(100_000);
 });
 
-test("a reader that takes a chunk resumes the socket", async () => {
+test("a reader that reads resumes the upstream", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
@@ -90,7 +90,7 @@ test("a reader that takes a chunk resumes the socket", async () => {
 test.each([
   ["bytes behind the response", `${ok}Content-Length: 5\r\n\r\nhello${ok}`],
   ["Connection: close", `${ok}Connection: close\r\nContent-Length: 5\r\n\r\nhello`],
-])("%s: the connection is not used again", async (_, text) => {
+])("%s: the connection is not reused", async (_, text) => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(text);
@@ -98,7 +98,7 @@ test.each([
   expect(await textOf(await reply)).toBe("hello");
 });
 
-test("bytes without a request close the connection", async () => {
+test("unsolicited bytes close the connection", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 0\r\n\r\n`);
@@ -107,7 +107,7 @@ test("bytes without a request close the connection", async () => {
   expect(bench.connection.destroyed).toBe(true);
 });
 
-test("a response before the end of the request closes the connection, and the rest is not sent", async () => {
+test("a response that ends before the request is sent closes the connection, and the rest is not sent", async () => {
   const bench = new Bench();
   const cancelled = Promise.withResolvers<void>();
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
@@ -130,7 +130,7 @@ test.each([
   [["abc"], 5, "abc"],
   [["abc", "defg"], 5, "abc"],
   [["abcdefg"], 5, ""],
-])("a body of %j that is not of %i bytes is broken off", async (pieces, length, sent) => {
+])("a body of %j that is not of %i bytes is aborted", async (pieces, length, sent) => {
   for (const type of ["bytes", undefined] as const) {
     const bench = new Bench();
     const body = new ReadableStream<Uint8Array>({
@@ -149,7 +149,7 @@ test.each([
   }
 });
 
-test("a body that is cancelled after its end leaves the connection open", async () => {
+test("cancelling a body that has arrived completely keeps the connection", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 5\r\n\r\nhello`);
@@ -160,7 +160,7 @@ test("a body that is cancelled after its end leaves the connection open", async 
   expect(await textOf(await next)).toBe("hello");
 });
 
-test("a body that is cancelled before its end closes the connection", async () => {
+test("cancelling a body that is still arriving closes the connection", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 5\r\n\r\nhe`);
@@ -213,7 +213,7 @@ test("a request that cannot be sent leaves the connection unchanged", async () =
   expect({ sent: bench.socket.sent, state: bench.state }).toEqual({ sent: "", state: "in use" });
 });
 
-test("a blocked event loop runs pending reads before the connection counts as silent", async () => {
+test("after a blocked event loop, pending reads run before the idle timeout fires", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 5\r\n\r\nhe`);

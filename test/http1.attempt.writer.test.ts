@@ -53,7 +53,7 @@ function open(length?: number, memory: ChunkMemory = {}): Open {
 }
 
 describe("framing", () => {
-  test("a body of unknown length is chunked, and head and first chunk are one write", () => {
+  test("of a body of unknown length is chunked, with head and first chunk in one write", () => {
     const { connection, writer, fail } = open();
     expect(writer.write(bytes("hello, world"))).toBe(true);
     writer.write(bytes("!"));
@@ -66,7 +66,7 @@ describe("framing", () => {
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("a body of known length has no framing, and is over with its last byte", () => {
+  test("of a body of known length adds no bytes, and the request ends with its last byte", () => {
     const { connection, writer, fail } = open(5);
     writer.write(bytes("he"));
     expect(writer.isOver).toBe(false);
@@ -78,7 +78,7 @@ describe("framing", () => {
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("empty chunks, which would end the body, are dropped", () => {
+  test("skips empty chunks, which would end the body", () => {
     const { connection, writer, touch } = open();
     const release = vi.fn();
     expect(writer.write(bytes(""), release)).toBe(true);
@@ -89,7 +89,7 @@ describe("framing", () => {
     expect(connection.writes).toEqual([`${HEAD}0\r\n\r\n`]);
   });
 
-  test("the framing of a long chunk is written around it, without a copy", () => {
+  test("of a long chunk is written without copying the chunk", () => {
     const { connection, writer } = open();
     const chunk = new Uint8Array(16_385);
     writer.write(chunk);
@@ -98,7 +98,7 @@ describe("framing", () => {
     expect(connection.chunks[1]).toBe(chunk);
   });
 
-  test("a body that has arrived is written with its head", () => {
+  test("of a body that is available completely", () => {
     for (const [body, sent] of [
       [undefined, HEAD],
       [bytes("abc"), `${HEAD}abc`],
@@ -112,7 +112,7 @@ describe("framing", () => {
 });
 
 describe("a flush", () => {
-  test("sends the head alone, once", () => {
+  test("sends the head alone, and only once", () => {
     const { connection, writer } = open(1);
     writer.flush();
     writer.flush();
@@ -124,8 +124,8 @@ describe("a flush", () => {
   });
 });
 
-describe("a body that is not as announced", () => {
-  test("too long: the chunk that exceeds the length is not written", () => {
+describe("a body with another length than announced", () => {
+  test("too long: the chunk that exceeds the length is not written, and the request fails", () => {
     for (const chunks of [["abcdef"], ["abc", "def"], ["abcde", "f"]]) {
       const { connection, writer, fail } = open(5);
       for (const chunk of chunks) writer.write(bytes(chunk));
@@ -136,7 +136,7 @@ describe("a body that is not as announced", () => {
     }
   });
 
-  test("too short", () => {
+  test("too short: the request fails", () => {
     const { connection, writer, fail } = open(5);
     writer.write(bytes("abc"));
     writer.end();
@@ -157,14 +157,14 @@ describe("a body that is not as announced", () => {
     expect(connection.isSent).toBe(false);
   });
 
-  test("failed with a ProxyError: the attempt fails with that error", () => {
+  test("truncated by a ProxyError: the request fails with that error", () => {
     const { writer, fail } = open();
     const error = new ProxyError("http_request_error", { status: 413 });
     writer.fail(error);
     expect(fail).toHaveBeenCalledExactlyOnceWith(error);
   });
 
-  test("failed after its last byte: it is complete", () => {
+  test("failing after its last byte: it is complete", () => {
     const { writer, fail } = open(3);
     writer.write(bytes("abc"));
     writer.fail(new Error("gone"));
@@ -177,7 +177,7 @@ describe("backpressure", () => {
     ["a short chunk", 1, undefined],
     ["a long chunk", 20_000, undefined],
     ["a chunk of a known length", 20_000, 40_000],
-  ])("%s: no room until the connection has some", async (_, size, length) => {
+  ])("%s: reports backpressure until the connection drains", async (_, size, length) => {
     const { connection, writer } = open(length);
     connection.hasRoom = false;
     expect(writer.write(new Uint8Array(size))).toBe(false);
@@ -198,7 +198,7 @@ describe("backpressure", () => {
 });
 
 describe("a chunk's memory", () => {
-  test("is borrowed, unless the connection returns it", () => {
+  test("is borrowed, unless the connection returns chunks", () => {
     expect(open().writer.memory).toBe("borrowed");
     const ofRequests = vi.fn(() => "returned" as const);
     const { writer, connection } = open(undefined, { ofRequests });
@@ -209,7 +209,7 @@ describe("a chunk's memory", () => {
   test.each([
     ["copied into one write", 5],
     ["written as it is", 20_000],
-  ])("is returned when the chunk is sent: %s", (_, size) => {
+  ])("is returned after sending: %s", (_, size) => {
     const { connection, writer } = open();
     const release = vi.fn();
     writer.write(new Uint8Array(size), release);
@@ -218,7 +218,7 @@ describe("a chunk's memory", () => {
   });
 });
 
-test("chunks after the end are dropped: the upstream would take them for the next request", () => {
+test("chunks written after the end are not sent, because they would be the next request on the connection", () => {
   const { connection, writer } = open();
   writer.write(bytes("abc"));
   writer.end();

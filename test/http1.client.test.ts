@@ -41,13 +41,13 @@ class Bench {
   }
 }
 
-test("the connector gets the pool's options with the defaults", () => {
+test("the connector gets the pool's options with defaults", () => {
   const { options } = new Bench({ connectTimeout: 123 });
   expect(options).toMatchObject({ connectTimeout: 123, maxSockets: 256 });
 });
 
 describe("destinations", () => {
-  test("the connector gets the destination of the target", async () => {
+  test("a connector gets the destination", async () => {
     const bench = new Bench({ tls: { ca: "pool's" } });
     for (const target of [
       "http://up.test:4000/base",
@@ -65,7 +65,7 @@ describe("destinations", () => {
     ]);
   });
 
-  test("targets with the same destination share connections", async () => {
+  test("targets with equal destinations share connections", async () => {
     const bench = new Bench();
     await bench.exchange("http://up.test/a");
     void bench.send("http://up.test/b");
@@ -74,7 +74,7 @@ describe("destinations", () => {
     expect(bench.connector.attempts).toHaveLength(2);
   });
 
-  test("a destination is one object, so that a connector can use it as a key", async () => {
+  test("equal destinations are the same object, so that a connector can cache by it", async () => {
     const bench = new Bench();
     void bench.send("http://up.test/a").catch(() => {});
     void bench.send("http://up.test/b").catch(() => {});
@@ -82,7 +82,7 @@ describe("destinations", () => {
   });
 });
 
-test("after close(), nothing connects", async () => {
+test("after close() no connection is opened", async () => {
   const bench = new Bench();
   await bench.exchange("http://up.test");
   await bench.transport.close();
@@ -93,7 +93,7 @@ test("after close(), nothing connects", async () => {
 });
 
 describe("the codec", () => {
-  test("is the portable one by default; bytes above 0x7f are kept", async () => {
+  test("is the portable one unless a runtime passes another; bytes above 0x7f are kept", async () => {
     const used = { decode: 0, encode: 0, copy: 0 };
     const counting: Codec = {
       decode: (...args) => (used.decode++, portableCodec.decode(...args)),

@@ -3,8 +3,8 @@ import { describe, expect, test } from "vitest";
 import { ConnectionBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";
 
-describe("before it is established", () => {
-  test("writes are held, and sent in order once the connection is established", () => {
+describe("before the connection is established", () => {
+  test("writes are queued, and sent in order once there is a socket", () => {
     const bench = new ConnectionBench({ isOpen: false });
     let done = 0;
     expect(bench.write("GET ")).toBe(true);
@@ -18,7 +18,7 @@ describe("before it is established", () => {
     expect(bench.socket.writes).toEqual(["GET ", "/", "more"]);
   });
 
-  test("64 KiB are held; for more, a writer waits until there is a socket with room", async () => {
+  test("64 KiB are queued; a writer with more waits until the socket drains", async () => {
     for (const hasRoom of [true, false]) {
       const bench = new ConnectionBench({ isOpen: false });
       expect(bench.write("x".repeat(65_535))).toBe(true);
@@ -35,7 +35,7 @@ describe("before it is established", () => {
     }
   });
 
-  test("a connection that is cancelled stops connecting, and drops the held writes", async () => {
+  test("destroying it aborts the connection attempt and drops the queued writes", async () => {
     for (const isEarly of [true, false]) {
       const bench = new ConnectionBench({ isOpen: false });
       let cancelled = 0;
@@ -62,7 +62,7 @@ describe("before it is established", () => {
     }
   });
 
-  test("a socket that arrives after the cancellation is closed, and gets no bytes", async () => {
+  test("a socket that opens after the connection was destroyed is closed and gets no bytes", async () => {
     const bench = new ConnectionBench({ isOpen: false });
     bench.write("GET ");
     bench.connection.destroy();
@@ -72,7 +72,7 @@ describe("before it is established", () => {
     expect(bench.owner).toMatchObject({ opened: 0, closed: 1 });
   });
 
-  test("an error of the connector fails the job", () => {
+  test("the error of a connection attempt fails its request", () => {
     const bench = new ConnectionBench({ isOpen: false });
     const error = new Error("refused");
     bench.connection.abandon(error);

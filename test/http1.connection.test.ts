@@ -6,7 +6,7 @@ import { settled } from "./_sockets.ts";
 const ok = "HTTP/1.1 200 OK\r\n";
 
 describe("backpressure", () => {
-  test("a writer continues when the socket has room", async () => {
+  test("a writer continues when the socket drains", async () => {
     const bench = new ConnectionBench();
     bench.socket.hasRoom = false;
     expect(bench.write("x")).toBe(false);
@@ -17,7 +17,7 @@ describe("backpressure", () => {
     expect(waits.map((isDrained) => isDrained())).toEqual([true, true]);
   });
 
-  test("a writer continues when the connection is closed", async () => {
+  test("a writer continues when the socket is closed", async () => {
     const bench = new ConnectionBench();
     bench.socket.hasRoom = false;
     bench.write("x");
@@ -28,7 +28,7 @@ describe("backpressure", () => {
     expect([before(), after()]).toEqual([true, true]);
   });
 
-  test("a connection whose socket is still full after the response is not reused", () => {
+  test("a connection whose response arrives before its socket drains is not reused", () => {
     for (const hasRoom of [true, false]) {
       const bench = new ConnectionBench();
       bench.socket.hasRoom = hasRoom;
@@ -44,7 +44,7 @@ describe("backpressure", () => {
 describe("memory", () => {
   const responses = `${ok}Content-Length: 5\r\n\r\nhello`;
 
-  test("the last chunk of a read keeps its memory, where the socket allows it", () => {
+  test("the last chunk of a read takes over the read's memory if the codec allows it", () => {
     for (const mayTake of [true, false]) {
       const bench = new ConnectionBench();
       expect(bench.socket.receive(responses, mayTake)).toBe(mayTake);
@@ -54,7 +54,7 @@ describe("memory", () => {
     }
   });
 
-  test("of several chunks in one read, only the last one keeps the memory", () => {
+  test("of several chunks in one read, only the last one takes over its memory", () => {
     const bench = new ConnectionBench();
     const text = `${ok}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde`;
     expect(bench.socket.receive(text, true)).toBe(true);
@@ -96,7 +96,7 @@ describe("the end of the connection", () => {
     }
   });
 
-  test("an error of an idle connection only closes it", async () => {
+  test("an error while the connection is idle only closes it", async () => {
     const bench = new ConnectionBench();
     bench.connection.markRequestComplete();
     bench.socket.receive(`${ok}Content-Length: 0\r\n\r\n`);
@@ -123,12 +123,12 @@ describe("the end of the connection", () => {
 });
 
 describe("silence", () => {
-  test("without a limit, the socket has no timer", () => {
+  test("without a timeout the socket has no timer", () => {
     expect(new ConnectionBench({ timeout: 0 }).socket.timeout).toBe(0);
     expect(new ConnectionBench({ timeout: 50 }).socket.timeout).toBe(50);
   });
 
-  test("it is reported to the pool, and the timer starts again", async () => {
+  test("a silence is reported, and the timer restarts", async () => {
     const bench = new ConnectionBench({ timeout: 50 });
     bench.socket.timeout = 0;
     bench.socket.beSilent();

@@ -42,12 +42,12 @@ describe("idle connections", () => {
     expect(next.destroyed).toBe(true);
   });
 
-  test("`Keep-Alive: timeout=1` closes the connection at once", async () => {
+  test("a Keep-Alive hint of one second closes the connection at once", async () => {
     const [, socket] = await idle({}, keep(1));
     expect(socket.destroyed).toBe(true);
   });
 
-  test("socketTTL closes a connection, however often it is used", async () => {
+  test("socketTTL closes a connection even when it is used often", async () => {
     const [bench, socket] = await idle({ socketTTL: 1000, freeSocketTimeout: 600 });
     vi.advanceTimersByTime(500);
     bench.send();
@@ -58,7 +58,7 @@ describe("idle connections", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("above maxFreeSockets, connections that were not needed for a while are closed, oldest first", async () => {
+  test("idle connections over maxFreeSockets are closed after a while, oldest first", async () => {
     const bench = new PoolBench({ maxFreeSockets: 1, freeSocketTimeout: 60_000 });
     for (let i = 0; i < 3; i++) bench.send();
     const sockets: FakeSocket[] = [];
@@ -87,8 +87,8 @@ describe("idle connections", () => {
   });
 });
 
-describe("the end of the pool", () => {
-  test("destroy() stops connecting, and fails waiting and running requests", async () => {
+describe("end of the pool", () => {
+  test("destroy() aborts connecting, queued and running requests", async () => {
     const bench = new PoolBench({ maxSockets: 2 });
     const sent = [bench.send(), bench.send(), bench.send()];
     const socket = await bench.connector.at(0).succeed();
@@ -101,7 +101,7 @@ describe("the end of the pool", () => {
     expect(bench.stats).toMatchObject({ inUse: 0, free: 0, waiting: 0 });
   });
 
-  test("close() waits for a connection that is being established, and for its request", async () => {
+  test("close() waits for a connection attempt and its request", async () => {
     const bench = new PoolBench();
     const sent = bench.send();
     let isClosed = false;
@@ -119,7 +119,7 @@ describe("the end of the pool", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("silence during a request fails the request", async () => {
+  test("silence on a connection in use fails its request", async () => {
     const bench = new PoolBench({ timeout: 100 });
     const sent = bench.send();
     const socket = await bench.connector.at(0).succeed();

@@ -7,7 +7,7 @@ const ok = "HTTP/1.1 200 OK\r\n";
 const chunked = `${ok}Transfer-Encoding: chunked\r\n\r\n`;
 const sized = `${ok}Content-Length: 5\r\n\r\n`;
 
-describe("split anywhere, and fed byte by byte, a response is the same", () => {
+describe("a response split anywhere, or fed byte by byte, is parsed the same way", () => {
   const texts: [name: string, bytes: string][] = [
     ["a sized body", `${sized}hello`],
     ["chunks and trailers", `${chunked}5;a=b\r\nhello\r\n1\r\n!\r\n0\r\nX-A: b\r\n\r\n`],
@@ -27,7 +27,7 @@ describe("split anywhere, and fed byte by byte, a response is the same", () => {
   });
 });
 
-test("responses that could be read in two ways are refused, or read in the safe way", () => {
+test("ambiguous responses are refused, or parsed in the safe way", () => {
   for (const { name, bytes, may } of answers) {
     const { body, end, error } = parse(piecesOf(bytes), { closed: true });
     const isWhole = error === undefined && end !== "open";

@@ -54,7 +54,7 @@ function write({ status, reason, fields, framing, chunks, trailers, interim }: R
   return `${hints}${head}${lines.join("")}0\r\n${linesOf(trailers)}\r\n`;
 }
 
-test("a valid response is read as it was written", () => {
+test("generated responses are parsed as generated", () => {
   fc.assert(
     fc.property(response, cuts, (each, at) => {
       const bytesOf = write(each);
@@ -95,7 +95,7 @@ test("a connection persists as its options say, with any white space around them
   );
 });
 
-describe("random bytes", () => {
+describe("for any bytes", () => {
   /** Parts of a response, and bytes that are difficult for parsers. */
   const scrap = fc.oneof(
     fc.constantFrom(
@@ -127,7 +127,7 @@ describe("random bytes", () => {
       return whole.slice(0, place) + with_ + whole.slice(place + 1);
     });
 
-  test("a split changes nothing", () => {
+  test("splitting the bytes does not change the result", () => {
     fc.assert(
       fc.property(
         fc.oneof(scraps, mutated),
@@ -150,7 +150,7 @@ describe("random bytes", () => {
     );
   });
 
-  test("a response that is accepted has one meaning only", () => {
+  test("an accepted response has only one meaning", () => {
     fc.assert(
       fc.property(fc.oneof(scraps, mutated), (each) => {
         for (const { headers, statusText, length } of parse(piecesOf(each)).heads) {

@@ -7,7 +7,7 @@ const sized = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
 
 const whole = (text: string): Parsed => parse(piecesOf(text));
 
-test("a request may get 64 interim responses, of 64 KiB in all", () => {
+test("at most 64 interim responses of 64 KiB in total are accepted", () => {
   const refused = { heads: [], error: "http_protocol_error" };
   const hint = "HTTP/1.1 103 \r\n\r\n";
   for (const cuts of [[], [1, 7, 64 * hint.length - 1], [64 * hint.length]]) {
@@ -22,7 +22,7 @@ test("a request may get 64 interim responses, of 64 KiB in all", () => {
   expect(whole(`${long.repeat(4)}${last.replace("x", "xx")}${sized}`)).toMatchObject(refused);
 });
 
-test("interim responses are counted anew for each request", () => {
+test("interim responses are counted per request", () => {
   const heads: number[] = [];
   const parser = new ResponseParser({
     onHead: ({ status }) => void heads.push(status),

@@ -17,7 +17,7 @@ function fieldsOf(text: string): string[] | undefined {
 }
 
 describe("heads", () => {
-  test("status, reason and fields are read", () => {
+  test("status, reason and fields", () => {
     const head = "HTTP/1.1 404 Not \xe9 Found\r\nX-A:b\r\nx-a: \t c d\t \r\nX-E:\r\n\r\n";
     expect(whole(head).heads).toEqual([
       {
@@ -31,11 +31,11 @@ describe("heads", () => {
     ]);
   });
 
-  test.each(["HTTP/1.1 200", "HTTP/1.1 200 "])("no reason: %j", (line) => {
+  test.each(["HTTP/1.1 200", "HTTP/1.1 200 "])("without a reason phrase: %j", (line) => {
     expect(whole(`${line}\r\n\r\n`).heads[0]).toMatchObject({ status: 200, statusText: "" });
   });
 
-  test("bytes are decoded as ISO-8859-1, not as windows-1252", () => {
+  test("bytes become characters of the same numbers, not those of windows-1252", () => {
     expect(fieldsOf(`${ok}X-A: \x80\x9f\xff\r\n\r\n`)).toEqual(["X-A", "\x80\x9f\xff"]);
   });
 
@@ -64,7 +64,7 @@ describe("heads", () => {
     expect(whole(text)).toMatchObject({ heads: [], error: "http_protocol_error" });
   });
 
-  test("a head may be 16 KiB long, and no longer", () => {
+  test("up to 16 KiB long", () => {
     const head = (length: number): string => {
       const rest = length - `${ok}X-A: \r\nContent-Length: 0\r\n\r\n`.length;
       return `${ok}X-A: ${"x".repeat(rest)}\r\nContent-Length: 0\r\n\r\n`;
@@ -79,7 +79,7 @@ describe("heads", () => {
     expect(whole(`${ok}X-A: ${"x".repeat(20_000)}`)).toMatchObject(overflow);
   });
 
-  test("interim responses are dropped, and a change of protocol is refused", () => {
+  test("interim responses are skipped, except 101", () => {
     const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
     const once = whole(`${hints}HTTP/1.1 100 Continue\r\n\r\n${hints}${sized}hello`);
     expect(once).toMatchObject({ body: "hello", end: "clean", error: undefined });
@@ -171,7 +171,7 @@ describe("framing", () => {
     expect(parsed).toMatchObject({ end: "open", error: "http_protocol_error" });
   });
 
-  test("chunk extensions have a limit, for each chunk and for all", () => {
+  test("chunk extensions are limited per chunk and in total", () => {
     const chunk = (extension: number): string => `1;${"x".repeat(extension)}\r\n!\r\n`;
     expect(whole(`${chunked}${chunk(1000)}0\r\n\r\n`).end).toBe("clean");
     expect(whole(`${chunked}${chunk(1100)}0\r\n\r\n`).error).toBe("http_protocol_error");
@@ -197,7 +197,7 @@ describe("the connection after the response", () => {
     expect(whole(head).end).toBe(end);
   });
 
-  test("a chunked HTTP/1.0 response closes the connection", () => {
+  test("a chunked HTTP/1.0 response closes its connection", () => {
     const head = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n";
     expect(whole(`${head}5\r\nhello\r\n0\r\n\r\n`)).toMatchObject({
       body: "hello",
@@ -218,7 +218,7 @@ describe("the connection after the response", () => {
   });
 });
 
-test("the limits apply to each response of a connection", () => {
+test("limits apply to each response separately", () => {
   const ends: boolean[] = [];
   const parser = new ResponseParser({
     onHead: () => {},

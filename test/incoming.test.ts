@@ -51,12 +51,12 @@ describe("WebIncoming", () => {
     expect(body?.length).toBe(field[0] === "Content-Length" ? 5 : undefined);
   });
 
-  test("a method that may have a body, without one", () => {
+  test("a request without a body and with a method that allows one", () => {
     const request = new Request("http://a.test/", { method: "DELETE" });
     expect(new WebIncoming(request, undefined).body).toBeNull();
   });
 
-  test("a body that was read is misuse, and the error says what to do", async () => {
+  test("a body that was already read throws a TypeError that names the fix", async () => {
     const request = new Request("http://a.test/", { method: "POST", body: "x" });
     expect(() => new WebIncoming(request, undefined)).not.toThrow();
     await request.text();
@@ -66,14 +66,14 @@ describe("WebIncoming", () => {
   });
 });
 
-describe("a client's leaving", () => {
+describe("a client's disconnect", () => {
   function incoming(): { controller: AbortController; request: Request; web: WebIncoming } {
     const controller = new AbortController();
     const request = new Request("http://a.test/", { signal: controller.signal });
     return { controller, request, web: new WebIncoming(request, undefined) };
   }
 
-  test("calls when the client leaves", () => {
+  test("calls the listener when the client disconnects", () => {
     const { controller, web } = incoming();
     const handleEvent = vi.fn();
     web.listen({ handleEvent });
@@ -82,7 +82,7 @@ describe("a client's leaving", () => {
     expect(handleEvent).toHaveBeenCalledOnce();
   });
 
-  test("calls at once if it has left", () => {
+  test("calls the listener at once if the client has disconnected", () => {
     const { controller, web } = incoming();
     controller.abort();
     const handleEvent = vi.fn();
@@ -90,7 +90,7 @@ describe("a client's leaving", () => {
     expect(handleEvent).toHaveBeenCalledOnce();
   });
 
-  test("stops listening, with nothing left behind", () => {
+  test("stops listening without leaving a listener", () => {
     const { controller, request, web } = incoming();
     const remove = vi.spyOn(request.signal, "removeEventListener");
     const listener = { handleEvent: vi.fn() };

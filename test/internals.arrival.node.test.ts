@@ -15,7 +15,7 @@ const BODY = "x".repeat(1000);
 test("a body that arrives with its head leaves in one write with the head", async () => {
   const proxy = createProxy({ target: upstream.url });
   const { port } = upstream;
-  const front = await apps.serveNode(proxy.nodeHandler);
+  const front = await apps.serve("node", proxy.nodeHandler);
   const client = await apps.connect(front);
   // The first request waits for a connection, and its body arrives meanwhile.
   await ask(client);
@@ -38,7 +38,7 @@ async function ask(client: Client): Promise<void> {
 
 test("a body that arrives later than its head is whole", async () => {
   const proxy = createProxy({ target: upstream.url });
-  const port = await apps.serveNode(proxy.nodeHandler);
+  const port = await apps.serve("node", proxy.nodeHandler);
   const client = await apps.connect(port);
   client.send(request("POST", "/", [["Content-Length", "2000"]]));
   await until(() => upstream.calls.length === 1, "the head at the upstream");

@@ -18,7 +18,7 @@ type Handler = (proxy: NodeProxy, req: IncomingMessage, res: ServerResponse) => 
 
 function serve(handler: Handler): Promise<number> {
   const current = (proxy = createProxy({ target: upstream.url }));
-  return apps.serveNode((req, res) => handler(current, req, res));
+  return apps.serve("node", (req, res) => handler(current, req, res));
 }
 
 /** An upstream whose response breaks off, except the one to `/slow`, which never begins. */
@@ -60,7 +60,7 @@ test("a response that gets no socket is broken off with its connection", async (
 
 /** A server that ends each response as if it were complete, although its stream has failed (@hono/node-server). */
 function serveOrderly(change: (req: IncomingMessage) => IncomingMessage): Promise<number> {
-  return apps.serveNode((req, res) => {
+  return apps.serve("node", (req, res) => {
     res.write("half");
     if (req.url === "/slow") return void setTimeout(() => res.end(), 50);
     breakOffRequest(change(req));

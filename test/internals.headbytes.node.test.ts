@@ -9,7 +9,7 @@ const apps = useApps();
 test.each(["caf\xe9 \xff\x80", "plain"])("%j", async (value) => {
   const end = Promise.withResolvers<void>();
   let written: unknown[][] = [];
-  const port = await apps.serveNode((_, res) => {
+  const port = await apps.serve("node", (_, res) => {
     written = vi.spyOn(res, "write").mock.calls;
     const headers = ["X-Name", value];
     res.writeHead(200, headers);

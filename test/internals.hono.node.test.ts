@@ -48,7 +48,7 @@ const changes: Record<string, (web: Request) => Request> = {
 describe.each(Object.entries(changes))("%s", (_, change) => {
   test("is forwarded as it is", async () => {
     const proxy = create();
-    const port = await apps.serveHono({ fetch: (web) => proxy.fetch(change(web)) });
+    const port = await apps.serve("hono", { fetch: (web) => proxy.fetch(change(web)) });
     const client = await apps.connect(port);
     upstream.script = async (call) => {
       await call.done;

@@ -13,7 +13,7 @@ const { upstream } = apps;
 describe("without the name of the current response", () => {
   test.each([undefined, {}, "response"])("but with %j", async (current) => {
     const proxy = createProxy({ target: upstream.url });
-    const port = await apps.serveNode((req, res) => {
+    const port = await apps.serve("node", (req, res) => {
       const other = hideOnSocket(req, "_httpMessage");
       Object.assign(other.socket, { _httpMessage: current });
       proxy.nodeHandler(other, res);
@@ -35,7 +35,7 @@ describe("without the name of the current response", () => {
 
 test("this Node shows the current response, and none between requests", async () => {
   const shown: unknown[] = [];
-  const port = await apps.serveNode((req, res) => {
+  const port = await apps.serve("node", (req, res) => {
     const { socket } = req;
     shown.push(responseOn(socket) === res);
     res.on("close", () => shown.push(responseOn(socket)));

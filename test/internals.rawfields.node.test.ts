@@ -8,7 +8,7 @@ const apps = useApps();
 const { upstream } = apps;
 
 test("fields of Headers that were copied from Node's request are sent as they are there", async () => {
-  const port = await apps.serveSrvx({
+  const port = await apps.serve("srvx", {
     fetch(web) {
       const { runtime } = web as unknown as { runtime: object };
       const headers = new Headers(web.headers);
@@ -28,7 +28,7 @@ test("fields of Headers that were copied from Node's request are sent as they ar
 });
 
 test("an observer that stood in for Node's headers is not left there", async () => {
-  const port = await apps.serveSrvx({
+  const port = await apps.serve("srvx", {
     async fetch(web) {
       const req = web.runtime?.node?.req as { headers: object };
       const { headers } = req;
@@ -42,7 +42,7 @@ test("an observer that stood in for Node's headers is not left there", async () 
 
 test("a value that middleware changed in Node's request is sent, when no name is new or gone", async () => {
   const proxy = createProxy({ target: upstream.url });
-  const port = await apps.serveNode((req, res) => {
+  const port = await apps.serve("node", (req, res) => {
     req.headers["x-user"] = "alice";
     proxy.nodeHandler(req, res);
   });

@@ -20,7 +20,7 @@ function serve(
   before?: (req: Readable) => unknown,
 ): Promise<number> {
   const { fetch } = (proxy = createProxy({ target: upstream.url, ...options }));
-  return apps.serveSrvx({
+  return apps.serve("srvx", {
     maxRequestBodySize: 10_000_000,
     async fetch(web) {
       await before?.(web.runtime?.node?.req as Readable);
@@ -60,7 +60,7 @@ test("a body of which middleware has read a part is refused", async () => {
 
 test("a body whose web stream the app has asked for is sent whole", async () => {
   const { fetch } = (proxy = createProxy({ target: upstream.url }));
-  const port = await apps.serveSrvx({
+  const port = await apps.serve("srvx", {
     fetch(web) {
       void web.body;
       return fetch(web);

@@ -51,7 +51,7 @@ describe("the pair of a request", () => {
 
   test("a limit under another name still holds", async () => {
     const proxy = create();
-    const port = await apps.serveSrvx({
+    const port = await apps.serve("srvx", {
       maxRequestBodySize: 1000,
       fetch: (web) => proxy.fetch(show(web, rename)),
       error: () => new Response(null, { status: 500 }),
@@ -70,7 +70,7 @@ describe("the pair of a request", () => {
   test.each(Object.keys(changes))("a request %s is forwarded as it is", async (name) => {
     const proxy = create();
     const change = changes[name] as (runtime: Runtime) => object;
-    const port = await apps.serveSrvx({ fetch: (web) => proxy.fetch(show(web, change)) });
+    const port = await apps.serve("srvx", { fetch: (web) => proxy.fetch(show(web, change)) });
     const client = await apps.connect(port);
     upstream.script = async (call) => {
       await call.done;
@@ -107,7 +107,7 @@ describe("a response", () => {
     async (size) => {
       reply(size);
       const proxy = create();
-      const port = await apps.serveSrvx({
+      const port = await apps.serve("srvx", {
         fetch: async (web) =>
           Object.defineProperty(await proxy.fetch(web), "_toNodeResponse", { value: undefined }),
       });
@@ -123,7 +123,7 @@ describe("a response", () => {
     async (size) => {
       reply(size);
       const proxy = create();
-      const port = await apps.serveNode((req, res) => {
+      const port = await apps.serve("node", (req, res) => {
         const web = Object.assign(new Request("http://proxy.test/"), {
           runtime: { node: { req, res, maxRequestBodySize: undefined } },
         });
@@ -149,7 +149,7 @@ describe("a response", () => {
       reply(10);
       const proxy = create();
       const seen: boolean[] = [];
-      const port = await apps.serveSrvx({
+      const port = await apps.serve("srvx", {
         async fetch(web) {
           const response = await proxy.fetch(web);
           seen.push(response instanceof Replaced);

@@ -18,7 +18,7 @@ const apps = useApps();
 /** What an audience says of the chunks of an upload. */
 async function listen(change: (req: IncomingMessage) => IncomingMessage): Promise<Set<boolean>> {
   const said = new Set<boolean>();
-  const port = await apps.serveNode((req, res) => {
+  const port = await apps.serve("node", (req, res) => {
     const audience = new Audience(change(req));
     req.on("data", () => said.add(audience.isEmpty)).on("end", () => res.end());
   });
@@ -32,7 +32,7 @@ async function listen(change: (req: IncomingMessage) => IncomingMessage): Promis
 
 test("this Node has every method, and its messages are unwrapped", async () => {
   const said: boolean[] = [];
-  const port = await apps.serveNode((req, res) => {
+  const port = await apps.serve("node", (req, res) => {
     said.push(isUnwrappedSocket(req.socket), isUnwrappedResponse(res));
     res.end();
   });

@@ -12,7 +12,7 @@ test.each([
   expect(parseReference(reference, "http://a.test/x/y")?.href).toBe(href);
 });
 
-test("what is no URL is null", () => {
+test("an invalid URL becomes null", () => {
   expect(parseReference("http://", "http://a.test")).toBeNull();
   expect(parseReference("/a")).toBeNull();
 });

@@ -15,7 +15,7 @@ function forwarded(
 }
 
 describe("x-forwarded", () => {
-  test("tells address, scheme, host and port", () => {
+  test("adds address, scheme, host and port", () => {
     const fields = [
       ["X-Forwarded-For", "192.0.2.7"],
       ["X-Forwarded-Proto", "http"],
@@ -36,14 +36,14 @@ describe("x-forwarded", () => {
     expect(headers[3]).toBe(secure ? "https" : "http");
   });
 
-  test("says nothing of what it does not know", () => {
+  test("omits values that are not known", () => {
     expect(forwarded("x-forwarded", { address: undefined, host: undefined })).toEqual([
       "X-Forwarded-Proto",
       "http",
     ]);
   });
 
-  test("continues a trusted peer's fields: the address is appended, the rest is kept", () => {
+  test("appends the address to a trusted peer's chain and keeps its other fields", () => {
     const inbound = ["x-forwarded-for", "1.1.1.1", "A", "1", "X-FORWARDED-FOR", "2.2.2.2, 3.3.3.3"];
     const asked = ["x-forwarded-proto", "https", "X-Forwarded-Host", "a", "X-Forwarded-Port", "1"];
     const list = ["X-Forwarded-For", "1.1.1.1, 2.2.2.2, 3.3.3.3, 192.0.2.7"];
@@ -63,18 +63,18 @@ describe("x-forwarded", () => {
     [["X-Forwarded-Host", "shop.example:8443, inner"], "shop.test:8080", "8443"],
     [["X-Forwarded-Host", "shop.example"], "shop.test:8080", "80"],
     [["X-Forwarded-Host", "shop.example", "X-Forwarded-Proto", "https"], "shop.test:8080", "443"],
-  ])("the port does not contradict %j, with Host %s: %s", (inbound, host, port) => {
+  ])("the port agrees with %j, with Host %s: %s", (inbound, host, port) => {
     const headers = forwarded("x-forwarded", { host }, inbound);
     expect(headers.slice(-2)).toEqual(["X-Forwarded-Port", port]);
   });
 
-  test("what was sent and is not trusted decides nothing", () => {
+  test("untrusted fields have no influence", () => {
     const headers = forwarded("x-forwarded", {}, ["X-Forwarded-Proto", "https"], false);
     expect(headers.slice(-2)).toEqual(["X-Forwarded-Port", "8080"]);
     expect(headers.filter((each) => each === "X-Forwarded-Proto")).toHaveLength(2);
   });
 
-  test("an interface of this machine is not named", () => {
+  test("the zone of an IPv6 address is removed", () => {
     expect(forwarded("x-forwarded", { address: "fe80::1%eth0" })[1]).toBe("fe80::1");
   });
 });
@@ -98,7 +98,7 @@ describe("forwarded", () => {
     expect(forwarded("forwarded", facts)).toEqual(["Forwarded", element]);
   });
 
-  test("continues a trusted peer's list", () => {
+  test("appends to a trusted peer's list", () => {
     const facts = { host: undefined };
     expect(forwarded("forwarded", facts, ["forwarded", "for=a", "Forwarded", "for=b"])).toEqual([
       "Forwarded",
@@ -107,6 +107,6 @@ describe("forwarded", () => {
   });
 });
 
-test("none adds nothing", () => {
+test("false adds nothing", () => {
   expect(forwarded("none", {}, ["X-Forwarded-For", "1"])).toEqual(["X-Forwarded-For", "1"]);
 });

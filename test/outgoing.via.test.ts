@@ -9,13 +9,13 @@ function via(...values: string[]): string | undefined {
   return headers[1];
 }
 
-test("is begun, with the version that was received", () => {
+test("is created with the received version", () => {
   const headers = ["A", "1"];
   addVia(headers, "edge", "2.0");
   expect(headers).toEqual(["A", "1", "Via", "2.0 edge"]);
 });
 
-test("is appended to, whoever sent it", () => {
+test("is appended to any existing value", () => {
   const headers = ["via", "1.0 a", "B", "1", "Via", "1.1 c"];
   addVia(headers, "fetchway", "1.1");
   expect(headers).toEqual(["B", "1", "Via", "1.0 a, 1.1 c, 1.1 fetchway"]);
@@ -27,7 +27,7 @@ test.each([
   [["HTTP/1.0 edge(comment)"]],
   [["1.0 a, 1.1\tedge , 1.1 c"]],
   [["1.0 a", "2 edge"]],
-])("%j has passed here: 508", (values) => {
+])("%j has already passed this proxy: 508", (values) => {
   expect(() => via(...values)).toThrow(proxyError("proxy_loop_detected", 508));
 });
 
@@ -41,6 +41,6 @@ test.each([
   [["\xa0"], "\xa0, 1.1 Edge"],
   [["1.1 edge\xa0"], "1.1 edge\xa0, 1.1 Edge"],
   [["\xa01.1 edges"], "\xa01.1 edges, 1.1 Edge"],
-])("%j has not", (values, expected) => {
+])("%j has not passed this proxy", (values, expected) => {
   expect(via(...values)).toBe(expected);
 });

@@ -38,7 +38,7 @@ describe("the list", () => {
     expect(closed).toEqual(["a", "c"]);
   });
 
-  test("does the same as an array, in any order of calls", () => {
+  test("gives the same result as a simple list, for any sequence of operations", () => {
     let seed = 7;
     const random = (below: number): number => {
       seed = (seed * 48_271) % 2_147_483_647;
@@ -98,7 +98,7 @@ describe.runIf(process.platform === "linux")("over all origins", () => {
   const left = (): string[] =>
     Array.from(sockets, (socket) => socket.localAddress ?? "").toSorted();
 
-  test("the connections that were used last are kept, up to the limit", async () => {
+  test("the most recently used idle connections are kept up to the limit", async () => {
     const askAt = toMany({ maxTotalFreeSockets: 4 });
     for (let origin = 1; origin <= 20; origin++) expect(await askAt(origin)).toBe("200 ok");
     await until(() => sockets.size === 4, "4 connections left", 2000);
@@ -114,7 +114,7 @@ describe.runIf(process.platform === "linux")("over all origins", () => {
     expect(opened).toBe(21);
   });
 
-  test("connections in use do not count, and are not closed", async () => {
+  test("connections in use are not counted and not closed", async () => {
     const askAt = toMany({ maxTotalFreeSockets: 2 });
     for (let round = 0; round < 5; round++) {
       const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => askAt(i + 1)));

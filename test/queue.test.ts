@@ -59,7 +59,7 @@ test.each([
   expect(namesIn(queue)).toBe([...new Set(leaving)].join(""));
 });
 
-test("more items than maxQueued are refused", () => {
+test("holds at most maxQueued requests", () => {
   const [queue, items] = queueOf("abcd", { maxQueued: 2 });
   const failed = Object.values(items).map(({ error }) => error?.code);
   const limit = "connection_limit_reached";
@@ -68,7 +68,7 @@ test("more items than maxQueued are refused", () => {
   expect(namesIn(queue)).toBe("ab");
 });
 
-test("an item waits no longer than queueTimeout, whatever is in front of it", async () => {
+test("a request waits at most queueTimeout, also behind others", async () => {
   const [queue, items] = queueOf("ab", { queueTimeout: 1000 });
   await pause(400);
   for (const name of "cd") queue.push((items[name] = new Item(name)));
@@ -82,11 +82,11 @@ test("an item waits no longer than queueTimeout, whatever is in front of it", as
   await until(() => items["e"]?.error !== undefined, "e");
 });
 
-describe("an item that was removed", () => {
+describe("a removed request", () => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
 
-  test("is not kept in memory by the others", async () => {
+  test("is not kept in memory by the remaining requests", async () => {
     const [queue, items] = queueOf("abcde");
     const gone = Array.from("bcd", (name) => new WeakRef(items[name] as Item));
     for (const name of "cbd") queue.remove(items[name] as Item);

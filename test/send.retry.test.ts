@@ -18,8 +18,8 @@ import {
 
 const refused = new ProxyError("connection_refused");
 
-describe("once more", () => {
-  test.each([stale, refused])("after %s, on a new connection", async (error) => {
+describe("another attempt", () => {
+  test.each([stale, refused])("is made after %s, on a new connection", async (error) => {
     const transport = answering(error);
     expect((await run({ path: "/a" }, { transport })).status).toBe(200);
     expect(transport.hops).toMatchObject([{ path: "/a" }, { path: "/a", newConnection: true }]);
@@ -32,7 +32,7 @@ describe("once more", () => {
     expect(transport.hops).toHaveLength(2);
   });
 
-  test.each(["POST", "PATCH", "LOCK", "get"])("never %s", async (method) => {
+  test.each(["POST", "PATCH", "LOCK", "get"])("is not made %s", async (method) => {
     const transport = answering(stale);
     const response = await run(
       { method, request: () => new Request("http://proxy.test/") },
@@ -48,13 +48,13 @@ describe("once more", () => {
     ["a deadline", new ProxyError("http_response_timeout")],
     ["a name that is not known", new ProxyError("dns_error")],
     ["a fault of ours", new TypeError("oops")],
-  ])("not after %s", async (_, error) => {
+  ])("is not made after %s", async (_, error) => {
     const transport = answering(error);
     await run({}, { options: { transport } });
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("not after the exchange was stopped", async () => {
+  test("is not made after the exchange was aborted", async () => {
     const transport = new FakeTransport(async (_, scope) => {
       scope.abort(new ProxyError("http_request_error", { status: 499 }));
       throw stale;
@@ -63,7 +63,7 @@ describe("once more", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("as often as `attempts` says, and no more", async () => {
+  test("is made as often as `attempts` says, and no more", async () => {
     const transport = answering(stale, stale, stale, stale);
     const response = await run({}, { transport, options: { retry: { attempts: 2 } } });
     expect(response.status).toBe(502);
@@ -71,7 +71,7 @@ describe("once more", () => {
   });
 
   test.each<ProxyOptions>([{ retry: false }, { retry: { attempts: 0 } }])(
-    "never with %j",
+    "is not made with %j",
     async (options) => {
       const transport = answering(stale);
       expect((await run({}, { transport, options })).status).toBe(502);
@@ -79,7 +79,7 @@ describe("once more", () => {
     },
   );
 
-  test("the methods that `methods` names, and no others", async () => {
+  test("is made only for the methods that `methods` names", async () => {
     const options: ProxyOptions = { retry: { methods: ["POST"] } };
     expect((await run({ method: "POST" }, { transport: answering(stale), options })).status).toBe(
       200,
@@ -87,7 +87,7 @@ describe("once more", () => {
     expect((await run({}, { transport: answering(stale), options })).status).toBe(502);
   });
 
-  test("statuses count as no response where `statusCodes` names them", async () => {
+  test("is made after a response whose status `statusCodes` names", async () => {
     const cancelled = vi.fn();
     const busy = (): Answer => ({ status: 503, body: streamOf(["busy"], cancelled) });
     const options: ProxyOptions = { retry: { attempts: 2, statusCodes: [503] } };
@@ -104,7 +104,7 @@ describe("once more", () => {
     );
   });
 
-  test("a response that was discarded does not come back where the next attempt fails", async () => {
+  test("a discarded response is not returned when the next attempt fails", async () => {
     const options: ProxyOptions = { retry: { attempts: 1, statusCodes: [503] } };
     const transport = answering({ status: 503 }, refused);
     const response = await run({}, { transport, options });
@@ -126,14 +126,14 @@ describe("a body", () => {
     expect(transport.bodies).toEqual(["abc", "abc"]);
   });
 
-  test("of bytes is sent again however long it is: nothing has to be kept for that", async () => {
+  test("of bytes is sent again at any length, because nothing needs to be kept", async () => {
     const transport = answering(stale);
     const options: ProxyOptions = { retry: {}, replayLimit: 3 };
     expect((await run(put(bytes("abcdef")), { transport, options })).status).toBe(200);
     expect(transport.bodies).toEqual(["abcdef", "abcdef"]);
   });
 
-  test("that streams is not kept, and not sent again", async () => {
+  test("that streams is neither kept nor sent again", async () => {
     const transport = answering(stale);
     const body = streamOf(["abc"]);
     expect((await run(put(body), { transport })).status).toBe(502);
@@ -142,7 +142,7 @@ describe("a body", () => {
     expect(transport.hops[0]?.body?.stream()).toBe(body);
   });
 
-  test("that streams is kept where `retry` is set, up to replayLimit", async () => {
+  test("that streams is kept up to replayLimit when `retry` is set", async () => {
     const options: ProxyOptions = { retry: {}, replayLimit: 6 };
     const kept = answering(stale);
     expect((await run(put(streamOf(["abc", "def"])), { transport: kept, options })).status).toBe(
@@ -156,7 +156,7 @@ describe("a body", () => {
     expect(longer.bodies).toEqual(["abcdefg"]);
   });
 
-  test("of a method that is not repeated is not kept", async () => {
+  test("of a method that is not retried is not kept", async () => {
     const transport = answering();
     const body = streamOf(["abc"]);
     await run({ ...put(body), method: "POST" }, { transport, options: { retry: {} } });
@@ -164,7 +164,7 @@ describe("a body", () => {
     expect(transport.hops[0]?.body?.stream()).toBe(body);
   });
 
-  test("announced as longer than replayLimit is sent, and not sent again", async () => {
+  test("announced as longer than replayLimit is sent only once", async () => {
     const headers = ["Host", "a", "Content-Length", "7"];
     const options: ProxyOptions = { retry: {}, replayLimit: 6 };
     const transport = answering(stale);
@@ -184,21 +184,21 @@ describe("a body", () => {
     }
   });
 
-  test("without framing is sent again, where all of it was here", async () => {
+  test("without framing is sent again if it was available completely", async () => {
     const transport = answering(stale);
     const body = new UnframedBody(streamOf(["abc", "def"]));
     expect((await run({ method: "PUT", body }, { transport })).status).toBe(200);
     expect(transport.bodies).toEqual(["abcdef", "abcdef"]);
   });
 
-  test("that a hook gave as a stream is sent again, where all of it was here", async () => {
+  test("that a hook gave as a stream is sent again if it was available completely", async () => {
     const transport = answering(stale);
     const options: ProxyOptions = { onRequest: (draft) => void (draft.body = streamOf(["new"])) };
     await run({ method: "PUT", body: bytes("old") }, { transport, options });
     expect(transport.bodies).toEqual(["new", "new"]);
   });
 
-  test("both limited and kept keeps to its limit", async () => {
+  test("that is both limited and kept respects its limit", async () => {
     const options: ProxyOptions = { followRedirects: true, bodyLimit: 5 };
     const transport = answering(to("/next", 307));
     expect((await run(put(streamOf(["abc", "de"])), { transport, options })).status).toBe(200);

@@ -12,7 +12,7 @@ afterEach(() => void vi.useRealTimers());
 
 const options: ProxyOptions = { timeout: 1000, retry: { attempts: 9, delay: 300 } };
 
-test("the timeout is one for all attempts", async () => {
+test("all attempts share one timeout", async () => {
   const transport = new FakeTransport(async () => {
     throw refused;
   });
@@ -28,7 +28,7 @@ test("the timeout is one for all attempts", async () => {
   expect(vi.getTimerCount()).toBe(0);
 });
 
-test("a client that leaves between two attempts ends it", async () => {
+test("a client that disconnects between two attempts ends the exchange", async () => {
   const incoming = fakeIncoming();
   const transport = new FakeTransport(async () => {
     throw refused;

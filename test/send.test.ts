@@ -24,7 +24,7 @@ test("sendThrough sends the request as it is, to an app or over the network", as
   expect([network.hops.length, inProcess.hops.length]).toEqual([1, 1]);
 });
 
-test("convertErrors makes a ProxyError of every error but misuse", async () => {
+test("convertErrors converts every error except misuse into a ProxyError", async () => {
   const converted = (error: unknown): Promise<unknown> => {
     const send = convertErrors(vi.fn<Send>().mockRejectedValue(error));
     return errorOf(() => send(fakeRequest(), fakeScope()));

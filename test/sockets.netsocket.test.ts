@@ -39,7 +39,7 @@ function start(): { raw: FakeRaw; socket: NetSocket } {
   return { raw, socket: new NetSocket(raw as unknown as RawSocket) };
 }
 
-test("each event is one call of the handler; memory shared by several sockets may not be kept", () => {
+test("each event calls the handler once, and a read buffer shared by several sockets is not taken over", () => {
   const { raw, socket } = start();
   const told: unknown[] = [];
   socket.attach(handler(told));
@@ -67,7 +67,7 @@ test("bytes that are read before a handler is attached close the connection", ()
   expect(told).toEqual([["data", 1, true]]);
 });
 
-test("an empty write confirms the end, if the socket stays writable", () => {
+test("an end is confirmed by an empty write if the socket is still writable", () => {
   for (const allowHalfOpen of [true, false]) {
     for (const error of [undefined, new Error("reset")]) {
       const { raw, socket } = start();
