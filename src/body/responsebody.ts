@@ -164,6 +164,7 @@ export class ResponseBody implements BodySource {
       const chunk = chunks[0] as Uint8Array;
       return recycler?.has(chunk) === true ? recycler.copyOut(chunk) : chunk;
     }
+    if (chunks.length === 0) return new Uint8Array(0);
     const bytes = concat(chunks);
     if (recycler !== undefined) {
       for (const chunk of chunks) if (recycler.has(chunk)) recycler.release(chunk);
