@@ -16,10 +16,15 @@ describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) =
     expect(Array.from(codec.encode(TEXT))).toEqual(Array.from(ALL));
   });
 
-  test("decodes a part", () => {
-    expect(codec.decode(ALL, 0x41, 0x44)).toBe("ABC");
-    expect(codec.decode(ALL, 9, 9)).toBe("");
-    expect(codec.decode(ALL.subarray(0x41), 1, 3)).toBe("BC");
+  test.each([
+    ["an Uint8Array", ALL],
+    ["a Buffer", Buffer.from(ALL)],
+    ["a Buffer within other memory", Buffer.from([0, ...ALL, 0]).subarray(1, 257)],
+  ])("decodes all and a part of %s", (__, bytes) => {
+    expect(codec.decode(bytes, 0, 256)).toBe(TEXT);
+    expect(codec.decode(bytes, 0x41, 0x44)).toBe("ABC");
+    expect(codec.decode(bytes, 9, 9)).toBe("");
+    expect(codec.decode(bytes.subarray(0x41), 1, 3)).toBe("BC");
   });
 
   test.each([4095, 4096, 4097, 300_000])("decodes and encodes %i bytes", (length) => {
