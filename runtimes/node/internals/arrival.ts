@@ -14,15 +14,15 @@ import type { Pool } from "../../../src/http1/originpool.ts";
 
 /** Runs an attempt when its request body has arrived, if that is small. */
 export function runAfterArrival(attempt: Attempt, pool: Pool): void {
-  setImmediate(runLater, attempt, pool);
+  setImmediate(runInNextTurn, attempt, pool);
 }
 
-/** Functions of the module make no closure for each request. */
-function runLater(attempt: Attempt, pool: Pool): void {
-  setImmediate(run, attempt, pool);
+/** A function of the module: a closure would be allocated for each request. */
+function runInNextTurn(attempt: Attempt, pool: Pool): void {
+  setImmediate(runAttempt, attempt, pool);
 }
 
-function run(attempt: Attempt, pool: Pool): void {
+function runAttempt(attempt: Attempt, pool: Pool): void {
   attempt.run(pool);
 }
 
