@@ -45,7 +45,7 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
 });
 
 /** The client under the proxy: Node's own, and one that an app could write, over `node:http`. */
-const transports = ["", "../../examples/transport.ts"];
+const transports = ["", "../examples/transport"];
 
 describe.each(["node", "srvx", "h3"] as const)("%s", (host) => {
   test.each(transports)("creates no web API object, with transport %j", async (transport) => {
