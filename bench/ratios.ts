@@ -33,7 +33,7 @@ export function besides(all: readonly Measurement[], one: Measurement): Measurem
   );
 }
 
-/** Whom a measurement is compared with: undefined if nobody of that kind has figures. */
+/** Finds the measurement to compare with; undefined if no contestant of that kind has figures. */
 export function baseOf(
   all: readonly Measurement[],
   one: Measurement,

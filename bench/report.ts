@@ -36,7 +36,7 @@ export interface Report extends Machine {
 
 const pathOf = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
-/** Where it runs, and the versions of those who take part. */
+/** The machine, and the versions of the contestants that take part. */
 export function describeMachine(taking: readonly Contestant[] = contestants): Machine {
   const versions: Record<string, string> = { node: process.versions.node };
   for (const tool of new Set(taking.flatMap(({ uses }) => uses))) {
@@ -137,7 +137,7 @@ function toTable(results: readonly Measurement[], one: Measurement): string {
   return [toRow(head), toRow(line), ...rows].join("\n") + failures.join("");
 }
 
-/** `NaN` is what one round tells of its spread. */
+/** The spread of one round is `NaN`. */
 function toPercent(part: number): string {
   return Number.isNaN(part) ? "?" : `${(part * 100).toFixed(0)} %`;
 }

@@ -2,7 +2,7 @@
 import type { FetchTarget } from "#proxy";
 import { gzip, lasting, pause } from "./_lasting.ts";
 
-/** What the app throws: the operator may read it, no client may. */
+/** The message of the app's exception: the operator may read it, no client may. */
 const secret = "10.0.0.1 is the app's secret";
 
 /** Bytes, one chunk after the other, until the last one, which may be an error. */

@@ -1,4 +1,4 @@
-/** A connection, and a pool, of the HTTP/1.1 client over sockets that do what a test says. */
+/** A connection and a pool of the HTTP/1.1 client over sockets that the test controls. */
 import type { ProxyError } from "../src/error.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { portableCodec } from "../src/http1/codec.ts";
@@ -12,7 +12,7 @@ import { FakeConnector, type FakeOwner, FakeSocket, fakeOwner, settled } from ".
 /** The least that a response can be. */
 export const EMPTY = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/** One request: what became of it, and how its client leaves. */
+/** One request: its result, and a way to disconnect its client. */
 export interface Sent {
   /** The status; the error's code; undefined before either. */
   outcome: string | undefined;

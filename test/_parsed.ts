@@ -1,4 +1,4 @@
-/** What the parser of responses makes of bytes, however they are cut. */
+/** Parses responses, split into chunks in any way. */
 import type { ResponseHead } from "../src/http1/head.ts";
 import { ResponseParser } from "../src/http1/parser.ts";
 import { ProxyError } from "../src/error.ts";
@@ -8,18 +8,18 @@ export interface Parsed {
   body: string;
   /** Whether the response ended, and its connection can be used again. */
   end: "open" | "clean" | "unclean";
-  /** The code of what is wrong with it. */
+  /** The error code, if the response is refused. */
   error: string | undefined;
 }
 
-/** Bytes as a buffer of their own each, so that nothing can be read beyond a piece. */
+/** Copies each chunk into a buffer of its own, so that the parser cannot read beyond it. */
 export function piecesOf(text: string, ...cuts: number[]): Uint8Array[] {
   const bytes = Buffer.from(text, "latin1");
   const ends = [...cuts.toSorted((a, b) => a - b), bytes.length];
   return ends.map((end, at) => new Uint8Array(bytes.subarray(ends[at - 1] ?? 0, end)));
 }
 
-/** Feeds pieces up to the first that is wrong; then the connection ends, if it is to. */
+/** Feeds chunks until one is refused, and ends the connection afterwards if asked to. */
 export function parse(
   pieces: Iterable<Uint8Array>,
   { method = "GET", closed = false }: { method?: string; closed?: boolean } = {},

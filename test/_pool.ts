@@ -17,7 +17,7 @@ afterEach(async () => {
   await upstream.reset();
 });
 
-/** A proxy that ends with its test. It asks nobody twice. */
+/** A proxy that is destroyed after its test, and never retries. */
 export function pooled(
   pool: PoolOptions = {},
   target: Target = upstream.url,

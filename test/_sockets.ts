@@ -3,7 +3,7 @@ import type { Connector, ConnectScope, Socket, SocketHandler } from "../src/http
 import type { Destination } from "../src/http1/destination.ts";
 import type { Owner } from "../src/http1/owner.ts";
 
-/** A socket that does what the test says. */
+/** A socket that the test controls. */
 export class FakeSocket implements Socket {
   remoteAddress: string | undefined = "192.0.2.1";
   destroyed = false;
@@ -14,7 +14,7 @@ export class FakeSocket implements Socket {
   timeout = 0;
   /** Whether `write` says that there is room for more. */
   hasRoom = true;
-  /** What was written, one entry for each write. */
+  /** The written bytes, one entry per write. */
   readonly writes: string[] = [];
   /** Whether the end was in order, where `confirmEnd` asks. */
   endsInOrder = true;
@@ -79,7 +79,7 @@ export class FakeSocket implements Socket {
     for (const done of this.#dones.splice(0)) done();
   }
 
-  // ── what the upstream, or the time, does ──
+  // ── events of the upstream and of timers ──
 
   /** @returns whether the memory was kept */
   receive(text: string, mayTake = false): boolean {
@@ -108,7 +108,7 @@ export class FakeSocket implements Socket {
   }
 }
 
-/** The pool of a connection, which counts what it is told. */
+/** The pool of a connection, which counts its calls. */
 export type FakeOwner = Owner & Record<"opened" | "freed" | "silences" | "closed", number>;
 
 export function fakeOwner(): FakeOwner {

@@ -1,4 +1,4 @@
-/** What the suite does not ask of every host: Bun's own ways of going wrong. */
+/** Tests for faults that only Bun has. */
 import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { createServer } from "node:http";

@@ -1,4 +1,4 @@
-/** What the suite does not ask of every host: Deno's own ways of going wrong. */
+/** Tests for faults that only Deno has. */
 import { rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";

@@ -22,7 +22,7 @@ afterEach(async () => {
 });
 afterAll(() => upstream.stop());
 
-/** Listens on a port, or on a path, until the test is over. */
+/** Listens on a port or a path until the end of the test. */
 async function open(server: Server, where: number | string = 0): Promise<number> {
   servers.push(server);
   if (typeof where === "number") return listen(server, where);

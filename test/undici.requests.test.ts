@@ -1,4 +1,4 @@
-/** Requests through undici: connections that are closed, clients that leave, bodies that are not what was said. */
+/** Requests through undici: closed connections, clients that disconnect, bodies of another length than announced. */
 import { type Agent } from "undici";
 import { describe, expect, test } from "vitest";
 import type { Transport } from "#proxy";

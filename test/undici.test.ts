@@ -1,4 +1,4 @@
-/** undici in place of the proxy's own client: its agent, and what goes wrong on the way. */
+/** undici in place of the proxy's own client: its agent and its errors. */
 import { Agent, Pool } from "undici";
 import { describe, expect, test } from "vitest";
 import { createProxy, type ProxyError } from "#proxy";

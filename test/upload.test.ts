@@ -5,7 +5,7 @@ import { fakeRequest, fakeScope } from "./_fakes.ts";
 
 const LENGTH = 200_000;
 
-/** Bytes, in pieces of 4096 where nobody brings a buffer of their own: as workerd's request bodies are. */
+/** A byte stream with chunks of 4096 bytes for readers without a buffer, like workerd's request bodies. */
 function byteStream(cancelled: (reason: unknown) => void = () => {}): ReadableStream<Uint8Array> {
   let left = LENGTH;
   return new ReadableStream({
@@ -40,7 +40,7 @@ function plainStream(cancelled: (reason: unknown) => void = () => {}): ReadableS
   });
 }
 
-/** As workerd's pipes: a piece has been copied when its write is done. */
+/** Like workerd's pipes: a chunk has been copied when its write resolves. */
 const createPipe = (): TransformStream<Uint8Array, Uint8Array> =>
   new TransformStream({ transform: (chunk, controller) => controller.enqueue(chunk.slice()) });
 
