@@ -43,5 +43,5 @@ export function originOf(proxy: NodeProxy, origin: string = upstream.url): Origi
 
 /** How many connections the upstream has open. */
 export function openLinks(): number {
-  return upstream.links.filter((link) => !link.isClosed).length;
+  return upstream.openLinks;
 }

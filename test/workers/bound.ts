@@ -1,7 +1,8 @@
 /** The Worker that the proxy's Worker is bound to. Run by workerd, without Node's APIs. */
 // @ts-expect-error: a module of workerd's own
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
-import { gzip, lasting, pause } from "../_lasting.ts";
+import { gzip, lasting } from "../_lasting.ts";
+import { pause } from "../_wait.ts";
 
 /** workerd's own: the bytes are encoded already. */
 type Manual = ResponseInit & { encodeBody: "manual" };
