@@ -13,7 +13,7 @@ import {
 import type { Transport } from "../src/transport.ts";
 import { MessageIncoming, readRequest } from "./node/nodeincoming.ts";
 import { createNodeTransport } from "./node/nodetransport.ts";
-import { respond, sendResponse } from "./node/outgoing.ts";
+import { respond, sendResponse } from "./node/noderesponse.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";

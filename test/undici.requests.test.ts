@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import type { Transport } from "#proxy";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import type { BodySource, Interceptor } from "../src/transport.ts";
-import { createAgentTransport, errorOf, through, untilFree, upstream } from "./_undici.ts";
+import { createAgentTransport, errorTypeOf, through, untilFree, upstream } from "./_undici.ts";
 import { within } from "./_wait.ts";
 
 describe("a connection that the upstream closes as it is reused", () => {
@@ -130,5 +130,5 @@ test("a body of an interceptor's own whose `pipeTo` rejects gets 400, and no rej
   const replaceBody: Interceptor = (next) => (request, scope) => next({ ...request, body }, scope);
   const send = through(undefined, { interceptors: { request: [replaceBody] } });
   const response = await within(send("/", { method: "POST", body: "abc" }), "the response");
-  expect([response.status, errorOf(response)]).toEqual([400, "http_request_error"]);
+  expect([response.status, errorTypeOf(response)]).toEqual([400, "http_request_error"]);
 });
