@@ -7,7 +7,7 @@
  * - Check: `BodySource.whole()` tells whether a body has arrived, after the wait and not before. The pool checks whether a
  *   connection is usable.
  * - Otherwise: the body is streamed. A request on a closed connection gets 502, or is retried if that is safe.
- * - Test: test/internals.arrival.node.test.ts, and test/stale.test.ts for closed connections.
+ * - Test: test/internals.arrival.node.test.ts, and test/stale.test.ts, "costs nothing, not even a POST".
  */
 import type { Attempt } from "../../../src/http1/attempt.ts";
 import type { OriginPool } from "../../../src/http1/originpool.ts";
