@@ -1,4 +1,4 @@
-/** Attempts of requests on one connection of the HTTP/1.1 client, on a socket that does what the test says. */
+/** Attempts of requests on one connection of the HTTP/1.1 client, on a socket that the test controls. */
 import { expect, test } from "vitest";
 import { StreamBody } from "../src/body/stream.ts";
 import { ProxyError } from "../src/error.ts";

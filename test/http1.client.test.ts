@@ -1,4 +1,4 @@
-/** The HTTP/1.1 client as a transport: its pools, and what a runtime hands in. */
+/** The HTTP/1.1 client as a transport: its pools, and the connector and codec of a runtime. */
 import { describe, expect, test } from "vitest";
 import { HttpTransport } from "../src/http1/client.ts";
 import { type Codec, portableCodec } from "../src/http1/codec.ts";

@@ -1,4 +1,4 @@
-/** The life of one connection, over a socket that does what the test says. The exchanges on it: http1.exchange.test.ts. */
+/** The life of one connection, over a socket that the test controls. Its requests: http1.attempt.test.ts. */
 import { describe, expect, test } from "vitest";
 import { ConnectionBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";

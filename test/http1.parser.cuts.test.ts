@@ -1,4 +1,4 @@
-/** Wherever responses are cut into pieces, the client's parser sees the same. */
+/** The client's parser gives the same result for any split of the bytes into chunks. */
 import { describe, expect, test } from "vitest";
 import { answers } from "./_corpus.answers.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";
@@ -17,7 +17,7 @@ describe("a response split anywhere, or fed byte by byte, is parsed the same way
   ];
   test.each(texts)("%s", (_, text) => {
     const expected = parse(piecesOf(text), { closed: true });
-    // Where it is cut behind the end, nobody can know yet what follows.
+    // If the split is behind the end, the bytes that follow are not known yet.
     const seen = ({ end, ...rest }: Parsed): object => ({ ...rest, ended: end !== "open" });
     for (let cut = 1; cut < text.length; cut++) {
       expect(seen(parse(piecesOf(text, cut), { closed: true })), `${cut}`).toEqual(seen(expected));

@@ -1,4 +1,4 @@
-/** Random responses in random pieces: what was written is what is read, and nothing random is ever taken amiss. */
+/** Random responses in random chunks: generated responses are parsed as generated, and random bytes cause no fault. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { parse, piecesOf } from "./_parsed.ts";
@@ -142,7 +142,7 @@ describe("for any bytes", () => {
           const { end: first, ...one } = whole;
           const { end: second, ...other } = cut;
           expect(other).toEqual(one);
-          // Cut behind its end, it is clean until the rest comes, which nobody asked for.
+          // Split behind its end, the connection is clean until the unsolicited rest arrives.
           expect(second === "open").toBe(first === "open");
         },
       ),

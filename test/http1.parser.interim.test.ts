@@ -1,4 +1,4 @@
-/** Interim responses are read for nobody: how many of them, and how long they may be, is limited. */
+/** Interim responses are discarded, and their number and size are limited. */
 import { expect, test } from "vitest";
 import { ResponseParser } from "../src/http1/parser.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";

@@ -1,4 +1,4 @@
-/** The client's parser of responses: what it takes, and what it refuses. */
+/** The client's parser of responses: accepted and refused input. */
 import { describe, expect, test } from "vitest";
 import { list } from "./_corpus.ts";
 import { ResponseParser } from "../src/http1/parser.ts";
@@ -102,7 +102,7 @@ describe("framing", () => {
     ["trailers", `${chunked}5\r\nhello\r\n0\r\nX-A: b\r\nContent-Length: 9\r\n\r\n`, "hello"],
   ])("%s", (_, text, body) => {
     expect(whole(text)).toMatchObject({ body, end: "clean", error: undefined });
-    // Whatever is behind it is nobody's, and spoils the connection.
+    // Bytes behind it are unsolicited, and the connection is not reused.
     expect(whole(`${text}H`)).toMatchObject({ body, end: "unclean", error: undefined });
     // One byte less, and it is not whole.
     const less = parse(piecesOf(text.slice(0, -1)), { closed: true });

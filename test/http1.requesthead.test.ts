@@ -1,4 +1,4 @@
-/** What the HTTP/1.1 client writes, and what it will not. */
+/** Request heads that the HTTP/1.1 client writes or refuses. */
 import { describe, expect, test } from "vitest";
 import { wholeBody, writeHead, writeHeadEnd } from "../src/http1/requesthead.ts";
 import type { ProxyError } from "../src/error.ts";
@@ -50,7 +50,7 @@ test.each<[string, Given<UpstreamRequest>, string | undefined]>([
 });
 
 describe("no character can end a line, a header field or a request early", () => {
-  // All bytes, and what is no byte: its lower half could be the end of a line (CVE-2016-2086).
+  // All bytes, and a character above 0xff, whose lower byte could be a line end (CVE-2016-2086).
   const characters = [...Array(256).keys(), 0x010a, 0x010d, 0x0120].map((code) =>
     String.fromCharCode(code),
   );

@@ -10,7 +10,7 @@ import { bytes, fakeScope, proxyError } from "./_fakes.ts";
 const HEAD = "POST / HTTP/1.1\r\n\r\n";
 const badRequest = proxyError("http_request_error", 400);
 
-/** A connection that keeps what is written, and has room as the test says. */
+/** A connection that records writes, with backpressure as the test sets it. */
 class FakeConnection {
   readonly writes: string[] = [];
   readonly chunks: Uint8Array[] = [];

@@ -1,4 +1,4 @@
-/** What only Node's sockets do of the port `Socket`; the transports' tests cover the rest over real connections. */
+/** The part of the port `Socket` that only Node's sockets have; the transports' tests cover the rest over real connections. */
 import { EventEmitter } from "node:events";
 import type { Socket as RawSocket } from "node:net";
 import { expect, test } from "vitest";
