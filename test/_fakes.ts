@@ -191,7 +191,7 @@ export function streamOf(
   );
 }
 
-/** What a `ProxyError` of that code and status matches. */
+/** A matcher for a `ProxyError` with this code and status. */
 export function proxyError(code: ProxyErrorCode, status: number): ProxyError {
   return expect.objectContaining({ name: "ProxyError", code, status }) as ProxyError;
 }

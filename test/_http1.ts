@@ -55,7 +55,7 @@ export class PoolBench {
 
 /** A job that records the calls of its connection. */
 export class FakeJob implements Job {
-  readonly fresh = false;
+  readonly newConnection = false;
   readonly isPaused = false;
   place = undefined;
   readonly chunks: Uint8Array[] = [];

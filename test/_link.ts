@@ -76,7 +76,7 @@ export class Call {
     return pour(this.link.socket, size, options);
   }
 
-  /** Ends the connection after what was written: a FIN. */
+  /** Sends FIN after the bytes that were written. */
   close(): void {
     this.link.socket.end();
   }
@@ -159,7 +159,7 @@ export class Link {
         this.#call = new Call(this, joined.toString("latin1", 0, end));
         this.#reader = new BodyReader(this.#call.framing);
         this.calls.push(this.#call);
-        // The body that came with the head is fed first, so that an answer can use what is there.
+        // The body bytes that arrived with the head are fed first, so that the script can use them.
         rest = this.#body(this.#call, rest, onCall);
       } else rest = this.#body(this.#call, rest);
     }

@@ -119,7 +119,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     options: {
       onRequest(draft) {
         draft.headers.set("x-hooked", "request");
-        // `/as/GET` is sent as GET, whatever the client has asked for.
+        // `/as/GET` is sent as GET for every method of the client.
         if (draft.path.startsWith("/as/")) draft.method = draft.path.slice("/as/".length);
       },
       onResponse(response) {

@@ -8,7 +8,7 @@ import { defaults } from "../src/options/options.ts";
 import { optionNames } from "../src/options/check.ts";
 import { command, listening, root, upstream } from "./_command.ts";
 
-/** What the upstream saw of a request. */
+/** A request as the upstream saw it. */
 async function ask(
   url: string,
   init?: RequestInit,

@@ -7,7 +7,7 @@ import { optionNames } from "../src/options/check.ts";
 
 const target = "http://127.0.0.1:4000";
 
-/** What is said of an option, wherever a proxy takes options. */
+/** The error for an option in each place where a proxy takes options. */
 async function toProxy(options: object): Promise<string> {
   const sent = proxyFetch(new Request("http://a.test"), target, options);
   const { message } = (await sent.catch((error: unknown) => error)) as Error;
@@ -15,7 +15,7 @@ async function toProxy(options: object): Promise<string> {
   return message;
 }
 
-/** What is said of an option, wherever a pool takes options. */
+/** The error for an option in each place where a pool takes options. */
 function toPool(pool: object): string {
   let message = "";
   try {

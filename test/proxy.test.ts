@@ -106,7 +106,7 @@ describe("proxyFetch", () => {
   });
 });
 
-/** What frameworks hand to their handlers, and what the error says of it. */
+/** Objects that frameworks pass to their handlers, and the error for each. */
 const HANDED: [string, () => unknown, RegExp][] = [
   ["an h3 event", () => new H3Event(request()), /pass event\.req$/],
   ["a Hono context", () => new HonoContext(request()), /pass c\.req\.raw$/],

@@ -96,7 +96,7 @@ async function answer(exchange: Exchange, call: Call): Promise<void> {
   if (framing === "close") call.close();
 }
 
-/** Not the same on every server: what frames a body whose length nobody has said, what belongs to a connection. */
+/** Fields that differ between servers: the framing of a body of unknown length, and hop-by-hop fields. */
 const OWN = new Set(["transfer-encoding", "connection", "keep-alive", "date"]);
 
 function normalize(list: Iterable<readonly [string, string]>, sized: boolean): Seen["headers"] {
@@ -109,7 +109,7 @@ function normalize(list: Iterable<readonly [string, string]>, sized: boolean): S
   return Object.fromEntries(Object.entries(seen).toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** What the upstream saw of it. */
+/** The request as the upstream saw it. */
 function atUpstream(call: Call, { body, chunked }: Exchange): Seen {
   return {
     start: `${call.method} ${call.target}`,
@@ -194,7 +194,7 @@ async function expectSame(all: [string, Ask, number][]): Promise<void> {
       const up = atUpstream(await upstream.call(), exchange);
       first ??= { up, down };
       expect({ up, down }, title).toEqual(first);
-      // What the client got is what the upstream sent.
+      // The client got the bytes that the upstream sent.
       const { method, status } = exchange;
       const whole = method === "HEAD" || status === 204 || status === 304 ? "" : exchange.answer;
       expect(down.body, title).toBe(Buffer.from(whole).toString("base64"));

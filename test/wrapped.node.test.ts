@@ -41,7 +41,7 @@ function keepArguments(self: unknown, args: unknown[]): unknown[] {
   if (first === "data") keeper.keep(second);
   if (Array.isArray(first))
     for (const { chunk } of first as { chunk: unknown }[]) keeper.keep(chunk);
-  // A socket's own listeners have to stay what they are: Node takes them off again.
+  // A socket's own listeners are not wrapped, because Node removes them again by identity.
   const listens = first === "data" && typeof second === "function";
   if (!listens || !(self instanceof IncomingMessage)) return args;
   const listener = second as (chunk: unknown) => void;

@@ -33,7 +33,7 @@ const OWN_MEMORY: ChunkMemory = {};
  * any time.
  */
 export class Attempt implements Job, Inlet {
-  readonly fresh: boolean;
+  readonly newConnection: boolean;
   place: Place | undefined;
   #isOver = false;
   #connection: Connection | undefined;
@@ -68,7 +68,7 @@ export class Attempt implements Job, Inlet {
     this.#reject = reject;
     this.#memory = memory;
     this.#method = request.method;
-    this.fresh = request.newConnection ?? false;
+    this.newConnection = request.newConnection ?? false;
     scope.onAbort(this);
   }
 

@@ -9,7 +9,7 @@ import type { Waiting } from "./queue.ts";
 /** An attempt to send a request, as its pool and its connection know it. */
 export interface Job extends Waiting {
   /** Whether the request needs a new connection. */
-  readonly fresh: boolean;
+  readonly newConnection: boolean;
   /** Whether the client is slow to take the response, so that the connection may be silent. */
   readonly isPaused: boolean;
   /** Sends the request on a connection, which belongs to the job until the response has ended. */

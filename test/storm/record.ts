@@ -45,7 +45,7 @@ const IDEMPOTENT = new Set(["GET", "HEAD", "PUT", "DELETE"]);
 const GATEWAY_STATUSES = new Set([502, 503, 504]);
 /** Where somebody else has read from the body. */
 const INTRUDED_STATUSES = new Set([...GATEWAY_STATUSES, 400, 500]);
-/** Those who take nothing of the body cannot be the reason that the exchange fails. */
+/** Intrusions that read nothing of the body, and so cannot make an exchange fail. */
 const HARMLESS = new Set<Intrusion>(["response watched", "response wrapped"]);
 
 export class Record {

@@ -25,7 +25,7 @@ export interface StormOptions {
   options?: string;
   /** Invariants that are not checked because they are known not to hold. */
   except?: readonly Invariant[];
-  /** What is not planned, beside what the host cannot do. */
+  /** Features that are not planned, besides those that the host lacks. */
   without?: readonly Feature[];
 }
 
@@ -176,7 +176,7 @@ export class Storm {
 
   /** RFC 9112 §9.3.2: what stands behind a request that is not safe is sent when that one is over. */
   #checkOrder(record: Record, call: Call): void {
-    // What comes on a connection that is closed already may have been answered by the proxy.
+    // A request on a connection that is already closed may have been answered by the proxy.
     if (!call.link.socket.writable) return;
     const { id } = record.plan;
     const records = this.#pipelined.get(Math.floor(id / IDS_PER_SESSION));

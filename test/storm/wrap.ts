@@ -64,7 +64,7 @@ function keep(value: unknown, where: string): void {
 
 type Method = (this: unknown, ...args: unknown[]) => unknown;
 
-/** @param see is given what the method was called with, and its result */
+/** @param see is called with the method's arguments and its result */
 function wrap(
   prototype: object,
   name: string,

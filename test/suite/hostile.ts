@@ -104,7 +104,7 @@ async function tryAnswer(t: Tools, { name, may }: AnswerEntry, at: number): Prom
     if (!name.startsWith("plain") && (answer.status === 502 || answer.cut)) return [];
     return [`${name}: ${answer.status} ${JSON.stringify(answer.text)}`];
   } catch (error) {
-    // A server that has not sent the head when the body breaks off sends nothing at all.
+    // A server that has not sent the head when the body fails sends nothing at all.
     const silent = String(error).endsWith('closed before a response head, after ""');
     return silent && !name.startsWith("plain") ? [] : [`${name}: ${String(error)}`];
   }

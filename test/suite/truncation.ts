@@ -55,7 +55,7 @@ export const truncation = {
       let isReset = false;
       client.socket.on("error", () => (isReset = true));
       client.send(request("GET", "/"));
-      // Bun.serve may break off within the head.
+      // Bun.serve may truncate the response within the head.
       const answer = await client.read().catch(() => undefined);
       if (answer?.status !== 502) expect(answer?.cut || isReset, `round ${round}`).toBe(true);
       client.leave("FIN");
