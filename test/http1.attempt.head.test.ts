@@ -1,8 +1,4 @@
-<<<<<<< HEAD:test/http1.attempt.head.test.ts
 /** The request heads that the HTTP/1.1 client writes, and those that it refuses to write. */
-=======
-/** Request heads that the HTTP/1.1 client writes or refuses. */
->>>>>>> tests:test/http1.requesthead.test.ts
 import { describe, expect, test } from "vitest";
 import { takeWhole, writeHead, writeHeadEnd } from "../src/http1/attempt.ts";
 import type { ProxyError } from "../src/error.ts";
@@ -54,11 +50,7 @@ test.each<[string, Given<UpstreamRequest>, string | undefined]>([
 });
 
 describe("no character can end a line, a header field or a request early", () => {
-<<<<<<< HEAD:test/http1.attempt.head.test.ts
   // All bytes, and one character above U+00FF, whose lower byte could be a line end (CVE-2016-2086).
-=======
-  // All bytes, and a character above 0xff, whose lower byte could be a line end (CVE-2016-2086).
->>>>>>> tests:test/http1.requesthead.test.ts
   const characters = [...Array(256).keys(), 0x010a, 0x010d, 0x0120].map((code) =>
     String.fromCharCode(code),
   );

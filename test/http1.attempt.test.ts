@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 /** Attempts of requests on one connection of the HTTP/1.1 client, over a fake socket. */
-=======
-/** Attempts of requests on one connection of the HTTP/1.1 client, on a socket that the test controls. */
->>>>>>> tests
 import { expect, test } from "vitest";
 import { StreamBody } from "../src/body/stream.ts";
 import { ProxyError } from "../src/error.ts";

@@ -9,11 +9,7 @@ import { bytes, fakeScope, proxyError } from "./_fakes.ts";
 const HEAD = "POST / HTTP/1.1\r\n\r\n";
 const badRequest = proxyError("http_request_error", 400);
 
-<<<<<<< HEAD:test/http1.attempt.writer.test.ts
 /** A connection that records the writes, and has room if `hasRoom` is true. */
-=======
-/** A connection that records writes, with backpressure as the test sets it. */
->>>>>>> tests:test/http1.writer.test.ts
 class FakeConnection {
   readonly writes: string[] = [];
   readonly chunks: Uint8Array[] = [];

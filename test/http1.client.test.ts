@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 /** The HTTP/1.1 client as a transport: its pools, and the parts that come from a runtime. */
-=======
-/** The HTTP/1.1 client as a transport: its pools, and the connector and codec of a runtime. */
->>>>>>> tests
 import { describe, expect, test } from "vitest";
 import { HttpTransport } from "../src/http1/client.ts";
 import { type Codec, portableCodec } from "../src/http1/codec.ts";

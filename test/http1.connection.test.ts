@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 /** The life of one connection over a fake socket. The requests on it: http1.attempt.test.ts. */
-=======
-/** The life of one connection, over a socket that the test controls. Its requests: http1.attempt.test.ts. */
->>>>>>> tests
 import { describe, expect, test } from "vitest";
 import { ConnectionBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";

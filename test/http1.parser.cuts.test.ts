@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 /** The parser sees the same response, however its bytes are split. */
-=======
-/** The client's parser gives the same result for any split of the bytes into chunks. */
->>>>>>> tests
 import { describe, expect, test } from "vitest";
 import { answers } from "./_corpus.answers.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";
@@ -21,11 +17,7 @@ describe("a response split anywhere, or fed byte by byte, is parsed the same way
   ];
   test.each(texts)("%s", (_, text) => {
     const expected = parse(piecesOf(text), { closed: true });
-<<<<<<< HEAD
     // If the split is after the end of the response, the bytes that follow have not arrived yet.
-=======
-    // If the split is behind the end, the bytes that follow are not known yet.
->>>>>>> tests
     const seen = ({ end, ...rest }: Parsed): object => ({ ...rest, ended: end !== "open" });
     for (let cut = 1; cut < text.length; cut++) {
       expect(seen(parse(piecesOf(text, cut), { closed: true })), `${cut}`).toEqual(seen(expected));

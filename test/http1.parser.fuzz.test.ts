@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 /** Random responses, split at random: valid ones are read as written, and malformed ones are refused. */
-=======
-/** Random responses in random chunks: generated responses are parsed as generated, and random bytes cause no fault. */
->>>>>>> tests
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { parse, piecesOf } from "./_parsed.ts";
@@ -146,11 +142,7 @@ describe("for any bytes", () => {
           const { end: first, ...one } = whole;
           const { end: second, ...other } = cut;
           expect(other).toEqual(one);
-<<<<<<< HEAD
           // Split after the end of the response, the connection is clean until the excess bytes arrive.
-=======
-          // Split behind its end, the connection is clean until the unsolicited rest arrives.
->>>>>>> tests
           expect(second === "open").toBe(first === "open");
         },
       ),

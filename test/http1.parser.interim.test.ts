@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 /** Interim responses are dropped, and limited in number and length. */
-=======
-/** Interim responses are discarded, and their number and size are limited. */
->>>>>>> tests
 import { expect, test } from "vitest";
 import { ResponseParser } from "../src/http1/parser.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";

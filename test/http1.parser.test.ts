@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 /** The client's parser of responses: what it accepts, and what it refuses. */
-=======
-/** The client's parser of responses: accepted and refused input. */
->>>>>>> tests
 import { describe, expect, test } from "vitest";
 import { list } from "./_corpus.ts";
 import { ResponseParser } from "../src/http1/parser.ts";
@@ -106,11 +102,7 @@ describe("framing", () => {
     ["trailers", `${chunked}5\r\nhello\r\n0\r\nX-A: b\r\nContent-Length: 9\r\n\r\n`, "hello"],
   ])("%s", (_, text, body) => {
     expect(whole(text)).toMatchObject({ body, end: "clean", error: undefined });
-<<<<<<< HEAD
     // Bytes after the response answer no request: the connection is not reused.
-=======
-    // Bytes behind it are unsolicited, and the connection is not reused.
->>>>>>> tests
     expect(whole(`${text}H`)).toMatchObject({ body, end: "unclean", error: undefined });
     // Without its last byte, the response is incomplete.
     const less = parse(piecesOf(text.slice(0, -1)), { closed: true });

@@ -54,11 +54,7 @@ test.each([
   for (const name of leaving) queue.remove(items[name] as Item);
   expect(queue.length).toBe(left.length);
   expect(namesIn(queue)).toBe(left);
-<<<<<<< HEAD
   // An item that was removed can be added again.
-=======
-  // A removed item can be added again.
->>>>>>> tests
   for (const name of new Set(leaving)) queue.push(items[name] as Item);
   expect(namesIn(queue)).toBe([...new Set(leaving)].join(""));
 });

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 /** `NetSocket` over a fake socket of `node:net`. The transports' tests cover the rest over real connections. */
-=======
-/** The part of the port `Socket` that only Node's sockets have; the transports' tests cover the rest over real connections. */
->>>>>>> tests
 import { EventEmitter } from "node:events";
 import type { Socket as RawSocket } from "node:net";
 import { expect, test } from "vitest";
