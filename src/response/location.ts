@@ -24,8 +24,8 @@ export function compileLocationRewrite(
   prefix: string,
 ): LocationRewrite | undefined {
   if (rewrite === false) return undefined;
-  const rules = Object.entries(rewrite === true ? {} : rewrite);
-  rules.sort(([a], [b]) => b.length - a.length);
+  const rules =
+    rewrite === true ? [] : Object.entries(rewrite).toSorted(([a], [b]) => b.length - a.length);
   return (reference, request, followed) => {
     // URL parsers leave tabs out: what a reference with one means is anybody's guess.
     if (reference.includes("\t")) return reference;
