@@ -3,7 +3,8 @@ import { copyBytes } from "../src/body/bytes.ts";
 import { getHeader, toHeaders } from "../src/fields/headers.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { type Context, WebIncoming } from "../src/request/incoming.ts";
-import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
+import { checkPoolOptions } from "../src/options/check.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
   bindProxyFetch,

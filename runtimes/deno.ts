@@ -2,7 +2,8 @@ import type { Listener } from "../src/exchange/scope.ts";
 import type { Memory } from "../src/http1/attempt.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { type Context, type Incoming, WebIncoming } from "../src/request/incoming.ts";
-import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
+import { checkPoolOptions } from "../src/options/check.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
   bindProxyFetch,

@@ -5,7 +5,8 @@ import { createFetchTransport, type FetchClient } from "../src/fetch/fetch.ts";
 import { getHeader, toHeaders } from "../src/fields/headers.ts";
 import { WebIncoming } from "../src/request/incoming.ts";
 import { type AppClient, createInProcessTransport } from "../src/fetch/inprocess.ts";
-import { type PoolOptions, refusePoolOptions } from "../src/options/pool.ts";
+import { refusePoolOptions } from "../src/options/check.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
   bindProxyFetch,

@@ -9,7 +9,7 @@ import { takeAnswer } from "./exchange/hooks.ts";
 import { agreedHost } from "./request/host.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
 import { countForwards } from "./request/maxforwards.ts";
-import type { ProxyOptions } from "./options/options.ts";
+import type { ProxyOptions } from "./options/proxyoptions.ts";
 import type { Plan } from "./options/plan.ts";
 import { cleanReply, discard, discardBody } from "./response/reply.ts";
 import {

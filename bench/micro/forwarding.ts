@@ -1,7 +1,7 @@
 import { addForwarded } from "../../src/request/forwarded.ts";
 import { forward } from "../../src/forward.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
-import type { ProxyOptions } from "../../src/options/options.ts";
+import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
 import { compile, type Plan } from "../../src/options/plan.ts";
 import type { UpstreamResponse, Transport } from "../../src/transport.ts";
 import { addVia } from "../../src/request/via.ts";

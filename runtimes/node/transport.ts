@@ -1,4 +1,4 @@
-import type { PoolOptions } from "../../src/options/pool.ts";
+import type { PoolOptions } from "../../src/options/pooloptions.ts";
 import type { Transport, UpstreamRequest } from "../../src/transport.ts";
 import type { Attempt } from "../../src/http1/attempt.ts";
 import type { Pool } from "../../src/http1/originpool.ts";

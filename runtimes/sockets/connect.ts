@@ -6,7 +6,7 @@ import type { Connector, ConnectScope, Socket, SocketHandler } from "../../src/h
 import type { Destination } from "../../src/http1/destination.ts";
 import type { Address } from "../../src/http1/spread.ts";
 import { attemptTime } from "../../src/http1/times.ts";
-import type { FilledPoolOptions } from "../../src/options/pool.ts";
+import type { FilledPoolOptions } from "../../src/options/pooloptions.ts";
 import { Resolver } from "./dns.ts";
 import { NetSocket } from "./netsocket.ts";
 

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { Agent, buildConnector, type Dispatcher, Pool } from "undici";
-import { poolDefaults } from "../../src/options/pool.ts";
+import { poolDefaults } from "../../src/options/pooloptions.ts";
 
 /** Pools that are remembered before those that have been closed are forgotten. */
 const FEW = 100;

@@ -1,5 +1,5 @@
 import { ProxyError, type ProxyErrorCode } from "../../src/error.ts";
-import { poolClosed } from "../../src/options/pool.ts";
+import { poolClosed } from "../../src/closing.ts";
 import { toNetworkError } from "../../src/http1/socketerror.ts";
 
 /** What undici calls an error, as RFC 9209 does. Errors of sockets that undici passes on are in `pool/errors.ts`. */

@@ -1,7 +1,7 @@
 import { Agent, type Dispatcher } from "undici";
 import type { Scope } from "../../src/exchange/scope.ts";
 import { badOption } from "../../src/options/misuse.ts";
-import { closeWithin } from "../../src/options/pool.ts";
+import { closeWithin } from "../../src/closing.ts";
 import type {
   Capabilities,
   UpstreamRequest,

@@ -2,21 +2,10 @@ import { replayOf } from "../body/replay.ts";
 import { BytesBody } from "../body/bytes.ts";
 import type { Scope } from "./scope.ts";
 import { ProxyError } from "../error.ts";
+import type { RetryOptions } from "../options/repeatoptions.ts";
 import { discardBody } from "../response/reply.ts";
 import type { Interceptor, Send } from "./send.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport.ts";
-
-/** When a request is sent again. An option that is left out has its default. */
-export interface RetryOptions {
-  /** The maximum number of attempts after the first one. */
-  attempts?: number;
-  /** The methods whose requests may be sent again. */
-  methods?: readonly string[];
-  /** Statuses from 400 on whose responses are discarded for another attempt; the client gets the last response. */
-  statusCodes?: readonly number[];
-  /** Milliseconds to wait before each further attempt. */
-  delay?: number;
-}
 
 /**
  * Sends a request again if the upstream cannot have begun to answer, or has answered with one of the statuses.

@@ -1,4 +1,4 @@
-import type { FilledPoolOptions } from "../options/pool.ts";
+import type { FilledPoolOptions } from "../options/pooloptions.ts";
 import type { TlsOptions, Upstream } from "../request/target.ts";
 
 /** Where one origin's connections go, with what is the pool's where the target says nothing. */

@@ -1,6 +1,6 @@
 import { compileCookieRewrite } from "./cookies.ts";
 import { compileLocationRewrite } from "./location.ts";
-import type { ProxyOptions } from "../options/options.ts";
+import { type RewriteOptions, rewriteSchema } from "../options/rewriteoptions.ts";
 import type { HeaderList, UpstreamRequest } from "../transport.ts";
 
 /**
@@ -14,20 +14,18 @@ export type ResponseRewrite = (
   followed?: UpstreamRequest,
 ) => void;
 
-type Rewrites = Pick<ProxyOptions, "cookieDomainRewrite" | "cookiePathRewrite"> &
-  Required<Pick<ProxyOptions, "locationRewrite">>;
-
 /**
  * Compiles the options about a response's fields.
  * @param prefix what `stripPrefix` takes off, without a slash at its end
  * @returns undefined if there is nothing to rewrite
  */
 export function compileResponseRewrite(
-  options: Rewrites,
+  options: RewriteOptions,
   prefix: string,
 ): ResponseRewrite | undefined {
   const cookie = compileCookieRewrite(options.cookieDomainRewrite, options.cookiePathRewrite);
-  const location = compileLocationRewrite(options.locationRewrite, prefix);
+  const { locationRewrite = rewriteSchema.locationRewrite.default } = options;
+  const location = compileLocationRewrite(locationRewrite, prefix);
   if (cookie === undefined && location === undefined) return undefined;
   return (headers, request, followed) => {
     for (let i = 0; i < headers.length; i += 2) {
