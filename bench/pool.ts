@@ -11,7 +11,7 @@ import { cpus } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Pool } from "undici";
-import { poolDefaults } from "../src/options/pool.ts";
+import { poolDefaults } from "../src/options/pooloptions.ts";
 import type { PoolStats } from "../src/transport.ts";
 import { makeCertificate } from "../test/_certificate.ts";
 import type { Role } from "./pool-servers.ts";

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { forward } from "../src/forward.ts";
-import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
+import { checkPoolOptions } from "../src/options/check.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
   bindProxyFetch,

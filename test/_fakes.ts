@@ -14,7 +14,7 @@ import {
 import { forward, type Respond } from "../src/forward.ts";
 import { toHeaders } from "../src/fields/headers.ts";
 import type { Incoming } from "../src/request/incoming.ts";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { compile } from "../src/options/plan.ts";
 import { parseTarget, type Target } from "../src/request/target.ts";
 import type {

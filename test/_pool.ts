@@ -1,8 +1,8 @@
 /** A proxy on Node with a pool of its own, before a scriptable upstream. */
 import { afterAll, afterEach, beforeAll } from "vitest";
 import { createProxy, type NodeProxy } from "../runtimes/node.ts";
-import type { ProxyOptions } from "../src/options/options.ts";
-import type { PoolOptions } from "../src/options/pool.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import type { Target } from "../src/request/target.ts";
 import type { OriginStats, PoolStats } from "../src/transport.ts";
 import { Upstream } from "./_upstream.ts";

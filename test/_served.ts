@@ -3,7 +3,7 @@ import { type Client, connect } from "./_client.ts";
 import { type Program, startProgram } from "./_program.ts";
 import { pause, within } from "./_wait.ts";
 import { request } from "./_wire.ts";
-import type { PoolOptions } from "../src/options/pool.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import type { CreateProxyOptions } from "../src/proxy.ts";
 import type { PoolStats } from "../src/transport.ts";
 

@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { createProxy, createTransport, proxyFetch } from "../runtimes/node.ts";
-import { poolDefaults } from "../src/options/pool.ts";
-import { optionNames } from "../src/options/check.ts";
+import { poolDefaults, poolSchema } from "../src/options/pooloptions.ts";
+import { proxySchema } from "../src/options/proxyoptions.ts";
 
 const target = "http://127.0.0.1:4000";
 
@@ -81,7 +81,7 @@ test("agentkeepalive's old names are suggested too", () => {
 });
 
 describe("pool options passed to a proxy", () => {
-  const names = [...Object.keys(poolDefaults), "tls", "socketPath"];
+  const names = Object.keys(poolSchema);
 
   test.each(names.filter((name) => !shared.has(name)))("%s", async (name) => {
     expect(await toProxy({ [name]: 5 })).toBe(
@@ -92,7 +92,7 @@ describe("pool options passed to a proxy", () => {
 });
 
 describe("proxy options passed to a pool", () => {
-  test.each(optionNames.filter((name) => !shared.has(name)))("%s", (name) => {
+  test.each(Object.keys(proxySchema).filter((name) => !shared.has(name)))("%s", (name) => {
     expect(toPool({ [name]: 5 })).toBe(
       `fetchway: bad option \`${name}\`: it is an option of the proxy; pass it to createProxy() or proxyFetch()`,
     );

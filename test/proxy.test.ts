@@ -5,7 +5,7 @@ import { Context as HonoContext } from "hono";
 import * as native from "#proxy";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { WebIncoming } from "../src/request/incoming.ts";
-import type { PoolOptions } from "../src/options/pool.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
   bindProxyFetch,

@@ -1,5 +1,6 @@
 import { ProxyError } from "../error.ts";
-import { type FilledPoolOptions, poolClosed } from "../options/pool.ts";
+import { poolClosed } from "../closing.ts";
+import type { FilledPoolOptions } from "../options/pooloptions.ts";
 import type { Counters } from "../counters.ts";
 import type { OriginStats } from "../transport.ts";
 import { AddressBalancer } from "./addressbalancer.ts";
