@@ -1,0 +1,52 @@
+/** What CONTRIBUTING.md promises about the names of files and functions. */
+import { globSync, readFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { expect, test } from "vitest";
+
+const root = join(import.meta.dirname, "..");
+const files = globSync("{src,runtimes}/**/*.ts", { cwd: root });
+
+/** Groups values by a key, and returns the groups with more than one value. */
+function findRepeated<T>(values: readonly T[], keyOf: (value: T) => string): Record<string, T[]> {
+  const groups = Object.groupBy(values, keyOf) as Record<string, T[]>;
+  return Object.fromEntries(Object.entries(groups).filter(([, group]) => group.length > 1));
+}
+
+/** The runtime that a file belongs to: `runtimes/bun.ts` and `runtimes/bun/respond.ts` are Bun's. */
+function runtimeOf(file: string): string | undefined {
+  return /^runtimes\/(bun|deno|fetch|node|undici|workerd)\b/.exec(file)?.[1];
+}
+
+/** Whether all of these play the same part for different runtimes. */
+function areSameParts(group: readonly string[]): boolean {
+  const runtimes = group.map(runtimeOf);
+  return !runtimes.includes(undefined) && new Set(runtimes).size === runtimes.length;
+}
+
+test("no two files share a name unless they play the same part for two runtimes", () => {
+  expect(files.length).toBeGreaterThan(50);
+  const repeated = findRepeated(files, (file) => basename(file));
+  expect(Object.values(repeated).filter((group) => !areSameParts(group))).toEqual([]);
+});
+
+test("no two functions of modules share a name unless they play the same part for two runtimes", () => {
+  const functions = files.flatMap((file) => {
+    const source = readFileSync(join(root, file), "utf8");
+    const names = source.matchAll(/^(?:export )?(?:async )?function\*? (\w+)/gm);
+    return [...new Set(Array.from(names, ([, name = ""]) => name))].map((name) => ({ file, name }));
+  });
+  expect(functions.length).toBeGreaterThan(200);
+  const repeated = Object.entries(findRepeated(functions, ({ name }) => name));
+  const wrong = repeated.filter(([, group]) => !areSameParts(group.map(({ file }) => file)));
+  expect(wrong.map(([name, group]) => [name, ...group.map(({ file }) => file)])).toEqual([]);
+});
+
+test("the folders of CONTRIBUTING.md's map exist, and each folder of sources is in it", () => {
+  const text = readFileSync(join(root, "CONTRIBUTING.md"), "utf8");
+  const named = Array.from(text.matchAll(/^\| `([\w/]+)\/`/gm), ([, folder = ""]) => folder);
+  const folders = new Set(files.map((file) => dirname(file)));
+  // The folder of one runtime belongs to its entry.
+  const own = [...folders].filter((folder) => runtimeOf(folder) === undefined);
+  expect(own.filter((folder) => !named.includes(folder))).toEqual([]);
+  for (const folder of named) expect(globSync(`${folder}/*`, { cwd: root })).not.toEqual([]);
+});
