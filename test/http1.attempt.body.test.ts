@@ -1,4 +1,4 @@
-/** What an attempt of the HTTP/1.1 client does with a request body that it does not send to its end. */
+/** Request bodies that an attempt of the HTTP/1.1 client does not send completely. */
 import { expect, test, vi } from "vitest";
 import { Attempt } from "../src/http1/attempt.ts";
 import type { Pool } from "../src/http1/originpool.ts";

@@ -71,7 +71,7 @@ test("a reader that reads nothing pauses the upstream, unless the response has a
   expect(bench.socket.isPaused).toBe(true);
   // What had been read from the system before it was told to wait.
   bench.feed("x".repeat(30_000));
-  // Otherwise the next request would never have an answer.
+  // Otherwise the next request would never get a response.
   expect(bench.socket.isPaused).toBe(false);
   expect(bench.state).toBe("freed 1");
   expect(await new Response(stream).text()).toHaveLength(100_000);
@@ -143,7 +143,7 @@ test.each([
     const sending = bench.send("POST", new StreamBody(body, length), length);
     expect(await failure(sending)).toMatchObject({ status: 400 });
     expect(bench.state).toBe("destroyed");
-    // Of a stream of bytes no more is read than was announced: nothing of the rest is ever here.
+    // Only the announced number of bytes is read from a byte stream, so the rest is never available.
     const whole = type === "bytes" && pieces.join("").length > length;
     expect(bench.socket.sent.split("\r\n\r\n")[1] ?? "").toBe(whole ? "abcde" : sent);
   }
