@@ -93,7 +93,7 @@ export class Program {
     try {
       if (this.pid > 0) process.kill(-this.pid, signal);
     } catch {
-      // The group is gone already.
+      // The process group has already ended.
     }
   }
 

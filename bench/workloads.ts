@@ -41,7 +41,7 @@ export const MIB: number = 1024 * KIB;
 export const EVENT: Buffer = Buffer.from(`data: ${JSON.stringify({ tick: "x".repeat(80) })}\n\n`);
 export const EVENTS = 10;
 
-/** What the upstream says of a body that it only counts. */
+/** The upstream's response to a body that it only counts. */
 export function receiptOf(length: number, checksum: number): string {
   return `${length} ${checksum.toString(16)}`;
 }

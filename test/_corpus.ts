@@ -50,7 +50,7 @@ function each(
   );
 }
 
-/** Nothing is wrong with these: all of `may` has to arrive, or the rest would prove nothing. */
+/** Valid entries: all of `may` must arrive, because otherwise the other entries would prove nothing. */
 const plain: Entry[] = entries("plain", {
   GET: [get("/"), "GET /"],
   "a sized POST": [post(["Content-Length: 5"], "hello"), "POST / hello"],

@@ -59,7 +59,7 @@ export function fill(size: number, before: string, filling: string, after = ""):
   return before + filling.repeat(Math.ceil(size / filling.length)) + after;
 }
 
-/** So many lines of fields. */
+/** Repeats a line of header fields. */
 export function lines(
   size: number,
   field: (index: number) => [name: string, value: string],

@@ -42,7 +42,7 @@ export async function sendMade(createProxy: Create, target: string): Promise<voi
   }
 }
 
-/** The body as a stream of the hook's own. */
+/** A stream that the hook creates. */
 function replaceBody(draft: { path: string; body: unknown }): void {
   const [make] = made[draft.path.split("/")[2] as string] ?? [];
   if (make !== undefined) draft.body = new Response(make()).body;

@@ -153,7 +153,7 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
   });
 
   test("a response that middleware discards releases the upstream's connection", async () => {
-    // Hono keeps the old response's content-length for the new one: this one has none.
+    // This response has no Content-Length, because Hono would keep it for the new response.
     upstream.script = (call) =>
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
     const port = await serve(nothing, async (response) => {

@@ -21,7 +21,7 @@ export type ServerKind = keyof Handlers;
 export interface Serving {
   readonly port: number;
   readonly server: Server;
-  /** Takes no more connections. */
+  /** Stops accepting connections. */
   readonly close: () => void;
 }
 

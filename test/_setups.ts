@@ -49,7 +49,7 @@ export function createSetup(name: SetupName, upstream: string, more?: string): S
 /** Fails as the path says that this hook should: `/hook/throws` at once, `/hook/rejects` later. */
 function failIn(hook: string, url: string): undefined {
   if (url.includes(`/${hook}/throws`)) throw new Error(secret);
-  // A promise only to those who look: hooks that may answer later wait for whatever is returned.
+  // A rejected promise in place of undefined: hooks that may be async wait for it.
   if (url.includes(`/${hook}/rejects`)) return Promise.reject(new Error(secret)) as never;
   return undefined;
 }

@@ -11,7 +11,7 @@ type Fetch = (request: Request) => Response | Promise<Response>;
 /** Sets the client address, which only a server knows, so that a Request made by hand gives the same bytes. */
 const options: ProxyOptions = { clientAddress: () => "192.0.2.7" };
 
-/** A Request with nothing of the server's under it. */
+/** A Request that does not refer to the server's request. */
 function makeRequest(request: Request): Request {
   const { url, method, headers, body } = request;
   return new Request(url, {
@@ -21,7 +21,7 @@ function makeRequest(request: Request): Request {
   });
 }
 
-/** A way's server; the promise is of its port. */
+/** Starts a way's server, and returns its port. */
 export type Way = (apps: Apps) => Promise<number>;
 
 const onSrvx = (apps: Apps, fetch: Fetch): Promise<number> => apps.serve("srvx", { fetch });

@@ -1,4 +1,4 @@
-/** HTTP/1.1 as bytes: strict, and of its own, so that no library's leniency hides a framing fault. */
+/** Strict reading and writing of HTTP/1.1, without a library whose leniency could hide a framing fault. */
 
 export type Header = [name: string, value: string];
 

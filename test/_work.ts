@@ -32,20 +32,20 @@ type Report = Work & { seen: Path[]; files: Files };
 /** One exchange on a client's connection. */
 export type Ask = (client: Client, upstream: Upstream) => Promise<void>;
 
-/** No body, and an answer that has come as a whole with its head. */
+/** Sends no body; the response body arrives together with its head. */
 export const get: Ask = async (client) => {
   client.send(request("GET", "/a?b=c", [["Accept", "*/*"]]));
   assert.equal((await client.read()).status, 200);
 };
 
-/** 1 KB, and the same back. */
+/** Sends 1 KB and expects it back. */
 export const post: Ask = async (client) => {
   const body = "x".repeat(1024);
   client.send(request("POST", "/a", [["Content-Type", "application/json"]], body));
   assert.equal((await client.read()).text, body);
 };
 
-/** An answer that is all here, and takes two reads. */
+/** The response is available completely, and takes two reads. */
 export const getInTwoReads: Ask = async (client, upstream) => {
   const body = "x".repeat(65_536);
   upstream.script = (call) => call.reply(200, [["Content-Type", "text/plain"]], body);
@@ -53,7 +53,7 @@ export const getInTwoReads: Ask = async (client, upstream) => {
   assert.equal((await client.read()).text, body);
 };
 
-/** An answer whose second half comes when the first has reached the client. */
+/** The second half of the response is sent when the first has reached the client. */
 export const getInPieces: Ask = async (client, upstream) => {
   const half = "x".repeat(100);
   const first = Promise.withResolvers<void>();
@@ -68,7 +68,7 @@ export const getInPieces: Ask = async (client, upstream) => {
   assert.equal((await client.readBody(head)).length, 200);
 };
 
-/** A body whose second half comes when the first has reached the upstream. */
+/** The second half of the request body is sent when the first has reached the upstream. */
 export const postInPieces: Ask = async (client, upstream) => {
   const half = "x".repeat(50_000);
   const first = Promise.withResolvers<void>();

@@ -37,7 +37,7 @@ const FAILING: [string, ProxyOptions, number, (() => string)?][] = [
   ["an onResponse that rejects", { onResponse: rejects }, 1],
 ];
 
-/** A redirect whose body is still to come. */
+/** A redirect whose body has not arrived yet. */
 function startReply(): { transport: FakeTransport; fail: () => void; cancelled: () => void } {
   const fail = vi.fn();
   const cancelled = vi.fn();

@@ -15,7 +15,7 @@ function literalsIn(code: string): RegExp[] {
 }
 
 describe("regular expressions", () => {
-  /** What they are given: each of these before so many of those, and behind them what they may not end with. */
+  /** Inputs: a prefix, many repetitions of a filling, and an ending that prevents a match. */
   const befores = ["", ..."a|a=|5|;|;path=|;path=x|/|http://|:|::ffff:|[".split("|")];
   const fillings = Array.from(' \ta10.:/\\=;,"%#?');
   const pairs = ["a,", " ,", "a=", '="', ' "', "\\a", "/.", "%2e", "..", "1.", ":1", "\r\n", "\r"];

@@ -15,7 +15,7 @@ import { request, type Header } from "./_wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-/** Changes Node's request before the server's sees it. */
+/** Changes Node's request before the server reads it. */
 type Early = (req: IncomingMessage) => void;
 /** Changes the server's request. */
 type Late = (request: Request) => void;

@@ -1,4 +1,4 @@
-/** How an attempt of the HTTP/1.1 client treats a request body that it does not send to its end. */
+/** Request bodies that an attempt of the HTTP/1.1 client does not send completely. */
 import { expect, test, vi } from "vitest";
 import { Attempt } from "../src/http1/attempt.ts";
 import type { OriginPool } from "../src/http1/originpool.ts";

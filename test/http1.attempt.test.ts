@@ -71,7 +71,7 @@ test("a reader that reads nothing pauses the upstream, unless the response has a
   expect(bench.socket.isPaused).toBe(true);
   // The socket had read these bytes before it was paused.
   bench.feed("x".repeat(30_000));
-  // A socket that stays paused would never read the response to the next request.
+  // Otherwise the next request would never get a response.
   expect(bench.socket.isPaused).toBe(false);
   expect(bench.state).toBe("freed 1");
   expect(await new Response(stream).text()).toHaveLength(100_000);
@@ -143,7 +143,7 @@ test.each([
     const sending = bench.send("POST", new StreamBody(body, length), length);
     expect(await failure(sending)).toMatchObject({ status: 400 });
     expect(bench.state).toBe("destroyed");
-    // A byte stream is read only up to the announced length, so the excess is never seen.
+    // Only the announced number of bytes is read from a byte stream, so the rest is never available.
     const whole = type === "bytes" && pieces.join("").length > length;
     expect(bench.socket.sent.split("\r\n\r\n")[1] ?? "").toBe(whole ? "abcde" : sent);
   }

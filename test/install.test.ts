@@ -38,7 +38,7 @@ describe("the installed package", () => {
     const copy = join(app, "copy");
     const sources = "src runtimes build.ts package.json tsconfig.json tsconfig.build.json";
     for (const part of [...sources.split(" "), ...manifest.files]) {
-      // What is to be published and is not there is for a test to say; dist is built anew.
+      // Missing files are reported by a test; dist is built again.
       if (part === "dist" || !existsSync(join(root, part))) continue;
       await cp(join(root, part), join(copy, part), { recursive: true });
     }
@@ -98,7 +98,7 @@ describe("the installed package", () => {
       const { types, default: code } = manifest.exports[`./${name}`] as Entry;
       const packed = globSync("dist/**/*", { cwd: installed() });
       expect(packed).toEqual(expect.arrayContaining([types.slice(2), code.slice(2)]));
-      // Whatever runs it: the subpath has no conditions.
+      // For any runtime, because the subpath has no conditions.
       for (const condition of ["node", "bun", "workerd"]) {
         const print = `console.log(import.meta.resolve("fetchway/${name}"))`;
         const url = await run("node", "-C", condition, "--input-type=module", "--eval", print);

@@ -119,7 +119,7 @@ describe("node", () => {
       expect(after.resources).toEqual(before.resources);
       expect(after.listeners).toBe(before.listeners);
       expect(after.pool.waiting).toBe(0);
-      // Twenty-six bytes for each request.
+      // This is 26 bytes per request.
       expect((after.heap - before.heap) / mebibyte, "MiB of growth").toBeLessThan(0.5);
     } finally {
       child.kill("SIGKILL");

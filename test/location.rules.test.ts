@@ -35,7 +35,7 @@ describe("a map", () => {
     // Two slashes do not become an authority.
     ["/slash//evil.test", "/.//evil.test"],
     ["/slash/\\evil.test", "/./\\evil.test"],
-    // Anybody's guess.
+    // Readings differ; the path is kept unchanged.
     ["/slash/\t/evil.test", "/slash/\t/evil.test"],
   ])("%j becomes %j", (reference, rewritten) => {
     expect(locate(reference, { rewrite })).toBe(rewritten);

@@ -176,7 +176,7 @@ async function untilText(path: string, text: string): Promise<void> {
 }
 
 test.each(
-  // With a Worker that does nothing else, workerd ends an app in it, too.
+  // workerd ends a Worker that does nothing else, together with the app in it.
   ["service", "watched", "room/a", "callable", "waiting"].flatMap((way) => [
     [way, "hang"],
     [way, "stream"],

@@ -115,7 +115,7 @@ describe("an address that fails", () => {
     expect(await ask(proxy)).toBe(`200 ${A}`);
     const since = performance.now();
     for (let i = 0; i < 40; i++) expect(await ask(proxy)).toBe(`200 ${A}`);
-    // If it were tried in its turn, each time would take a second.
+    // If the address were tried each time, each request would take a second.
     expect(performance.now() - since).toBeLessThan(10_000);
   });
 

@@ -114,7 +114,7 @@ describe("many clients over a few connections", () => {
     expect(answers.filter(({ status, text }) => status !== 200 || text !== "ok")).toEqual([]);
     expect(most).toBeLessThanOrEqual(50);
     expect(upstream.links).toHaveLength(50);
-    // Those whose turn came at the same time went on different connections.
+    // Requests that were sent at the same time used different connections.
     const place = new Map(upstream.calls.map(({ target }, index) => [target, index]));
     const moved = asked.map((path, index) => Math.abs((place.get(path ?? "") ?? NaN) - index));
     expect(Math.max(...moved)).toBeLessThanOrEqual(50);

@@ -95,7 +95,7 @@ describe("the new URL", () => {
     "%j is not followed",
     (location) => {
       const hop = next(302, location);
-      // "" is the same place: whoever follows sees that.
+      // "" is the same URL, which the loop check recognizes later.
       if (location === "") expect(hop?.path).toBe("/");
       else expect(hop).toBeUndefined();
     },

@@ -138,7 +138,7 @@ describe("a connection does not count as stale", () => {
 });
 
 describe("a kept connection that is already closed when it is reused", () => {
-  // The close is in the system by then, and the transport has not been told.
+  // The operating system has received the close, but the transport has not seen it yet.
   const closes: Record<string, (socket: Socket) => void> = {
     FIN: (socket) => socket.end(),
     RST: (socket) => socket.resetAndDestroy(),

@@ -23,7 +23,7 @@ function through(
   return (path, init) => proxy.fetch(new Request(`http://proxy.test${path}`, init));
 }
 
-/** The name that the last client asked for. */
+/** The server name (SNI) of the last client. */
 let asked: string | false | null;
 
 async function startUpstream(version: 1 | 2): Promise<string> {

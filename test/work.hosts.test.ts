@@ -29,7 +29,7 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
   });
   afterAll(() => worker.stop());
 
-  // Hono's server writes a response by itself; it has no way to let a body do so.
+  // Hono's server writes responses by itself, and does not let the proxy's response do so.
   const response = host === "hono" ? "built" : "lazy";
   const raw = { headers: "raw", address: "127.0.0.1", response };
 

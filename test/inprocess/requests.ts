@@ -1,4 +1,4 @@
-/** What an app is sent. */
+/** Requests as an app sees them. */
 import type { FetchTarget } from "../../src/index.ts";
 import {
   ask,

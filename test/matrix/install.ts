@@ -96,7 +96,7 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
     splitting: true,
     format: "esm",
     platform: "node",
-    // As Node reads them: an older Node must find nothing that it does not know.
+    // The syntax of the oldest supported Node.
     target: "es2023",
     external: FRAMEWORKS.slice(),
     logLevel: "warning",

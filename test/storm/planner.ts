@@ -1,4 +1,4 @@
-/** Makes the plans of sessions out of a seed. */
+/** Creates the plans of sessions from a seed. */
 import { Dice } from "./dice.ts";
 import type { Feature } from "./limits.ts";
 import {

@@ -22,7 +22,7 @@ export type Outcome =
 export const INVARIANTS = [
   /** The bytes of a body, of the request line and of the padding are those of the exchange. */
   "bytes",
-  /** What broke off does not look whole, in either direction. */
+  /** A truncated body does not look complete, in either direction. */
   "looks whole",
   /** A POST or PATCH reaches the upstream at most once, an idempotent request at most twice. */
   "repeated",
@@ -43,7 +43,7 @@ export type Complain = (invariant: Invariant, what: string, record?: Record) => 
 const SAFE = new Set(["GET", "HEAD"]);
 const IDEMPOTENT = new Set(["GET", "HEAD", "PUT", "DELETE"]);
 const GATEWAY_STATUSES = new Set([502, 503, 504]);
-/** Where somebody else has read from the body. */
+/** Cases in which other code has read from the body. */
 const INTRUDED_STATUSES = new Set([...GATEWAY_STATUSES, 400, 500]);
 /** Intrusions that read nothing of the body, and so cannot make an exchange fail. */
 const HARMLESS = new Set<Intrusion>(["response watched", "response wrapped"]);

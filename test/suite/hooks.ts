@@ -9,7 +9,7 @@ import { chunk, request } from "../_wire.ts";
 
 const before = ["target", "clientAddress", "pathRewrite", "onRequest"];
 
-/** The ways in which a hook can fail; those that must answer at once cannot do it later. */
+/** The ways in which a hook can fail; synchronous hooks cannot reject later. */
 function waysOf(hook: string): string[] {
   return hook === "clientAddress" ? ["throws"] : ["throws", "rejects"];
 }

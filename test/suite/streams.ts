@@ -86,7 +86,7 @@ export const streams = {
   },
 
   async "each server-sent event arrives as soon as it is sent"(t: Tools): Promise<void> {
-    // With the first event: that the head does not wait for it is another test.
+    // The head may come with the first event; another test checks that it does not wait.
     let text = "data: first\n\n";
     t.upstream.script = (call) =>
       call.write(
