@@ -49,7 +49,7 @@ export function readInterface(name: keyof typeof HOMES): OptionDoc[] {
 }
 
 /** A Markdown table, padded as the formatter pads it. */
-function toTable(rows: string[][]): string {
+export function toTable(rows: string[][]): string {
   const cells = rows.map((row) => row.map((cell) => cell.replaceAll("|", "\\|")));
   const widths = (cells[0] ?? []).map((_, i) =>
     Math.max(...cells.map((row) => row[i]?.length ?? 0)),
@@ -105,7 +105,7 @@ function example(name: string): string {
   return `\`\`\`ts\n${code}\`\`\`\n`;
 }
 
-const HOSTS: readonly [Gap["host"], string][] = [
+export const HOSTS: readonly [Gap["host"], string][] = [
   ["node", "node:http"],
   ["srvx", "srvx"],
   ["h3", "h3"],
@@ -116,7 +116,7 @@ const HOSTS: readonly [Gap["host"], string][] = [
 ];
 
 /** The hosts with other clients. */
-const CLIENTS: readonly [ClientHost, string][] = [
+export const CLIENTS: readonly [ClientHost, string][] = [
   ["undici", "undici"],
   ["fetch-node", "Node's fetch"],
   ["fetch-bun", "Bun's fetch"],
