@@ -162,7 +162,8 @@ function toUpstreamRequest(
     trusts ? plan.droppedIfTrusted : plan.dropped,
     plan.kept,
   );
-  if (head.upgrade !== undefined) refuseWebSocket(head.upgrade);
+  // HTTP/1.0 has no upgrades: the field is ignored there (RFC 9110 §7.8).
+  if (head.upgrade !== undefined && incoming.version() !== "1.0") refuseWebSocket(head.upgrade);
   const host =
     incoming.named === undefined
       ? (head.host ?? incoming.authority)

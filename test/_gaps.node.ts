@@ -16,6 +16,10 @@ const onSlow: Gap[] = (
     ["the case of response field names is kept", LISTED],
     ["characters that URL parsers escape keep their bytes", "new Request() parses its URL"],
     ["a body that breaks off does not end in order for an HTTP/1.0 client", UNSEEN],
+    [
+      "RFC 9110 §10.1.1: an early response says that it closes, or the rest is read",
+      "a Request that was made by hand is not read on behind its response",
+    ],
     ["TRACE is answered at Max-Forwards 0, without secrets", "new Request() takes no TRACE"],
     ["TRACE counts Max-Forwards down", "new Request() takes no TRACE"],
     [
@@ -42,11 +46,28 @@ const onSlow: Gap[] = (
 ).map(([test, reason]) => ({ host: "slow", test, reason }));
 
 /** Of Node's own server, and so of all that are built on it. */
-const onAll: Gap[] = (["node", "slow", "srvx", "h3", "hono"] as const).map((host) => ({
-  host,
-  test: "RFC 9112 §6.1: an HTTP/1.0 request with Transfer-Encoding is refused, or is its connection's last",
-  reason: "Node takes chunks in HTTP/1.0, and keeps the connection if the client asks for it",
-}));
+const onAll: Gap[] = (["node", "slow", "srvx", "h3", "hono"] as const).flatMap((host) =>
+  (
+    [
+      [
+        "RFC 9112 §6.1: an HTTP/1.0 request with Transfer-Encoding is refused, or is its connection's last",
+        "Node takes chunks in HTTP/1.0, and keeps the connection if the client asks for it",
+      ],
+      [
+        "RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept",
+        "the server keeps a connection with a client of HTTP/1.0 that asks for it",
+      ],
+      [
+        "RFC 9112 §3: a target that is too long gets 414",
+        "the server answers 431 or 400 to a target that is too long",
+      ],
+      [
+        "RFC 9112 §3: a method that is longer than any known one is forwarded, or gets 501",
+        "Node answers 400 to methods that it does not know",
+      ],
+    ] as const
+  ).map(([test, reason]) => ({ host, test, reason })),
+);
 
 export const onNode: Gap[] = [
   ...onAll,

@@ -30,8 +30,15 @@ const HOST_COUNTS =
   "the server shows nothing of the authority in an absolute-form target: Host counts for all";
 const UPGRADE = "Deno.serve answers 400 to a request with Upgrade and a body";
 
+const LONG_TARGET = "the server answers 431 or 400 to a target that is too long";
+const KEEPS_OLD = "the server keeps a connection with a client of HTTP/1.0 that asks for it";
+const ANSWERS_OLD = "the server answers a request of HTTP/1.0 by a response of HTTP/1.0";
+
 const onDeno: Gap[] = (
   [
+    ["RFC 9112 §3: a target that is too long gets 414", LONG_TARGET],
+    ["RFC 9110 §6.2: a request of HTTP/1.0 is forwarded and answered as HTTP/1.1", ANSWERS_OLD],
+    ["RFC 9110 §7.8: Upgrade in an HTTP/1.0 request is ignored", VERSION],
     ["1 CVE-2026-29057: Upgrade: h2c does not unframe the body", UPGRADE],
     ["a request's Upgrade is not forwarded", UPGRADE],
     ["via tells the HTTP version that the request came in", VERSION],
@@ -69,8 +76,20 @@ const HOST = "workerd's fetch cannot set Host";
 const SORTED = "Headers sorts fields, and spells the names that it knows its own way";
 const EMPTY = "workerd drops fields that it knows and that are empty";
 
+const NO_DATE = "workerd writes no Date; Cloudflare's servers in front of it do";
+
 const onWorkerd: Gap[] = (
   [
+    ["RFC 9110 §6.6.1: a response without Date gets one, and one that has it keeps it", NO_DATE],
+    ["RFC 9110 §6.6.1: a gateway error has a Date", NO_DATE],
+    [
+      "RFC 9110 §10.1.1: an early response says that it closes, or the rest is read",
+      "workerd resets a connection on which much of an answered upload is still to come",
+    ],
+    ["RFC 9112 §3: a target that is too long gets 414", LONG_TARGET],
+    ["RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept", KEEPS_OLD],
+    ["RFC 9110 §6.2: a request of HTTP/1.0 is forwarded and answered as HTTP/1.1", ANSWERS_OLD],
+    ["RFC 9110 §7.8: Upgrade in an HTTP/1.0 request is ignored", VERSION],
     ["RFC 9112 §2.2: a request's head that has a line with a bare LF is refused", BARE_LF],
     [
       "RFC 9112 §2.2: a response's head that has a line with a bare LF gets 502",
@@ -171,6 +190,24 @@ const BUN_HEADERS = "Headers joins repeated fields and spells the names that it 
 
 const onBun: Gap[] = (
   [
+    [
+      "RFC 9112 §2.2: an empty line in front of a request is ignored",
+      "Bun.serve answers 400 to an empty line in front of a request",
+    ],
+    ["RFC 9112 §3: a target that is too long gets 414", LONG_TARGET],
+    [
+      "RFC 9112 §3: a method that is longer than any known one is forwarded, or gets 501",
+      "Bun.serve closes the connection on methods that it does not know",
+    ],
+    [
+      "RFC 9112 §9.6: a connection's last response says that it is",
+      "Bun.serve closes a connection without saying so in its last response",
+    ],
+    [
+      "RFC 9112 §6.1: a transfer coding that is not understood gets 501",
+      "Bun.serve answers 400 to transfer codings that it does not understand",
+    ],
+    ["RFC 9110 §7.8: Upgrade in an HTTP/1.0 request is ignored", VERSION],
     ["14 RFC 9112 §3.2.2: where absolute-form and Host disagree, it is refused", HOST_COUNTS],
     ["pipelined requests are answered in order", BUN_PIPELINE],
     ["a pipelined response that breaks off closes the connection", BUN_PIPELINE],
@@ -250,6 +287,14 @@ const BACK: Gap = {
   sometimes: true,
 };
 
-const onServers: Gap[] = [...onNode, ...onBun, ...onDeno, ...onWorkerd, EARLY, BACK];
+/** Not where the length of the response is unknown, as it is with Deno's fetch. */
+const KEPT: Gap = {
+  host: "deno",
+  test: "RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept",
+  reason: KEEPS_OLD,
+  sometimes: true,
+};
+
+const onServers: Gap[] = [...onNode, ...onBun, ...onDeno, ...onWorkerd, EARLY, BACK, KEPT];
 
 export const gaps: Gap[] = [...onServers, ...clientGaps(onServers)];

@@ -24,6 +24,7 @@ export const rfc9110 = {
     level: "MUST NOT",
     role: "server",
     says: "Assume that two requests on one connection are of the same user.",
+    foreign: "Nothing of a request is remembered for the next one on its connection.",
   },
   "9110-4.2-empty-host": {
     level: "MUST",
@@ -198,6 +199,7 @@ export const rfc9110 = {
     level: "SHOULD",
     role: "client",
     says: "Go on sending a request whose response has begun.",
+    gap: "An upload is given up, with its connection, once the whole response to it has come.",
   },
   "9110-7.6-hop-by-hop": {
     level: "MUST",
@@ -421,5 +423,6 @@ export const rfc9110 = {
     level: "MUST NOT",
     role: "client",
     says: "Send content in a TRACE request.",
+    open: "odd methods",
   },
 } as const;

@@ -1,6 +1,7 @@
 /** Methods, and what frames a request's body on its way to the upstream. */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { until } from "../_wait.ts";
 import { chunk, lastChunk, request } from "../_wire.ts";
@@ -28,6 +29,7 @@ async function sendInSteps(
 
 export const bodies = {
   async "methods with a body keep it"(t: Tools): Promise<void> {
+    rfc("9112-6.3-length-known");
     for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"]) {
       await expectMethod(t, method, "a body");
       expect(t.upstream.calls.at(-1)?.framing, method).toEqual({ kind: "length", length: 6 });
@@ -44,6 +46,7 @@ export const bodies = {
   },
 
   async "methods without a body have no framing"(t: Tools): Promise<void> {
+    rfc("9110-8.6-request", "9110-9.3.1-content");
     for (const method of ["GET", "DELETE", "OPTIONS"]) {
       await expectMethod(t, method);
       expect(t.upstream.calls.at(-1)?.framing, method).toEqual({ kind: "none" });
@@ -73,6 +76,7 @@ export const bodies = {
   },
 
   async "a POST without framing sends content-length: 0"(t: Tools): Promise<void> {
+    rfc("9110-8.6-request");
     await expectMethod(t, "POST");
     expect(t.upstream.calls[0]?.all("content-length")).toEqual(["0"]);
   },
@@ -95,6 +99,7 @@ export const bodies = {
   },
 
   async "a chunked upload stays a stream"(t: Tools): Promise<void> {
+    rfc("9112-6.1-chunked-once");
     const client = await t.connect();
     const head = request("POST", "/", [["Transfer-Encoding", "chunked"]]);
     await sendInSteps(
@@ -141,6 +146,7 @@ export const bodies = {
   },
 
   async "chunk extensions and trailers of a request do no harm"(t: Tools): Promise<void> {
+    rfc("9110-6.5.1-trailers-merged", "9112-7.1.1-extensions", "9112-7.1.2-merge");
     const client = await t.connect();
     const head = request("POST", "/", [
       ["Transfer-Encoding", "chunked"],
@@ -158,6 +164,7 @@ export const bodies = {
   },
 
   async "18 Expect: 100-continue is answered here and not forwarded"(t: Tools): Promise<void> {
+    rfc("9110-10.1.1-answered", "9110-10.1.1-final", "9110-10.1.1-sent");
     const client = await t.connect();
     client.send(
       request("POST", "/", [
@@ -204,6 +211,7 @@ export const bodies = {
   },
 
   async "200 concurrent echoes do not mix"(t: Tools): Promise<void> {
+    rfc("9112-9.2-in-order");
     await Promise.all(
       Array.from({ length: 200 }, async (_, index) => {
         const client = await t.connect();

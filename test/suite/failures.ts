@@ -2,6 +2,7 @@
 import { expect } from "vitest";
 import type { Answer } from "../_client.ts";
 import { pour } from "../_large.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import type { Script } from "../_upstream.ts";
 import { chunk, request } from "../_wire.ts";
@@ -63,6 +64,7 @@ export const failures = {
   async "24 h3 936f14ba: a refused connection gets 502 that names no address"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-15.5-explained", "9209-2-identifier", "9209-2.1.1-specific");
     for (const bytes of [request("GET", "/"), request("POST", "/", [], "body")]) {
       expectGatewayError(t, await t.ask(bytes, "refused"), 502, /connection_refused/);
     }
@@ -82,12 +84,14 @@ export const failures = {
   },
 
   async "a sized body that breaks off fails for the client"(t: Tools): Promise<void> {
+    rfc("9112-6.3-short-response", "9112-8-incomplete");
     const bytes = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
     await expectCut(t, bytes, "FIN");
     await expectCut(t, bytes, "RST");
   },
 
   async "a chunked body that breaks off fails for the client"(t: Tools): Promise<void> {
+    rfc("9112-8-incomplete", "9112-8-chunked-cut");
     const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (const bytes of [`${head}4\r\nhalf\r\n`, `${head}a\r\nhalf`, `${head}4\r\nhalf\r\n0\r\n`]) {
       await expectCut(t, bytes, "FIN");
@@ -133,6 +137,7 @@ export const failures = {
   },
 
   async "garbage gets 502"(t: Tools): Promise<void> {
+    rfc("9209-2.1.1-specific");
     await expectBad(
       t,
       (call) => call.write("\0\x01\x02 this is not HTTP\r\n\r\n"),
@@ -148,6 +153,7 @@ export const failures = {
   },
 
   async "a status of 000, under 100 or over 599 gets 502"(t: Tools): Promise<void> {
+    rfc("9110-15-invalid");
     const each = Object.fromEntries(
       ["000", "099", "600", "777", "999", "20", "2000", "abc", "-20"].map((status) => [
         status,
@@ -158,6 +164,7 @@ export const failures = {
   },
 
   async "headers that overflow get 502"(t: Tools): Promise<void> {
+    rfc("9209-2.1.1-specific");
     const type = /http_response_header_section_size/;
     await expectBad(t, (call) => call.reply(200, [["X-A", "x".repeat(1024 * 1024)]]), type);
     await expectBad(
@@ -178,6 +185,7 @@ export const failures = {
   async "a response with both content-length and transfer-encoding gets 502 or one of them"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-6.3-both-received");
     const fields = ["Content-Length: 3", "Transfer-Encoding: chunked"];
     for (const head of [fields, fields.toReversed()]) {
       t.upstream.script = (call) =>
@@ -190,6 +198,7 @@ export const failures = {
   },
 
   async "a response with two lengths or an invalid one gets 502"(t: Tools): Promise<void> {
+    rfc("9112-6.3-length-response");
     const each = [
       "Content-Length: 3\r\nContent-Length: 5",
       "Content-Length: -1",
@@ -203,6 +212,7 @@ export const failures = {
   },
 
   async "bytes after a response do not become the next one"(t: Tools): Promise<void> {
+    rfc("9112-6.3-surplus", "9112-9.2-unrequested");
     const next = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
     t.upstream.script = (call) =>
       call.target === "/first"
@@ -213,6 +223,7 @@ export const failures = {
   },
 
   async "an early 413 reaches a client in the middle of a large upload"(t: Tools): Promise<void> {
+    rfc("9112-9.5-early-response");
     t.upstream.script = (call) => {
       call.link.socket.pause();
       call.reply(413, [["Connection", "close"]], "too large");

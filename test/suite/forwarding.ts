@@ -1,5 +1,6 @@
 /** What the upstream is told about the client and the target, and what a client cannot make up. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
 
@@ -49,6 +50,7 @@ export const forwarding = {
   async "Host is the target's, and the client is told of in X-Forwarded-*"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-7.2-host", "9112-3.2-host-sent");
     await t.ask(request("GET", "/", [["Host", "shop.test:8080"]]));
     const [call] = t.upstream.calls;
     expect(call?.get("host")).toBe(t.upstream.authority);
@@ -63,6 +65,7 @@ export const forwarding = {
   async "6 CVE-2021-33197: nominating X-Forwarded-* keeps the proxy's own and drops the client's"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-7.6.1-connection");
     const nominated =
       "X-Forwarded-For, x-forwarded-host, X_Forwarded_Proto, X-Forwarded-Port, Host";
     await t.ask(request("GET", "/", [["Connection", nominated], ...forged]));
@@ -84,6 +87,7 @@ export const forwarding = {
   },
 
   async 'xfwd: "forwarded" says it in RFC 7239 form, quoted where needed'(t: Tools): Promise<void> {
+    rfc("7239-4-once", "7239-4-grammar", "7239-5.4-proto");
     await t.ask(request("GET", "/", [["Host", "shop.test:8080"], ...forged]), "forwarded");
     expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual([
       ["forwarded", 'for=127.0.0.1;host="shop.test:8080";proto=http'],
@@ -122,17 +126,20 @@ export const forwarding = {
   },
 
   async "a request with two Host fields is refused"(t: Tools): Promise<void> {
+    rfc("9112-3.2-host-received");
     await expectRefused(t, "Host: proxy.test\r\nHost: evil.test");
     await expectRefused(t, "Host: proxy.test\r\nhost: proxy.test");
   },
 
   async "a request without Host is refused"(t: Tools): Promise<void> {
+    rfc("9112-3.2-host-received");
     await expectRefused(t, "X-A: b");
   },
 
   async "14 CVE-2026-33131, CVE-2026-33732: a Host that is no authority is refused"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-3.2-host-received", "9110-4.2.4-userinfo-received");
     const hosts = [
       "localhost:3000/abc?",
       "a/b",

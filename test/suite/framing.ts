@@ -1,6 +1,7 @@
 /** Requests whose length two parsers could read differently: smuggling, and what has no body. */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { until } from "../_wait.ts";
 import { chunk, lastChunk, request, type Header } from "../_wire.ts";
@@ -74,6 +75,7 @@ export const framing = {
   async "2 a GET's content-length and body are forwarded together or not at all"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-8.6-incorrect");
     const body = smuggled.padEnd(200, "x");
     t.upstream.script = (call) => call.reply(200, [], call.target);
     const client = await t.connect();
@@ -99,6 +101,7 @@ export const framing = {
   async "2 a GET that claims a body and sends none does not spoil the pooled connection"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-8.6-incorrect");
     t.upstream.script = (call) => call.reply(200, [], call.target);
     for (const how of ["FIN", "RST"] as const) {
       const client = await t.connect();
@@ -117,6 +120,7 @@ export const framing = {
   },
 
   async "2 a GET without a body has no framing"(t: Tools): Promise<void> {
+    rfc("9110-8.6-request", "9110-9.3.1-content");
     expect(await t.ask(request("GET", "/"))).toMatchObject({ status: 200, text: "" });
     expect(t.upstream.calls[0]?.framing).toEqual({ kind: "none" });
     const empty = request("GET", "/", [["Content-Length", "0"]]);
@@ -127,6 +131,7 @@ export const framing = {
   async "3 RFC 9112 §6.3: content-length beside transfer-encoding never reaches the upstream"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-6.3-both-received", "9112-6.2-both-sent");
     const headers: Header[] = [
       ["Content-Length", "5"],
       ["Transfer-Encoding", "chunked"],
@@ -179,6 +184,7 @@ export const framing = {
   async "4 CVE-2026-1525: content-lengths that are no plain number are refused"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-8.6-malformed", "9110-8.6-large");
     for (const value of ["5, 5", "+5", "0x5", "5 5", "-5", "5.0", "99999999999999999999"]) {
       const client = await t.connect();
       client.send(request("POST", "/", [["Content-Length", value]]), "hello");
@@ -190,6 +196,7 @@ export const framing = {
   async "5 CVE-2026-23527: Transfer-Encoding: ChunKed is forwarded and drained"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-7.1-chunked");
     const client = await t.connect();
     client.send(
       request("POST", "/", [["Transfer-Encoding", "ChunKed"]]),

@@ -1,5 +1,6 @@
 /** What a server's parser may let through although it is not HTTP/1.1, and what is made of it. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { within } from "../_wait.ts";
 import { request } from "../_wire.ts";
@@ -13,6 +14,7 @@ export const lenience = {
   async "RFC 9110 §15.6.6: a request line of another HTTP version is refused, by 505 where it is told"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-3.2-invalid-line", "9112-3.2-autocorrect");
     for (const head of [
       `GET /x HTTP/2.0\r\n${HOST}`,
       `GET /x HTTP/0.9\r\n${HOST}`,
@@ -36,6 +38,7 @@ export const lenience = {
   },
 
   async "an HTTP/1.0 client gets no 100"(t: Tools): Promise<void> {
+    rfc("9110-10.1.1-ignored", "9110-15.2-http10");
     const fields = `${HOST}Expect: 100-continue\r\nContent-Length: 2\r\n`;
     const answer = await t.ask(`POST / HTTP/1.0\r\n${fields}\r\nhi`);
     expect(answer).toMatchObject({ status: 200, text: "hi" });
@@ -50,6 +53,7 @@ export const lenience = {
   async "RFC 9112 §6.1: an HTTP/1.0 request with Transfer-Encoding is refused, or is its connection's last"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-6.1-http10-request");
     const client = await t.connect();
     const fields = `${HOST}Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n`;
     client.send(`POST / HTTP/1.0\r\n${fields}\r\n0\r\n\r\n`, request("GET", "/second"));
@@ -90,6 +94,7 @@ export const lenience = {
   async "CONNECT is refused as not implemented, or its connection is closed"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-9.3.6-port");
     const client = await t.connect();
     client.send("CONNECT evil.test:80 HTTP/1.1\r\nHost: evil.test:80\r\n\r\n");
     client.finish();
@@ -101,6 +106,7 @@ export const lenience = {
   async "a connection is kept after a sized body that came later than its head"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-9.3-read-request");
     const client = await t.connect();
     client.send(request("POST", "/first", [["Content-Length", "2"]]));
     await t.upstream.call(0);

@@ -1,5 +1,6 @@
 /** Responses by status and framing, and that the connection is in step after each of them. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { until, within } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
@@ -27,6 +28,13 @@ async function expectInStep(
 
 export const responses = {
   async "HEAD keeps content-length and has no body"(t: Tools): Promise<void> {
+    rfc(
+      "9110-6-request-known",
+      "9110-8.6-head",
+      "9110-9.1-get-head",
+      "9110-9.3.2-head",
+      "9110-9.3.2-head-fields",
+    );
     const headers: Header[] = [
       ["Content-Length", "1234"],
       ["Content-Type", "text/plain"],
@@ -39,6 +47,7 @@ export const responses = {
   },
 
   async "HEAD of a chunked resource has no body"(t: Tools): Promise<void> {
+    rfc("9110-9.3.2-head");
     const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     await expectInStep(t, head, { status: 200, length: 0 }, { method: "HEAD" });
   },
@@ -103,11 +112,13 @@ export const responses = {
   },
 
   async "205 has no body"(t: Tools): Promise<void> {
+    rfc("9110-15.3.6-205");
     const bytes = "HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n";
     await expectInStep(t, bytes, { status: 205, length: 0 });
   },
 
   async "304 has no body and keeps its validators"(t: Tools): Promise<void> {
+    rfc("9110-8.6-304", "9110-15.4.5-forward");
     const bytes =
       'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\nContent-Length: 1234\r\nCache-Control: no-cache\r\n\r\n';
     const headers: Header[] = [
@@ -140,6 +151,7 @@ export const responses = {
   },
 
   async "a body of known length keeps content-length"(t: Tools): Promise<void> {
+    rfc("9112-6.3-delimited");
     const bytes = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
     await expectInStep(t, bytes, { text: "hello" }, { headers: [["Content-Length", "5"]] });
     expect(t.upstream.links).toHaveLength(1);
@@ -153,6 +165,7 @@ export const responses = {
   async "a chunked body arrives whole, its extensions and trailers do no harm"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-7.1-chunked", "9112-7.1.1-extensions");
     const bytes =
       "HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n1\r\n!\r\n0\r\nX-Sum: 1\r\n\r\n";
     await expectInStep(t, bytes, { text: "hello!" });
@@ -173,6 +186,7 @@ export const responses = {
   },
 
   async "an HTTP/1.0 upstream is understood"(t: Tools): Promise<void> {
+    rfc("9112-2.3-own-version");
     t.upstream.script = (call) => {
       call.write("HTTP/1.0 200 OK\r\nX-A: b\r\n\r\nold");
       call.close();
@@ -194,12 +208,14 @@ export const responses = {
   },
 
   async "102 and 103 before the final response do no harm"(t: Tools): Promise<void> {
+    rfc("9110-15.2-parse");
     const bytes =
       "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal";
     await expectInStep(t, bytes, { status: 200, text: "final" });
   },
 
   async "an unsolicited 100 before the final response does no harm"(t: Tools): Promise<void> {
+    rfc("9110-15.2-parse");
     // RFC 9110 §15.2: a client must take interim responses that it did not ask for.
     const bytes = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal";
     await expectInStep(t, bytes, { status: 200, text: "final" });

@@ -1,5 +1,6 @@
 /** Connections that break before an answer: what is sent once more, and what never is. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import type { Call } from "../_link.ts";
 import { chunk, lastChunk, request } from "../_wire.ts";
@@ -36,6 +37,7 @@ export const retries = {
   },
 
   async "a POST on such a connection is seen once at most"(t: Tools): Promise<void> {
+    rfc("9110-9.2.2-proxy-retry", "9110-9.2.2-client-retry");
     for (const close of closings) {
       closesWhenReused(t, close);
       const client = await t.connect();

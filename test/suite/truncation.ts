@@ -1,6 +1,7 @@
 /** Bodies that break off where only the connection's end can tell, and what is behind them. */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { pause, until, within } from "../_wait.ts";
 import { chunk, request } from "../_wire.ts";
@@ -44,6 +45,7 @@ export const truncation = {
   async "a body until the connection's close that is reset never looks whole"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-8-incomplete");
     const text = "x".repeat(5000);
     for (let round = 0; round < 40; round++) {
       t.upstream.script = async (call) => {
@@ -78,6 +80,7 @@ export const truncation = {
   },
 
   async "a pipelined response that breaks off closes the connection"(t: Tools): Promise<void> {
+    rfc("9112-9.3.2-inbound-failure");
     let open: (() => void) | undefined;
     t.upstream.script = async (call) => {
       if (call.target === "/first") {
