@@ -26,11 +26,16 @@ const RFCS: readonly (readonly [rfc: string, title: string])[] = [
 const COLUMNS: readonly (readonly [HostName, string])[] = [...HOSTS, ...CLIENTS];
 
 const ON_NODE: readonly HostName[] = ["node", "srvx", "h3", "hono", "undici", "fetch-node"];
-const WITH_SOCKETS: readonly HostName[] = ["node", "srvx", "h3", "hono", "bun", "deno"];
+/** The hosts with the proxy's own client, */
+const OWN_ON_NODE: readonly HostName[] = ["node", "srvx", "h3", "hono"];
+/** and those of them where it runs on what other runtimes have of `node:net` and `node:tls`. */
+const OWN_ELSEWHERE: readonly HostName[] = ["bun", "deno"];
 
 /** The hosts that a file of unit tests tells of, by its name: the first that matches counts. */
 const SCOPES: readonly (readonly [RegExp, readonly HostName[]])[] = [
-  [/^(?:http1|pool|stale|queue|transport\.http)\./, WITH_SOCKETS],
+  [/^http1\./, [...OWN_ON_NODE, ...OWN_ELSEWHERE]],
+  [/^(?:pool|stale|queue)\./, OWN_ON_NODE],
+  [/^transport\.http\./, OWN_ELSEWHERE],
   [/^transport\.workerd\./, ["workerd"]],
   [/^undici\./, ["undici"]],
   [/\.node\.test\.ts$|^apps\.http2\./, ON_NODE],

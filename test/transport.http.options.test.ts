@@ -6,6 +6,7 @@ import { type AddressInfo, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { type RuntimeName, Served } from "./_served.ts";
 import { Upstream } from "./_upstream.ts";
@@ -115,6 +116,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   });
 
   test("keepAlive: false makes one connection for each request, and says so", async () => {
+    rfc("9112-9.3-not-persistent", "9112-9.6-client-sends-close");
     await using served = new Served(runtime, upstream.url, { keepAlive: false });
     for (let count = 1; count <= 3; count++) {
       expect(await served.ask("/")).toBe("200 ");
@@ -143,6 +145,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   );
 
   test("tls: for upstreams that bring none of their own", async () => {
+    rfc("9110-4.2.2-secured", "9110-4.3.4-invalid", "9112-9.7-tls");
     const certificate = makeCertificate();
     const port = await listen(createTlsServer(certificate, (_, res) => res.end("secret")));
     const target = `https://localhost:${port}`;
@@ -154,6 +157,15 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
       { tls: { ca: certificate.cert } },
     );
     expect(await other.ask("/")).toBe("502 Bad Gateway: tls_certificate_error\n");
+  });
+
+  test("tls: a certificate of another name is refused", async () => {
+    rfc("9110-4.3.4-certificate");
+    const certificate = makeCertificate();
+    const port = await listen(createTlsServer(certificate, (_, res) => res.end("secret")));
+    const tls = { ca: certificate.cert, servername: "other.test" };
+    await using misled = new Served(runtime, { url: `https://localhost:${port}`, tls });
+    expect(await misled.ask("/")).toBe("502 Bad Gateway: tls_certificate_error\n");
   });
 
   test("socketPath: for upstreams that bring none of their own", async () => {

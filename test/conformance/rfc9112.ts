@@ -397,6 +397,7 @@ export const rfc9112 = {
     level: "SHOULD",
     role: "client",
     says: "Take only those responses for complete that are so by their own framing where TLS ends without an alert.",
+    gap: "The TLS of Node, Bun and Deno does not tell an end without an alert from one with it.",
   },
   "9112-9.8-alert": {
     level: "MUST",

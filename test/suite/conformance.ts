@@ -350,4 +350,18 @@ export const conformance = {
     client.send("x".repeat(size - 1), request("GET", "/next"));
     expect((await client.read()).status).toBe(200);
   },
+
+  async "RFC 9112 §7.1.1: a chunk extension has a limit"(t: Tools): Promise<void> {
+    rfc("9112-7.1.1-extension-limit");
+    const client = await t.connect();
+    client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]));
+    client.send(`5;${"x".repeat(2 ** 20)}\r\nhello\r\n`, lastChunk);
+    // Some close the connection in place of an answer.
+    const status = await client.read("POST").then(
+      (answer) => answer.status,
+      () => 400,
+    );
+    expect(status).toBeGreaterThanOrEqual(400);
+    expect(t.upstream.calls.filter((call) => call.state === "complete")).toEqual([]);
+  },
 };
