@@ -37,7 +37,7 @@ const ANSWERS_OLD = "the server answers a request of HTTP/1.0 by a response of H
 const onDeno: Gap[] = (
   [
     ["RFC 9112 §3: a target that is too long gets 414", LONG_TARGET],
-    ["RFC 9110 §6.2: a request of HTTP/1.0 is forwarded and answered as HTTP/1.1", ANSWERS_OLD],
+    ["RFC 9110 §6.2: a request of HTTP/1.0 is answered as HTTP/1.1", ANSWERS_OLD],
     ["RFC 9110 §7.8: Upgrade in an HTTP/1.0 request is ignored", VERSION],
     ["1 CVE-2026-29057: Upgrade: h2c does not unframe the body", UPGRADE],
     ["a request's Upgrade is not forwarded", UPGRADE],
@@ -88,7 +88,7 @@ const onWorkerd: Gap[] = (
     ],
     ["RFC 9112 §3: a target that is too long gets 414", LONG_TARGET],
     ["RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept", KEEPS_OLD],
-    ["RFC 9110 §6.2: a request of HTTP/1.0 is forwarded and answered as HTTP/1.1", ANSWERS_OLD],
+    ["RFC 9110 §6.2: a request of HTTP/1.0 is answered as HTTP/1.1", ANSWERS_OLD],
     ["RFC 9110 §7.8: Upgrade in an HTTP/1.0 request is ignored", VERSION],
     ["RFC 9112 §2.2: a request's head that has a line with a bare LF is refused", BARE_LF],
     [

@@ -125,6 +125,7 @@ export const rfc9110 = {
     level: "MUST",
     role: "sender",
     says: "Generate dates in the IMF-fixdate format.",
+    foreign: "The servers under the proxy write Date; it writes no other dates.",
   },
   "9110-6-request-known": {
     level: "MUST",

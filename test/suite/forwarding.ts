@@ -126,7 +126,6 @@ export const forwarding = {
   },
 
   async "a request with two Host fields is refused"(t: Tools): Promise<void> {
-    rfc("9112-3.2-host-received");
     await expectRefused(t, "Host: proxy.test\r\nHost: evil.test");
     await expectRefused(t, "Host: proxy.test\r\nhost: proxy.test");
   },
@@ -139,7 +138,6 @@ export const forwarding = {
   async "14 CVE-2026-33131, CVE-2026-33732: a Host that is no authority is refused"(
     t: Tools,
   ): Promise<void> {
-    rfc("9112-3.2-host-received", "9110-4.2.4-userinfo-received");
     const hosts = [
       "localhost:3000/abc?",
       "a/b",

@@ -126,7 +126,7 @@ export const hostile = {
   },
 
   async "corpus: heads that are malformed, odd, huge or many"(t: Tools): Promise<void> {
-    rfc("9110-2.3-defensive", "9112-2.2-leading-space", "9112-3.2-autocorrect");
+    rfc("9110-2.3-defensive", "9110-9.3.6-port", "9112-2.2-leading-space");
     await tryAll(t, heads);
   },
 

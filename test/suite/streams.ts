@@ -151,6 +151,7 @@ export const streams = {
   },
 
   async "tiny pieces arrive whole"(t: Tools): Promise<void> {
+    rfc("9112-7.1-chunked");
     const text = "0123456789".repeat(300);
     t.upstream.script = (call) => {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
