@@ -7,7 +7,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { ask, openLinks, pooled, statsOf, upstream } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { startProgram } from "./_program.ts";
 import { until } from "./_wait.ts";
 
@@ -17,7 +17,7 @@ afterEach(() => {
 });
 
 describe("keepAlive: false", () => {
-  test("one connection a request, and the upstream is told", async () => {
+  test("each request has a connection of its own and sends Connection: close", async () => {
     rfc("9112-9.3-not-persistent", "9112-9.6-client-sends-close");
     const proxy = pooled({ keepAlive: false });
     for (const init of [{}, { method: "HEAD" }, { method: "POST", body: "a" }]) {
@@ -29,14 +29,14 @@ describe("keepAlive: false", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 3, closed: 3, requestsPerSocket: 1 });
   });
 
-  test("waiting requests as well", async () => {
+  test("waiting requests have a connection of their own too", async () => {
     const proxy = pooled({ keepAlive: false, maxSockets: 2 });
     const answers = await Promise.all(Array.from({ length: 20 }, () => ask(proxy)));
     expect(answers).toEqual(Array(20).fill("200 "));
     expect(upstream.links).toHaveLength(20);
   });
 
-  test("by default the upstream is told to keep it", async () => {
+  test("by default no Connection: close is sent", async () => {
     await ask(pooled());
     expect(upstream.calls[0]?.get("connection")).toBe("keep-alive");
   });
@@ -97,16 +97,16 @@ test.each([
   }
 });
 
-describe("what the pool has for targets without", () => {
+describe("pool options that apply to targets without their own", () => {
   const [first, second] = [makeCertificate(), makeCertificate()];
 
   async function secure({ cert, key }: typeof first): Promise<string> {
     const server = createHttpsServer({ cert, key }, (_, res) => res.end("secure"));
     cleanups.push(() => server.close().closeAllConnections());
-    return `https://localhost:${await portOf(server)}`;
+    return `https://localhost:${await listen(server)}`;
   }
 
-  test("tls; the target's own wins", async () => {
+  test("tls, unless the target has its own", async () => {
     rfc("9110-4.2.2-secured", "9110-4.3.4-invalid", "9112-9.7-tls");
     const url = await secure(first);
     const [ours, theirs] = [{ ca: first.cert }, { ca: second.cert }];
@@ -117,7 +117,7 @@ describe("what the pool has for targets without", () => {
     expect(await ask(pooled({ tls: ours }, { url, tls: theirs }))).toMatch(/tls_certificate_error/);
   });
 
-  test("tls: a certificate of another name is refused", async () => {
+  test("tls: a certificate for another name is refused", async () => {
     rfc("9110-4.3.4-certificate");
     const url = await secure(first);
     const tls = { ca: first.cert, servername: "other.test" };
@@ -125,7 +125,7 @@ describe("what the pool has for targets without", () => {
     expect(await ask(pooled({ tls: { ca: first.cert } }, url))).toBe("200 secure");
   });
 
-  test("one TLS connection to an address, whatever Host says", async () => {
+  test("one TLS connection to an address serves any Host", async () => {
     const url = (await secure(first)).replace("localhost", "127.0.0.1");
     const proxy = pooled({ tls: { ca: first.cert } }, url, { changeOrigin: false });
     for (const host of ["a.test", "b.test", "a.test"]) {
@@ -136,7 +136,7 @@ describe("what the pool has for targets without", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 1, requests: 3 });
   });
 
-  test("socketPath; the target's own wins", async () => {
+  test("socketPath, unless the target has its own", async () => {
     const start = async (name: string): Promise<string> => {
       const path = join(tmpdir(), `fetchway-${process.pid}-${name}.sock`);
       const server = createHttpServer((_, res) => res.end(name));

@@ -61,7 +61,7 @@ function halfOf({ length }: Answer): string {
 }
 
 export const failures = {
-  async "24 h3 936f14ba: a refused connection gets 502 that names no address"(
+  async "24 h3 936f14ba: a refused upstream connection becomes a 502 that shows no address"(
     t: Tools,
   ): Promise<void> {
     for (const bytes of [request("GET", "/"), request("POST", "/", [], "body")]) {
@@ -69,28 +69,34 @@ export const failures = {
     }
   },
 
-  async "an upstream that closes before it answers gets 502"(t: Tools): Promise<void> {
+  async "an upstream that closes the connection before it responds becomes 502"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-15.5-explained", "9209-2-identifier");
     const type = /(connection_terminated|http_response_incomplete)/;
     await expectBad(t, (call) => call.close(), type);
     await expectBad(t, (call) => call.reset(), type);
   },
 
-  async "an upstream that closes within its head gets 502"(t: Tools): Promise<void> {
+  async "an upstream that closes the connection within the response head becomes 502"(
+    t: Tools,
+  ): Promise<void> {
     await expectBad(t, (call) => {
       call.write("HTTP/1.1 200 OK\r\nX-A: ");
       call.close();
     });
   },
 
-  async "a sized body that breaks off fails for the client"(t: Tools): Promise<void> {
+  async "a truncated response body with Content-Length fails for the client"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9112-6.3-short-response", "9112-8-incomplete");
     const bytes = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
     await expectCut(t, bytes, "FIN");
     await expectCut(t, bytes, "RST");
   },
 
-  async "a chunked body that breaks off fails for the client"(t: Tools): Promise<void> {
+  async "a truncated chunked response body fails for the client"(t: Tools): Promise<void> {
     rfc("9112-8-incomplete", "9112-8-chunked-cut");
     const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (const bytes of [`${head}4\r\nhalf\r\n`, `${head}a\r\nhalf`, `${head}4\r\nhalf\r\n0\r\n`]) {
@@ -99,7 +105,7 @@ export const failures = {
     }
   },
 
-  async "a body that breaks off with its head, all in one packet, fails for the client"(
+  async "a truncated response whose head and body arrive in one packet fails for the client"(
     t: Tools,
   ): Promise<void> {
     for (const bytes of [
@@ -120,12 +126,12 @@ export const failures = {
     }
   },
 
-  async "a gzip body that breaks off fails for the client"(t: Tools): Promise<void> {
+  async "a truncated gzip response body fails for the client"(t: Tools): Promise<void> {
     const head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 100\r\n\r\nhalf";
     await expectCut(t, head, "FIN");
   },
 
-  async "a malformed chunk fails for the client"(t: Tools): Promise<void> {
+  async "a response body with a malformed chunk fails for the client"(t: Tools): Promise<void> {
     for (const bad of ["zz\r\n", "5\r\nhello!!\r\n", "-5\r\nhello\r\n", "5\nhello\n"]) {
       t.upstream.script = (call) =>
         call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("good"), bad);
@@ -136,7 +142,7 @@ export const failures = {
     expect((await t.ask(request("GET", "/"), "refused")).status).toBe(502);
   },
 
-  async "garbage gets 502"(t: Tools): Promise<void> {
+  async "an upstream response that is not HTTP becomes 502"(t: Tools): Promise<void> {
     rfc("9209-2.1.1-specific");
     await expectBad(
       t,
@@ -152,7 +158,7 @@ export const failures = {
     });
   },
 
-  async "a status of 000, under 100 or over 599 gets 502"(t: Tools): Promise<void> {
+  async "an upstream status of 000, under 100 or over 599 becomes 502"(t: Tools): Promise<void> {
     rfc("9110-15-invalid");
     const each = Object.fromEntries(
       ["000", "099", "600", "777", "999", "20", "2000", "abc", "-20"].map((status) => [
@@ -163,7 +169,7 @@ export const failures = {
     await expectBadBytes(t, each);
   },
 
-  async "headers that overflow get 502"(t: Tools): Promise<void> {
+  async "a response head over the size limit becomes 502"(t: Tools): Promise<void> {
     rfc("9209-2.1.1-specific");
     const type = /http_response_header_section_size/;
     await expectBad(t, (call) => call.reply(200, [["X-A", "x".repeat(1024 * 1024)]]), type);
@@ -174,7 +180,7 @@ export const failures = {
     );
   },
 
-  async "an unsolicited 101 gets 502"(t: Tools): Promise<void> {
+  async "an unsolicited 101 response becomes 502"(t: Tools): Promise<void> {
     const head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: evil\r\n\r\n";
     await expectBad(t, (call) => call.write(head));
     await expectBad(t, (call) =>
@@ -182,7 +188,7 @@ export const failures = {
     );
   },
 
-  async "a response with both content-length and transfer-encoding gets 502 or one of them"(
+  async "a response with both Content-Length and Transfer-Encoding becomes 502 or is forwarded with one of them"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-6.3-both-received");
@@ -197,7 +203,9 @@ export const failures = {
     }
   },
 
-  async "a response with two lengths or an invalid one gets 502"(t: Tools): Promise<void> {
+  async "a response with two Content-Lengths or an invalid one becomes 502"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9112-6.3-length-response");
     const each = [
       "Content-Length: 3\r\nContent-Length: 5",
@@ -211,7 +219,7 @@ export const failures = {
     );
   },
 
-  async "bytes after a response do not become the next one"(t: Tools): Promise<void> {
+  async "bytes behind a response are not taken for the next response"(t: Tools): Promise<void> {
     rfc("9112-6.3-surplus", "9112-9.2-unrequested");
     const next = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
     t.upstream.script = (call) =>
@@ -222,7 +230,9 @@ export const failures = {
     expect(await t.ask(request("GET", "/second"))).toMatchObject({ status: 200, text: "clean" });
   },
 
-  async "an early 413 reaches a client in the middle of a large upload"(t: Tools): Promise<void> {
+  async "an upstream's early 413 reaches a client that is still uploading"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9112-9.5-early-response");
     t.upstream.script = (call) => {
       call.link.socket.pause();

@@ -25,7 +25,7 @@ function expectNoneOf(headers: Header[]): void {
 }
 
 export const hops = {
-  async "request fields of the connection, and those it nominates, are not forwarded"(
+  async "hop-by-hop request fields and those named in Connection are not forwarded"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-7.6-hop-by-hop", "9110-7.6.1-connection", "9110-7.6.1-known", "9112-7.4-te-chunked");
@@ -42,7 +42,7 @@ export const hops = {
     expectNoneOf((call?.headers ?? []).filter(([name]) => !/^proxy-authenticate$/i.test(name)));
   },
 
-  async "a request's Upgrade is not forwarded"(t: Tools): Promise<void> {
+  async "a request's Upgrade field is not forwarded"(t: Tools): Promise<void> {
     rfc("9110-7.8-ignored");
     const upgrade: Header[] = [
       ["Connection", "Upgrade, HTTP2-Settings, connection-777"],
@@ -54,7 +54,9 @@ export const hops = {
     expectNoneOf(t.upstream.calls[0]?.headers ?? []);
   },
 
-  async "a WebSocket handshake gets 501 and a reason, and is never sent"(t: Tools): Promise<void> {
+  async "a WebSocket handshake is answered with 501 and a reason, and is never forwarded"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-7.8-case");
     const client = await t.connect();
     for (const [method, token] of [
@@ -87,7 +89,7 @@ export const hops = {
     expect(t.upstream.calls.map(({ target }) => target)).toEqual(["/next"]);
   },
 
-  async "OPTIONS counts Max-Forwards down, and is answered at 0"(t: Tools): Promise<void> {
+  async "OPTIONS decrements Max-Forwards, and the proxy answers it at 0"(t: Tools): Promise<void> {
     rfc("9110-7.6.2-update", "9110-7.6.2-zero");
     const ask = (value: string): Promise<Answer> =>
       t.ask(request("OPTIONS", "/", [["Max-Forwards", value]]));
@@ -98,7 +100,7 @@ export const hops = {
     expect(t.upstream.calls).toHaveLength(1);
   },
 
-  async "TRACE is answered at Max-Forwards 0, without secrets"(t: Tools): Promise<void> {
+  async "the proxy answers TRACE at Max-Forwards 0, without credentials"(t: Tools): Promise<void> {
     rfc("9110-7.6.2-zero", "9110-9.3.8-reflect", "9110-9.3.8-sensitive");
     const answer = await t.ask(
       request("TRACE", "/x?y", [
@@ -116,15 +118,13 @@ export const hops = {
     expect(t.upstream.calls).toEqual([]);
   },
 
-  async "TRACE counts Max-Forwards down"(t: Tools): Promise<void> {
+  async "TRACE decrements Max-Forwards"(t: Tools): Promise<void> {
     const answer = await t.ask(request("TRACE", "/", [["Max-Forwards", "7"]]));
     expect(answer).toMatchObject({ status: 200 });
     expect(t.upstream.calls.map((call) => call.get("max-forwards"))).toEqual(["6"]);
   },
 
-  async "a field nominated on a second Connection line is not forwarded either"(
-    t: Tools,
-  ): Promise<void> {
+  async "a field named on a second Connection line is not forwarded"(t: Tools): Promise<void> {
     rfc("9110-7.6.1-connection");
     await t.ask(
       request("GET", "/", [
@@ -136,7 +136,7 @@ export const hops = {
     expectNoneOf(t.upstream.calls[0]?.headers ?? []);
   },
 
-  async "nominating an end-to-end field does not break the request's framing or Host"(
+  async "naming an end-to-end field in Connection does not change the request's framing or Host"(
     t: Tools,
   ): Promise<void> {
     const headers: Header[] = [["Connection", "content-length, host, content-type"]];
@@ -145,7 +145,7 @@ export const hops = {
     expect(t.upstream.calls[0]?.get("host")).toBe(t.upstream.authority);
   },
 
-  async "7 hono 720b5662: response fields of the connection, and those it nominates, are not relayed"(
+  async "7 hono 720b5662: hop-by-hop response fields and those named in Connection are not forwarded"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-7.6-hop-by-hop", "9110-7.6.1-connection", "9110-7.6.1-known");
@@ -161,7 +161,9 @@ export const hops = {
     expectNoneOf(answer.headers);
   },
 
-  async "an upstream that nominates framing fields breaks nothing"(t: Tools): Promise<void> {
+  async "an upstream that names framing fields in Connection does not change the response's framing"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) =>
       call.reply(
         200,
@@ -176,7 +178,7 @@ export const hops = {
     expectNoneOf(answer.headers);
   },
 
-  async "the client's Connection: close closes its connection, not the upstream's"(
+  async "the client's Connection: close closes the client's connection and not the upstream's"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-9.6-server-receives-close");
@@ -188,7 +190,7 @@ export const hops = {
     expect(t.upstream.links).toHaveLength(1);
   },
 
-  async "the upstream's Connection: close closes its connection, not the client's"(
+  async "the upstream's Connection: close closes the upstream's connection and not the client's"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-9.6-client-receives-close");
@@ -219,7 +221,7 @@ export const hops = {
     expect(t.upstream.links).toHaveLength(1);
   },
 
-  async "pipelined requests are answered in order"(t: Tools): Promise<void> {
+  async "pipelined requests get their responses in order"(t: Tools): Promise<void> {
     rfc("9112-9.3.2-order");
     const client = await t.connect();
     const targets = ["/1", "/2", "/3", "/4", "/5"];
@@ -230,7 +232,7 @@ export const hops = {
     }
   },
 
-  async "an HTTP/1.0 client gets a body without chunks"(t: Tools): Promise<void> {
+  async "an HTTP/1.0 client gets a body without chunked coding"(t: Tools): Promise<void> {
     rfc("9112-6.1-to-http10");
     t.upstream.script = (call) =>
       call.reply(200, [["Transfer-Encoding", "chunked"]], "5\r\nhello\r\n0\r\n\r\n");

@@ -112,7 +112,7 @@ async function tryAnswer(t: Tools, { name, may }: AnswerEntry, at: number): Prom
 }
 
 export const hostile = {
-  async "corpus: lengths, codings and chunks that can be read in two ways"(
+  async "corpus: requests with ambiguous lengths, transfer codings and chunks"(
     t: Tools,
   ): Promise<void> {
     rfc(
@@ -125,12 +125,14 @@ export const hostile = {
     await tryAll(t, framings);
   },
 
-  async "corpus: heads that are malformed, odd, huge or many"(t: Tools): Promise<void> {
+  async "corpus: requests with malformed, unusual, huge or many header fields"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-2.3-defensive", "9110-9.3.6-port", "9112-2.2-leading-space");
     await tryAll(t, heads);
   },
 
-  async "corpus: answers that can be read in two ways"(t: Tools): Promise<void> {
+  async "corpus: ambiguous responses"(t: Tools): Promise<void> {
     rfc(
       "9110-5.6.3-bad-space",
       "9112-5.1-space-response",

@@ -64,7 +64,7 @@ export const redirects = {
     }
   },
 
-  async "307 and 308 send the same bytes again"(t: Tools): Promise<void> {
+  async "following 307 and 308 sends the same body again"(t: Tools): Promise<void> {
     rfc("9110-15.4.8-method");
     const bytes = Buffer.from(Array.from({ length: 900 }, (_, i) => i % 256));
     for (const status of [307, 308]) {
@@ -93,7 +93,7 @@ export const redirects = {
     }
   },
 
-  async "over replayLimit the 307 itself goes to the client, 302 is followed"(
+  async "with a body over replayLimit the client gets the 307 itself, while a 302 is followed"(
     t: Tools,
   ): Promise<void> {
     const body = "x".repeat(1001);
@@ -109,7 +109,9 @@ export const redirects = {
     expect((await t.ask(request("POST", "/", [], body), "following")).status).toBe(200);
   },
 
-  async "a 307 that comes before the whole body goes to the client"(t: Tools): Promise<void> {
+  async "a 307 that arrives before the whole request body goes to the client"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) => call.reply(307, [["Location", "/final"]], "early");
     const client = await t.connect("following");
     client.send(request("POST", "/", [["Content-Length", "100"]]), "half");
@@ -117,7 +119,7 @@ export const redirects = {
     expect(t.upstream.calls).toHaveLength(1);
   },
 
-  async "23 CVE-2023-45143, CVE-2024-30260: credentials leave at another origin and never come back"(
+  async "23 CVE-2023-45143, CVE-2024-30260: a redirect to another origin drops credentials for the rest of the chain"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-15.4-modifications");
@@ -149,7 +151,7 @@ export const redirects = {
     });
   },
 
-  async "to another origin the redirect goes to the client, unless it is allowed"(
+  async "a redirect to another origin goes to the client unless redirectTargets allows it"(
     t: Tools,
   ): Promise<void> {
     await withOther(async (other) => {
@@ -170,7 +172,9 @@ export const redirects = {
     });
   },
 
-  async "loops and too many redirects end with the last of them"(t: Tools): Promise<void> {
+  async "a redirect loop and too many redirects end with the last redirect going to the client"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9110-15.4-cycles");
     t.upstream.script = (call) =>
       call.reply(302, [["Location", call.target === "/a" ? "/b" : "/a"]], call.target);
@@ -184,7 +188,7 @@ export const redirects = {
     expect(answer).toMatchObject({ status: 302, text: "/1xxxxx" });
   },
 
-  async "what cannot be followed goes to the client"(t: Tools): Promise<void> {
+  async "a redirect that cannot be followed goes to the client"(t: Tools): Promise<void> {
     for (const location of [
       "http://",
       "javascript:alert(1)",
@@ -198,7 +202,7 @@ export const redirects = {
     expect(t.upstream.calls).toHaveLength(4);
   },
 
-  async "a client that leaves while a redirect is followed takes the request with it"(
+  async "a client that disconnects while a redirect is followed closes the upstream request"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => {
