@@ -11,7 +11,7 @@ import { cpus } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Pool } from "undici";
-import { poolDefaults } from "../src/options/pool.ts";
+import { poolDefaults } from "../src/options/pooloptions.ts";
 import type { PoolStats } from "../src/transport.ts";
 import { makeCertificate } from "../test/_certificate.ts";
 import type { Role } from "./pool-servers.ts";
@@ -60,7 +60,7 @@ interface Run {
   failed: number;
 }
 
-/** So many clients at the same time, each with so many requests on a connection of its own. */
+/** Runs this many clients at the same time, each with this many requests on a connection of its own. */
 async function load(port: number, clients: number, requests: number): Promise<Run> {
   const pool = new Pool(`http://127.0.0.1:${port}`, { connections: clients });
   const times = new Float64Array(clients * requests);

@@ -1,5 +1,6 @@
 import { HttpTransport } from "../src/http1/client.ts";
-import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
+import { checkPoolOptions } from "../src/options/check.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
   bindProxyFetch,

@@ -3,17 +3,17 @@ import process from "node:process";
 import type { Server, ServerHandler } from "srvx";
 import { createProxy, type CreateProxyOptions } from "#proxy";
 import { applyAbsoluteForm } from "./absoluteform.ts";
-import { checkOptions, checkTarget, explain } from "./cli/check.ts";
+import { type Command, commandDefaults } from "./cli/commandoptions.ts";
 import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
-import { type Command, commandDefaults } from "./cli/flags.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
 import { listen, stopOnSignals } from "./cli/listen.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
-import { printStats } from "./cli/stats.ts";
+import { printStats } from "./cli/printstats.ts";
+import { explain, findProblems, findTargetProblem } from "./cli/problems.ts";
 import { checkVersion } from "./sockets/versions.ts";
 
-/** Does what the command line says. Returns what is wrong with it, one line each. */
+/** Runs a command line. Returns the mistakes in it, one line each. */
 async function run(args: readonly string[]): Promise<string[]> {
   const line = parse(args);
   const command: Command = { ...commandDefaults, ...line.given.command };
@@ -25,10 +25,10 @@ async function run(args: readonly string[]): Promise<string[]> {
     console.log(readVersion());
     return [];
   }
-  // Bun and Deno pass themselves off as a Node that is newer.
+  // Bun and Deno report the version of a newer Node.
   const old = checkVersion("Node", process.versions.node);
   if (old !== undefined) return [old];
-  const problems = [...line.problems, ...checkOptions(line)];
+  const problems = [...line.problems, ...findProblems(line)];
   if (!line.unsure) problems.push(...checkDestination(line.target, command.demo));
   if (problems.length > 0) return problems;
   try {
@@ -40,7 +40,7 @@ async function run(args: readonly string[]): Promise<string[]> {
 }
 
 function checkDestination(target: string | undefined, demo: boolean): string[] {
-  if (target !== undefined) return checkTarget(target);
+  if (target !== undefined) return findTargetProblem(target);
   if (demo) return [];
   return ["no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo"];
 }
@@ -62,7 +62,7 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
 
   const address = originOf(server);
   const to = target === undefined ? `a demo upstream on ${demo && originOf(demo)}` : show(target);
-  // What listens on all addresses is reached by one of them.
+  // A server that listens on all addresses is reached by the address of the loopback interface.
   const near = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
   const steps = target === undefined ? renderFirstSteps(near) : [`curl -i ${near}/`];
   const lines = [
@@ -77,7 +77,7 @@ function originOf(server: Server): string {
   return new URL(server.url ?? "").origin;
 }
 
-/** A target for the banner: what its query says may be a secret. */
+/** Renders a target for the banner, without its query, which may hold a secret. */
 function show(target: string): string {
   if (target.startsWith("unix:")) return target;
   const { origin, pathname, search } = new URL(target);

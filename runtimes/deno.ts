@@ -1,6 +1,7 @@
 import type { ChunkMemory } from "../src/http1/attempt.ts";
 import { HttpTransport } from "../src/http1/client.ts";
-import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
+import { checkPoolOptions } from "../src/options/check.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
   bindProxyFetch,

@@ -1,7 +1,8 @@
 import { createFetchTransport, STANDARD } from "../src/fetch/fetchtransport.ts";
 import { toHeaders } from "../src/fields/headers.ts";
 import { WebIncoming } from "../src/request/incoming.ts";
-import { type PoolOptions, refusePoolOptions } from "../src/options/pool.ts";
+import { refusePoolOptions } from "../src/options/check.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
   bindProxyFetch,

@@ -1,6 +1,7 @@
 import { createFetchTransport } from "../src/fetch/fetchtransport.ts";
 import { createInProcessTransport } from "../src/fetch/inprocess.ts";
-import { type PoolOptions, refusePoolOptions } from "../src/options/pool.ts";
+import { refusePoolOptions } from "../src/options/check.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
   bindProxyFetch,

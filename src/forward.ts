@@ -5,7 +5,7 @@ import { isEventStream } from "./fields/headers.ts";
 import { fromDraft, readHookResponse, toDraft } from "./exchange/hooks.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
 import { countForwards } from "./request/maxforwards.ts";
-import type { ProxyOptions } from "./options/options.ts";
+import type { ProxyOptions } from "./options/proxyoptions.ts";
 import type { Plan } from "./options/plan.ts";
 import { toUpstreamRequest } from "./request/outgoing.ts";
 import { cleanResponse, discardBody, discardResponse } from "./response/clean.ts";

@@ -1,8 +1,15 @@
 export type { CreateProxyOptions, Proxy, ProxyFetch } from "./proxy.ts";
-export type { DnsOptions, PoolOptions } from "./options/pool.ts";
+export type { DnsOptions, PoolOptions } from "./options/pooloptions.ts";
 export type { MaybeResponse, RequestDraft } from "./exchange/hooks.ts";
-export type { RetryOptions } from "./exchange/send.ts";
-export type { ProxyOptions } from "./options/options.ts";
+export type { ClientOptions } from "./options/clientoptions.ts";
+export type { ForwardingOptions } from "./options/forwardingoptions.ts";
+export type { HeaderOptions } from "./options/headeroptions.ts";
+export type { HookOptions } from "./options/hookoptions.ts";
+export type { LimitOptions } from "./options/limitoptions.ts";
+export type { PathOptions } from "./options/pathoptions.ts";
+export type { ProxyOptions } from "./options/proxyoptions.ts";
+export type { RepeatOptions, RetryOptions } from "./options/repeatoptions.ts";
+export type { RewriteOptions } from "./options/rewriteoptions.ts";
 export type { Target, TargetAddress, TargetOptions, TlsOptions } from "./request/target.ts";
 export type { FetchTarget } from "./request/app.ts";
 export type { Context } from "./request/incoming.ts";

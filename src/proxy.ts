@@ -1,9 +1,10 @@
 import { isApp } from "./request/app.ts";
 import { forward, type Respond } from "./forward.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
-import { checkPoolOptions, type PoolOptions } from "./options/pool.ts";
-import { defaults, type ProxyOptions } from "./options/options.ts";
+import { checkPoolOptions } from "./options/check.ts";
 import { compile, type Plan } from "./options/plan.ts";
+import type { PoolOptions } from "./options/pooloptions.ts";
+import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
 import { assertReachable, isAddress, parseTarget, type Target } from "./request/target.ts";
 import type { PoolStats, Transport } from "./transport.ts";
 

@@ -47,7 +47,7 @@ export class Command {
     return found;
   }
 
-  /** What it says on stderr when it is to refuse. */
+  /** Runs a command that must refuse its arguments, and returns its stderr. */
   async refusal(): Promise<string> {
     expect(await within(this.exit, "the exit")).toBe(2);
     expect(this.stdout).toBe("");
@@ -63,7 +63,7 @@ export function command(line: string, ...flags: string[]): Command {
   return started;
 }
 
-/** Starts a proxy on a free port; the address is read from what it prints. */
+/** Starts a proxy on a free port, and reads the address from its output. */
 export async function listening(line: string): Promise<{ proxy: Command; origin: string }> {
   const proxy = command(`${line} --port 0`);
   const [, origin = ""] = await proxy.says(/^fetchway listens on (http:\S+) .*\n/);

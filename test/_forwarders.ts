@@ -4,7 +4,7 @@ import { createServer as createHttpServer, request } from "node:http";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { listen } from "./_serve.ts";
 
-/** A forward proxy, and what it was asked for. */
+/** A forward proxy, and the requests that it got. */
 export interface Forwarder {
   readonly port: number;
   /** Each request's method and target, or address. */

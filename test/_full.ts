@@ -26,7 +26,7 @@ export async function startFull(address: string, on: number): Promise<Full> {
     socket.on("connect", () => (connected = true));
     sockets.push(socket);
     const until = performance.now() + 300;
-    // Looked at after what has come: on a busy machine the time may be over first.
+    // The time limit is checked after pending events: on a busy machine it may expire first.
     while (!connected && performance.now() < until) await pause(5);
     await new Promise(setImmediate);
     full = !connected;

@@ -3,7 +3,7 @@ import type { ProxyError } from "../src/error.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { portableCodec } from "../src/http1/codec.ts";
 import { Connection, type Job } from "../src/http1/connection.ts";
-import type { PoolOptions } from "../src/options/pool.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 import { bytes, type Given, fakeRequest, startScope, TARGET } from "./_fakes.ts";
 import { FakeConnector, type FakeOwner, FakeSocket, fakeOwner, settled } from "./_sockets.ts";
@@ -55,7 +55,7 @@ export class PoolBench {
 
 /** A job that records the calls of its connection. */
 export class FakeJob implements Job {
-  readonly fresh = false;
+  readonly newConnection = false;
   readonly isPaused = false;
   place = undefined;
   readonly chunks: Uint8Array[] = [];

@@ -5,7 +5,7 @@ import { pour } from "./_large.ts";
 import { BodyReader, bytesOf, parseHead, readFraming, response, valuesOf } from "./_wire.ts";
 import type { Framing, Header } from "./_wire.ts";
 
-/** Bodies are kept up to this size, and hashed whatever their size. */
+/** Bodies are kept up to this size; bodies of any size are hashed. */
 const kept = 4 * 1024 * 1024;
 
 /** One request as it arrived, and the way to answer it. */
@@ -20,7 +20,7 @@ export class Call {
   state: "reading" | "complete" | "cut" = "reading";
   length = 0;
   trailers: Header[] = [];
-  /** Called with each piece of the body as it arrives. */
+  /** Called with each chunk of the body as it arrives. */
   onData: ((piece: Buffer) => void) | undefined;
   readonly #parts: Buffer[] = [];
   readonly #hash: Hash = createHash("sha256");
@@ -76,7 +76,7 @@ export class Call {
     return pour(this.link.socket, size, options);
   }
 
-  /** Ends the connection after what was written: a FIN. */
+  /** Sends FIN after the bytes that were written. */
   close(): void {
     this.link.socket.end();
   }
@@ -159,7 +159,7 @@ export class Link {
         this.#call = new Call(this, joined.toString("latin1", 0, end));
         this.#reader = new BodyReader(this.#call.framing);
         this.calls.push(this.#call);
-        // The body that came with the head is fed first, so that an answer can use what is there.
+        // The body bytes that arrived with the head are fed first, so that the script can use them.
         rest = this.#body(this.#call, rest, onCall);
       } else rest = this.#body(this.#call, rest);
     }

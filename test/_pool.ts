@@ -1,8 +1,8 @@
 /** A proxy on Node with a pool of its own, before a scriptable upstream. */
 import { afterAll, afterEach, beforeAll } from "vitest";
 import { createProxy, type NodeProxy } from "../runtimes/node.ts";
-import type { ProxyOptions } from "../src/options/options.ts";
-import type { PoolOptions } from "../src/options/pool.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import type { Target } from "../src/request/target.ts";
 import type { OriginStats, PoolStats } from "../src/transport.ts";
 import { Upstream } from "./_upstream.ts";
@@ -17,7 +17,7 @@ afterEach(async () => {
   await upstream.reset();
 });
 
-/** A proxy that ends with its test. It asks nobody twice. */
+/** A proxy that is destroyed after its test, and never retries. */
 export function pooled(
   pool: PoolOptions = {},
   target: Target = upstream.url,
@@ -43,5 +43,5 @@ export function originOf(proxy: NodeProxy, origin: string = upstream.url): Origi
 
 /** How many connections the upstream has open. */
 export function openLinks(): number {
-  return upstream.links.filter((link) => !link.isClosed).length;
+  return upstream.openLinks;
 }

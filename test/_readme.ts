@@ -1,10 +1,10 @@
 /**
- * README's tables: of options and counters, made of the JSDoc that editors show, and of runtimes, made of
- * the gaps. And an example, made of one that runs.
+ * The generated parts of README: the tables of options and counters are made from their JSDoc, the tables of runtimes from
+ * the gaps, and the example from one that runs.
  *
  *     node test/_readme.ts    # brings README.md up to date
  */
-import { readFileSync, writeFileSync } from "node:fs";
+import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { serverOf } from "./_gaps.clients.ts";
 import { type Gap, gaps } from "./_gaps.ts";
 import type { ClientHost } from "./_host.ts";
@@ -22,21 +22,23 @@ export interface OptionDoc {
 
 const MEMBER = /(?:^ {2}\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\n)?^ {2}(?:readonly )?(\w+)\??:/gm;
 
-/** Where the interfaces are. */
-const HOMES = {
-  ProxyOptions: "../src/options/options.ts",
-  PoolOptions: "../src/options/pool.ts",
-  PoolStats: "../src/transport.ts",
-  OriginStats: "../src/transport.ts",
-};
+const root = new URL("../", import.meta.url);
+/** The sources that have the interfaces. */
+const sources = ["src/transport.ts", ...globSync("src/options/*.ts", { cwd: root })].map((file) =>
+  readFileSync(new URL(file, root), "utf8"),
+);
 
-/** Reads the members of an interface out of its formatted source. */
-export function readInterface(name: keyof typeof HOMES): OptionDoc[] {
-  const source = readFileSync(new URL(HOMES[name], import.meta.url), "utf8");
-  const start = source.indexOf(`export interface ${name} {`);
-  const end = source.indexOf("\n}", start);
-  if (start < 0 || end < 0) throw new Error(`no interface ${name}`);
-  return Array.from(source.slice(start, end).matchAll(MEMBER), ([, comment = "", member = ""]) => {
+/** Reads the members of an interface, after those of the interfaces that it extends, out of the formatted sources. */
+export function readInterface(name: string): OptionDoc[] {
+  const head = new RegExp(`^export interface ${name}(?:\\s+extends([\\w\\s,]+))? \\{`, "m");
+  const source = sources.find((each) => head.test(each)) ?? "";
+  const found = head.exec(source);
+  if (found === null) throw new Error(`no interface ${name}`);
+  const inherited = (found[1] ?? "").match(/\w+/g) ?? [];
+  const begin = found.index + found[0].length;
+  // An interface without members of its own ends on the same line.
+  const members = source[begin] === "}" ? "" : source.slice(begin, source.indexOf("\n}", begin));
+  const own = Array.from(members.matchAll(MEMBER), ([, comment = "", member = ""]) => {
     const doc = comment.replaceAll(/^\s*\* ?/gm, "").trim();
     const text = doc.replace(/^@[\s\S]*/m, "").replaceAll(/\s+/g, " ");
     return {
@@ -46,6 +48,7 @@ export function readInterface(name: keyof typeof HOMES): OptionDoc[] {
       summary: /^.+?\.(?= |$)/.exec(text)?.[0] ?? text,
     };
   });
+  return [...inherited.flatMap(readInterface), ...own];
 }
 
 /** A Markdown table, padded as the formatter pads it. */
@@ -60,12 +63,12 @@ export function toTable(rows: string[][]): string {
   return [head, rule, ...body].map((line) => `| ${line.join(" | ")} |\n`).join("");
 }
 
-/** A default as a table can show it: of a long object, the beginning. */
+/** Abridges a default for the table: a long object ends after its first member. */
 function abridged(preset: string): string {
   return preset.length <= 30 ? preset : preset.replace(/^(\{ .*?,).*/, "$1 … }");
 }
 
-/** Options that README says more of, and under which heading. */
+/** The sections of README that explain an option further. */
 const SECTIONS: Readonly<Record<string, string>> = {
   trustProxy: "behind-another-proxy",
   followRedirects: "redirects-and-second-attempts",
@@ -88,7 +91,7 @@ function tableOf(options: OptionDoc[]): string {
   return toTable([["option", "default", "meaning"], ...rows]);
 }
 
-/** What `stats()` counts. */
+/** Renders the table of the counters of `stats()`. */
 function statsTable(): string {
   const rows = readInterface("PoolStats").map(({ name, summary }) => [`\`${name}\``, summary]);
   const each = readInterface("OriginStats").map(({ name, summary }) => [
@@ -98,7 +101,7 @@ function statsTable(): string {
   return toTable([["`stats()`", "what it counts"], ...rows, ...each]);
 }
 
-/** An example as a project of its own has it. */
+/** Renders an example as a project that has installed the package writes it. */
 function example(name: string): string {
   const source = readFileSync(new URL(`../examples/${name}.ts`, import.meta.url), "utf8");
   const code = source.replace(/^\/\*\*[\s\S]*?\*\/\n/, "").replace('"#proxy"', '"fetchway"');
@@ -115,7 +118,7 @@ export const HOSTS: readonly [Gap["host"], string][] = [
   ["workerd", "Workers"],
 ];
 
-/** The hosts with other clients. */
+/** The hosts with a client other than the proxy's own. */
 export const CLIENTS: readonly [ClientHost, string][] = [
   ["undici", "undici"],
   ["fetch-node", "Node's fetch"],
@@ -123,7 +126,7 @@ export const CLIENTS: readonly [ClientHost, string][] = [
   ["fetch-deno", "Deno's fetch"],
 ];
 
-/** What is a client's, and not the server's under it. */
+/** Renders the table of the gaps that a client has, without those of the server that it runs on. */
 function clientTable(): string {
   const isServers = ({ host, reason }: Gap): boolean => {
     const server = serverOf[host as ClientHost];
@@ -135,7 +138,7 @@ function clientTable(): string {
   );
 }
 
-/** A row for each reason that one or more hosts have a gap. */
+/** Renders a table with a row for each reason for which a host has a gap. */
 function gapTable(hosts: typeof HOSTS = HOSTS, among: readonly Gap[] = gaps): string {
   const shown = among.filter((gap) => hosts.some(([host]) => host === gap.host));
   const reasons = [...new Set(shown.map(({ reason }) => reason))];
@@ -151,7 +154,7 @@ function gapTable(hosts: typeof HOSTS = HOSTS, among: readonly Gap[] = gaps): st
 
 export const README: URL = new URL("../README.md", import.meta.url);
 
-/** What stands between the markers `<!-- name -->` and `<!-- /name -->`. */
+/** Renders the text between the markers `<!-- name -->` and `<!-- /name -->`, by name. */
 export function readmeBlocks(): Record<string, string> {
   return {
     node: example("node"),
@@ -163,7 +166,7 @@ export function readmeBlocks(): Record<string, string> {
   };
 }
 
-/** README with its generated blocks up to date. */
+/** Returns README with its generated blocks up to date. */
 export function updateReadme(readme: string): string {
   let updated = readme;
   for (const [name, block] of Object.entries(readmeBlocks())) {

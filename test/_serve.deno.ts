@@ -27,7 +27,7 @@ export function serveDeno(handler: DenoHandler, port = 0): number {
     port,
     hostname: "127.0.0.1",
     onListen() {},
-    // As Deno's own, except that Deno's also prints response bodies that break off.
+    // Like Deno's own handler, which also prints truncated response bodies.
     onError(error: unknown) {
       if ((error as Error).name !== "ProxyError") console.error(error);
       return new Response(null, { status: 500 });

@@ -36,7 +36,7 @@ import { timeouts } from "./suite/timeouts.ts";
 import { truncation } from "./suite/truncation.ts";
 import { trust } from "./suite/trust.ts";
 
-/** What a test is given; connections are closed and the upstream is cleared after it. */
+/** The tools of a test; after the test its connections are closed and the upstream is reset. */
 export interface Tools {
   host: Host;
   upstream: Upstream;
@@ -79,7 +79,7 @@ const themes: Record<string, Record<string, Test>> = {
   large,
 };
 
-/** The title of every test: what a gap can name. */
+/** The title of every test, by which a gap names it. */
 export type TestName =
   | keyof typeof framing
   | keyof typeof lenience
@@ -145,7 +145,7 @@ export function addTests(name: HostName): void {
     try {
       await body({ ...tools, host });
     } catch (error) {
-      // A crash shows first as a broken connection: what it says comes a little later.
+      // A crash first shows as a broken connection; its message arrives a little later.
       await until(() => host.exited(), "exit", 300).catch(() => {});
       const complaints = host.complaints();
       if (complaints && error instanceof Error) error.message += `\nThe host: ${complaints}`;
@@ -164,7 +164,7 @@ export function addTests(name: HostName): void {
       () => upstream.faults.length > 0,
       () => true,
     );
-    // What a server cannot do is one thing, to crash over it another.
+    // A gap may fail, but the process may not crash.
     expect(host.complaints()).toBe(prints);
     if (!failed && !sometimes) {
       throw new Error(
@@ -196,7 +196,7 @@ export function addTests(name: HostName): void {
   const unknown = gaps.find((gap) => gap.host === name && !titles.includes(gap.test));
   if (unknown) throw new Error(`no such test: the gap "${unknown.test}"`);
 
-  // What the runtimes' own clients do with connections depends on what comes first, and on the machine's load.
+  // Connection handling of the runtimes' own clients depends on timing and on the machine's load.
   const isFetch = name.startsWith("fetch-");
   const settings = { timeout: 90_000, retry: isFetch ? 2 : 0 };
   for (const [theme, tests] of Object.entries(themes)) {

@@ -1,4 +1,4 @@
-/** A scriptable upstream: records exact bytes, and answers exactly what the test says. */
+/** A scriptable upstream: records the exact bytes of requests, and sends the exact bytes that the test sets. */
 import { once } from "node:events";
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { Link, type Call } from "./_link.ts";
@@ -17,8 +17,14 @@ export class Upstream {
   /** Decides how each request is answered; called when its head has arrived. */
   script: Script = echo;
   links: Link[] = [];
+
+  /** The number of connections that are not closed. */
+  get openLinks(): number {
+    return this.links.filter((link) => !link.isClosed).length;
+  }
+
   calls: Call[] = [];
-  /** What the proxy sent that is not HTTP, and what a script threw. */
+  /** Bytes of the proxy that are not valid HTTP, and exceptions of scripts. */
   faults: string[] = [];
   readonly #server: Server;
 

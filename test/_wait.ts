@@ -7,7 +7,7 @@ export function pause(milliseconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
 
-/** Rejects, naming what was awaited, when `promise` does not settle in time. */
+/** Rejects with a message that contains `what` when `promise` does not settle in time. */
 export async function within<T>(
   promise: Promise<T>,
   what: string,
@@ -37,7 +37,7 @@ export async function until(
   }
 }
 
-/** Waits until `count` has stayed the same for a while: whatever moved it is at rest. */
+/** Waits until `count` has not changed for a while. */
 export async function settled(count: () => number, limit: number = patience): Promise<number> {
   let last = -1;
   let since = performance.now();

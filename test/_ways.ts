@@ -8,7 +8,7 @@ import type { Apps } from "./_apps.ts";
 
 type Fetch = (request: Request) => Response | Promise<Response>;
 
-/** What only a server knows is given, so that a Request made by hand says the same. */
+/** Sets the client address, which only a server knows, so that a Request made by hand gives the same bytes. */
 const options: ProxyOptions = { clientAddress: () => "192.0.2.7" };
 
 /** A Request with nothing of the server's under it. */

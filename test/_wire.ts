@@ -32,7 +32,7 @@ export function valuesOf(headers: readonly Header[], name: string): string[] {
   return headers.filter(([key]) => key.toLowerCase() === wanted).map(([, value]) => value);
 }
 
-/** RFC 9112 §6.3, without any of its recovery rules: what could be read in two ways is a fault. */
+/** RFC 9112 §6.3 without its recovery rules: ambiguous framing is a fault. */
 export function readFraming(headers: readonly Header[], absent: "none" | "close"): Framing {
   const codings = valuesOf(headers, "transfer-encoding");
   const lengths = valuesOf(headers, "content-length");
@@ -50,7 +50,7 @@ export function readFraming(headers: readonly Header[], absent: "none" | "close"
   return { kind: "length", length: Number(lengths[0]) };
 }
 
-/** Takes a body's bytes as they come; says when the body is whole and what was left over. */
+/** Reads a body's bytes as they arrive, and returns when it is complete and the bytes behind it. */
 export class BodyReader {
   done: boolean;
   trailers: Header[] = [];

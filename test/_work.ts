@@ -1,4 +1,4 @@
-/** Starts a host whose work is counted, asks it for something, and asks what it has done for that. */
+/** Starts a host that counts its work, sends it requests, and reads the counts. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -20,13 +20,13 @@ export interface Path {
   response: string;
 }
 
-/** What was done for one request, by kind. */
+/** The counted work for one request, by kind. */
 export type Work = Record<string, number>;
 
 /** Files of src/ and runtimes/ with the names of their functions that one request calls. */
 export type Files = Record<string, string[]>;
 
-/** One line of the host: what it has measured since the last. */
+/** One line of the host: its measurements since the line before. */
 type Report = Work & { seen: Path[]; files: Files };
 
 /** One exchange on a client's connection. */
@@ -117,7 +117,7 @@ export interface Worker {
   stop(): Promise<void>;
 }
 
-/** @param transport path of a module with a `transport` to use, from the folder of the hosts; Node's own if left out */
+/** @param transport name of a module with a `transport` to use, as `hostFile` takes it; Node's own if left out */
 export async function startWork(host: WorkHost, mode: Mode, transport = ""): Promise<Worker> {
   const upstream = new Upstream();
   await upstream.listen();
@@ -125,7 +125,7 @@ export async function startWork(host: WorkHost, mode: Mode, transport = ""): Pro
     env: {
       ...process.env,
       UPSTREAM: upstream.url,
-      TRANSPORT: transport,
+      TRANSPORT: transport === "" ? "" : hostFile(transport),
       NODE_OPTIONS: "",
       NODE_V8_COVERAGE: "",
     },
@@ -162,7 +162,7 @@ export async function startWork(host: WorkHost, mode: Mode, transport = ""): Pro
     async way(ask) {
       await upstream.reset();
       for (let i = 0; i < WARM_UP; i++) await ask(client, upstream);
-      // What the last request of the warm-up still does after its response belongs to it.
+      // Work after the last response of the warm-up belongs to the warm-up.
       await pause(100);
       await report();
       await ask(client, upstream);

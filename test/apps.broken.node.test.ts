@@ -1,4 +1,4 @@
-/** Bodies that break off, and bodies that nobody reads, behind servers that do not see it themselves. */
+/** Truncated and unread bodies behind servers that do not notice them. */
 import type { IncomingMessage } from "node:http";
 import { Hono } from "hono";
 import { toNodeHandler } from "srvx/node";

@@ -1,4 +1,4 @@
-/** The bench measures and reports what it says. */
+/** The bench measures and reports as documented. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";

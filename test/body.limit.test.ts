@@ -18,7 +18,7 @@ import { FakeSink } from "./_sink.ts";
 
 const tooLarge = proxyError("http_request_error", 413);
 
-/** The body that a limit lets through to the transport, and what is told when it is exceeded. */
+/** The body that bodyLimit passes to the transport, and the error when it is exceeded. */
 async function limited(
   limit: number,
   over: Given<UpstreamRequest>,

@@ -1,4 +1,4 @@
-/** What a Request made by hand looks like at the upstream, by each runtime's client and by its fetch. */
+/** A Request made by hand as the upstream sees it, through each runtime's client and its fetch. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -115,7 +115,7 @@ describe("a body that is not yet available is passed as a stream of all its byte
     );
     const body = await new UnframedBody(stream).measure();
     expect(body).toBeInstanceOf(StreamBody);
-    // No more than what is held back has been asked for.
+    // Only the buffered bytes have been requested from the source.
     expect(made).toBe(3);
     expect((await read(body)).length).toBe(5 * MEBIBYTE);
   });

@@ -32,7 +32,7 @@ describe("X-Forwarded-For", () => {
       "[2001:db8::1]:80, [fd00::2]:80, [fd00::3]",
     ],
     ["6.6.6.6, 203.0.113.7, ::ffff:10.0.0.2", "203.0.113.7, ::ffff:10.0.0.2"],
-    // What is no address ends the walk as an unknown client does.
+    // An invalid address ends the chain like an unknown client.
     ["10.0.0.1, unknown, 10.0.0.2", "unknown, 10.0.0.2"],
     ["10.0.0.1, _hidden", "_hidden"],
     ["10.0.0.1, 10.0.0.2 evil, 10.0.0.3", "10.0.0.2 evil, 10.0.0.3"],

@@ -1,8 +1,9 @@
 /** Options as a whole; what each of them takes is in options.test.ts. */
 import { expect, test } from "vitest";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
+import { checkPoolOptions } from "../src/options/check.ts";
 import { compile } from "../src/options/plan.ts";
-import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import { FakeTransport } from "./_fakes.ts";
 
 test("an unknown option is refused", () => {

@@ -34,9 +34,9 @@ $ http://a --timeout=1e3
 $ http://a --body-limit 1x
 --body-limit "1x": use bytes, or a size such as 512k or 10mb
 $ http://a --max-sockets 0
---max-sockets "0": use a whole number, 1 or more, or Infinity
+--max-sockets "0": use a whole number from 1, or Infinity for no limit
 $ http://a --max-queued infinite
---max-queued "infinite": use a whole number, or Infinity
+--max-queued "infinite": use a whole number from 0, or Infinity for no limit
 $ http://a --xfwd maybe
 --xfwd "maybe": use true, false or "forwarded"
 $ http://a --no-xfwd=1
@@ -79,7 +79,7 @@ $ http://a http://me:s3cret@b
 $ localhost:1 --port=x --via='a b' --timout 5
 --port "x": use a whole number from 0 to 65535; 0 takes a free port
 there is no --timout: use --timeout
---via "a b": use a pseudonym of token characters, or false
+--via "a b": use a pseudonym of token characters such as "edge", or false
 bad target "localhost:1": use http://localhost:1
 $ --demo --port 0 --host 192.0.2.1
 host "192.0.2.1" is no address of this machine: use --host 127.0.0.1 or 0.0.0.0

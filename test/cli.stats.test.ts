@@ -1,6 +1,6 @@
 import { createServer } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { renderStats } from "../runtimes/cli/stats.ts";
+import { renderStats } from "../runtimes/cli/printstats.ts";
 import { listen } from "./_serve.ts";
 import { startProgram } from "./_program.ts";
 import { until, within } from "./_wait.ts";

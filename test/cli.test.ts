@@ -3,12 +3,11 @@ import { readFileSync } from "node:fs";
 import { get, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
-import { poolDefaults } from "../src/options/pool.ts";
-import { defaults } from "../src/options/options.ts";
-import { optionNames } from "../src/options/check.ts";
+import { poolDefaults } from "../src/options/pooloptions.ts";
+import { defaults, proxySchema } from "../src/options/proxyoptions.ts";
 import { command, listening, root, upstream } from "./_command.ts";
 
-/** What the upstream saw of a request. */
+/** A request as the upstream saw it. */
 async function ask(
   url: string,
   init?: RequestInit,
@@ -144,7 +143,7 @@ describe("describes itself", () => {
     add("timeout", timeout, "socket-timeout");
     for (const [option, preset] of Object.entries(pool)) add(option, preset);
     const presets: Record<string, string | number | boolean | object> = defaults;
-    for (const option of optionNames) {
+    for (const option of Object.keys(proxySchema)) {
       if (!unsayable.test(option)) add(option, presets[option]);
     }
     expect(Object.fromEntries(shown)).toEqual(Object.fromEntries(expected));

@@ -78,7 +78,7 @@ describe.each(Object.entries(ways))("%s", (name, options) => {
     expect(await posted.text()).toBe("POST /base/p streamed");
     upstream.script = (call) => call.reset();
     const failed = await proxy.fetch(make("/f", { method: "POST", body: "x" }));
-    // The errors of an own transport are its own to map: what is no ProxyError is an internal error.
+    // A custom transport maps its own errors: an error that is not a ProxyError is an internal error.
     expect(failed.status).toBe(name.includes("own") ? 500 : 502);
     expect(failed.headers.get("proxy-status")).toMatch(/^fetchway; error=/);
   });

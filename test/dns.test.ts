@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { Resolver } from "../runtimes/sockets/dns.ts";
 import { ProxyError } from "../src/error.ts";
-import type { DnsOptions } from "../src/options/pool.ts";
+import type { DnsOptions } from "../src/options/pooloptions.ts";
 import { NameServer } from "./_dns.ts";
 import { until } from "./_wait.ts";
 

@@ -1,4 +1,4 @@
-/** Functions that send requests in the runtime's stead: what is coded, what is not, and that the fields say so. */
+/** Custom `fetch` functions: encoded and decoded bodies, and header fields that describe them correctly. */
 import { createServer, type IncomingHttpHeaders } from "node:http";
 import { gzipSync } from "node:zlib";
 import { Hono } from "hono";
@@ -12,7 +12,7 @@ const TEXT = "a body that compresses well; ".repeat(100);
 const gzipped = gzipSync(TEXT);
 
 let seen: IncomingHttpHeaders[] = [];
-/** Codes what is asked for, or all. */
+/** Encodes the response if the request accepts gzip, or always at /always. */
 const server = createServer((req, res) => {
   seen.push(req.headers);
   const coded = req.url === "/always" || /gzip/.test(String(req.headers["accept-encoding"]));
@@ -37,7 +37,7 @@ afterAll(() => {
 const ask = (path = "/"): Request =>
   new Request(`http://proxy.test${path}`, { headers: { "accept-encoding": "gzip, br" } });
 
-/** The fields that tell of codings, and the body. */
+/** The header fields that describe content codings, and the body. */
 async function tell(response: Response): Promise<unknown> {
   const fields = ["content-encoding", "content-length", "etag"].map((name) =>
     response.headers.get(name),

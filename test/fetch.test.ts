@@ -82,7 +82,7 @@ describe("the request", () => {
   });
 });
 
-/** A response as the network's: what a script makes has no URL. */
+/** A response with a URL, like one from the network; a Response of a script has none. */
 function fetched(body: string, headers: Record<string, string>): Response {
   return Object.defineProperty(new Response(body, { headers }), "url", { value: "http://up.test" });
 }

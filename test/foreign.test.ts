@@ -2,12 +2,12 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { createProxy, createTransport, proxyFetch } from "../runtimes/node.ts";
-import { poolDefaults } from "../src/options/pool.ts";
-import { optionNames } from "../src/options/check.ts";
+import { poolDefaults, poolSchema } from "../src/options/pooloptions.ts";
+import { proxySchema } from "../src/options/proxyoptions.ts";
 
 const target = "http://127.0.0.1:4000";
 
-/** What is said of an option, wherever a proxy takes options. */
+/** The error for an option in each place where a proxy takes options. */
 async function toProxy(options: object): Promise<string> {
   const sent = proxyFetch(new Request("http://a.test"), target, options);
   const { message } = (await sent.catch((error: unknown) => error)) as Error;
@@ -15,7 +15,7 @@ async function toProxy(options: object): Promise<string> {
   return message;
 }
 
-/** What is said of an option, wherever a pool takes options. */
+/** The error for an option in each place where a pool takes options. */
 function toPool(pool: object): string {
   let message = "";
   try {
@@ -81,7 +81,7 @@ test("agentkeepalive's old names are suggested too", () => {
 });
 
 describe("pool options passed to a proxy", () => {
-  const names = [...Object.keys(poolDefaults), "tls", "socketPath"];
+  const names = Object.keys(poolSchema);
 
   test.each(names.filter((name) => !shared.has(name)))("%s", async (name) => {
     expect(await toProxy({ [name]: 5 })).toBe(
@@ -92,7 +92,7 @@ describe("pool options passed to a proxy", () => {
 });
 
 describe("proxy options passed to a pool", () => {
-  test.each(optionNames.filter((name) => !shared.has(name)))("%s", (name) => {
+  test.each(Object.keys(proxySchema).filter((name) => !shared.has(name)))("%s", (name) => {
     expect(toPool({ [name]: 5 })).toBe(
       `fetchway: bad option \`${name}\`: it is an option of the proxy; pass it to createProxy() or proxyFetch()`,
     );

@@ -3,7 +3,7 @@ import { BytesBody } from "../src/body/bytes.ts";
 import { ProxyError } from "../src/error.ts";
 import { forward } from "../src/forward.ts";
 import type { RequestDraft } from "../src/exchange/hooks.ts";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { compile } from "../src/options/plan.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
 import {

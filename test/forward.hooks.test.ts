@@ -1,7 +1,7 @@
 /** Exceptions of hooks: `onError` answers them, or the promise rejects with them. */
 import { describe, expect, test, vi } from "vitest";
 import { ProxyError } from "../src/error.ts";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import {
   errorOf,
   FakeTransport,

@@ -1,7 +1,7 @@
 /** Whose word counts, seen from the hop that reaches the upstream. */
 import { describe, expect, test, vi } from "vitest";
 import type { Incoming } from "../src/request/incoming.ts";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { FakeTransport, run } from "./_fakes.ts";
 
 async function fieldsOf(

@@ -35,7 +35,7 @@ const name = fc
   );
 const value = fc.stringMatching(/^[!-~\u00a0-\u00ff]{0,8}$/);
 
-/** Header lists, hostile in all but what is refused as a whole. */
+/** Hostile header lists, except those that are refused as a whole. */
 const lists = fc
   .array(fc.tuple(name, value, fc.array(name, { maxLength: 3 })), { maxLength: 12 })
   .map((fields) => {

@@ -1,4 +1,4 @@
-/** Servers that keep what they once read of Node's request: looking at them changes nothing. */
+/** Servers that cache values of Node's request: the proxy's reads do not change the cached values. */
 import { createServer, type IncomingMessage } from "node:http";
 import { describe, expect, test } from "vitest";
 import { proxyFetch } from "#proxy";
@@ -8,7 +8,7 @@ import { type Header, request } from "./_wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-/** Servers that keep what they have read of Node's headers, each in another way. */
+/** Request objects that cache Node's headers, each in another way. */
 const keepers: Record<string, (req: IncomingMessage) => { readonly headers: Headers }> = {
   "Headers that are made when first asked for": (req) => {
     let made: Headers | undefined;
@@ -38,7 +38,7 @@ const keepers: Record<string, (req: IncomingMessage) => { readonly headers: Head
 function fakeHeaders(get: (name: string) => unknown): { headers: Headers } {
   const headers = {
     get: (name: string) => (get(name.toLowerCase()) as string | undefined) ?? null,
-    // As a real one does, it makes what it iterates of `get`.
+    // Like a real Headers object, it iterates over the results of `get`.
     *[Symbol.iterator]() {
       for (const name of ["x-kept", "x-user", "accept", "host"]) {
         const value = headers.get(name);

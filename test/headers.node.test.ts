@@ -125,7 +125,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     let seen: unknown;
     const port = await serve(inNode, (each) => {
       const response = proxyFetch(each, upstream.url);
-      // In this order: for a repeated one, srvx takes all fields anew from what came.
+      // In this order, because for a repeated field srvx reads all fields again from the request.
       seen = [each.headers.get("x-user"), each.headers.get("authorization")];
       return response;
     });

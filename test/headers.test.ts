@@ -10,6 +10,15 @@ import {
 describe("NameSet", () => {
   const names = new NameSet(["cookie", "X-Real-IP", "x-forwarded-"]);
 
+  test("a set on top of another has its names too, and leaves it as it is", () => {
+    const more = new NameSet(["Accept", "x-other-"], names);
+    for (const name of ["Cookie", "x-forwarded-for", "accept", "X-Other-1"]) {
+      expect(more.has(name)).toBe(true);
+    }
+    expect(more.has("range")).toBe(false);
+    expect(["accept", "x-other-1"].filter((name) => names.has(name))).toEqual([]);
+  });
+
   test.each([
     "cookie",
     "Cookie",

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { HttpTransport } from "../src/http1/client.ts";
 import { type Codec, portableCodec } from "../src/http1/codec.ts";
-import type { FilledPoolOptions, PoolOptions } from "../src/options/pool.ts";
+import type { FilledPoolOptions, PoolOptions } from "../src/options/pooloptions.ts";
 import { parseTarget, type TargetAddress } from "../src/request/target.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
 import { errorOf, fakeRequest, fakeScope } from "./_fakes.ts";

@@ -1,6 +1,6 @@
 /** How long the connections to one origin are kept, over a fake connector. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { PoolOptions } from "../src/options/pool.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import { EMPTY, PoolBench } from "./_http1.ts";
 import { type FakeSocket, settled } from "./_sockets.ts";
 

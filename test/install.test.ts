@@ -34,7 +34,7 @@ describe("the installed package", () => {
 
   beforeAll(async () => {
     app = await mkdtemp(join(tmpdir(), "fetchway-"));
-    // A copy, so that nobody else's dist is in the way.
+    // A copy, so that the build does not disturb another dist.
     const copy = join(app, "copy");
     const sources = "src runtimes build.ts package.json tsconfig.json tsconfig.build.json";
     for (const part of [...sources.split(" "), ...manifest.files]) {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import type { Interceptor } from "../src/exchange/send.ts";
 import { answering, run, TARGET, to } from "./_fakes.ts";
 

@@ -1,7 +1,7 @@
 /** The scopes of requests that an interceptor or an option sends more than once. */
 import { describe, expect, test, vi } from "vitest";
 import { forward } from "../src/forward.ts";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { compile } from "../src/options/plan.ts";
 import type { Interceptor } from "../src/exchange/send.ts";
 import {

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
 import { ProxyError } from "../src/error.ts";
 import { forward } from "../src/forward.ts";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { compile } from "../src/options/plan.ts";
 import type { Interceptor } from "../src/exchange/send.ts";
 import {

@@ -26,7 +26,7 @@ function createDice(seed: number): (sides: number) => number {
   };
 }
 
-/** Answers at once, in pieces, or at length; some have to be given up before there is an answer. */
+/** Responds at once, in chunks, or slowly; some requests are aborted before their response. */
 async function answer(call: Call): Promise<void> {
   const way = Number(call.target.slice(1)) % 4;
   if (way === 0) return call.reply(200, [], "small");
@@ -42,7 +42,7 @@ async function answer(call: Call): Promise<void> {
 
 const bodies = [undefined, "a body", "x".repeat(20_000)];
 
-/** One client's requests, one after the other; it leaves with a third of them, and comes back. */
+/** Sends one client's requests one after the other; the client disconnects during a third of them, and reconnects. */
 async function useProxy(port: number, count: number, seed: number): Promise<void> {
   const dice = createDice(seed);
   let client: Client | undefined;
@@ -65,7 +65,7 @@ async function useProxy(port: number, count: number, seed: number): Promise<void
   client?.leave("FIN");
 }
 
-/** Until nobody is there any more, and no upstream request is under way. */
+/** Runs all clients until they have disconnected and no upstream request is running. */
 async function useAll(port: number, count: number, clients = 20): Promise<void> {
   upstream.script = answer;
   const share = Math.ceil(count / clients);
@@ -87,7 +87,7 @@ describe("node", () => {
     return next<Holdings>();
   }
 
-  /** Once what has been closed on one side is closed on the other. */
+  /** Measures when connections that one side has closed are closed on the other. */
   async function settle(): Promise<Holdings> {
     let now = await measure();
     await expect.poll(async () => (now = await measure()).pool.inUse, { timeout: 5000 }).toBe(0);
@@ -108,7 +108,7 @@ describe("node", () => {
         Symbol.asyncIterator
       ]();
       const { port } = await next<{ port: number }>();
-      // What starting took is let go only after some use, and some collections.
+      // Memory of the start is freed only after some requests and some collections.
       for (let round = 0; round < 2; round++) {
         await useAll(port, 2000);
         await settle();

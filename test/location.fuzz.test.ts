@@ -49,7 +49,7 @@ const setup = fc.record({
   from: fc.constantFrom("/", "/api", "/api/x/y?z", "/v2/x/"),
 });
 
-/** What the proxy would ask its target for, were a client to follow. */
+/** The path that the proxy would request if a client followed the URL. */
 async function forwarded(url: URL, target: string, prefix: string): Promise<URL> {
   const plan = compile({ stripPrefix: prefix || "/" }, () => new FakeTransport());
   const asked = url.pathname + url.search;
@@ -100,7 +100,7 @@ test("fuzzed: a URL of the target keeps its meaning through the proxy, and all o
         counts.inside++;
         expect(given?.origin).toBe(CLIENT);
         const arrived = await forwarded(given as URL, target, prefix).catch(() => undefined);
-        // What could leave the base path in some reading is refused to clients.
+        // A path that could leave the base path in some reading is refused.
         if (arrived === undefined) {
           expect(meant.pathname).toMatch(/(?:\.|%2e){2}/i);
           return;

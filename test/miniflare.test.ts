@@ -1,4 +1,4 @@
-/** Targets in process as Workers have them: a proxy's Worker, and what it is bound to, hosted by Miniflare. */
+/** In-process targets of Workers: a proxy's Worker and its bindings, hosted by Miniflare. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -66,7 +66,7 @@ beforeAll(async () => {
           exports: { Room: { type: "durable-object", storage: "sqlite" } },
           assets: { directory, hasUserWorker: true, runWorkerFirst: true },
         },
-        // Without Miniflare's own Worker in front, which encodes responses anew.
+        // Without Miniflare's own Worker in front, which encodes responses again.
         dev: { rootPath: directory, unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }] },
       },
       {

@@ -1,4 +1,4 @@
-/** Random exchanges in random pieces through real hosts: what goes in comes out, both ways. */
+/** Random exchanges in random chunks through real hosts arrive unchanged in both directions. */
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, type Client } from "./_client.ts";
@@ -9,7 +9,7 @@ import { Upstream } from "./_upstream.ts";
 import { within } from "./_wait.ts";
 import { chunk, lastChunk, request, type Header } from "./_wire.ts";
 
-/** A body in pieces; before each, so many turns of the event loop pass. */
+/** A body in chunks, with a number of turns of the event loop before each. */
 interface Pieces {
   sizes: number[];
   turns: number[];
@@ -46,10 +46,10 @@ const exchange: fc.Arbitrary<Exchange> = fc.record({
 });
 
 const exchanges = fc.array(exchange, { minLength: 1, maxLength: 4 });
-/** With hooks, the proxy looks at what it otherwise only hands on. */
+/** With hooks, the proxy reads parts that it otherwise only passes on. */
 const setup = fc.constantFrom<SetupName>("default", "hooked");
 
-/** Bytes that say where they belong: a piece lost, doubled or moved shows. */
+/** Bytes that depend on their position, so that lost, repeated or moved chunks are noticed. */
 function bytesOf(sizes: number[], salt: number): Buffer {
   const bytes = Buffer.alloc(sizes.reduce((sum, each) => sum + each, 0));
   for (let at = 0; at < bytes.length; at++) bytes[at] = (at * 31 + (at >> 8) * 17 + salt) & 0xff;
@@ -101,12 +101,12 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
     await upstream.stop();
   });
 
-  /** A server may end a connection of which it has not read all; Deno's does it after all that came in pieces. */
+  /** A server may close a connection before it has read all of it; Deno's does so after each chunked request. */
   const mayClose = ({ early, requestFraming }: Exchange): boolean =>
     early || (name === "deno" && requestFraming !== "none");
 
   async function run(client: Client, step: Exchange, index: number): Promise<void> {
-    // A GET's body goes no further, and what is not framed is not there.
+    // A GET's body is not forwarded, and a body without framing does not exist.
     const sends = !/^(GET|HEAD)$/.test(step.method) && step.requestFraming !== "none";
     // An upload that is answered early workerd may end as if it were whole, or reset with the answer.
     const early = step.early && !(sends && name === "workerd");
@@ -127,7 +127,7 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
     const call = await upstream.call(before);
     expect(call.method).toBe(step.method);
     await within(call.done, "the request's end");
-    // Once it is answered, the rest may be given up; but what is whole is what was sent.
+    // After the response, the rest of the upload may be dropped, but a complete body must be the sent one.
     if (call.state === "complete") expect(call.body.equals(sent)).toBe(true);
     else expect([early, sent.subarray(0, call.length).equals(call.body)]).toEqual([true, true]);
     expect(upstream.calls).toHaveLength(before + 1);

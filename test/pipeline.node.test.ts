@@ -1,4 +1,4 @@
-/** Pipelined requests on Node's servers: what goes side by side, what waits, and what waiting costs. */
+/** Pipelined requests on Node's servers: which run in parallel, which wait, and the cost of waiting. */
 import { getRequestListener } from "@hono/node-server";
 import { H3 } from "h3";
 import { afterEach, describe, expect, test, vi } from "vitest";

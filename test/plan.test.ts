@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { compile, type Plan } from "../src/options/plan.ts";
 import { CAPABLE, FakeTransport } from "./_fakes.ts";
 
@@ -117,6 +117,18 @@ describe("field names", () => {
     }
     expect(dropped.has("accept")).toBe(false);
     expect(added).toEqual(["X-Set", "1"]);
+  });
+
+  test("options that name no field share their sets, for those that are written as a literal at each call", () => {
+    const [first, second] = [plan({ timeout: 1, xfwd: true }), plan({ timeout: 2, via: "edge" })];
+    expect(second.dropped).toBe(first.dropped);
+    expect(second.droppedIfTrusted).toBe(first.droppedIfTrusted);
+    const named = plan({ headers: { "x-set": "1" } });
+    expect(named.dropped.has("x-set")).toBe(true);
+    expect([first.dropped.has("x-set"), first.droppedIfTrusted.has("x-set")]).toEqual([
+      false,
+      false,
+    ]);
   });
 
   test("forwarding fields are dropped only from an untrusted peer's request", () => {

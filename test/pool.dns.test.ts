@@ -3,7 +3,7 @@ import dns from "node:dns";
 import { createServer, type Server } from "node:http";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { NodeProxy } from "../runtimes/node.ts";
-import type { PoolOptions } from "../src/options/pool.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import { NameServer } from "./_dns.ts";
 import { ask, pooled, statsOf } from "./_pool.ts";
 import { listen } from "./_serve.ts";

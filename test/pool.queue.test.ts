@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
 import { afterEach, describe, expect, test } from "vitest";
-import { poolDefaults } from "../src/options/pool.ts";
+import { poolDefaults } from "../src/options/pooloptions.ts";
 import { connect } from "./_client.ts";
 import { ask, originOf, pooled, statsOf, upstream } from "./_pool.ts";
 import { listen } from "./_serve.ts";

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import * as global from "../runtimes/fetch.ts";
 import * as workerd from "../runtimes/workerd.ts";
-import { poolDefaults, type PoolOptions } from "../src/options/pool.ts";
+import { poolDefaults, type PoolOptions } from "../src/options/pooloptions.ts";
 
 const target = "http://127.0.0.1:4000";
 const { connectTimeout, ...others } = poolDefaults;

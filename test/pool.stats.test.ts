@@ -50,7 +50,7 @@ describe("stats", () => {
   });
 
   test("do not count connections closed for other reasons as timed out", async () => {
-    // The first request leaves a time behind that is over when the second fails.
+    // The first request sets a time that has expired when the second one fails.
     const proxy = pooled({ freeSocketTimeout: 100 });
     await ask(proxy);
     upstream.script = () => {};
@@ -202,7 +202,7 @@ describe("unused origins", () => {
     }
     expect(most).toBe(1000);
     expect(Object.keys(statsOf(proxy).origins).length).toBeLessThan(500);
-    // One that was forgotten is made anew.
+    // A dropped origin is created again.
     expect(await ask(proxy, "/0/1")).toBe("200 ok");
     expect(statsOf(proxy).origins[`http://127.7.0.1:${port}`]).toBeDefined();
     server.close();

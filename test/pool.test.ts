@@ -2,8 +2,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo, Socket } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { createProxy, createTransport, type NodeProxy } from "../runtimes/node.ts";
-import type { ProxyOptions } from "../src/options/options.ts";
-import type { PoolOptions } from "../src/options/pool.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import { until } from "./_wait.ts";
 
 const cleanups: (() => Promise<unknown> | void)[] = [];

@@ -41,7 +41,7 @@ describe("timeout", () => {
     await pause(800);
     expect(await ask(proxy)).toBe("200 ");
     expect(upstream.links).toHaveLength(1);
-    // It is in use again: its time begins anew.
+    // It is in use again, so its time restarts.
     upstream.script = () => {};
     expect(await ask(proxy)).toMatch(/^504 /);
   });

@@ -5,7 +5,7 @@ import { Context as HonoContext } from "hono";
 import * as native from "#proxy";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { WebIncoming } from "../src/request/incoming.ts";
-import type { PoolOptions } from "../src/options/pool.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
   bindProxyFetch,
@@ -106,7 +106,7 @@ describe("proxyFetch", () => {
   });
 });
 
-/** What frameworks hand to their handlers, and what the error says of it. */
+/** Objects that frameworks pass to their handlers, and the error for each. */
 const HANDED: [string, () => unknown, RegExp][] = [
   ["an h3 event", () => new H3Event(request()), /pass event\.req$/],
   ["a Hono context", () => new HonoContext(request()), /pass c\.req\.raw$/],

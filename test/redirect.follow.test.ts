@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import type { ProxyError } from "../src/error.ts";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import {
   answering,
   bytes,

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { afterAll, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { bodyOf, startHttp } from "./_kept.ts";
 
 const LENGTH = 700_000;

@@ -48,7 +48,7 @@ afterAll(async () => {
   upstream.server.close();
 });
 
-/** Reads a response, and nothing of it before `start`, so that pieces wait in the proxy. */
+/** Reads a response only after `start`, so that chunks wait in the proxy. */
 async function read(
   path: string,
   headers: Record<string, string> = {},
@@ -102,7 +102,7 @@ describe.each(cases)("$mode, $framing bodies", ({ mode, framing }) => {
     for (const path of paths) await read(path, { "x-watch": way, connection: "close" });
     // Others come through the same buffers.
     await Promise.all(paths.map((path) => read(path.replace("/", "/9"))));
-    // Only what is here as a whole is written by `end`.
+    // Only a body that is available completely is written by `end`.
     if (way !== "response's end" || framing === "sized")
       expect(keeper.kept.length).toBeGreaterThan(0);
     keeper.expectUnchanged();

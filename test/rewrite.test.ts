@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { compileResponseRewrite } from "../src/response/rewrite.ts";
 import { fakeRequest, FakeTransport, fakeResponse, run, TARGET } from "./_fakes.ts";
 

@@ -3,7 +3,7 @@ import { rfc } from "./conformance/rfc.ts";
 import { StreamBody } from "../src/body/stream.ts";
 import { UnframedBody } from "../src/body/unframed.ts";
 import { ProxyError } from "../src/error.ts";
-import type { ProxyOptions } from "../src/options/options.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import type { Incoming } from "../src/request/incoming.ts";
 import {
   type Answer,

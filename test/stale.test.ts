@@ -4,7 +4,7 @@ import { createServer as createTlsServer } from "node:tls";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createTransport } from "../runtimes/node.ts";
 import { Scope } from "../src/exchange/scope.ts";
-import type { PoolOptions } from "../src/options/pool.ts";
+import type { PoolOptions } from "../src/options/pooloptions.ts";
 import { parseTarget } from "../src/request/target.ts";
 import type { UpstreamRequest, Transport } from "../src/transport.ts";
 import { makeCertificate } from "./_certificate.ts";

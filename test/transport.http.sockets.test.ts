@@ -1,4 +1,4 @@
-/** Sockets under the client on Bun and Deno: what they do between two responses, and while bodies pass. */
+/** Sockets of the client on Bun and Deno, between two responses and during bodies. */
 import { createHash } from "node:crypto";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type RuntimeName, Served } from "./_served.ts";
@@ -32,7 +32,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   });
 
   test("a connection whose last chunk exceeded the reader's demand is reused", async () => {
-    // As Bun and Deno read them, some end with a large piece, others with a small one.
+    // Bun and Deno read some of them with a large last chunk, others with a small one.
     const sizes = [65_536, 131_072, 200_000, 262_144, 400_000, 1_048_576, 3, 700_001];
     upstream.script = (call) =>
       call.reply(200, [], Buffer.alloc(Number(call.target.slice(1)), "x"));
@@ -91,7 +91,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
       await call.done;
       call.reply(200, [], call.sha256);
     };
-    // More than all that is between them can hold; no two pieces of it are alike.
+    // More bytes than all buffers in between can hold; no two chunks are equal.
     const body = Buffer.from(new Uint32Array(6 * 1024 * 1024).map((_, at) => at).buffer);
     const expected = createHash("sha256").update(body).digest("hex");
     await using served = new Served(runtime, upstream.url);
@@ -104,7 +104,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   }, 30_000);
 
   test("chunks of concurrent exchanges do not mix", async () => {
-    // Many at once read into what they share, or into what was another's before.
+    // Many connections at once read into shared or reused memory.
     upstream.script = async (call) => {
       await call.done;
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");

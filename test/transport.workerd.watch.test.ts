@@ -70,7 +70,7 @@ describe("a body", () => {
     client.socket.pause();
     await until(() => sent > 0, "the first chunk");
     let before = -1;
-    // What the sockets hold is sent at once; then nothing moves.
+    // The bytes that the socket buffers hold are sent at once; then nothing moves.
     while (before !== sent) {
       before = sent;
       await pause(300);

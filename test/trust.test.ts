@@ -35,6 +35,20 @@ describe("ranges", () => {
     expect(trusts(["198.51.100.1", range, "198.51.100.2"], inside)).toBe(true);
   });
 
+  test("ranges stay right when more entries have been checked than are remembered", () => {
+    for (let i = 0; i < 500; i++) {
+      const entry = `10.${i >> 8}.${i & 255}.0/24`;
+      expect(checkRange(entry)).toBeUndefined();
+      expect(trusts([entry], entry.replace("0/24", "7"))).toBe(true);
+      expect(trusts([entry], "192.0.2.1")).toBe(false);
+    }
+    // A wrong entry is refused again, even after it has been compiled.
+    for (let i = 0; i < 2; i++) {
+      expect(trusts(["10.0.0.1/8"], "192.0.2.1")).toBe(false);
+      expect(checkRange("10.0.0.1/8")).toMatch(/is no range/);
+    }
+  });
+
   test.each([
     "10.0.0.0/33",
     "::/129",

@@ -36,7 +36,7 @@ const BODY = Buffer.from(
   Uint32Array.from({ length: 3_000_000 }, (_, i) => i * 2_654_435_761).buffer,
 );
 
-/** Sends what it is sent, but takes nothing before `start`: chunks wait in the proxy. */
+/** Echoes the request, but reads nothing before `start`, so that chunks wait in the proxy. */
 let start: Promise<unknown> = Promise.resolve();
 const target = await startHttp((req, res) => {
   void start.then(async () => res.end(await buffer(req)));
@@ -80,7 +80,7 @@ test.each(Object.keys(framings))(
 test("a body that is not sent does not block the connection's next request", async () => {
   const answering = createProxy({ target, onRequest: () => new Response("mine") });
   const url = await startHttp((req, res) => {
-    // Node itself sees to a body only if nobody has asked for it.
+    // Node itself drains a request body only if no code has listened to it.
     req.on("data", () => {});
     setImmediate(() => answering.nodeHandler(req, res));
   });

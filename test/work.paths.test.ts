@@ -1,4 +1,4 @@
-/** Whichever way a request takes, fast or slow, the upstream and the client see the same bytes. */
+/** On every way through the proxy, fast or slow, the upstream and the client see the same bytes. */
 import { connect as connectHttp2, type OutgoingHttpHeaders } from "node:http2";
 import fc from "fast-check";
 import { expect, test } from "vitest";
@@ -22,11 +22,11 @@ interface Exchange {
   answerHeaders: Header[];
   answer: Buffer;
   framing: "length" | "chunked" | "close";
-  /** Whether the pieces of the answer come one after the other. */
+  /** Whether the chunks of the response are sent one after the other. */
   slow: boolean;
 }
 
-/** What one side saw, without what each server may say its own way: order, case, framing of what has no length. */
+/** The bytes that one side saw, without the parts that differ between servers: order, case, framing without a length. */
 interface Seen {
   start: string;
   headers: Record<string, string>;
@@ -96,7 +96,7 @@ async function answer(exchange: Exchange, call: Call): Promise<void> {
   if (framing === "close") call.close();
 }
 
-/** Not the same on every server: what frames a body whose length nobody has said, what belongs to a connection. */
+/** Fields that differ between servers: the framing of a body of unknown length, and hop-by-hop fields. */
 const OWN = new Set(["transfer-encoding", "connection", "keep-alive", "date"]);
 
 function normalize(list: Iterable<readonly [string, string]>, sized: boolean): Seen["headers"] {
@@ -109,7 +109,7 @@ function normalize(list: Iterable<readonly [string, string]>, sized: boolean): S
   return Object.fromEntries(Object.entries(seen).toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** What the upstream saw of it. */
+/** The request as the upstream saw it. */
 function atUpstream(call: Call, { body, chunked }: Exchange): Seen {
   return {
     start: `${call.method} ${call.target}`,
@@ -194,7 +194,7 @@ async function expectSame(all: [string, Ask, number][]): Promise<void> {
       const up = atUpstream(await upstream.call(), exchange);
       first ??= { up, down };
       expect({ up, down }, title).toEqual(first);
-      // What the client got is what the upstream sent.
+      // The client got the bytes that the upstream sent.
       const { method, status } = exchange;
       const whole = method === "HEAD" || status === 204 || status === 304 ? "" : exchange.answer;
       expect(down.body, title).toBe(Buffer.from(whole).toString("base64"));

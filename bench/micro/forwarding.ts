@@ -1,7 +1,7 @@
 import { addForwarded, addVia } from "../../src/request/outgoing.ts";
 import { forward } from "../../src/forward.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
-import type { ProxyOptions } from "../../src/options/options.ts";
+import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
 import { compile, type Plan } from "../../src/options/plan.ts";
 import type { UpstreamResponse, Transport } from "../../src/transport.ts";
 import { answer, browser } from "./headers.ts";

@@ -1,95 +1,72 @@
-import { defaults } from "../../src/options/options.ts";
-import { poolDefaults } from "../../src/options/pool.ts";
-import type { Entry } from "./entry.ts";
-import { poolFlags } from "./pool.ts";
-import { proxyFlags } from "./proxy.ts";
-import { asNumberFrom, asSwitch, asText, milliseconds } from "./read.ts";
+import { forwardingFlags } from "../../src/options/forwardingoptions.ts";
+import { headerFlags } from "../../src/options/headeroptions.ts";
+import { limitFlags } from "../../src/options/limitoptions.ts";
+import { pathFlags } from "../../src/options/pathoptions.ts";
+import { poolFlags, poolSchema } from "../../src/options/pooloptions.ts";
+import { proxySchema } from "../../src/options/proxyoptions.ts";
+import { repeatFlags } from "../../src/options/repeatoptions.ts";
+import { rewriteFlags } from "../../src/options/rewriteoptions.ts";
+import type { Check, Flags, FlagText, Table } from "../../src/options/schema.ts";
+import { listenFlags, listenSchema, otherFlags, otherSchema } from "./commandoptions.ts";
+import { type Form, formOf } from "./read.ts";
 
 /** Whose option a flag sets: the command's own, the proxy's, or its pool's. */
 export type Scope = "command" | "proxy" | "pool";
 
 /** A flag of the command line. */
-export interface Flag extends Entry {
-  readonly name: string;
+export interface Flag extends Form {
   readonly scope: Scope;
   readonly option: string;
+  /** The heading in the help. */
+  readonly heading: string;
+  readonly name: string;
+  readonly short?: string;
+  readonly help: string;
+  readonly check: Check;
+  /** The default as the help shows it. */
   readonly fallback: string | number | boolean | undefined;
 }
 
-/** What the command is told for itself. */
-export interface Command {
-  port: number;
-  host: string;
-  stopTimeout: number;
-  demo: boolean;
-  stats: boolean;
-  help: boolean;
-  version: boolean;
-}
-
-export const commandDefaults: Readonly<Command> = {
-  port: 3000,
-  host: "127.0.0.1",
-  stopTimeout: 10_000,
-  demo: false,
-  stats: false,
-  help: false,
-  version: false,
-};
-
-const commandFlags: Record<keyof Command, Entry> = {
-  port: {
-    group: "Listening",
-    short: "p",
-    value: "<number>",
-    help: "port to listen on; 0 takes a free one",
-    read: asNumberFrom(0, 65_535, "use a whole number from 0 to 65535; 0 takes a free port"),
-  },
-  host: {
-    group: "Listening",
-    value: "<address>",
-    help: "address to listen on; 0.0.0.0 for all",
-    read: asText,
-  },
-  stopTimeout: {
-    group: "Listening",
-    value: "<ms>",
-    help: "for requests to finish on SIGTERM or Ctrl+C",
-    read: milliseconds,
-  },
-  demo: {
-    group: "Other",
-    help: "start a small upstream, where no target is given",
-    read: asSwitch,
-  },
-  stats: {
-    group: "Other",
-    help: "print connection counters at the end; SIGUSR1 always does",
-    read: asSwitch,
-  },
-  help: { group: "Other", short: "h", help: "show this", read: asSwitch },
-  version: { group: "Other", short: "v", help: "show the version", read: asSwitch },
-};
-
-function toFlags(scope: Scope, entries: Record<string, Entry>, fallbacks: object): Flag[] {
-  return Object.entries(entries).map(([option, entry]) =>
-    Object.assign({}, entry, {
-      scope,
-      option,
-      name: entry.name ?? option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`),
-      fallback: toFallback((fallbacks as Record<string, unknown>)[option]),
-    }),
-  );
-}
-
-/** What the help shows: of defaults that are objects, that they are on. */
-function toFallback(preset: unknown): Flag["fallback"] {
-  return typeof preset === "object" ? true : (preset as Flag["fallback"]);
-}
-
-/** Every flag there is. */
-export const flags: readonly Flag[] = [
-  ...toFlags("command", commandFlags, commandDefaults),
-  ...toFlags("proxy", proxyFlags, defaults),
-  ...toFlags("pool", poolFlags, poolDefaults),
+/** Every group of flags, in the order of the help. */
+const GROUPS: readonly [Scope, Table, Flags<Record<string, never>>][] = [
+  ["command", listenSchema, listenFlags],
+  ["proxy", proxySchema, headerFlags],
+  ["proxy", proxySchema, forwardingFlags],
+  ["proxy", proxySchema, pathFlags],
+  ["proxy", proxySchema, rewriteFlags],
+  ["proxy", proxySchema, limitFlags],
+  ["proxy", proxySchema, repeatFlags],
+  ["pool", poolSchema, poolFlags],
+  ["command", otherSchema, otherFlags],
 ];
+
+function toFlag(
+  scope: Scope,
+  heading: string,
+  option: string,
+  { kind, default: preset }: Table[string],
+  text: FlagText,
+): Flag {
+  const form = formOf(kind);
+  if (form === undefined) throw new Error(`no flag can express ${option}`);
+  const name = option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  // `--no-demo` would say nothing: what the command does by itself is off by default.
+  const negatable = form.negatable && scope !== "command";
+  const { check } = kind;
+  // A default that is an object means that the feature is on.
+  const fallback = typeof preset === "object" ? true : (preset as Flag["fallback"]);
+  return { ...form, scope, heading, option, name, check, fallback, ...text, negatable };
+}
+
+/** Every flag of the command. */
+export const flags: readonly Flag[] = GROUPS.flatMap(([scope, table, { heading, flags: group }]) =>
+  Object.entries(group as Record<string, string | FlagText>).map(([option, text]) =>
+    toFlag(
+      scope,
+      heading,
+      option,
+      table[option] as Table[string],
+      typeof text === "string" ? { help: text } : text,
+    ),
+  ),
+);

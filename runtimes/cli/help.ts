@@ -1,15 +1,15 @@
 import { readFileSync } from "node:fs";
-import { groups } from "./entry.ts";
 import { type Flag, flags } from "./flags.ts";
 
-/** What `--help` shows. Names and defaults are those of the options themselves. */
+/** Renders what `--help` shows. */
 export function renderHelp(): string {
   const width = Math.max(...flags.map((flag) => renderUsage(flag).length));
-  const sections = groups.map((group) => {
+  const headings = [...new Set(flags.map(({ heading }) => heading))];
+  const sections = headings.map((heading) => {
     const lines = flags
-      .filter((flag) => flag.group === group)
+      .filter((flag) => flag.heading === heading)
       .map((flag) => `  ${renderUsage(flag).padEnd(width)}  ${flag.help}${renderDefault(flag)}`);
-    return `${group}\n${lines.join("\n")}`;
+    return `${heading}\n${lines.join("\n")}`;
   });
   return `Forwards every HTTP request to a target.
 
@@ -28,7 +28,7 @@ function renderDefault({ fallback }: Flag): string {
   return fallback === undefined || fallback === false ? "" : ` (default ${String(fallback)})`;
 }
 
-/** The version, from the package's own package.json, whether this file runs from the sources or from dist. */
+/** Reads the version from the package's own package.json, whether this file runs from the sources or from dist. */
 export function readVersion(): string {
   for (let up = "../"; ; up += "../") {
     const found = readPackage(new URL(`${up}package.json`, import.meta.url));

@@ -6,7 +6,7 @@ import { UsageError } from "./read.ts";
 /**
  * Starts a server.
  * @param port 0 for a free one
- * @throws UsageError if that port or host cannot be had
+ * @throws UsageError if the server cannot listen on that port or host
  */
 export async function listen(fetch: ServerHandler, port: number, host: string): Promise<Server> {
   try {
@@ -16,8 +16,8 @@ export async function listen(fetch: ServerHandler, port: number, host: string): 
       hostname: host,
       silent: true,
       gracefulShutdown: false,
-      // Deadlines and limits are the proxy's, and never cut a body that moves; these would.
-      // A head still has to come within a minute, which Node forgets without the other.
+      // The proxy has deadlines and limits of its own, which never end a body that moves; those of the servers would.
+      // The request head still has a minute: by default, Node's `headersTimeout` is not longer than `requestTimeout`.
       node: { requestTimeout: 0, headersTimeout: 60_000 },
       bun: { idleTimeout: 0, maxRequestBodySize: Number.MAX_SAFE_INTEGER },
     });
@@ -47,7 +47,7 @@ function explainRefusal(error: unknown, port: number, host: string): UsageError 
   }
 }
 
-/** As much of Node's server and its responses as is used here. */
+/** The members of Node's server and its responses that are used here. */
 interface NodeServer {
   on(event: "request", listener: (request: unknown, response: NodeResponse) => void): unknown;
 }
@@ -57,7 +57,7 @@ interface NodeResponse {
   once(event: "close", listener: () => void): unknown;
 }
 
-/** The requests that a server is answering. */
+/** Counts the requests that a server is answering. */
 class Running {
   readonly #server: Server;
   readonly #responses: Set<NodeResponse> = new Set();
@@ -72,16 +72,16 @@ class Running {
     });
   }
 
-  /** How many there are; NaN where the runtime does not tell. */
+  /** The number of these requests; NaN where the runtime does not report it. */
   get count(): number {
     if (this.#server.node) return this.#responses.size;
     return this.#server.bun?.server?.pendingRequests ?? NaN;
   }
 
-  /** Stops accepting. Resolves when all have been answered; clients that stay connected do not count. */
+  /** Stops accepting requests. Resolves when all have been answered, even if clients stay connected. */
   async finish(): Promise<void> {
     this.#last = true;
-    // Or a busy client would go on for ever on the connection that it has.
+    // A busy client would otherwise keep sending requests on its connection.
     for (const response of this.#responses) closeAfter(response);
     let closed = false;
     this.#server.close().then(
@@ -101,11 +101,11 @@ function delay(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** One Ctrl+C comes twice under npm: from the terminal, and passed on by npm. */
+/** Milliseconds within which two signals count as one: under npm, one Ctrl+C arrives from the terminal and from npm. */
 const SAME_SIGNAL = 250;
 const EXIT_CODES = { SIGINT: 130, SIGTERM: 143 };
 
-/** Ends the process on SIGINT or SIGTERM: with what is running finished, within the time given. A second signal ends it at once. */
+/** Ends the process on SIGINT or SIGTERM, after the running requests have ended or the time is over. A second signal ends it at once. */
 export function stopOnSignals(server: Server, proxy: Proxy, stopTimeout: number): void {
   const running = new Running(server);
   let since: number | undefined;

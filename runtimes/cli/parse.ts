@@ -2,16 +2,16 @@ import { nearest } from "../../src/options/nearest.ts";
 import { type Flag, flags, type Scope } from "./flags.ts";
 import { UsageError } from "./read.ts";
 
-/** What a command line says. */
+/** The parts of a command line. */
 export interface CommandLine {
   readonly target: string | undefined;
-  /** The options that were given, read but not checked by the proxy yet. */
+  /** The options that were given. Those of the proxy and of its pool are read, but not checked yet. */
   readonly given: Readonly<Record<Scope, Record<string, unknown>>>;
-  /** The flags that were given, as a message names them. */
+  /** The flags that were given, with their names in messages. */
   readonly labels: ReadonlyMap<Flag, string>;
-  /** What is wrong, one line each. */
+  /** The mistakes so far, one line each. */
   readonly problems: readonly string[];
-  /** Whether the target may be an unknown flag's value instead. */
+  /** Whether `target` may be the value of an unknown flag instead. */
   readonly unsure: boolean;
 }
 
@@ -28,13 +28,13 @@ for (const flag of flags) {
   if (flag.negatable) spellings.set(`--no-${flag.name}`, { flag, negated: true });
 }
 
-/** Takes a command line apart. All that is wrong with it is collected. */
+/** Parses a command line, and collects all mistakes in it. */
 export function parse(args: readonly string[]): CommandLine {
   const given: CommandLine["given"] = { command: {}, proxy: {}, pool: {} };
   const labels = new Map<Flag, string>();
   const targets: string[] = [];
   const problems: string[] = [];
-  // How many targets there were when an unknown flag came: what follows may be its value.
+  // The number of targets before the first unknown flag: the next one may be that flag's value.
   let sure: number | undefined;
 
   const rest = [...args];
@@ -66,7 +66,11 @@ export function parse(args: readonly string[]): CommandLine {
     try {
       if (text === undefined) throw new UsageError("it takes no value, leave that out");
       if (text === "") throw new UsageError(`a value is missing, write ${spelled} ${flag.value}`);
-      given[flag.scope][flag.option] = flag.read(text, given[flag.scope][flag.option]);
+      const value = flag.read(text, given[flag.scope][flag.option]);
+      // `createProxy` checks the options of a proxy, but does not know those of the command.
+      const wrong = flag.scope === "command" ? flag.check(value) : undefined;
+      if (wrong !== undefined) throw new UsageError(wrong);
+      given[flag.scope][flag.option] = value;
       labels.set(flag, label);
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
@@ -80,7 +84,7 @@ export function parse(args: readonly string[]): CommandLine {
   return { target: targets[0], given, labels, problems, unsure: sure === 0 };
 }
 
-/** The value of a flag: "" if it is missing, undefined if there should be none. */
+/** Takes the value of a flag: "" if it is missing, undefined if there is one for a flag that takes none. */
 function takeText(
   { flag, negated }: Spelling,
   inline: string | undefined,
@@ -90,20 +94,20 @@ function takeText(
   if (inline !== undefined) return inline;
   const next = rest[0];
   if (flag.value === undefined) {
-    // A number is no target: of a feature that can be set in more detail, somebody has tried to.
+    // A number cannot be the target, so it is meant as a detail of the feature; the reader explains.
     const own = flag.negatable ? /^(?:true|false|\d+)$/ : /^(?:true|false)$/;
     return own.test(next ?? "") ? rest.shift() : "true";
   }
   return next === undefined || next.startsWith("--") || spellings.has(next) ? "" : rest.shift();
 }
 
-/** A flag and its value, which is not shown where it may be a secret. */
+/** Renders a flag and its value; the value is left out where it may be a secret. */
 function renderLabel(spelled: string, { flag, negated }: Spelling, text = ""): string {
   const hidden = text === "" || negated || flag.value === undefined || flag.repeats;
   return hidden ? spelled : `${spelled} ${JSON.stringify(text)}`;
 }
 
-/** A URL as a message may show it. */
+/** Returns a URL without user name and password, to show in a message. */
 function withoutCredentials(text: string): string {
   return text.replace(/\/\/[^/?#]*@/, "//");
 }

@@ -1,98 +1,135 @@
+/** How a flag's text is read, by the kind of its option. */
+import type { Kind, KindName } from "../../src/options/schema.ts";
+
 /** What is wrong with the value of a flag; its message is the fix. */
 export class UsageError extends Error {}
 
 /**
- * Makes an option's value of the text that was given for its flag.
- * @param before what the same flag has made already on this line
+ * Makes an option's value of the text that was given for its flag. A text that cannot be read as a number becomes NaN,
+ * which the check of the option refuses with its own message.
+ * @param before the value that the same flag has had so far, where it was given several times
  * @throws UsageError
  */
 export type Read = (text: string, before: unknown) => unknown;
 
-export const asText: Read = (text) => text;
+/** How the value of a flag is written. */
+export interface Form {
+  /** What stands for the value in the help; undefined for a switch, which is true or false. */
+  readonly value?: string;
+  /** Whether `--no-name` says false. */
+  readonly negatable: boolean;
+  /** Whether the flag may be given several times. Messages do not repeat its value then: it may be a secret. */
+  readonly repeats: boolean;
+  readonly read: Read;
+}
 
-export function asSwitch(text: string): unknown {
+type Reader = Partial<Form> & { readonly read: Read };
+
+const READERS: Record<KindName, Reader> = {
+  switch: { read: readSwitch, negatable: true },
+  number: { value: "<number>", read: readNumber },
+  milliseconds: { value: "<ms>", read: readNumber },
+  bytes: { value: "<size>", read: readBytes },
+  text: { value: "<text>", read: (text) => text },
+  names: { value: "<a,b>", repeats: true, read: readNames },
+  ranges: { value: "<a,b>", read: readNames },
+  fields: { value: '"name: value"', repeats: true, read: readField },
+  map: { value: '"from=to"', repeats: true, read: readPair },
+};
+
+/**
+ * Returns how a value of this kind is written as a flag.
+ * @returns undefined for a kind that text cannot express
+ */
+export function formOf(kind: Kind<never>): Form | undefined {
+  const reader = kind.parts === undefined ? readerOf(kind) : readerOfParts(kind.parts);
+  return reader && { negatable: false, repeats: false, ...reader };
+}
+
+function readerOf({ name, choices }: Kind<never>): Reader | undefined {
+  if (name !== undefined) return READERS[name];
+  return choices && { value: `<${choices.join("|")}>`, read: readChoice(choices) };
+}
+
+/** Combines the readers of alternatives. `true` and `false` are read as such where they are among these. */
+function readerOfParts(parts: readonly Kind<never>[]): Reader | undefined {
+  const accepts = (value: boolean): boolean =>
+    parts.some(({ check }) => check(value) === undefined);
+  const others = parts.filter(({ name }) => name !== "switch");
+  const [first, second] = others.flatMap((part) => readerOf(part) ?? []);
+  if (first === undefined) {
+    // Its details are an object: text can only turn it off, and on again.
+    return accepts(false) ? { read: readOnOrOff, negatable: true } : undefined;
+  }
+  if (second !== undefined) return { ...second, read: readTextOrPair };
+  if (!accepts(false)) return first;
+  const choices = others.find((part) => part.choices !== undefined)?.choices;
+  // The check of the option refuses other texts, with a message that names all alternatives.
+  const read: Read = choices === undefined ? first.read : (text) => text;
+  return {
+    ...first,
+    ...(choices && { value: `<true|${choices.join("|")}>` }),
+    negatable: true,
+    read(text, before) {
+      if (text === "false" || (text === "true" && accepts(true))) return text === "true";
+      return read(text, typeof before === "object" ? before : undefined);
+    },
+  };
+}
+
+function readSwitch(text: string): boolean {
   if (text === "true" || text === "false") return text === "true";
   throw new UsageError("use true or false");
 }
 
-export function asOneOf(...choices: readonly string[]): Read {
+function readOnOrOff(text: string): unknown {
+  if (text === "true" || text === "false") return text === "true" ? {} : false;
+  throw new UsageError("use true or false; its details can only be set in code");
+}
+
+function readNumber(text: string): number {
+  return /^(?:\d+|Infinity)$/.test(text) ? Number(text) : NaN;
+}
+
+function readBytes(text: string): number {
+  const [, digits, unit = ""] = /^(\d+)([kmg]?)(?:i?b)?$/i.exec(text) ?? [];
+  if (digits === undefined) throw new UsageError("use bytes, or a size such as 512k or 10mb");
+  return Number(digits) * 1024 ** " kmg".indexOf(unit.toLowerCase() || " ");
+}
+
+function readChoice(choices: readonly string[]): Read {
   return (text) => {
     if (choices.includes(text)) return text;
     throw new UsageError(`use ${choices.join(" or ")}`);
   };
 }
 
-export const asSwitchOrText: Read = (text) =>
-  text === "true" || text === "false" ? text === "true" : text;
-
-/** A number, or NaN for the option's own check to refuse. */
-export const asNumber: Read = (text) => (/^\d+$/.test(text) ? Number(text) : NaN);
-
-export function asNumberFrom(least: number, most: number, fix: string): Read {
-  return (text) => {
-    const number = asNumber(text, undefined) as number;
-    if (number >= least && number <= most) return number;
-    throw new UsageError(fix);
-  };
-}
-
-function asLimitFrom(least: number, fix: string): Read {
-  const read = asNumberFrom(least, Number.MAX_SAFE_INTEGER, fix);
-  return (text, before) => (text === "Infinity" ? Infinity : read(text, before));
-}
-
-export const milliseconds: Read = asNumberFrom(0, 2 ** 31 - 1, "use whole milliseconds");
-export const limit: Read = asLimitFrom(1, "use a whole number, 1 or more, or Infinity");
-export const limitOrNone: Read = asLimitFrom(0, "use a whole number, or Infinity");
-
-export const asSwitchOrNumber: Read = (text, before) =>
-  text === "true" || text === "false" ? text === "true" : asNumber(text, before);
-
-export const asSwitchOrNames: Read = (text, before) =>
-  text === "true" || text === "false"
-    ? text === "true"
-    : asNames(text, Array.isArray(before) ? before : []);
-
-/** A feature whose details text cannot say: on, as by default, or off. */
-export const asObjectOrFalse: Read = (text) => {
-  if (text === "true" || text === "false") return text === "true" ? {} : false;
-  throw new UsageError("use true or false; its details can only be set in code");
-};
-
-export const asSwitchOrMap: Read = (text, before) =>
-  text === "true" || text === "false"
-    ? text === "true"
-    : asRewrite(text, typeof before === "object" ? before : {});
-
-/** `from=to` for one, `=to` for all. */
-export const asTextOrMap: Read = (text, before) =>
-  text.startsWith("=") ? text.slice(1) : asRewrite(text, typeof before === "object" ? before : {});
-
-export function asBytes(text: string): unknown {
-  const [, digits, unit = ""] = /^(\d+)([kmg]?)(?:i?b)?$/i.exec(text) ?? [];
-  if (digits === undefined) throw new UsageError("use bytes, or a size such as 512k or 10mb");
-  return Number(digits) * 1024 ** " kmg".indexOf(unit.toLowerCase() || " ");
-}
-
-export function asNames(text: string, before: unknown): unknown {
+function readNames(text: string, before: unknown): string[] {
   const names = text.split(",").map((name) => name.trim());
   return [...((before as string[] | undefined) ?? []), ...names.filter((name) => name !== "")];
 }
 
-export function asHeader(text: string, before: unknown): unknown {
+function readField(text: string, before: unknown): unknown {
   const colon = text.indexOf(":");
   if (colon < 1) throw new UsageError('write it as "name: value", or as "name:" to delete it');
   const value = text.slice(colon + 1).trim();
   return withEntry(before, text.slice(0, colon).trim(), value === "" ? null : value);
 }
 
-export function asRewrite(text: string, before: unknown): unknown {
+function readPair(text: string, before: unknown): unknown {
   const equals = text.indexOf("=");
   if (equals < 1) throw new UsageError('write it as "from=to", such as "^/old/=/new/"');
   return withEntry(before, text.slice(0, equals), text.slice(equals + 1));
 }
 
-/** A copy with one entry more; a name such as `__proto__` is an entry like any other. */
+/** Reads `from=to` for one value, `=to` for all. */
+function readTextOrPair(text: string, before: unknown): unknown {
+  return text.startsWith("=")
+    ? text.slice(1)
+    : readPair(text, typeof before === "object" ? before : undefined);
+}
+
+/** Returns a copy with one entry more; a name such as `__proto__` is an entry like any other. */
 function withEntry(before: unknown, name: string, value: string | null): unknown {
   return Object.fromEntries([
     ...Object.entries((before as object | undefined) ?? {}),

@@ -1,4 +1,4 @@
-import type { PoolOptions } from "../../src/options/pool.ts";
+import type { PoolOptions } from "../../src/options/pooloptions.ts";
 import type { Transport } from "../../src/transport.ts";
 import { HttpTransport } from "../../src/http1/client.ts";
 import { bufferCodec } from "../sockets/buffercodec.ts";

@@ -10,7 +10,7 @@ import type {
   Socket,
   SocketHandler,
 } from "../../src/http1/connector.ts";
-import type { FilledPoolOptions } from "../../src/options/pool.ts";
+import type { FilledPoolOptions } from "../../src/options/pooloptions.ts";
 import { sessionOptions } from "../node/internals/tlssessions.ts";
 import { Resolver } from "./dns.ts";
 import { NetSocket } from "./netsocket.ts";

@@ -2,7 +2,7 @@ import type { Resolver as NameServers } from "node:dns";
 import { badOption } from "../../src/options/misuse.ts";
 import { ProxyError } from "../../src/error.ts";
 import type { ResolvedAddress, FoundAddresses } from "../../src/http1/connector.ts";
-import type { FilledDnsOptions } from "../../src/options/pool.ts";
+import type { FilledDnsOptions } from "../../src/options/pooloptions.ts";
 
 /** Looked up at run time: a bundle for another runtime contains no module of Node's. */
 const { process } = globalThis as unknown as {

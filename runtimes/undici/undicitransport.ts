@@ -2,7 +2,8 @@ import { isIP } from "node:net";
 import { Agent, buildConnector, type Dispatcher, Pool } from "undici";
 import type { Scope } from "../../src/exchange/scope.ts";
 import { badOption } from "../../src/options/misuse.ts";
-import { closeWithin, poolDefaults } from "../../src/options/pool.ts";
+import { closeWithin } from "../../src/closing.ts";
+import { poolDefaults } from "../../src/options/pooloptions.ts";
 import type {
   Capabilities,
   UpstreamRequest,

@@ -2,6 +2,7 @@ import { BytesBody } from "../body/bytes.ts";
 import { replayOf } from "../body/replay.ts";
 import { ProxyError, toProxyError } from "../error.ts";
 import { MisuseError } from "../options/misuse.ts";
+import type { RetryOptions } from "../options/repeatoptions.ts";
 import { discardBody } from "../response/clean.ts";
 import type { Scope } from "./scope.ts";
 import type { Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
@@ -47,18 +48,6 @@ export const convertErrors: Interceptor = (next) => async (request, scope) => {
     throw thrown instanceof MisuseError ? thrown : toProxyError(thrown);
   }
 };
-
-/** When a request is sent again. A member that is left out has its default. */
-export interface RetryOptions {
-  /** The maximum number of attempts after the first one. */
-  attempts?: number;
-  /** The methods whose requests may be sent again. */
-  methods?: readonly string[];
-  /** The statuses from 400 on whose responses are discarded for another attempt; the client gets the last response. */
-  statusCodes?: readonly number[];
-  /** The milliseconds to wait before each further attempt. */
-  delay?: number;
-}
 
 /**
  * Sends a request again if the upstream cannot have begun to respond, or has responded with one of the statuses.

@@ -40,14 +40,18 @@ export const REQUEST_ASSERTIONS: readonly string[] = [
  * distinguish `X_Forwarded_For` from `X-Forwarded-For` (CVE-2026-30851).
  */
 export class NameSet {
-  readonly #byLength: string[][] = [];
-  readonly #prefixes: string[] = [];
+  readonly #byLength: (readonly string[])[];
+  readonly #prefixes: string[];
 
-  constructor(names: Iterable<string>) {
+  /** @param base a set whose names are in this set as well */
+  constructor(names: Iterable<string>, base?: NameSet) {
+    this.#byLength = base === undefined ? [] : base.#byLength.slice();
+    this.#prefixes = base === undefined ? [] : base.#prefixes.slice();
     for (const name of names) {
       const lower = normalizeName(name);
       if (lower.endsWith("-")) this.#prefixes.push(lower);
-      else (this.#byLength[lower.length] ??= []).push(lower);
+      // The lists of the base are shared with it, so a longer list is a new one.
+      else this.#byLength[lower.length] = [...(this.#byLength[lower.length] ?? []), lower];
     }
   }
 

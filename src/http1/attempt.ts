@@ -1,6 +1,6 @@
 import { concat, type Recycler } from "../body/memory.ts";
 import { type Inlet, ResponseBody } from "../body/responsebody.ts";
-import { type BodySource, pipe, type Sink } from "../body/source.ts";
+import { type BodySource, hasArrived, pipe, type Sink } from "../body/source.ts";
 import {
   badLength,
   badRequest,
@@ -33,7 +33,7 @@ const OWN_MEMORY: ChunkMemory = {};
  * any time.
  */
 export class Attempt implements Job, Inlet {
-  readonly fresh: boolean;
+  readonly newConnection: boolean;
   place: Place | undefined;
   #isOver = false;
   #connection: Connection | undefined;
@@ -68,7 +68,7 @@ export class Attempt implements Job, Inlet {
     this.#reject = reject;
     this.#memory = memory;
     this.#method = request.method;
-    this.fresh = request.newConnection ?? false;
+    this.newConnection = request.newConnection ?? false;
     scope.onAbort(this);
   }
 
@@ -183,15 +183,6 @@ export class Attempt implements Job, Inlet {
 
   resume(): void {
     this.#connection?.resume();
-  }
-}
-
-/** Returns whether all bytes of a body have arrived. Such a body keeps its bytes, so that another attempt can send them. */
-function hasArrived(body: BodySource): boolean {
-  try {
-    return body.whole() !== undefined;
-  } catch {
-    return false;
   }
 }
 

@@ -1,11 +1,10 @@
 import type { Scope } from "../exchange/scope.ts";
+import { closeWithin, poolClosed } from "../closing.ts";
 import {
-  closeWithin,
   type FilledPoolOptions,
   fillPoolOptions,
-  poolClosed,
   type PoolOptions,
-} from "../options/pool.ts";
+} from "../options/pooloptions.ts";
 import { addOrigin, Counters } from "../counters.ts";
 import type { Upstream } from "../request/target.ts";
 import type {

@@ -1,3 +1,4 @@
+import { HIGH_WATER_MARK } from "../body/source.ts";
 import { ProxyError } from "../error.ts";
 import type { Codec } from "./codec.ts";
 import type { Socket, SocketHandler } from "./connector.ts";
@@ -8,7 +9,7 @@ import type { Waiting } from "./queue.ts";
 /** An attempt to send a request, as its pool and its connection know it. */
 export interface Job extends Waiting {
   /** Whether the request needs a new connection. */
-  readonly fresh: boolean;
+  readonly newConnection: boolean;
   /** Whether the client is slow to take the response, so that the connection may be silent. */
   readonly isPaused: boolean;
   /** Sends the request on a connection, which belongs to the job until the response has ended. */
@@ -288,9 +289,6 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     if (this.socket?.allowHalfOpen === true) this.destroy();
   }
 }
-
-/** The number of bytes that are held for a connection that is not established before the writer has to wait. */
-const HIGH_WATER_MARK = 65_536;
 
 interface HeldWrite {
   readonly bytes: Uint8Array;

@@ -1,5 +1,6 @@
 import { ProxyError } from "../error.ts";
-import { type FilledPoolOptions, poolClosed } from "../options/pool.ts";
+import { poolClosed } from "../closing.ts";
+import type { FilledPoolOptions } from "../options/pooloptions.ts";
 import type { Counters } from "../counters.ts";
 import type { OriginStats } from "../transport.ts";
 import { AddressBalancer } from "./addressbalancer.ts";
@@ -75,7 +76,7 @@ export class OriginPool implements ConnectionOwner {
   /** Sends a job on a connection, as soon as there is one. Waiting jobs are sent in the order of the calls. */
   assign(job: Job): void {
     if (this.#isClosed) return job.fail(poolClosed());
-    const idle = job.fresh ? undefined : this.#takeIdle();
+    const idle = job.newConnection ? undefined : this.#takeIdle();
     if (idle !== undefined || this.#makeRoom()) return this.#send(job, idle);
     this.#counters.version++;
     this.#queue.push(job);
@@ -132,7 +133,7 @@ export class OriginPool implements ConnectionOwner {
     const end = socketTTL > 0 ? connection.openedAt + socketTTL : Infinity;
     const next = this.#queue.length > 0 ? this.#queue.shift() : undefined;
     if (next !== undefined) {
-      const isUsable = now < end && !next.fresh;
+      const isUsable = now < end && !next.newConnection;
       if (!isUsable) this.#discard(connection);
       return this.#send(next, isUsable ? connection : undefined);
     }

@@ -1,31 +1,20 @@
-import type { PoolOptions } from "./pool.ts";
+/** What to write instead of an option of another library, or of an option in the wrong place. */
+import { poolSchema } from "./pooloptions.ts";
+import { proxySchema } from "./proxyoptions.ts";
+import type { Table } from "./schema.ts";
 
-/** The options of a pool, each with the names that agentkeepalive, Node's `Agent` and undici have for it. */
-const POOL_NAMES: Readonly<Record<keyof PoolOptions, readonly string[]>> = {
-  maxSockets: ["connections"],
-  maxFreeSockets: [],
-  maxTotalFreeSockets: [],
-  freeSocketTimeout: ["freeSocketKeepAliveTimeout", "keepAliveTimeout"],
-  timeout: [],
-  socketTTL: ["socketActiveTTL", "clientTtl"],
-  connectTimeout: [],
-  maxQueued: [],
-  queueTimeout: [],
-  keepAlive: [],
-  keepAliveInitialDelay: ["keepAliveMsecs"],
-  noDelay: [],
-  dns: ["lookup"],
-  reuseBuffers: [],
-  tls: [],
-  socketPath: [],
-};
-
-/** Options that hold a whole pool of somebody else's. */
+/** Options that hold a whole pool of another library. */
 const AGENTS: ReadonlySet<string> = new Set(["agent", "httpAgent", "httpsAgent", "dispatcher"]);
 
+/** The parameters of `createProxy` that are no options of `proxyFetch`. */
+const ELSEWHERE: ReadonlyMap<string, string> = new Map([
+  ["target", "pass it as the second argument"],
+  ["pool", "it is createProxy's; pass `transport: createTransport(…)` instead, made once"],
+]);
+
 /**
- * What to write instead of an option of a pool that was given to a proxy.
- * @returns undefined for one that no pool has under any name
+ * Explains what to write instead of a name that is no option of a proxy.
+ * @returns undefined for a name that is not known at all
  */
 export function explainToProxy(name: string, value: unknown): string | undefined {
   if (AGENTS.has(name)) {
@@ -33,22 +22,23 @@ export function explainToProxy(name: string, value: unknown): string | undefined
       ? `connections are kept here; write ${inPool("keepAlive: false")} for one a request`
       : `connections are kept without one; write ${inPool("…")} to change how`;
   }
-  const ours = ourNameOf(name);
+  const elsewhere = ELSEWHERE.get(name);
+  if (elsewhere !== undefined) return elsewhere;
+  const ours = findName(name, poolSchema);
   if (ours === undefined) return undefined;
   const what = ours === name ? "it is" : `it is called \`${ours}\` here,`;
   return `${what} an option of the connections; write ${inPool(ours)}`;
 }
 
 /**
- * What to write instead of an option that a pool does not have.
- * @param proxyOptions the names of a proxy's options
- * @returns undefined for a name that is not known
+ * Explains what to write instead of a name that is no option of a pool.
+ * @returns undefined for a name that is not known at all
  */
-export function explainToPool(name: string, proxyOptions: readonly string[]): string | undefined {
-  const ours = ourNameOf(name);
+export function explainToPool(name: string): string | undefined {
+  const ours = findName(name, poolSchema);
   if (ours !== undefined) return `it is called \`${ours}\` here`;
   if (AGENTS.has(name)) return "the pool is the agent; leave it out";
-  if (!proxyOptions.includes(name)) return undefined;
+  if (!Object.hasOwn(proxySchema, name)) return undefined;
   return "it is an option of the proxy; pass it to createProxy() or proxyFetch()";
 }
 
@@ -56,7 +46,8 @@ function inPool(options: string): string {
   return `\`createProxy({ pool: { ${options} } })\`, or \`transport: createTransport({ ${options} })\``;
 }
 
-function ourNameOf(name: string): string | undefined {
-  if (Object.hasOwn(POOL_NAMES, name)) return name;
-  return Object.entries(POOL_NAMES).find(([, theirs]) => theirs.includes(name))?.[0];
+/** Finds the name that an option has here. */
+function findName(name: string, table: Table): string | undefined {
+  if (Object.hasOwn(table, name)) return name;
+  return Object.keys(table).find((each) => table[each]?.aliases?.includes(name));
 }

@@ -1,4 +1,4 @@
-/** Which of the names was probably meant. */
+/** Returns the name that was probably meant by a misspelt one, if there is one. */
 export function nearest(spelled: string, names: Iterable<string>): string | undefined {
   let best: string | undefined;
   let least = Math.max(2, Math.floor(spelled.length / 3));
@@ -9,7 +9,7 @@ export function nearest(spelled: string, names: Iterable<string>): string | unde
   return best;
 }
 
-/** How many letters to add, drop or change to make one of the other (Levenshtein's distance). */
+/** Counts the letters to add, drop or change to turn one text into the other (Levenshtein distance). */
 function countEdits(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, i) => i);
   for (let i = 1; i <= from.length; i++) {

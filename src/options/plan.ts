@@ -3,19 +3,14 @@ import { atOnce, badOption } from "./misuse.ts";
 import { createFetchTransport, STANDARD } from "../fetch/fetchtransport.ts";
 import type { ForwardedStyle } from "../request/outgoing.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../fields/headers.ts";
-import { defaults, type ProxyOptions } from "./options.ts";
+import { defaults, type ProxyOptions } from "./proxyoptions.ts";
+import { fillIn } from "./schema.ts";
 import { followRedirects, compileRedirectPolicy } from "../exchange/redirect.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrite.ts";
 import { limitBody } from "../body/limit.ts";
 import { keepBody } from "../body/replay.ts";
 import { checkInterceptor, compose } from "../exchange/interceptor.ts";
-import {
-  convertErrors,
-  retry,
-  type RetryOptions,
-  type Send,
-  sendThrough,
-} from "../exchange/send.ts";
+import { convertErrors, retry, type Send, sendThrough } from "../exchange/send.ts";
 import { inProcess as standardInProcess } from "../fetch/inprocess.ts";
 import type { HeaderList, Transport } from "../transport.ts";
 import { compileTrust, type Trust } from "../request/trust.ts";
@@ -61,11 +56,16 @@ const MAX_REDIRECTS = 5;
 
 const ADDED_BY_PROXY = new NameSet(["forwarded", "x-forwarded-", "via"]);
 
-/** The forwarding fields that this proxy drops from a trusted peer, so that they cannot contradict those it writes. */
-const UNSPOKEN: Readonly<Record<ForwardedStyle, readonly string[]>> = {
-  "x-forwarded": ["forwarded"],
-  forwarded: ["x-forwarded-"],
-  none: [],
+// Plans share these sets: options that are written as a literal at the call are compiled for each request.
+const DROPPED = new NameSet([...REQUEST_DROPPED, ...REQUEST_ASSERTIONS]);
+/**
+ * The fields that are dropped from the request of a trusted peer. They include the forwarding fields that this proxy does
+ * not write, so that these cannot contradict those it writes.
+ */
+const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
+  "x-forwarded": new NameSet([...REQUEST_DROPPED, "forwarded"]),
+  forwarded: new NameSet([...REQUEST_DROPPED, "x-forwarded-"]),
+  none: new NameSet(REQUEST_DROPPED),
 };
 
 /**
@@ -90,36 +90,35 @@ export function compile(
       : transportFor(options));
   const xfwd = options.xfwd ?? defaults.xfwd;
   const forwarded = xfwd === "forwarded" ? "forwarded" : xfwd ? "x-forwarded" : "none";
-  const headers = Object.entries(withIdentity(options, transport));
-  const unwanted = [...(options.filterHeaders ?? []), ...headers.map(([name]) => name)];
-  const filtered = new NameSet(unwanted);
-  const dropped = [...REQUEST_DROPPED, ...unwanted];
-  const prefix = options.stripPrefix?.replace(/\/$/, "") ?? "";
+  const { dropped, droppedIfTrusted, kept, overridden, added } = compileFields(
+    options,
+    forwarded,
+    transport,
+  );
+  const { stripPrefix = "" } = options;
+  const prefix = stripPrefix.endsWith("/") ? stripPrefix.slice(0, -1) : stripPrefix;
   const keepHost = !(options.changeOrigin ?? defaults.changeOrigin);
   const hostOption = keepHost ? "changeOrigin: false" : options.host && "host";
+  const { follows, send } = compileSend(options, transport, inProcess);
   const plan: Plan = {
     options,
-    dropped: new NameSet([...dropped, ...REQUEST_ASSERTIONS]),
-    droppedIfTrusted: new NameSet([...dropped, ...UNSPOKEN[forwarded]]),
-    kept:
-      options.forwardHeaders &&
-      new NameSet(options.forwardHeaders.filter((name) => !filtered.has(name))),
-    overridden: unwanted.some((name) => ADDED_BY_PROXY.has(name)) ? filtered : undefined,
-    added: headers.flatMap(([name, value]) => (value === null ? [] : [name, value])),
+    dropped,
+    droppedIfTrusted,
+    kept,
+    overridden,
+    added,
     forwarded,
     by: options.via && /^[\w.-]+$/.test(options.via) ? options.via : undefined,
     trusts: compileTrust(options.trustProxy ?? defaults.trustProxy),
     clientAddress: options.clientAddress && compileAddress(options.clientAddress),
     rewrite: compileRewrite(prefix, options.pathRewrite),
-    rewriteResponse: compileResponseRewrite(
-      { ...options, locationRewrite: options.locationRewrite ?? defaults.locationRewrite },
-      prefix,
-    ),
+    rewriteResponse: compileResponseRewrite(options, prefix),
     keepHost,
     hostOption,
     timeout: options.timeout ?? defaults.timeout,
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
-    ...compileSend(options, transport, inProcess),
+    follows,
+    send,
     transport,
   };
   if (hostOption !== undefined && !transport.capabilities.host) {
@@ -129,19 +128,54 @@ export function compile(
   return plan;
 }
 
+/** Compiles the options that name fields of the request. */
+function compileFields(
+  options: ProxyOptions,
+  forwarded: ForwardedStyle,
+  transport: Transport,
+): Pick<Plan, "dropped" | "droppedIfTrusted" | "kept" | "overridden" | "added"> {
+  const { headers, filterHeaders, forwardHeaders } = options;
+  const unwanted: string[] = filterHeaders === undefined ? [] : [...filterHeaders];
+  const added: HeaderList = [];
+  if (headers !== undefined) {
+    for (const name of Object.keys(headers)) {
+      unwanted.push(name);
+      const value = headers[name] as string | null;
+      if (value !== null) added.push(name, value);
+    }
+  }
+  if (asksForIdentity(options, transport)) {
+    unwanted.push("accept-encoding");
+    added.push("accept-encoding", "identity");
+  }
+  const base = DROPPED_IF_TRUSTED[forwarded];
+  const isAny = unwanted.length > 0;
+  return {
+    dropped: isAny ? new NameSet(unwanted, DROPPED) : DROPPED,
+    droppedIfTrusted: isAny ? new NameSet(unwanted, base) : base,
+    kept: forwardHeaders && subtract(forwardHeaders, unwanted),
+    overridden: unwanted.some((name) => ADDED_BY_PROXY.has(name))
+      ? new NameSet(unwanted)
+      : undefined,
+    added,
+  };
+}
+
+/** Returns the set of the names that are not among the others. */
+function subtract(names: readonly string[], others: readonly string[]): NameSet {
+  const excluded = new NameSet(others);
+  return new NameSet(names.filter((name) => !excluded.has(name)));
+}
+
 /**
- * Returns the fields to set. If the transport decodes unasked, they ask for a body without coding: decoding would be
+ * Whether the request asks for a body without content coding, because the transport decodes unasked: decoding would be
  * wasted work, and would lose the length and the strong `ETag`. Options that name `Accept-Encoding` take precedence.
  */
-function withIdentity(
-  options: ProxyOptions,
-  { capabilities }: Transport,
-): Record<string, string | null> {
+function asksForIdentity(options: ProxyOptions, { capabilities }: Transport): boolean {
+  if (capabilities.decodes.length === 0) return false;
   const { headers = {}, forwardHeaders = [], filterHeaders = [] } = options;
   const named = [...Object.keys(headers), ...forwardHeaders, ...filterHeaders];
-  const asked = named.some((name) => name.toLowerCase() === "accept-encoding");
-  if (asked || capabilities.decodes.length === 0) return headers;
-  return { ...headers, "accept-encoding": "identity" };
+  return !named.some((name) => name.toLowerCase() === "accept-encoding");
 }
 
 /**
@@ -165,8 +199,7 @@ function compileSend(
 
   const follow = options.followRedirects ?? defaults.followRedirects;
   const redirects = typeof follow === "number" ? follow : follow ? MAX_REDIRECTS : 0;
-  const given = Object.entries(options.retry || {}).filter(([, value]) => value !== undefined);
-  const again = { ...defaults.retry, ...Object.fromEntries(given) } as Required<RetryOptions>;
+  const again = options.retry ? fillIn(defaults.retry, options.retry) : defaults.retry;
   const retries = options.retry !== false && again.attempts > 0;
   const limit = options.replayLimit ?? defaults.replayLimit;
   // Request bodies are copied only if an option asks for it.
@@ -177,7 +210,7 @@ function compileSend(
     steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));
   }
   if (retries) steps.push(retry(again));
-  steps.push(...attempt.map(checkInterceptor));
+  for (const intercept of attempt) steps.push(checkInterceptor(intercept));
   if (options.transport !== undefined) steps.push(convertErrors);
   return { follows: redirects > 0, send: compose(steps, sendThrough(transport, inProcess)) };
 }

@@ -38,19 +38,39 @@ export function compileTrust(
       return atOnce(trust(unmapAddress(text)), "trustProxy");
     };
   }
-  const ranges = trust.flatMap((entry) => NAMED.get(entry) ?? entry).map(parseRange);
+  const ranges = trust.flatMap(rangesOf);
   return (text) => {
     const address = text === undefined ? undefined : parseIPAddress(text);
-    return (
-      address !== undefined && ranges.some((range) => range !== undefined && isIn(address, range))
-    );
+    return address !== undefined && ranges.some((range) => isIn(address, range));
   };
 }
 
-/** Says what is wrong with an entry of `trustProxy`: an address, a CIDR range or the name of a group of ranges. */
+/**
+ * The ranges of entries that have been checked. An app that writes its options as a literal at the call passes the same
+ * entries with each request.
+ */
+const checked = new Map<string, readonly Range[]>();
+/** The number of entries above which all are forgotten, in case they are made of requests. */
+const MOST_CHECKED = 100;
+
+/** Returns the ranges that an entry of `trustProxy` stands for; none for an entry that is wrong. */
+function rangesOf(entry: string): readonly Range[] {
+  const texts = NAMED.get(entry) ?? [entry];
+  return checked.get(entry) ?? texts.flatMap((text) => parseRange(text) ?? []);
+}
+
+/** Checks an entry of `trustProxy`: an address, a CIDR range or a name of ranges. */
 export function checkRange(entry: unknown): string | undefined {
   const text = typeof entry === "string" ? entry : "";
-  if (NAMED.has(text)) return undefined;
+  if (checked.has(text)) return undefined;
+  const wrong = NAMED.has(text) ? undefined : checkAddresses(entry, text);
+  if (wrong !== undefined) return wrong;
+  if (checked.size >= MOST_CHECKED) checked.clear();
+  checked.set(text, rangesOf(text));
+  return undefined;
+}
+
+function checkAddresses(entry: unknown, text: string): string | undefined {
   const range = parseRange(text);
   if (range === undefined) return `${JSON.stringify(entry)} is no address or CIDR range`;
   const words = range.words.map((word, i) => word & ~(0xffff >> clamp(range.bits - 16 * i)));

@@ -37,8 +37,8 @@ export function compileLocationRewrite(
   prefix: string,
 ): LocationRewrite | undefined {
   if (rewrite === false) return undefined;
-  const rules = Object.entries(rewrite === true ? {} : rewrite);
-  rules.sort(([a], [b]) => b.length - a.length);
+  const rules =
+    rewrite === true ? [] : Object.entries(rewrite).toSorted(([a], [b]) => b.length - a.length);
   return (reference, request, followed) => {
     // URL parsers remove tabs, other readers do not: such a reference has two meanings.
     if (reference.includes("\t")) return reference;

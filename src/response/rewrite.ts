@@ -1,7 +1,7 @@
 import { compileCookieRewrite } from "./cookies.ts";
 import { compileLocationRewrite } from "./location.ts";
 import { NameSet } from "../fields/headers.ts";
-import type { ProxyOptions } from "../options/options.ts";
+import { type RewriteOptions, rewriteSchema } from "../options/rewriteoptions.ts";
 import type { HeaderList, UpstreamRequest } from "../transport.ts";
 
 /** Fields that a `ResponseRewrite` may change: it need not be called for a response without them. */
@@ -23,20 +23,18 @@ export type ResponseRewrite = (
   followed?: UpstreamRequest,
 ) => void;
 
-type Rewrites = Pick<ProxyOptions, "cookieDomainRewrite" | "cookiePathRewrite"> &
-  Required<Pick<ProxyOptions, "locationRewrite">>;
-
 /**
  * Compiles the options that rewrite fields of a response.
  * @param prefix the path that `stripPrefix` removes, without a slash at its end
  * @returns undefined if no option asks for a rewrite
  */
 export function compileResponseRewrite(
-  options: Rewrites,
+  options: RewriteOptions,
   prefix: string,
 ): ResponseRewrite | undefined {
   const cookie = compileCookieRewrite(options.cookieDomainRewrite, options.cookiePathRewrite);
-  const location = compileLocationRewrite(options.locationRewrite, prefix);
+  const { locationRewrite = rewriteSchema.locationRewrite.default } = options;
+  const location = compileLocationRewrite(locationRewrite, prefix);
   if (cookie === undefined && location === undefined) return undefined;
   return (headers, request, followed) => {
     for (let i = 0; i < headers.length; i += 2) {

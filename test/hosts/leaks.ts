@@ -1,4 +1,4 @@
-/** A proxy on Node that tells what it holds: run with --expose-gc, asked by a line on stdin. */
+/** A proxy on Node that reports its memory, timers and listeners for each line on stdin; run with --expose-gc. */
 import { getEventListeners } from "node:events";
 import { createInterface } from "node:readline";
 import { createProxy } from "#proxy";
@@ -6,7 +6,7 @@ import { serve } from "../_serve.ts";
 
 declare const gc: () => void;
 
-/** What is left when everything that was begun is over. */
+/** Resources that are in use after all requests have ended. */
 export interface Holdings {
   /** Bytes in use after collection. */
   heap: number;
@@ -17,7 +17,7 @@ export interface Holdings {
   pool: { inUse: number; free: number; waiting: number };
 }
 
-// One signal for all requests: whoever listens to it and does not stop leaks.
+// One signal for all requests: a listener that is not removed is a leak.
 const { signal } = new AbortController();
 const target = process.env["UPSTREAM"] ?? "";
 const proxy = createProxy({ target, signal, pool: { freeSocketTimeout: 60_000 } });
@@ -28,7 +28,7 @@ function listenersOf(emitter: NodeJS.EventEmitter): number {
 }
 
 async function measure(): Promise<Holdings> {
-  // What is freed only when something else has been takes more than one turn.
+  // Objects that are freed after other objects need more than one collection.
   for (let round = 0; round < 5; round++) {
     gc();
     await new Promise(setImmediate);

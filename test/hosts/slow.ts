@@ -9,7 +9,7 @@ await announce(async ({ target, options }) => {
     async fetch(request) {
       const { url, method, body, signal, runtime } = request;
       const headers = new Headers([...request.headers]);
-      // What a Request cannot be made of.
+      // Values that the Request constructor refuses.
       if (!URL.canParse(url)) return new Response(null, { status: 400 });
       if (method === "TRACE") return new Response(null, { status: 501 });
       const made = new Request(url, {

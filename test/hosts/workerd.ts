@@ -67,7 +67,7 @@ process.on("SIGTERM", () => end(0));
 // The parent holds stdin open as long as it lives.
 process.stdin.resume().on("end", () => end(0));
 
-/** workerd tells of each socket that it listens on, a line of JSON each. */
+/** workerd prints one line of JSON for each socket that it listens on. */
 let ports: Record<string, number> = {};
 let text = "";
 (child.stdio[3] as Readable).setEncoding("utf8").on("data", (data: string) => {

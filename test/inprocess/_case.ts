@@ -1,4 +1,4 @@
-/** What the cases of apps in process share. Imported by programs of every runtime: no runtime's API here. */
+/** Helpers of the in-process cases. Imported by programs of every runtime, so it uses no runtime's API. */
 import { H3 } from "h3";
 import { Hono } from "hono";
 import type { CreateProxyOptions, FetchTarget, Proxy } from "../../src/index.ts";
@@ -60,7 +60,7 @@ export async function statusOf(proxy: Proxy, request: Request = read("/")): Prom
 export const mebibyte: number = 1024 * 1024;
 export const LENGTH: number = 8 * mebibyte;
 
-/** Bytes that differ from chunk to chunk; it counts what was taken. */
+/** A source of bytes that differ from chunk to chunk, which counts the bytes that were read. */
 export function createSource(length: number = LENGTH): {
   stream: ReadableStream<Uint8Array>;
   taken: number;
@@ -80,7 +80,7 @@ export function createSource(length: number = LENGTH): {
   return source;
 }
 
-/** How many bytes of it came, each what it should be. */
+/** Counts the received bytes, and checks each of them. */
 export async function countBytes(body: ReadableStream<Uint8Array> | null): Promise<number> {
   let length = 0;
   const reader = (body as ReadableStream<Uint8Array>).getReader();
@@ -98,7 +98,7 @@ export const answering = (answer: () => unknown): FetchTarget => ({
   fetch: async () => (await answer()) as Response,
 });
 
-/** A fetch that stands for the network, and what it was sent. */
+/** A fetch in place of the network, with the requests that it got. */
 export function createNetwork(): {
   fetch: NonNullable<CreateProxyOptions["fetch"]>;
   sent: [string, Headers][];

@@ -115,7 +115,7 @@ export const bodies: Record<string, Case> = {
       // The app may answer all the same, as any upstream may.
       await (await create({ target }).fetch(request)).text();
     }
-    // A body whose length nobody has told may fail before the app is called.
+    // A body of unknown length may fail before the app is called.
     assert(calls > 0, "the app was never called");
     await until(() => outcomes.length === calls, "the app's reading to end");
     assertEqual(new Set(outcomes).has("failed") && new Set(outcomes).size, 1);

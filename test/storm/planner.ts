@@ -72,7 +72,7 @@ function missesEnd(version: "1.1" | "1.0", framing: Message["framing"], can: Abi
 
 const METHODS = ["GET", "GET", "GET", "HEAD", "POST", "POST", "PUT", "PATCH", "DELETE"] as const;
 
-/** What a host and its variant can be asked. */
+/** The features that a host and its variant support. */
 export interface Abilities {
   has(feature: Feature): boolean;
   intrusions: boolean;
@@ -179,7 +179,7 @@ function beforeLastLine({ edge, by }: Place): Place {
   return { edge, by: edge === "any" ? Math.floor(by * 0.95) : Math.min(by, 5) };
 }
 
-/** What does not go together with requests that stand behind this one on its connection. */
+/** Features that exclude pipelined requests behind this one. */
 function unhurry(exchange: Exchange, can: Abilities): void {
   exchange.early = false;
   delete exchange.intrusion;

@@ -48,7 +48,7 @@ function statusOf(client: Awaited<ReturnType<Tools["connect"]>>): Promise<number
   );
 }
 
-/** A client that leaves in the middle of it. */
+/** A client that disconnects during the exchange. */
 async function leave(t: Tools, path: string): Promise<void> {
   const client = await t.connect("inProcess");
   client.send(request("GET", path));

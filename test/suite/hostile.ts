@@ -13,7 +13,7 @@ import { request } from "../_wire.ts";
 /** So that all numbers have the three digits that lengths in the corpus count on. */
 const first = 100;
 
-/** What an entry's requests have in their targets, wherever a server has put it. */
+/** The mark in the targets of an entry's requests, at any place where a server moves it. */
 const numbered: RegExp = /^(.*?)\/([1-9]\d\d)(\/.*)$/;
 
 interface Attempt {
@@ -39,7 +39,7 @@ async function tryAll(t: Tools, entries: readonly Entry[]): Promise<void> {
     );
     return answered.reduce((sum, each) => sum + each, calls.length);
   });
-  // Whoever still waits for the rest learns now that there is none.
+  // A server that still waits for the rest sees the end of the connection.
   for (const { client } of attempts) client.finish();
   const texts = await Promise.all(attempts.map(({ rest }) => rest));
   await until(() => calls.every((call) => call.state !== "reading"), "all requests whole or cut");
@@ -105,7 +105,7 @@ async function tryAnswer(t: Tools, { name, may }: AnswerEntry, at: number): Prom
     if (!name.startsWith("plain") && (answer.status === 502 || answer.cut)) return [];
     return [`${name}: ${answer.status} ${JSON.stringify(answer.text)}`];
   } catch (error) {
-    // A server that has not sent the head when the body breaks off sends nothing at all.
+    // A server that has not sent the head when the body fails sends nothing at all.
     const silent = String(error).endsWith('closed before a response head, after ""');
     return silent && !name.startsWith("plain") ? [] : [`${name}: ${String(error)}`];
   }

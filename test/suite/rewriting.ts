@@ -1,4 +1,4 @@
-/** What a response says of places and of cookies holds for clients of the proxy, and all else keeps its bytes. */
+/** Locations and cookies are rewritten for clients of the proxy, and all other bytes are kept. */
 import { expect } from "vitest";
 import type { SetupName } from "../_setups.ts";
 import type { Tools } from "../_suite.ts";
@@ -97,7 +97,7 @@ export const rewriting = {
       same("/v2/../a"),
     ] as const;
     await expectEach(t, "Location", pairs, { setup: "moved" });
-    // What comes back leads to where the upstream meant.
+    // The rewritten URL leads to the resource that the upstream named.
     expect((await t.ask(request("GET", "/api/a?b"), "moved")).status).toBe(302);
     expect(t.upstream.calls.at(-1)?.target).toBe("/v2/a?key=k&b");
   },

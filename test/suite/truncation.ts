@@ -1,4 +1,4 @@
-/** Bodies that break off where only the connection's end can tell, and what is behind them. */
+/** Truncated bodies for which only the kind of the connection's end shows it, and the requests behind them. */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
 import { rfc } from "../conformance/rfc.ts";
@@ -57,7 +57,7 @@ export const truncation = {
       let isReset = false;
       client.socket.on("error", () => (isReset = true));
       client.send(request("GET", "/"));
-      // Bun.serve may break off within the head.
+      // Bun.serve may truncate the response within the head.
       const answer = await client.read().catch(() => undefined);
       if (answer?.status !== 502) expect(answer?.cut || isReset, `round ${round}`).toBe(true);
       client.leave("FIN");

@@ -7,22 +7,22 @@
  * - Check: `BodySource.whole()` tells whether a body has arrived, after the wait and not before. The pool checks whether a
  *   connection is usable.
  * - Otherwise: the body is streamed. A request on a closed connection gets 502, or is retried if that is safe.
- * - Test: test/internals.arrival.node.test.ts, and test/stale.test.ts for closed connections.
+ * - Test: test/internals.arrival.node.test.ts, and test/stale.test.ts, "costs nothing, not even a POST".
  */
 import type { Attempt } from "../../../src/http1/attempt.ts";
 import type { OriginPool } from "../../../src/http1/originpool.ts";
 
 /** Begins an attempt when its request body has arrived, if that is small. */
 export function beginAfterArrival(attempt: Attempt, pool: OriginPool): void {
-  setImmediate(beginLater, attempt, pool);
+  setImmediate(beginInNextTurn, attempt, pool);
 }
 
-/** Functions of the module make no closure for each request. */
-function beginLater(attempt: Attempt, pool: OriginPool): void {
-  setImmediate(begin, attempt, pool);
+/** A function of the module: a closure would be allocated for each request. */
+function beginInNextTurn(attempt: Attempt, pool: OriginPool): void {
+  setImmediate(beginAttempt, attempt, pool);
 }
 
-function begin(attempt: Attempt, pool: OriginPool): void {
+function beginAttempt(attempt: Attempt, pool: OriginPool): void {
   attempt.begin(pool);
 }
 

@@ -14,9 +14,10 @@
  *   before is sent with its first chunk, and Node then writes the head as latin1.
  * - Check: a plain object is also a valid `HeadersInit`, and reading `body` has no other effect: nothing else depends on
  *   either.
- * - Otherwise: the server makes `Headers` of the object, which costs time, and lower-cases the names. The bytes of
- *   `obs-text` in a head that is sent alone are encoded as UTF-8.
- * - Test: test/hosts.hono.test.ts, which compares names and bytes of response fields as the client receives them.
+ * - Otherwise: the server makes `Headers` of the object, which costs time: names are lower-cased, and a missing
+ *   `Content-Type` is added. The bytes of `obs-text` in a head that is sent alone are encoded as UTF-8.
+ * - Test: test/hosts.hono.test.ts, "the case of response field names is kept", "a response without content-type gets none"
+ *   and "latin-1 bytes in response fields stay single bytes where the body comes late".
  */
 import type { IncomingMessage } from "node:http";
 import type { HeaderList } from "../../../src/transport.ts";

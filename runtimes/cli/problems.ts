@@ -6,10 +6,10 @@ import { UsageError } from "./read.ts";
 const ANY_TARGET = "http://localhost";
 
 /**
- * Has the proxy check every option that was given, each by itself: `createProxy` stops at the first bad one.
- * @returns what is wrong, one line each
+ * Finds the wrong options. Each option is checked by a proxy of its own, because `createProxy` stops at the first wrong one.
+ * @returns one line for each
  */
-export function checkOptions({ given, labels }: CommandLine): string[] {
+export function findProblems({ given, labels }: CommandLine): string[] {
   return Array.from(labels).flatMap(([{ scope, option }, label]) => {
     if (scope === "command") return [];
     const one = { [option]: given[scope][option] };
@@ -18,8 +18,8 @@ export function checkOptions({ given, labels }: CommandLine): string[] {
   });
 }
 
-/** What is wrong with a target. */
-export function checkTarget(target: string): string[] {
+/** Returns what is wrong with a target, in one line at most. */
+export function findTargetProblem(target: string): string[] {
   const wrong = tryCreate({ target });
   if (wrong === undefined) return [];
   // `localhost:4000` is a URL whose scheme is `localhost:`.
@@ -32,7 +32,7 @@ export function checkTarget(target: string): string[] {
 function tryCreate(options: CreateProxyOptions): string | undefined {
   let proxy: Proxy;
   try {
-    // An option that is checked by itself is not to miss the one that it needs.
+    // `redirectTargets` needs it, and is checked without the other options here.
     proxy = createProxy({ followRedirects: false, ...options });
   } catch (error) {
     return explain(error);
@@ -41,7 +41,10 @@ function tryCreate(options: CreateProxyOptions): string | undefined {
   return undefined;
 }
 
-/** What the user did wrong, in one line; what is no fault of theirs is thrown again. */
+/**
+ * Explains the user's mistake in one line.
+ * @throws the error itself, if it is no mistake of the user's
+ */
 export function explain(error: unknown): string {
   if (error instanceof UsageError) return error.message;
   if (error instanceof TypeError && error.message.startsWith("fetchway: ")) {
@@ -50,7 +53,7 @@ export function explain(error: unknown): string {
   throw error;
 }
 
-/** A message about options, in the command line's spelling. */
+/** Renders a message about options with the names of their flags. */
 function toCommandLine(message: string): string {
   return message
     .replace(/^fetchway: (?:bad option `[^`]*`: )?/, "")

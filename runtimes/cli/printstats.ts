@@ -1,7 +1,7 @@
 import process from "node:process";
 import type { PoolStats, Proxy } from "#proxy";
 
-/** The counters of the connections, for people. */
+/** Renders the counters of the connections as lines of text. */
 export function renderStats(stats: PoolStats): string {
   const { created, closed, failed, timedOut, requests, requestsPerSocket, origins } = stats;
   const lines = [
@@ -15,7 +15,10 @@ export function renderStats(stats: PoolStats): string {
   return lines.map((line) => `fetchway: ${line}\n`).join("");
 }
 
-/** Prints the counters to stderr on SIGUSR1, which would start Node's inspector otherwise; at the exit, too, if asked to. */
+/**
+ * Prints the counters to stderr on SIGUSR1, which would start Node's inspector otherwise.
+ * @param atExit whether to print them at the exit as well
+ */
 export function printStats(proxy: Proxy, atExit: boolean): void {
   const print = (): void => {
     const stats = proxy.stats();

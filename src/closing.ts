@@ -1,0 +1,31 @@
+/** The end of a transport's connections. */
+import { ProxyError } from "./error.ts";
+import { milliseconds } from "./options/kinds.ts";
+
+/**
+ * Makes the error of a request that comes after `close()`, or is aborted by `destroy()`. It allows a new request soon: a
+ * proxy that is closed is usually being replaced by another.
+ */
+export function poolClosed(): ProxyError {
+  return new ProxyError("destination_unavailable", {
+    message: "the proxy has been closed",
+    retryAfter: 1,
+  });
+}
+
+/**
+ * Waits until the connections have closed, and destroys the remaining ones after a time.
+ * @param timeout milliseconds; 0 for no limit
+ * @throws TypeError for a timeout that is not whole milliseconds
+ */
+export async function closeWithin(
+  timeout: number,
+  closing: () => Promise<unknown>,
+  destroy: () => void,
+): Promise<void> {
+  const wrong = milliseconds.check(timeout);
+  if (wrong) throw new TypeError(`fetchway: close(timeout): ${wrong}`);
+  const timer = timeout > 0 ? setTimeout(destroy, timeout) : undefined;
+  await closing();
+  clearTimeout(timer);
+}

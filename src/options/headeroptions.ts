@@ -1,0 +1,66 @@
+import { fields, forwardableNames, names, text, toggle } from "./kinds.ts";
+import type { Flags, Schema } from "./schema.ts";
+
+/** The options about the header fields of the upstream request. */
+export interface HeaderOptions {
+  /**
+   * Sets fields of the upstream request; `null` deletes one.
+   *
+   * The client's own copy of each field, and its alias with `_`, never reaches the upstream, not even where the value is
+   * `null`. This option takes precedence over all others except `onRequest`. Hop-by-hop fields and those of the message
+   * framing are refused; `host` has an option of its own.
+   * @example { authorization: "Bearer …", cookie: null }
+   */
+  headers?: Readonly<Record<string, string | null>>;
+  /**
+   * Names of fields to drop from the request, including those that the proxy adds.
+   *
+   * It takes precedence over `forwardHeaders`, and `headers` over it.
+   * @example ["cookie", "x-internal-token"]
+   */
+  filterHeaders?: readonly string[];
+  /**
+   * Names of fields to forward although they are dropped by default: `forwarded`, `x-forwarded-*`, `x-real-ip`,
+   * `x-client-ip`, `x-cluster-client-ip`, `proxy-authorization`.
+   *
+   * The client can then send any value in these fields to the upstream. Hop-by-hop fields and those of the message framing
+   * are refused.
+   * @example ["proxy-authorization"]
+   */
+  forwardHeaders?: readonly string[];
+  /**
+   * Whether `Host` is the target's; `false` sends the client's.
+   *
+   * With `false`, an upstream that trusts `Host` trusts the client. `host` takes precedence over this option.
+   * `false` is refused where the runtime's client cannot set `Host`.
+   * @default true
+   * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.2
+   */
+  changeOrigin?: boolean;
+  /**
+   * Sets `Host` of the upstream request.
+   *
+   * It takes precedence over `changeOrigin`. It is refused where the runtime's client cannot set `Host`.
+   * @example "shop.example:8080"
+   */
+  host?: string;
+}
+
+export const headerSchema: Schema<HeaderOptions, "changeOrigin"> = {
+  headers: { kind: fields },
+  filterHeaders: { kind: names },
+  forwardHeaders: { kind: forwardableNames },
+  changeOrigin: { kind: toggle, default: true },
+  host: { kind: text(/^[\w.~:[\]-]+$/, 'use "name" or "name:port"') },
+};
+
+export const headerFlags: Flags<HeaderOptions> = {
+  heading: "Headers",
+  flags: {
+    headers: { name: "header", help: 'set a field of the upstream request; "name:" deletes it' },
+    filterHeaders: "fields to drop from the request",
+    forwardHeaders: "fields to forward although dropped by default",
+    changeOrigin: "send the target's Host, not the client's",
+    host: { name: "host-header", value: "<name>", help: "send this Host" },
+  },
+};

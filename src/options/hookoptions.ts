@@ -1,0 +1,60 @@
+import type { ProxyError } from "../error.ts";
+import type { MaybeResponse, RequestDraft } from "../exchange/hooks.ts";
+import type { Interceptor } from "../exchange/send.ts";
+import { callback, interceptors, record } from "./kinds.ts";
+import type { Schema } from "./schema.ts";
+
+/** The options with functions of the app that run during an exchange. */
+export interface HookOptions {
+  /**
+   * Runs before the request is sent, with a draft of it to change; if it returns a `Response`, the client gets that, and
+   * nothing is sent.
+   * @example (draft) => { draft.headers.set("x-request-id", crypto.randomUUID()); }
+   */
+  onRequest?: (draft: RequestDraft, request: Request) => MaybeResponse;
+  /**
+   * Runs with the upstream's response, whose headers are cleaned already; if it returns a `Response`, the client gets that
+   * instead. It does not run for gateway errors.
+   *
+   * Where the response has a `content-encoding`, `text()` returns compressed bytes; for a changed body, delete that field
+   * and `content-length`.
+   * @example (response) => { response.headers.delete("server"); }
+   */
+  onResponse?: (response: Response, request: Request) => MaybeResponse;
+  /**
+   * Runs when there is no response of the upstream; if it returns a `Response`, the client gets that instead of the gateway
+   * error. `error.cause` may name addresses: log it, and do not send it.
+   *
+   * The exception of another hook is the error's `cause`. If this hook returns nothing then, or throws, the call rejects
+   * with the exception.
+   * @example (error) => new Response("back soon", { status: error.status })
+   */
+  onError?: (error: ProxyError, request: Request) => MaybeResponse;
+  /**
+   * Steps around sending, the first of them outermost: those of `request` run around the whole request, including
+   * redirects and retries; those of `attempt` run around each attempt, on its way to one upstream.
+   *
+   * An interceptor runs after all that the proxy does to the request: it can undo that, send a request twice, or keep the
+   * chunks of bodies. `attempt` also runs for the origins that redirects lead to: check `request.upstream` before you add
+   * a credential. An exception goes to `onError`, as that of a hook does.
+   * @example { attempt: [(next) => (request, scope) => next(sign(request), scope)] }
+   */
+  interceptors?: {
+    readonly request?: readonly Interceptor[];
+    readonly attempt?: readonly Interceptor[];
+  };
+}
+
+const interceptorSchema: Schema<NonNullable<HookOptions["interceptors"]>> = {
+  request: { kind: interceptors },
+  attempt: { kind: interceptors },
+};
+
+export const hookSchema: Schema<HookOptions> = {
+  onRequest: { kind: callback },
+  onResponse: { kind: callback },
+  onError: { kind: callback },
+  interceptors: {
+    kind: record(interceptorSchema, "use an object such as { attempt: [(next) => next] }"),
+  },
+};

@@ -1,0 +1,208 @@
+import { NameSet, REQUEST_DROPPED } from "../fields/headers.ts";
+import { checkRange } from "../request/trust.ts";
+import { findWrong, isRecord, type Kind, type KindName, type Table } from "./schema.ts";
+
+/**
+ * Makes a kind of a test.
+ * @param fix what to use instead; it quotes an example where a rule would be longer. Kinds that are only used as a part of
+ * `either`, which has a message of its own, need none.
+ */
+function define<T>(test: (value: unknown) => boolean, fix = "", name?: KindName): Kind<T> {
+  return { name, check: (value) => (test(value) ? undefined : fix) };
+}
+
+export const toggle: Kind<boolean> = define(
+  (value) => typeof value === "boolean",
+  "use true or false",
+  "switch",
+);
+/** Only `false`, for what can be turned off or set in detail. */
+export const off: Kind<false> = define((value) => value === false);
+
+type AnyFunction = (...args: never[]) => unknown;
+export const callback: Kind<AnyFunction> = define(
+  (value) => typeof value === "function",
+  "use a function",
+);
+
+/** A list of values of one kind. */
+function list<T>(part: Kind<T>, fix: string): Kind<readonly T[]> {
+  return define(
+    (value) => Array.isArray(value) && value.every((each) => part.check(each) === undefined),
+    fix,
+  );
+}
+export const interceptors: Kind<readonly AnyFunction[]> = list(
+  callback,
+  "use an array of functions (next) => (request, scope) => next(request, scope)",
+);
+
+/** A whole number in a range. Only a range up to `Infinity` includes `Infinity`. */
+export function whole(
+  least: number,
+  fix = "",
+  most: number = Number.MAX_SAFE_INTEGER,
+  name: "number" | "milliseconds" | "bytes" = "number",
+): Kind<number> {
+  const test = (value: unknown): boolean =>
+    (Number.isSafeInteger(value) || value === Infinity) &&
+    (value as number) >= least &&
+    (value as number) <= most;
+  return define(test, fix, name);
+}
+
+/** Milliseconds of a timer: a longer one would fire at once. */
+export function millisecondsFrom(least: number, fix: string): Kind<number> {
+  return whole(least, fix, 2 ** 31 - 1, "milliseconds");
+}
+export const milliseconds: Kind<number> = millisecondsFrom(
+  0,
+  "use whole milliseconds, 0 for no limit",
+);
+export const bytes: Kind<number> = whole(0, "use a number of bytes", undefined, "bytes");
+/** A number that is counted up to; no count reaches `Infinity`. */
+export function limitFrom(least: number): Kind<number> {
+  return whole(least, `use a whole number from ${least}, or Infinity for no limit`, Infinity);
+}
+
+export const statusCodes: Kind<readonly number[]> = list(
+  whole(400, "", 599),
+  "use an array of statuses from 400 to 599",
+);
+
+export function text(form: RegExp, fix?: string): Kind<string> {
+  return define((value) => typeof value === "string" && form.test(value), fix, "text");
+}
+export const texts: Kind<readonly string[]> = list(text(/^/), "use an array of strings");
+/** One of some texts; for use in `either`. */
+export function choice<Text extends string>(...choices: Text[]): Kind<Text> {
+  return { ...define((value) => choices.includes(value as Text)), choices };
+}
+
+export const TOKEN: RegExp = /^[!#$%&'*+.^_`|~\w-]+$/;
+/** The name of a field: a token without `*` and without a final `-`, since both are written for several names. */
+const NAME = /^[!#$%&'+.^_`|~\w-]*[!#$%&'+.^_`|~\w]$/;
+/** The characters of a field value (RFC 9110 §5.5); bytes above 0x7f are opaque. */
+const FIELD_VALUE = /^[\t\u0020-\u007e\u0080-\u00ff]*$/;
+const unforwardable = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
+
+function checkNames(value: unknown): string | undefined {
+  if (!Array.isArray(value)) return 'use an array of field names, such as ["cookie"]';
+  for (const name of value as unknown[]) {
+    if (typeof name !== "string" || !NAME.test(name)) {
+      return `${JSON.stringify(name)} is no field name`;
+    }
+  }
+  return undefined;
+}
+
+/** Names of fields. */
+export const names: Kind<readonly string[]> = { name: "names", check: checkNames };
+
+/** Names of fields that may be forwarded. */
+export const forwardableNames: Kind<readonly string[]> = {
+  name: "names",
+  check(value) {
+    const wrong = checkNames(value);
+    if (wrong !== undefined) return wrong;
+    const name = (value as string[]).find((each) => unforwardable.has(each));
+    return name && `"${name}" belongs to one connection (RFC 9110 §7.6.1); leave it out`;
+  },
+};
+
+/** Fields of the upstream request, by name; `null` deletes one. */
+export const fields: Kind<Readonly<Record<string, string | null>>> = {
+  name: "fields",
+  check(value) {
+    if (!isRecord(value)) return 'use an object such as { "x-name": "value" }';
+    for (const name of Object.keys(value)) {
+      if (!TOKEN.test(name)) return `${JSON.stringify(name)} is no field name`;
+      if (unforwardable.has(name)) {
+        if (name.toLowerCase() === "host") return "set Host by the `host` option";
+        return `"${name}" belongs to one connection or to the framing; leave it out`;
+      }
+      const each = value[name];
+      if (each !== null && (typeof each !== "string" || !FIELD_VALUE.test(each))) {
+        return `the value of "${name}" must be a string without control characters, or null`;
+      }
+    }
+    return undefined;
+  },
+};
+
+/** A map to texts of a form; for use in `either`. */
+export function map(form: RegExp): Kind<Readonly<Record<string, string>>> {
+  const test = (value: unknown): boolean =>
+    isRecord(value) &&
+    Object.values(value).every((each) => typeof each === "string" && form.test(each));
+  return define(test, "", "map");
+}
+
+const replacements = map(/^/);
+/** A map of regular expressions to their replacements; for use in `either`. */
+export const patterns: Kind<Readonly<Record<string, string>>> = {
+  name: "map",
+  // Only for a map of strings: what is wrong is then a regular expression.
+  contains: (value) => replacements.check(value) === undefined,
+  check(value) {
+    const wrong = replacements.check(value);
+    if (wrong !== undefined) return wrong;
+    try {
+      for (const pattern of Object.keys(value as object)) new RegExp(pattern);
+    } catch (error) {
+      return (error as Error).message;
+    }
+    return undefined;
+  },
+};
+
+/** Addresses and ranges of addresses; for use in `either`. */
+export const ranges: Kind<readonly string[]> = {
+  name: "ranges",
+  contains: Array.isArray,
+  check(value) {
+    if (!Array.isArray(value)) return "";
+    // By index: unlike `find`, this does not allocate.
+    for (let i = 0; i < value.length; i++) {
+      const wrong = checkRange(value[i]);
+      if (wrong !== undefined) return wrong;
+    }
+    return undefined;
+  },
+};
+
+/** An object with options of its own. */
+export function record(members: Table, fix = ""): Kind<object> {
+  return {
+    members,
+    contains: isRecord,
+    check(value) {
+      if (!isRecord(value)) return fix;
+      const [name, wrong] = findWrong(value, members) ?? [];
+      return wrong && `${name}: ${wrong}`;
+    },
+  };
+}
+
+/** An object that a test recognizes. */
+export function object<T>(test: (value: unknown) => boolean, fix: string): Kind<T> {
+  return define(test, fix);
+}
+
+/** A value of one of several kinds. */
+export function either<Types extends unknown[]>(
+  fix: string,
+  ...parts: { [Index in keyof Types]: Kind<Types[Index]> }
+): Kind<Types[number]> {
+  return {
+    parts,
+    check(value) {
+      for (const part of parts as Kind<never>[]) {
+        const wrong = part.check(value);
+        if (wrong === undefined) return undefined;
+        if (part.contains?.(value)) return wrong;
+      }
+      return fix;
+    },
+  };
+}

@@ -1,0 +1,41 @@
+import { callback, either, patterns, text } from "./kinds.ts";
+import type { Flags, Schema } from "./schema.ts";
+
+/** The options about the path of the upstream request. */
+export interface PathOptions {
+  /**
+   * Takes a prefix off the path, before the target's base path is put in front.
+   *
+   * A request whose path does not begin with the prefix is forwarded unchanged. `pathRewrite` comes after this option.
+   * @example "/api"
+   */
+  stripPrefix?: string;
+  /**
+   * Rewrites path and query before the target's base path is put in front: a map of regular expressions to
+   * replacements, which are all applied in order, or a function.
+   *
+   * A result that would leave the target's base path gets 400.
+   * @example { "^/old/": "/new/" }
+   */
+  pathRewrite?:
+    | Readonly<Record<string, string>>
+    | ((path: string, request: Request) => string | Promise<string>);
+}
+
+export const pathSchema: Schema<PathOptions> = {
+  stripPrefix: { kind: text(/^\//, 'use a path such as "/api"') },
+  pathRewrite: {
+    kind: either("use a map of patterns to strings, or a function", patterns, callback),
+  },
+};
+
+export const pathFlags: Flags<PathOptions> = {
+  heading: "Paths",
+  flags: {
+    stripPrefix: {
+      value: "</path>",
+      help: "take this off the path before the target's goes in front",
+    },
+    pathRewrite: "rewrite the path; from is a regular expression",
+  },
+};

@@ -1,0 +1,81 @@
+import { either, map, text, toggle } from "./kinds.ts";
+import { type Flags, isRecord, type Schema } from "./schema.ts";
+
+/** The options about header fields of the response that name the target. */
+export interface RewriteOptions {
+  /**
+   * Rewrites the domain in `Set-Cookie`: one domain for all cookies, or a map of domains, in which `"*"` stands for any
+   * other; `""` takes the domain off, so that the cookie belongs to the proxy.
+   *
+   * Letter case and a leading dot are ignored. A cookie without a domain stays as it is.
+   * @example { "internal.example": "shop.example", "*": "" }
+   */
+  cookieDomainRewrite?: string | Readonly<Record<string, string>>;
+  /**
+   * Rewrites the path in `Set-Cookie`: one path for all cookies, or a map of paths, in which `"*"` stands for any other;
+   * `""` takes the path off.
+   *
+   * Paths are compared as a whole: `"/internal"` is not `"/internal/x"`. A cookie without a path stays as it is.
+   * @example { "/internal": "/" }
+   */
+  cookiePathRewrite?: string | Readonly<Record<string, string>>;
+  /**
+   * Rewrites `Location`, `Content-Location` and `Refresh`: `true` turns URLs that point into the target to paths of the
+   * proxy; a map replaces prefixes of URLs, the longest first, and the rest is treated as by `true`; `false` leaves all.
+   *
+   * A URL points into the target if it has the target's origin, or the `Host` that was sent, and the target's base path.
+   * Base path and query of the target are taken off, and the prefix of `stripPrefix` is put in front again. Other URLs
+   * stay, and so do references that are relative to the path of the request. Changes by `pathRewrite`, or by the app
+   * before it called the proxy (`mount`), are not undone: use a map for these.
+   * @default true
+   * @example { "http://internal:4000/": "https://shop.example/" }
+   */
+  locationRewrite?: boolean | Readonly<Record<string, string>>;
+}
+
+const DOMAIN = /^[\w.-]*$/;
+/** The paths that clients take from a cookie (RFC 6265 §5.2.4). */
+const PATH = /^(?:\/[ -+\--:<-~\u0080-\u00ff]*)?$/;
+const prefixes = map(/^[!-~\u0080-\u00ff]+$/);
+
+export const rewriteSchema: Schema<RewriteOptions, "locationRewrite"> = {
+  cookieDomainRewrite: {
+    kind: either(
+      'use a domain such as "shop.example", "" for none, or a map of domains to such',
+      text(DOMAIN),
+      map(DOMAIN),
+    ),
+  },
+  cookiePathRewrite: {
+    kind: either(
+      'use a path such as "/", "" for none, or a map of paths to such',
+      text(PATH),
+      map(PATH),
+    ),
+  },
+  locationRewrite: {
+    kind: either(
+      'use true, false or a map of URL prefixes such as { "http://internal:4000/": "/" }',
+      toggle,
+      {
+        ...prefixes,
+        // Every URL begins with the empty prefix.
+        check: (value) =>
+          isRecord(value) && Object.hasOwn(value, "") ? "" : prefixes.check(value),
+      },
+    ),
+    default: true,
+  },
+};
+
+export const rewriteFlags: Flags<RewriteOptions> = {
+  heading: "Rewriting",
+  flags: {
+    cookieDomainRewrite: {
+      name: "cookie-domain",
+      help: "rewrite cookies' domain; * is any other, =to is all",
+    },
+    cookiePathRewrite: { name: "cookie-path", help: "rewrite cookies' path, in the same way" },
+    locationRewrite: "rewrite how URLs in Location begin",
+  },
+};

@@ -1,0 +1,140 @@
+/**
+ * The form in which options are written down. Each group of options has a file with three parts side by side: the
+ * interface (type and documentation), the schema (check, default, other names) and the flags of the command. The checks
+ * of options, the defaults, the command's flags, README's tables and a part of the tests are made from these.
+ */
+import { nearest } from "./nearest.ts";
+
+/** Returns what is wrong with a value and how to put it right, or undefined for a good value. */
+export type Check = (value: unknown) => string | undefined;
+
+/** The word for a kind of value, by which the command finds how to read it from a flag, and tests find samples. */
+export type KindName =
+  | "switch"
+  | "number"
+  | "milliseconds"
+  | "bytes"
+  | "text"
+  | "names"
+  | "ranges"
+  | "fields"
+  | "map";
+
+/** A kind of value. The compiler refuses an option whose type has a value that its kind does not know. */
+export interface Kind<in T> {
+  readonly check: Check;
+  /** Undefined for what no flag can express by itself: functions, objects, and kinds that consist of others. */
+  readonly name?: KindName | undefined;
+  /** The kinds of which one must fit. */
+  readonly parts?: readonly Kind<never>[];
+  /** The texts to choose from. */
+  readonly choices?: readonly string[];
+  /** The options of an object. */
+  readonly members?: Table;
+  /** Recognizes a value of this kind with wrong contents: the message is then about the contents. */
+  readonly contains?: (value: unknown) => boolean;
+  /** For the compiler alone. */
+  readonly takes?: (value: T) => void;
+}
+
+interface Entry<T> {
+  readonly kind: Kind<T>;
+  /** The names of the same option in other libraries, for the message to somebody who writes one of these. */
+  readonly aliases?: readonly string[];
+}
+
+/**
+ * A group of options: an entry for each option of the interface.
+ * @typeParam Preset the names of the options that have a default
+ */
+export type Schema<Options, Preset extends keyof Options = never> = {
+  readonly [Name in keyof Options]-?: Entry<Exclude<Options[Name], undefined>> &
+    (Name extends Preset
+      ? { readonly default: Exclude<Options[Name], undefined> }
+      : { readonly default?: never });
+};
+
+/** A schema whose options are not known to the compiler. */
+export type Table = Readonly<Record<string, Entry<never> & { readonly default?: unknown }>>;
+
+/** The options that a command line can express: all but functions and objects. */
+export type Expressible<Options> = {
+  [Name in keyof Options]-?: [Extract<Options[Name], Plain>] extends [never] ? never : Name;
+}[keyof Options];
+type Plain =
+  | string
+  | number
+  | boolean
+  | readonly string[]
+  | Readonly<Record<string, string>>
+  | Readonly<Record<string, string | null>>;
+
+/** A flag of the command whose name or value is not the usual one of its option. */
+export interface FlagText {
+  readonly help: string;
+  /** The name, where it is not the option's in kebab-case. */
+  readonly name?: string;
+  readonly short?: string;
+  /** What stands for the value in the help, where it does not follow from the kind. */
+  readonly value?: string;
+}
+
+/**
+ * The flags of a group of options, each with its line in the help. They are apart from the schema, so that a bundle
+ * without the command leaves them out.
+ */
+export interface Flags<Options> {
+  /** The heading of the group in the help. */
+  readonly heading: string;
+  readonly flags: { readonly [Name in Expressible<Options>]: string | FlagText };
+}
+
+/** Returns the defaults of a schema. */
+export function defaultsOf<Options, Preset extends keyof Options>(
+  schema: Schema<Options, Preset>,
+): Required<Pick<Options, Preset>> {
+  const given = Object.entries(schema as Table).filter(([, each]) => each.default !== undefined);
+  return Object.fromEntries(given.map(([name, each]) => [name, each.default])) as Required<
+    Pick<Options, Preset>
+  >;
+}
+
+/** Returns the defaults with the given options in their places. An option that is `undefined` has its default. */
+export function fillIn<Filled extends object>(defaults: Filled, given: object): Filled {
+  const filled = { ...defaults } as Record<string, unknown>;
+  for (const name of Object.keys(given)) {
+    const value = (given as Record<string, unknown>)[name];
+    if (value !== undefined) filled[name] = value;
+  }
+  return filled as Filled;
+}
+
+/** Whether a value is an object of named values: an array has indices for names, a `Map` or `Headers` hides its own. */
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return Object.prototype.toString.call(value) === "[object Object]";
+}
+
+/** Finds the first wrong option: returns its name and how to put it right. */
+export function findWrong(
+  options: object,
+  table: Table,
+  explain?: (name: string, value: unknown) => string | undefined,
+): [name: string, fix: string] | undefined {
+  for (const name of Object.keys(options)) {
+    const value = (options as Record<string, unknown>)[name];
+    // `hasOwn` leaves out the names that every object inherits, such as `constructor`.
+    if (!Object.hasOwn(table, name)) {
+      return [name, explain?.(name, value) ?? explainUnknown(name, table)];
+    }
+    const fix = value === undefined ? undefined : table[name]?.kind.check(value);
+    if (fix !== undefined) return [name, fix];
+  }
+  return undefined;
+}
+
+function explainUnknown(name: string, table: Table): string {
+  const names = Object.keys(table);
+  const meant = nearest(name, names);
+  const fix = meant ? `did you mean \`${meant}\`?` : `there are ${names.join(", ")}`;
+  return `there is no such option; ${fix}`;
+}

@@ -1,0 +1,146 @@
+/** What holds for every option, by its schema alone: its check, its default and its flag. An option is not named here. */
+import { describe, expect, test } from "vitest";
+import { commandDefaults, listenSchema, otherSchema } from "../runtimes/cli/commandoptions.ts";
+import { flags, type Scope } from "../runtimes/cli/flags.ts";
+import { renderHelp } from "../runtimes/cli/help.ts";
+import { parse } from "../runtimes/cli/parse.ts";
+import { findProblems } from "../runtimes/cli/problems.ts";
+import { createProxy } from "../runtimes/node.ts";
+import { checkOptions, checkPoolOptions } from "../src/options/check.ts";
+import { compile } from "../src/options/plan.ts";
+import { fillPoolOptions, poolDefaults, poolSchema } from "../src/options/pooloptions.ts";
+import { defaults, proxySchema } from "../src/options/proxyoptions.ts";
+import type { Table } from "../src/options/schema.ts";
+import { FakeTransport } from "./_fakes.ts";
+import { badTexts, goodTexts, wrongValues } from "./_kinds.ts";
+
+const commandSchema: Table = { ...listenSchema, ...otherSchema };
+const tables: Record<Scope, Table> = {
+  proxy: proxySchema,
+  pool: poolSchema,
+  command: commandSchema,
+};
+
+const target = "http://127.0.0.1:4000";
+
+function withoutNo(line: string): string {
+  return line.replace("[no-]", "");
+}
+
+describe.each(Object.entries(proxySchema as Table))("%s of a proxy", (name, option) => {
+  test.each(wrongValues(option.kind))("refuses %j", (value) => {
+    const options = { followRedirects: true, [name]: value };
+    expect(() => checkOptions(options)).toThrow(TypeError);
+    expect(() => createProxy({ target, ...options })).toThrow(
+      new RegExp(`^fetchway: bad option \`${name}\`: .*\\w`),
+    );
+  });
+
+  test("has a default that it takes, and that means the same as leaving it out", () => {
+    if (option.default === undefined) return;
+    const transport = new FakeTransport();
+    const planOf = (options: object): unknown => {
+      const { options: _, ...plan } = compile(options, () => transport);
+      // Compiled functions are made anew: that there is one is what can be compared.
+      const entries = Object.entries(plan);
+      return entries.map(([field, value]) => [field, typeof value === "function" ? "()" : value]);
+    };
+    const others = name === "redirectTargets" ? { followRedirects: true } : {};
+    expect(planOf({ ...others, [name]: option.default })).toEqual(planOf(others));
+    expect(defaults).toHaveProperty(name, option.default);
+  });
+});
+
+describe.each(Object.entries(poolSchema as Table))("%s of a pool", (name, option) => {
+  test.each(wrongValues(option.kind))("refuses %j", (value) => {
+    const pool = { [name]: value };
+    expect(() => checkPoolOptions(pool)).toThrow(TypeError);
+    expect(() => createProxy({ target, pool })).toThrow(
+      new RegExp(`^fetchway: bad option \`${name}\`: .*\\w`),
+    );
+  });
+
+  test("has a default that it takes, and that is filled in", () => {
+    if (option.default === undefined) return;
+    expect(() => checkPoolOptions({ [name]: option.default })).not.toThrow();
+    expect(fillPoolOptions({})).toHaveProperty(name, option.default);
+    expect(fillPoolOptions({ [name]: undefined })).toHaveProperty(name, option.default);
+    expect(poolDefaults).toHaveProperty(name, option.default);
+  });
+});
+
+test("a wrong value of each kind is known, or the tests above would be none", () => {
+  for (const table of [proxySchema, poolSchema] as Table[]) {
+    for (const [name, { kind }] of Object.entries(table)) {
+      expect(wrongValues(kind).length, name).toBeGreaterThan(2);
+      expect(new Set(wrongValues(kind).map((value) => kind.check(value))), name).not.toContain("");
+    }
+  }
+});
+
+describe.each(flags.map((flag) => [`--${flag.name}`, flag] as const))("%s", (name, flag) => {
+  const { option, scope, value, negatable, short } = flag;
+  const { kind, default: preset } = tables[scope][option] as Table[string];
+  const read = (...args: string[]): unknown => {
+    const line = parse([...args, target]);
+    expect([...line.problems, ...findProblems(line)]).toEqual([]);
+    expect(line.target).toBe(target);
+    return line.given[scope][option];
+  };
+
+  test("sets its option", () => {
+    const samples = goodTexts(kind);
+    expect(samples).not.toEqual([]);
+    for (const [text, expected] of samples) {
+      expect(read(`${name}=${text}`)).toEqual(expected);
+      expect(read(name, text)).toEqual(expected);
+      if (short !== undefined) expect(read(`-${short}`, text)).toEqual(expected);
+    }
+    if (value === undefined) expect(read(name)).toEqual(goodTexts(kind).length > 1 ? true : {});
+  });
+
+  test("--no- form exactly where the option takes false", () => {
+    const takesFalse = kind.check(false) === undefined && scope !== "command";
+    expect(negatable).toBe(takesFalse);
+    if (takesFalse) expect(read(`--no-${flag.name}`)).toBe(false);
+    else expect(parse([`--no-${flag.name}`, target]).problems).toHaveLength(1);
+  });
+
+  test.each(badTexts(kind))("refuses %j, naming the flag and the fix", (text) => {
+    const line = parse([`${name}=${text}`, target]);
+    const problems = [...line.problems, ...findProblems(line)];
+    expect(problems).toHaveLength(1);
+    expect(problems[0]).toMatch(new RegExp(`^${name}( ".*")?: .*\\w`));
+  });
+
+  test("has a line in the help, with its default", () => {
+    const line = renderHelp()
+      .split("\n")
+      .find((each) => /^ {2}(?:-\w, | {4})--/.test(each) && withoutNo(each).includes(` ${name} `));
+    expect(line).toContain(` ${flag.help}`);
+    const shown = typeof preset === "object" ? true : (preset as string | number | boolean);
+    const isShown = shown !== undefined && shown !== false;
+    expect(line?.endsWith(` (default ${String(shown)})`)).toBe(isShown);
+    expect(line?.length).toBeLessThanOrEqual(100);
+  });
+});
+
+test("the command's own options have their defaults", () => {
+  for (const [name, option] of Object.entries(commandSchema)) {
+    expect(option.kind.check(option.default)).toBeUndefined();
+    expect(commandDefaults).toHaveProperty(name, option.default);
+  }
+});
+
+test("every option that text can say has one flag", () => {
+  const expressible = (["proxy", "pool", "command"] as const).flatMap((scope) =>
+    Object.entries(tables[scope])
+      .filter(([, { kind }]) => goodTexts(kind).length > 0)
+      .map(([name]) => `${scope} ${name}`),
+  );
+  const given = flags.map(({ scope, option }) => `${scope} ${option}`);
+  // The proxy's flag of this name sets it.
+  expect([...given, "pool connectTimeout"].toSorted()).toEqual(expressible.toSorted());
+  const names = flags.flatMap(({ name, short }) => (short === undefined ? name : [name, short]));
+  expect(new Set(names).size).toBe(names.length);
+});
