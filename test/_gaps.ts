@@ -4,6 +4,7 @@
  * exempt.
  */
 import { clientGaps } from "./_gaps.clients.ts";
+import { conformanceGaps } from "./_gaps.conformance.ts";
 import { onNode } from "./_gaps.node.ts";
 import type { HostName } from "./_host.ts";
 import type { NodeRange } from "./_node.ts";
@@ -283,6 +284,14 @@ const BACK: Gap = {
   sometimes: true,
 };
 
-const onServers: Gap[] = [...onNode, ...onBun, ...onDeno, ...onWorkerd, EARLY, BACK];
+const onServers: Gap[] = [
+  ...onNode,
+  ...onBun,
+  ...onDeno,
+  ...onWorkerd,
+  EARLY,
+  BACK,
+  ...conformanceGaps,
+];
 
 export const gaps: Gap[] = [...onServers, ...clientGaps(onServers)];

@@ -52,7 +52,7 @@ export function readInterface(name: string): OptionDoc[] {
 }
 
 /** A Markdown table, padded as the formatter pads it. */
-function toTable(rows: string[][]): string {
+export function toTable(rows: string[][]): string {
   const cells = rows.map((row) => row.map((cell) => cell.replaceAll("|", "\\|")));
   const widths = (cells[0] ?? []).map((_, i) =>
     Math.max(...cells.map((row) => row[i]?.length ?? 0)),
@@ -108,7 +108,7 @@ function example(name: string): string {
   return `\`\`\`ts\n${code}\`\`\`\n`;
 }
 
-const HOSTS: readonly [Gap["host"], string][] = [
+export const HOSTS: readonly [Gap["host"], string][] = [
   ["node", "node:http"],
   ["srvx", "srvx"],
   ["h3", "h3"],
@@ -119,7 +119,7 @@ const HOSTS: readonly [Gap["host"], string][] = [
 ];
 
 /** The hosts with a client other than the proxy's own. */
-const CLIENTS: readonly [ClientHost, string][] = [
+export const CLIENTS: readonly [ClientHost, string][] = [
   ["undici", "undici"],
   ["fetch-node", "Node's fetch"],
   ["fetch-bun", "Bun's fetch"],

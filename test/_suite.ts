@@ -11,6 +11,7 @@ import { until } from "./_wait.ts";
 import { aborts } from "./suite/aborts.ts";
 import { apps } from "./suite/apps.ts";
 import { bodies } from "./suite/bodies.ts";
+import { conformance } from "./suite/conformance.ts";
 import { encodings } from "./suite/encodings.ts";
 import { failures } from "./suite/failures.ts";
 import { faulty } from "./suite/faults.ts";
@@ -51,6 +52,7 @@ type Test = (tools: Tools) => Promise<void>;
 const themes: Record<string, Record<string, Test>> = {
   framing,
   lenience,
+  conformance,
   hostile,
   forwarding,
   trust,
@@ -81,6 +83,7 @@ const themes: Record<string, Record<string, Test>> = {
 export type TestName =
   | keyof typeof framing
   | keyof typeof lenience
+  | keyof typeof conformance
   | keyof typeof hostile
   | keyof typeof forwarding
   | keyof typeof trust

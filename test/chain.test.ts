@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { dropUntrusted } from "../src/request/chain.ts";
 import { compileTrust, type Trust } from "../src/request/trust.ts";
 
@@ -159,6 +160,7 @@ describe("Forwarded", () => {
     ['for=6.6.6.6, for="10.0.0.\\1"', 'for=6.6.6.6, for="10.0.0.\\1"'],
     ['for=6.6.6.6, for="\\203.0.113.7"', 'for="\\203.0.113.7"'],
   ])("%s becomes %s", (value, left) => {
+    rfc("9110-5.6.4-quoted-pair");
     expect(cut("Forwarded", [value])).toBe(left);
   });
 

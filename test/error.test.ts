@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { BytesBody } from "../src/body/bytes.ts";
 import {
   clientGone,
@@ -27,6 +28,7 @@ const STATUSES: [ProxyErrorCode, number][] = [
 
 describe("ProxyError", () => {
   test.each(STATUSES)("%s has status %d", (code, status) => {
+    rfc("9110-15.5.20-421");
     const error = new ProxyError(code);
     expect(error).toBeInstanceOf(Error);
     expect(error).toMatchObject({ name: "ProxyError", code, status, message: code });

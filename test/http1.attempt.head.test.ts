@@ -1,5 +1,6 @@
 /** The request heads that the HTTP/1.1 client writes, and those that it refuses to write. */
 import { describe, expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { takeWhole, writeHead, writeHeadEnd } from "../src/http1/attempt.ts";
 import type { ProxyError } from "../src/error.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
@@ -21,6 +22,13 @@ function statusOf(changes: Given<UpstreamRequest>): number {
 }
 
 test("request line and fields are written unchanged", () => {
+  rfc(
+    "9110-7.2-host-first",
+    "9110-7.6.1-end-to-end",
+    "9110-7.6.1-listed",
+    "9112-2.2-extra-crlf",
+    "9112-2.2-leading-space-sent",
+  );
   const headers = ["X-A", "\xe9 b", "x-a", ""];
   expect(headOf(fakeRequest({ path: "//a?b%20", headers }), true)).toBe(
     "GET //a?b%20 HTTP/1.1\r\nHost: up.test:4000\r\nX-A: \xe9 b\r\nx-a: \r\nConnection: keep-alive\r\n\r\n",
@@ -57,12 +65,14 @@ describe("no character can end a line, a header field or a request early", () =>
   const codes = (allowed: (character: string) => boolean): string[] => characters.filter(allowed);
 
   test("in a field value", () => {
+    rfc("9110-2.2-grammar", "9112-2.2-bare-cr-sent");
     const sent = codes((each) => statusOf({ headers: ["X-A", `a${each}b`] }) === 200);
     expect(sent).toEqual(codes((each) => /^[\t -~\u0080-\u00ff]$/.test(each)));
     expect(statusOf({ host: "a\r\nX-A: b" })).toBe(400);
   });
 
   test("in a field name or a method", () => {
+    rfc("9110-2.2-grammar");
     const token = codes((each) => /^[!#$%&'*+.^_`|~\w-]$/.test(each));
     expect(codes((each) => statusOf({ headers: [`a${each}b`, ""] }) === 200)).toEqual(token);
     expect(codes((each) => statusOf({ method: `a${each}b` }) === 200)).toEqual(token);
@@ -70,6 +80,7 @@ describe("no character can end a line, a header field or a request early", () =>
   });
 
   test("in a request target", () => {
+    rfc("9110-2.2-grammar");
     const sent = codes((each) => statusOf({ path: `/a${each}b` }) === 200);
     expect(sent).toEqual(codes((each) => /^[!-~\u0080-\u00ff]$/.test(each)));
   });

@@ -1,5 +1,6 @@
 /** Attempts of requests on one connection of the HTTP/1.1 client, over a fake socket. */
 import { expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { StreamBody } from "../src/body/stream.ts";
 import { ProxyError } from "../src/error.ts";
 import { Attempt } from "../src/http1/attempt.ts";
@@ -161,6 +162,7 @@ test("cancelling a body that has arrived completely keeps the connection", async
 });
 
 test("cancelling a body that is still arriving closes the connection", async () => {
+  rfc("9112-9.3-read-response");
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 5\r\n\r\nhe`);

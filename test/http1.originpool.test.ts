@@ -1,5 +1,6 @@
 /** The connections to one origin, over a fake connector. */
 import { describe, expect, test, vi } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { StreamBody } from "../src/body/stream.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
 import { bytes, streamOf, textOf } from "./_fakes.ts";
@@ -69,6 +70,7 @@ describe("connections", () => {
 
 describe("maxSockets", () => {
   test("counts connection attempts; other requests wait, first in, first out", async () => {
+    rfc("9112-9.4-concurrency");
     const bench = new PoolBench({ maxSockets: 1 });
     const sent = Array.from("abc", (name) => bench.send({ path: `/${name}` }));
     expect(bench.connector.attempts).toHaveLength(1);

@@ -1,6 +1,7 @@
 /** Random responses, split at random: valid ones are read as written, and malformed ones are refused. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { parse, piecesOf } from "./_parsed.ts";
 
 const token = fc
@@ -75,6 +76,7 @@ test("generated responses are parsed as generated", () => {
 });
 
 test("a connection persists as its options say, with any white space around them", () => {
+  rfc("9112-9.3-persistence-rules");
   const scrap = fc.constantFrom("close", "Keep-Alive", ",", ",", " ", "\t", "x", "\u00a0");
   const lines = fc.array(
     fc.array(scrap, { maxLength: 8 }).map((each) => each.join("")),

@@ -1,5 +1,6 @@
 /** The client's parser of responses: what it accepts, and what it refuses. */
 import { describe, expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { list } from "./_corpus.ts";
 import { ResponseParser } from "../src/http1/parser.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";
@@ -65,6 +66,7 @@ describe("heads", () => {
   });
 
   test("up to 16 KiB long", () => {
+    rfc("9110-2.3-own-lengths");
     const head = (length: number): string => {
       const rest = length - `${ok}X-A: \r\nContent-Length: 0\r\n\r\n`.length;
       return `${ok}X-A: ${"x".repeat(rest)}\r\nContent-Length: 0\r\n\r\n`;
@@ -198,6 +200,7 @@ describe("the connection after the response", () => {
   });
 
   test("a chunked HTTP/1.0 response closes its connection", () => {
+    rfc("9112-6.1-http10-response");
     const head = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n";
     expect(whole(`${head}5\r\nhello\r\n0\r\n\r\n`)).toMatchObject({
       body: "hello",

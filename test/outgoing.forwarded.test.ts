@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { addForwarded, type ClientFacts } from "../src/request/outgoing.ts";
 
 const client: ClientFacts = { address: "192.0.2.7", secure: false, host: "shop.test:8080" };
@@ -95,6 +96,7 @@ describe("forwarded", () => {
     [{ address: "1.1.1.1;proto=https", host: undefined }, 'for="1.1.1.1;proto=https";proto=http'],
     [{ address: "1.1.1.1, for=2.2.2.2", host: undefined }, 'for="1.1.1.1, for=2.2.2.2";proto=http'],
   ])("%j makes %s", (facts, element) => {
+    rfc("7239-6.1-ipv6", "7239-4-grammar");
     expect(forwarded("forwarded", facts)).toEqual(["Forwarded", element]);
   });
 

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { addVia } from "../src/request/outgoing.ts";
 import { proxyError } from "./_fakes.ts";
 
@@ -42,5 +43,6 @@ test.each([
   [["1.1 edge\xa0"], "1.1 edge\xa0, 1.1 Edge"],
   [["\xa01.1 edges"], "\xa01.1 edges, 1.1 Edge"],
 ])("%j has not passed this proxy", (values, expected) => {
+  rfc("9110-5.6.1.1-empty-sent");
   expect(via(...values)).toBe(expected);
 });

@@ -4,6 +4,7 @@ import { createServer as createHttpsServer } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { ask, openLinks, pooled, statsOf, upstream } from "./_pool.ts";
 import { listen } from "./_serve.ts";
@@ -17,6 +18,7 @@ afterEach(() => {
 
 describe("keepAlive: false", () => {
   test("each request has a connection of its own and sends Connection: close", async () => {
+    rfc("9112-9.3-not-persistent", "9112-9.6-client-sends-close");
     const proxy = pooled({ keepAlive: false });
     for (const init of [{}, { method: "HEAD" }, { method: "POST", body: "a" }]) {
       expect(await ask(proxy, "/", init)).toMatch(/^200 /);
@@ -105,6 +107,7 @@ describe("pool options that apply to targets without their own", () => {
   }
 
   test("tls, unless the target has its own", async () => {
+    rfc("9110-4.2.2-secured", "9110-4.3.4-invalid", "9112-9.7-tls");
     const url = await secure(first);
     const [ours, theirs] = [{ ca: first.cert }, { ca: second.cert }];
     expect(await ask(pooled({}, url))).toMatch(/^502 .*tls_certificate_error/);
@@ -112,6 +115,14 @@ describe("pool options that apply to targets without their own", () => {
     expect(await ask(pooled({ tls: theirs }, url))).toMatch(/tls_certificate_error/);
     expect(await ask(pooled({ tls: theirs }, { url, tls: ours }))).toBe("200 secure");
     expect(await ask(pooled({ tls: ours }, { url, tls: theirs }))).toMatch(/tls_certificate_error/);
+  });
+
+  test("tls: a certificate for another name is refused", async () => {
+    rfc("9110-4.3.4-certificate");
+    const url = await secure(first);
+    const tls = { ca: first.cert, servername: "other.test" };
+    expect(await ask(pooled({ tls }, url))).toMatch(/^502 .*tls_certificate_error/);
+    expect(await ask(pooled({ tls: { ca: first.cert } }, url))).toBe("200 secure");
   });
 
   test("one TLS connection to an address serves any Host", async () => {

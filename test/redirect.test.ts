@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { nextHop, compileRedirectPolicy, type RedirectPolicy } from "../src/exchange/redirect.ts";
 import { parseTarget } from "../src/request/target.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
@@ -94,6 +95,7 @@ describe("the new URL", () => {
   test.each([undefined, "", "http://", "javascript:alert(1)", "file:///etc/passwd", "data:,x"])(
     "%j is not followed",
     (location) => {
+      rfc("9110-4.2-empty-host");
       const hop = next(302, location);
       // "" is the same URL, which the loop check recognizes later.
       if (location === "") expect(hop?.path).toBe("/");
@@ -102,6 +104,7 @@ describe("the new URL", () => {
   );
 
   test("user and password of the URL are not sent", () => {
+    rfc("9110-4.2.4-userinfo-sent");
     expect(next(302, "http://user:secret@up.test:4000/")).toBeUndefined();
     expect(next(302, "http://user@other.test/")).toBeUndefined();
   });

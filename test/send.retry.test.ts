@@ -1,4 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { StreamBody } from "../src/body/stream.ts";
 import { UnframedBody } from "../src/body/unframed.ts";
 import { ProxyError } from "../src/error.ts";
@@ -61,6 +62,13 @@ describe("another attempt", () => {
     });
     expect((await run({}, { transport })).status).toBe(499);
     expect(transport.hops).toHaveLength(1);
+  });
+
+  test("is made once by default, and not again when it fails too", async () => {
+    rfc("9110-9.2.2-twice");
+    const transport = answering(stale, stale);
+    expect((await run({}, { transport })).status).toBe(502);
+    expect(transport.hops).toHaveLength(2);
   });
 
   test("is made as often as `attempts` says, and no more", async () => {

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { ProxyError } from "../src/error.ts";
 import {
   assertReachable,
@@ -66,6 +67,7 @@ describe("parseTarget", () => {
   });
 
   test("refuses credentials without repeating them", () => {
+    rfc("9110-4.2.4-userinfo-sent");
     const target = "http://user:s3cret@a.test";
     expect(() => parseTarget(target)).toThrow(TypeError);
     expect(() => parseTarget(target)).toThrow(/^(?!.*s3cret).*authorization/);

@@ -6,6 +6,7 @@ import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { listen } from "./_serve.ts";
 import { type RuntimeName, Served } from "./_served.ts";
@@ -111,6 +112,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   });
 
   test("keepAlive: false opens one connection per request and sends Connection: close", async () => {
+    rfc("9112-9.3-not-persistent", "9112-9.6-client-sends-close");
     await using served = new Served(runtime, upstream.url, { keepAlive: false });
     for (let count = 1; count <= 3; count++) {
       expect(await served.ask("/")).toBe("200 ");
@@ -139,6 +141,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   );
 
   test("tls applies to targets without their own", async () => {
+    rfc("9110-4.2.2-secured", "9110-4.3.4-invalid", "9112-9.7-tls");
     const certificate = makeCertificate();
     const port = await open(createTlsServer(certificate, (_, res) => res.end("secret")));
     const target = `https://localhost:${port}`;
@@ -150,6 +153,15 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
       { tls: { ca: certificate.cert } },
     );
     expect(await other.ask("/")).toBe("502 Bad Gateway: tls_certificate_error\n");
+  });
+
+  test("tls: a certificate for another name is refused", async () => {
+    rfc("9110-4.3.4-certificate");
+    const certificate = makeCertificate();
+    const port = await listen(createTlsServer(certificate, (_, res) => res.end("secret")));
+    const tls = { ca: certificate.cert, servername: "other.test" };
+    await using misled = new Served(runtime, { url: `https://localhost:${port}`, tls });
+    expect(await misled.ask("/")).toBe("502 Bad Gateway: tls_certificate_error\n");
   });
 
   test("socketPath applies to targets without their own", async () => {

@@ -1,5 +1,6 @@
 /** The pool of the runtimes whose client is their `node:http`: limits, idle connections, closing. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import type { Client } from "./_client.ts";
 import { Served } from "./_served.ts";
 import { Upstream } from "./_upstream.ts";
@@ -17,6 +18,7 @@ async function requestsAt(count: number): Promise<void> {
 
 describe.each(["bun", "deno"] as const)("%s", (runtime) => {
   test("maxSockets limits the connections; queued requests are sent in order unless their client disconnects", async () => {
+    rfc("9112-9.4-concurrency");
     upstream.script = () => {};
     await using served = new Served(runtime, upstream.url, { maxSockets: 1 });
     const first = await served.send("/first");

@@ -41,7 +41,8 @@ export function toUpstreamRequest(
     trusts ? plan.droppedIfTrusted : plan.dropped,
     plan.kept,
   );
-  if (head.upgrade !== undefined) refuseWebSocket(head.upgrade);
+  // A server ignores Upgrade in an HTTP/1.0 request (RFC 9110 §7.8).
+  if (head.upgrade !== undefined && incoming.version() !== "1.0") refuseWebSocket(head.upgrade);
   const host =
     incoming.named === undefined
       ? (head.host ?? incoming.authority)

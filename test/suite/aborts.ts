@@ -2,6 +2,7 @@
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
 import { pour } from "../_large.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import type { Call } from "../_link.ts";
 import { until, within } from "../_wait.ts";
@@ -95,12 +96,14 @@ export const aborts = {
   async "a client that disconnects by FIN before the response headers closes the upstream request"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-9.5-monitor");
     await leaveUnanswered(t, "FIN");
   },
 
   async "a client that disconnects by RST before the response headers closes the upstream request"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-9.5-monitor");
     await leaveUnanswered(t, "RST");
   },
 
@@ -180,6 +183,7 @@ export const aborts = {
   async "an interrupted upload with Content-Length never looks complete to the upstream"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-6.3-short-request");
     await expectIncomplete(t, (client) =>
       client.send(request("POST", "/", [["Content-Length", "100"]]), "half"),
     );
@@ -188,6 +192,7 @@ export const aborts = {
   async "an interrupted chunked upload never looks complete to the upstream"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-8-chunked-cut");
     await expectIncomplete(t, (client) =>
       client.send(request("PUT", "/", [["Transfer-Encoding", "chunked"]]), chunk("half")),
     );

@@ -1,6 +1,7 @@
 /** Methods, and what frames a request's body on its way to the upstream. */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { until } from "../_wait.ts";
 import { chunk, lastChunk, request } from "../_wire.ts";
@@ -28,6 +29,7 @@ async function sendInSteps(
 
 export const bodies = {
   async "methods with a body forward it"(t: Tools): Promise<void> {
+    rfc("9112-6.3-length-known");
     for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"]) {
       await expectMethod(t, method, "a body");
       expect(t.upstream.calls.at(-1)?.framing, method).toEqual({ kind: "length", length: 6 });
@@ -48,6 +50,7 @@ export const bodies = {
   async "a request without a body is forwarded without Content-Length and Transfer-Encoding"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-8.6-request");
     for (const method of ["GET", "DELETE", "OPTIONS"]) {
       await expectMethod(t, method);
       expect(t.upstream.calls.at(-1)?.framing, method).toEqual({ kind: "none" });
@@ -77,6 +80,7 @@ export const bodies = {
   },
 
   async "a POST without framing is forwarded with content-length: 0"(t: Tools): Promise<void> {
+    rfc("9110-8.6-request");
     await expectMethod(t, "POST");
     expect(t.upstream.calls[0]?.all("content-length")).toEqual(["0"]);
   },
@@ -99,6 +103,7 @@ export const bodies = {
   },
 
   async "a chunked upload is forwarded chunk by chunk"(t: Tools): Promise<void> {
+    rfc("9112-6.1-chunked-once");
     const client = await t.connect();
     const head = request("POST", "/", [["Transfer-Encoding", "chunked"]]);
     await sendInSteps(
@@ -170,6 +175,7 @@ export const bodies = {
   async "18 the proxy's server answers Expect: 100-continue, and Expect is not forwarded"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-10.1.1-answered", "9110-10.1.1-final", "9110-10.1.1-sent");
     const client = await t.connect();
     client.send(
       request("POST", "/", [
@@ -216,6 +222,7 @@ export const bodies = {
   },
 
   async "200 concurrent requests each get the response to their own body"(t: Tools): Promise<void> {
+    rfc("9112-9.2-in-order");
     await Promise.all(
       Array.from({ length: 200 }, async (_, index) => {
         const client = await t.connect();

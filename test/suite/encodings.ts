@@ -1,6 +1,7 @@
 /** Coded and partial bodies pass as bytes, with the fields that describe them. */
 import { brotliCompressSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
 
@@ -24,6 +25,7 @@ async function expectUntouched(t: Tools, coding: string, body: Uint8Array): Prom
 
 export const encodings = {
   async "a gzip body passes unchanged"(t: Tools): Promise<void> {
+    rfc("9110-7.7-no-transform", "9110-8.4-encoding");
     await expectUntouched(t, "gzip", gzipSync(text));
   },
 
@@ -38,6 +40,7 @@ export const encodings = {
   async "bodies with several, unknown or false content codings pass unchanged"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-8.4-encoding");
     await expectUntouched(t, "gzip, br", brotliCompressSync(gzipSync(text)));
     await expectUntouched(t, "x-rot13", text);
     await expectUntouched(t, "gzip", Buffer.from("this was never gzipped"));

@@ -2,6 +2,7 @@
 import { expect } from "vitest";
 import type { Answer } from "../_client.ts";
 import { pour } from "../_large.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import type { Script } from "../_upstream.ts";
 import { chunk, request } from "../_wire.ts";
@@ -71,6 +72,7 @@ export const failures = {
   async "an upstream that closes the connection before it responds becomes 502"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-15.5-explained", "9209-2-identifier");
     const type = /(connection_terminated|http_response_incomplete)/;
     await expectBad(t, (call) => call.close(), type);
     await expectBad(t, (call) => call.reset(), type);
@@ -88,12 +90,14 @@ export const failures = {
   async "a truncated response body with Content-Length fails for the client"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-6.3-short-response", "9112-8-incomplete");
     const bytes = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
     await expectCut(t, bytes, "FIN");
     await expectCut(t, bytes, "RST");
   },
 
   async "a truncated chunked response body fails for the client"(t: Tools): Promise<void> {
+    rfc("9112-8-incomplete", "9112-8-chunked-cut");
     const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (const bytes of [`${head}4\r\nhalf\r\n`, `${head}a\r\nhalf`, `${head}4\r\nhalf\r\n0\r\n`]) {
       await expectCut(t, bytes, "FIN");
@@ -139,6 +143,7 @@ export const failures = {
   },
 
   async "an upstream response that is not HTTP becomes 502"(t: Tools): Promise<void> {
+    rfc("9209-2.1.1-specific");
     await expectBad(
       t,
       (call) => call.write("\0\x01\x02 this is not HTTP\r\n\r\n"),
@@ -154,6 +159,7 @@ export const failures = {
   },
 
   async "an upstream status of 000, under 100 or over 599 becomes 502"(t: Tools): Promise<void> {
+    rfc("9110-15-invalid");
     const each = Object.fromEntries(
       ["000", "099", "600", "777", "999", "20", "2000", "abc", "-20"].map((status) => [
         status,
@@ -164,6 +170,7 @@ export const failures = {
   },
 
   async "a response head over the size limit becomes 502"(t: Tools): Promise<void> {
+    rfc("9209-2.1.1-specific");
     const type = /http_response_header_section_size/;
     await expectBad(t, (call) => call.reply(200, [["X-A", "x".repeat(1024 * 1024)]]), type);
     await expectBad(
@@ -184,6 +191,7 @@ export const failures = {
   async "a response with both Content-Length and Transfer-Encoding becomes 502 or is forwarded with one of them"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-6.3-both-received");
     const fields = ["Content-Length: 3", "Transfer-Encoding: chunked"];
     for (const head of [fields, fields.toReversed()]) {
       t.upstream.script = (call) =>
@@ -198,6 +206,7 @@ export const failures = {
   async "a response with two Content-Lengths or an invalid one becomes 502"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-6.3-length-response");
     const each = [
       "Content-Length: 3\r\nContent-Length: 5",
       "Content-Length: -1",
@@ -211,6 +220,7 @@ export const failures = {
   },
 
   async "bytes behind a response are not taken for the next response"(t: Tools): Promise<void> {
+    rfc("9112-6.3-surplus", "9112-9.2-unrequested");
     const next = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
     t.upstream.script = (call) =>
       call.target === "/first"
@@ -223,6 +233,7 @@ export const failures = {
   async "an upstream's early 413 reaches a client that is still uploading"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-9.5-early-response");
     t.upstream.script = (call) => {
       call.link.socket.pause();
       call.reply(413, [["Connection", "close"]], "too large");

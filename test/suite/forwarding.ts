@@ -1,5 +1,6 @@
 /** Forwarding fields that describe the client and the target, which a client cannot forge. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
 
@@ -47,6 +48,7 @@ async function expectRefused(t: Tools, head: string): Promise<void> {
 
 export const forwarding = {
   async "Host is the target's, and X-Forwarded-* describes the client"(t: Tools): Promise<void> {
+    rfc("9110-7.2-host", "9112-3.2-host-sent");
     await t.ask(request("GET", "/", [["Host", "shop.test:8080"]]));
     const [call] = t.upstream.calls;
     expect(call?.get("host")).toBe(t.upstream.authority);
@@ -61,6 +63,7 @@ export const forwarding = {
   async "6 CVE-2021-33197: naming X-Forwarded-* in Connection drops the client's values and keeps the proxy's"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-7.6.1-connection");
     const nominated =
       "X-Forwarded-For, x-forwarded-host, X_Forwarded_Proto, X-Forwarded-Port, Host";
     await t.ask(request("GET", "/", [["Connection", nominated], ...forged]));
@@ -84,6 +87,7 @@ export const forwarding = {
   async 'xfwd: "forwarded" adds Forwarded in RFC 7239 form, quoted where needed'(
     t: Tools,
   ): Promise<void> {
+    rfc("7239-4-once", "7239-4-grammar", "7239-5.4-proto");
     await t.ask(request("GET", "/", [["Host", "shop.test:8080"], ...forged]), "forwarded");
     expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual([
       ["forwarded", 'for=127.0.0.1;host="shop.test:8080";proto=http'],
@@ -127,6 +131,7 @@ export const forwarding = {
   },
 
   async "a request without Host is refused"(t: Tools): Promise<void> {
+    rfc("9112-3.2-host-received");
     await expectRefused(t, "X-A: b");
   },
 

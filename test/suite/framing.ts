@@ -1,6 +1,7 @@
 /** Requests whose length two parsers could read differently (request smuggling), and requests without a body. */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { until } from "../_wait.ts";
 import { chunk, lastChunk, request, type Header } from "../_wire.ts";
@@ -76,6 +77,7 @@ export const framing = {
   async "2 the Content-Length and the body of a GET are forwarded together or not at all"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-8.6-incorrect");
     const body = smuggled.padEnd(200, "x");
     t.upstream.script = (call) => call.reply(200, [], call.target);
     const client = await t.connect();
@@ -101,6 +103,7 @@ export const framing = {
   async "2 a GET that announces a body and sends none does not desynchronize the pooled connection"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-8.6-incorrect");
     t.upstream.script = (call) => call.reply(200, [], call.target);
     for (const how of ["FIN", "RST"] as const) {
       const client = await t.connect();
@@ -121,6 +124,7 @@ export const framing = {
   async "2 a GET without a body is forwarded without Content-Length and Transfer-Encoding"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-8.6-request", "9110-9.3.1-content");
     expect(await t.ask(request("GET", "/"))).toMatchObject({ status: 200, text: "" });
     expect(t.upstream.calls[0]?.framing).toEqual({ kind: "none" });
     const empty = request("GET", "/", [["Content-Length", "0"]]);
@@ -131,6 +135,7 @@ export const framing = {
   async "3 RFC 9112 §6.3: Content-Length together with Transfer-Encoding never reaches the upstream"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-6.3-both-received", "9112-6.2-both-sent");
     const headers: Header[] = [
       ["Content-Length", "5"],
       ["Transfer-Encoding", "chunked"],
@@ -183,6 +188,7 @@ export const framing = {
   async "4 CVE-2026-1525: a request whose Content-Length is not a plain number is refused"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-8.6-malformed", "9110-8.6-large");
     for (const value of ["5, 5", "+5", "0x5", "5 5", "-5", "5.0", "99999999999999999999"]) {
       const client = await t.connect();
       client.send(request("POST", "/", [["Content-Length", value]]), "hello");
@@ -194,6 +200,7 @@ export const framing = {
   async "5 CVE-2026-23527: a body with Transfer-Encoding: ChunKed is read completely and forwarded"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-7.1-chunked");
     const client = await t.connect();
     client.send(
       request("POST", "/", [["Transfer-Encoding", "ChunKed"]]),

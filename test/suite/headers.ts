@@ -1,5 +1,6 @@
 /** End-to-end fields arrive as they were sent: order, duplicates, case, bytes, and nothing invented. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { pause } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
@@ -36,6 +37,7 @@ function lower(headers: Header[]): Header[] {
 
 export const headers = {
   async "several Set-Cookie fields stay separate, in order"(t: Tools): Promise<void> {
+    rfc("9110-5.3-set-cookie", "9110-5.3-repeated");
     const cookies = [
       "a=1; Path=/",
       "b=2; Expires=Wed, 21 Oct 2026 07:28:00 GMT",
@@ -52,6 +54,7 @@ export const headers = {
   },
 
   async "repeated request fields keep all values in order"(t: Tools): Promise<void> {
+    rfc("9110-5.3-order");
     await t.ask(request("GET", "/", repeated));
     expect(t.upstream.calls[0]?.all("x-multi").join(", ")).toBe("1, 2, 3");
   },
@@ -66,6 +69,7 @@ export const headers = {
   },
 
   async "repeated response fields keep all values in order"(t: Tools): Promise<void> {
+    rfc("9110-5.3-order");
     t.upstream.script = (call) => call.reply(200, repeated, "body");
     expect((await t.ask(request("GET", "/"))).all("x-multi").join(", ")).toBe("1, 2, 3");
   },
@@ -87,11 +91,13 @@ export const headers = {
   },
 
   async "latin-1 bytes in request fields stay single bytes"(t: Tools): Promise<void> {
+    rfc("9110-5.5-opaque");
     await t.ask(request("GET", "/", [["X-Name", "caf\xe9 \xff\x80"]]));
     expect(t.upstream.calls[0]?.get("x-name")).toBe("caf\xe9 \xff\x80");
   },
 
   async "latin-1 bytes in response fields stay single bytes"(t: Tools): Promise<void> {
+    rfc("9110-5.5-opaque");
     t.upstream.script = (call) => call.reply(200, [["X-Name", "caf\xe9 \xff\x80"]], "body");
     expect((await t.ask(request("GET", "/"))).get("x-name")).toBe("caf\xe9 \xff\x80");
   },
@@ -154,6 +160,7 @@ export const headers = {
   },
 
   async "a response with an unusual reason phrase is forwarded"(t: Tools): Promise<void> {
+    rfc("9112-4-reason");
     for (const line of ["200 ", "200", "200 caf\xe9", "200 tab\there", "404 \xe2\x98\x83"]) {
       t.upstream.script = (call) => call.reply(line, [], "body");
       const answer = await t.ask(request("GET", "/"));
@@ -182,6 +189,7 @@ export const headers = {
   },
 
   async "the proxy neither adds nor overwrites other request fields"(t: Tools): Promise<void> {
+    rfc("9110-2.2-role", "9110-7.7-fields");
     const sent: Header[] = [
       ["If-None-Match", '"x"'],
       ["Sec-Fetch-Mode", "navigate"],
@@ -194,6 +202,7 @@ export const headers = {
   },
 
   async "the proxy neither adds nor overwrites response fields"(t: Tools): Promise<void> {
+    rfc("9110-7.7-fields");
     const sent: Header[] = [
       ["Date", "Wed, 21 Oct 2015 07:28:00 GMT"],
       ["Server", "upstream/1"],

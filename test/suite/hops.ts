@@ -1,6 +1,7 @@
 /** Fields that belong to one connection end there (RFC 9110 §7.6.1); connections outlive requests. */
 import { expect } from "vitest";
 import type { Answer } from "../_client.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
 
@@ -27,6 +28,7 @@ export const hops = {
   async "hop-by-hop request fields and those named in Connection are not forwarded"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-7.6-hop-by-hop", "9110-7.6.1-connection", "9110-7.6.1-known", "9112-7.4-te-chunked");
     const more: Header[] = [
       ["Proxy-Authorization", "Basic 777"],
       ["Proxy-Authenticate", "Basic realm=777"],
@@ -41,6 +43,7 @@ export const hops = {
   },
 
   async "a request's Upgrade field is not forwarded"(t: Tools): Promise<void> {
+    rfc("9110-7.8-ignored");
     const upgrade: Header[] = [
       ["Connection", "Upgrade, HTTP2-Settings, connection-777"],
       ["Upgrade", "upgrade-777"],
@@ -54,6 +57,7 @@ export const hops = {
   async "a WebSocket handshake is answered with 501 and a reason, and is never forwarded"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-7.8-case");
     const client = await t.connect();
     for (const [method, token] of [
       ["GET", "websocket"],
@@ -86,6 +90,7 @@ export const hops = {
   },
 
   async "OPTIONS decrements Max-Forwards, and the proxy answers it at 0"(t: Tools): Promise<void> {
+    rfc("9110-7.6.2-update", "9110-7.6.2-zero");
     const ask = (value: string): Promise<Answer> =>
       t.ask(request("OPTIONS", "/", [["Max-Forwards", value]]));
     expect(await ask("7")).toMatchObject({ status: 200 });
@@ -96,6 +101,7 @@ export const hops = {
   },
 
   async "the proxy answers TRACE at Max-Forwards 0, without credentials"(t: Tools): Promise<void> {
+    rfc("9110-7.6.2-zero", "9110-9.3.8-reflect", "9110-9.3.8-sensitive");
     const answer = await t.ask(
       request("TRACE", "/x?y", [
         ["X-Kept", "yes"],
@@ -119,6 +125,7 @@ export const hops = {
   },
 
   async "a field named on a second Connection line is not forwarded"(t: Tools): Promise<void> {
+    rfc("9110-7.6.1-connection");
     await t.ask(
       request("GET", "/", [
         ["Connection", "keep-alive"],
@@ -141,6 +148,7 @@ export const hops = {
   async "7 hono 720b5662: hop-by-hop response fields and those named in Connection are not forwarded"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-7.6-hop-by-hop", "9110-7.6.1-connection", "9110-7.6.1-known");
     const more: Header[] = [
       ["Proxy-Authenticate", "Basic realm=777"],
       ["Alt-Svc", 'h3=":777"'],
@@ -173,6 +181,7 @@ export const hops = {
   async "the client's Connection: close closes the client's connection and not the upstream's"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-9.6-server-receives-close");
     const client = await t.connect();
     client.send(request("GET", "/", [["Connection", "close"]]));
     expect((await client.read()).status).toBe(200);
@@ -184,6 +193,7 @@ export const hops = {
   async "the upstream's Connection: close closes the upstream's connection and not the client's"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-9.6-client-receives-close");
     t.upstream.script = (call) => {
       call.reply(200, [["Connection", "close"]], "body");
       call.close();
@@ -197,6 +207,7 @@ export const hops = {
   },
 
   async "50 sequential requests use one upstream connection"(t: Tools): Promise<void> {
+    rfc("9112-9.3-persistent");
     const client = await t.connect();
     for (let count = 0; count < 50; count++) {
       client.send(
@@ -211,6 +222,7 @@ export const hops = {
   },
 
   async "pipelined requests get their responses in order"(t: Tools): Promise<void> {
+    rfc("9112-9.3.2-order");
     const client = await t.connect();
     const targets = ["/1", "/2", "/3", "/4", "/5"];
     t.upstream.script = (call) => call.reply(200, [], call.target);
@@ -221,6 +233,7 @@ export const hops = {
   },
 
   async "an HTTP/1.0 client gets a body without chunked coding"(t: Tools): Promise<void> {
+    rfc("9112-6.1-to-http10");
     t.upstream.script = (call) =>
       call.reply(200, [["Transfer-Encoding", "chunked"]], "5\r\nhello\r\n0\r\n\r\n");
     const answer = await t.ask("GET / HTTP/1.0\r\nHost: proxy.test\r\n\r\n");

@@ -5,6 +5,7 @@ import { framings, type Entry } from "../_corpus.ts";
 import { type AnswerEntry, answers } from "../_corpus.answers.ts";
 import { heads } from "../_corpus.heads.ts";
 import type { Call } from "../_link.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { settled, until } from "../_wait.ts";
 import { request } from "../_wire.ts";
@@ -114,16 +115,32 @@ export const hostile = {
   async "corpus: requests with ambiguous lengths, transfer codings and chunks"(
     t: Tools,
   ): Promise<void> {
+    rfc(
+      "9110-2.3-defensive",
+      "9110-5.5-white-space",
+      "9110-8.6-large",
+      "9112-7.1-large-sizes",
+      "9112-7.1-parameters",
+    );
     await tryAll(t, framings);
   },
 
   async "corpus: requests with malformed, unusual, huge or many header fields"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-2.3-defensive", "9110-9.3.6-port", "9112-2.2-leading-space");
     await tryAll(t, heads);
   },
 
   async "corpus: ambiguous responses"(t: Tools): Promise<void> {
+    rfc(
+      "9110-5.6.3-bad-space",
+      "9112-5.1-space-response",
+      "9112-5.2-fold-response",
+      "9112-6.3-surplus",
+      "9112-7.1-large-sizes",
+      "9112-7.1-parameters",
+    );
     const { upstream } = t;
     upstream.script = async (call) => {
       // Each has a connection of its own: none is kept before all are there.

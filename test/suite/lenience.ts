@@ -1,5 +1,6 @@
 /** Messages that are not valid HTTP/1.1 but that a server's parser may accept. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { within } from "../_wait.ts";
 import { request } from "../_wire.ts";
@@ -36,6 +37,7 @@ export const lenience = {
   },
 
   async "an HTTP/1.0 client gets no 100 (Continue)"(t: Tools): Promise<void> {
+    rfc("9110-10.1.1-ignored", "9110-15.2-http10");
     const fields = `${HOST}Expect: 100-continue\r\nContent-Length: 2\r\n`;
     const answer = await t.ask(`POST / HTTP/1.0\r\n${fields}\r\nhi`);
     expect(answer).toMatchObject({ status: 200, text: "hi" });
@@ -50,6 +52,7 @@ export const lenience = {
   async "RFC 9112 §6.1: an HTTP/1.0 request with Transfer-Encoding is refused, or its connection is closed after it"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-6.1-http10-request");
     const client = await t.connect();
     const fields = `${HOST}Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n`;
     client.send(`POST / HTTP/1.0\r\n${fields}\r\n0\r\n\r\n`, request("GET", "/second"));

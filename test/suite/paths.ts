@@ -1,5 +1,6 @@
 /** The authority always comes from the target; path and query keep their bytes. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
 
@@ -52,6 +53,7 @@ async function expectTargetOrRefusal(t: Tools, more: Header[]): Promise<void> {
 
 export const paths = {
   async "path and query pass byte for byte"(t: Tools): Promise<void> {
+    rfc("9110-7.7-path", "9112-3.2.1-origin-form");
     const targets = [
       "/",
       "//x",
@@ -196,6 +198,7 @@ export const paths = {
   async "14 CVE-2026-33732: an absolute-form target contributes only its path, or is refused"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-3.2.1-origin-form");
     for (const [target, path] of [
       ["http://proxy.test/info/hp?x=1", "/info/hp?x=1"],
       ["http://evil.test:81/info", "/info"],

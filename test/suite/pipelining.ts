@@ -1,6 +1,7 @@
 /** Pipelined requests reach the upstream in an order that keeps their meaning (RFC 9112 §9.3.2). */
 import { expect } from "vitest";
 import type { SetupName } from "../_setups.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { settled, until } from "../_wait.ts";
 import { chunk, type Header, lastChunk, request } from "../_wire.ts";
@@ -33,6 +34,7 @@ export const pipelining = {
   async "RFC 9112 §9.3.2: a pipelined request behind an unsafe one is sent after that one's response"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-9.3.2-safe");
     for (const setup of ["default", "hooked", "routed"] as const) {
       await expectInTurn(t, request("PUT", "/first", [shop], "body"), setup);
       await expectInTurn(t, request("DELETE", "/first", [shop]), setup);
@@ -51,6 +53,7 @@ export const pipelining = {
   async "RFC 9112 §9.3.2: an unsafe pipelined request is sent after the responses to all requests before it"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-9.3.2-safe");
     const { upstream } = t;
     const order: string[] = [];
     upstream.script = async (call) => {

@@ -1,5 +1,6 @@
 /** Redirects that the proxy follows: methods, bodies sent again, and what must not go along. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { type Script, Upstream } from "../_upstream.ts";
 import { within } from "../_wait.ts";
@@ -38,6 +39,7 @@ function expectNoSecrets(names: string[]): void {
 
 export const redirects = {
   async "redirects are followed by the rules of the Fetch standard"(t: Tools): Promise<void> {
+    rfc("9110-15.4-modifications");
     for (const [status, method, expected] of [
       [301, "POST", "GET"],
       [302, "POST", "GET"],
@@ -63,6 +65,7 @@ export const redirects = {
   },
 
   async "following 307 and 308 sends the same body again"(t: Tools): Promise<void> {
+    rfc("9110-15.4.8-method");
     const bytes = Buffer.from(Array.from({ length: 900 }, (_, i) => i % 256));
     for (const status of [307, 308]) {
       t.upstream.script = redirecting(status, "/final");
@@ -119,6 +122,7 @@ export const redirects = {
   async "23 CVE-2023-45143, CVE-2024-30260: a redirect to another origin drops credentials for the rest of the chain"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-15.4-modifications");
     await withOther(async (other) => {
       t.upstream.script = (call) =>
         call.target === "/"
@@ -171,6 +175,7 @@ export const redirects = {
   async "a redirect loop and too many redirects end with the last redirect going to the client"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-15.4-cycles");
     t.upstream.script = (call) =>
       call.reply(302, [["Location", call.target === "/a" ? "/b" : "/a"]], call.target);
     expect(await t.ask(request("GET", "/a"), "following")).toMatchObject({

@@ -1,5 +1,6 @@
 /** Responses by status and framing, after each of which the connection is usable for the next one. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { until, within } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
@@ -39,6 +40,7 @@ export const responses = {
   },
 
   async "the response to HEAD of a chunked resource has no body"(t: Tools): Promise<void> {
+    rfc("9110-6-request-known", "9110-9.1-get-head", "9110-9.3.2-head");
     const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     await expectInStep(t, head, { status: 200, length: 0 }, { method: "HEAD" });
   },
@@ -105,11 +107,13 @@ export const responses = {
   },
 
   async "a 205 response has no body"(t: Tools): Promise<void> {
+    rfc("9110-15.3.6-205");
     const bytes = "HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n";
     await expectInStep(t, bytes, { status: 205, length: 0 });
   },
 
   async "a 304 response has no body and keeps its validators"(t: Tools): Promise<void> {
+    rfc("9110-8.6-304", "9110-15.4.5-forward");
     const bytes =
       'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\nContent-Length: 1234\r\nCache-Control: no-cache\r\n\r\n';
     const headers: Header[] = [
@@ -142,6 +146,7 @@ export const responses = {
   },
 
   async "a response body of known length keeps Content-Length"(t: Tools): Promise<void> {
+    rfc("9112-6.3-delimited");
     const bytes = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
     await expectInStep(t, bytes, { text: "hello" }, { headers: [["Content-Length", "5"]] });
     expect(t.upstream.links).toHaveLength(1);
@@ -177,6 +182,7 @@ export const responses = {
   },
 
   async "responses of an HTTP/1.0 upstream are forwarded"(t: Tools): Promise<void> {
+    rfc("9112-2.3-own-version");
     t.upstream.script = (call) => {
       call.write("HTTP/1.0 200 OK\r\nX-A: b\r\n\r\nold");
       call.close();
@@ -198,12 +204,14 @@ export const responses = {
   },
 
   async "102 and 103 responses before the final one are ignored"(t: Tools): Promise<void> {
+    rfc("9110-15.2-parse");
     const bytes =
       "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal";
     await expectInStep(t, bytes, { status: 200, text: "final" });
   },
 
   async "an unsolicited 100 before the final response is ignored"(t: Tools): Promise<void> {
+    rfc("9110-15.2-parse");
     // RFC 9110 §15.2: a client must take interim responses that it did not ask for.
     const bytes = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal";
     await expectInStep(t, bytes, { status: 200, text: "final" });

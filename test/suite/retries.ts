@@ -1,5 +1,6 @@
 /** Connections that break before a response: which requests are sent again, and which never are. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import type { Call } from "../_link.ts";
 import { chunk, lastChunk, request } from "../_wire.ts";
@@ -38,6 +39,7 @@ export const retries = {
   async "a POST on a reused connection that turns out to be closed reaches the upstream at most once"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-9.2.2-proxy-retry", "9110-9.2.2-client-retry");
     for (const close of closings) {
       closesWhenReused(t, close);
       const client = await t.connect();

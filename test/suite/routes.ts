@@ -2,6 +2,7 @@
 import { expect } from "vitest";
 import type { HostName } from "../_host.ts";
 import type { Call } from "../_link.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request } from "../_wire.ts";
 
@@ -46,6 +47,7 @@ export const routes = {
   async "14 RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-3.2.2-host-replaced");
     for (const [target, host] of disagreeing) {
       const answer = await t.ask(request("GET", target, [["Host", host]]), "witnessed");
       expect(answer.status, `${target} of ${host}`).toBe(400);

@@ -1,6 +1,7 @@
 /** Bodies that take their time: nothing is held back until there is more of it. */
 import { expect } from "vitest";
 import type { Client, ResponseHead } from "../_client.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import type { Call } from "../_link.ts";
 import { within } from "../_wait.ts";
@@ -154,6 +155,7 @@ export const streams = {
   },
 
   async "bodies of many tiny chunks arrive completely"(t: Tools): Promise<void> {
+    rfc("9112-7.1-chunked");
     const text = "0123456789".repeat(300);
     t.upstream.script = (call) => {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -164,6 +166,7 @@ export const streams = {
   },
 
   async "a head that arrives byte by byte is parsed on both sides"(t: Tools): Promise<void> {
+    rfc("9110-5.3-whole-head");
     t.upstream.script = async (call) => {
       await call.done;
       for (const byte of "HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 5\r\n\r\nhello") {

@@ -1,6 +1,7 @@
 /** Truncated bodies for which only the kind of the connection's end shows it, and the requests behind them. */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { pause, until, within } from "../_wait.ts";
 import { chunk, request } from "../_wire.ts";
@@ -44,6 +45,7 @@ export const truncation = {
   async "a close-delimited body whose upstream connection is reset never looks complete"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-8-incomplete");
     const text = "x".repeat(5000);
     for (let round = 0; round < 40; round++) {
       t.upstream.script = async (call) => {
@@ -78,6 +80,7 @@ export const truncation = {
   },
 
   async "a truncated pipelined response closes the client's connection"(t: Tools): Promise<void> {
+    rfc("9112-9.3.2-inbound-failure");
     let open: (() => void) | undefined;
     t.upstream.script = async (call) => {
       if (call.target === "/first") {

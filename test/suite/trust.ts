@@ -1,5 +1,6 @@
 /** Which proxies in front are trusted, and for which of their fields. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
 import { forged, own, said } from "./forwarding.ts";
@@ -102,6 +103,7 @@ export const trust = {
   async "a trusted chain in Forwarded is read like X-Forwarded-For, and a malformed one is removed as a whole"(
     t: Tools,
   ): Promise<void> {
+    rfc("7239-6-port");
     const chains = [
       [
         "for=6.6.6.6, for=203.0.113.7;proto=https, for=10.0.0.2",
@@ -136,6 +138,14 @@ export const trust = {
   async "`via` adds this proxy to Via, and a request that already passed it is answered with 508"(
     t: Tools,
   ): Promise<void> {
+    rfc(
+      "9110-7.6-loop",
+      "9110-7.6.3-via",
+      "9110-7.6.3-firewall",
+      "9110-7.6.3-combine",
+      "7239-5.1-by",
+      "7239-6.3-obfuscated",
+    );
     await t.ask(request("GET", "/", [["Via", "1.0 first, 1.1 edges"]]), "traced");
     const [call] = t.upstream.calls;
     expect(call?.all("via").join(", ")).toBe("1.0 first, 1.1 edges, 1.1 edge");
@@ -151,6 +161,7 @@ export const trust = {
   },
 
   async "`via` states the HTTP version of the incoming request"(t: Tools): Promise<void> {
+    rfc("9110-7.6.3-via");
     await t.ask("GET / HTTP/1.0\r\nHost: proxy.test\r\nVia: 2 first\r\n\r\n", "traced");
     expect(t.upstream.calls[0]?.all("via").join(", ")).toBe("2 first, 1.0 edge");
   },

@@ -1,0 +1,228 @@
+/**
+ * docs/conformance.md: the requirements of the RFCs, each with its tests, and on which hosts it holds. It is made of
+ * the list in conformance/, the calls of `rfc` in the tests, and the gaps.
+ *
+ *     node test/_conformance.ts    # brings docs/conformance.md up to date
+ */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { findMarkers, isInSuite, type Marked } from "./conformance/markers.ts";
+import { type Requirement, type RequirementId, requirements } from "./conformance/requirements.ts";
+import { gaps } from "./_gaps.ts";
+import type { HostName } from "./_host.ts";
+import { CLIENTS, HOSTS, toTable } from "./_readme.ts";
+
+export const LEDGER: URL = new URL("../docs/conformance.md", import.meta.url);
+
+const RFCS: readonly (readonly [rfc: string, title: string])[] = [
+  ["9110", "HTTP semantics"],
+  ["9112", "HTTP/1.1"],
+  ["9113", "HTTP/2"],
+  ["6455", "WebSocket"],
+  ["7239", "Forwarded"],
+  ["9209", "Proxy-Status"],
+];
+
+/** Each host with its column's title. */
+const COLUMNS: readonly (readonly [HostName, string])[] = [...HOSTS, ...CLIENTS];
+
+const ON_NODE: readonly HostName[] = ["node", "srvx", "h3", "hono", "undici", "fetch-node"];
+/** The hosts with the proxy's own client, */
+const OWN_ON_NODE: readonly HostName[] = ["node", "srvx", "h3", "hono"];
+/** and those of them where it runs on what other runtimes have of `node:net` and `node:tls`. */
+const OWN_ELSEWHERE: readonly HostName[] = ["bun", "deno"];
+
+/** The hosts that a file of unit tests tells of, by its name: the first that matches counts. */
+const SCOPES: readonly (readonly [RegExp, readonly HostName[]])[] = [
+  [/^http1\./, [...OWN_ON_NODE, ...OWN_ELSEWHERE]],
+  [/^(?:pool|stale|queue)\./, OWN_ON_NODE],
+  [/^transport\.http\./, OWN_ELSEWHERE],
+  [/^transport\.workerd\./, ["workerd"]],
+  [/^undici\./, ["undici"]],
+  [/\.node\.test\.ts$|^apps\.http2\./, ON_NODE],
+];
+
+function hostsOf({ file }: Marked): readonly HostName[] {
+  const scope = SCOPES.find(([pattern]) => pattern.test(file));
+  return scope?.[1] ?? COLUMNS.map(([host]) => host);
+}
+
+/** Why a test fails on a host; undefined if it passes there. */
+function reasonOf(marked: Marked, host: HostName): string | undefined {
+  if (!isInSuite(marked)) return undefined;
+  return gaps.find((gap) => gap.host === host && gap.test === marked.title)?.reason;
+}
+
+export type State = "holds" | "option" | "gap" | "not ours" | "open" | "untested";
+
+/** Whether a requirement holds on a host. */
+export function stateOn(
+  host: HostName,
+  { open, gap, foreign, option }: Requirement,
+  tests: readonly Marked[],
+): State {
+  if (foreign !== undefined) return "not ours";
+  if (open !== undefined) return "open";
+  if (gap !== undefined) return "gap";
+  if (tests.length === 0) return "untested";
+  const there = tests.filter((test) => hostsOf(test).includes(host));
+  if (there.length === 0) return "not ours";
+  if (there.some((test) => reasonOf(test, host) !== undefined)) return "gap";
+  return option === undefined ? "holds" : "option";
+}
+
+interface Row {
+  readonly id: RequirementId;
+  readonly rfc: string;
+  readonly section: string;
+  readonly name: string;
+  readonly requirement: Requirement;
+  readonly tests: readonly Marked[];
+}
+
+function toRow(id: RequirementId, markers: readonly Marked[]): Row {
+  const [, rfc = "", section = "", name = ""] = /^(\d+)-([\d.]+)-(.+)$/.exec(id) ?? [];
+  const tests = markers.filter((marked) => marked.id === id);
+  return { id, rfc, section, name, requirement: requirements[id], tests };
+}
+
+const ids = Object.keys(requirements) as RequirementId[];
+
+function linkOf({ rfc, section }: Row): string {
+  return `[${section}](https://www.rfc-editor.org/rfc/rfc${rfc}#section-${section})`;
+}
+
+function isForeign({ requirement }: Row): boolean {
+  return requirement.foreign !== undefined;
+}
+
+function statesOf({ requirement, tests }: Row): State[] {
+  return COLUMNS.map(([host]) => stateOn(host, requirement, tests));
+}
+
+function tableOf(rows: readonly Row[]): string {
+  const head = ["section", "name", "level", "as", "requirement", ...COLUMNS.map(([, t]) => t)];
+  const body = rows.map((row) => {
+    const { level, role, says } = row.requirement;
+    return [linkOf(row), row.name, level, role, says, ...statesOf(row)];
+  });
+  return toTable([head, ...body]);
+}
+
+function foreignTableOf(rows: readonly Row[]): string {
+  const body = rows.map((row) => {
+    const { level, role, says, foreign = "" } = row.requirement;
+    return [linkOf(row), row.name, level, role, says, foreign];
+  });
+  return toTable([["section", "name", "level", "as", "requirement", "why not ours"], ...body]);
+}
+
+/** The hosts on which a test of a requirement fails, by reason. */
+function gapsOf({ requirement, tests }: Row): string[] {
+  if (requirement.gap !== undefined) return [`gap: ${requirement.gap}`];
+  const hosts = new Map<string, Set<string>>();
+  for (const test of tests) {
+    for (const [host, title] of COLUMNS) {
+      const reason = reasonOf(test, host);
+      if (reason === undefined) continue;
+      hosts.set(reason, (hosts.get(reason) ?? new Set()).add(title));
+    }
+  }
+  return Array.from(hosts, ([reason, on]) => `gap on ${[...on].join(", ")}: ${reason}`);
+}
+
+/** Text as Markdown shows it. */
+function escape(text: string): string {
+  return text.replaceAll(/[\\`*_<>[\]|~]/g, "\\$&");
+}
+
+function detailsOf(row: Row): string {
+  const { option, open } = row.requirement;
+  const notes = [
+    ...(option === undefined ? [] : [`with the option \`${option}\``]),
+    ...(open === undefined ? [] : [`waits for: ${open}`]),
+    ...gapsOf(row).map(escape),
+    ...row.tests.map(({ file, title }) => `\`${file}\`: ${escape(title)}`),
+  ];
+  return `- ${row.section} ${row.name}\n${notes.map((note) => `  - ${note}\n`).join("")}`;
+}
+
+function sectionOf(rfc: string, title: string, rows: readonly Row[]): string {
+  const own = rows.filter((row) => !isForeign(row));
+  const foreign = rows.filter(isForeign);
+  const parts = [
+    `## RFC ${rfc}, ${title}\n`,
+    tableOf(own),
+    ...(foreign.length === 0 ? [] : ["Not ours:\n", foreignTableOf(foreign)]),
+    `### Tests and gaps of RFC ${rfc}\n`,
+    own
+      .filter(({ requirement, tests }) => tests.length > 0 || requirement.gap || requirement.open)
+      .map(detailsOf)
+      .join(""),
+  ];
+  return parts.join("\n");
+}
+
+/** How often a requirement counts in the summary: as what is worst about it. */
+export function summaryState(row: Pick<Row, "requirement" | "tests">): State {
+  const states = new Set(
+    HOSTS.map(([host]) => stateOn(host, row.requirement, row.tests)).filter(
+      (state, _, all) => state !== "not ours" || all.every((each) => each === "not ours"),
+    ),
+  );
+  const order: State[] = ["open", "untested", "gap", "option", "holds", "not ours"];
+  return order.find((state) => states.has(state)) ?? "not ours";
+}
+
+const SUMMARY: readonly State[] = ["holds", "option", "gap", "open", "untested", "not ours"];
+
+function summaryOf(rows: readonly Row[]): string {
+  const count = (rfc: string | undefined, state: State): string =>
+    String(rows.filter((row) => (!rfc || row.rfc === rfc) && summaryState(row) === state).length);
+  const body = RFCS.map(([rfc, title]) => [
+    `RFC ${rfc}, ${title}`,
+    ...SUMMARY.map((state) => count(rfc, state)),
+  ]);
+  const total = ["all", ...SUMMARY.map((state) => count(undefined, state))];
+  return toTable([["", ...SUMMARY], ...body, total]);
+}
+
+const INTRODUCTION = `<!-- Made by \`npm run conformance\`. -->
+
+# What the RFCs require, and what holds
+
+Each row is a requirement that an RFC puts on a gateway: as the server of its clients, as the client of its upstreams,
+or as an intermediary between them. The sentences are ours; the section has the words that count. The states:
+
+- **holds**: tests check it on this host.
+- **option**: tests check it with an option set that is off by default.
+- **gap**: it does not hold on this host, or not in all that is tested. The list below each table says why.
+- **open**: it belongs to a feature that is not built yet.
+- **untested**: nothing says whether it holds.
+- **not ours**: the runtime or the upstream does it, or the part is not one of a gateway.
+
+A test says by a call of \`rfc\` which requirements it checks. Where one has several tests, the worst of them counts.
+`;
+
+/** The whole page. */
+export function makeLedger(markers: readonly Marked[] = findMarkers()): string {
+  const rows = ids.map((id) => toRow(id, markers));
+  const sections = RFCS.map(([rfc, title]) =>
+    sectionOf(
+      rfc,
+      title,
+      rows.filter((row) => row.rfc === rfc),
+    ),
+  );
+  const note = "A requirement that is a gap on one host counts as a gap here.\n";
+  return [INTRODUCTION, summaryOf(rows), note, ...sections].join("\n");
+}
+
+/** Requirements that neither a test nor a reason stands for. */
+export function findUntested(markers: readonly Marked[] = findMarkers()): RequirementId[] {
+  return ids.filter((id) => summaryState(toRow(id, markers)) === "untested");
+}
+
+if (import.meta.main) {
+  mkdirSync(new URL(".", LEDGER), { recursive: true });
+  writeFileSync(LEDGER, makeLedger());
+}

@@ -1,0 +1,83 @@
+/** Requirements of the RFCs that servers do not meet: one row for each, with the hosts. */
+import type { Gap } from "./_gaps.ts";
+import type { HostName } from "./_host.ts";
+import type { TestName } from "./_suite.ts";
+
+const ON_NODE = ["node", "slow", "srvx", "h3", "hono"] as const;
+
+const rows: readonly (readonly [reason: string, hosts: readonly HostName[], tests: TestName[]])[] =
+  [
+    [
+      "a request target that is too long is answered with 431 or 400, not with 414",
+      [...ON_NODE, "bun", "deno", "workerd"],
+      ["RFC 9112 §3: a target that is too long gets 414"],
+    ],
+    [
+      "unknown methods are answered with 400",
+      ON_NODE,
+      ["RFC 9112 §3: a method that is longer than any known one is forwarded, or gets 501"],
+    ],
+    [
+      "unknown methods close the connection",
+      ["bun"],
+      ["RFC 9112 §3: a method that is longer than any known one is forwarded, or gets 501"],
+    ],
+    [
+      "a client of HTTP/1.0 that asks for it keeps its connection",
+      [...ON_NODE, "workerd"],
+      ["RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept"],
+    ],
+    [
+      "requests of HTTP/1.0 are answered as HTTP/1.0",
+      ["deno", "workerd"],
+      ["RFC 9110 §6.2: a request of HTTP/1.0 is answered as HTTP/1.1"],
+    ],
+    [
+      "a WebSocket handshake of HTTP/1.0 is answered with 501",
+      ["bun", "deno", "workerd"],
+      ["RFC 9110 §7.8: Upgrade in an HTTP/1.0 request is ignored"],
+    ],
+    [
+      "responses get no Date; Cloudflare's servers in front of workerd add it",
+      ["workerd"],
+      [
+        "RFC 9110 §6.6.1: a response without Date gets one, and one that has it keeps it",
+        "RFC 9110 §6.6.1: a gateway error has a Date",
+      ],
+    ],
+    [
+      "a connection with the rest of a large answered upload still to come is reset",
+      ["slow", "workerd"],
+      ["RFC 9110 §10.1.1: an early response says that it closes, or the rest is read"],
+    ],
+    [
+      "an empty line in front of a request is answered with 400",
+      ["bun"],
+      ["RFC 9112 §2.2: an empty line in front of a request is ignored"],
+    ],
+    [
+      "the last response on a connection has no Connection: close",
+      ["bun"],
+      ["RFC 9112 §9.6: a connection's last response says that it is"],
+    ],
+    [
+      "unknown transfer codings are answered with 400",
+      ["bun"],
+      ["RFC 9112 §6.1: a transfer coding that is not understood gets 501"],
+    ],
+  ];
+
+/** With Deno's fetch, the length of the response is unknown, and its end is the connection's. */
+const KEPT: Gap = {
+  host: "deno",
+  test: "RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept",
+  reason: "a client of HTTP/1.0 that asks for it keeps its connection",
+  sometimes: true,
+};
+
+export const conformanceGaps: Gap[] = [
+  ...rows.flatMap(([reason, hosts, tests]) =>
+    tests.flatMap((test) => hosts.map((host): Gap => ({ host, test, reason }))),
+  ),
+  KEPT,
+];
