@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { afterEach, describe, expect, test } from "vitest";
 import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
 import { useApps } from "./_apps.ts";
+import { until, within } from "./_wait.ts";
 import { chunk, lastChunk, request } from "./_wire.ts";
 
 const apps = useApps();
@@ -33,6 +34,13 @@ function show(web: Request, change: (runtime: Runtime) => object): Request {
       return typeof value === "function" ? (value.bind(target) as unknown) : value;
     },
   });
+}
+
+/** A request that answers `body` itself, as srvx's class does. */
+class ServerRequest extends Request {
+  override get body(): Request["body"] {
+    return super.body;
+  }
 }
 
 const BODY = "x".repeat(100_000);
@@ -124,7 +132,7 @@ describe("a response", () => {
       reply(size);
       const proxy = create();
       const port = await apps.serve("node", (req, res) => {
-        const web = Object.assign(new Request("http://proxy.test/"), {
+        const web = Object.assign(new ServerRequest("http://proxy.test/"), {
           runtime: { node: { req, res, maxRequestBodySize: undefined } },
         });
         const send = async (): Promise<void> => {
@@ -161,5 +169,63 @@ describe("a response", () => {
     } finally {
       globalThis.Response = Original;
     }
+  });
+});
+
+describe("a request that an app has built", () => {
+  /** Copies srvx's `runtime` to a new request, as h3 does for a request to one of its own routes. */
+  function rebuild(web: Request, init: RequestInit): Request {
+    const { runtime } = web as unknown as { runtime: Runtime };
+    return Object.assign(new Request(web.url, init), { runtime });
+  }
+
+  function serveRebuilt(
+    init: (web: Request) => RequestInit | Promise<RequestInit>,
+  ): Promise<number> {
+    const proxy = create();
+    return apps.serve("srvx", async (web) => proxy.fetch(rebuild(web, await init(web))));
+  }
+
+  test("another body is sent with its own length and fields", async () => {
+    const port = await serveRebuilt(() => ({
+      method: "PUT",
+      body: "another body",
+      headers: { "x-own": "1" },
+    }));
+    const sent = request("POST", "/", [["X-First", "1"]], "the first body");
+    expect((await apps.ask(port, sent)).status).toBe(200);
+    const call = apps.only();
+    expect([call.method, call.body.toString(), call.get("x-own")]).toEqual([
+      "PUT",
+      "another body",
+      "1",
+    ]);
+    expect(call.get("x-first")).toBeUndefined();
+    expect(call.get("x-forwarded-for")).toBe("127.0.0.1");
+  });
+
+  test("the body of a POST that is built for a GET is sent", async () => {
+    const port = await serveRebuilt(() => ({ method: "POST", body: "made here" }));
+    expect((await apps.ask(port, request("GET", "/"))).status).toBe(200);
+    expect([apps.only().method, apps.only().body.toString()]).toEqual(["POST", "made here"]);
+  });
+
+  test("a changed body that was read before is sent", async () => {
+    const port = await serveRebuilt(async (web) => ({
+      method: "POST",
+      body: (await web.text()).toUpperCase(),
+    }));
+    expect((await apps.ask(port, upload)).status).toBe(200);
+    expect(apps.only().body.toString()).toBe(BODY.toUpperCase());
+  });
+
+  test("the upstream request is aborted when the client disconnects", async () => {
+    const port = await serveRebuilt(() => ({ method: "GET" }));
+    upstream.script = () => {};
+    const client = await apps.connect(port);
+    client.send(request("GET", "/hang"));
+    await until(() => upstream.calls.length === 1, "the upstream request");
+    client.leave("RST");
+    await within(apps.only().link.closed, "the upstream connection's close");
   });
 });

@@ -42,6 +42,19 @@ function watchConnection(connection: ClientConnection): Listener[] {
   return listeners;
 }
 
+function listenTo(connection: ClientConnection, listener: Listener): void {
+  (watched.get(connection) ?? watchConnection(connection)).push(listener);
+  if (connection.destroyed || connection.closed) listener.handleEvent();
+}
+
+function unlistenTo(connection: ClientConnection, listener: Listener): void {
+  const listeners = watched.get(connection) ?? [];
+  const at = listeners.indexOf(listener);
+  if (at < 0) return;
+  const last = listeners.pop() as Listener;
+  if (at < listeners.length) listeners[at] = last;
+}
+
 /** A request of Node's server, read from the raw message as far as no other code has changed it. */
 abstract class NodeIncoming {
   readonly secure: boolean;
@@ -78,17 +91,11 @@ abstract class NodeIncoming {
   }
 
   listen(listener: Listener): void {
-    const { connection } = this;
-    (watched.get(connection) ?? watchConnection(connection)).push(listener);
-    if (connection.destroyed || connection.closed) listener.handleEvent();
+    listenTo(this.connection, listener);
   }
 
   unlisten(listener: Listener): void {
-    const listeners = watched.get(this.connection) ?? [];
-    const at = listeners.indexOf(listener);
-    if (at < 0) return;
-    const last = listeners.pop() as Listener;
-    if (at < listeners.length) listeners[at] = last;
+    unlistenTo(this.connection, listener);
   }
 }
 
@@ -183,6 +190,27 @@ class PeerIncoming extends WebIncoming {
   }
 }
 
+/** A web `Request` that an app has built while it handled a request of Node's, whose client gets the response. */
+class RebuiltIncoming extends PeerIncoming {
+  readonly #connection: ClientConnection;
+
+  constructor(request: Request, peer: IncomingMessage) {
+    super(request, peer);
+    this.#connection = isHttp2(peer) ? peer.stream : peer.socket;
+  }
+
+  /** The app need not have passed on the signal of the client's request, so the connection is listened to as well. */
+  override listen(listener: Listener): void {
+    super.listen(listener);
+    listenTo(this.#connection, listener);
+  }
+
+  override unlisten(listener: Listener): void {
+    super.unlisten(listener);
+    unlistenTo(this.#connection, listener);
+  }
+}
+
 /** Returns Node's request and response under a web request, if the server shows them. */
 export function nodeSideOf(request: Request): NodeSide | undefined {
   return srvxSideOf(request) ?? honoSideOf(request);
@@ -191,6 +219,7 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
 /** Reads a web request, from Node's own request where there is one under it. */
 export function readRequest(request: Request, context: Context): Incoming {
   const side = nodeSideOf(request);
+  if (side?.isRebuilt === true) return new RebuiltIncoming(request, side.req);
   if (side?.req.httpVersionMajor === 1 || (side && !isHttp2(side.req))) {
     return new HostedIncoming(request, side);
   }

@@ -43,7 +43,7 @@ export function honoSideOf(request: Request): NodeSide | undefined {
       req = (request as unknown as Record<symbol, IncomingMessage>)[symbol];
     } else if (!HARMLESS.has(description)) isFresh = false;
   }
-  return req?.rawHeaders && { req, res: undefined, ownBody: isFresh, isFresh };
+  return req?.rawHeaders && { req, res: undefined, ownBody: isFresh, isFresh, isRebuilt: false };
 }
 
 /** The number of list entries above which `toRecord` gives up: it compares each name with all others. */

@@ -7,6 +7,13 @@
  * - Otherwise: the body is read from the request's web stream, where srvx applies its limit.
  * - Test: test/internals.srvx.node.test.ts, "a limit under another name still holds".
  *
+ * The class of a request.
+ * - Rests on: srvx's class answers `body` itself. An app may build a `Request` and copy `runtime` to it, as h3 does for a
+ *   request to its own routes: Node's request is then another one, with another method, other fields and another body.
+ * - Check: the prototype of the request must be neither the runtime's own nor a class without a `body` of its own.
+ * - Otherwise: the request is read as a web `Request`; Node's request tells only where it came from.
+ * - Test: test/internals.srvx.node.test.ts, "a request that an app has built".
+ *
  * The method `_toNodeResponse()` of a response.
  * - Rests on: srvx's server sends what this method returns, instead of reading the web interface of the response. It
  *   writes the head, and then calls `pipe(res)` on the body.
@@ -35,6 +42,8 @@ export interface NodeSide {
   readonly ownBody: boolean;
   /** Whether it is known that no other code has used the body of the web `Request`. */
   readonly isFresh: boolean;
+  /** Whether an app has built the web `Request`, which is then another request than Node's. */
+  readonly isRebuilt: boolean;
 }
 
 /** What srvx shows of a request on Node. */
@@ -50,7 +59,17 @@ export function srvxSideOf(request: Request): NodeSide | undefined {
   // Other servers may use these names for other things: a message of Node's has `rawHeaders`.
   if (pair?.req?.rawHeaders === undefined) return undefined;
   const ownBody = "maxRequestBodySize" in pair && pair.maxRequestBodySize === undefined;
-  return { req: pair.req, res: pair.res, ownBody, isFresh: false };
+  return { req: pair.req, res: pair.res, ownBody, isFresh: false, isRebuilt: isRebuilt(request) };
+}
+
+function isRebuilt(request: Request): boolean {
+  const native: object = NativeRequest.prototype;
+  const prototype: object = Object.getPrototypeOf(request) as object;
+  if (prototype === native) return true;
+  // srvx may replace the global `Request` by a subclass that has no members of its own.
+  return (
+    !Object.hasOwn(prototype, "body") && Object.prototype.isPrototypeOf.call(native, prototype)
+  );
 }
 
 /** The parts that srvx's server takes from a response. */
@@ -69,12 +88,14 @@ export interface SrvxBody {
   destroy(): void;
 }
 
+/** The runtime's own `Request`, also if a server has replaced the global before this module was loaded. */
+const NativeRequest = findNative(globalThis.Request);
 /** The runtime's own `Response`, also if a server has replaced the global before this module was loaded. */
-export const NativeResponse: typeof Response = nativeOf(globalThis.Response);
+export const NativeResponse: typeof Response = findNative(globalThis.Response);
 
-function nativeOf(current: typeof Response): typeof Response {
-  const parent = Object.getPrototypeOf(current) as Partial<typeof Response>;
-  return parent.prototype === undefined ? current : nativeOf(parent as typeof Response);
+function findNative<Class extends object>(current: Class): Class {
+  const parent = Object.getPrototypeOf(current) as Class & { prototype?: object };
+  return parent.prototype === undefined ? current : findNative(parent);
 }
 
 /** Whether the server accepts responses that are not of the global class: it has not replaced that class. */
