@@ -5,8 +5,8 @@ import { toSocketError } from "../../src/http1/socketerror.ts";
 import { poolClosed } from "../../src/closing.ts";
 
 /**
- * RFC 9209's names for undici's error codes. undici passes errors of sockets on as they are: `toSocketError` classifies
- * those.
+ * RFC 9209's names for undici's error codes. undici passes errors of sockets on unchanged, and `toSocketError` converts
+ * them.
  */
 const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   UND_ERR_CONNECT_TIMEOUT: "connection_timeout",
@@ -42,7 +42,7 @@ export interface Progress {
   readonly isStale: boolean;
 }
 
-/** Converts an error of undici's into a `ProxyError`, whose cause it becomes. */
+/** Converts an error of undici to a `ProxyError` that has this error as its cause. */
 export function toUndiciError(thrown: unknown, progress: Progress): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const { name = "", code = "", message = "" } = (thrown ?? {}) as Partial<NodeJS.ErrnoException>;

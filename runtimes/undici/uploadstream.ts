@@ -17,7 +17,7 @@ export class UploadStream extends Readable implements Sink {
   #isPiped = false;
   #onDrain: (() => void) | undefined;
 
-  /** What happens to the memory of a chunk: an interceptor of the app's may keep the chunks that it sees. */
+  /** What the stream does with the memory of a chunk: an interceptor of the app may keep the chunks that it sees. */
   readonly memory: "owned" | "borrowed";
 
   /**
