@@ -14,7 +14,7 @@ export interface Listener {
 export interface Client {
   /** Milliseconds after which listening begins, where listening is expensive; undefined to listen from the start. */
   readonly listenAfter?: number;
-  /** Calls the listener once when the client disconnects, immediately if it already has. */
+  /** Calls the listener once when the client disconnects, or immediately if the client has disconnected already. */
   listen(listener: Listener): void;
   /** Removes a listener. */
   unlisten(listener: Listener): void;

@@ -167,7 +167,7 @@ export class Attempt implements Job, Inlet {
   onEnd(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    // The connection may carry the next request: read on, although this client is slow.
+    // The response is complete. Resume reading, although the client is slow: the connection may carry another request.
     if (this.isPaused) this.#connection?.resume();
     this.#stopUpload();
     if (this.#body === undefined) this.#scope.end();
@@ -192,11 +192,14 @@ export class Attempt implements Job, Inlet {
 /** Characters that are not allowed in a field value: a line end would begin another field, or another request. */
 const UNSENDABLE = /[^\t -~\u0080-\u00ff]/;
 const TARGET = /^[!-~\u0080-\u00ff]+$/;
-/** Methods that give content no meaning: a request without content then has no `Content-Length` (RFC 9110 §8.6). */
+/**
+ * Methods for which content has no defined meaning. A request without content has `Content-Length: 0`, except with one of
+ * these methods (RFC 9110 §8.6).
+ */
 const BODYLESS = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
 
 /**
- * Returns the head of a request without the fields that are known only when it is sent.
+ * Returns the head of a request without the fields that are known only when the request is sent: see `writeHeadEnd`.
  * @throws ProxyError for a method, path or field that cannot be sent unchanged
  */
 export function writeHead({ method, path, upstream, host, headers }: UpstreamRequest): string {

@@ -29,8 +29,8 @@ export interface FoundAddresses {
 export interface SocketHandler {
   /**
    * The socket has read bytes.
-   * @param mayKeep whether the handler may keep the memory of the bytes: it holds no other bytes, and the socket does
-   * not read into it again once the handler has kept it
+   * @param mayKeep whether the handler may keep the memory of the bytes: that memory holds no other bytes, and the socket
+   * does not read into it again once the handler has kept it
    * @returns whether the handler has kept the memory
    */
   onData(bytes: Uint8Array, mayKeep: boolean): boolean;

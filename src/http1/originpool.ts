@@ -11,7 +11,7 @@ import { IdleTrimmer } from "./idletrimmer.ts";
 import { Queue } from "./queue.ts";
 import { ExpiryTimer } from "./timers.ts";
 
-/** A connection is no longer reused this many milliseconds before the upstream closes it, as `Keep-Alive` announces. */
+/** An idle connection is closed this many milliseconds before the upstream would close it, according to `Keep-Alive`. */
 const KEEP_ALIVE_MARGIN = 1000;
 
 /** The parts that all pools of a transport share. */

@@ -16,7 +16,7 @@ export interface ResponseHead {
   readonly length: number;
   /** Whether the connection can carry another request after this response. */
   readonly isPersistent: boolean;
-  /** Milliseconds for which the upstream keeps an idle connection, by its `Keep-Alive` field; else `Infinity`. */
+  /** Milliseconds for which the upstream keeps an idle connection, according to `Keep-Alive`; `Infinity` without it. */
   readonly keepAliveTimeout: number;
 }
 
@@ -35,9 +35,9 @@ export interface ResponseHandler {
 
 /** The rules for one kind of lines. */
 interface LinesKind {
-  /** What error messages call the lines. */
+  /** The name of the lines in error messages. */
   readonly name: string;
-  /** Whether the lines end with an empty one; otherwise a single line is read. */
+  /** Whether an empty line ends the lines; otherwise a single line is read. */
   readonly isSection: boolean;
   /** The maximum number of bytes of all lines together. */
   readonly limit: number;
@@ -412,7 +412,7 @@ function parseFields(text: string, from: number): HeaderList {
     const end = text.indexOf("\r\n", at);
     const colon = text.indexOf(":", at);
     const name = text.slice(at, colon);
-    // If this line has no colon, the name reaches into the next line, and contains a line end.
+    // If this line has no colon, the name reaches into the next line: it contains a line end, which `TOKEN` refuses.
     if (!TOKEN.test(name)) throw malformed("field");
     let first = colon + 1;
     let last = end;
