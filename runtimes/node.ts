@@ -41,7 +41,7 @@ export type NodeHandler = (
 
 /** A proxy on Node, which also has a handler for servers without web requests. */
 export interface NodeProxy extends Proxy {
-  /** Handles the requests of `node:http`, Express and Fastify. Needs no `this`. */
+  /** Handles the requests of `node:http`, Express and Fastify. It does not use `this`. */
   readonly nodeHandler: NodeHandler;
 }
 

@@ -11,7 +11,10 @@ interface Vars {
 
 const isOnWorkers = globalThis.navigator?.userAgent === "Cloudflare-Workers";
 
-/** @throws TypeError of one line that names the variable and the fix */
+/**
+ * Reads the options of the proxy from the variables.
+ * @throws TypeError whose message is one line that names the variable and the fix
+ */
 function readOptions({
   FETCHWAY_TARGET: target,
   FETCHWAY_OPTIONS: json,

@@ -53,7 +53,7 @@ function toFlag(
   // The command's own flags, such as `--demo`, are off by default, so that a `--no-demo` would have no effect.
   const negatable = form.negatable && scope !== "command";
   const { check } = kind;
-  // A default that is an object means that the feature is on.
+  // A default that is an object means that the option is on: the help then shows `true`.
   const fallback = typeof preset === "object" ? true : (preset as Flag["fallback"]);
   return { ...form, scope, heading, option, name, check, fallback, ...text, negatable };
 }

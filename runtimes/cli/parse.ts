@@ -17,7 +17,7 @@ export interface CommandLine {
 
 interface Spelling {
   readonly flag: Flag;
-  /** `--no-name` */
+  /** Whether the flag is spelled `--no-name`. */
   readonly negated: boolean;
 }
 

@@ -14,8 +14,8 @@ const LISTEN_AFTER = 200;
  * The requests whose signal has not been read yet, for one timer that they share.
  *
  * They are in an array, and each knows its own index. A set would get a new table whenever its entries have changed often
- * enough, and its old table refers to the new one. An old table that has moved to the old generation would so keep the
- * next tables in memory.
+ * enough, and its old table refers to the new one. Once a table has moved to V8's old generation, it would keep all later
+ * tables in memory.
  */
 let deferred: DenoIncoming[] = [];
 let timer: ReturnType<typeof setTimeout> | undefined;

@@ -99,7 +99,7 @@ export class IncomingBody implements BodySource {
     return toWebStream(this, options);
   }
 
-  /** Reads the rest of the body and drops it, because the next request on the connection comes after it. */
+  /** Reads the rest of the body and drops it, because the next request on the connection comes after this body. */
   cancel(): void {
     if (this.#stop !== undefined) this.#stop();
     else this.message.resume();
@@ -138,7 +138,7 @@ function isComplete(message: IncomingMessage): boolean {
 /** The memory of chunks below this number of bytes is left to the garbage collector. */
 const LARGE = 16_384;
 
-/** Writes a chunk in the kind of memory that the sink requires. */
+/** Writes a chunk to a sink. As `sink.memory` requires, it writes a copy, or frees the memory once the chunk is sent. */
 function writeChunk(
   message: IncomingMessage,
   chunk: Buffer,
@@ -205,7 +205,7 @@ export function resumeAfter(
   });
 }
 
-/** Removes the proxy's listener and reads on: the next request on the connection comes after this body. */
+/** Removes the proxy's listener, and reads the rest of the body: the next request on the connection comes after it. */
 function drain(message: IncomingMessage, onData: (chunk: Buffer) => void): void {
   message.off("data", onData);
   message.resume();

@@ -28,8 +28,8 @@ type ClientConnection = Socket | ServerHttp2Stream;
 /**
  * The listeners for the end of each connection. The connection itself gets one `close` listener, for all of its requests.
  *
- * They are in arrays, not sets: when the entries of a set have changed often enough, V8 gives the set a new table, and the
- * old table refers to it. An old table that has moved to the old generation so keeps the next tables in memory.
+ * They are in arrays, not sets: when the entries of a set have changed often enough, V8 gives the set a new table, to
+ * which the old table refers. Once a table has moved to the old generation, it keeps all later tables in memory.
  */
 const watched: WeakMap<ClientConnection, Listener[]> = new WeakMap();
 
@@ -200,7 +200,7 @@ export function readRequest(request: Request, context: Context): Incoming {
   return new PeerIncoming(request, peer?.socket && peer, fields, http2BodyOf(request, side));
 }
 
-/** Returns Node's request under a web request. */
+/** Returns Node's request under a web request; undefined if the request was not read from Node's. */
 export function messageOf(incoming: Incoming): IncomingMessage | undefined {
   return incoming instanceof HostedIncoming ? incoming.message : undefined;
 }

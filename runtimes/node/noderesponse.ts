@@ -189,7 +189,7 @@ class LazyResponse extends SrvxResponse {
   }
 
   get #response(): Response {
-    // The real response copies the fields; those of `this.headers` are sent.
+    // The real response gets a copy of the fields, which is not sent: the fields in `this.headers` are sent.
     return (this.#real ??= new NativeResponse(
       toBodyInit(this.#received.body, true, this.#message),
       this,
@@ -264,7 +264,7 @@ async function buildLater(
 }
 
 /**
- * Sends a web `Response` by Node's response.
+ * Sends a web `Response` as Node's response.
  * @throws the error of `res.writeHead` for fields that a hook has made invalid
  */
 export function sendResponse(response: Response, res: ServerResponse): void {

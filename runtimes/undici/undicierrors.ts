@@ -34,11 +34,11 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
 
 /** How far a request had come when it failed. */
 export interface Progress {
-  /** Whether undici had begun to send it. */
+  /** Whether undici had begun to send the request. */
   readonly isStarted: boolean;
   /** Whether the headers of the response had arrived. */
   readonly isAnswered: boolean;
-  /** Whether its connection had carried a response before, and no byte of this response had arrived. */
+  /** Whether the connection had carried an earlier response, and no byte of this response had arrived. */
   readonly isStale: boolean;
 }
 
@@ -63,7 +63,8 @@ function classifyUndiciError(
       // "bad response" and "bad upgrade" are undici's messages for a status 100 or 101 that the request did not ask for.
       return message.startsWith("bad ") ? "http_protocol_error" : CODES[code];
     case "UND_ERR_INVALID_ARG":
-      // Before the start, a path or a field that cannot be sent. After the start, status 407 of a forward proxy.
+      // Before the start, undici refuses a path or a field that cannot be sent. After the start, a forward proxy has
+      // answered with status 407.
       return isStarted ? "proxy_internal_error" : "http_request_error";
     case "UND_ERR_ABORTED":
       // Before the start, a forward proxy has refused the tunnel.

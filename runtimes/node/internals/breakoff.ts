@@ -61,7 +61,8 @@ export function breakOffRequest(request: IncomingMessage): void {
   if (sent === undefined) return destroySocket(socket);
   if (sent === null) return;
   if (sent.req === request) {
-    // After `end()`, nothing that the server writes is sent. If no head was sent yet, the server sends an error response.
+    // After `end()`, nothing more that the server writes is sent. If no head was sent yet, do nothing: the server then
+    // sends another response.
     if (sent.headersSent) socket.end();
     return;
   }

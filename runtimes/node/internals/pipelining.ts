@@ -38,9 +38,9 @@ const SAFE: ReadonlySet<string | undefined> = new Set(["GET", "HEAD", "OPTIONS",
 /** The waiting requests of a connection that has an unsafe request in front of other requests, or behind them. */
 class PipelinedConnection {
   readonly #socket: Socket;
-  /** By waiting request: resolves the turn of the request. It is called when the request's own response is the first. */
+  /** The callback of each waiting request, which is called when the response to that request becomes the first. */
   readonly #first: Map<Key, () => void> = new Map();
-  /** By unsafe request: resolve the turns of the safe requests behind it. They are called when it has its response. */
+  /** The callbacks of the safe requests behind each unsafe request, which are called when that one has its response. */
   readonly #behind: Map<Key, (() => void)[]> = new Map();
   /** The last unsafe request without a response. */
   #unsafe: Key | undefined;
@@ -50,7 +50,7 @@ class PipelinedConnection {
     this.#socket = socket;
   }
 
-  /** Adds a request behind the first one. Resolves when the request may be sent; returns undefined if that is now. */
+  /** Adds a request behind the first one. Returns a promise of its turn, or undefined if it may be sent at once. */
   enter({ method, rawHeaders }: IncomingMessage, first: ServerResponse): Promise<void> | undefined {
     if (!SAFE.has(first.req.method)) this.#unsafe ??= first.req.rawHeaders;
     const inFront = this.#unsafe;
@@ -106,7 +106,7 @@ class PipelinedConnection {
 const connections: WeakMap<Socket, PipelinedConnection> = new WeakMap();
 
 /**
- * Returns a promise that resolves when a request may be sent. Nearly always, it may be sent at once: then undefined.
+ * Returns a promise that resolves when a request may be sent; undefined if that is at once, as nearly always.
  *
  * Node emits pipelined requests as it parses them, and holds back only their responses. Safe requests are sent side by
  * side. An unsafe request is sent when all requests in front of it have their responses, and the requests behind it when

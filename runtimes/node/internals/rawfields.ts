@@ -60,7 +60,7 @@ function readsFromNode(headers: Headers, req: IncomingMessage): boolean {
 }
 
 /**
- * Returns the fields of a server's request as a handler sees them by `get`.
+ * Returns the fields of a server's request with the values that `request.headers.get()` returns to a handler.
  *
  * Some middleware changes `req.headers`, and some `request.headers`. Iterating `request.headers` would lose the changes of
  * `req.headers`, because srvx and @hono/node-server then build their `Headers` from `rawHeaders`.
@@ -173,7 +173,8 @@ function linesOf(raw: HeaderList): Map<string, string[]> {
 
 /** Whether the lines of a field have the value that the field has now. */
 function isKept(lower: string, lines: string[], now: Value): boolean {
-  // Node keeps the first of several Host fields, but `cleanRequest` has to see all of them to refuse the request.
+  // Node's `headers` has only the first of several Host fields, but `cleanRequestHeaders` must see all of them: it refuses
+  // a request with more than one.
   if (lower === "__proto__" || (lower === "host" && lines.length > 1)) return true;
   if (typeof now === "object") return lines.join("\n") === now?.join("\n");
   return now === lines.join(", ") || now === lines.join("; ");

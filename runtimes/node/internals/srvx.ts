@@ -31,7 +31,7 @@ export interface NodeSide {
   readonly req: IncomingMessage;
   /** The response to write to, if the server accepts a body that writes itself. */
   readonly res: ServerResponse | undefined;
-  /** Whether the body may be read from `req`, past the web `Request`. */
+  /** Whether the body may be read from `req` instead of the web `Request`. */
   readonly ownBody: boolean;
   /** Whether it is known that no other code has used the body of the web `Request`. */
   readonly isFresh: boolean;
@@ -87,7 +87,7 @@ export abstract class SrvxResponse {
   /** Returns the parts to send. */
   protected abstract toSrvxParts(): SrvxParts;
 
-  /** Called by srvx's server. */
+  /** Returns the parts to send; srvx's server calls it. */
   _toNodeResponse(): SrvxParts {
     return this.toSrvxParts();
   }
