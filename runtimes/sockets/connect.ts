@@ -123,7 +123,7 @@ export class NetConnector implements Connector {
     });
     raw.on(secure ? "secureConnect" : "connect", () => {
       clearTimeout(timer);
-      // Bun creates every socket with `noDelay: true`. So all runtimes do here, and this turns it off again.
+      // Every socket is created with `noDelay: true`, because Bun does so in any case. Turn it off here if asked to.
       if (!noDelay) raw.setNoDelay(false);
       isEstablished = true;
       resolve(socket);
