@@ -6,7 +6,7 @@
 import { createProxy } from "#proxy";
 import { BytesBody, getHeader, type Interceptor, type UpstreamResponse } from "../src/transport.ts";
 
-/** The kept responses by their URLs, each with the time until which it may be used. */
+/** The kept responses by `Host` and URL, each with the time until which it may be used. */
 const stored = new Map<string, UpstreamResponse & { until: number }>();
 
 export const cache: Interceptor = (next) => async (request, scope) => {

@@ -20,7 +20,7 @@ import { assertVersion } from "./sockets/versions.ts";
 export * from "../src/index.ts";
 
 /**
- * Creates a transport to upstreams: an HTTP/1.1 client on the sockets of Bun, with a pool of connections.
+ * Creates a transport that sends requests by HTTP/1.1 over Bun's sockets, with a pool of connections to each upstream.
  *
  * It does not use Bun's `fetch`, which cannot forward requests unchanged. Bun's `fetch` sends a GET again on every stale
  * connection that it holds (up to 51 times were measured), removes leading slashes from a path that begins with two, sends
@@ -46,9 +46,9 @@ export interface BunProxy extends Proxy {
    */
   readonly maxRequestBodySize: number;
   /**
-   * Answers the exception of a hook, which Bun passes here from a default export. The exception goes to `console.error`,
-   * and the client gets 500 with an empty body. Bun's own error page shows the message and source code to the client,
-   * unless `NODE_ENV` is `production`.
+   * Answers an exception that a hook threw: Bun calls this member of a default export with it. The exception goes to
+   * `console.error`, and the client gets 500 with an empty body. Bun's own error page would show the message and source
+   * code to the client, unless `NODE_ENV` is `production`.
    */
   readonly error: (error: unknown) => Response;
 }

@@ -25,7 +25,7 @@ async function run(args: readonly string[]): Promise<string[]> {
     console.log(readVersion());
     return [];
   }
-  // Bun and Deno report the version of a newer Node.
+  // On Bun and Deno, this check passes: they report the version of a newer Node.
   const old = checkVersion("Node", process.versions.node);
   if (old !== undefined) return [old];
   const problems = [...line.problems, ...findProblems(line)];
@@ -62,7 +62,7 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
 
   const address = originOf(server);
   const to = target === undefined ? `a demo upstream on ${demo && originOf(demo)}` : show(target);
-  // A server that listens on all addresses is reached by the address of the loopback interface.
+  // If the server listens on all addresses, show the address of the loopback interface, by which it can be reached.
   const near = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
   const steps = target === undefined ? renderFirstSteps(near) : [`curl -i ${near}/`];
   const lines = [

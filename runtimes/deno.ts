@@ -20,11 +20,11 @@ import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
 
-/** When the upstream's socket has written a chunk of a request body, its buffer returns to the body for the next chunk. */
+/** When the socket to the upstream has written a chunk of a request body, the chunk's buffer takes the next chunk. */
 const REUSED_BUFFERS: ChunkMemory = { ofRequests: () => "returned" };
 
 /**
- * Creates a transport to upstreams: an HTTP/1.1 client on the sockets of Deno, with a pool of connections.
+ * Creates a transport that sends requests by HTTP/1.1 over Deno's sockets, with a pool of connections to each upstream.
  *
  * It does not use Deno's `fetch`, which cannot forward requests unchanged. Deno's `fetch` decodes bodies unless the
  * request accepts `identity` alone, sends a POST again when a connection breaks (even a new one), adds `Accept` and

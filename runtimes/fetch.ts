@@ -18,7 +18,7 @@ export * from "../src/index.ts";
 
 /**
  * Creates a transport that sends requests through the global `fetch`, which keeps its own connections.
- * @throws TypeError for any pool option but `connectTimeout`, which has no effect
+ * @throws TypeError for any pool option except `connectTimeout`, which is accepted but has no effect
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   refusePoolOptions(options, "the connections are those of the global fetch");

@@ -19,7 +19,7 @@ import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
 
-// Fail when the module is loaded: the first request would fail with messages that do not name the cause.
+// Fail when the module is loaded. Otherwise the first request would fail, with a message that does not name the cause.
 if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
   throw new Error(
     'fetchway: this is the entry for Node; bundle with the condition "workerd" (wrangler sets it; ' +
@@ -41,13 +41,13 @@ export type NodeHandler = (
 
 /** A proxy on Node, which also has a handler for servers without web requests. */
 export interface NodeProxy extends Proxy {
-  /** Handles the requests of `node:http`, Express and Fastify. Needs no `this`. */
+  /** Handles the requests of `node:http`, Express and Fastify. It does not use `this`. */
   readonly nodeHandler: NodeHandler;
 }
 
 /**
- * Creates a transport: an HTTP/1.1 client on Node's sockets, with a pool of connections to upstreams. Idle connections do
- * not keep the process alive.
+ * Creates a transport that sends requests by HTTP/1.1 over Node's sockets, with a pool of connections to each upstream.
+ * Idle connections do not keep the process alive.
  * @example const transport = createTransport({ maxSockets: 50 });
  */
 export function createTransport(options: PoolOptions = {}): Transport {
@@ -65,7 +65,7 @@ const runtime: Runtime = { read: readRequest, respond, createTransport };
 export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
 
 function toError(thrown: unknown): Error {
-  return new Error("fetchway: a hook threw what is no Error", { cause: thrown });
+  return new Error("fetchway: a hook threw a value that is not an Error", { cause: thrown });
 }
 
 /**
@@ -80,7 +80,7 @@ export function createProxy(options: CreateProxyOptions): NodeProxy {
     ...bindProxy(route, runtime),
     nodeHandler(req, res, next) {
       const fail = (thrown: unknown): void => {
-        // Express calls the next handler for `undefined`, and takes some strings as commands.
+        // Pass an Error in any case: Express calls the next handler for `undefined`, and takes some strings as commands.
         if (next) return next(thrown instanceof Error ? thrown : toError(thrown));
         // No other code reports the exception: `node:http` does not wait for its handler.
         // oxlint-disable-next-line no-console

@@ -11,7 +11,10 @@ interface Vars {
 
 const isOnWorkers = globalThis.navigator?.userAgent === "Cloudflare-Workers";
 
-/** @throws TypeError of one line that names the variable and the fix */
+/**
+ * Reads the options of the proxy from the variables.
+ * @throws TypeError whose message is one line that names the variable and the fix
+ */
 function readOptions({
   FETCHWAY_TARGET: target,
   FETCHWAY_OPTIONS: json,
@@ -41,7 +44,7 @@ interface Process {
   exit(code: number): never;
 }
 
-/** Creates the proxy. With a wrong configuration, the process ends before the server accepts a connection. */
+/** Creates the proxy. If the configuration is wrong, the process ends before the server accepts a connection. */
 function createAtStart(): Proxy {
   const process: Process = (globalThis as unknown as { process: Process }).process;
   try {
@@ -78,14 +81,14 @@ interface Server {
 /**
  * Returns the options for the server that the runtime starts. They turn off the limits of the server itself: Bun answers
  * 413 to a body of more than 128 MB, and Node 408 to a request that takes more than 5 minutes. The proxy has deadlines and
- * limits of its own, which never cut off a body that is still moving.
+ * limits of its own, and none of its deadlines ends a body while chunks still arrive.
  */
 function readServerOptions(): object {
   if (proxy === undefined) return {};
   // The `srvx` command reads these. Without `headersTimeout`, `requestTimeout: 0` would turn Node's limit of one minute for
   // the header section off, too.
   if ("nodeHandler" in proxy) return { node: { requestTimeout: 0, headersTimeout: 60_000 } };
-  // A proxy on Bun has these options itself; on other runtimes there are none.
+  // A proxy on Bun has these options as members; on other runtimes both are undefined.
   const { maxRequestBodySize, error } = proxy as Proxy &
     Partial<Record<"maxRequestBodySize" | "error", unknown>>;
   return maxRequestBodySize === undefined ? {} : { maxRequestBodySize, error };

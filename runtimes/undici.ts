@@ -7,20 +7,21 @@ import { DispatcherTransport, UndiciTransport } from "./undici/undicitransport.t
  * `EnvHttpProxyAgent`, `Socks5ProxyAgent`), for tests with `MockAgent`, for HTTP/2 (`new Agent({ allowH2: true })`), or for
  * an agent that the app already has. Install the package `undici` beside this one.
  *
- * As with the proxy's own client, bodies are neither decoded nor changed, redirects are not followed, and each request is
- * sent once. The proxy's deadlines apply; undici's `headersTimeout` and `bodyTimeout` are off for these requests. Only the
- * time to connect is the dispatcher's, so that `connectTimeout` has no effect. A target with a unix socket or TLS options
- * is refused: set these on the dispatcher.
+ * As with the proxy's own transport, bodies are neither decoded nor changed, redirects are not followed, and each request
+ * is sent once. The proxy's deadlines apply; undici's `headersTimeout` and `bodyTimeout` are off for these requests. Only
+ * the time to connect is limited by the dispatcher, so that `connectTimeout` has no effect. A target with a unix socket or
+ * TLS options is refused: set these on the dispatcher.
  *
- * These guarantees do not cover what a dispatcher does by itself. `RetryAgent` and the interceptors `retry` and `redirect`
- * send requests again or to another origin, with their credentials, past `retry`, `followRedirects` and `redirectTargets`.
+ * These guarantees do not cover what a dispatcher does on its own. `RetryAgent` and the interceptors `retry` and `redirect`
+ * send requests again or to another origin, with their credentials, whatever the proxy's options `retry`,
+ * `followRedirects` and `redirectTargets` say.
  * The interceptors `decompress`, `cache` and `responseError` change responses. An interceptor that changes the parsed
  * headers of a response must change `controller.rawHeaders`, too. HTTP/2 loses repeated header fields, the case of their
  * names, and reason phrases.
  * @param dispatcher the dispatcher to send requests through, which the app itself closes. By default, the transport makes
  * an `Agent` that speaks HTTP/1.1, opens up to 256 connections to an origin, and keeps an idle one for 4 s; the transport's
  * `close()` and `destroy()` close it
- * @throws TypeError for a value that is no dispatcher of undici's
+ * @throws TypeError for a value that is not a dispatcher of undici
  * @example
  * ```ts
  * import { ProxyAgent } from "undici";

@@ -82,9 +82,9 @@ there is no --timout: use --timeout
 --via "a b": use a pseudonym of token characters such as "edge", or false
 bad target "localhost:1": use http://localhost:1
 $ --demo --port 0 --host 192.0.2.1
-host "192.0.2.1" is no address of this machine: use --host 127.0.0.1 or 0.0.0.0
+host "192.0.2.1" is not an address of this machine: use --host 127.0.0.1 or 0.0.0.0
 $ --demo --port 0 --host no.such.invalid
-host "no.such.invalid" is no address of this machine: use --host 127.0.0.1 or 0.0.0.0
+host "no.such.invalid" is not an address of this machine: use --host 127.0.0.1 or 0.0.0.0
 `;
 
 describe("a bad argument is refused with a message that names it and the fix", () => {

@@ -73,7 +73,7 @@ describe("checkInterceptor", () => {
   test.each<[unknown, RegExp]>([
     [undefined, /resolve to \{ status, statusText, headers, body \}/],
     [null, /resolve to \{ status/],
-    [new Response(), /a web Response is none/],
+    [new Response(), /not to a web Response/],
     [fakeResponse({ headers: [["a", "b"]] as never }), /`headers` as a list of strings/],
     [fakeResponse({ headers: ["a"] }), /`headers` as a list of strings/],
     [{ ...fakeResponse(), body: "text" }, /new BytesBody\(bytes\) or new StreamBody\(stream\)/],

@@ -15,7 +15,7 @@ function findServer(request: Request, context: Context): BunServer | undefined {
   return (request as { runtime?: { bun?: { server?: BunServer } } }).runtime?.bun?.server;
 }
 
-/** Returns the address of the client. Bun throws for a request that its server did not make, such as h3's `mount()` does. */
+/** Returns the client's address. Bun throws for a `Request` that its server did not make, such as one of h3's `mount()`. */
 function readPeerAddress(request: Request, server: BunServer | undefined): string | undefined {
   try {
     const address = server?.requestIP(request)?.address;
@@ -36,7 +36,7 @@ class BunIncoming extends WebIncoming {
     this.#server = server;
   }
 
-  /** Turns the server's idle timeout off for the exchange: it would close a slow connection without a response. */
+  /** Turns the server's idle timeout off for the exchange: the timeout would close a slow connection without a response. */
   override listen(listener: Listener): void {
     super.listen(listener);
     this.#setIdleTimeout(0);
@@ -51,7 +51,7 @@ class BunIncoming extends WebIncoming {
     try {
       this.#server?.timeout(this.request(), seconds);
     } catch {
-      // Bun throws for a request that its server did not make.
+      // Bun throws for a `Request` that its server did not make.
     }
   }
 }

@@ -11,7 +11,7 @@ export function respond({ status, statusText, headers, body }: UpstreamResponse)
   });
 }
 
-/** Bytes below this size go out in one write with the response head: Bun's server buffers more than twice as much. */
+/** Bun sends a body below this number of bytes in one write with the head, because it buffers more than twice as much. */
 const SMALL = 8192;
 
 /** Returns a body in the form that Bun sends with the fewest writes. */
@@ -21,15 +21,15 @@ function chooseBody(body: UpstreamResponse["body"], headers: HeaderList): BodyIn
   if (bytes === undefined) return body.stream({ quiet: true });
   const isTyped = getHeader(headers, "content-type") !== undefined;
   if (isTyped && bytes.byteLength < SMALL) return bytes as BodyInit;
-  // The stream hands its chunk over. Bytes that can be replayed belong to another body, so the chunk is a copy of them.
+  // The stream passes the ownership of its chunk to Bun. Bytes that are also in `replay` must not change, so copy them.
   return toCompleteStream(body.replay === undefined ? bytes : copyBytes(bytes));
 }
 
 /**
  * Returns a stream that already holds all its bytes: Bun sends it with `Content-Length`, and in one write with the head.
  *
- * For a body of plain bytes, Bun adds a `Content-Type` if there is none. If they are more than 16 KB, Bun also writes each
- * part of the head by itself: 27 writes for six fields.
+ * For a body of plain bytes, Bun adds a `Content-Type` if there is none. For more than 16 KB of plain bytes, Bun also
+ * writes each part of the head separately: 27 writes for six fields.
  */
 function toCompleteStream(bytes: Uint8Array): ReadableStream<Uint8Array> {
   return new ReadableStream(

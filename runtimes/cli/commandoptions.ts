@@ -30,7 +30,7 @@ export const listenFlags: Flags<ListenOptions> = {
   },
 };
 
-/** What the command does beside forwarding. */
+/** The options about what the command does beside forwarding. */
 interface OtherOptions {
   demo?: boolean;
   stats?: boolean;
@@ -55,7 +55,7 @@ export const otherFlags: Flags<OtherOptions> = {
   },
 };
 
-/** The options of the command, with every default in its place. */
+/** The options of the command, with defaults for those that were not given. */
 export type Command = Required<ListenOptions & OtherOptions>;
 
 export const commandDefaults: Readonly<Command> = {

@@ -12,9 +12,9 @@ type Handler = (request: Request, url: URL) => Response | Promise<Response>;
 interface Page {
   /** What the path shows. */
   readonly about: string;
-  /** The options of the `curl` command that the index shows. */
+  /** The options of the `curl` command that the page at `/` shows for this path. */
   readonly curl?: string;
-  /** What the index adds to the path. */
+  /** The text that this `curl` command adds to the path, such as a query. */
   readonly tail?: string;
   readonly answer: Handler;
 }
@@ -63,7 +63,7 @@ export function renderFirstSteps(origin: string): string[] {
 
 function renderCurl(origin: string, path: string): string {
   const { curl, tail = "" } = pages[path] as Page;
-  // Quoted, because a shell takes `?` for a pattern.
+  // Quote a URL with a query, because a shell takes `?` for a pattern.
   const url = tail.includes("?") ? `"${origin}${path}${tail}"` : `${origin}${path}${tail}`;
   return ["curl", ...(curl === undefined ? [] : [curl]), url].join(" ");
 }
@@ -85,7 +85,7 @@ function toTextResponse(body: string, code = 200): Response {
 }
 
 function answerIndex(request: Request, url: URL): Response {
-  // The URLs on the page are those of the proxy: the upstream's own would lead around it.
+  // Show URLs of the proxy: with the upstream's own URLs, `curl` would bypass the proxy.
   const proto = request.headers.get("x-forwarded-proto") ?? "http";
   const origin = `${proto}://${request.headers.get("x-forwarded-host") ?? url.host}`;
   const lines = Object.entries(pages).map(

@@ -10,7 +10,7 @@ import type { Check, Flags, FlagText, Table } from "../../src/options/schema.ts"
 import { listenFlags, listenSchema, otherFlags, otherSchema } from "./commandoptions.ts";
 import { type Form, formOf } from "./read.ts";
 
-/** Whose option a flag sets: the command's own, the proxy's, or its pool's. */
+/** Whose option a flag sets: that of the command, of the proxy, or of the proxy's pool. */
 export type Scope = "command" | "proxy" | "pool";
 
 /** A flag of the command line. */
@@ -50,10 +50,10 @@ function toFlag(
   const form = formOf(kind);
   if (form === undefined) throw new Error(`no flag can express ${option}`);
   const name = option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  // `--no-demo` would say nothing: what the command does by itself is off by default.
+  // The command's own flags, such as `--demo`, are off by default, so that a `--no-demo` would have no effect.
   const negatable = form.negatable && scope !== "command";
   const { check } = kind;
-  // A default that is an object means that the feature is on.
+  // A default that is an object means that the option is on: the help then shows `true`.
   const fallback = typeof preset === "object" ? true : (preset as Flag["fallback"]);
   return { ...form, scope, heading, option, name, check, fallback, ...text, negatable };
 }

@@ -16,8 +16,8 @@ export async function listen(fetch: ServerHandler, port: number, host: string): 
       hostname: host,
       silent: true,
       gracefulShutdown: false,
-      // The proxy has deadlines and limits of its own, which never end a body that moves; those of the servers would.
-      // The request head still has a minute: by default, Node's `headersTimeout` is not longer than `requestTimeout`.
+      // Turn off the servers' limits, which would end even a body whose chunks still arrive: the proxy has its own limits.
+      // Keep Node's limit of one minute for the header section: `requestTimeout: 0` alone would turn it off, too.
       node: { requestTimeout: 0, headersTimeout: 60_000 },
       bun: { idleTimeout: 0, maxRequestBodySize: Number.MAX_SAFE_INTEGER },
     });
@@ -38,11 +38,11 @@ function explainRefusal(error: unknown, port: number, host: string): UsageError 
     case "EAI_AGAIN":
     case "ENOTFOUND":
       return new UsageError(
-        `host ${JSON.stringify(host)} is no address of this machine: use --host 127.0.0.1 or 0.0.0.0`,
+        `host ${JSON.stringify(host)} is not an address of this machine: use --host 127.0.0.1 or 0.0.0.0`,
       );
     default:
       return new UsageError(
-        `--host ${JSON.stringify(host)} --port ${port} cannot be had: ${message}`,
+        `--host ${JSON.stringify(host)} --port ${port} cannot be used: ${message}`,
       );
   }
 }
@@ -72,7 +72,7 @@ class Running {
     });
   }
 
-  /** The number of these requests; NaN where the runtime does not report it. */
+  /** The number of requests that the server is answering; NaN where the runtime does not report it. */
   get count(): number {
     if (this.#server.node) return this.#responses.size;
     return this.#server.bun?.server?.pendingRequests ?? NaN;
@@ -81,7 +81,7 @@ class Running {
   /** Stops accepting requests. Resolves when all have been answered, even if clients stay connected. */
   async finish(): Promise<void> {
     this.#last = true;
-    // A busy client would otherwise keep sending requests on its connection.
+    // Otherwise a busy client would keep sending requests on its connection.
     for (const response of this.#responses) closeAfter(response);
     let closed = false;
     this.#server.close().then(
@@ -92,7 +92,7 @@ class Running {
   }
 }
 
-/** Ends the connection after a response, if its head has not been sent. */
+/** Makes Node's server close the connection after a response, if the head of the response has not been sent. */
 function closeAfter(response: NodeResponse): void {
   if (!response.headersSent) response.setHeader("connection", "close");
 }
@@ -105,7 +105,10 @@ function delay(ms: number): Promise<void> {
 const SAME_SIGNAL = 250;
 const EXIT_CODES = { SIGINT: 130, SIGTERM: 143 };
 
-/** Ends the process on SIGINT or SIGTERM, after the running requests have ended or the time is over. A second signal ends it at once. */
+/**
+ * Ends the process on SIGINT or SIGTERM, when the running requests have ended or `stopTimeout` is over. A second signal
+ * ends the process at once.
+ */
 export function stopOnSignals(server: Server, proxy: Proxy, stopTimeout: number): void {
   const running = new Running(server);
   let since: number | undefined;

@@ -5,9 +5,9 @@ import { UsageError } from "./read.ts";
 /** The parts of a command line. */
 export interface CommandLine {
   readonly target: string | undefined;
-  /** The options that were given. Those of the proxy and of its pool are read, but not checked yet. */
+  /** The options that were given. The options of the proxy and of its pool are not checked yet. */
   readonly given: Readonly<Record<Scope, Record<string, unknown>>>;
-  /** The flags that were given, with their names in messages. */
+  /** The flags that were given, each with the text by which messages name it. */
   readonly labels: ReadonlyMap<Flag, string>;
   /** The mistakes so far, one line each. */
   readonly problems: readonly string[];
@@ -17,7 +17,7 @@ export interface CommandLine {
 
 interface Spelling {
   readonly flag: Flag;
-  /** `--no-name` */
+  /** Whether the flag is spelled `--no-name`. */
   readonly negated: boolean;
 }
 
@@ -34,7 +34,7 @@ export function parse(args: readonly string[]): CommandLine {
   const labels = new Map<Flag, string>();
   const targets: string[] = [];
   const problems: string[] = [];
-  // The number of targets before the first unknown flag: the next one may be that flag's value.
+  // The number of targets before the first unknown flag: a target after it may be the value of that flag instead.
   let sure: number | undefined;
 
   const rest = [...args];
@@ -60,7 +60,7 @@ export function parse(args: readonly string[]): CommandLine {
     }
     const { flag } = spelling;
     const text = takeText(spelling, inline, rest);
-    // The value of a misspelt flag is taken, so that it is not mistaken for the target.
+    // The value of a misspelt flag has been taken from the arguments, so that it does not count as the target.
     if (known === undefined) continue;
     const label = renderLabel(spelled, spelling, text);
     try {
@@ -84,7 +84,7 @@ export function parse(args: readonly string[]): CommandLine {
   return { target: targets[0], given, labels, problems, unsure: sure === 0 };
 }
 
-/** Takes the value of a flag: "" if it is missing, undefined if there is one for a flag that takes none. */
+/** Takes the value of a flag: "" if the value is missing, undefined if a flag has a value that it does not take. */
 function takeText(
   { flag, negated }: Spelling,
   inline: string | undefined,
@@ -94,7 +94,7 @@ function takeText(
   if (inline !== undefined) return inline;
   const next = rest[0];
   if (flag.value === undefined) {
-    // A number cannot be the target, so it is meant as a detail of the feature; the reader explains.
+    // A number cannot be the target, so it is meant as a detail of the option: `Flag.read` explains the mistake.
     const own = flag.negatable ? /^(?:true|false|\d+)$/ : /^(?:true|false)$/;
     return own.test(next ?? "") ? rest.shift() : "true";
   }

@@ -6,7 +6,8 @@ interface Process {
 
 /**
  * Whether modules may have been loaded before the command, by `--require`, `--import`, a loader or NODE_OPTIONS. APM agents
- * are loaded so, and may have wrapped methods of Node to keep the chunks of bodies: buffers must not be used again then.
+ * are loaded in this way, and may have wrapped methods of Node to keep the chunks of bodies. The command then leaves the
+ * pool option `reuseBuffers` off.
  */
 export function isPreloaded({ execArgv, env }: Process): boolean {
   const flags = /^(?:-r|--require|--import|--loader|--experimental-loader)(?:=|$)/;

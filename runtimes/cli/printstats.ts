@@ -17,7 +17,7 @@ export function renderStats(stats: PoolStats): string {
 
 /**
  * Prints the counters to stderr on SIGUSR1, which would start Node's inspector otherwise.
- * @param atExit whether to print them at the exit as well
+ * @param atExit whether to print the counters also when the process exits
  */
 export function printStats(proxy: Proxy, atExit: boolean): void {
   const print = (): void => {

@@ -6,8 +6,8 @@ import { UsageError } from "./read.ts";
 const ANY_TARGET = "http://localhost";
 
 /**
- * Finds the wrong options. Each option is checked by a proxy of its own, because `createProxy` stops at the first wrong one.
- * @returns one line for each
+ * Finds the wrong options. It creates a proxy for each option alone, because `createProxy` stops at the first wrong option.
+ * @returns one line for each wrong option
  */
 export function findProblems({ given, labels }: CommandLine): string[] {
   return Array.from(labels).flatMap(([{ scope, option }, label]) => {
@@ -32,7 +32,7 @@ export function findTargetProblem(target: string): string[] {
 function tryCreate(options: CreateProxyOptions): string | undefined {
   let proxy: Proxy;
   try {
-    // `redirectTargets` needs it, and is checked without the other options here.
+    // `redirectTargets` is refused unless `followRedirects` is set, but each option is checked without the others here.
     proxy = createProxy({ followRedirects: false, ...options });
   } catch (error) {
     return explain(error);
@@ -43,7 +43,7 @@ function tryCreate(options: CreateProxyOptions): string | undefined {
 
 /**
  * Explains the user's mistake in one line.
- * @throws the error itself, if it is no mistake of the user's
+ * @throws the error itself, if it is not a mistake of the user
  */
 export function explain(error: unknown): string {
   if (error instanceof UsageError) return error.message;

@@ -1,24 +1,24 @@
 /** How a flag's text is read, by the kind of its option. */
 import type { Kind, KindName } from "../../src/options/schema.ts";
 
-/** What is wrong with the value of a flag; its message is the fix. */
+/** A mistake in the command line. The message tells how to correct it. */
 export class UsageError extends Error {}
 
 /**
- * Makes an option's value of the text that was given for its flag. A text that cannot be read as a number becomes NaN,
- * which the check of the option refuses with its own message.
- * @param before the value that the same flag has had so far, where it was given several times
- * @throws UsageError
+ * Converts the text that was given for a flag to the value of its option. If a number is expected, a text that is not a
+ * number becomes NaN, which the check of the option refuses with its own message.
+ * @param before the value from the earlier uses of the same flag, if it was given several times
+ * @throws UsageError for a text that cannot be a value of the option
  */
 export type Read = (text: string, before: unknown) => unknown;
 
 /** How the value of a flag is written. */
 export interface Form {
-  /** What stands for the value in the help; undefined for a switch, which is true or false. */
+  /** The placeholder of the value in the help; undefined for a flag that needs no value. */
   readonly value?: string;
-  /** Whether `--no-name` says false. */
+  /** Whether the flag also has the form `--no-name`, which sets the option to false. */
   readonly negatable: boolean;
-  /** Whether the flag may be given several times. Messages do not repeat its value then: it may be a secret. */
+  /** Whether the flag may be given several times. Messages do not show its values, because these may be secret. */
   readonly repeats: boolean;
   readonly read: Read;
 }
@@ -38,7 +38,7 @@ const READERS: Record<KindName, Reader> = {
 };
 
 /**
- * Returns how a value of this kind is written as a flag.
+ * Returns how an option of this kind is written as a flag.
  * @returns undefined for a kind that text cannot express
  */
 export function formOf(kind: Kind<never>): Form | undefined {
@@ -51,14 +51,14 @@ function readerOf({ name, choices }: Kind<never>): Reader | undefined {
   return choices && { value: `<${choices.join("|")}>`, read: readChoice(choices) };
 }
 
-/** Combines the readers of alternatives. `true` and `false` are read as such where they are among these. */
+/** Combines the readers of alternatives. If one of these accepts a boolean, `true` and `false` are read as booleans. */
 function readerOfParts(parts: readonly Kind<never>[]): Reader | undefined {
   const accepts = (value: boolean): boolean =>
     parts.some(({ check }) => check(value) === undefined);
   const others = parts.filter(({ name }) => name !== "switch");
   const [first, second] = others.flatMap((part) => readerOf(part) ?? []);
   if (first === undefined) {
-    // Its details are an object: text can only turn it off, and on again.
+    // The value of the option is an object, which text cannot express: text can only turn the option on or off.
     return accepts(false) ? { read: readOnOrOff, negatable: true } : undefined;
   }
   if (second !== undefined) return { ...second, read: readTextOrPair };
@@ -122,14 +122,14 @@ function readPair(text: string, before: unknown): unknown {
   return withEntry(before, text.slice(0, equals), text.slice(equals + 1));
 }
 
-/** Reads `from=to` for one value, `=to` for all. */
+/** Reads `from=to` as an entry of a map, and `=to` as one text that applies to all names. */
 function readTextOrPair(text: string, before: unknown): unknown {
   return text.startsWith("=")
     ? text.slice(1)
     : readPair(text, typeof before === "object" ? before : undefined);
 }
 
-/** Returns a copy with one entry more; a name such as `__proto__` is an entry like any other. */
+/** Returns a copy with one more entry. Even a name such as `__proto__` becomes an ordinary entry. */
 function withEntry(before: unknown, name: string, value: string | null): unknown {
   return Object.fromEntries([
     ...Object.entries((before as object | undefined) ?? {}),

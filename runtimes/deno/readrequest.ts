@@ -5,16 +5,17 @@ import { unmapAddress } from "../../src/request/trust.ts";
 /**
  * The milliseconds after which the proxy begins to listen for a client's disconnect.
  *
- * Deno makes the signal of a request when it is first read, which costs as much as the rest of the request. Most
- * exchanges end earlier than this and never read it.
+ * Deno makes the signal of a request when `request.signal` is first read, which costs as much as the rest of the request.
+ * Most exchanges end earlier than this and never read the signal.
  */
 const LISTEN_AFTER = 200;
 
 /**
  * The requests whose signal has not been read yet, for one timer that they share.
  *
- * It is an array whose members know their own index. A set, whenever it has replaced its entries, gets a new table that
- * the old one refers to, so that tables which grew old keep later ones from the young-generation garbage collector.
+ * They are in an array, and each knows its own index. A set would get a new table whenever its entries have changed often
+ * enough, and its old table refers to the new one. Once a table has moved to V8's old generation, it would keep all later
+ * tables in memory.
  */
 let deferred: DenoIncoming[] = [];
 let timer: ReturnType<typeof setTimeout> | undefined;
@@ -32,8 +33,9 @@ class DenoIncoming extends WebIncoming {
   #listener: Listener | undefined;
 
   /**
-   * The authority of the URL, which Deno takes from `Host` unless the request target is in absolute-form. If srvx trusts
-   * `X-Forwarded-Host`, it replaces the URL on the request: that authority is not one of the request target.
+   * The authority of the URL, which Deno takes from `Host` unless the request target is in absolute-form. It is undefined
+   * if srvx has replaced the URL of the request, because it trusts `X-Forwarded-Host`: the authority of that URL does not
+   * come from the request target.
    */
   get named(): string | undefined {
     return Object.hasOwn(this.request(), "url") ? undefined : this.authority;
@@ -67,7 +69,7 @@ interface ServeInfo {
   remoteAddr?: { hostname?: string };
 }
 
-/** Returns the address of the client. Deno passes it to the handler, and srvx and h3 keep it on the request. */
+/** Returns the client's address. Deno passes it to the handler, and srvx and h3 keep it on the request. */
 function readPeerAddress(request: Request, context: Context): string | undefined {
   const passed = context as ServeInfo | undefined;
   const kept = (request as { runtime?: { deno?: { info?: ServeInfo } } }).runtime?.deno?.info;

@@ -1,6 +1,6 @@
 import type { UpstreamResponse } from "../../src/transport.ts";
 
-/** The size up to which a body goes out as bytes. Deno copies these; a longer body goes out as a stream of its chunks. */
+/** A body up to this number of bytes is sent as bytes, which Deno copies. A longer body is sent as a stream of chunks. */
 const SMALL = 16_384;
 
 /** Builds the `Response` that a handler returns to Deno. */

@@ -5,9 +5,9 @@ import type { Incoming } from "../../src/request/incoming.ts";
 const FORBIDDEN = /^(?:CONNECT|TRACE|TRACK)$/i;
 
 /**
- * Makes a web `Request` without a body of a request of `node:http`, for hooks. It succeeds for every request that a server
- * accepts. If `Host` is not an authority, the URL has a name that does not exist: no part of `Host` may be read as the
- * path, and no part of the path as the authority (CVE-2026-33131).
+ * Converts a request of `node:http` to a web `Request` without a body, for hooks. It succeeds for every request that Node's
+ * server accepts. If `Host` is not an authority, the URL gets a host name that does not exist: no part of `Host` may be
+ * read as the path, and no part of the path as the authority (CVE-2026-33131).
  */
 export function toHookRequest(
   scheme: string,

@@ -9,8 +9,8 @@ import { Audience } from "./internals/wrapped.ts";
 import { reuse } from "./reuse.ts";
 
 /**
- * Whether a message is of HTTP/2. Its version would not tell: the client chooses the version, and Node's HTTP/1 parser
- * accepts 0.9 and 2.0, too.
+ * Whether a message has arrived over HTTP/2. Its `httpVersion` does not show this: the client chooses the version, and
+ * Node's HTTP/1 parser also accepts 0.9 and 2.0.
  */
 export function isHttp2(req: object): req is Http2ServerRequest {
   return "stream" in req;
@@ -23,9 +23,9 @@ export class IncomingBody implements BodySource {
   #stop: (() => void) | undefined;
 
   /**
-   * Pauses the message, so that a listener that other code adds before the body is sent gets no chunk that the upstream
-   * would miss.
-   * @throws TypeError for a message that is read as text, because its bytes are lost
+   * Pauses the message. Otherwise a `data` listener that other code adds before the body is sent would make chunks flow,
+   * and the upstream would miss these.
+   * @throws TypeError for a message that other code reads as text, because its bytes are lost
    */
   constructor(message: IncomingMessage) {
     if (message.readableEncoding !== null) throw new TypeError(`fetchway: ${READ_AS_TEXT}`);
@@ -57,9 +57,9 @@ export class IncomingBody implements BodySource {
       this.cancel();
       return sink.fail(error);
     }
-    // A chunk that has arrived is sent in one write with the head; without one, send the head now.
+    // If a chunk has arrived, the sink sends it in one write with the head. Otherwise send the head now.
     if (message.readableLength === 0) sink.flush?.();
-    // Always created, because the sink may return memory only after its connection is established.
+    // Create it whatever `sink.memory` is now: that may become "returned" once the sink's connection is established.
     const audience = reuse.isOn ? new Audience(message) : undefined;
     await new Promise<void>((resolve) => {
       let isWaiting = false;
@@ -68,11 +68,11 @@ export class IncomingBody implements BodySource {
         message.resume();
       };
       const onData = (chunk: Buffer): void => {
-        // Other code may call `setEncoding` during the upload: chunks are strings then, and their bytes are lost.
+        // Other code may have called `setEncoding` during the upload: chunks are then strings, and their bytes are lost.
         if (!((chunk as unknown) instanceof Uint8Array)) return finish(readAsText());
         if (writeChunk(message, chunk, sink, audience)) return;
         message.pause();
-        // Other code may have resumed the message while a callback is pending.
+        // Wait only once: other code may have resumed the message while the callback of `onDrain` is pending.
         if (isWaiting) return;
         isWaiting = true;
         sink.onDrain(goOn);
@@ -99,7 +99,7 @@ export class IncomingBody implements BodySource {
     return toWebStream(this, options);
   }
 
-  /** Reads the rest of the body and drops it, because the next request on the connection comes after it. */
+  /** Reads the rest of the body and drops it, because the next request on the connection comes after this body. */
   cancel(): void {
     if (this.#stop !== undefined) this.#stop();
     else this.message.resume();
@@ -119,7 +119,7 @@ export function alreadyRead(): TypeError {
   );
 }
 
-/** Throws if other code has read from the body: the rest would look complete to the upstream. */
+/** Throws if other code has read from the body: the upstream would take the rest for the whole body. */
 function assertUnread(message: IncomingMessage): void {
   if (!message.readableDidRead) return;
   throw new ProxyError("proxy_internal_error", {
@@ -138,7 +138,7 @@ function isComplete(message: IncomingMessage): boolean {
 /** The memory of chunks below this number of bytes is left to the garbage collector. */
 const LARGE = 16_384;
 
-/** Writes a chunk in the kind of memory that the sink requires. */
+/** Writes a chunk to a sink. As `sink.memory` requires, it writes a copy, or frees the memory once the chunk is sent. */
 function writeChunk(
   message: IncomingMessage,
   chunk: Buffer,
@@ -153,8 +153,8 @@ function writeChunk(
   }
   const isFreed = memory === "returned" && isAll && chunk.byteLength >= LARGE;
   if (!isFreed || audience?.isEmpty !== true) return sink.write(chunk);
-  // Free the memory once it is sent. The garbage collector would free it much later, so that each chunk would get new
-  // memory, and the first access to new memory costs more than a copy into used memory.
+  // Free the memory as soon as the chunk is sent. The garbage collector would free it much later, so that each chunk would
+  // get new memory, and the first access to new memory costs more than a copy into used memory.
   const buffer = chunk.buffer as ArrayBuffer & { transfer(length: number): ArrayBuffer };
   return sink.write(chunk, () => void buffer.transfer(0));
 }
@@ -173,7 +173,7 @@ function onceOver(message: IncomingMessage, callback: (error?: Error) => void): 
   };
   const stop = (): void => {
     message.off("end", onEnd).off("error", onError).off("close", onClose);
-    // A message that is destroyed later still emits `error`, which is thrown if nothing listens.
+    // Keep a listener for `error`: a message that is destroyed later still emits it, and Node throws it if none listens.
     message.on("error", () => {});
   };
   const done = (error?: Error): void => {
@@ -190,8 +190,8 @@ function endedEarly(): Error {
 }
 
 /**
- * Reads the rest of a body that other code has touched after the response has been sent, so that the next request on
- * the connection is read. Node itself does so only for a body that no code has read.
+ * After the response has been sent, reads the rest of a request body that other code has touched, so that the next request
+ * on the connection is read. Node itself does this only for a body that no code has read.
  * @param idle removes listeners that would pause the message again
  */
 export function resumeAfter(
@@ -205,7 +205,7 @@ export function resumeAfter(
   });
 }
 
-/** Removes the proxy's listener and reads on: the next request on the connection comes after this body. */
+/** Removes the proxy's listener, and reads the rest of the body: the next request on the connection comes after it. */
 function drain(message: IncomingMessage, onData: (chunk: Buffer) => void): void {
   message.off("data", onData);
   message.resume();

@@ -26,10 +26,10 @@ import { type NodeSide, srvxSideOf } from "./internals/srvx.ts";
 type ClientConnection = Socket | ServerHttp2Stream;
 
 /**
- * The listeners for the end of each connection, which has one listener of its own for all of its requests.
+ * The listeners for the end of each connection. The connection itself gets one `close` listener, for all of its requests.
  *
- * Arrays, not sets: when the entries of a set have changed often enough, V8 gives the set another table, which the old
- * table refers to. So each table that has moved to the old generation keeps the next one alive.
+ * They are in arrays, not sets: when the entries of a set have changed often enough, V8 gives the set a new table, to
+ * which the old table refers. Once a table has moved to the old generation, it keeps all later tables in memory.
  */
 const watched: WeakMap<ClientConnection, Listener[]> = new WeakMap();
 
@@ -55,7 +55,7 @@ function unlistenTo(connection: ClientConnection, listener: Listener): void {
   if (at < listeners.length) listeners[at] = last;
 }
 
-/** A request of Node's server, read from the raw message as far as no other code has changed it. */
+/** A request of Node's server. It is read from Node's own request, except where other code has changed it. */
 abstract class NodeIncoming {
   readonly secure: boolean;
   readonly address: string | undefined;
@@ -70,7 +70,7 @@ abstract class NodeIncoming {
     this.message = req;
     this.secure = (req.socket as TLSSocket).encrypted;
     this.address = peerAddress(req);
-    // Nearly every request is of HTTP/1 and has a target in origin-form.
+    // Nearly every request is of HTTP/1 and has a target in origin-form: these need no further checks.
     const isPlain = req.httpVersionMajor === 1 && req.url?.charCodeAt(0) === 0x2f; /* / */
     this.named = isPlain ? undefined : namedAuthority(req);
     this.fault = isPlain ? undefined : versionFault(req);
@@ -82,7 +82,7 @@ abstract class NodeIncoming {
 
   turn(): Promise<void> | undefined {
     const { message, res } = this;
-    // Nearly always, this is the only request on its connection without a response.
+    // Nearly always, this request has the current response of its connection, and need not wait.
     return (message.socket as Served)[CURRENT] === res ? undefined : turnOf(message);
   }
 
@@ -147,7 +147,7 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     // Absolute-form (RFC 9112 §3.2.2) has an authority in front of the path.
     this.path = url.startsWith("/") || !url.includes("://") ? url : pathOf(url);
     this.headers = isHttp2(req) ? toHttp1Fields(messageHeaders(req)) : messageHeaders(req);
-    // A web request has no body with these methods, and an upstream may take such a body for the next request.
+    // Drop the body of a GET or HEAD: a web request cannot have one, and an upstream may take it for the next request.
     const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
     if (!bodyless && req.readableDidRead) throw alreadyRead();
     const isFlowing = req.readableFlowing === true;
@@ -167,7 +167,7 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
   }
 }
 
-/** A web `Request` whose Node request tells only where the request came from. */
+/** A web `Request` for which Node's request tells only about the connection, such as the client's address. */
 class PeerIncoming extends WebIncoming {
   readonly named: string | undefined;
   readonly fault: ProxyError | undefined;
@@ -216,31 +216,31 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
   return srvxSideOf(request) ?? honoSideOf(request);
 }
 
-/** Reads a web request, from Node's own request where there is one under it. */
+/** Reads a web request; from Node's own request, if the web request has one under it. */
 export function readRequest(request: Request, context: Context): Incoming {
   const side = nodeSideOf(request);
   if (side?.isRebuilt === true) return new RebuiltIncoming(request, side.req);
   if (side?.req.httpVersionMajor === 1 || (side && !isHttp2(side.req))) {
     return new HostedIncoming(request, side);
   }
-  // Hono's `mount()` makes a new `Request`, but passes its environment, where Hono documents `incoming`.
+  // Hono's `mount()` makes a new `Request`, but also passes its environment, in which `incoming` is documented.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
   const fields = side && toHttp1Fields(visibleHeaders(request, side.req));
   return new PeerIncoming(request, peer?.socket && peer, fields, http2BodyOf(request, side));
 }
 
-/** Returns Node's request under a web request. */
+/** Returns Node's request under a web request; undefined if the request was not read from Node's. */
 export function messageOf(incoming: Incoming): IncomingMessage | undefined {
   return incoming instanceof HostedIncoming ? incoming.message : undefined;
 }
 
-/** Returns the response of Node's to write to, if the server lets the proxy write it. */
+/** Returns Node's response to write to, if the server lets the proxy write it. */
 export function responseOf(incoming: Incoming): ServerResponse | undefined {
   return incoming instanceof NodeIncoming ? incoming.res : undefined;
 }
 
 /**
- * Returns the error of an HTTP version that differs from the connection's.
+ * Returns the error for a request that names another HTTP version than that of its connection.
  *
  * Node's HTTP/1 parser accepts `HTTP/2.0` and `HTTP/0.9` in a request line, and takes a line without a version for
  * HTTP/0.9. A server that cannot answer in a request's major version responds with 505 (RFC 9110 §15.6.6).
@@ -267,12 +267,12 @@ function peerAddress(req: IncomingMessage): string | undefined {
     : address;
 }
 
-/** What URL parsers resolve or cut off: the router has then seen another path than the one that was received. */
+/** Parts of a path that URL parsers resolve or cut off, so that a router has seen another path than was received. */
 const RESOLVED = /[\\#]|\/(?:\.|%2e){1,2}(?:[/?]|$)/i;
 
 /**
- * Returns the path with the bytes that were received, if the server has only escaped some of them in the request's URL.
- * Escaping treats bytes above 0x7f as UTF-8, although they may be of another encoding.
+ * Returns the path as it was received, if the request's URL differs from it only by escaped bytes. The escaped path may
+ * be wrong: escaping treats bytes above 0x7f as UTF-8, although they may be of another encoding.
  */
 function wirePath(path: string, url: string, { url: wire = "" }: IncomingMessage): string {
   if (path === wire || !wire.startsWith("/") || RESOLVED.test(wire)) return path;
@@ -295,7 +295,7 @@ function messageHasBody(req: IncomingMessage): boolean {
 
 /**
  * Returns the body of a web request: from Node's request if no other code reads it, else from the server's web stream.
- * @throws TypeError if other code has read from it, but not through the web request: the rest would look complete
+ * @throws TypeError if other code has read from the body: the upstream would take the rest for the whole body
  */
 function bodyOf(request: Request, side: NodeSide): BodySource | null {
   const { req, ownBody, isFresh } = side;
@@ -308,8 +308,8 @@ function bodyOf(request: Request, side: NodeSide): BodySource | null {
 }
 
 /**
- * Returns the body of a web request over HTTP/2, past its web stream: that stream ends like the stream of a complete body
- * if the client resets the HTTP/2 stream with NO_ERROR.
+ * Returns the body of a web request over HTTP/2; undefined for other requests. It is read from Node's request rather than
+ * from the web stream, which ends like that of a complete body if the client resets the HTTP/2 stream with NO_ERROR.
  */
 function http2BodyOf(request: Request, side: NodeSide | undefined): BodySource | null | undefined {
   const { method } = request;

@@ -30,7 +30,7 @@ interface Parts extends Head {
   readonly body: BodySource | null;
 }
 
-/** Writes a body to a response of Node's. */
+/** Writes a body to Node's response. */
 class PipedBody implements Sink, SrvxBody {
   readonly #body: BodySource;
   readonly #head: Head;
@@ -58,8 +58,8 @@ class PipedBody implements Sink, SrvxBody {
     const isWanted = body.error === undefined && this.memory === "borrowed";
     const bytes = isWanted ? body.whole() : undefined;
     if (bytes !== undefined) return void res.end(bytes);
-    // A body without `buffered`, such as a web stream of the app's, does not tell whether chunks have arrived: send the
-    // head now. No transport fills it either, so nothing else tells it that the client has disconnected.
+    // A body without `buffered`, such as a web stream that the app has made, does not tell whether chunks have arrived:
+    // send the head now. No scope watches such a body, so cancel it here when the client disconnects.
     if (body.buffered === undefined) {
       this.flush();
       res.on("close", () => body.cancel());
@@ -189,7 +189,7 @@ class LazyResponse extends SrvxResponse {
   }
 
   get #response(): Response {
-    // The real response copies the fields; those of `this.headers` are sent.
+    // The real response gets a copy of the fields, which is not sent: the fields in `this.headers` are sent.
     return (this.#real ??= new NativeResponse(
       toBodyInit(this.#received.body, true, this.#message),
       this,
@@ -198,7 +198,7 @@ class LazyResponse extends SrvxResponse {
 }
 
 /**
- * Returns what a web `Response` is constructed from.
+ * Returns the first argument for the constructor of a web `Response`.
  * @param flush whether a stream begins with an empty chunk while no other has arrived
  * @param message Node's request, whose connection is closed if a stream fails
  */
@@ -227,7 +227,7 @@ export function respond(
   if (responseOf(incoming) !== undefined && acceptsOwnResponses()) {
     return new LazyResponse(received, message) as unknown as Response;
   }
-  // Waiting for the rest costs less than a stream.
+  // Waiting for the rest of a small body costs less than making a stream.
   return isNearlyWhole(received.body) ? buildLater(received, message) : build(received, message);
 }
 
@@ -235,7 +235,7 @@ function assertIntact({ body }: UpstreamResponse): void {
   if (body?.error !== undefined) throw body.error;
 }
 
-/** Whether a small body has arrived in part: one read may not return all of it, and the rest follows with the next. */
+/** Whether a small body has arrived in part: one read may not return all of it, and the next read brings the rest. */
 function isNearlyWhole(body: BodySource | null): boolean {
   const { length = Infinity, buffered = 0 } = body ?? {};
   return buffered > 0 && length <= HIGH_WATER_MARK && length > buffered;
@@ -243,7 +243,7 @@ function isNearlyWhole(body: BodySource | null): boolean {
 
 function build(received: UpstreamResponse, message: IncomingMessage | undefined): Response {
   const { status, statusText, headers, body } = received;
-  // The server may write a head alone as UTF-8, and changes these bytes then.
+  // If the server writes the head alone, Node may encode it as UTF-8, which changes bytes above 0x7f.
   const flush = body?.buffered === 0 && hasObsText(headers);
   const response = new Response(toBodyInit(body, flush, message), {
     status,
@@ -264,8 +264,8 @@ async function buildLater(
 }
 
 /**
- * Sends a web `Response` as a response of Node's.
- * @throws what `res.writeHead` throws for fields that a hook has made invalid
+ * Sends a web `Response` as Node's response.
+ * @throws the error of `res.writeHead` for fields that a hook has made invalid
  */
 export function sendResponse(response: Response, res: ServerResponse): void {
   const parts =

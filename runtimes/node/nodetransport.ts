@@ -6,7 +6,7 @@ import { NetConnector } from "../sockets/connect.ts";
 import { beginAfterArrival } from "./internals/arrival.ts";
 import { createOnRead, reuseChunks } from "./reuse.ts";
 
-/** Creates the HTTP/1.1 client on Node's sockets. */
+/** Creates the transport that sends requests by HTTP/1.1 over Node's sockets. */
 export function createNodeTransport(options: PoolOptions): Transport {
   const reuses = options.reuseBuffers === true;
   return new HttpTransport("node", options, {

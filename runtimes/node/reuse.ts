@@ -16,12 +16,12 @@ import { isUnwrappedResponse, isUnwrappedSocket } from "./internals/wrapped.ts";
 
 /** The maximum number of bytes of one read: a body of 64 KiB arrives in one read with its head. */
 const READ_SIZE = 131_072;
-/** The chunks of a read below this number of bytes are copied, and the socket keeps its buffer. */
+/** If a read has fewer bytes than this, its chunks are copied, and the socket uses its buffer again. */
 const LARGE = 32_768;
 /** The maximum number of buffers that are kept for later reads. */
 const MAX_SPARES = 64;
 
-/** Whether any transport of this process reads into pooled buffers. While none does, no body asks for its memory. */
+/** Whether any transport of this process reads into pooled buffers. If none does, the checks of memory are skipped. */
 export const reuse: { isOn: boolean } = { isOn: false };
 const spares: Uint8Array[] = [];
 /** The memory of every pooled buffer. */
@@ -71,13 +71,13 @@ const reusedChunks: ChunkMemory = {
     socket instanceof NetSocket && isUnwrappedSocket(socket.raw) ? "returned" : "borrowed",
 };
 
-/** Returns the memory rules with `reuseBuffers`. From then on, all transports check for memory that is returned. */
+/** Returns the memory rules with `reuseBuffers`. From then on, `reuse.isOn` is true for the whole process. */
 export function reuseChunks(): ChunkMemory {
   reuse.isOn = true;
   return reusedChunks;
 }
 
-/** Whether a response of Node's returns the memory of chunks: no other code can see them on their way to the socket. */
+/** Whether the memory of chunks may be returned once Node's response has written them: no other code sees them. */
 export function returnsMemory(res: ServerResponse): boolean {
   return reuse.isOn && isUnwrappedResponse(res);
 }

@@ -1,6 +1,6 @@
 import type { Codec } from "../../src/http1/codec.ts";
 
-/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
+/** Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them. */
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: "node:buffer"): typeof import("node:buffer") };
 };
@@ -21,7 +21,7 @@ export function copyOf(bytes: Uint8Array): Uint8Array {
 export const bufferCodec: Codec = {
   decode(bytes, start, end) {
     const Class = NodeBuffer ?? loadBuffer();
-    // Sockets read into a `Buffer`; only lines that arrived in several parts are in another array.
+    // Sockets read into a `Buffer`. Only lines that arrived in several parts were copied into a plain `Uint8Array`.
     if (bytes instanceof Class) return bytes.toString("latin1", start, end);
     return Class.from(bytes.buffer, bytes.byteOffset + start, end - start).toString("latin1");
   },

@@ -22,12 +22,12 @@ type LookupCallback = (
   family?: number,
 ) => void;
 
-/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
+/** Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them. */
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: string): AgentModule };
 };
 
-/** The maximum number of milliseconds for one of several addresses. The last address gets all time that is left. */
+/** The maximum number of milliseconds to connect to one of several addresses. The last address gets all remaining time. */
 const ATTEMPT_TIMEOUT = 1000;
 
 /** The option `onread` of `net.connect`, which makes a socket read into the given buffers. */
@@ -51,7 +51,7 @@ type CreateSocket = (options: object) => RawSocket;
 export class NetConnector implements Connector {
   readonly #options: FilledPoolOptions;
   readonly #parts: SocketParts;
-  /** The resolver of names; undefined if the system resolves them. */
+  /** The resolver of names; undefined if the runtime resolves them for each connection. */
   readonly #resolver: Resolver | undefined;
   /** The functions that make sockets, by destination. */
   readonly #creators: WeakMap<Destination, CreateSocket> = new WeakMap();
@@ -65,7 +65,7 @@ export class NetConnector implements Connector {
   }
 
   connect(destination: Destination, scope: ConnectScope): Promise<Socket> {
-    // The promise also rejects for what `#start` throws, such as the error of an invalid certificate.
+    // If `#start` throws, for example for an invalid certificate, the promise rejects with that error.
     return new Promise((resolve, reject) => this.#start(destination, scope, resolve, reject));
   }
 
@@ -97,7 +97,7 @@ export class NetConnector implements Connector {
       else found(error, addresses[0]?.address ?? "", addresses[0]?.family);
     };
     const { createOnRead, allowHalfOpen = false } = this.#parts;
-    // A TLS socket has no `onread`.
+    // TLS sockets do not support `onread`.
     const onread = secure
       ? undefined
       : createOnRead?.((bytes, mayKeep) => socket.onRead(bytes, mayKeep));
@@ -123,7 +123,7 @@ export class NetConnector implements Connector {
     });
     raw.on(secure ? "secureConnect" : "connect", () => {
       clearTimeout(timer);
-      // Sockets are created with `noDelay: true`, as Bun does in any case: so this turns it off on every runtime.
+      // Every socket is created with `noDelay: true`, because Bun does so in any case. Turn it off here if asked to.
       if (!noDelay) raw.setNoDelay(false);
       isEstablished = true;
       resolve(socket);

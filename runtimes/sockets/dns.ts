@@ -4,14 +4,14 @@ import { ProxyError } from "../../src/error.ts";
 import type { ResolvedAddress, FoundAddresses } from "../../src/http1/connector.ts";
 import type { FilledDnsOptions } from "../../src/options/pooloptions.ts";
 
-/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
+/** Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them. */
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: "node:dns"): typeof import("node:dns") };
 };
 
 /** Milliseconds for which an address that has failed is tried last. */
 const DOWN_TIME = 10_000;
-/** The maximum number of cached names: clients may decide how many targets there are. */
+/** The maximum number of cached names: where clients choose the target, they could fill the memory with names. */
 const MAX_NAMES = 1000;
 
 interface Answer {
@@ -36,7 +36,7 @@ interface Entry {
   readonly down: Map<string, number>;
 }
 
-/** Looks names up, and caches the answers while they are valid. */
+/** Looks up host names, and caches the answers while they are valid. */
 export class Resolver {
   readonly #entries: Map<string, Entry> = new Map();
   readonly #query: (hostname: string) => Promise<Answer>;
@@ -149,7 +149,7 @@ function notFound(): ProxyError {
   return toDnsError("ENOTFOUND", undefined);
 }
 
-/** Converts an error of a lookup here, because `ECONNREFUSED` of a name server would later look like the upstream's. */
+/** Converts an error of a lookup. Otherwise `ECONNREFUSED` from a name server would count as that of the upstream. */
 function toDnsError(code: string, cause: unknown): ProxyError {
   if (cause instanceof ProxyError) return cause;
   return new ProxyError(code === "ETIMEOUT" ? "dns_timeout" : "dns_error", { cause });

@@ -14,7 +14,7 @@ export class NetSocket implements Socket {
   attach(handler: SocketHandler): void {
     this.#handler = handler;
     this.raw
-      // A runtime may read for several sockets into one slab: keep memory only if it holds nothing else.
+      // A runtime may read for several sockets into one buffer: the handler may keep memory only if it holds nothing else.
       .on("data", (bytes) => handler.onData(bytes, bytes.byteLength === bytes.buffer.byteLength))
       .on("end", () => handler.onHalfClose())
       .on("drain", () => handler.onDrain())
@@ -23,10 +23,10 @@ export class NetSocket implements Socket {
       .on("timeout", () => handler.onTimeout());
   }
 
-  /** Takes bytes that `onread` has read; such sockets emit no `data` event. */
+  /** Takes bytes that a socket with `onread` has read; such a socket emits no `data` event. */
   onRead(bytes: Uint8Array, mayKeep: boolean): boolean {
     if (this.#handler !== undefined) return this.#handler.onData(bytes, mayKeep);
-    // The upstream has sent bytes before it was sent a request: they cannot be a response.
+    // The upstream has sent bytes before it got a request: they cannot be a response.
     this.raw.destroy();
     return false;
   }

@@ -18,7 +18,7 @@ export function checkVersion(runtime: keyof typeof OLDEST, version: string): str
 
 /**
  * Throws if a runtime is too old.
- * @param version undefined where the entry runs on another runtime, as in tests
+ * @param version the version; undefined if the entry runs on another runtime, as in tests
  * @throws TypeError that says which version is needed
  */
 export function assertVersion(runtime: keyof typeof OLDEST, version: string | undefined): void {

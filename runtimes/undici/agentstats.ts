@@ -2,7 +2,7 @@ import type { Agent, Client, Pool } from "undici";
 import { Counters } from "../../src/counters.ts";
 import type { OriginStats, PoolStats } from "../../src/transport.ts";
 
-/** Counts what the connections of an agent do, from the events of the agent. */
+/** Counts the connections of an agent, by its events, and the requests on them. */
 export class AgentStats {
   readonly #agent: Agent;
   readonly #counters: Counters = new Counters();
@@ -56,7 +56,7 @@ export function shareAgentStats(agent: Agent): AgentStats {
   return stats;
 }
 
-/** Converts undici's statistics of one origin. A pool tells how many connections are open, a client whether its one is. */
+/** Converts undici's statistics of one origin. `connected` is a number for a `Pool`, and a boolean for a `Client`. */
 function toOriginStats(stats: Pool["stats"] | Client["stats"]): OriginStats {
   const { connected, running, pending } = stats;
   const open = Number(connected);

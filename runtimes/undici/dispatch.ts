@@ -14,13 +14,13 @@ import { UploadStream } from "./uploadstream.ts";
 /** A dispatcher, and what an attempt has to know about it. */
 export interface DispatcherUse {
   readonly dispatcher: Dispatcher;
-  /** Whether the transport made the dispatcher itself, so that it contains no code of the app's. */
+  /** Whether the transport made the dispatcher itself, so that the dispatcher contains no code of the app. */
   readonly isOwn: boolean;
   /** Called when undici begins to send a request on a connection. */
   onStart?(): void;
 }
 
-/** undici's options of a request, and an option that undici does not document. */
+/** undici's options of a request, with an option that undici does not document. */
 interface DispatchOptions extends Dispatcher.DispatchOptions {
   /** The name for SNI and the certificate check; by default, undici takes the name in `Host`. */
   servername?: string | undefined;
@@ -56,17 +56,17 @@ function toDispatchOptions(
     method,
     headers: list as string[],
     body,
-    // The proxy has deadlines of its own.
+    // Turn undici's time limits off: the proxy has its own.
     headersTimeout: 0,
     bodyTimeout: 0,
-    // By default, undici closes the connection after each HEAD.
+    // Close the connection after a body that the upstream may not read. By default, undici closes it after each HEAD.
     reset: body !== null && RARELY_READ.test(method),
-    // Without `Host`, undici takes the host name of the origin itself, and no name if that is an IP address.
+    // If this is undefined and there is no `Host`, undici takes the host name of the origin, unless that is an IP address.
     servername: secure && (host !== undefined || isIP(hostname) === 0) ? hostname : undefined,
   };
 }
 
-/** The maximum number of interim responses (1xx): without it, an upstream could keep the event loop busy by them. */
+/** The maximum number of interim responses (1xx): without it, an upstream could keep the event loop busy with them. */
 const MAX_INTERIM = 64;
 
 /** One attempt to send a request through a dispatcher. It is the handler that undici calls with the response. */
@@ -122,7 +122,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     }
   }
 
-  /** Stops the attempt, at any point of it. */
+  /** Stops the attempt, however far it has come. */
   fail(thrown: unknown): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -153,13 +153,14 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     }
     if (bytes.byteLength !== (contentLength ?? bytes.byteLength)) throw badLength();
     if (bytes.byteLength === 0) return null;
-    // An interceptor of the app's may keep or change the bytes that it sees, and these may be sent again.
+    // Copy the bytes for an interceptor of the app, which may keep or change them: they may have to be sent again.
     return isOwn ? bytes : copyOf(bytes);
   }
 
   /**
-   * Cancels a request body that was not sent to its end: a client may wait until it has been read before it reads the
-   * response. A body that has arrived as a whole is left as it is, for another attempt.
+   * Cancels a request body that was not sent to its end. The server then reads the rest and drops it, because the client
+   * may not read the response before it has sent the whole request. A body that was not sent at all, and of which all
+   * bytes have arrived, is kept for another attempt.
    */
   #cancelRequestBody(): void {
     const body = this.#request?.body;

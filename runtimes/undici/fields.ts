@@ -1,13 +1,13 @@
 import type { HeaderList } from "../../src/transport.ts";
 import { bufferCodec } from "../sockets/buffercodec.ts";
 
-/** Raw header fields: a list of bytes from undici's parser, an object from HTTP/2, either or strings from interceptors. */
+/** Raw header fields: undici's parser gives a list of bytes, HTTP/2 an object, and an interceptor any of these forms. */
 type RawFields = readonly (Uint8Array | string)[] | ParsedFields | null | undefined;
 type ParsedFields = Readonly<Record<string, string | string[] | undefined>>;
 
 /**
  * Returns the header fields of a response as a flat list.
- * @param parsed the same fields as an object, which is read if there are no raw ones
+ * @param parsed the same fields as an object, which is read if there are no raw fields
  */
 export function readFields(raw: RawFields, parsed: ParsedFields): HeaderList {
   if (!Array.isArray(raw)) return readObject((raw as ParsedFields | null | undefined) ?? parsed);

@@ -5,8 +5,8 @@ import { toSocketError } from "../../src/http1/socketerror.ts";
 import { poolClosed } from "../../src/closing.ts";
 
 /**
- * RFC 9209's names for undici's error codes. undici passes errors of sockets on as they are: `toSocketError` classifies
- * those.
+ * RFC 9209's names for undici's error codes. undici passes errors of sockets on unchanged, and `toSocketError` converts
+ * them.
  */
 const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   UND_ERR_CONNECT_TIMEOUT: "connection_timeout",
@@ -34,15 +34,15 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
 
 /** How far a request had come when it failed. */
 export interface Progress {
-  /** Whether undici had begun to send it. */
+  /** Whether undici had begun to send the request. */
   readonly isStarted: boolean;
   /** Whether the headers of the response had arrived. */
   readonly isAnswered: boolean;
-  /** Whether its connection had carried a response before, and no byte of this response had arrived. */
+  /** Whether the connection had carried an earlier response, and no byte of this response had arrived. */
   readonly isStale: boolean;
 }
 
-/** Converts an error of undici's into a `ProxyError`, whose cause it becomes. */
+/** Converts an error of undici to a `ProxyError` that has this error as its cause. */
 export function toUndiciError(thrown: unknown, progress: Progress): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const { name = "", code = "", message = "" } = (thrown ?? {}) as Partial<NodeJS.ErrnoException>;
@@ -63,7 +63,8 @@ function classifyUndiciError(
       // "bad response" and "bad upgrade" are undici's messages for a status 100 or 101 that the request did not ask for.
       return message.startsWith("bad ") ? "http_protocol_error" : CODES[code];
     case "UND_ERR_INVALID_ARG":
-      // Before the start, a path or a field that cannot be sent. After the start, status 407 of a forward proxy.
+      // Before the start, undici refuses a path or a field that cannot be sent. After the start, a forward proxy has
+      // answered with status 407.
       return isStarted ? "proxy_internal_error" : "http_request_error";
     case "UND_ERR_ABORTED":
       // Before the start, a forward proxy has refused the tunnel.

@@ -17,17 +17,17 @@ import { watchConnections } from "./undicierrors.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: false, tls: false };
 
-/** Sends requests through a dispatcher of the app's. The app closes the dispatcher, not this transport. */
+/** Sends requests through a dispatcher that the app provides. The app closes the dispatcher; this transport does not. */
 export class DispatcherTransport implements Transport {
   readonly name: string = "undici";
   readonly capabilities: Capabilities = CAPABILITIES;
   readonly stats?: () => PoolStats;
   readonly #use: DispatcherUse;
 
-  /** @throws TypeError for a value that is no dispatcher of undici's */
+  /** @throws TypeError for a value that is not a dispatcher of undici */
   constructor(dispatcher: Dispatcher, isOwn: boolean = false) {
     if (typeof (dispatcher as Partial<Dispatcher> | null)?.dispatch !== "function") {
-      throw badOption("dispatcher", "use a Dispatcher of undici's, such as `new Agent()`");
+      throw badOption("dispatcher", "use a Dispatcher of undici, such as `new Agent()`");
     }
     watchConnections();
     const stats = dispatcher instanceof Agent ? shareAgentStats(dispatcher) : undefined;
@@ -38,8 +38,8 @@ export class DispatcherTransport implements Transport {
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
     return new Promise((resolve, reject) => {
       const attempt = new UndiciAttempt(this.chooseUse(request), request, scope, resolve, reject);
-      // Node parses a small body after the handler has run, although it is in the same packet as the head. By the check
-      // phase of the event loop it has arrived, and undici sends it in one write with the head.
+      // Node parses a small body after the handler has run, although the body is in the same packet as the head. By the
+      // check phase of the event loop, the body has arrived, and undici sends it in one write with the head.
       if (request.body === null) attempt.dispatch();
       else setImmediate(dispatchAttempt, attempt);
     });
@@ -51,10 +51,10 @@ export class DispatcherTransport implements Transport {
   }
 }
 
-/** Sends requests through agents of the transport's own. */
+/** Sends requests through agents that the transport makes and closes itself. */
 export class UndiciTransport extends DispatcherTransport {
   readonly #agent: OwnAgent;
-  /** Opens a connection for each request that must not use an idle one. */
+  /** The agent for requests that must not use an idle connection: it opens a connection for each of them. */
   #freshAgent: OwnAgent | undefined;
   #freshUse: DispatcherUse | undefined;
   #isClosed = false;
@@ -106,10 +106,10 @@ function dispatchAttempt(attempt: UndiciAttempt): void {
   attempt.dispatch();
 }
 
-/** The number of pools from which on an agent removes closed pools from its list. */
+/** The number of pools at which an agent first removes closed pools from its list. */
 const FIRST_CLEANUP = 100;
 
-/** An agent that keeps connections by the same rules as the proxy's own HTTP/1.1 client. */
+/** An agent that keeps connections by the same rules as the proxy's own HTTP/1.1 transport. */
 class OwnAgent extends Agent {
   readonly #pools: Set<Pool>;
 
@@ -128,7 +128,7 @@ class OwnAgent extends Agent {
       // An upstream's hint may shorten the time, but never lengthen it.
       keepAliveMaxTimeout: freeSocketTimeout,
       connect(options, callback) {
-        // An IP address is no name for SNI (RFC 6066 §3). Without a name, the certificate is checked against the address.
+        // An IP address is not a name for SNI (RFC 6066 §3). Without a name, TLS checks the certificate for the address.
         const { servername: _, ...unnamed } = options;
         const isAddress = isIP(options.hostname.replace(/^\[|\]$/g, "")) !== 0;
         connect(isAddress ? unnamed : options, callback);

@@ -17,7 +17,7 @@ export class UploadStream extends Readable implements Sink {
   #isPiped = false;
   #onDrain: (() => void) | undefined;
 
-  /** What happens to the memory of a chunk: an interceptor of the app's may keep the chunks that it sees. */
+  /** `"owned"` if code other than undici's sees the chunks, such as an interceptor of the app: it may keep them. */
   readonly memory: "owned" | "borrowed";
 
   /**
@@ -76,7 +76,7 @@ export class UploadStream extends Readable implements Sink {
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
     if (!this.readableEnded) this.#source.cancel(error);
-    // A source that waits for room continues, and then finds that it is cancelled.
+    // Call back a source that waits for room: it then finds that it was cancelled.
     this.#onDrain?.();
     callback(error);
   }

@@ -5,15 +5,15 @@ import type { FetchTarget } from "../../src/request/app.ts";
 import type { Capabilities, UpstreamRequest } from "../../src/transport.ts";
 import { rememberResponse } from "./respond.ts";
 
-/** A class of workerd's, declared here, so that no types package is needed. */
+/** A class of workerd. It is declared here, so that no types package is needed. */
 declare class FixedLengthStream extends TransformStream<Uint8Array, Uint8Array> {
   constructor(length: number);
 }
 
-/** `decodes` is empty because a body that no script reads passes as it is, also if it is encoded. */
+/** `decodes` is empty, because workerd passes an encoded body on unchanged while no JavaScript code reads it. */
 const CAPABILITIES: Capabilities = { decodes: [], host: false, unixSocket: false, tls: false };
 
-/** What all clients on workerd have in common. */
+/** The members that all descriptions in this file share. */
 const COMMON = {
   capabilities: CAPABILITIES,
   toError: toWorkerdError,
@@ -23,7 +23,7 @@ const COMMON = {
   createPipe: createFixedLengthPipe,
 } as const;
 
-/** Describes workerd's own clients: the global `fetch`, and the stubs of other Workers and of Durable Objects. */
+/** Describes a `fetch` of workerd: the global one, or that of a stub of another Worker or of a Durable Object. */
 export function describeNativeClient(fetch: FetchLike): FetchClient {
   return {
     ...COMMON,
@@ -35,9 +35,9 @@ export function describeNativeClient(fetch: FetchLike): FetchClient {
 }
 
 /**
- * Describes how an app in the same isolate is called: for workerd, that is a plain function call. The proxy reads the
- * bodies of the app's responses, so that a client's disconnect aborts the app's `signal`. It does not read encoded bodies,
- * because only workerd knows whether their bytes are encoded already.
+ * Describes how an app in the same isolate is called. For workerd, that is a plain function call, so it does not tell the
+ * app about a disconnect of the client. Therefore the proxy reads the bodies of the app's responses, and aborts the app's
+ * `signal` itself. It does not read encoded bodies, because only workerd knows whether their bytes are encoded already.
  */
 const APP_CLIENT: AppClient = { ...COMMON, watchesBodies: true, note: rememberResponse };
 
@@ -45,7 +45,7 @@ const APP_CLIENT: AppClient = { ...COMMON, watchesBodies: true, note: rememberRe
 export function describeAppClient(app: FetchTarget): AppClient {
   if (!isStub(app)) return APP_CLIENT;
   const stub = app as unknown as { fetch: FetchLike };
-  // The stub gets a URL and an init object, because a `Request` loses the property `encodeResponseBody` of `rawBodies`.
+  // Pass a URL and an init object to the stub, because a `Request` would lose the member `encodeResponseBody`.
   return describeNativeClient((url, init) => stub.fetch(url, init));
 }
 
@@ -64,7 +64,7 @@ function assertUpperCase({ method }: UpstreamRequest): void {
   if (method !== method.toUpperCase()) throw unsendable(method);
 }
 
-/** Whether a stream is one of workerd's own, such as a request's body. Those are byte streams; a script's usually are not. */
+/** Whether workerd made a stream, such as a request's body. It makes byte streams; JavaScript code usually does not. */
 function isNativeStream(stream: ReadableStream): boolean {
   try {
     stream.getReader({ mode: "byob" }).releaseLock();
@@ -74,20 +74,20 @@ function isNativeStream(stream: ReadableStream): boolean {
   }
 }
 
-/** workerd sends a body of unknown length chunked; only this class tells it the length of a script's stream. */
+/** Makes a pipe that tells workerd the length of a stream. Without it, workerd sends the stream with chunked coding. */
 function createFixedLengthPipe(length: number): TransformStream<Uint8Array, Uint8Array> {
   return new FixedLengthStream(length);
 }
 
-/** Classifies an exception of workerd's by its message, because workerd's exceptions have no codes. */
+/** Classifies an exception of workerd by its message, because workerd's exceptions have no codes. */
 function toWorkerdError(thrown: unknown, { method }: UpstreamRequest): ProxyError | undefined {
   const { message = "" } = thrown as Partial<Error>;
   if (message.startsWith("Invalid HTTP method")) return unsendable(method);
-  // One message for a refused connection, a broken connection, and a response that is not HTTP.
+  // workerd has one message for a refused connection, a broken connection, and a response that is not HTTP.
   if (message === "Network connection lost.") {
     return new ProxyError("connection_terminated", { message, cause: thrown });
   }
-  // One message for an unknown name, a network that the configuration forbids, and a failed TLS handshake.
+  // workerd has one message for an unknown name, a network that is not allowed, and a failed TLS handshake.
   if (message.startsWith("internal error")) {
     return new ProxyError("destination_unavailable", { message, cause: thrown });
   }

@@ -5,7 +5,7 @@ import type { OriginalFields } from "../../src/transport.ts";
  * The milliseconds after which the proxy begins to listen for a client's disconnect.
  *
  * Listening to a request's signal costs as much as reading and writing all its header fields, and most exchanges end
- * earlier than this. When a client disconnects before, workerd itself ends the exchange, if the Worker does nothing
+ * earlier than this. When a client disconnects earlier, workerd itself ends the exchange, if the Worker does nothing
  * else. Half a second keeps the promise that the upstream request is aborted within 1 s.
  */
 const LISTEN_AFTER = 500;
@@ -35,10 +35,10 @@ interface Cf {
   httpProtocol?: string;
 }
 
-/** Whether the Worker runs on Cloudflare. It is remembered, because reading `cf` costs as much as all header fields. */
+/** Whether the Worker runs on Cloudflare. It is remembered, because reading `cf` costs as much as reading all fields. */
 let isOnCloudflare = false;
 
-/** Returns the address of the client. */
+/** Returns the client's address; undefined where neither workerd nor Cloudflare tells it. */
 function readPeerAddress(request: Request): string | undefined {
   if (!isOnCloudflare) {
     const { cf } = request as { cf?: Cf };

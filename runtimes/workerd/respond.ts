@@ -19,7 +19,7 @@ export function respond({
 }: UpstreamResponse): Response {
   const init: Init = {
     status,
-    // workerd throws for a reason phrase with other characters.
+    // workerd throws for a reason phrase with characters outside of printable ASCII.
     statusText: /^[ -~]*$/.test(statusText) ? statusText : "",
     headers: original ? amend(original, headers) : toHeaders(headers),
     encodeBody: isEncoded ? "manual" : "automatic",
@@ -34,9 +34,9 @@ export function respond({
   return isEncoded ? correctClone(response) : response;
 }
 
-/** The responses of apps in the same isolate, by their `Headers`. */
+/** The responses of apps in the same isolate, by their `Headers`, which `original` leads to. */
 const sources = new WeakMap<Headers, Response>();
-/** Whether `sources` was ever used: if not, a response needs no lookup. */
+/** Whether `sources` was ever used. If not, `respond` skips the lookup. */
 let hasSources = false;
 
 /** Remembers a response of an app in the same isolate, which `respond` may have to copy. */
@@ -58,13 +58,13 @@ function copyResponse(source: Response, content: BodyInit | null, init: Init): R
 }
 
 /**
- * Corrects `clone()` of a response whose body is encoded already. workerd's own clone forgets that, so that a clone which
- * is put into a cache would be encoded twice.
+ * Corrects `clone()` of a response whose body is encoded already. workerd's own `clone()` loses `encodeBody: "manual"`, so
+ * that a clone in a cache would be encoded twice.
  */
 function correctClone(response: Response): Response {
   const clone = (): Response => {
     const { body } = Response.prototype.clone.call(response);
-    // A response that is made from this one keeps the property.
+    // A response that is constructed with another one as its `init` keeps `encodeBody`.
     return correctClone(new Response(body, response));
   };
   return Object.defineProperty(response, "clone", { value: clone });

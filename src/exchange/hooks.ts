@@ -11,16 +11,16 @@ import type { UpstreamRequest } from "../transport.ts";
 export interface RequestDraft {
   /** The method, as it goes into the request line. */
   method: string;
-  /** The path and query in origin-form, with the target's base path and query in front. */
+  /** The path and query in origin-form. They begin with the base path and the query of the target. */
   path: string;
   /**
-   * The header fields, without hop-by-hop fields; forwarding fields and the option `headers` are set already. A field
-   * `host` sets `Host`.
+   * The header fields. Hop-by-hop fields are removed already, and the forwarding fields and those of the option `headers`
+   * are set. A field `host` sets the `Host` of the request to the upstream.
    */
   headers: Headers;
   /**
-   * The body to send instead of the request's own: `undefined` keeps the request's own, and `null` sends none. A stream
-   * that ends within a few milliseconds is sent with its length, any other stream chunked.
+   * The body to send instead of the request's own body: `undefined` keeps the request's own body, and `null` sends no
+   * body. A stream that ends within a few milliseconds is sent with its length, any other stream with the chunked coding.
    */
   body: string | Uint8Array | ReadableStream<Uint8Array> | null | undefined;
 }
@@ -44,7 +44,7 @@ export function readHookResponse(returned: unknown, hook: string): Response | un
 
 const encoder = new TextEncoder();
 
-/** Fields that a draft cannot set. `Proxy-Authorization` is not one of them: a hook may set it for the upstream. */
+/** Fields that are dropped from a draft. `Proxy-Authorization` is kept: a hook may set it for the upstream. */
 const DERIVED = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
 
 /** Makes the draft of a request for `onRequest`. */
@@ -57,7 +57,10 @@ export function toDraft(request: UpstreamRequest): RequestDraft {
   };
 }
 
-/** Returns the request as `onRequest` has changed its draft. The message framing always follows the body. */
+/**
+ * Returns the request with the changes that `onRequest` has made in its draft. Framing fields in the draft are dropped:
+ * the message framing always follows from the body.
+ */
 export function fromDraft(request: UpstreamRequest, draft: RequestDraft): UpstreamRequest {
   assertSendable(draft.path);
   const { headers, host } = cleanRequestHeaders(toHeaderList(draft.headers), DERIVED);

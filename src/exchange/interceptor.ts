@@ -31,7 +31,7 @@ function checkRequest(request: UpstreamRequest): UpstreamRequest {
   }
   if (!isHeaderList(headers)) throw badHeaders("pass on");
   if (!isBody(body)) throw badBody("pass on");
-  // The interceptor may have replaced the body by one of another length.
+  // The interceptor may have replaced the body: take the length of the new body, where it is known.
   const length = body?.length ?? contentLength;
   return length === contentLength ? request : { ...request, contentLength: length };
 }
@@ -39,7 +39,7 @@ function checkRequest(request: UpstreamRequest): UpstreamRequest {
 function checkResponse(response: UpstreamResponse | undefined): UpstreamResponse {
   if (response === undefined || response === null || response instanceof Response) {
     const fix =
-      "resolve to { status, statusText, headers, body }, as `next` does; a web Response is none";
+      "resolve to { status, statusText, headers, body }, as `next` does, not to a web Response";
     throw badOption("interceptors", fix);
   }
   if (!isHeaderList(response.headers)) throw badHeaders("resolve to");

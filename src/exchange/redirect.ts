@@ -29,7 +29,7 @@ const ABOUT_CONTENT = new NameSet([
   "content-type",
 ]);
 
-/** Fields that authenticate a client to one origin, and must not reach another (CVE-2023-45143, CVE-2024-30260). */
+/** Fields that authenticate a client to one origin. No other origin may get them (CVE-2023-45143, CVE-2024-30260). */
 const CREDENTIALS: readonly string[] = ["authorization", "cookie", "proxy-authorization"];
 
 /**
@@ -39,7 +39,8 @@ const CREDENTIALS: readonly string[] = ["authorization", "cookie", "proxy-author
  *        ↑ nextHop(request, response) ↓
  *
  * @param most the maximum number of redirects
- * @param secrets names of fields that only the first origin may see, beside those that hooks and interceptors set
+ * @param secrets names of fields that only the first origin may get; fields that hooks and interceptors set need not be
+ * named, because no other origin gets them in any case
  */
 export function followRedirects(
   most: number,
@@ -49,7 +50,8 @@ export function followRedirects(
   return (next) => async (first, firstScope) => {
     let request = first;
     let scope = firstScope;
-    // If an interceptor has made a new request without `headersBeforeHooks`, every field counts as one that the app has set.
+    // The fields that hooks and interceptors have set. If an interceptor has made a new request without
+    // `headersBeforeHooks`, all of its fields count as set by the app, so that no other origin gets them.
     const added = changedFields(first.headersBeforeHooks ?? [], first.headers);
     const visited = [describeHop(first)];
     for (;;) {
@@ -97,11 +99,11 @@ export function changedFields(before: HeaderList, after: HeaderList): string[] {
 }
 
 /**
- * Makes the request that a redirect asks for from the request before it, so that a field that was dropped on the way
- * never comes back.
+ * Makes the request that a redirect leads to. It is made from the previous request, not from the first one, so that a
+ * field that an earlier redirect has dropped stays dropped.
  *
- * @param secrets names of fields that are meant for the first origin only
- * @returns undefined if the response is no redirect, or one that must not or cannot be followed
+ * @param secrets names of fields that only the first origin may get
+ * @returns undefined if the response is not a redirect, or is one that must not or cannot be followed
  * @see https://fetch.spec.whatwg.org/#http-redirect-fetch
  */
 export function nextHop(
@@ -131,7 +133,7 @@ export function nextHop(
   };
   if (url.origin === request.upstream.origin) return { ...next, headers: fields };
   fields = withoutNames(fields, new NameSet([...CREDENTIALS, ...secrets]));
-  // Do not take over the Unix socket, the client certificate and an explicit `Host`: they belong to the previous origin.
+  // Drop the Unix socket, the client certificate and an explicit `Host`: they belong to the previous origin.
   return { ...next, headers: fields, upstream: parseTarget(url.origin), host: undefined };
 }
 

@@ -14,7 +14,7 @@ export interface Listener {
 export interface Client {
   /** Milliseconds after which listening begins, where listening is expensive; undefined to listen from the start. */
   readonly listenAfter?: number;
-  /** Calls the listener once when the client disconnects, immediately if it already has. */
+  /** Calls the listener once when the client disconnects, or immediately if the client has disconnected already. */
   listen(listener: Listener): void;
   /** Removes a listener. */
   unlisten(listener: Listener): void;
@@ -33,8 +33,8 @@ const BLOCKED = 20;
  * The scope of one attempt to get a response. It aborts the exchange when a deadline passes, the client disconnects, or
  * the caller's signal is aborted.
  *
- * A transport calls at most three methods: `onAbort` with what stops the attempt, `touch` for each chunk that it sends,
- * and `end` when nothing more will happen. A `ResponseBody` calls `touch` for each chunk that it receives, and `end`
+ * A transport calls at most three methods: `onAbort` with the object that stops the attempt, `touch` for each chunk that
+ * it sends, and `end` when the attempt is over. A `ResponseBody` calls `touch` for each chunk that it receives, and `end`
  * after the last one. After `end`, the scope has no timer and no listener.
  *
  * A scope serves one attempt: `again()` returns the scope of the next attempt, with what is left of the time.
@@ -48,7 +48,7 @@ export class Scope implements Listener {
   #limit = 0;
   /** The time at which a chunk was last sent or received; the time at which the limit began if none was. */
   #lastChunkAt = 0;
-  /** The time of the last chunk of the request: the value of `#lastChunkAt` when the response headers arrived. */
+  /** The value of `#lastChunkAt` when the response headers arrived; undefined until then. */
   #lastRequestChunkAt: number | undefined;
   #isIdlePaused = false;
   #isEnded = false;
@@ -121,8 +121,8 @@ export class Scope implements Listener {
   }
 
   /**
-   * Replaces the deadline by the idle timeout: the response headers have arrived.
-   * @param isEventStream whether the body is an event stream, which may be silent for any time
+   * Replaces the deadline by the idle timeout, because the response headers have arrived.
+   * @param isEventStream whether the body is an event stream: it may be silent for any time, so it gets no idle timeout
    */
   headersReceived(isEventStream: boolean): void {
     if (this.#next !== undefined) return this.#next.headersReceived(isEventStream);
@@ -130,7 +130,10 @@ export class Scope implements Listener {
     this.#arm(this.#limitOf(isEventStream));
   }
 
-  /** Pauses or resumes the time limit: while the client takes no chunks, the upstream's silence is not its fault. */
+  /**
+   * Pauses or resumes the time limit. It is paused while the exchange waits for the client: to read the response body, or
+   * to receive the responses to its earlier requests.
+   */
   pauseIdle(isPaused: boolean): void {
     this.#isIdlePaused = isPaused;
     this.touch();
@@ -152,8 +155,8 @@ export class Scope implements Listener {
   }
 
   /**
-   * Ends the scope if no body will end it: there is no body, or an interceptor has responded and no transport has used the
-   * scope.
+   * Ends the scope where no response body will do so: the response has no body, or an interceptor has made the response
+   * and no transport has used the scope.
    */
   endUnused(hasBody: boolean): void {
     if (this.#next !== undefined) this.#next.endUnused(hasBody);
@@ -161,8 +164,8 @@ export class Scope implements Listener {
   }
 
   /**
-   * Ends this scope, and returns the scope of the next attempt with what is left of the headers' deadline. An attempt that
-   * still runs is aborted: use `fork()` for two at the same time.
+   * Ends this scope, and returns the scope of the next attempt with the rest of the time for the response headers. An
+   * attempt that still runs is aborted: use `fork()` to run two attempts at the same time.
    */
   again(): Scope {
     if (this.#next !== undefined) return this.#next.again();
@@ -239,8 +242,8 @@ export class Scope implements Listener {
   }
 
   /**
-   * @internal Compares the time of the last chunk with the limit. Chunks do not restart the timer: that would cost more
-   * than the chunk.
+   * @internal Called when the timer fires. It aborts the exchange if the limit has passed since the last chunk, and
+   * otherwise restarts the timer. A chunk only records its time: restarting the timer would cost more than the chunk.
    */
   expire(): void {
     if (!this.#isListening) {

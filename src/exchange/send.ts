@@ -29,8 +29,8 @@ export type Send = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamR
 export type Interceptor = (next: Send) => Send;
 
 /**
- * Returns the innermost `Send`. It sends to an app in this process where the upstream is one, else over the network; it
- * decides for each request, because a redirect may lead from one to the other.
+ * Returns the innermost `Send`: it calls the app if the upstream is an app in this process, and otherwise sends the request
+ * over the network. It decides for each request, because a redirect may lead from an app to the network.
  */
 export function sendThrough(transport: Transport, inProcess: Transport): Send {
   return (request, scope) =>
@@ -38,8 +38,9 @@ export function sendThrough(transport: Transport, inProcess: Transport): Send {
 }
 
 /**
- * Converts the errors of a transport that the app provides, which may reject with anything: each error except misuse
- * counts as a network failure, and becomes a response. The runtimes' transports reject only with a `ProxyError` or misuse.
+ * Converts the errors of a transport that the app provides: such a transport may reject with any value. Each one except a
+ * `MisuseError` becomes a `ProxyError`, so that the client gets an error response. The runtimes' own transports need no
+ * conversion: they reject only with a `ProxyError` or a `MisuseError`.
  */
 export const convertErrors: Interceptor = (next) => async (request, scope) => {
   try {
@@ -50,7 +51,8 @@ export const convertErrors: Interceptor = (next) => async (request, scope) => {
 };
 
 /**
- * Sends a request again if the upstream cannot have begun to respond, or has responded with one of the statuses.
+ * Sends a request again if the upstream cannot have begun to respond, or has responded with one of `statusCodes`. The
+ * method must be one of `methods`, and the bytes of the body must have been kept.
  *
  *     request → send → response
  *        ↑ again, on a new connection ↓
@@ -61,7 +63,7 @@ export function retry(options: Required<RetryOptions>): Interceptor {
     const { attempts, statusCodes } = options;
     const settle = (): Promise<UpstreamResponse> =>
       awaitAttempt(next, options, request, scope, sent, attempts);
-    // Without `statusCodes`, only a failed attempt can be repeated: a response needs no further promise.
+    // Without `statusCodes`, only a failed attempt is repeated: pass a response on without a further promise.
     return statusCodes.length === 0 ? sent.catch(settle) : settle();
   };
 }
@@ -86,7 +88,7 @@ async function awaitAttempt(
   } catch (thrown) {
     if (attempts > 0 && isUnanswered(thrown)) repeated = repeatRequest(request, options.methods);
     if (repeated === undefined || scope.error !== undefined) throw thrown;
-    // Require a new connection: the upstream may have closed the other idle ones as well.
+    // Require a new connection: the upstream may have closed the other idle connections as well.
     repeated = { ...repeated, newConnection: true };
   }
   const following = scope.again();

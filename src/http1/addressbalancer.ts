@@ -1,23 +1,23 @@
 import type { ResolvedAddress, FoundAddresses } from "./connector.ts";
 
 /**
- * The number of requests by which an address may be ahead of another before a new connection is opened to the other one:
- * with reused connections alone, requests would go only to the addresses that have connections.
+ * The number of requests by which an address may be ahead of the least used address before a new connection to the least
+ * used one is opened. If idle connections were always reused, requests would go only to addresses that have connections.
  */
 const WORTH_A_CONNECTION = 8;
 /**
- * The maximum number of requests by which an address counts as behind the most used one. Without it, an address that was
- * unused for long would get all requests until it has caught up.
+ * The maximum number of requests by which an address counts as behind the most used one. Without this maximum, an address
+ * that was unused for long would get all requests until it has caught up.
  */
 const MAX_BEHIND = 2 * WORTH_A_CONNECTION;
 
 /** Balances requests over the IP addresses of one host name. */
 export class AddressBalancer {
-  /** The number of addresses; 0 if no name was resolved. Read only: a field, because each request reads it. */
+  /** The number of addresses; 0 if no name was resolved. It is a field, not a getter, because each request reads it. */
   size = 0;
   /** The number of requests by address. */
   readonly #counts: Map<string, number> = new Map();
-  /** The highest of these numbers. */
+  /** The highest number in `#counts`. */
   #most = 0;
 
   /** Returns the addresses in the order in which a new connection tries them: the least used one is the first. */

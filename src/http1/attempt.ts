@@ -17,11 +17,11 @@ import { type ResponseHead, TOKEN } from "./parser.ts";
 import type { Place } from "./queue.ts";
 import { toSocketError } from "./socketerror.ts";
 
-/** How chunks of bodies share memory with later chunks. Without a member, each chunk has memory of its own. */
+/** Which chunks return their memory for later chunks. Where a member is not set, the memory is used only once. */
 export interface ChunkMemory {
   /** The pooled memory of response bodies. */
   readonly recycler?: Recycler | undefined;
-  /** Returns what a connection does with the memory of a request body's chunks: see `Sink`. */
+  /** Returns what a connection does with the memory of a request body's chunks: see `Sink.memory`. */
   readonly ofRequests?: (connection: Connection) => "borrowed" | "returned";
 }
 
@@ -87,7 +87,7 @@ export class Attempt implements Job, Inlet {
 
   /** Stops the attempt, however far it has come. */
   fail(thrown: unknown): void {
-    // After the end of this attempt, its connection may carry another request.
+    // After the end of this attempt, do nothing: its connection may carry another request by then.
     if (this.#isOver) return;
     this.#isOver = true;
     const isStale = this.#connection?.isStale === true;
@@ -126,7 +126,8 @@ export class Attempt implements Job, Inlet {
 
   /**
    * Cancels a request body that is not sent to its end. The server then reads the rest and drops it, because the client
-   * may not read the response before it has sent the whole request.
+   * may not read the response before it has sent the whole request. A body that was not sent at all, and of which all
+   * bytes have arrived, is kept for another attempt.
    */
   #leaveBody(): void {
     const body = this.#request?.body;
@@ -166,7 +167,7 @@ export class Attempt implements Job, Inlet {
   onEnd(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    // The connection may carry the next request: read on, although this client is slow.
+    // The response is complete. Resume reading, although the client is slow: the connection may carry another request.
     if (this.isPaused) this.#connection?.resume();
     this.#stopUpload();
     if (this.#body === undefined) this.#scope.end();
@@ -191,11 +192,14 @@ export class Attempt implements Job, Inlet {
 /** Characters that are not allowed in a field value: a line end would begin another field, or another request. */
 const UNSENDABLE = /[^\t -~\u0080-\u00ff]/;
 const TARGET = /^[!-~\u0080-\u00ff]+$/;
-/** The methods whose content has no defined meaning: a request without content has no `Content-Length` (RFC 9110 §8.6). */
+/**
+ * Methods for which content has no defined meaning. A request without content has `Content-Length: 0`, except with one of
+ * these methods (RFC 9110 §8.6).
+ */
 const BODYLESS = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
 
 /**
- * Returns the head of a request without the fields that are known only when it is sent.
+ * Returns the head of a request without the fields that are known only when the request is sent: see `writeHeadEnd`.
  * @throws ProxyError for a method, path or field that cannot be sent unchanged
  */
 export function writeHead({ method, path, upstream, host, headers }: UpstreamRequest): string {
@@ -241,7 +245,7 @@ function writeFraming(method: string, length: number | undefined): string {
 const SMALL = 16_384;
 
 /**
- * Returns the bytes of a body of which all have arrived; undefined for a body that is still arriving.
+ * Returns the bytes of a body if all of them have arrived, and undefined if the body is still arriving.
  * @throws ProxyError for a body that is not as long as its Content-Length, or has failed
  */
 export function takeWhole(body: BodySource, contentLength?: number): Uint8Array | undefined {
@@ -361,7 +365,7 @@ export class BodyWriter implements Sink {
   }
 }
 
-/** Writes bytes between two texts; few bytes are sent together with the texts in one write. */
+/** Writes bytes between two texts. Up to `SMALL` bytes are copied, and sent together with the texts in one write. */
 function writeFramed(
   connection: Connection,
   before: string,

@@ -23,7 +23,7 @@ import { startBackgroundTimer } from "./timers.ts";
 
 const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 
-/** When the pools of unused origins are removed: clients may decide how many targets there are. */
+/** When the pools of unused origins are removed: where clients choose the target, the number of origins has no limit. */
 interface EvictionLimits {
   /** The number of pools above which empty pools are removed. */
   readonly origins: number;
@@ -31,10 +31,10 @@ interface EvictionLimits {
   readonly interval?: number;
 }
 
-/** The limits for a runtime whose timers keep the process alive: empty pools are removed by number only. */
+/** The limits for a runtime whose timers keep the process alive: without a timer, only the number of pools counts. */
 const UNTIMED: EvictionLimits = { origins: 100 };
 
-/** The parts of the client that come from a runtime. */
+/** The parts of the transport that come from a runtime. */
 export interface ClientParts {
   /** Makes the connector, with the pool's options. */
   readonly createConnector: (options: FilledPoolOptions) => Connector;
@@ -43,15 +43,16 @@ export interface ClientParts {
   /** When unused pools are removed. */
   readonly eviction?: EvictionLimits;
   /**
-   * Calls `attempt.begin(pool)` later, when a small body has arrived, or when the runtime has noticed which connections the
-   * upstream has closed. A GET or HEAD without a body does not wait. Every attempt begins at once if this is left out.
+   * Calls `attempt.begin(pool)` later: by then, a small request body has arrived, and the runtime has noticed which idle
+   * connections the upstream has closed. A GET or HEAD without a body begins at once. If `schedule` is not set, every
+   * attempt begins at once.
    */
   readonly schedule?: (attempt: Attempt, pool: OriginPool) => void;
-  /** How chunks of bodies share memory with later chunks. */
+  /** Which chunks of bodies return their memory for later chunks; none by default. */
   readonly chunkMemory?: ChunkMemory | undefined;
 }
 
-/** An HTTP/1.1 client on the connections of a runtime, with a pool of connections to each origin. */
+/** A transport that sends requests by HTTP/1.1 over the sockets of a runtime. Each origin has a pool of connections. */
 export class HttpTransport implements Transport {
   readonly name: string;
   readonly capabilities: Capabilities = CAPABILITIES;
@@ -148,7 +149,7 @@ export class HttpTransport implements Transport {
     this.#evictionTimer ??= startBackgroundTimer(() => {
       this.#evictionTimer = undefined;
       this.#evict((each) => each.checkUnused());
-      // Without pools there is no timer, because a timer would keep an unused transport in memory.
+      // Start no timer while there are no pools, because a timer would keep an unused transport in memory.
       if (this.#pools.size > 0) this.#armEviction();
     }, interval);
   }
@@ -170,7 +171,7 @@ export class HttpTransport implements Transport {
   }
 }
 
-/** Returns the destination of an upstream, with the pool's options where the target has none. */
+/** Returns the destination of an upstream. The pool's `socketPath` and `tls` apply where the target sets none. */
 function toDestination(upstream: Upstream, options: FilledPoolOptions): Destination {
   const { origin, hostname, secure } = upstream;
   const tls = secure ? (upstream.tls ?? options.tls) : undefined;

@@ -8,12 +8,12 @@ export interface Codec {
   copy(bytes: Uint8Array): Uint8Array;
 }
 
-/** The number of arguments for one call of `String.fromCharCode`: JavaScript engines limit it. */
+/** The number of arguments that one call of `String.fromCharCode` gets: JavaScript engines limit this number. */
 const BATCH = 4096;
 
 /**
- * The codec for every runtime. It does not use `TextDecoder`, whose "latin1" is windows-1252: that encoding has other
- * characters for the bytes 0x80 to 0x9f.
+ * The codec for every runtime. It does not use `TextDecoder`: its "latin1" means windows-1252, which has other characters
+ * than ISO-8859-1 for the bytes 0x80 to 0x9f.
  */
 export const portableCodec: Codec = {
   decode(bytes, start, end) {

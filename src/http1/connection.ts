@@ -6,11 +6,11 @@ import type { IdleItem } from "./originpool.ts";
 import { type ResponseHandler, type ResponseHead, ResponseParser } from "./parser.ts";
 import type { Waiting } from "./queue.ts";
 
-/** An attempt to send a request, as its pool and its connection know it. */
+/** The members of an attempt to send a request that its pool and its connection use. */
 export interface Job extends Waiting {
   /** Whether the request needs a new connection. */
   readonly newConnection: boolean;
-  /** Whether the client is slow to take the response, so that the connection may be silent. */
+  /** Whether reading is paused because the client is slow to take the response. The connection then does not time out. */
   readonly isPaused: boolean;
   /** Sends the request on a connection, which belongs to the job until the response has ended. */
   sendOn(connection: Connection): void;
@@ -24,7 +24,7 @@ export interface Job extends Waiting {
   onEnd(): void;
 }
 
-/** The pool of a connection, as the connection knows it. */
+/** The methods of a pool that its connections call. */
 export interface ConnectionOwner {
   /** The connection is established. */
   onOpen(connection: Connection): void;
@@ -65,7 +65,7 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
   nextIdle: IdleItem | undefined;
   /** The request that uses the connection at present. */
   job: Job | undefined;
-  /** Milliseconds for which the upstream keeps an idle connection, by the last response; `Infinity` if it tells none. */
+  /** Milliseconds for which the upstream keeps an idle connection, as its last response said; `Infinity` by default. */
   keepAliveTimeout: number = Infinity;
   readonly codec: Codec;
   readonly #owner: ConnectionOwner;
@@ -79,7 +79,7 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
   #requests = 0;
   /** Whether any byte has been received since the present request began. */
   #hasReceived = false;
-  /** The number of reads and writes, which shows whether the connection is silent. */
+  /** The number of reads and writes so far. While it stays the same, the connection is silent. */
   #activity = 0;
   /** Whether all of the present request has been handed to the socket. */
   #isRequestComplete = false;
@@ -183,7 +183,7 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     this.#hasReceived = true;
     this.#activity++;
     if (this.job === undefined) {
-      // These bytes answer no request, and the next request would take them for its response.
+      // The upstream has sent bytes without a request. The next request would take them for its response.
       this.destroy();
       return false;
     }
@@ -257,7 +257,7 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     else this.socket.destroy();
   }
 
-  /** The upstream has closed its direction, which may be the end of the body. */
+  /** The upstream has closed its direction of the connection, which may mark the end of the response body. */
   onHalfClose(): void {
     if (this.#parser.isUntilClose) this.socket?.confirmEnd(() => this.#finish());
     else this.#finish();
@@ -299,11 +299,11 @@ interface HeldWrite {
  * The state of a connection until it is established. It holds the bytes that are written meanwhile, and can be
  * cancelled.
  *
- * The upload begins before the connection is established. So if the upstream refuses the connection, a copy of a small
- * body exists already, and the body can be sent again.
+ * The request body is read before the connection is established. So if the upstream refuses the connection, a copy of a
+ * small body exists already, and the body can be sent again.
  */
 class Opening {
-  /** Whether no socket is wanted any more: the connection was cancelled, or could not be established. */
+  /** Whether the connection was cancelled or could not be established: a socket that still arrives is then closed. */
   isCancelled = false;
   #cancel: (() => void) | undefined;
   #writes: HeldWrite[] = [];
@@ -333,7 +333,7 @@ class Opening {
     return this.#length < HIGH_WATER_MARK;
   }
 
-  /** Returns the held bytes, which the connection then sends. */
+  /** Removes and returns the held writes. The caller sends or drops them. */
   removeHeld(): HeldWrite[] {
     this.#cancel = undefined;
     return this.#writes.splice(0);

@@ -1,6 +1,6 @@
 import type { TlsOptions } from "../request/target.ts";
 
-/** The place to which the connections of one pool lead, with the pool's options where the target has none. */
+/** The upstream of the connections of one pool. The pool's `socketPath` and `tls` apply where the target sets none. */
 export interface Destination {
   readonly origin: string;
   readonly hostname: string;
@@ -25,12 +25,12 @@ export interface FoundAddresses {
   readonly down: readonly ResolvedAddress[];
 }
 
-/** The object that a socket calls. It has methods instead of events, so that a request adds and removes no listener. */
+/** The object whose methods a socket calls. They replace events, so that a request adds and removes no listener. */
 export interface SocketHandler {
   /**
    * The socket has read bytes.
-   * @param mayKeep whether the handler may keep the memory of the bytes: it holds no other bytes, and the socket does
-   * not read into it again once the handler has kept it
+   * @param mayKeep whether the handler may keep the memory of the bytes: that memory holds no other bytes, and the socket
+   * does not read into it again once the handler has kept it
    * @returns whether the handler has kept the memory
    */
   onData(bytes: Uint8Array, mayKeep: boolean): boolean;
@@ -46,7 +46,7 @@ export interface SocketHandler {
   onTimeout(): void;
 }
 
-/** An established connection to an upstream, TLS included, with what the HTTP/1.1 client needs of it. */
+/** An established connection to an upstream, including TLS. It has the members that the HTTP/1.1 transport needs. */
 export interface Socket {
   /** The upstream's IP address, where the runtime tells it. */
   readonly remoteAddress: string | undefined;
@@ -56,7 +56,7 @@ export interface Socket {
   readonly usable: boolean;
   /** Whether our direction stays open after the upstream has closed its own. */
   readonly allowHalfOpen: boolean;
-  /** Sets the handler, once. Bytes that were read before wait for it. */
+  /** Sets the handler; called once. Bytes that arrive earlier wait for the handler, or make the socket close. */
   attach(handler: SocketHandler): void;
   /**
    * Sends bytes in the order of the calls. The bytes must not change before `done` is called.
@@ -80,20 +80,20 @@ export interface Socket {
   destroy(): void;
 }
 
-/** What a connector may call while it connects. */
+/** The callbacks that a connector may use while it opens a connection. */
 export interface ConnectScope {
   /** Returns the addresses of a name in the order in which to try them. */
   order(found: FoundAddresses): ResolvedAddress[];
-  /** Sets the callback that is called, at most once, when the connection is no longer wanted. */
+  /** Sets the callback that stops connecting. It is called at most once, when the connection is no longer wanted. */
   onCancel(cancel: () => void): void;
 }
 
-/** What the HTTP/1.1 client needs of a runtime: a way to open connections. */
+/** A runtime's way to open connections, for the HTTP/1.1 transport. */
 export interface Connector {
   /**
    * Opens a connection, and resolves when it is established. Rejects with a `ProxyError`, or with the runtime's own
-   * error, whose `code` is read; it also rejects after the callback of `onCancel`. The connector applies all time
-   * limits.
+   * error, whose `code` is read; it also rejects after the callback of `onCancel` was called. The connector itself
+   * applies the time limits of connecting.
    */
   connect(destination: Destination, scope: ConnectScope): Promise<Socket>;
 }

@@ -17,13 +17,13 @@ export class IdleTrimmer {
   /** The lowest number of idle connections since the watching began. */
   #fewest = 0;
 
-  /** @param closeOldest closes this number of idle connections, and returns the number of those that are left */
+  /** @param closeOldest closes this number of the connections that are idle longest, and returns how many are left */
   constructor(limit: number, closeOldest: (count: number) => number) {
     this.#limit = limit;
     this.#closeOldest = closeOldest;
   }
 
-  /** Takes the number of idle connections. Needs no call while it is not above the limit, and is not watched. */
+  /** Takes the number of idle connections. Needs calls only while it is above the limit, or `isWatching` is true. */
   update(count: number): void {
     this.#fewest = Math.min(this.#fewest, count);
     if (count <= this.#limit || this.isWatching) return;

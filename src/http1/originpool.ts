@@ -11,7 +11,7 @@ import { IdleTrimmer } from "./idletrimmer.ts";
 import { Queue } from "./queue.ts";
 import { ExpiryTimer } from "./timers.ts";
 
-/** A connection is not reused in the last milliseconds before the upstream closes it, by its `Keep-Alive` field. */
+/** An idle connection is closed this many milliseconds before the upstream would close it, according to `Keep-Alive`. */
 const KEEP_ALIVE_MARGIN = 1000;
 
 /** The parts that all pools of a transport share. */
@@ -22,7 +22,7 @@ export interface PoolParts {
   readonly codec: Codec;
 }
 
-/** The connections to one origin, and the requests that wait for one. */
+/** The connections to one origin, and the requests that wait for a connection. */
 export class OriginPool implements ConnectionOwner {
   /** The name of the origin in the statistics. */
   readonly name: string;
@@ -213,7 +213,10 @@ export class OriginPool implements ConnectionOwner {
     return undefined;
   }
 
-  /** Returns the idle connection to use; among several addresses, one to the address that has had the fewest requests. */
+  /**
+   * Returns the idle connection to use; undefined if there is none, or if a new connection is better. If the host has
+   * several addresses, a connection to the least used address is preferred.
+   */
   #chooseIdle(): Connection | undefined {
     const last = this.#idle.at(-1);
     if (this.#balancer.size < 2 || last === undefined) return last;
@@ -257,7 +260,7 @@ export class OriginPool implements ConnectionOwner {
   }
 }
 
-/** A connection in the list of idle connections. It holds its own links, so that a request allocates nothing. */
+/** A connection in the linked list of idle connections. It holds the links itself, so that a request allocates none. */
 export interface IdleItem {
   /** The item before this one, which became idle earlier. */
   previousIdle: IdleItem | undefined;

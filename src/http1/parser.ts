@@ -16,11 +16,11 @@ export interface ResponseHead {
   readonly length: number;
   /** Whether the connection can carry another request after this response. */
   readonly isPersistent: boolean;
-  /** Milliseconds for which the upstream keeps an idle connection, by its `Keep-Alive` field; else `Infinity`. */
+  /** Milliseconds for which the upstream keeps an idle connection, according to `Keep-Alive`; `Infinity` without it. */
   readonly keepAliveTimeout: number;
 }
 
-/** The object that a parser calls. */
+/** The object to which a parser passes the parts of a response. */
 export interface ResponseHandler {
   /** The head of the response has been parsed. */
   onHead(head: ResponseHead): void;
@@ -35,17 +35,17 @@ export interface ResponseHandler {
 
 /** The rules for one kind of lines. */
 interface LinesKind {
-  /** What error messages call the lines. */
+  /** The name of the lines in error messages. */
   readonly name: string;
-  /** Whether the lines end with an empty one; otherwise a single line is read. */
+  /** Whether an empty line ends the lines; otherwise a single line is read. */
   readonly isSection: boolean;
   /** The maximum number of bytes of all lines together. */
   readonly limit: number;
-  /** The code of the error for more bytes than that. */
+  /** The code of the error for lines that have more bytes than `limit`. */
   readonly code: ProxyErrorCode;
 }
 
-/** The limit is that of Node's own parser. */
+/** The head of a response. Its limit is the default of Node's own parser. */
 const HEAD: LinesKind = {
   name: "response head",
   isSection: true,
@@ -65,7 +65,7 @@ const CHUNK_SIZE: LinesKind = {
   limit: 1024,
   code: "http_protocol_error",
 };
-/** The maximum number of bytes in the chunk extensions of one body: without a limit, they could outweigh the body. */
+/** The maximum number of bytes in the chunk extensions of one body: without it, they could be longer than the body. */
 const MAX_EXTENSION_BYTES = 16_384;
 
 /**
@@ -77,7 +77,10 @@ const MAX_INTERIM_BYTES = 65_536;
 
 const CHUNK_SIZE_LINE = /^([\da-f]+)[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: (.*))?$/;
-/** Control characters, and CR or LF alone: another parser could read them differently, and see another head. */
+/**
+ * Control characters, and CR without LF: another parser could take them for a line end, and see other fields. LF without
+ * CR is refused by `LineReader`.
+ */
 const UNCLEAR = /[^\t\r\n -~\u0080-\u00ff]|\r(?!\n)/;
 /** The name of a header field, or a method. */
 export const TOKEN: RegExp = /^[!#$%&'*+.^_`|~\w-]+$/;
@@ -114,15 +117,15 @@ export class ResponseParser {
   /** Whether the request was a HEAD request: its response has no body. */
   #isHeadRequest = false;
   #isPersistent = false;
-  /** The number of bytes that are missing of the body, or of the data of the present chunk. */
+  /** The number of bytes still to be read of the body, or of the current chunk's data. */
   #remaining = 0;
-  /** The number of bytes that further chunk extensions may have. */
+  /** The number of bytes that the chunk extensions still to come may have in all. */
   #extensionBytesLeft = 0;
   /** The number of interim responses that may still arrive. */
   #interimLeft = 0;
-  /** The number of bytes that further interim responses may have. */
+  /** The number of bytes that the interim responses still to come may have in all. */
   #interimBytesLeft = 0;
-  /** The number of bytes that were read of the line end after a chunk. */
+  /** The number of bytes of the line end after a chunk that have been read: 0 or 1. */
   #lineEndBytes = 0;
   readonly #lines: LineReader;
   readonly #handler: ResponseHandler;
@@ -186,12 +189,12 @@ export class ResponseParser {
   }
 
   #parseHead(bytes: Uint8Array, at: number): number {
-    // A server of another protocol may be waiting for an answer, so that the end of a head would never arrive.
+    // Check the first bytes at once: a server of another protocol may now wait for our answer, and never end a head.
     if (!this.#lines.isPartial && !startsLikeHead(bytes, at)) throw malformed("status line");
     const end = this.#lines.read(bytes, at, HEAD);
     if (end < 0) return end;
     const head = parseHead(this.#lines.text, this.#isHeadRequest);
-    // The request asked for no upgrade. Other interim responses are dropped (RFC 9110 §15.2).
+    // The request did not ask for an upgrade. Other interim responses are dropped (RFC 9110 §15.2).
     if (head.status === 101) throw malformed("upgrade");
     if (head.status < 200) {
       this.#countInterim(this.#lines.text.length);
@@ -262,7 +265,7 @@ export class ResponseParser {
   }
 }
 
-/** Returns whether bytes begin like the head of a response, as far as they go. */
+/** Returns whether the bytes from an index on can be the beginning of a response head, even if they are few. */
 function startsLikeHead(bytes: Uint8Array, at: number): boolean {
   return START.every((byte, i) => at + i >= bytes.length || bytes[at + i] === byte);
 }
@@ -293,7 +296,7 @@ class LineReader {
   }
 
   /**
-   * Reads on at an index, and sets `text` when the lines are complete.
+   * Continues reading at an index, and sets `text` when the lines are complete.
    * @returns the index after the lines; -1 if all bytes were used and more are needed
    * @throws ProxyError for lines that are too long, or do not end with CR LF
    */
@@ -346,7 +349,7 @@ class LineReader {
 
 /**
  * Parses the head of a response, including its line ends.
- * @param isHeadRequest whether the request was a HEAD request: `Content-Length` then says nothing about this response
+ * @param isHeadRequest whether the request was a HEAD request: the response then has no body, whatever its fields say
  * @throws ProxyError for a malformed head, or one that could be read in two ways
  * @see https://www.rfc-editor.org/rfc/rfc9112#section-6.3
  */
@@ -400,7 +403,7 @@ export function parseHead(text: string, isHeadRequest: boolean): ResponseHead {
 
 /**
  * Parses field lines, each with its line end, and the empty line after them.
- * @throws ProxyError for a line that is no field, also for a folded line (RFC 9112 §5.2), and for unclear characters
+ * @throws ProxyError for a line that is not a field, such as a folded line (RFC 9112 §5.2), and for unclear characters
  */
 function parseFields(text: string, from: number): HeaderList {
   if (UNCLEAR.test(text)) throw malformed("head");
@@ -409,7 +412,7 @@ function parseFields(text: string, from: number): HeaderList {
     const end = text.indexOf("\r\n", at);
     const colon = text.indexOf(":", at);
     const name = text.slice(at, colon);
-    // If this line has no colon, the name reaches into the next line, and contains a line end.
+    // If this line has no colon, the name reaches into the next line: it contains a line end, which `TOKEN` refuses.
     if (!TOKEN.test(name)) throw malformed("field");
     let first = colon + 1;
     let last = end;
@@ -452,7 +455,7 @@ function parseKeepAlive(value: string): number {
 
 // ── errors ──
 
-/** Returns the error of an upstream that does not speak HTTP/1.1. */
+/** Returns the error for a response that breaks the rules of HTTP/1.1. */
 function malformed(what: string): ProxyError {
   return new ProxyError("http_protocol_error", { message: `the upstream's ${what} is malformed` });
 }

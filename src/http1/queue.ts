@@ -26,8 +26,8 @@ interface Limits {
 }
 
 /**
- * A first-in, first-out queue from which any item can be removed at once. It is a linked list: an array would move the
- * later items for each one that is removed.
+ * A first-in, first-out queue from which any item can be removed at the same low cost. It is a linked list: in an array,
+ * each removal would move all later items.
  */
 export class Queue<T extends Waiting> {
   /** The number of waiting items; read only. A field instead of a getter, because each response reads it. */

@@ -1,4 +1,4 @@
-/** Starts a timer that does not keep the process alive, where the runtime has such timers: on Deno it is a number. */
+/** Starts a timer that does not keep the process alive, except on Deno, where a timer is a number without `unref()`. */
 export function startBackgroundTimer(
   callback: () => void,
   ms: number,
@@ -15,12 +15,12 @@ export class ExpiryTimer {
   readonly #closeExpired: (now: number) => number;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** @param closeExpired closes what has expired, and returns the next expiry time; `Infinity` for none */
+  /** @param closeExpired called when the timer fires; returns the next expiry time, or `Infinity` if there is none */
   constructor(closeExpired: (now: number) => number) {
     this.#closeExpired = closeExpired;
   }
 
-  /** Sets the timer for this time, which is earlier than the time for which it is set. */
+  /** Sets the timer to a time that is earlier than its present one. */
   arm(time: number): void {
     clearTimeout(this.#timer);
     this.firesAt = time;

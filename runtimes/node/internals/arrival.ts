@@ -2,22 +2,22 @@
  * How long a small body takes to arrive, in turns of the event loop.
  *
  * - Rests on: Node parses a small request body after the handler has run, although it is in the same packet as the head.
- *   By the first `setImmediate`, it has arrived. By the second, Node has polled all sockets, so that the client has noticed
- *   which idle connections the upstream has closed. The rest of a small response arrives with the next read.
+ *   By the first `setImmediate`, the body has arrived. By the second, Node has polled all sockets, so that the transport
+ *   has noticed which idle connections the upstream has closed. The rest of a small response arrives with the next read.
  * - Check: `BodySource.whole()` tells whether a body has arrived, after the wait and not before. The pool checks whether a
  *   connection is usable.
- * - Otherwise: the body is streamed. A request on a closed connection gets 502, or is retried if that is safe.
+ * - Otherwise: the body is streamed. A request on a closed connection is retried if that is safe, else it gets 502.
  * - Test: test/internals.arrival.node.test.ts, and test/stale.test.ts, "costs nothing, not even a POST".
  */
 import type { Attempt } from "../../../src/http1/attempt.ts";
 import type { OriginPool } from "../../../src/http1/originpool.ts";
 
-/** Begins an attempt when its request body has arrived, if that is small. */
+/** Begins an attempt after two turns of the event loop: by then, a small request body has arrived. */
 export function beginAfterArrival(attempt: Attempt, pool: OriginPool): void {
   setImmediate(beginInNextTurn, attempt, pool);
 }
 
-/** A function of the module: a closure would be allocated for each request. */
+/** This is a function of the module, because a closure would be allocated for each request. */
 function beginInNextTurn(attempt: Attempt, pool: OriginPool): void {
   setImmediate(beginAttempt, attempt, pool);
 }

@@ -3,7 +3,7 @@
  *
  * The end of a body at the end of the connection (RFC 9112 §6.3).
  * - Rests on: `chunkedEncoding` and `useChunkedEncodingByDefault` are false on a response without chunked coding.
- * - Check: only `true` means that a closed connection cannot be taken for the end of the body.
+ * - Check: only if one of them is `true` can no client take the end of the connection for the end of the body.
  * - Otherwise: the connection is reset, which no client takes for the end of a body.
  * - Test: test/internals.breakoff.node.test.ts, "a response that does not show its coding is reset".
  *
@@ -11,13 +11,13 @@
  * - Rests on: such a response has no socket. Node's `assignSocket` later gives it one and emits `socket`, and writes what
  *   was buffered of the response in the same task.
  * - Check: the response must have `assignSocket`.
- * - Otherwise: the connection of its request is closed at once, with the responses in front of it.
+ * - Otherwise: the connection of its request is closed at once, which also ends the responses in front of it.
  * - Test: test/internals.breakoff.node.test.ts, "a response that gets no socket".
  *
- * A response that fails as a web stream, on a server that may not close its connection.
+ * A response whose web stream fails, on a server that may leave the connection open.
  * - Rests on: `socket._httpMessage` (see pipelining.ts), and Node assigns the connection to the next response in its own
  *   listener of `finish`.
- * - Check: the response on the connection is compared with the one that failed, before the event and after it.
+ * - Check: the response on the connection is compared with the one that failed, before and after the event `finish`.
  * - Otherwise: the connection is closed at once.
  * - Test: test/internals.breakoff.node.test.ts, "a stream that fails" and test/apps.broken.node.test.ts.
  */
@@ -44,16 +44,15 @@ export function breakOff(res: ServerResponse | Http2ServerResponse): void {
   else res.destroy();
 }
 
-/** Whether the body ends with the connection: an orderly close would then say that it is complete. */
+/** Whether the body ends with the connection: the client would then take an orderly close for the end of the body. */
 function endsWithConnection(res: ServerResponse): boolean {
   return !res.chunkedEncoding && !res.useChunkedEncodingByDefault;
 }
 
 /**
- * Closes the connection of a request whose response failed as a web stream, where the server may not close it. A server
- * may close an HTTP/1.0 connection in order, as after a complete body. It may end the response as if it were complete,
- * with the error's message in the last chunk (@hono/node-server). It may leave a pipelined response open that has no
- * connection yet.
+ * Closes the connection of a request whose response's web stream failed. The server alone would do one of these: end an
+ * HTTP/1.0 connection in order, as after a complete body; end the response as if it were complete, with the error's
+ * message in the last chunk (@hono/node-server); or leave a pipelined response open that has no connection yet.
  */
 export function breakOffRequest(request: IncomingMessage): void {
   const { socket } = request;
@@ -62,11 +61,13 @@ export function breakOffRequest(request: IncomingMessage): void {
   if (sent === undefined) return destroySocket(socket);
   if (sent === null) return;
   if (sent.req === request) {
-    // Nothing that the server writes after this is sent. If no head was sent yet, the server sends another response.
+    // After `end()`, nothing more that the server writes is sent. If no head was sent yet, do nothing: the server then
+    // sends another response.
     if (sent.headersSent) socket.end();
     return;
   }
-  // Run before Node's own listener, which assigns the connection to the next response and writes its buffered chunks.
+  // Run before Node's own listener, which assigns the connection to the next response and writes the chunks that are
+  // buffered in that response.
   sent.prependOnceListener("finish", () => {
     socket.cork();
     queueMicrotask(() => {
@@ -87,7 +88,7 @@ function resetSocket(socket: Socket): void {
   }
 }
 
-/** Closes a connection. Test tools without a server have sockets that cannot be closed. */
+/** Closes a connection. The sockets of test tools that use no server have no `destroy`. */
 function destroySocket(socket: Partial<Socket>): void {
   socket.destroy?.();
 }

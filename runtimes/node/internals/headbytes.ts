@@ -1,11 +1,11 @@
 /**
  * The encoding in which Node writes a head.
  *
- * - Rests on: `flushHeaders()` encodes a head as UTF-8, which changes bytes above 0x7f. In front of a chunk, also an empty
- *   one, Node writes the head as latin1.
+ * - Rests on: `flushHeaders()` encodes a head as UTF-8, which changes bytes above 0x7f. A head that is sent with the first
+ *   chunk, even an empty one, is encoded as latin1.
  * - Check: `hasObsText` looks for such bytes, so that no other head depends on this.
- * - Otherwise: the head is sent by `flushHeaders()`, which Node documents. An empty chunk would not be enough for
- *   middleware that compresses, because such middleware sends nothing before a chunk that is not empty.
+ * - Otherwise: the head is sent by `flushHeaders()`, which Node documents. An empty chunk would not make middleware that
+ *   compresses send the head, because such middleware sends nothing before a chunk that is not empty.
  * - Test: test/internals.headbytes.node.test.ts.
  */
 import type { ServerResponse } from "node:http";

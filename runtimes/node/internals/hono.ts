@@ -1,19 +1,18 @@
 /**
- * What @hono/node-server does not document of its requests and responses.
+ * Undocumented properties of the requests and responses of @hono/node-server.
  *
- * The symbols of a request. Hono documents Node's request as `c.env.incoming`, which a `Request` alone does not lead to.
- * - Rests on: the request has Node's request under a symbol with the description `incomingKey`, and further symbols once
- *   its body has been used or a native `Request` has been made of it.
- * - Check: the value must look like a message of Node's, and every other symbol must be one that has nothing to do with
- *   the body.
- * - Otherwise: without the first symbol, the request is read as a web `Request`; with an unknown symbol, its body is.
+ * The symbols of a request. Hono documents Node's request as `c.env.incoming`, which cannot be reached from a `Request`.
+ * - Rests on: the request has Node's request under a symbol with the description `incomingKey`, and gets further symbols
+ *   when its body is used, or when a native `Request` is made of it.
+ * - Check: the value must have `rawHeaders`, as Node's request does, and every other symbol must be one of `HARMLESS`,
+ *   which have nothing to do with the body.
+ * - Otherwise: without the first symbol, the request is read as a web `Request`; with an unknown symbol, only its body is.
  * - Test: test/internals.hono.node.test.ts, "a request without the symbols" and "a symbol that is not known".
  *
  * How a response is written.
  * - Rests on: a head that is a plain object is passed to Node's `writeHead` as it is. A response whose `body` was read
  *   before is sent with its first chunk, and Node then writes the head as latin1.
- * - Check: a plain object is also a valid `HeadersInit`, and reading `body` has no other effect: nothing else depends on
- *   either.
+ * - Check: none is needed. A plain object is also a valid `HeadersInit`, and reading `body` has no other effect.
  * - Otherwise: the server makes `Headers` of the object, which costs time: names are lower-cased, and a missing
  *   `Content-Type` is added. The bytes of `obs-text` in a head that is sent alone are encoded as UTF-8.
  * - Test: test/hosts.hono.test.ts, "the case of response field names is kept", "a response without content-type gets none"
@@ -23,7 +22,10 @@ import type { IncomingMessage } from "node:http";
 import type { HeaderList } from "../../../src/transport.ts";
 import type { NodeSide } from "./srvx.ts";
 
-/** The descriptions of the symbols that a request may have while no code has used its body. */
+/**
+ * Descriptions of the symbol properties that a request may have even if no code has used its body. Any other symbol means
+ * that some code may have used the body.
+ */
 const HARMLESS: ReadonlySet<string | undefined> = new Set([
   "incomingKey",
   "methodKey",
@@ -33,7 +35,7 @@ const HARMLESS: ReadonlySet<string | undefined> = new Set([
   "abortReason",
 ]);
 
-/** Returns Node's request under a request of @hono/node-server's; undefined for any other request. */
+/** Returns Node's request under a request of @hono/node-server; undefined for a request of another server. */
 export function honoSideOf(request: Request): NodeSide | undefined {
   let req: IncomingMessage | undefined;
   let isFresh = true;
@@ -62,7 +64,7 @@ export function toRecord(list: HeaderList): Record<string, string> | undefined {
   return record;
 }
 
-/** Whether a name occurs among the fields before an index, in upper or lower case. */
+/** Whether a name occurs among the fields before an index; upper and lower case count as equal. */
 function isAmong(list: HeaderList, end: number, name: string): boolean {
   for (let i = 0; i < end; i += 2) {
     const other = list[i] as string;

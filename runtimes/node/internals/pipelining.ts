@@ -11,7 +11,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 
-/** The name of the current response on a connection: a comparison with it costs less than a call of `turnOf`. */
+/**
+ * The property of a connection that holds its current response. Callers compare it with their own response first, because
+ * that costs less than a call of `turnOf`.
+ */
 export const CURRENT = "_httpMessage";
 
 /** A connection of Node's HTTP/1 server. */
@@ -19,7 +22,7 @@ export type Served = Socket & { readonly [CURRENT]?: Partial<ServerResponse> | n
 
 /**
  * Returns the response that Node writes to a connection now.
- * @returns null for no response; undefined if this Node does not tell
+ * @returns null for no response; undefined if this version of Node does not show it
  */
 export function responseOn(socket: Socket): ServerResponse | null | undefined {
   const current = (socket as Served)[CURRENT];
@@ -27,7 +30,7 @@ export function responseOn(socket: Socket): ServerResponse | null | undefined {
   return current.req?.rawHeaders === undefined ? undefined : (current as ServerResponse);
 }
 
-/** Identifies a message: a wrapper around the message has the same list. */
+/** The list that identifies a message: a wrapper around the message has the same list. */
 type Key = IncomingMessage["rawHeaders"];
 
 const SAFE: ReadonlySet<string | undefined> = new Set(["GET", "HEAD", "OPTIONS", "TRACE"]);
@@ -35,9 +38,9 @@ const SAFE: ReadonlySet<string | undefined> = new Set(["GET", "HEAD", "OPTIONS",
 /** The waiting requests of a connection that has an unsafe request in front of other requests, or behind them. */
 class PipelinedConnection {
   readonly #socket: Socket;
-  /** Resolves the turn of a request when its own response becomes the first. */
+  /** The callback of each waiting request, which is called when the response to that request becomes the first. */
   readonly #first: Map<Key, () => void> = new Map();
-  /** Resolves the turns of safe requests when the last unsafe request in front of them has its response. */
+  /** The callbacks of the safe requests behind each unsafe request, which are called when that one has its response. */
   readonly #behind: Map<Key, (() => void)[]> = new Map();
   /** The last unsafe request without a response. */
   #unsafe: Key | undefined;
@@ -47,7 +50,7 @@ class PipelinedConnection {
     this.#socket = socket;
   }
 
-  /** Adds a request behind the first one. Resolves when the request may be sent; returns undefined if that is now. */
+  /** Adds a request behind the first one. Returns a promise of its turn, or undefined if it may be sent at once. */
   enter({ method, rawHeaders }: IncomingMessage, first: ServerResponse): Promise<void> | undefined {
     if (!SAFE.has(first.req.method)) this.#unsafe ??= first.req.rawHeaders;
     const inFront = this.#unsafe;
@@ -57,7 +60,7 @@ class PipelinedConnection {
     this.#watch(first);
     return new Promise((resolve) => {
       const other = this.#first.get(rawHeaders);
-      // An app may send one request to several upstreams.
+      // An app may send one request to several upstreams: each of them waits for the same turn.
       this.#first.set(rawHeaders, () => {
         other?.();
         resolve();
@@ -77,7 +80,7 @@ class PipelinedConnection {
   }
 
   #advance(finished: ServerResponse): void {
-    // A request that came before this event may have begun to watch the next response.
+    // A request that arrived shortly before this event may have begun to watch the next response.
     if (this.#watched === finished) this.#watched = undefined;
     const next = responseOn(this.#socket);
     if (!this.#socket.writable || !next || next === finished) return this.#clear();
@@ -85,7 +88,7 @@ class PipelinedConnection {
     if (this.#unsafe === rawHeaders) this.#unsafe = undefined;
     for (const resolve of this.#behind.get(rawHeaders) ?? []) resolve();
     this.#behind.delete(rawHeaders);
-    // Nothing is in front of the next request any more.
+    // No unfinished request is in front of the next request any more.
     this.#first.get(next.req.rawHeaders)?.();
     this.#first.delete(next.req.rawHeaders);
     if (this.#unsafe !== undefined || this.#first.size > 0) this.#watch(next);
@@ -103,7 +106,7 @@ class PipelinedConnection {
 const connections: WeakMap<Socket, PipelinedConnection> = new WeakMap();
 
 /**
- * Returns when a request may be sent; undefined for now, which is nearly always.
+ * Returns a promise that resolves when a request may be sent; undefined if that is at once, as nearly always.
  *
  * Node emits pipelined requests as it parses them, and holds back only their responses. Safe requests are sent side by
  * side. An unsafe request is sent when all requests in front of it have their responses, and the requests behind it when

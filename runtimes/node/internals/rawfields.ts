@@ -11,8 +11,8 @@
  * The `Headers` of srvx (also under h3) and @hono/node-server.
  * - Rests on: `get` answers from Node's parsed headers, until the `Headers` have to hold all fields themselves, as after
  *   every change and every iteration.
- * - Check: `readsFromNode` calls `get` while an observer stands in for Node's headers, and notes whether it was asked.
- * - Otherwise: the fields are those that iterating the `Headers` gives.
+ * - Check: `readsFromNode` calls `get` while an observer replaces Node's headers, and records whether `get` reads them.
+ * - Otherwise: the fields are read by iterating the `Headers`.
  * - Test: test/internals.rawfields.node.test.ts and test/headers.keepers.node.test.ts.
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
@@ -22,7 +22,7 @@ import type { HeaderList } from "../../../src/transport.ts";
 const PROBE = "fetchway-probe";
 let isAsked = false;
 
-/** Answers as the object behind it does, and notes whether it is asked for the probe. */
+/** Returns the values of Node's headers, and records in `isAsked` whether the field `PROBE` is read. */
 const observer: ProxyHandler<IncomingHttpHeaders> = {
   get(headers, name) {
     if (name === PROBE) isAsked = true;
@@ -39,8 +39,8 @@ const observer: ProxyHandler<IncomingHttpHeaders> = {
 };
 
 /**
- * Whether the `Headers` of a server's request still answer `get` from Node's parsed headers. The observer always gives
- * the true values, so that a server that copies or keeps what it reads at this moment has the true fields.
+ * Whether the `Headers` of a server's request still answer `get` from Node's parsed headers. The observer returns the true
+ * values, so that a server that copies fields during this check, or keeps the observer, has the true fields.
  */
 function readsFromNode(headers: Headers, req: IncomingMessage): boolean {
   const own = req.headers;
@@ -60,25 +60,25 @@ function readsFromNode(headers: Headers, req: IncomingMessage): boolean {
 }
 
 /**
- * Returns the fields of a server's request as a handler sees them by `get`.
+ * Returns the fields of a server's request with the values that `request.headers.get()` returns to a handler.
  *
- * Some middleware changes `req.headers`, and some `request.headers`. Iterating the latter would lose the former changes:
- * srvx and @hono/node-server then build their `Headers` from `rawHeaders`.
+ * Some middleware changes `req.headers`, and some `request.headers`. Iterating `request.headers` would lose the changes of
+ * `req.headers`, because srvx and @hono/node-server then build their `Headers` from `rawHeaders`.
  */
 export function visibleHeaders({ headers }: Request, req: IncomingMessage): HeaderList {
   return readsFromNode(headers, req) ? messageHeaders(req, headers) : toHeaderList(headers);
 }
 
 /**
- * Returns the fields of a message as they arrived, with the changes that middleware has made in `req.headers`: Express and
- * Fastify change them there.
- * @param seen the `Headers` that the handler sees, where these may differ from Node's
+ * Returns the fields of a message as they arrived, with the changes that middleware has made in `req.headers`, as it does
+ * under Express and Fastify.
+ * @param seen the `Headers` that the handler sees, if their values may differ from `req.headers`
  */
 export function messageHeaders(req: IncomingMessage, seen?: Headers): HeaderList {
   const { rawHeaders, headers } = req;
   let i = 0;
   for (const name in headers) {
-    // A field that repeats is one property here: `withChanges` compares it with all of its lines.
+    // A repeated field is one property of `headers`, so it differs here: `withChanges` compares it with all of its lines.
     if (headers[name] !== rawHeaders[i + 1] || rawHeaders[i]?.toLowerCase() !== name) {
       return withChanges(req, seen);
     }
@@ -135,8 +135,9 @@ function withChanges(
     if (!lines.has(name.toLowerCase())) pushAll(added, name, valueOf(name));
   }
   for (const lower of last) {
-    // A `get` of these names makes srvx build its `Headers` from `rawHeaders`, and later calls of `get` show no change of
-    // middleware any more. So these names come last, and only if Node's value differs from the first line.
+    // If `get` is called with one of these names, srvx builds its `Headers` from `rawHeaders`, and later calls of `get` no
+    // longer show the changes of middleware. So call it for these names last, and only if Node's value is not that of the
+    // first line.
     const before = lines.get(lower) as string[];
     values.set(lower, headers[lower] === before[0] ? before : valueOf(lower));
   }
@@ -172,7 +173,8 @@ function linesOf(raw: HeaderList): Map<string, string[]> {
 
 /** Whether the lines of a field have the value that the field has now. */
 function isKept(lower: string, lines: string[], now: Value): boolean {
-  // Node keeps the first of several Host fields, but `cleanRequest` has to see all of them to refuse the request.
+  // Node's `headers` has only the first of several Host fields, but `cleanRequestHeaders` must see all of them: it refuses
+  // a request with more than one.
   if (lower === "__proto__" || (lower === "host" && lines.length > 1)) return true;
   if (typeof now === "object") return lines.join("\n") === now?.join("\n");
   return now === lines.join(", ") || now === lines.join("; ");

@@ -3,8 +3,8 @@
  *
  * - Rests on: the server makes the stream when `body` is first read. From then on, the stream listens to Node's request,
  *   which has left its initial state (`readableFlowing` is null) and may get listeners for `data`.
- * - Check: the state of Node's request is read before the body is read past the stream (`bodyOf` in nodeincoming.ts). The
- *   listeners for `data` are compared before and after `body` is read.
+ * - Check: `bodyOf` in nodeincoming.ts reads a body from Node's request, instead of the stream, only if the state of the
+ *   request allows this. The listeners for `data` are compared before and after `body` is read.
  * - Otherwise: the body is read from the stream. If nothing reads the stream, the listeners that it has added are removed,
  *   so that the next request on the connection is read. If other code has read from Node's request before the stream was
  *   made, the request is refused.
@@ -31,12 +31,13 @@ export function streamedBodyOf(
   const added = req.listeners("data").filter((listener) => !before.includes(listener));
   if (res !== undefined) {
     resumeAfter(res, req, () => {
-      // An unread stream takes a few chunks, and then pauses Node's request.
+      // A stream that nobody reads takes a few chunks, and then pauses Node's request: remove its listeners.
       if (body?.locked) return;
       for (const listener of added) req.off("data", listener as (chunk: unknown) => void);
     });
   }
-  // A stream that was made only now has missed what other code has read.
+  // A stream that was created just now lacks the data that other code has read before. It was created just now if it has
+  // added listeners, or if the body of the web request was unused before.
   if (wasRead && (isFresh || added.length > 0)) throw alreadyRead();
   return body && new StreamBody(body, length);
 }

@@ -1,5 +1,5 @@
 /**
- * What srvx does not document of its requests and responses. h3 uses srvx's, so this holds for h3, too.
+ * Undocumented properties of srvx's requests and responses. h3 uses these, so all of this holds for h3, too.
  *
  * The body limit of a request. srvx documents `request.runtime.node.req` and `.res`.
  * - Rests on: the same object has the server's option `maxRequestBodySize`, which only srvx's own body stream applies.
@@ -19,7 +19,7 @@
  *   writes the head, and then calls `pipe(res)` on the body.
  * - Check: the method only returns data, and the web interface of the response works without it. `pipe` checks that
  *   the head has been written.
- * - Otherwise: the server reads `status`, `headers` and `body` as of any other `Response`. `pipe` writes the head.
+ * - Otherwise: the server reads `status`, `headers` and `body`, as it does with any `Response`. `pipe` writes the head.
  * - Test: test/internals.srvx.node.test.ts, "a server that reads the response as a web one" and "a server that leaves
  *   the head to the body". That the fast way is taken is tested in test/work.hosts.test.ts.
  *
@@ -38,7 +38,7 @@ export interface NodeSide {
   readonly req: IncomingMessage;
   /** The response to write to, if the server accepts a body that writes itself. */
   readonly res: ServerResponse | undefined;
-  /** Whether the body may be read from `req`, past the web `Request`. */
+  /** Whether the body may be read from `req` instead of the web `Request`. */
   readonly ownBody: boolean;
   /** Whether it is known that no other code has used the body of the web `Request`. */
   readonly isFresh: boolean;
@@ -46,17 +46,17 @@ export interface NodeSide {
   readonly isRebuilt: boolean;
 }
 
-/** What srvx shows of a request on Node. */
+/** The members of `request.runtime.node` under srvx. */
 interface NodePair {
   req?: IncomingMessage;
   res?: ServerResponse;
   maxRequestBodySize?: number | undefined;
 }
 
-/** Returns Node's request and response under a request of srvx's; undefined for any other request. */
+/** Returns Node's request and response under a request of srvx; undefined for a request of another server. */
 export function srvxSideOf(request: Request): NodeSide | undefined {
   const pair = (request as { runtime?: { node?: NodePair } }).runtime?.node;
-  // Other servers may use these names for other things: a message of Node's has `rawHeaders`.
+  // Other servers may use these names for other objects: only Node's request has `rawHeaders`.
   if (pair?.req?.rawHeaders === undefined) return undefined;
   const ownBody = "maxRequestBodySize" in pair && pair.maxRequestBodySize === undefined;
   return { req: pair.req, res: pair.res, ownBody, isFresh: false, isRebuilt: isRebuilt(request) };
@@ -80,7 +80,7 @@ export interface SrvxParts {
   body: SrvxBody | ReadableStream<Uint8Array> | null;
 }
 
-/** A body that srvx lets write itself. */
+/** A body that writes itself: srvx's server calls `pipe` instead of reading a stream. */
 export interface SrvxBody {
   /** Writes the body and ends the response; called after the head has been written. */
   pipe(res: ServerResponse): void;
@@ -98,17 +98,17 @@ function findNative<Class extends object>(current: Class): Class {
   return parent.prototype === undefined ? current : findNative(parent);
 }
 
-/** Whether the server accepts responses that are not of the global class: it has not replaced that class. */
+/** Whether the server accepts responses of the runtime's own class: only a server that replaced the global does not. */
 export function acceptsOwnResponses(): boolean {
   return globalThis.Response === NativeResponse;
 }
 
-/** A response that srvx's server takes apart. It passes for a `Response` of the runtime's. */
+/** A response whose parts srvx's server takes and sends. For `instanceof`, it is a `Response` of the runtime. */
 export abstract class SrvxResponse {
   /** Returns the parts to send. */
   protected abstract toSrvxParts(): SrvxParts;
 
-  /** Called by srvx's server. */
+  /** Returns the parts to send; srvx's server calls it. */
   _toNodeResponse(): SrvxParts {
     return this.toSrvxParts();
   }

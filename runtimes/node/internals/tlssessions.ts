@@ -1,5 +1,5 @@
 /**
- * The cache of TLS sessions in `https.Agent`, for connections that no request of the agent's opens.
+ * The cache of TLS sessions in `https.Agent`, for connections that the agent does not open for a request of its own.
  *
  * - Rests on: `createConnection` resumes the session that the agent has cached under the option `_agentKey`, and caches
  *   the session of the new connection. The agent sets this option only for its own requests.
@@ -13,7 +13,7 @@ export interface SessionOptions {
   readonly _agentKey?: string;
 }
 
-/** Returns the options for a connection; none if the agent caches no sessions. */
+/** Returns the options for a connection; no option if the agent does not cache sessions. */
 export function sessionOptions(agent: object, key: string): SessionOptions {
   return "_cacheSession" in agent ? { _agentKey: key } : {};
 }

@@ -1,11 +1,11 @@
 /**
- * Whether other code can see the chunks that pass through Node's objects: code that has wrapped a method, on an object or
- * on one of its prototypes, or that listens. Such code may keep chunks, so their memory must not be used again.
+ * Whether other code can see the chunks that pass through Node's objects. Such code has wrapped a method of an object or
+ * of one of its prototypes, or has added a listener. It may keep chunks, so their memory must not be used again.
  *
  * - Rests on: Node passes a chunk from `response.write` to the system's socket, and from its parser to a listener, by the
  *   methods that are named here. `socket.parser.incoming` is the message whose body Node's parser reads.
- * - Check: each method must be a function and the same as when this module was loaded, on every use. The parser's message
- *   must be the one whose chunk arrives.
+ * - Check: at every use, each method must exist, and be the same as when this module was loaded. The parser's message must
+ *   be the one whose chunk arrives.
  * - Otherwise: chunks are copied, and their memory is left to the garbage collector.
  * - Test: test/wrapped.node.test.ts, and test/internals.wrapped.node.test.ts for methods and a parser that Node has
  *   renamed.
@@ -17,11 +17,11 @@ import type { Socket } from "node:net";
 /** Methods by name, as they were when this module was loaded: a method that differs now has been wrapped. */
 export type Methods = readonly (readonly [name: string, method: unknown])[];
 
-// Looked up at run time: a bundle for another runtime contains no module of Node's.
+// Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them.
 const builtin: typeof process.getBuiltinModule | undefined =
   globalThis.process?.getBuiltinModule?.bind(globalThis.process);
 
-/** Takes note of methods of a prototype. */
+/** Returns methods of a prototype by name, as they are now. */
 export function captureMethods(prototype: object | undefined, names: readonly string[]): Methods {
   return prototype === undefined ? [] : names.map((name) => [name, Reflect.get(prototype, name)]);
 }
@@ -47,7 +47,10 @@ const MESSAGE = captureMethods(builtin?.("node:stream").Readable.prototype, [
   "on",
 ]);
 
-/** Whether an object has the methods that were captured. A method that did not exist may have another name by now. */
+/**
+ * Whether an object still has the captured methods, so that no code has wrapped one. If a method did not exist, the answer
+ * is no: this version of Node may have given it another name.
+ */
 export function areUnwrapped(object: object, methods: Methods): boolean {
   for (const [name, method] of methods) {
     if (method === undefined || Reflect.get(object, name) !== method) return false;
@@ -60,14 +63,15 @@ export function isUnwrappedSocket(socket: Socket): boolean {
   return areUnwrapped(socket, SOCKET);
 }
 
-/** Whether only Node's own code sees the chunks that are written to a response, down to a socket of the system. */
+/** Whether only Node's own code sees the chunks that are written to a response, down to the system's socket. */
 export function isUnwrappedResponse(res: ServerResponse | Http2ServerResponse): boolean {
-  // After a reset of its stream, HTTP/2 calls back while it may still hold frames with the chunk.
+  // HTTP/2 is excluded: after a reset of its stream, Node calls the callback of `write` while it may still hold frames
+  // with the chunk. A pipelined response has no socket until it is the first, so there is nothing to check yet.
   if ("stream" in res || res.socket === null) return false;
   return areUnwrapped(res, RESPONSE) && isUnwrappedSocket(res.socket);
 }
 
-/** The listeners on a request other than the proxy's own. */
+/** Tells whether code other than the proxy listens for the chunks of a request. */
 export class Audience {
   readonly #message: IncomingMessage;
   #hasListeners: boolean;
@@ -76,7 +80,8 @@ export class Audience {
   constructor(message: IncomingMessage) {
     this.#message = message;
     this.#hasListeners = message.listenerCount("data") + message.listenerCount("readable") > 0;
-    // A `once` listener is removed before the proxy's own listener runs, so it cannot be counted then.
+    // Record each listener when it is added: when a chunk reaches the proxy's own listener, a `once` listener has been
+    // removed already, so that counting the listeners would miss it.
     let isOurs = true;
     message.on("newListener", (event) => {
       if (event !== "data" && event !== "readable") return;
@@ -88,7 +93,7 @@ export class Audience {
   /** Whether the chunk that arrives now comes from Node's parser, and no other code gets it. */
   get isEmpty(): boolean {
     const message = this.#message;
-    // Code that pushes chunks itself, such as a test tool without a server, may still use them.
+    // A chunk that does not come from the parser was pushed by other code, such as a test tool, which may still use it.
     const { parser } = message.socket as { parser?: { incoming?: unknown } };
     return !this.#hasListeners && parser?.incoming === message && areUnwrapped(message, MESSAGE);
   }
