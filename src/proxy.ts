@@ -16,7 +16,7 @@ export interface Runtime {
   createTransport(pool?: PoolOptions): Transport;
   /** Makes the `Response` that the server sends to the client. */
   respond: Respond;
-  /** The transport to apps in this process, where the runtime needs one of its own. */
+  /** The transport to apps in this process, if the standard one does not fit the runtime. */
   inProcess?: Transport;
 }
 
@@ -44,7 +44,7 @@ export interface Proxy {
    *
    * The promise rejects in the same cases as that of `proxyFetch`: for misuse, and with the exception of a hook if
    * `onError` returns no response.
-   * @param context what the server passes beside the request
+   * @param context the second argument that the server passes with the request, such as a Worker's `env`
    */
   readonly fetch: (request: Request, context?: Context) => Promise<Response>;
   /**

@@ -170,7 +170,7 @@ export interface Transport {
    * @param timeout milliseconds after which the remaining requests fail, as with `destroy`; `0` for no limit
    */
   close?(timeout?: number): Promise<void>;
-  /** Closes every connection at once; running and waiting requests fail. */
+  /** Closes every connection immediately; running and waiting requests fail. */
   destroy?(): void;
 }
 

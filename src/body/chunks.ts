@@ -67,8 +67,8 @@ export class ChunkReader {
   }
 
   /**
-   * Reads a chunk into a buffer that is no longer than the rest of the body. Without a buffer from the reader, Deno would
-   * allocate 64 KiB for each chunk, however short.
+   * Reads a chunk into a buffer that this method provides, and that is not longer than the rest of the body. Otherwise,
+   * Deno would allocate 64 KiB for each chunk, however short.
    */
   async #readBytes(): Promise<ReadableStreamReadResult<Uint8Array>> {
     const size = Math.max(1, Math.min(this.#left, CHUNK_SIZE));

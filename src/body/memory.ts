@@ -21,7 +21,7 @@
  * - A socket says with each read whether its reader *may keep* the memory. If so, the socket reads later bytes into other
  *   memory. The reader uses the memory for one chunk, and copies the other chunks of the read, so that each chunk has an
  *   ArrayBuffer of its own.
- * - A *spare* is a buffer whose bytes have been sent; the next chunk is read into it.
+ * - A *spare* is a buffer that is no longer needed, because its bytes have been sent. The next chunk is read into it.
  */
 
 /** What a sink does with the memory of a chunk: it keeps it, only reads it, or reads it and then releases it. */
@@ -29,7 +29,7 @@ export type Ownership = "owned" | "borrowed" | "returned";
 
 /** A transport's pooled memory: the transport reads later chunks into the memory of chunks that were released. */
 export interface Recycler {
-  /** Tells whether a chunk lies in pooled memory. */
+  /** Returns whether a chunk lies in pooled memory. */
   has(chunk: Uint8Array): boolean;
   /** Returns a copy of a chunk in memory of its own, and releases the chunk. */
   copyOut(chunk: Uint8Array): Uint8Array;

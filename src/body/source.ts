@@ -115,9 +115,9 @@ export interface BodySource {
 }
 
 /**
- * Writes a body to a sink. If `pipeTo` throws or rejects, this function tells the sink of the failure: the `pipeTo` of a
- * body that an interceptor made may do so, and that of a body which is taken twice. On Node, a rejection without a handler
- * would end the process.
+ * Writes a body to a sink, and tells the sink of the failure if `pipeTo` throws or rejects. `pipeTo` throws if the body is
+ * taken twice, and may throw in a body that an interceptor has made. On Node, a rejection without a handler would end the
+ * process.
  */
 export function pipe(body: BodySource, sink: Sink): void {
   try {

@@ -33,7 +33,7 @@ export interface FetchClient extends StreamClient {
    * @throws ProxyError for a request that this `fetch` would change
    */
   readonly prepare?: (request: UpstreamRequest) => void;
-  /** Converts an error that is special to this `fetch`; returns undefined for any other error. */
+  /** Converts an error that only this `fetch` throws; returns undefined for an error that it does not recognize. */
   readonly toError?: (thrown: unknown, request: UpstreamRequest) => ProxyError | undefined;
   /**
    * Whether the runtime's `Headers` hold more than the list that is read from them, such as the case of names. A request

@@ -10,7 +10,7 @@ import { ProxyError, toRequestBodyError } from "../error.ts";
 const SMALL = 65_536;
 /** The size in bytes of the read buffer for a stream that has no pipe, because its length is unknown. */
 const CHUNK_SIZE = 65_536;
-/** The maximum size in bytes of the read buffer for a pipe: large, because each chunk has a cost of its own. */
+/** The maximum size in bytes of the read buffer for a pipe. It is large, because fewer chunks cost less. */
 const PIPED_CHUNK_SIZE = 262_144;
 
 /** How a `fetch` function handles request bodies that are streams. */

@@ -50,7 +50,7 @@ export class NameSet {
   readonly #byLength: (readonly string[])[];
   readonly #prefixes: string[];
 
-  /** @param base a set whose names are in this set as well */
+  /** @param base a set; this set contains all its names as well */
   constructor(names: Iterable<string>, base?: NameSet) {
     this.#byLength = base === undefined ? [] : base.#byLength.slice();
     this.#prefixes = base === undefined ? [] : base.#prefixes.slice();
@@ -85,8 +85,8 @@ function normalizeName(name: string): string {
 }
 
 /**
- * Options of `Connection` for which no field needs to be looked for: `close` is not a field, the fields with the other
- * names are in `HOP_BY_HOP`, and an empty list member has the name `""`.
+ * Options of `Connection` that lead to no removal here: `close` is not the name of a field, `keep-alive`, `upgrade` and `te`
+ * are removed as members of `HOP_BY_HOP`, and `""` is an empty member of the list.
  */
 const CONNECTION_OPTIONS = new Set(["", "close", "keep-alive", "upgrade", "te"]);
 

@@ -171,7 +171,7 @@ export const ranges: Kind<readonly string[]> = {
   },
 };
 
-/** An object with options of its own. */
+/** An object whose properties are options, such as the value of `retry`. */
 export function record(members: Table, fix = ""): Kind<object> {
   return {
     members,

@@ -27,7 +27,7 @@ export interface Plan {
   readonly droppedIfTrusted: NameSet;
   /** The fields that are forwarded although they are in `dropped`. */
   readonly kept: NameSet | undefined;
-  /** The fields that are removed again after this proxy has added its own; undefined if none. */
+  /** The fields to remove after this proxy has added its own, because an option drops or replaces them; undefined if none. */
   readonly overridden: NameSet | undefined;
   /** The fields of the option `headers`, which are added last. */
   readonly added: HeaderList;

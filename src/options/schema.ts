@@ -20,7 +20,7 @@ export type KindName =
   | "fields"
   | "map";
 
-/** A kind of value. The compiler refuses an option whose type has a value that its kind does not know. */
+/** A kind of value. The compiler refuses a schema in which the type of an option has a value that the kind does not check. */
 export interface Kind<in T> {
   readonly check: Check;
   /** The name; undefined for kinds that no flag can express by themselves: functions, objects, and kinds with `parts`. */

@@ -7,7 +7,7 @@ import type { Client, Listener } from "../exchange/scope.ts";
 import type { ProxyError } from "../error.ts";
 import { authorityEnd, pathOf } from "./target.ts";
 
-/** What the server passes beside the request: Deno's `info`, Bun's `server`, a Worker's `env`, or Hono's `c.env`. */
+/** The value that the server passes with the request: Deno's `info`, Bun's `server`, a Worker's `env`, or Hono's `c.env`. */
 export type Context = unknown;
 
 /** An incoming request in the form that the core reads. Some runtimes fill it more cheaply than through a `Request`. */

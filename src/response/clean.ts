@@ -67,7 +67,7 @@ export function cleanResponse(
 /**
  * Drops the fields of a response that must not be forwarded, and rewrites the others for clients of the proxy.
  *
- * `Content-Length` is dropped where it cannot be the length of the body: beside `Transfer-Encoding` (RFC 9112 §6.3), and
+ * `Content-Length` is dropped where it cannot be the length of the body: with `Transfer-Encoding` (RFC 9112 §6.3), and
  * on a 204 or 205, which have no content (RFC 9110 §8.6, §15.3.6).
  * @throws ProxyError 502 for a transfer coding that is still on the body
  */

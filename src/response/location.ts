@@ -61,7 +61,7 @@ function toAbsolute(reference: string, { upstream, path }: UpstreamRequest): str
   return parseReference(reference, upstream.origin + path)?.href ?? reference;
 }
 
-/** Matches the two slashes in front of an authority. Some URL parsers read `\` as `/`. */
+/** Matches the two slashes that precede an authority. It also matches `\`, which some URL parsers read as `/`. */
 const TWO_SLASHES = /^[/\\]{2}/;
 
 /** Writes a path so that no URL parser reads its first segment as an authority (RFC 3986 §4.2). */
