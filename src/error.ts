@@ -51,7 +51,9 @@ const STATUS_OF: Readonly<Record<ProxyErrorCode, number>> = {
   proxy_loop_detected: 508,
 };
 
-/** The reason phrases of the statuses in `STATUS_OF`, and of those that this library sets by `ProxyErrorInit.status`. */
+/**
+ * The reason phrases of the statuses in `STATUS_OF`, and of those that this library sets by `ProxyErrorInit.status`.
+ */
 const REASON: Record<number, string> = {
   400: "Bad Request",
   413: "Content Too Large",
@@ -77,8 +79,8 @@ export interface ProxyErrorInit {
   /** The exception from which the error was made. It is never sent to the client, because it may contain addresses. */
   cause?: unknown;
   /**
-   * Whether a reused connection was closed before the first byte of the response. The upstream may have closed it before
-   * it read the request, so the request may be sent again.
+   * Whether a reused connection was closed before the first byte of the response. The upstream may have closed it
+   * before it read the request, so the request may be sent again.
    */
   stale?: boolean;
   /** The seconds after which the client should try again; sent as `Retry-After`. */
@@ -162,8 +164,8 @@ export function badLength(): ProxyError {
 }
 
 /**
- * Converts anything thrown to a `ProxyError`. A thrown value of another class comes from code of the app, such as a hook,
- * or from a bug in this library; it becomes the `cause` of a `proxy_internal_error`.
+ * Converts anything thrown to a `ProxyError`. A thrown value of another class comes from code of the app, such as a
+ * hook, or from a bug in this library; it becomes the `cause` of a `proxy_internal_error`.
  */
 export function toProxyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;

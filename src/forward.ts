@@ -152,7 +152,8 @@ async function waitForTurn(turn: Promise<void>, scope: Scope): Promise<void> {
 }
 
 /**
- * Returns the response to a failed exchange: the response that `onError` returns, or else one that is made from the error.
+ * Returns the response to a failed exchange: the response that `onError` returns, or else one that is made from the
+ * error.
  * @param thrown the error itself, or the exception of a hook from which the error was made
  * @throws what `onError` throws, or the exception of another hook if `onError` returns no response
  */

@@ -32,7 +32,9 @@ export interface CreateProxyOptions extends ProxyOptions {
    * @example env.SERVICE
    */
   target: Target;
-  /** Options of the proxy's own connections. It cannot be set together with `transport`, which has its own connections. */
+  /**
+   * Options of the proxy's own connections. It cannot be set together with `transport`, which has its own connections.
+   */
   pool?: PoolOptions;
 }
 
@@ -66,8 +68,8 @@ export interface Proxy {
 /**
  * Forwards a request to a target and resolves to the response to return from the handler.
  *
- * Network failures become responses as well: 502, 504, 400, … The promise rejects for misuse, and with the exception of a
- * hook if `onError` returns no response.
+ * Network failures become responses as well: 502, 504, 400, … The promise rejects for misuse, and with the exception of
+ * a hook if `onError` returns no response.
  *
  * @param options compiled once per object: pass a new object to change an option
  * @throws TypeError for misuse: a body that was already read, a bad option, a bad target
@@ -120,8 +122,8 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       const incoming = runtime.read(request, undefined);
       return forward(incoming, target, plan, undefined, runtime.respond);
     } catch (error) {
-      // If the arguments were swapped, say so. `assertRequest` accepts a stub of workerd as a `Request`, because the stub
-      // has a property of every name, and a later step then fails with a misleading error.
+      // If the arguments were swapped, say so. `assertRequest` accepts a stub of workerd as a `Request`, because the
+      // stub has a property of every name, and a later step then fails with a misleading error.
       const isSwapped = isApp(request);
       return Promise.reject(isSwapped ? new TypeError(`fetchway: ${PROXY_FETCH}`) : error);
     }

@@ -85,7 +85,9 @@ export class ChunkReader {
   }
 }
 
-/** Cancels a stream in a later task: the streams that Node makes throw if they are cancelled in the same tick as a read. */
+/**
+ * Cancels a stream in a later task: the streams that Node makes throw if they are cancelled in the same tick as a read.
+ */
 export async function cancelLater(
   reader: { cancel(reason: unknown): Promise<void> },
   reason: unknown,
@@ -94,7 +96,9 @@ export async function cancelLater(
   await reader.cancel(reason).catch(() => {});
 }
 
-/** Returns a BYOB reader; undefined for a stream that is not a byte stream, and on Bun, where `readMany()` is cheaper. */
+/**
+ * Returns a BYOB reader; undefined for a stream that is not a byte stream, and on Bun, where `readMany()` is cheaper.
+ */
 function byobReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | undefined {
   if ("readMany" in ReadableStreamDefaultReader.prototype) return undefined;
   try {

@@ -26,7 +26,8 @@ export interface Inlet {
  * A response body that a transport fills with chunks as they arrive.
  *
  * A small body arrives in the same event as its head, and `whole()` returns its bytes; only a body that is still
- * arriving is piped or streamed. Each chunk restarts the idle timeout, which is paused while the client takes no chunks.
+ * arriving is piped or streamed. Each chunk restarts the idle timeout, which is paused while the client takes no
+ * chunks.
  */
 export class ResponseBody implements BodySource {
   /** The length in bytes, where it is known. */

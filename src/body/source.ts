@@ -10,7 +10,8 @@
  * 1. The source calls `sink.flush()` if no chunk has arrived yet, and `sink.write(chunk)` for each chunk.
  * 2. If `write` returns false, the source stops reading, and waits for the callback of `sink.onDrain()`.
  * 3. The source calls `sink.end()` when the body is complete, or `sink.fail()` when it cannot be completed.
- * 4. If the sink needs no more chunks, the code that made the sink calls `source.cancel()`. The source then stops writing.
+ * 4. If the sink needs no more chunks, the code that made the sink calls `source.cancel()`. The source then stops
+ *    writing.
  *
  * `stream()` pipes the body to a sink that is a web stream. Code depends only on these interfaces, and never tests the
  * class of a body or of a sink.
@@ -40,15 +41,17 @@ export interface Sink {
   flush?(): void;
   /** Ends the body: all chunks have been written. */
   end(trailers?: HeaderList): void;
-  /** Ends the body before it is complete. The sink makes sure that the receiver does not take it for a complete body. */
+  /**
+   * Ends the body before it is complete. The sink makes sure that the receiver does not take it for a complete body.
+   */
   fail(reason: unknown): void;
   /**
    * What the sink does with the memory of a chunk; `"owned"` if it is not set.
    *
    * - `"owned"`: the sink keeps, changes or transfers the ArrayBuffer, or passes it to other code. So the ArrayBuffer
    *   must not hold other bytes.
-   * - `"borrowed"`: the sink only reads the bytes, and does not tell when they are sent. So the bytes must never change.
-   *   The ArrayBuffer may hold other bytes as well.
+   * - `"borrowed"`: the sink only reads the bytes, and does not tell when they are sent. So the bytes must never
+   *   change. The ArrayBuffer may hold other bytes as well.
    * - `"returned"`: like `"borrowed"`, but no other code can see the chunk, and the sink calls `release` when the chunk
    *   has been sent.
    */
@@ -59,7 +62,9 @@ export interface Sink {
 export interface StreamOptions {
   /** Whether the stream fails with the reason `undefined`: Bun's server prints any other reason. */
   readonly quiet?: boolean;
-  /** Whether the stream begins with an empty chunk if no chunk has arrived: srvx sends the head with the first chunk. */
+  /**
+   * Whether the stream begins with an empty chunk if no chunk has arrived: srvx sends the head with the first chunk.
+   */
   readonly flush?: boolean;
   /** Called when the body fails, before the stream does. */
   readonly onFail?: (() => void) | undefined;
@@ -95,7 +100,9 @@ export interface BodySource {
   pipeTo(sink: Sink): void | Promise<void>;
   /** Returns the body as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array>;
-  /** Stops the body, because the rest is not needed; nothing more is written. It does nothing to a body that has ended. */
+  /**
+   * Stops the body, because the rest is not needed; nothing more is written. It does nothing to a body that has ended.
+   */
   cancel(reason?: unknown): void;
   /**
    * Waits a moment for the end of a body whose length is unknown. If the body ends in time, its length becomes known.
@@ -115,9 +122,9 @@ export interface BodySource {
 }
 
 /**
- * Writes a body to a sink, and tells the sink of the failure if `pipeTo` throws or rejects. `pipeTo` throws if the body is
- * taken twice, and may throw in a body that an interceptor has made. On Node, a rejection without a handler would end the
- * process.
+ * Writes a body to a sink, and tells the sink of the failure if `pipeTo` throws or rejects. `pipeTo` throws if the body
+ * is taken twice, and may throw in a body that an interceptor has made. On Node, a rejection without a handler would
+ * end the process.
  */
 export function pipe(body: BodySource, sink: Sink): void {
   try {

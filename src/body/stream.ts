@@ -3,7 +3,9 @@ import { concat, copyBytes, sumLengths } from "./memory.ts";
 import { alreadyTaken, type BodySource, type Sink, type StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
-/** Milliseconds to wait for the first chunk before a message's head is sent alone. A small body arrives in this time. */
+/**
+ * Milliseconds to wait for the first chunk before a message's head is sent alone. A small body arrives in this time.
+ */
 const FLUSH_AFTER = 1;
 
 /** A body that reads a web stream. */

@@ -25,9 +25,9 @@ type ReadResult = ReadableStreamReadResult<Uint8Array>;
  * code has constructed, a stream that `onRequest` has set, or a request of HTTP/2. In HTTP/1, a request without framing
  * has no body (RFC 9112 §6.3).
  *
- * A `Request` does not tell the length of the value that it was constructed from. But the stream of a string, of bytes, of
- * a `Blob` or of a form ends within a few turns of the event loop. A body that ends in that time is sent with its length,
- * and can be sent again.
+ * A `Request` does not tell the length of the value that it was constructed from. But the stream of a string, of bytes,
+ * of a `Blob` or of a form ends within a few turns of the event loop. A body that ends in that time is sent with its
+ * length, and can be sent again.
  */
 export class UnframedBody implements BodySource {
   /** A body of the same stream, which serves code that takes the body without measuring it. */

@@ -36,19 +36,19 @@ export interface FetchClient extends StreamClient {
   /** Converts an error that only this `fetch` throws; returns undefined for an error that it does not recognize. */
   readonly toError?: (thrown: unknown, request: UpstreamRequest) => ProxyError | undefined;
   /**
-   * Whether the runtime's `Headers` hold more than the list that is read from them, such as the case of names. A request
-   * is then sent with a changed copy of the client's `Headers`, instead of `Headers` made from the list.
+   * Whether the runtime's `Headers` hold more than the list that is read from them, such as the case of names. A
+   * request is then sent with a changed copy of the client's `Headers`, instead of `Headers` made from the list.
    */
   readonly amendsHeaders?: boolean;
   /**
-   * Whether the server gets the stream that `fetch` returned as the response body: the runtime then moves and cancels the
-   * body without running JavaScript. A body that a deadline or a `signal` may abort is read by the proxy instead, unless
-   * reading would decode it.
+   * Whether the server gets the stream that `fetch` returned as the response body: the runtime then moves and cancels
+   * the body without running JavaScript. A body that a deadline or a `signal` may abort is read by the proxy instead,
+   * unless reading would decode it.
    */
   readonly handsBodiesThrough?: boolean;
   /**
-   * Whether the proxy reads every response body without content coding, even if no deadline and no `signal` may abort it.
-   * When the server cancels such a body, the proxy aborts the request; the runtime would not do that.
+   * Whether the proxy reads every response body without content coding, even if no deadline and no `signal` may abort
+   * it. When the server cancels such a body, the proxy aborts the request; the runtime would not do that.
    */
   readonly watchesBodies?: boolean;
   /**
@@ -113,7 +113,9 @@ export function createFetchTransport(client: FetchClient): Transport {
   };
 }
 
-/** Cancels the body of a response that arrives after the abort: some functions with this interface ignore the signal. */
+/**
+ * Cancels the body of a response that arrives after the abort: some functions with this interface ignore the signal.
+ */
 function discardLate({ body }: Response): void {
   body?.cancel().catch(() => {});
 }
@@ -140,7 +142,8 @@ function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): R
 }
 
 /**
- * Refuses field values with control characters: Bun's `fetch` sends them as they are, and other `fetch` functions throw.
+ * Refuses field values with control characters: Bun's `fetch` sends them as they are, and other `fetch` functions
+ * throw.
  * @throws ProxyError that names the field
  */
 function checkValues(list: HeaderList): void {
@@ -212,8 +215,8 @@ function withoutCoding(headers: HeaderList): HeaderList {
 
 /**
  * Matches the messages with which a method fails if it is called without its object: a method of a built-in class of
- * workerd, Deno, Node or Bun, and a method in JavaScript that reads a property of `this`, in V8 and in JavaScriptCore. No
- * network error has such a message.
+ * workerd, Deno, Node or Bun, and a method in JavaScript that reads a property of `this`, in V8 and in JavaScriptCore.
+ * No network error has such a message.
  */
 const UNBOUND =
   /illegal invocation|of undefined \(reading|value of "this"|evaluating 'this\.|can only (?:call|be called)/i;

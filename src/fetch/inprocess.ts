@@ -14,10 +14,10 @@ export interface AppClient extends Partial<Omit<FetchClient, "name">> {
  * Creates a transport to apps in this process. It is a fetch transport that calls the `fetch` of the app instead of the
  * runtime's.
  *
- * An app may return a response that it got from the runtime's `fetch`. That `fetch` has decoded the body, but the fields
- * `Content-Encoding` and `Content-Length` still describe the encoded body. So the capabilities of this transport say that
- * it decodes bodies, and the fetch transport corrects the fields. A response that the app constructed has no URL, and is
- * not changed.
+ * An app may return a response that it got from the runtime's `fetch`. That `fetch` has decoded the body, but the
+ * fields `Content-Encoding` and `Content-Length` still describe the encoded body. So the capabilities of this transport
+ * say that it decodes bodies, and the fetch transport corrects the fields. A response that the app constructed has no
+ * URL, and is not changed.
  *
  * @param clientFor returns a description of how the runtime calls an app
  */
@@ -75,9 +75,9 @@ function toRequest(url: string, init: RequestInit): Request {
 
 /**
  * Calls the app's `fetch` as a method of the app.
- * @param misused called with an error that names the fix, if `fetch` is a method of another object. For such a method, the
- * runtime throws synchronously. Only synchronous exceptions are examined, so the rejection of an async app is never taken
- * for this mistake.
+ * @param misused called with an error that names the fix, if `fetch` is a method of another object. For such a method,
+ * the runtime throws synchronously. Only synchronous exceptions are examined, so the rejection of an async app is never
+ * taken for this mistake.
  */
 function callApp(
   app: FetchTarget,
@@ -102,7 +102,8 @@ function callApp(
 
 /**
  * Returns the response with a body that fails if it is longer or shorter than its `Content-Length`. The client would
- * take surplus bytes for the next response on the connection, and the next response for the missing bytes (RFC 9112 §6.3).
+ * take surplus bytes for the next response on the connection, and the next response for the missing bytes (RFC 9112
+ * §6.3).
  */
 function holdToLength(response: Response): Response {
   const { body, headers, url } = response;
@@ -146,8 +147,8 @@ function assertResponse(returned: Response | undefined): Response {
 
 /**
  * Converts an error of an app: an app that throws counts as an upstream that closes the connection. A `ProxyError` that
- * the app throws is converted as well. Otherwise, it could be one after which the proxy sends the request again, such as
- * `connection_refused`, although the app has received the request.
+ * the app throws is converted as well. Otherwise, it could be one after which the proxy sends the request again, such
+ * as `connection_refused`, although the app has received the request.
  */
 function toAppError(
   thrown: unknown,

@@ -16,15 +16,15 @@ const PIPED_CHUNK_SIZE = 262_144;
 /** How a `fetch` function handles request bodies that are streams. */
 export interface StreamClient {
   /**
-   * Returns whether a stream is one of the runtime's own, such as the body of the incoming request. The runtime sends such
-   * a stream without running JavaScript, and aborts the request if the stream fails. If `isOwn` is not set, every stream
-   * counts as the runtime's own.
+   * Returns whether a stream is one of the runtime's own, such as the body of the incoming request. The runtime sends
+   * such a stream without running JavaScript, and aborts the request if the stream fails. If `isOwn` is not set, every
+   * stream counts as the runtime's own.
    */
   readonly isOwn?: (stream: ReadableStream<Uint8Array>) => boolean;
   /**
-   * Makes a pipe for a body of this length, for a runtime that can learn the length of a stream only from its own kind of
-   * pipe (workerd). If a stream that is neither its own nor such a pipe fails, the runtime ends the body as if it were
-   * complete. A write to the pipe resolves when the pipe no longer needs the chunk's memory.
+   * Makes a pipe for a body of this length, for a runtime that can learn the length of a stream only from its own kind
+   * of pipe (workerd). If a stream that is neither its own nor such a pipe fails, the runtime ends the body as if it
+   * were complete. A write to the pipe resolves when the pipe no longer needs the chunk's memory.
    */
   readonly createPipe?: (length: number) => TransformStream<Uint8Array, Uint8Array>;
 }
@@ -40,9 +40,9 @@ export interface FetchAttempt<Client extends StreamClient = StreamClient> {
 }
 
 /**
- * Returns a request body as a stream for `fetch`. A small stream of the runtime's own is returned as it is. Otherwise, each
- * chunk restarts the deadline, and if the body fails, the fetch is aborted before the stream fails: some runtimes, such as
- * workerd, would end the body as if it were complete.
+ * Returns a request body as a stream for `fetch`. A small stream of the runtime's own is returned as it is. Otherwise,
+ * each chunk restarts the deadline, and if the body fails, the fetch is aborted before the stream fails: some runtimes,
+ * such as workerd, would end the body as if it were complete.
  * @param length the length that the request declares; undefined if it declares none
  */
 export function toRequestStream(
@@ -58,8 +58,8 @@ export function toRequestStream(
   const source = createReader(stream, createPipe !== undefined);
   const fail = (thrown: unknown): ProxyError => {
     const error = scope.error ?? toRequestBodyError(thrown);
-    // `fetch` may reject with an error of its own, so the scope keeps this one. After the response headers, the promise of
-    // `fetch` is settled, and cannot report the error.
+    // `fetch` may reject with an error of its own, so the scope keeps this one. After the response headers, the promise
+    // of `fetch` is settled, and cannot report the error.
     scope.abort(error);
     controller.abort(error);
     return error;
@@ -106,9 +106,9 @@ export function toRequestStream(
 }
 
 /**
- * Stops the request body if it was not read to its end, by aborting the fetch. It is called when the response is complete,
- * or when there will be no response. Without it, no code would cancel a stream that an app's function was given and does
- * not read.
+ * Stops the request body if it was not read to its end, by aborting the fetch. It is called when the response is
+ * complete, or when there will be no response. Without it, no code would cancel a stream that an app's function was
+ * given and does not read.
  */
 export function stopRequestStream({ isUploading, controller }: FetchAttempt): void {
   if (!isUploading) return;

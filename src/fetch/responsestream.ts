@@ -2,8 +2,8 @@ import { ProxyError } from "../error.ts";
 import { type FetchAttempt, stopRequestStream } from "./requeststream.ts";
 
 /**
- * Returns a response body as a stream. The idle timeout runs while a chunk is awaited, the end of the body ends the scope,
- * and cancelling the stream aborts the fetch.
+ * Returns a response body as a stream. The idle timeout runs while a chunk is awaited, the end of the body ends the
+ * scope, and cancelling the stream aborts the fetch.
  * @param length the length that the response declares; undefined if it declares none, or `fetch` has decoded the body
  */
 export function toResponseStream(
@@ -38,8 +38,8 @@ export function toResponseStream(
   if (createPipe !== undefined && length !== undefined) {
     const { readable, writable } = createPipe(length);
     const writer = writable.getWriter();
-    // `closed` rejects when the server cancels the stream or the client disconnects. Otherwise, only the next write would
-    // fail, and the upstream may send its next chunk much later.
+    // `closed` rejects when the server cancels the stream or the client disconnects. Otherwise, only the next write
+    // would fail, and the upstream may send its next chunk much later.
     writer.closed.catch(cancel);
     pumpResponse(read, writer).catch((thrown: unknown) =>
       writer.abort(fail(thrown)).catch(() => {}),

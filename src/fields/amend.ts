@@ -17,8 +17,8 @@ export function amend(original: OriginalFields, list: HeaderList): Headers {
     else dropped.push((before[i] as string).toLowerCase());
   }
   if (dropped.length === 0 && end === list.length) return headers;
-  // Only `Set-Cookie` can occur several times in a list made from `Headers`. If one of its fields was dropped, others may
-  // have to stay, so they cannot be deleted by name.
+  // Only `Set-Cookie` can occur several times in a list made from `Headers`. If one of its fields was dropped, others
+  // may have to stay, so they cannot be deleted by name.
   if (dropped.includes("set-cookie")) return amendByName(original, list);
   for (let i = end; i < list.length; i += 2) {
     if (dropped.includes((list[i] as string).toLowerCase())) return amendByName(original, list);

@@ -85,8 +85,8 @@ function normalizeName(name: string): string {
 }
 
 /**
- * Options of `Connection` that lead to no removal here: `close` is not the name of a field, `keep-alive`, `upgrade` and `te`
- * are removed as members of `HOP_BY_HOP`, and `""` is an empty member of the list.
+ * Options of `Connection` that lead to no removal here: `close` is not the name of a field, `keep-alive`, `upgrade` and
+ * `te` are removed as members of `HOP_BY_HOP`, and `""` is an empty member of the list.
  */
 const CONNECTION_OPTIONS = new Set(["", "close", "keep-alive", "upgrade", "te"]);
 

@@ -9,9 +9,9 @@ export interface ClientOptions {
   /**
    * A function with the interface of `fetch` that sends the requests instead of the runtime's own transport.
    *
-   * It must honour `redirect: "manual"`. Its requests have `Accept-Encoding: identity`, unless another option names that
-   * field. The proxy assumes that it decodes responses from the network, and no others. Bind a method to its object. To call
-   * an app in this process, pass the app as `target` instead; such a target takes precedence.
+   * It must honour `redirect: "manual"`. Its requests have `Accept-Encoding: identity`, unless another option names
+   * that field. The proxy assumes that it decodes responses from the network, and no others. Bind a method to its
+   * object. To call an app in this process, pass the app as `target` instead; such a target takes precedence.
    * @example (url, init) => fetch(url, { ...init, dispatcher })
    */
   fetch?: (url: string, init: RequestInit) => Response | Promise<Response>;

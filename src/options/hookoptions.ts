@@ -25,8 +25,8 @@ export interface HookOptions {
    * Runs when there is no response of the upstream; if it returns a `Response`, the client gets that instead of the gateway
    * error. `error.cause` may name addresses: log it, and do not send it.
    *
-   * It also runs when another hook throws, with that exception as `error.cause`. If `onError` returns nothing then, the call
-   * rejects with that exception. If `onError` throws, the call rejects with the exception of `onError`.
+   * It also runs when another hook throws, with that exception as `error.cause`. If `onError` returns nothing then, the
+   * call rejects with that exception. If `onError` throws, the call rejects with the exception of `onError`.
    * @example (error) => new Response("back soon", { status: error.status })
    */
   onError?: (error: ProxyError, request: Request) => MaybeResponse;

@@ -4,8 +4,8 @@ import { findWrong, isRecord, type Kind, type KindName, type Table } from "./sch
 
 /**
  * Makes a kind of value from a test.
- * @param fix the text that says what to use instead; it quotes an example where a rule would be longer. A kind that is only
- * a part of `either` needs no `fix`, because `either` has a message of its own.
+ * @param fix the text that says what to use instead; it quotes an example where a rule would be longer. A kind that is
+ * only a part of `either` needs no `fix`, because `either` has a message of its own.
  */
 function define<T>(test: (value: unknown) => boolean, fix = "", name?: KindName): Kind<T> {
   return { name, check: (value) => (test(value) ? undefined : fix) };

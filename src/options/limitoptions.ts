@@ -4,11 +4,11 @@ import type { Flags, Schema } from "./schema.ts";
 /** The options about time and size. */
 export interface LimitOptions {
   /**
-   * Milliseconds to wait for the response headers, then 504; each chunk of the request body that is sent restarts the wait.
-   * `0` for no limit.
+   * Milliseconds to wait for the response headers, then 504; each chunk of the request body that is sent restarts the
+   * wait. `0` for no limit.
    *
-   * It does not limit the time of the response body. On Workers, the runtime itself sends request bodies of up to 64 KiB
-   * whose length is known; their chunks do not restart the wait.
+   * It does not limit the time of the response body. On Workers, the runtime itself sends request bodies of up to 64
+   * KiB whose length is known; their chunks do not restart the wait.
    * @default 60000
    */
   timeout?: number;
@@ -21,17 +21,19 @@ export interface LimitOptions {
    */
   connectTimeout?: number;
   /**
-   * Milliseconds to wait for each chunk of the response body, then the body fails. `0` for no limit. It does not apply to
-   * `text/event-stream`, nor while the client does not read. On Workers, it has no default, because the runtime moves the
-   * bodies itself.
+   * Milliseconds to wait for each chunk of the response body, then the body fails. `0` for no limit. It does not apply
+   * to `text/event-stream`, nor while the client does not read. On Workers, it has no default, because the runtime
+   * moves the bodies itself.
    *
    * If this option or `signal` is set on Workers, return the response itself, its `clone()`, or
-   * `new Response(body, response)`. If a new response is made from the `headers` only, the runtime encodes an encoded body
-   * a second time.
+   * `new Response(body, response)`. If a new response is made from the `headers` only, the runtime encodes an encoded
+   * body a second time.
    * @default 300000
    */
   idleTimeout?: number;
-  /** Maximum bytes of a request body; a longer body gets 413, and the upstream request is aborted. No limit by default. */
+  /**
+   * Maximum bytes of a request body; a longer body gets 413, and the upstream request is aborted. No limit by default.
+   */
   bodyLimit?: number;
 }
 

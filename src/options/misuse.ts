@@ -10,8 +10,8 @@ export function badOption(option: string, fix: string): MisuseError {
 }
 
 /**
- * Returns the result of a function that the app has set as an option. A promise is refused, because it would count as true
- * whatever it resolves to.
+ * Returns the result of a function that the app has set as an option. A promise is refused, because it would count as
+ * true whatever it resolves to.
  * @throws TypeError that names the option
  */
 export function atOnce<T>(answer: T, option: string): T {

@@ -11,8 +11,8 @@ export interface PathOptions {
    */
   stripPrefix?: string;
   /**
-   * Rewrites path and query before the target's base path is prepended: a map of regular expressions to replacements, which
-   * are all applied in order, or a function.
+   * Rewrites path and query before the target's base path is prepended: a map of regular expressions to replacements,
+   * which are all applied in order, or a function.
    *
    * A result that would leave the target's base path gets 400.
    * @example { "^/old/": "/new/" }

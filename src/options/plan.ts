@@ -27,7 +27,10 @@ export interface Plan {
   readonly droppedIfTrusted: NameSet;
   /** The fields that are forwarded although they are in `dropped`. */
   readonly kept: NameSet | undefined;
-  /** The fields to remove after this proxy has added its own, because an option drops or replaces them; undefined if none. */
+  /**
+   * The fields to remove after this proxy has added its own, because an option drops or replaces them; undefined if
+   * none.
+   */
   readonly overridden: NameSet | undefined;
   /** The fields of the option `headers`, which are added last. */
   readonly added: HeaderList;
@@ -56,7 +59,8 @@ const MAX_REDIRECTS = 5;
 
 const ADDED_BY_PROXY = new NameSet(["forwarded", "x-forwarded-", "via"]);
 
-// All plans share these sets. An app that writes its options as a literal in each call compiles a plan for each request.
+// All plans share these sets. An app that writes its options as a literal in each call compiles a plan for each
+// request.
 const DROPPED = new NameSet([...REQUEST_DROPPED, ...REQUEST_ASSERTIONS]);
 /**
  * The fields that are dropped from the request of a trusted peer, by the style that this proxy writes. They include the
@@ -169,8 +173,8 @@ function subtract(names: readonly string[], others: readonly string[]): NameSet 
 
 /**
  * Whether the request asks for a body without content coding, because the transport decodes encoded bodies although the
- * proxy does not ask for it: the decoding would be wasted work, and would lose the length and the strong `ETag`. Options
- * that name `Accept-Encoding` take precedence.
+ * proxy does not ask for it: the decoding would be wasted work, and would lose the length and the strong `ETag`.
+ * Options that name `Accept-Encoding` take precedence.
  */
 function asksForIdentity(options: ProxyOptions, { capabilities }: Transport): boolean {
   if (capabilities.decodes.length === 0) return false;

@@ -15,11 +15,13 @@ import { defaultsOf, fillIn, type Flags, isRecord, type Schema } from "./schema.
 
 /** How host names are resolved to addresses. */
 export interface DnsOptions {
-  /** Milliseconds for which an answer of the system is kept, because it has no lifetime of its own: 10 000 by default. */
+  /**
+   * Milliseconds for which an answer of the system is kept, because it has no lifetime of its own: 10 000 by default.
+   */
   ttl?: number;
   /**
-   * Name servers to ask instead of the system, as `"address"` or `"address:port"`. Their answers contain a lifetime, which
-   * replaces `ttl`. They do not know the names in `/etc/hosts`.
+   * Name servers to ask instead of the system, as `"address"` or `"address:port"`. Their answers contain a lifetime,
+   * which replaces `ttl`. They do not know the names in `/etc/hosts`.
    */
   servers?: readonly string[];
 }
@@ -41,14 +43,14 @@ export interface PoolOptions {
    */
   maxSockets?: number;
   /**
-   * Maximum number of idle connections kept to one origin; surplus connections are closed when they have not been needed
-   * for 100 ms. `0` keeps none, `Infinity` keeps all.
+   * Maximum number of idle connections kept to one origin; surplus connections are closed when they have not been
+   * needed for 100 ms. `0` keeps none, `Infinity` keeps all.
    * @default 64
    */
   maxFreeSockets?: number;
   /**
-   * Maximum number of idle connections kept to all origins together; above it, the connection that has been idle longest is
-   * closed. `0` keeps none, `Infinity` sets no limit.
+   * Maximum number of idle connections kept to all origins together; above it, the connection that has been idle
+   * longest is closed. `0` keeps none, `Infinity` sets no limit.
    *
    * Without a limit, clients that choose the origin decide how many file descriptors are open. `maxFreeSockets` limits each
    * origin as well.
@@ -58,8 +60,8 @@ export interface PoolOptions {
   /**
    * Milliseconds that an idle connection is kept.
    *
-   * The default is below the 5 s after which many upstreams close an idle connection, so that the proxy closes it first. A
-   * shorter `Keep-Alive: timeout` of the upstream takes precedence.
+   * The default is below the 5 s after which many upstreams close an idle connection, so that the proxy closes it
+   * first. A shorter `Keep-Alive: timeout` of the upstream takes precedence.
    * @default 4000
    */
   freeSocketTimeout?: number;
@@ -70,8 +72,8 @@ export interface PoolOptions {
    */
   timeout?: number;
   /**
-   * Milliseconds after which a connection takes no further request, and closes when its current request is finished. `0`
-   * for no limit.
+   * Milliseconds after which a connection takes no further request, and closes when its current request is finished.
+   * `0` for no limit.
    *
    * With a limit, connections are opened again from time to time, and so reach addresses and instances that were added.
    * @default 0
@@ -112,7 +114,8 @@ export interface PoolOptions {
   /**
    * How host names are resolved; `false` lets the system resolve the name and choose the address for each connection.
    *
-   * The requests are spread evenly over the addresses of a name. An address that does not answer is avoided for a while.
+   * The requests are spread evenly over the addresses of a name. An address that does not answer is avoided for a
+   * while.
    * @default { "ttl": 10000 }
    */
   dns?: false | DnsOptions;
@@ -120,10 +123,10 @@ export interface PoolOptions {
    * Whether buffers are reused: an upstream socket reads again into a buffer when the client's socket has written its
    * bytes, and the memory of a request body's chunk is freed when the upstream's socket has written it.
    *
-   * This makes bodies of 32 KiB and more cheaper. Leave it off if code that was loaded before Fetchway (APM agents, body
-   * loggers, recorders) has wrapped methods of Node's streams, sockets or messages, and keeps the chunks that it sees: these
-   * chunks change or become empty. Code that wraps or listens later is noticed and gets copies. The option affects only
-   * plain sockets on Node.
+   * This makes bodies of 32 KiB and more cheaper. Leave it off if code that was loaded before Fetchway (APM agents,
+   * body loggers, recorders) has wrapped methods of Node's streams, sockets or messages, and keeps the chunks that it
+   * sees: these chunks change or become empty. Code that wraps or listens later is noticed and gets copies. The option
+   * affects only plain sockets on Node.
    * @default false
    */
   reuseBuffers?: boolean;

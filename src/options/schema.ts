@@ -8,7 +8,9 @@ import { nearest } from "./nearest.ts";
 /** Returns what is wrong with a value and how to put it right, or undefined for a good value. */
 export type Check = (value: unknown) => string | undefined;
 
-/** The name of a kind of value. By this name, the command chooses how to read a flag, and tests choose sample values. */
+/**
+ * The name of a kind of value. By this name, the command chooses how to read a flag, and tests choose sample values.
+ */
 export type KindName =
   | "switch"
   | "number"
@@ -20,10 +22,12 @@ export type KindName =
   | "fields"
   | "map";
 
-/** A kind of value. The compiler refuses a schema in which the type of an option has a value that the kind does not check. */
+/** A kind of value. The compiler refuses a schema in which the kind of an option does not cover the option's type. */
 export interface Kind<in T> {
   readonly check: Check;
-  /** The name; undefined for kinds that no flag can express by themselves: functions, objects, and kinds with `parts`. */
+  /**
+   * The name; undefined for kinds that no flag can express by themselves: functions, objects, and kinds with `parts`.
+   */
   readonly name?: KindName | undefined;
   /** Alternative kinds: the value must be of one of them. */
   readonly parts?: readonly Kind<never>[];

@@ -23,8 +23,8 @@ export interface FetchTarget {
 const DEFAULT_URL = "http://app.invalid";
 
 /**
- * Whether a target is an app. Call this before a test whether the target is a function of the request, because some stubs
- * of workerd are functions, too.
+ * Whether a target is an app. Call this before a test whether the target is a function of the request, because some
+ * stubs of workerd are functions, too.
  */
 export function isApp(target: unknown): target is FetchTarget {
   return typeof (target as Partial<FetchTarget> | null | undefined)?.fetch === "function";

@@ -86,8 +86,8 @@ interface Element {
 
 const TOKEN = "[!#$%&'*+.^`|~\\w-]+";
 /**
- * Matches at most one parameter, and the separator after it. It takes linear time, because no two parts of the pattern can
- * begin with the same character.
+ * Matches at most one parameter, and the separator after it. It takes linear time, because no two parts of the pattern
+ * can begin with the same character.
  */
 const PARAMETER = new RegExp(
   `[ \\t]*(?:(${TOKEN})=(?:(${TOKEN})|"((?:[^"\\\\]|\\\\.)*)")[ \\t]*)?([;,]|$)`,

@@ -7,7 +7,7 @@ import type { Client, Listener } from "../exchange/scope.ts";
 import type { ProxyError } from "../error.ts";
 import { authorityEnd, pathOf } from "./target.ts";
 
-/** The value that the server passes with the request: Deno's `info`, Bun's `server`, a Worker's `env`, or Hono's `c.env`. */
+/** What the server passes together with the request: Deno's `info`, Bun's `server`, a Worker's `env`, Hono's `c.env`. */
 export type Context = unknown;
 
 /** An incoming request in the form that the core reads. Some runtimes fill it more cheaply than through a `Request`. */
@@ -18,7 +18,9 @@ export interface Incoming extends Client {
   readonly path: string;
   /** The authority of the request's URL. It is used where the request has no `Host` field (HTTP/2). */
   readonly authority: string;
-  /** The authority that the request target contains, if the server shows the target's authority and `Host` separately. */
+  /**
+   * The authority that the request target contains, if the server shows the target's authority and `Host` separately.
+   */
   readonly named?: string | undefined;
   /** The reason why the request must not be forwarded, although the server has accepted it. */
   readonly fault?: ProxyError | undefined;

@@ -37,9 +37,13 @@ function countDown(headers: HeaderList): void {
   }
 }
 
-/** Matches names of fields that are likely to hold a secret. The response to TRACE leaves them out (RFC 9110 §9.3.8). */
+/**
+ * Matches names of fields that are likely to hold a secret. The response to TRACE leaves them out (RFC 9110 §9.3.8).
+ */
 const SECRET = /auth|cookie|credential|key|password|secret|session|token/i;
-/** Fields that earlier proxies write. The response to TRACE leaves them out: they may show addresses of these proxies. */
+/**
+ * Fields that earlier proxies write. The response to TRACE leaves them out: they may show addresses of these proxies.
+ */
 const ASSERTED = new NameSet(REQUEST_ASSERTIONS);
 
 /**

@@ -17,7 +17,9 @@ export interface TlsOptions {
 
 /** A target that needs more than a URL. */
 export interface TargetOptions {
-  /** The URL of the target: the scheme, the authority, and a base path and query to prepend to those of each request. */
+  /**
+   * The URL of the target: the scheme, the authority, and a base path and query to prepend to those of each request.
+   */
   url: string | URL;
   /** The path of a Unix domain socket to connect to instead of the URL's authority. */
   socketPath?: string;

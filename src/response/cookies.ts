@@ -1,4 +1,6 @@
-/** One new value for all old ones, or a map from old values to new ones, in which `"*"` stands for all other old values. */
+/**
+ * One new value for all old ones, or a map from old values to new ones, in which `"*"` stands for all other old values.
+ */
 type Values = string | Readonly<Record<string, string>>;
 
 /** Returns the new value of an attribute; `""` to remove the attribute, undefined to keep it. */

@@ -7,8 +7,8 @@ import type { UpstreamRequest } from "../transport.ts";
  * @returns null if the reference is not a URL
  */
 export function parseReference(reference: string, base?: string | URL): URL | null {
-  // Field values are read as Latin-1. Percent-encode each byte above 0x7f as this one byte; a URL parser would encode the
-  // Latin-1 character as two bytes of UTF-8.
+  // Field values are read as Latin-1. Percent-encode each byte above 0x7f as this one byte; a URL parser would encode
+  // the Latin-1 character as two bytes of UTF-8.
   const bytes = reference.replaceAll(
     /[\u0080-\u00ff]/g,
     (byte) => `%${byte.charCodeAt(0).toString(16)}`,
@@ -53,8 +53,8 @@ export function compileLocationRewrite(
 }
 
 /**
- * Resolves a relative reference against the URL of the request that redirects led to. The client does not know that URL,
- * and would resolve the reference against the URL that it has requested.
+ * Resolves a relative reference against the URL of the request that redirects led to. The client does not know that
+ * URL, and would resolve the reference against the URL that it has requested.
  */
 function toAbsolute(reference: string, { upstream, path }: UpstreamRequest): string {
   if (URL.canParse(reference)) return reference;
@@ -90,8 +90,8 @@ const REFERENCE = /^(?:(https?:)?[/\\]{2,}([^/\\?#]+))?([/\\][^?#]*)?([?#].*)?$/
 /**
  * Converts a reference into the target to a reference into the proxy, by removing the target's base path and query.
  *
- * The result has no authority, because an authority could be the upstream's name, or a `Host` that a client has invented.
- * The only exception is a reference that names the `Host` of the request with another scheme.
+ * The result has no authority, because an authority could be the upstream's name, or a `Host` that a client has
+ * invented. The only exception is a reference that names the `Host` of the request with another scheme.
  *
  * @returns undefined for a reference that points elsewhere, is relative to the request's path, or is not a URL
  */
@@ -111,7 +111,8 @@ function toOwnReference(
       if (host === undefined || origin === undefined || origin !== parseOrigin(scheme, host)) {
         return undefined;
       }
-      // Keep a scheme that differs from the target's: the upstream wants the client to change to it, as from http to https.
+      // Keep a scheme that differs from the target's: the upstream wants the client to change to it, as from http to
+      // https.
       if (scheme.toLowerCase() !== schemeOf(upstream)) before = `${scheme}//${authority}`;
     }
   } else if (path === undefined || TWO_SLASHES.test(path)) return undefined;
