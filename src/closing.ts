@@ -1,10 +1,10 @@
-/** The end of a transport's connections. */
+/** What all transports share to close their connections. */
 import { ProxyError } from "./error.ts";
 import { milliseconds } from "./options/kinds.ts";
 
 /**
- * Makes the error of a request that comes after `close()`, or is aborted by `destroy()`. It allows a new request soon: a
- * proxy that is closed is usually being replaced by another.
+ * Returns the error of a request that arrives after `close()`, or that `destroy()` aborts. It asks the client to try
+ * again after one second, because a closed proxy is usually being replaced by a new one.
  */
 export function poolClosed(): ProxyError {
   return new ProxyError("destination_unavailable", {

@@ -20,7 +20,7 @@ export class Counters {
     this.version++;
   }
 
-  /** Returns the statistics: the same object until something changes. */
+  /** Returns the statistics. It returns the same object until `version` changes. */
   stats(origins: () => PoolStats["origins"]): PoolStats {
     const { created, closed, failed, timedOut, requests, version } = this;
     if (this.#last?.version === version) return this.#last;
@@ -39,7 +39,7 @@ export class Counters {
   }
 }
 
-/** Adds the statistics of a pool to those of its origin: several pools can have the same origin, with different options. */
+/** Adds the statistics of a pool to those of its origin, because several pools can connect to the same origin. */
 export function addOrigin(
   origins: Record<string, OriginStats>,
   name: string,

@@ -51,7 +51,9 @@ const STATUS_OF: Readonly<Record<ProxyErrorCode, number>> = {
   proxy_loop_detected: 508,
 };
 
-/** The reason phrases of these statuses, and of those that errors set themselves. */
+/**
+ * The reason phrases of the statuses in `STATUS_OF`, and of those that this library sets by `ProxyErrorInit.status`.
+ */
 const REASON: Record<number, string> = {
   400: "Bad Request",
   413: "Content Too Large",
@@ -65,7 +67,7 @@ const REASON: Record<number, string> = {
   508: "Loop Detected",
 };
 
-/** The properties of a `ProxyError` beside its code. */
+/** The properties of a `ProxyError`, except its code. */
 export interface ProxyErrorInit {
   /**
    * The status of the response, where it differs from the usual status of the code; 413, 499 and 505, for example, have
@@ -74,11 +76,11 @@ export interface ProxyErrorInit {
   status?: number;
   /** The description of the error for the operator. It is never sent to the client. */
   message?: string;
-  /** The exception of the runtime's client. It is never sent to the client, because it contains addresses. */
+  /** The exception from which the error was made. It is never sent to the client, because it may contain addresses. */
   cause?: unknown;
   /**
-   * Whether a reused connection was closed before the first byte of the response. The upstream may have closed it before it
-   * read the request, so that the request may be sent again.
+   * Whether a reused connection was closed before the first byte of the response. The upstream may have closed it
+   * before it read the request, so the request may be sent again.
    */
   stale?: boolean;
   /** The seconds after which the client should try again; sent as `Retry-After`. */
@@ -88,7 +90,7 @@ export interface ProxyErrorInit {
 /**
  * The reason why a request could not be forwarded, or why its response could not be finished.
  *
- * `onError` gets it, and a response body that ends too early fails with it.
+ * The hook `onError` receives this error, and a response body that ends too early fails with it.
  * @see https://www.rfc-editor.org/rfc/rfc9209#section-2.3
  */
 export class ProxyError extends Error {
@@ -131,7 +133,7 @@ export function badRequest(name: string, status = 400): ProxyError {
   });
 }
 
-/** Returns the error of a method that the runtime's client refuses, or changes into another method. */
+/** Returns the error of a request whose method the transport would refuse, or would change into another method. */
 export function unsendable(method: string): ProxyError {
   return new ProxyError("http_request_error", {
     status: 501,
@@ -161,7 +163,10 @@ export function badLength(): ProxyError {
   return new ProxyError("http_request_error", { message });
 }
 
-/** Converts an exception to a `ProxyError`. Any other exception comes from a bug of this library or of a hook. */
+/**
+ * Converts anything thrown to a `ProxyError`. A thrown value of another class comes from code of the app, such as a
+ * hook, or from a bug in this library; it becomes the `cause` of a `proxy_internal_error`.
+ */
 export function toProxyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const message = thrown instanceof Error ? thrown.message : String(thrown);

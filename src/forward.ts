@@ -18,22 +18,22 @@ import {
 } from "./request/target.ts";
 import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
 
-/** Makes the runtime's outgoing `Response`. */
+/** Makes the `Response` that the runtime's server sends to the client. */
 export type Respond = (
   response: UpstreamResponse,
   incoming: Incoming,
 ) => Response | Promise<Response>;
 
 /**
- * Forwards one request. This function has the order of all steps:
+ * Forwards one request, in these steps:
  *
  *     prepare    Incoming → target → path → header fields → onRequest → body
  *     exchange   plan.send: interceptors, body limit, redirects, retries → transport
  *     finish     header fields → Response → onResponse
  *
- * Network failures become responses; the promise does not reject for them. It rejects for misuse, with a TypeError that
- * names the fix, and with an exception of a hook that `onError` does not answer, so that the framework reports it like
- * any other exception of the app.
+ * A network failure becomes a response. The promise rejects only in two cases: for misuse, with a TypeError that names
+ * the fix; and if a hook throws and `onError` returns no response, with the exception of the hook. The framework then
+ * reports that exception like any other exception of the app.
  */
 export async function forward(
   incoming: Incoming,
@@ -51,7 +51,8 @@ export async function forward(
     try {
       address = await address(incoming.request());
     } catch (thrown) {
-      // Some servers accept malformed URLs, and this function may be the first to parse one: that is a bad request.
+      // Some servers accept a malformed URL, and the app's target function may be the first code that parses it. The
+      // function then throws because of a bad request, not because of a bug.
       const error = URL.canParse(incoming.request().url) ? toProxyError(thrown) : badRequest("URL");
       return respondToError(error, thrown, incoming, options, respond);
     }
@@ -96,7 +97,8 @@ export async function forward(
 
     // ── finish ──
     cleaned = cleanResponse(received, method, request, plan.rewriteResponse);
-    // A transport need not report the headers, and an interceptor may have responded without a transport.
+    // Report the headers to the scope, unless the transport has done so. A transport need not, and an interceptor may
+    // have responded without a transport.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
     scope.endUnused(received.body !== null);
     const responding = respond(cleaned, incoming);
@@ -110,19 +112,20 @@ export async function forward(
   } catch (thrown) {
     const abortError = scope.error;
     const error = abortError ?? toProxyError(thrown);
-    // Discard before the abort: the body is then cancelled, and does not fail on its way to the client.
+    // Discard the response's body before the abort, so that the body is cancelled; the abort would make it fail.
     if (response !== undefined) discardResponse(response);
     else if (cleaned !== undefined) discardBody(cleaned);
-    // Abort what may have been sent already; this does nothing if the exchange has ended.
+    // Abort the upstream request, which may have been sent already; this does nothing if the exchange has ended.
     scope.abort(error);
-    // No hook runs between `cleaned` and `response`: an error there comes from what the upstream has sent.
+    // No hook runs after `cleaned` is set and before `response` is. So an error in that time comes from the upstream's
+    // response, and becomes an error response, although it may not be a `ProxyError`.
     const isUpstreams = cleaned !== undefined && response === undefined;
     const reported = abortError !== undefined || isUpstreams ? error : thrown;
     return respondToError(error, reported, incoming, options, respond);
   }
 }
 
-/** Returns the request with its measured body: none, bytes, or a stream. */
+/** Returns the request with the body that the measuring results in: none, bytes, or a stream. */
 async function settleBody(
   request: UpstreamRequest,
   measuring: Promise<BodySource | null>,
@@ -137,10 +140,10 @@ async function settleBody(
 }
 
 /**
- * Waits until the requests in front of this one on the same connection are finished.
+ * Waits until the earlier requests on the same connection are finished.
  *
- * The deadline starts then: each of those requests has its own deadline, and the time that it takes does not count for
- * the requests behind it. The client's disconnection and the caller's signal end the waiting.
+ * The deadline of this request starts after the wait, because the earlier requests have deadlines of their own. If the
+ * client disconnects, or the caller's signal is aborted, the wait ends with an error.
  */
 async function waitForTurn(turn: Promise<void>, scope: Scope): Promise<void> {
   scope.pauseIdle(true);
@@ -149,9 +152,10 @@ async function waitForTurn(turn: Promise<void>, scope: Scope): Promise<void> {
 }
 
 /**
- * Returns the response to a failed exchange: that of `onError`, or else the proxy's own.
+ * Returns the response to a failed exchange: the response that `onError` returns, or else one that is made from the
+ * error.
  * @param thrown the error itself, or the exception of a hook from which the error was made
- * @throws what `onError` throws, or an exception of another hook that `onError` does not answer
+ * @throws what `onError` throws, or the exception of another hook if `onError` returns no response
  */
 async function respondToError(
   error: ProxyError,
@@ -165,7 +169,7 @@ async function respondToError(
     const ownResponse = readHookResponse(returned, "onError");
     if (ownResponse !== undefined) return ownResponse;
   }
-  // Reject with the exception: no framework logs a 500 that a handler returns as a response.
+  // Reject with the exception, so that the framework logs it: no framework logs a 500 that a handler returns.
   if (!(thrown instanceof ProxyError) && error.code === "proxy_internal_error") throw thrown;
   return respond(toErrorResponse(error, incoming.method), incoming);
 }

@@ -8,15 +8,15 @@ import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
 import { assertReachable, isAddress, parseTarget, type Target } from "./request/target.ts";
 import type { PoolStats, Transport } from "./transport.ts";
 
-/** What a runtime contributes: how to read a request, how to send one, and how to make a response. */
+/** The parts of a proxy that differ between runtimes: how to read a request, how to send it, how to make a response. */
 export interface Runtime {
-  /** Reads a request. */
+  /** Reads a web `Request` into the form that the core uses. */
   read(request: Request, context: Context): Incoming;
   /** Makes the runtime's own transport. */
   createTransport(pool?: PoolOptions): Transport;
-  /** Makes the outgoing `Response`. */
+  /** Makes the `Response` that the server sends to the client. */
   respond: Respond;
-  /** The transport to apps in this process, where the runtime needs one of its own. */
+  /** The transport to apps in this process, if the standard one does not fit the runtime. */
   inProcess?: Transport;
 }
 
@@ -32,7 +32,9 @@ export interface CreateProxyOptions extends ProxyOptions {
    * @example env.SERVICE
    */
   target: Target;
-  /** Options of the proxy's own connections. It excludes `transport`, which has connections of its own. */
+  /**
+   * Options of the proxy's own connections. It cannot be set together with `transport`, which has its own connections.
+   */
   pool?: PoolOptions;
 }
 
@@ -42,9 +44,9 @@ export interface Proxy {
    * Forwards a request. It does not use `this`, so that it works as the `fetch` of a default export, as a handler, and in
    * `app.mount()`.
    *
-   * The promise rejects in the same cases as that of `proxyFetch`: for misuse, and with an exception of a hook that
-   * `onError` does not answer.
-   * @param context what the server passes beside the request
+   * The promise rejects in the same cases as that of `proxyFetch`: for misuse, and with the exception of a hook if
+   * `onError` returns no response.
+   * @param context the second argument that the server passes with the request, such as a Worker's `env`
    */
   readonly fetch: (request: Request, context?: Context) => Promise<Response>;
   /**
@@ -66,8 +68,8 @@ export interface Proxy {
 /**
  * Forwards a request to a target and resolves to the response to return from the handler.
  *
- * Network failures become responses as well: 502, 504, 400, … The promise rejects for misuse, and with an exception of a
- * hook that `onError` does not answer.
+ * Network failures become responses as well: 502, 504, 400, … The promise rejects for misuse, and with the exception of
+ * a hook if `onError` returns no response.
  *
  * @param options compiled once per object: pass a new object to change an option
  * @throws TypeError for misuse: a body that was already read, a bad option, a bad target
@@ -120,7 +122,8 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       const incoming = runtime.read(request, undefined);
       return forward(incoming, target, plan, undefined, runtime.respond);
     } catch (error) {
-      // A stub of workerd passes for a `Request`, because it has a property of every name.
+      // If the arguments were swapped, say so. `assertRequest` accepts a stub of workerd as a `Request`, because the
+      // stub has a property of every name, and a later step then fails with a misleading error.
       const isSwapped = isApp(request);
       return Promise.reject(isSwapped ? new TypeError(`fetchway: ${PROXY_FETCH}`) : error);
     }
@@ -177,7 +180,7 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
  * @throws TypeError that says what to pass instead of a framework's event or context
  */
 function assertRequest(request: unknown, call: string): void {
-  // One lookup per request is enough: frameworks' events and Node's messages have no `clone`.
+  // To save time, look for one property only: the events of frameworks and Node's messages have no `clone`.
   if (typeof request === "object" && request !== null && "clone" in request) return;
   const fix = findRequest(request);
   throw new TypeError(`fetchway: ${call}${fix === undefined ? "" : `; ${fix}`}`);

@@ -68,9 +68,9 @@ export interface UpstreamResponse {
   readonly isEncoded?: boolean;
 }
 
-/** The features that not every runtime's HTTP client has. */
+/** The features that not every transport has. */
 export interface Capabilities {
-  /** The content codings that the client decodes unasked. */
+  /** The content codings that the transport decodes although the proxy does not ask for it. */
   readonly decodes: readonly string[];
   /** Whether a `Host` other than the target's can be sent. */
   readonly host: boolean;
@@ -80,7 +80,7 @@ export interface Capabilities {
   readonly tls: boolean;
 }
 
-/** Statistics of a transport's connections; the counters begin with its creation. */
+/** Statistics of a transport's connections, counted since the transport was created. */
 export interface PoolStats {
   /** The number of connections that were opened. */
   readonly created: number;
@@ -110,31 +110,32 @@ export interface OriginStats {
   readonly waiting: number;
 }
 
-/** An HTTP client that sends requests for the proxy. */
+/** Sends the proxy's requests to upstreams: an HTTP implementation and its connections. */
 export interface Transport {
-  /** The name in messages, such as `node`, `bun`, `deno`, `workerd` or `fetch`. */
+  /** The name of the transport in error messages, such as `node`, `bun`, `deno`, `workerd` or `fetch`. */
   readonly name: string;
   /** The features that not every transport has. */
   readonly capabilities: Capabilities;
   /**
-   * Whether the runtime moves response bodies to the server without the proxy reading them, as long as `idleTimeout`
-   * and `signal` are not set; so `idleTimeout` has no default.
+   * Whether the runtime moves response bodies to the server, and the proxy does not read them, as long as `idleTimeout`
+   * and `signal` are not set. With such a transport, `idleTimeout` has no default.
    */
   readonly handsBodiesThrough?: boolean;
   /**
-   * Sends one request. It never follows a redirect, retries or decodes.
+   * Sends one request. It does not follow redirects, send the request again, or decode the response body.
    *
    * Resolves when the response headers have arrived, and rejects with a `ProxyError` if the network fails. A transport
    * calls at most three methods of the scope:
    *
-   * - `onAbort` at the start, with what stops the request if the client disconnects or a deadline passes.
+   * - `onAbort` at the start, with an object that stops the request if the client disconnects or a deadline passes.
    * - `touch` for each chunk of the request body that it sends, so that `timeout` does not abort a slow upload.
    * - `end` when the response body has ended; a `ResponseBody` calls it itself.
    *
    * To read the request body, `whole()` and `pipeTo(sink)` cost less than `stream()`. For the response body, a
    * `ResponseBody` into which the transport pushes chunks costs the least on every server.
-   * Call `body.cancel()` where an attempt is over before all of the request's body was read: the client cannot send its
-   * next request on the connection otherwise.
+   *
+   * If the attempt ends before the whole request body was read, call `body.cancel()`; otherwise, the client cannot send
+   * its next request on the same connection.
    * @example
    * ```ts
    * // examples/transport.ts has all of it.
@@ -162,14 +163,14 @@ export interface Transport {
    * ```
    */
   readonly send: Send;
-  /** Returns the connection statistics, where the runtime has them: the same object until something changes. */
+  /** Returns the connection statistics, where the transport has them. It returns the same object until they change. */
   stats?(): PoolStats;
   /**
    * Lets running and waiting requests finish, then closes every connection. Later requests fail.
    * @param timeout milliseconds after which the remaining requests fail, as with `destroy`; `0` for no limit
    */
   close?(timeout?: number): Promise<void>;
-  /** Closes every connection at once; running and waiting requests fail. */
+  /** Closes every connection immediately; running and waiting requests fail. */
   destroy?(): void;
 }
 

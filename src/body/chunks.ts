@@ -1,15 +1,15 @@
-/** The chunks that one read returns; the last chunks of a stream come with `done`, or in the read before. */
+/** The chunks that one read returns. The last chunks of a stream may come with `done`, or in the read before it. */
 interface Batch {
   readonly done: boolean;
   readonly value?: readonly Uint8Array[] | undefined;
 }
 
-/** A reader of Bun's, whose `readMany()` returns all chunks that have arrived; the standard has no such method. */
+/** A default reader. On Bun, it has `readMany()`, which returns all chunks that have arrived; it is not standard. */
 interface BatchReader extends ReadableStreamDefaultReader<Uint8Array> {
   readMany?(): Batch | Promise<Batch>;
 }
 
-/** The length in bytes of the buffer that one chunk is read into. */
+/** The maximum length in bytes of the buffer into which a BYOB reader reads one chunk. */
 const CHUNK_SIZE = 65_536;
 
 /** Reads a web stream with the runtime's cheapest reader: Bun's `readMany()`, a BYOB reader, or a default reader. */
@@ -31,7 +31,8 @@ export class ChunkReader {
     if (this.#byob === undefined) this.#plain = stream.getReader();
     // A BYOB read stays pending if the stream's source closes the stream without `byobRequest.respond(0)`:
     // https://streams.spec.whatwg.org/#readable-byte-stream-controller-close
-    // So `closed` ends the read; in a later task, because `closed` may resolve before the read of the last chunk.
+    // So `closed` ends the read. It does that in a later task, because `closed` may resolve before the read of the last
+    // chunk does.
     this.#byob?.closed.then(
       () => setTimeout(() => this.#end?.()),
       () => {},
@@ -66,8 +67,8 @@ export class ChunkReader {
   }
 
   /**
-   * Reads into a buffer of our own, which is no longer than the rest of the body: Deno would allocate 64 KiB for each
-   * chunk, however short.
+   * Reads a chunk into a buffer that this method provides, and that is not longer than the rest of the body. Otherwise,
+   * Deno would allocate 64 KiB for each chunk, however short.
    */
   async #readBytes(): Promise<ReadableStreamReadResult<Uint8Array>> {
     const size = Math.max(1, Math.min(this.#left, CHUNK_SIZE));
@@ -84,7 +85,9 @@ export class ChunkReader {
   }
 }
 
-/** Cancels a stream in a later task: Node's own streams throw if they are cancelled in the tick of a read. */
+/**
+ * Cancels a stream in a later task: the streams that Node makes throw if they are cancelled in the same tick as a read.
+ */
 export async function cancelLater(
   reader: { cancel(reason: unknown): Promise<void> },
   reason: unknown,
@@ -93,7 +96,9 @@ export async function cancelLater(
   await reader.cancel(reason).catch(() => {});
 }
 
-/** Returns a BYOB reader; undefined for a stream that is not a byte stream, and where readers have `readMany()`. */
+/**
+ * Returns a BYOB reader; undefined for a stream that is not a byte stream, and on Bun, where `readMany()` is cheaper.
+ */
 function byobReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | undefined {
   if ("readMany" in ReadableStreamDefaultReader.prototype) return undefined;
   try {
@@ -109,7 +114,7 @@ const encoder = new TextEncoder();
 /**
  * Returns a chunk of a stream as bytes. Text is encoded as UTF-8, because servers such as Bun's and Node's do so, and
  * apps rely on that.
- * @throws TypeError for any other chunk: without it, the body would look complete and be wrong
+ * @throws TypeError for any other chunk: if the chunk were left out, the body would look complete and be wrong
  */
 function toBytes(chunk: unknown): Uint8Array {
   if (chunk instanceof Uint8Array) return chunk;

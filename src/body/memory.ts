@@ -1,24 +1,27 @@
 /**
  * The memory of chunks: which code may keep a chunk, and for how long.
  *
- * A chunk is a `Uint8Array`, which is a view of an `ArrayBuffer`. To copy every chunk would be safe and slow. So a sink
- * tells in `Sink.memory` what it does with its chunks. The source passes a chunk as it is, or a copy where it must:
+ * A chunk is a `Uint8Array`, which is a view of an `ArrayBuffer`. To copy every chunk would be safe, but slow. So a sink
+ * says in `Sink.memory` what it does with its chunks. The source then passes the chunk itself if that chunk has the
+ * property in the last column, and else a copy that has it:
  *
  * | `memory`     | the sink                                           | the chunk that the source passes                |
  * | ------------ | -------------------------------------------------- | ----------------------------------------------- |
- * | `"owned"`    | may keep, change or transfer the ArrayBuffer       | is alone in its ArrayBuffer, and the sink's now |
+ * | `"owned"`    | may keep, change or transfer the ArrayBuffer       | is alone in its ArrayBuffer; the sink owns both |
  * | `"borrowed"` | reads the bytes, at a time that it does not tell   | never changes, and may share its ArrayBuffer    |
  * | `"returned"` | reads the bytes, and calls `release` once they are | may lie in memory that the source uses again    |
  * |              | sent; no other code sees them                      | after `release`                                 |
  *
- * `BodySource.whole()` returns bytes that are the caller's, except where `replay` has them: those never change.
+ * The bytes that `BodySource.whole()` returns belong to the caller, unless the body has them in `replay` as well: no code
+ * may then change them.
  *
  * More words:
  *
- * - *Pooled* memory belongs to a transport, which reads later chunks into it. A `Recycler` tells it from other memory.
- * - A socket says with each read whether its reader *may keep* the memory: the socket then reads into other memory. The
- *   reader keeps it for one chunk, and copies the other chunks of the read, so that each has an ArrayBuffer of its own.
- * - A *spare* is a buffer whose bytes have been sent; the next chunk is read into it.
+ * - *Pooled* memory belongs to a transport, which reads later chunks into it. A `Recycler` knows which memory is pooled.
+ * - A socket says with each read whether its reader *may keep* the memory. If so, the socket reads later bytes into other
+ *   memory. The reader uses the memory for one chunk, and copies the other chunks of the read, so that each chunk has an
+ *   ArrayBuffer of its own.
+ * - A *spare* is a buffer that is no longer needed, because its bytes have been sent. The next chunk is read into it.
  */
 
 /** What a sink does with the memory of a chunk: it keeps it, only reads it, or reads it and then releases it. */
@@ -26,7 +29,7 @@ export type Ownership = "owned" | "borrowed" | "returned";
 
 /** A transport's pooled memory: the transport reads later chunks into the memory of chunks that were released. */
 export interface Recycler {
-  /** Tells whether a chunk lies in pooled memory. */
+  /** Returns whether a chunk lies in pooled memory. */
   has(chunk: Uint8Array): boolean;
   /** Returns a copy of a chunk in memory of its own, and releases the chunk. */
   copyOut(chunk: Uint8Array): Uint8Array;

@@ -3,7 +3,9 @@ import type { Ownership } from "./memory.ts";
 import type { BodySource, Sink, StreamOptions, WholeOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
-/** A body that passes on another body. A subclass sees the bytes in `whole` and `pipeTo`; a stream is piped as well. */
+/**
+ * A body that passes on another body. A subclass sees all bytes in `whole` and `pipeTo`: `stream` calls `pipeTo`, too.
+ */
 export abstract class PassBody implements BodySource {
   protected readonly source: BodySource;
 

@@ -6,7 +6,7 @@ import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
 /**
  * Returns the bytes of a request body that can be sent again; `null` for no body.
- * @returns undefined for a body whose bytes were not kept, or not all of them
+ * @returns undefined if not all bytes of the body were kept
  */
 export function replayOf(body: BodySource | null): Uint8Array | null | undefined {
   return body === null ? null : body.replay;

@@ -12,13 +12,13 @@ import {
 } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
-/** The transport's side of a response body: the body tells it when the client is slow or needs no more. */
+/** The transport's side of a response body. The body calls it when the client is slow, or does not need the rest. */
 export interface Inlet {
-  /** Stops reading, so that further bytes wait at the upstream: the client is slow. */
+  /** Stops reading from the upstream, because the client is slow; further bytes then wait at the upstream. */
   pause(): void;
-  /** Continues reading: the client takes chunks again. */
+  /** Continues reading from the upstream, because the client takes chunks again. */
   resume(): void;
-  /** Aborts the exchange: the rest of the body is not needed. */
+  /** Aborts the exchange, because the rest of the body is not needed. */
   cancel(reason: ProxyError): void;
 }
 
@@ -26,14 +26,15 @@ export interface Inlet {
  * A response body that a transport fills with chunks as they arrive.
  *
  * A small body arrives in the same event as its head, and `whole()` returns its bytes; only a body that is still
- * arriving is piped or streamed. Each chunk restarts the idle timeout, which is paused while the client takes none.
+ * arriving is piped or streamed. Each chunk restarts the idle timeout, which is paused while the client takes no
+ * chunks.
  */
 export class ResponseBody implements BodySource {
   /** The length in bytes, where it is known. */
   readonly length: number | undefined;
-  /** The number of bytes that have arrived and were not taken yet. */
+  /** The number of bytes that have arrived, but were not taken yet. */
   buffered = 0;
-  /** Why the body has failed; undefined while it has not. */
+  /** The reason why the body has failed; undefined as long as it has not failed. */
   error: ProxyError | undefined;
   /** The trailer fields, once the body has ended. */
   trailers: HeaderList | undefined;
@@ -55,7 +56,7 @@ export class ResponseBody implements BodySource {
    * Makes the body of a response whose headers have arrived.
    * @param inlet the transport's side, which is told when the client is slow, and when the rest is not needed
    * @param length the length in bytes where it is known
-   * @param recycler tells which chunks lie in pooled memory; undefined if none does
+   * @param recycler knows which chunks lie in pooled memory; undefined if no chunk does
    */
   constructor(scope: Scope, inlet: Inlet, length?: number, recycler?: Recycler) {
     this.#scope = scope;
@@ -114,7 +115,7 @@ export class ResponseBody implements BodySource {
     return this.#join(this.#takeChunks());
   }
 
-  /** Writes the chunks to a sink, those that have arrived now, and the others as they arrive. */
+  /** Writes the chunks that have arrived to a sink, and then each further chunk when it arrives. */
   pipeTo(sink: Sink): void {
     const chunks = this.#takeChunks();
     if (this.error !== undefined || (chunks.length === 0 && !this.#isComplete)) sink.flush?.();
@@ -122,7 +123,7 @@ export class ResponseBody implements BodySource {
     for (const chunk of chunks) {
       if (this.error !== undefined) break;
       hasRoom = this.#write(sink, chunk);
-      // The sink may have cancelled the body, or the exchange may have been aborted.
+      // The write may have led to a cancellation of the body: then write nothing more.
       if (this.#isCancelled) return;
     }
     if (this.error !== undefined) return sink.fail(this.error);
@@ -172,7 +173,7 @@ export class ResponseBody implements BodySource {
     return bytes;
   }
 
-  /** Writes a chunk. Pooled memory goes only to a sink that returns it; any other sink gets a copy. */
+  /** Writes a chunk to a sink. A chunk in pooled memory is copied, unless the sink's `memory` is `"returned"`. */
   #write(sink: Sink, chunk: Uint8Array): boolean {
     const recycler = this.#recycler;
     if (recycler === undefined || !recycler.has(chunk)) return sink.write(chunk);
@@ -184,7 +185,7 @@ export class ResponseBody implements BodySource {
   #wait(sink: Sink): void {
     this.#scope.pauseIdle(true);
     this.#pause();
-    // Chunks that were read before the pause still arrive: one callback is enough for all of them.
+    // Chunks that were read before the pause still arrive, and call this method again. One callback is enough for all.
     if (this.#isWaiting) return;
     this.#isWaiting = true;
     sink.onDrain(() => {

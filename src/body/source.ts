@@ -1,5 +1,5 @@
 /**
- * The two ends of a body: the source, which has its chunks, and the sink, to which they go.
+ * A body has two ends: the source provides its chunks, and the sink receives them.
  *
  *     the server's request body → limit, copy for replay → the connection to the upstream
  *     the transport's response body                      → the server's response
@@ -10,9 +10,11 @@
  * 1. The source calls `sink.flush()` if no chunk has arrived yet, and `sink.write(chunk)` for each chunk.
  * 2. If `write` returns false, the source stops reading, and waits for the callback of `sink.onDrain()`.
  * 3. The source calls `sink.end()` when the body is complete, or `sink.fail()` when it cannot be completed.
- * 4. If the sink needs no more, the code that made the sink calls `source.cancel()`; the source then writes nothing more.
+ * 4. If the sink needs no more chunks, the code that made the sink calls `source.cancel()`. The source then stops
+ *    writing.
  *
- * `stream()` pipes the body to a sink that is a web stream. No code asks for the class of a body or of a sink.
+ * `stream()` pipes the body to a sink that is a web stream. Code depends only on these interfaces, and never tests the
+ * class of a body or of a sink.
  */
 import type { HeaderList } from "../transport.ts";
 import type { Ownership } from "./memory.ts";
@@ -33,21 +35,23 @@ export interface Sink {
    * @returns whether there is room for more; after `false`, the source waits for `onDrain`
    */
   write(chunk: Uint8Array, release?: () => void): boolean;
-  /** Calls the callback once, when there is room again; a callback costs less than a promise for each wait. */
+  /** Calls the callback once, when there is room again. A callback costs less than a promise for each wait would. */
   onDrain(callback: () => void): void;
-  /** Sends what precedes the body, such as a message's head, alone: no chunk has arrived yet. */
+  /** Sends the head of the message without waiting for the first chunk, because no chunk has arrived yet. */
   flush?(): void;
   /** Ends the body: all chunks have been written. */
   end(trailers?: HeaderList): void;
-  /** Ends the body before it is complete: the receiver must not take what was written for the whole body. */
+  /**
+   * Ends the body before it is complete. The sink makes sure that the receiver does not take it for a complete body.
+   */
   fail(reason: unknown): void;
   /**
    * What the sink does with the memory of a chunk; `"owned"` if it is not set.
    *
    * - `"owned"`: the sink keeps, changes or transfers the ArrayBuffer, or passes it to other code. So the ArrayBuffer
-   *   must hold no other bytes.
-   * - `"borrowed"`: the sink only reads the bytes, and does not tell when they are sent. The ArrayBuffer may hold other
-   *   bytes, and none of them may change.
+   *   must not hold other bytes.
+   * - `"borrowed"`: the sink only reads the bytes, and does not tell when they are sent. So the bytes must never
+   *   change. The ArrayBuffer may hold other bytes as well.
    * - `"returned"`: like `"borrowed"`, but no other code can see the chunk, and the sink calls `release` when the chunk
    *   has been sent.
    */
@@ -56,9 +60,11 @@ export interface Sink {
 
 /** Options of the web stream of a body. */
 export interface StreamOptions {
-  /** Whether the stream fails without a reason: Bun's server prints any reason. */
+  /** Whether the stream fails with the reason `undefined`: Bun's server prints any other reason. */
   readonly quiet?: boolean;
-  /** Whether the stream begins with an empty chunk while no other has arrived: srvx sends the head with the first. */
+  /**
+   * Whether the stream begins with an empty chunk if no chunk has arrived: srvx sends the head with the first chunk.
+   */
   readonly flush?: boolean;
   /** Called when the body fails, before the stream does. */
   readonly onFail?: (() => void) | undefined;
@@ -94,10 +100,12 @@ export interface BodySource {
   pipeTo(sink: Sink): void | Promise<void>;
   /** Returns the body as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array>;
-  /** Stops the body: the rest is not needed, and nothing more is written. It does nothing to a body that has ended. */
+  /**
+   * Stops the body, because the rest is not needed; nothing more is written. It does nothing to a body that has ended.
+   */
   cancel(reason?: unknown): void;
   /**
-   * Waits a moment for the end of a body whose length is unknown: a body that ends meanwhile is sent with its length.
+   * Waits a moment for the end of a body whose length is unknown. If the body ends in time, its length becomes known.
    * @returns null for an empty body, else the body to send instead of this one
    */
   measure?(): Promise<BodySource | null>;
@@ -105,17 +113,18 @@ export interface BodySource {
   readonly replay?: Uint8Array | undefined;
   /** The length of the body in bytes, where it is known. */
   readonly length?: number | undefined;
-  /** The number of bytes that have arrived and were not taken yet; undefined where the source does not tell. */
+  /** The number of bytes that have arrived, but were not taken yet; undefined if the source does not know. */
   readonly buffered?: number;
-  /** Why the body has failed; undefined while it has not. */
+  /** The reason why the body has failed; undefined as long as it has not failed. */
   readonly error?: Error | undefined;
   /** The trailer fields, once the body has ended. */
   readonly trailers?: HeaderList | undefined;
 }
 
 /**
- * Writes a body to a sink, and tells the sink if `pipeTo` throws or rejects, as the body of an interceptor may do, or a
- * body that is taken twice. A rejection without a handler would end the process on Node.
+ * Writes a body to a sink, and tells the sink of the failure if `pipeTo` throws or rejects. `pipeTo` throws if the body
+ * is taken twice, and may throw in a body that an interceptor has made. On Node, a rejection without a handler would
+ * end the process.
  */
 export function pipe(body: BodySource, sink: Sink): void {
   try {

@@ -3,7 +3,9 @@ import { concat, copyBytes, sumLengths } from "./memory.ts";
 import { alreadyTaken, type BodySource, type Sink, type StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
-/** Milliseconds to wait for the first chunk before a message's head is sent alone: a small body arrives by then. */
+/**
+ * Milliseconds to wait for the first chunk before a message's head is sent alone. A small body arrives in this time.
+ */
 const FLUSH_AFTER = 1;
 
 /** A body that reads a web stream. */
@@ -26,7 +28,7 @@ export class StreamBody implements BodySource {
     this.length = length;
   }
 
-  /** Returns undefined always: a stream does not tell what has arrived. */
+  /** Returns undefined always: a stream does not tell whether its bytes have arrived. */
   whole(): undefined {}
 
   /** Returns the stream itself, or a stream around it if an option is set. */
@@ -36,7 +38,7 @@ export class StreamBody implements BodySource {
     return isAsIs ? this.#stream : toWebStream(this, options);
   }
 
-  /** Reads the stream into a sink, each chunk when there is room for it. */
+  /** Reads the stream and writes its chunks to a sink. It waits before a chunk until the sink has room. */
   async pipeTo(sink: Sink): Promise<void> {
     if (this.#isOver || this.#reader !== undefined) return sink.fail(alreadyTaken());
     const flush = setTimeout(() => sink.flush?.(), FLUSH_AFTER);

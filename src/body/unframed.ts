@@ -7,7 +7,7 @@ import { StreamBody } from "./stream.ts";
 
 /** The number of bytes above which a body of several chunks is no longer held back, but streamed. */
 const MOST_BYTES = 1_048_576;
-/** The number of chunks from which on a body is streamed: a chunk costs memory beside its bytes, however short it is. */
+/** The number of chunks at which a body is streamed: each chunk costs memory in addition to its bytes. */
 const MOST_CHUNKS = 1024;
 /**
  * The number of timers that fire without a chunk before the body is streamed; together they take about 3 ms. Timers are
@@ -25,12 +25,12 @@ type ReadResult = ReadableStreamReadResult<Uint8Array>;
  * code has constructed, a stream that `onRequest` has set, or a request of HTTP/2. In HTTP/1, a request without framing
  * has no body (RFC 9112 §6.3).
  *
- * No interface tells the length of what a `Request` was constructed from. But a stream over a string, bytes, a `Blob`
- * or a form ends within a few turns of the event loop. A body that ends by then is sent with its length, and can be
- * sent again.
+ * A `Request` does not tell the length of the value that it was constructed from. But the stream of a string, of bytes,
+ * of a `Blob` or of a form ends within a few turns of the event loop. A body that ends in that time is sent with its
+ * length, and can be sent again.
  */
 export class UnframedBody implements BodySource {
-  /** A body of the same stream, for code that takes the body without measuring it. */
+  /** A body of the same stream, which serves code that takes the body without measuring it. */
   readonly #unmeasured: StreamBody;
   /** The reader that measures the stream. */
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
@@ -40,7 +40,7 @@ export class UnframedBody implements BodySource {
     this.#unmeasured = new StreamBody(stream);
   }
 
-  /** Returns undefined always: a stream does not tell what has arrived. */
+  /** Returns undefined always: a stream does not tell whether its bytes have arrived. */
   whole(): undefined {}
 
   pipeTo(sink: Sink): Promise<void> {
@@ -58,7 +58,7 @@ export class UnframedBody implements BodySource {
   }
 
   /**
-   * Waits for the first chunk for any time, and then a few turns of the event loop for the end.
+   * Waits for the first chunk without a time limit, and then for the end, but only a few turns of the event loop.
    * @returns `null` for an empty body, the bytes of a body that has ended, else a stream of the whole body
    * @throws ProxyError for a body that failed
    * @throws TypeError for a chunk that is not bytes
@@ -67,7 +67,7 @@ export class UnframedBody implements BodySource {
     const reader = (this.#reader = this.#unmeasured.stream().getReader());
     const chunks: Uint8Array[] = [];
     let size = 0;
-    // An HTTP/2 client may open a request long before it sends the body.
+    // There is no time limit here, because an HTTP/2 client may open a request long before it sends the body.
     let next: ReadResult | undefined = await readNext(reader);
     const turns = new TurnTimer();
     try {
@@ -140,7 +140,7 @@ async function readNext(reader: ReadableStreamDefaultReader<Uint8Array>): Promis
 }
 
 /**
- * Returns a body of the chunks that have arrived, followed by those still to come.
+ * Returns a body of the chunks that have arrived, followed by the rest of the stream.
  * @param pending a read that has not settled yet
  */
 function resumeBody(
@@ -149,7 +149,8 @@ function resumeBody(
   pending?: Promise<ReadResult>,
 ): BodySource {
   let late = pending;
-  // The read may reject before the stream is read: without a handler, the rejection would be unhandled.
+  // The pending read may reject before code reads the new stream. Without this handler, Node would report an unhandled
+  // rejection.
   late?.catch(() => {});
   const stream = new ReadableStream<Uint8Array>(
     {

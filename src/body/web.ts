@@ -1,6 +1,6 @@
 import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from "./source.ts";
 
-/** The sink of a body, which is the underlying source of a web stream. */
+/** A sink that is the underlying source of a web stream: the chunks that are written to it come out of the stream. */
 class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   readonly #source: BodySource;
   readonly #options: StreamOptions;

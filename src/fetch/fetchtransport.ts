@@ -20,38 +20,48 @@ import {
 import { toResponseStream } from "./responsestream.ts";
 import { trimOws } from "../fields/headers.ts";
 
-/** A `fetch`, or a function with its interface. */
+/** The runtime's `fetch`, or a function with the same interface. */
 export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;
 
-/** A client with a `fetch` interface, and how it differs from others. */
+/** A `fetch` function that sends requests, and how it differs from others. */
 export interface FetchClient extends StreamClient {
   readonly name: string;
   readonly capabilities: Capabilities;
   readonly fetch: FetchLike;
   /**
    * Called before a request is sent.
-   * @throws ProxyError for a request that this client would change
+   * @throws ProxyError for a request that this `fetch` would change
    */
   readonly prepare?: (request: UpstreamRequest) => void;
-  /** Converts an error of this client; returns undefined for an error that this client does not know. */
+  /** Converts an error that only this `fetch` throws; returns undefined for an error that it does not recognize. */
   readonly toError?: (thrown: unknown, request: UpstreamRequest) => ProxyError | undefined;
-  /** Whether the client's `Headers` keep more than a list that is read from them: changes are made to a copy of them. */
+  /**
+   * Whether the runtime's `Headers` hold more than the list that is read from them, such as the case of names. A
+   * request is then sent with a changed copy of the client's `Headers`, instead of `Headers` made from the list.
+   */
   readonly amendsHeaders?: boolean;
   /**
-   * Whether a response body is handed to the server as the client's own stream: the runtime then moves and cancels the
-   * body. A body that a deadline or a `signal` may abort is read by the proxy instead.
+   * Whether the server gets the stream that `fetch` returned as the response body: the runtime then moves and cancels
+   * the body without running JavaScript. A body that a deadline or a `signal` may abort is read by the proxy instead,
+   * unless reading would decode it.
    */
   readonly handsBodiesThrough?: boolean;
   /**
-   * Whether the proxy reads a body without content coding, even if no deadline and no `signal` may abort the body: the
-   * request is then aborted when the reader cancels the body, which the runtime would not do.
+   * Whether the proxy reads every response body without content coding, even if no deadline and no `signal` may abort
+   * it. When the server cancels such a body, the proxy aborts the request; the runtime would not do that.
    */
   readonly watchesBodies?: boolean;
-  /** Members for `RequestInit` with which a script reads encoded bodies as they are, where the client would decode them. */
+  /**
+   * Properties for `RequestInit`, for a runtime that decodes a response body when JavaScript reads it: with them,
+   * JavaScript reads the encoded bytes.
+   */
   readonly rawBodies?: object;
 }
 
-/** The capabilities of an unknown `fetch`: it may decode what any known one decodes, and has the standard's features only. */
+/**
+ * The capabilities of an unknown `fetch`: it may decode every coding that a known `fetch` decodes, and has only the
+ * features of the Fetch standard.
+ */
 export const STANDARD: Capabilities = {
   decodes: ["gzip", "x-gzip", "deflate", "br", "zstd"],
   host: false,
@@ -59,9 +69,9 @@ export const STANDARD: Capabilities = {
   tls: false,
 };
 
-/** Creates a transport that sends requests through a client with a `fetch` interface. */
+/** Creates a transport that sends requests through a function with the interface of `fetch`. */
 export function createFetchTransport(client: FetchClient): Transport {
-  // Called without a receiver: some runtimes throw if the global `fetch` is called as a method of another object.
+  // Take `fetch` out of its object: some runtimes throw if the global `fetch` is called as a method of another object.
   const { name, capabilities, fetch: send } = client;
   return {
     name,
@@ -71,8 +81,9 @@ export function createFetchTransport(client: FetchClient): Transport {
       const controller = new AbortController();
       const attempt: FetchAttempt<FetchClient> = { client, scope, controller, isUploading: false };
       let reject: ((error: ProxyError) => void) | undefined;
-      // A variable, because V8 allocates a function in the old generation if its literal is assigned to a property. The
-      // function refers to the request, which would then stay in memory until the next major garbage collection.
+      // `stop` is a variable, because V8 allocates a function in the old generation if its literal is assigned to a
+      // property. The function refers to the request, which would then stay in memory until the next major garbage
+      // collection.
       const stop = (error: ProxyError): void => {
         controller.abort(error);
         reject?.(error);
@@ -102,7 +113,9 @@ export function createFetchTransport(client: FetchClient): Transport {
   };
 }
 
-/** Cancels the body of a response to an aborted request: not every function with this interface obeys its signal. */
+/**
+ * Cancels the body of a response that arrives after the abort: some functions with this interface ignore the signal.
+ */
 function discardLate({ body }: Response): void {
   body?.cancel().catch(() => {});
 }
@@ -120,16 +133,17 @@ function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): R
   };
   if (body !== null && method !== "GET" && method !== "HEAD") {
     const bytes = body.whole();
-    // A copy, because the bytes may be sent again, and a `fetch` of the app's own may change or transfer them.
+    // Pass a copy: the bytes may be sent again, and a `fetch` that the app has written may change or transfer them.
     init.body = bytes ? copyBytes(bytes) : toRequestStream(body, contentLength, attempt);
-    // The Fetch standard requires it for a stream (node#46221).
+    // The Fetch standard requires `duplex` for a stream (node#46221).
     init.duplex = "half";
   }
   return init;
 }
 
 /**
- * Refuses values with control characters: some clients send them as they are (Bun), others throw.
+ * Refuses field values with control characters: Bun's `fetch` sends them as they are, and other `fetch` functions
+ * throw.
  * @throws ProxyError that names the field
  */
 function checkValues(list: HeaderList): void {
@@ -141,7 +155,7 @@ function checkValues(list: HeaderList): void {
   }
 }
 
-/** @param isRaw whether `rawBodies` was sent, so that a script reads an encoded body as it is */
+/** @param isRaw whether `rawBodies` was passed to `fetch`, so that JavaScript reads the encoded bytes of the body */
 function toUpstreamResponse(
   response: Response,
   attempt: FetchAttempt<FetchClient>,
@@ -150,9 +164,9 @@ function toUpstreamResponse(
   const { status, statusText, body } = response;
   const { client, scope } = attempt;
   const headers = toHeaderList(response.headers);
-  // A response that a script constructed has no URL, and its body was not decoded.
+  // A response that an app constructed has no URL, and its body was not decoded.
   const isDecoded = response.url !== "" && wasDecoded(client.capabilities.decodes, headers);
-  // If the proxy read an encoded body, the client would decode it, except where `rawBodies` prevents that.
+  // If the proxy read an encoded body, the runtime would decode it, except where `rawBodies` prevents that.
   const readDecodes = !isRaw && getHeader(headers, "content-encoding") !== undefined;
   const isEvents = isEventStream(headers);
   const watches = client.watchesBodies || scope.mayAbort(isEvents);
@@ -177,7 +191,7 @@ function readLength(headers: HeaderList): number | undefined {
   return length !== undefined && /^\d{1,15}$/.test(length) ? Number(length) : undefined;
 }
 
-/** Tells whether the client has decoded the body: a client decodes all content codings of a body, or none. */
+/** Returns whether `fetch` has decoded the body: it decodes all content codings of a body, or none of them. */
 function wasDecoded(decodes: readonly string[], headers: HeaderList): boolean {
   const codings = getHeader(headers, "content-encoding");
   if (codings === undefined) return false;
@@ -185,8 +199,8 @@ function wasDecoded(decodes: readonly string[], headers: HeaderList): boolean {
 }
 
 /**
- * Returns the fields of a decoded body: no content coding, no length, and a weak `ETag`, because the bytes are not those
- * that the upstream's strong `ETag` is for (RFC 9110 §8.8.1).
+ * Returns the fields of a decoded body, without content coding and length. A strong `ETag` becomes weak, because it
+ * identifies the encoded bytes (RFC 9110 §8.8.1).
  */
 function withoutCoding(headers: HeaderList): HeaderList {
   const left: HeaderList = [];
@@ -200,16 +214,17 @@ function withoutCoding(headers: HeaderList): HeaderList {
 }
 
 /**
- * Matches the messages of a method that is called without its object: those of workerd, Deno and Node's classes, then of
- * code that reads from `this`, in V8 and in JavaScriptCore. No network error has such a message.
+ * Matches the messages with which a method fails if it is called without its object: a method of a built-in class of
+ * workerd, Deno, Node or Bun, and a method in JavaScript that reads a property of `this`, in V8 and in JavaScriptCore.
+ * No network error has such a message.
  */
 const UNBOUND =
   /illegal invocation|of undefined \(reading|value of "this"|evaluating 'this\.|can only (?:call|be called)/i;
 
 /**
- * Converts the error of a `fetch`. The standard has one TypeError for all failures; some runtimes tell more in the code
- * of its cause.
- * @throws TypeError for a `fetch` that needs its object
+ * Converts an error that `fetch` has thrown to a `ProxyError`. In the standard, every network failure is a TypeError
+ * without details; some runtimes give details in `error.cause.code`.
+ * @throws TypeError if the option `fetch` is a method that was passed without its object
  */
 function toNetworkError(
   thrown: unknown,

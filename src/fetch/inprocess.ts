@@ -4,19 +4,22 @@ import { createFetchTransport, type FetchClient, STANDARD } from "./fetchtranspo
 import { badOption, type MisuseError } from "../options/misuse.ts";
 import type { HeaderList, UpstreamRequest, Transport } from "../transport.ts";
 
-/** How a runtime's client for apps differs from one that calls them as the Fetch standard says. */
+/** How a runtime calls an app, where that differs from a plain call of the app's `fetch` with a standard `Request`. */
 export interface AppClient extends Partial<Omit<FetchClient, "name">> {
   /** Called with each response that the app returns, before it is changed. */
   readonly note?: (response: Response) => void;
 }
 
 /**
- * Creates a transport to apps in this process: a fetch transport whose `fetch` is the app's.
+ * Creates a transport to apps in this process. It is a fetch transport that calls the `fetch` of the app instead of the
+ * runtime's.
  *
- * An app may return a response of the runtime's own `fetch`, which has decoded the body and left the fields as they were.
- * So this client counts as one that decodes. A response that a script constructed has no URL, and is not changed.
+ * An app may return a response that it got from the runtime's `fetch`. That `fetch` has decoded the body, but the
+ * fields `Content-Encoding` and `Content-Length` still describe the encoded body. So the capabilities of this transport
+ * say that it decodes bodies, and the fetch transport corrects the fields. A response that the app constructed has no
+ * URL, and is not changed.
  *
- * @param clientFor returns how the runtime calls an app
+ * @param clientFor returns a description of how the runtime calls an app
  */
 export function createInProcessTransport(
   clientFor: (app: FetchTarget) => AppClient = () => ({}),
@@ -40,7 +43,7 @@ export function createInProcessTransport(
             const called = callApp(app, request, (error) => (misuse = error));
             const response = assertResponse(await called);
             client.note?.(response);
-            // A pipe of a fixed length fails for a body of another length.
+            // With `createPipe`, no check is needed here: the pipe fails if the body has another length.
             return client.createPipe === undefined ? holdToLength(response) : response;
           } catch (thrown) {
             throw toAppError(thrown, upstreamRequest, client);
@@ -65,15 +68,16 @@ export const inProcess: Transport = /* @__PURE__ */ createInProcessTransport();
  */
 function toRequest(url: string, init: RequestInit): Request {
   const request = new Request(url, init);
-  // Bun replaces a method that it does not know by GET.
+  // Bun replaces a method that it does not know with GET.
   if (request.method !== init.method) throw unsendable(init.method as string);
   return request;
 }
 
 /**
  * Calls the app's `fetch` as a method of the app.
- * @param misused called with an error that names the fix, if `fetch` is a method of another object. The runtime throws
- * for such a method synchronously. An async app rejects instead, so that its own errors do not match.
+ * @param misused called with an error that names the fix, if `fetch` is a method of another object. For such a method,
+ * the runtime throws synchronously. Only synchronous exceptions are examined, so the rejection of an async app is never
+ * taken for this mistake.
  */
 function callApp(
   app: FetchTarget,
@@ -98,7 +102,8 @@ function callApp(
 
 /**
  * Returns the response with a body that fails if it is longer or shorter than its `Content-Length`. The client would
- * take surplus bytes for the next response on the connection, and the next response for missing bytes (RFC 9112 §6.3).
+ * take surplus bytes for the next response on the connection, and the next response for the missing bytes (RFC 9112
+ * §6.3).
  */
 function holdToLength(response: Response): Response {
   const { body, headers, url } = response;
@@ -129,7 +134,7 @@ function wrongLength(): TypeError {
 }
 
 /**
- * Returns what an app has returned.
+ * Returns the response of an app.
  * @throws TypeError if it is not a response, or its body has been read already
  */
 function assertResponse(returned: Response | undefined): Response {
@@ -141,8 +146,9 @@ function assertResponse(returned: Response | undefined): Response {
 }
 
 /**
- * Converts an error of an app: an app that throws counts as an upstream that closes the connection. A `ProxyError` of
- * the app's is converted as well: it could be one for which a request is sent again, although the app has received it.
+ * Converts an error of an app: an app that throws counts as an upstream that closes the connection. A `ProxyError` that
+ * the app throws is converted as well. Otherwise, it could be one after which the proxy sends the request again, such
+ * as `connection_refused`, although the app has received the request.
  */
 function toAppError(
   thrown: unknown,

@@ -4,44 +4,46 @@ import type { Scope } from "../exchange/scope.ts";
 import { ProxyError, toRequestBodyError } from "../error.ts";
 
 /**
- * A body of at most this number of bytes is passed on unread, where the stream is the client's own: on workerd, reading
- * the chunks of a body of 1 KB costs 40 % of the requests per second.
+ * A stream of at most this number of bytes is passed to `fetch` unread, if `isOwn` accepts it. On workerd, reading the
+ * chunks of a body of 1 KB costs 40 % of the requests per second.
  */
 const SMALL = 65_536;
-/** The number of bytes that one chunk is read into, where the client tells no length. */
+/** The size in bytes of the read buffer for a stream that has no pipe, because its length is unknown. */
 const CHUNK_SIZE = 65_536;
-/** The number of bytes that one chunk is read into, where the client is told the length: larger chunks are fewer. */
+/** The maximum size in bytes of the read buffer for a pipe. It is large, because fewer chunks cost less. */
 const PIPED_CHUNK_SIZE = 262_144;
 
-/** How a client with a `fetch` interface handles streams as bodies. */
+/** How a `fetch` function handles request bodies that are streams. */
 export interface StreamClient {
   /**
-   * Tells whether a stream is the client's own: the client sends it without running a script, and aborts the request if
-   * the stream fails. If it is not set, every stream is.
+   * Returns whether a stream is one of the runtime's own, such as the body of the incoming request. The runtime sends
+   * such a stream without running JavaScript, and aborts the request if the stream fails. If `isOwn` is not set, every
+   * stream counts as the runtime's own.
    */
   readonly isOwn?: (stream: ReadableStream<Uint8Array>) => boolean;
   /**
-   * Makes a pipe for a body of this length, for a client that learns the length of a body in no other way. Such a client
-   * ends the body as if it were complete when another stream fails. A write to the pipe resolves when the pipe no longer
-   * needs the chunk's memory.
+   * Makes a pipe for a body of this length, for a runtime that can learn the length of a stream only from its own kind
+   * of pipe (workerd). If a stream that is neither its own nor such a pipe fails, the runtime ends the body as if it
+   * were complete. A write to the pipe resolves when the pipe no longer needs the chunk's memory.
    */
   readonly createPipe?: (length: number) => TransformStream<Uint8Array, Uint8Array>;
 }
 
-/** One attempt to send a request through a `fetch`, as the streams of its two bodies see it. */
+/** One attempt to send a request through a `fetch`: the state that the streams of the two bodies share. */
 export interface FetchAttempt<Client extends StreamClient = StreamClient> {
   readonly client: Client;
   readonly scope: Scope;
   /** Aborts the fetch. */
   readonly controller: AbortController;
-  /** Whether a request body is read by the proxy, and not to its end yet. */
+  /** Whether `fetch` was given a stream of the proxy's that has not ended yet; pipes do not count. */
   isUploading: boolean;
 }
 
 /**
- * Returns a request body as a stream for `fetch`. Each chunk restarts the deadline. If the body fails, the fetch is
- * aborted first: otherwise some clients, such as workerd's, end the body as if it were complete.
- * @param length the length that the request declares, where it does
+ * Returns a request body as a stream for `fetch`. A small stream of the runtime's own is returned as it is. Otherwise,
+ * each chunk restarts the deadline, and if the body fails, the fetch is aborted before the stream fails: some runtimes,
+ * such as workerd, would end the body as if it were complete.
+ * @param length the length that the request declares; undefined if it declares none
  */
 export function toRequestStream(
   body: BodySource,
@@ -56,8 +58,8 @@ export function toRequestStream(
   const source = createReader(stream, createPipe !== undefined);
   const fail = (thrown: unknown): ProxyError => {
     const error = scope.error ?? toRequestBodyError(thrown);
-    // The client may reject with an error of its own: the scope keeps this one. After the response headers, the
-    // rejection reaches no code.
+    // `fetch` may reject with an error of its own, so the scope keeps this one. After the response headers, the promise
+    // of `fetch` is settled, and cannot report the error.
     scope.abort(error);
     controller.abort(error);
     return error;
@@ -69,7 +71,8 @@ export function toRequestStream(
     return readable;
   }
   const { signal } = controller;
-  // A client of the server cannot send its next request before this body is read or cancelled.
+  // Cancel the body if the fetch is aborted: the client cannot send its next request on the connection before this body
+  // is read or cancelled.
   const stop = (): void => void cancelLater(source, signal.reason);
   const finish = (): void => {
     attempt.isUploading = false;
@@ -82,7 +85,7 @@ export function toRequestStream(
       async pull(sink) {
         try {
           const { done, value } = await source.read();
-          // A cancelled stream ends like a complete one.
+          // A read of a cancelled stream returns `done`, as at the end of a complete one.
           signal.throwIfAborted();
           scope.touch();
           if (!done) return sink.enqueue(value);
@@ -103,8 +106,9 @@ export function toRequestStream(
 }
 
 /**
- * Stops the request body, if it is not read to its end: the response is complete, or there will be none. Nothing else
- * cancels a stream that an app's function was given and does not read.
+ * Stops the request body if it was not read to its end, by aborting the fetch. It is called when the response is
+ * complete, or when there will be no response. Without it, no code would cancel a stream that an app's function was
+ * given and does not read.
  */
 export function stopRequestStream({ isUploading, controller }: FetchAttempt): void {
   if (!isUploading) return;
@@ -118,12 +122,12 @@ export function stopRequestStream({ isUploading, controller }: FetchAttempt): vo
 type ReadResult = ReadableStreamReadResult<Uint8Array>;
 
 interface Reader {
-  /** @param spare a buffer for the bytes; its earlier bytes are no longer needed */
+  /** @param spare a buffer that the bytes may be read into; its content is no longer needed */
   read: (spare?: ArrayBufferLike) => Promise<ReadResult>;
   cancel: (reason: unknown) => Promise<void>;
 }
 
-/** @param readsInto whether chunks are read into buffers of our own, where the stream is a byte stream */
+/** @param readsInto whether chunks are read into the caller's buffers if the stream is a byte stream */
 function createReader(stream: ReadableStream<Uint8Array>, readsInto: boolean): Reader {
   if (readsInto) {
     try {

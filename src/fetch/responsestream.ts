@@ -2,9 +2,9 @@ import { ProxyError } from "../error.ts";
 import { type FetchAttempt, stopRequestStream } from "./requeststream.ts";
 
 /**
- * Returns a response body as a stream whose reader drives the attempt: each chunk restarts the idle timeout, the end of
- * the body ends the scope, and cancelling the stream aborts the fetch.
- * @param length the length that the response declares, where the client has not decoded the body
+ * Returns a response body as a stream. The idle timeout runs while a chunk is awaited, the end of the body ends the
+ * scope, and cancelling the stream aborts the fetch.
+ * @param length the length that the response declares; undefined if it declares none, or `fetch` has decoded the body
  */
 export function toResponseStream(
   body: ReadableStream<Uint8Array>,
@@ -38,7 +38,8 @@ export function toResponseStream(
   if (createPipe !== undefined && length !== undefined) {
     const { readable, writable } = createPipe(length);
     const writer = writable.getWriter();
-    // The reader has cancelled the stream, or the client has disconnected: only the next write would notice.
+    // `closed` rejects when the server cancels the stream or the client disconnects. Otherwise, only the next write
+    // would fail, and the upstream may send its next chunk much later.
     writer.closed.catch(cancel);
     pumpResponse(read, writer).catch((thrown: unknown) =>
       writer.abort(fail(thrown)).catch(() => {}),

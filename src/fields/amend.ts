@@ -8,7 +8,8 @@ import type { HeaderList, OriginalFields } from "../transport.ts";
  */
 export function amend(original: OriginalFields, list: HeaderList): Headers {
   const { headers, list: before } = original;
-  // In nearly all cases, some fields were dropped and some were added at the end.
+  // In nearly all cases, the only changes are fields that were dropped, and fields that were added at the end. This
+  // function handles these cases, and `amendByName` all others.
   const dropped: string[] = [];
   let end = 0;
   for (let i = 0; i < before.length; i += 2) {
@@ -16,7 +17,8 @@ export function amend(original: OriginalFields, list: HeaderList): Headers {
     else dropped.push((before[i] as string).toLowerCase());
   }
   if (dropped.length === 0 && end === list.length) return headers;
-  // Only `Set-Cookie` can occur several times in a list made from `Headers`: some of its fields may stay.
+  // Only `Set-Cookie` can occur several times in a list made from `Headers`. If one of its fields was dropped, others
+  // may have to stay, so they cannot be deleted by name.
   if (dropped.includes("set-cookie")) return amendByName(original, list);
   for (let i = end; i < list.length; i += 2) {
     if (dropped.includes((list[i] as string).toLowerCase())) return amendByName(original, list);
@@ -29,7 +31,7 @@ export function amend(original: OriginalFields, list: HeaderList): Headers {
   return amended;
 }
 
-/** Does the same for a list in which fields were changed or moved. */
+/** Does the same as `amend` for any changes: it replaces all fields of each name that has other values than before. */
 function amendByName(original: OriginalFields, list: HeaderList): Headers {
   const before = joinValues(original.list);
   const after = joinValues(list);

@@ -1,6 +1,9 @@
 import type { HeaderList } from "../transport.ts";
 
-/** Fields that describe one connection, not the message (RFC 9110 §7.6.1), and their predecessors and successors. */
+/**
+ * Fields that describe one connection, not the message (RFC 9110 §7.6.1). They include `Proxy-Connection`, which is not
+ * standard, and `HTTP2-Settings`, which belongs to an upgrade to HTTP/2.
+ */
 export const HOP_BY_HOP: readonly string[] = [
   "connection",
   "http2-settings",
@@ -12,7 +15,10 @@ export const HOP_BY_HOP: readonly string[] = [
   "upgrade",
 ];
 
-/** Fields that are never forwarded from a client: this proxy answers them itself, or derives them anew. */
+/**
+ * Fields of the client's request that are not forwarded: they are meant for this proxy, or this proxy writes its own
+ * values. The option `forwardHeaders` can make an exception for `proxy-authorization` only.
+ */
 export const REQUEST_DROPPED: readonly string[] = [
   ...HOP_BY_HOP,
   "content-length",
@@ -23,7 +29,8 @@ export const REQUEST_DROPPED: readonly string[] = [
 
 /**
  * Fields by which an untrusted client could claim another address, host or scheme. `x-forwarded-` stands for all names
- * that begin with it. Upstreams believe the others as well, and no vendor owns their names.
+ * that begin with it. Many upstreams trust `x-real-ip` and similar names as well. Fields of one vendor, such as
+ * `cf-connecting-ip`, are not in the list.
  */
 export const REQUEST_ASSERTIONS: readonly string[] = [
   "forwarded",
@@ -43,14 +50,14 @@ export class NameSet {
   readonly #byLength: (readonly string[])[];
   readonly #prefixes: string[];
 
-  /** @param base a set whose names are in this set as well */
+  /** @param base a set; this set contains all its names as well */
   constructor(names: Iterable<string>, base?: NameSet) {
     this.#byLength = base === undefined ? [] : base.#byLength.slice();
     this.#prefixes = base === undefined ? [] : base.#prefixes.slice();
     for (const name of names) {
       const lower = normalizeName(name);
       if (lower.endsWith("-")) this.#prefixes.push(lower);
-      // The lists of the base are shared with it, so a longer list is a new one.
+      // This list may be shared with the base set, so copy it instead of appending to it.
       else this.#byLength[lower.length] = [...(this.#byLength[lower.length] ?? []), lower];
     }
   }
@@ -63,7 +70,7 @@ export class NameSet {
     }
     for (let i = 0; i < this.#prefixes.length; i++) {
       const prefix = this.#prefixes[i] as string;
-      // Compare the first letter before the copy that `slice` makes: it rules out most names.
+      // Compare the first letters first: that rules out most names without the copy that `slice` makes.
       if (name.length > prefix.length && (name.charCodeAt(0) | 0x20) === prefix.charCodeAt(0)) {
         if (normalizeName(name.slice(0, prefix.length)) === prefix) return true;
       }
@@ -77,13 +84,16 @@ function normalizeName(name: string): string {
   return lower.includes("_") ? lower.replaceAll("_", "-") : lower;
 }
 
-/** Options of `Connection` that nominate no field. */
+/**
+ * Options of `Connection` that lead to no removal here: `close` is not the name of a field, `keep-alive`, `upgrade` and
+ * `te` are removed as members of `HOP_BY_HOP`, and `""` is an empty member of the list.
+ */
 const CONNECTION_OPTIONS = new Set(["", "close", "keep-alive", "upgrade", "te"]);
 
 /**
  * Drops the fields that the `Connection` field nominates: they belong to the connection (RFC 9110 §7.6.1).
  * @param connection the value of `Connection`, if there is one
- * @returns the list itself if nothing is nominated
+ * @returns the list itself if no field is nominated
  */
 export function withoutNominated(headers: HeaderList, connection: string | undefined): HeaderList {
   // Nearly every `Connection` field has one of these two values.
@@ -176,7 +186,7 @@ function isOws(code: number): boolean {
   return code === 0x20 || code === 0x09;
 }
 
-/** Whether a response is an event stream, which may be silent for any time. */
+/** Whether a response is an event stream, which may be silent for any length of time. */
 export function isEventStream(headers: HeaderList): boolean {
   return /^text\/event-stream\b/i.test(getHeader(headers, "content-type") ?? "");
 }
@@ -188,7 +198,7 @@ export function toHeaders(list: HeaderList): Headers {
   return headers;
 }
 
-/** Converts `Headers` to a flat list. Each `Set-Cookie` stays a field of its own. */
+/** Converts `Headers` to a flat list. Each `Set-Cookie` field stays separate. */
 export function toHeaderList(headers: Headers): HeaderList {
   const list: HeaderList = [];
   // On every runtime, iteration yields each `Set-Cookie` separately.

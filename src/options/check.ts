@@ -24,9 +24,9 @@ export function checkPoolOptions(options: PoolOptions): void {
 }
 
 /**
- * Refuses all options of a pool, for clients whose connections belong to the runtime: they would do nothing. Only
- * `connectTimeout` is accepted, because it is an option of a proxy as well.
- * @param whose a sentence about whose the connections are, for the message
+ * Refuses the options of a pool for a transport whose connections belong to the runtime: the options would have no
+ * effect. Only `connectTimeout` is accepted, because it is an option of a proxy as well.
+ * @param whose a sentence for the message, which says to whom the connections belong
  * @throws TypeError that names the option and the fix
  */
 export function refusePoolOptions(options: PoolOptions, whose: string): void {

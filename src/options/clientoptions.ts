@@ -2,20 +2,20 @@ import type { Transport } from "../transport.ts";
 import { callback, object } from "./kinds.ts";
 import { isRecord, type Schema } from "./schema.ts";
 
-/** The options about what sends the requests. */
+/** The options that choose what sends the requests, and the signal that aborts them. */
 export interface ClientOptions {
   /** Aborts the upstream request when the signal fires, in the same way as a client that disconnects. */
   signal?: AbortSignal;
   /**
-   * A `fetch`-shaped function that sends the requests instead of the runtime's own client.
+   * A function with the interface of `fetch` that sends the requests instead of the runtime's own transport.
    *
-   * It must honour `redirect: "manual"`. It is told to accept no content coding, and expected to decode only responses from
-   * the network. Bind methods to their object. To call an app in this process, pass the app as `target` instead; that
-   * target takes precedence.
+   * It must honour `redirect: "manual"`. Its requests have `Accept-Encoding: identity`, unless another option names
+   * that field. The proxy assumes that it decodes responses from the network, and no others. Bind a method to its
+   * object. To call an app in this process, pass the app as `target` instead; such a target takes precedence.
    * @example (url, init) => fetch(url, { ...init, dispatcher })
    */
   fetch?: (url: string, init: RequestInit) => Response | Promise<Response>;
-  /** The connections to use, made by `createTransport`. The proxy does not close them. */
+  /** The transport to use, made by `createTransport` or by the app. The proxy does not close its connections. */
   transport?: Transport;
 }
 

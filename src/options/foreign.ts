@@ -1,19 +1,19 @@
-/** What to write instead of an option of another library, or of an option in the wrong place. */
+/** Explains what to write instead of an option of another library, or of an option in the wrong place. */
 import { poolSchema } from "./pooloptions.ts";
 import { proxySchema } from "./proxyoptions.ts";
 import type { Table } from "./schema.ts";
 
-/** Options that hold a whole pool of another library. */
+/** Options of other libraries whose value is a connection pool. */
 const AGENTS: ReadonlySet<string> = new Set(["agent", "httpAgent", "httpsAgent", "dispatcher"]);
 
-/** The parameters of `createProxy` that are no options of `proxyFetch`. */
+/** The parameters of `createProxy` that are not options of `proxyFetch`, and what to do instead. */
 const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ["target", "pass it as the second argument"],
   ["pool", "it is createProxy's; pass `transport: createTransport(…)` instead, made once"],
 ]);
 
 /**
- * Explains what to write instead of a name that is no option of a proxy.
+ * Explains what to write instead of a name that is not an option of a proxy.
  * @returns undefined for a name that is not known at all
  */
 export function explainToProxy(name: string, value: unknown): string | undefined {
@@ -31,7 +31,7 @@ export function explainToProxy(name: string, value: unknown): string | undefined
 }
 
 /**
- * Explains what to write instead of a name that is no option of a pool.
+ * Explains what to write instead of a name that is not an option of a pool.
  * @returns undefined for a name that is not known at all
  */
 export function explainToPool(name: string): string | undefined {
@@ -46,7 +46,7 @@ function inPool(options: string): string {
   return `\`createProxy({ pool: { ${options} } })\`, or \`transport: createTransport({ ${options} })\``;
 }
 
-/** Finds the name that an option has here. */
+/** Finds the name of an option in `table` by that name, or by its name in another library. */
 function findName(name: string, table: Table): string | undefined {
   if (Object.hasOwn(table, name)) return name;
   return Object.keys(table).find((each) => table[each]?.aliases?.includes(name));

@@ -32,7 +32,7 @@ export interface HeaderOptions {
    * Whether `Host` is the target's; `false` sends the client's.
    *
    * With `false`, an upstream that trusts `Host` trusts the client. `host` takes precedence over this option.
-   * `false` is refused where the runtime's client cannot set `Host`.
+   * `false` is refused where the transport cannot set `Host`.
    * @default true
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.2
    */
@@ -40,7 +40,7 @@ export interface HeaderOptions {
   /**
    * Sets `Host` of the upstream request.
    *
-   * It takes precedence over `changeOrigin`. It is refused where the runtime's client cannot set `Host`.
+   * It takes precedence over `changeOrigin`. It is refused where the transport cannot set `Host`.
    * @example "shop.example:8080"
    */
   host?: string;

@@ -25,18 +25,18 @@ export interface HookOptions {
    * Runs when there is no response of the upstream; if it returns a `Response`, the client gets that instead of the gateway
    * error. `error.cause` may name addresses: log it, and do not send it.
    *
-   * The exception of another hook is the error's `cause`. If this hook returns nothing then, or throws, the call rejects
-   * with the exception.
+   * It also runs when another hook throws, with that exception as `error.cause`. If `onError` returns nothing then, the
+   * call rejects with that exception. If `onError` throws, the call rejects with the exception of `onError`.
    * @example (error) => new Response("back soon", { status: error.status })
    */
   onError?: (error: ProxyError, request: Request) => MaybeResponse;
   /**
-   * Steps around sending, the first of them outermost: those of `request` run around the whole request, including
-   * redirects and retries; those of `attempt` run around each attempt, on its way to one upstream.
+   * Functions that wrap the sending of a request, the first one outermost: those of `request` wrap the whole request,
+   * including redirects and retries; those of `attempt` wrap each attempt to send it to one upstream.
    *
-   * An interceptor runs after all that the proxy does to the request: it can undo that, send a request twice, or keep the
+   * An interceptor gets the request after all changes by the proxy: it can undo them, send a request twice, or keep the
    * chunks of bodies. `attempt` also runs for the origins that redirects lead to: check `request.upstream` before you add
-   * a credential. An exception goes to `onError`, as that of a hook does.
+   * a credential. An exception of an interceptor goes to `onError`, like that of a hook.
    * @example { attempt: [(next) => (request, scope) => next(sign(request), scope)] }
    */
   interceptors?: {

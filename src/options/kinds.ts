@@ -3,9 +3,9 @@ import { checkRange } from "../request/trust.ts";
 import { findWrong, isRecord, type Kind, type KindName, type Table } from "./schema.ts";
 
 /**
- * Makes a kind of a test.
- * @param fix what to use instead; it quotes an example where a rule would be longer. Kinds that are only used as a part of
- * `either`, which has a message of its own, need none.
+ * Makes a kind of value from a test.
+ * @param fix the text that says what to use instead; it quotes an example where a rule would be longer. A kind that is
+ * only a part of `either` needs no `fix`, because `either` has a message of its own.
  */
 function define<T>(test: (value: unknown) => boolean, fix = "", name?: KindName): Kind<T> {
   return { name, check: (value) => (test(value) ? undefined : fix) };
@@ -16,7 +16,7 @@ export const toggle: Kind<boolean> = define(
   "use true or false",
   "switch",
 );
-/** Only `false`, for what can be turned off or set in detail. */
+/** Only `false`, for an option that can either be turned off or be set in detail. */
 export const off: Kind<false> = define((value) => value === false);
 
 type AnyFunction = (...args: never[]) => unknown;
@@ -51,7 +51,7 @@ export function whole(
   return define(test, fix, name);
 }
 
-/** Milliseconds of a timer: a longer one would fire at once. */
+/** Milliseconds for a timer, up to the maximum of `setTimeout`: a longer timer would fire immediately. */
 export function millisecondsFrom(least: number, fix: string): Kind<number> {
   return whole(least, fix, 2 ** 31 - 1, "milliseconds");
 }
@@ -60,7 +60,7 @@ export const milliseconds: Kind<number> = millisecondsFrom(
   "use whole milliseconds, 0 for no limit",
 );
 export const bytes: Kind<number> = whole(0, "use a number of bytes", undefined, "bytes");
-/** A number that is counted up to; no count reaches `Infinity`. */
+/** A maximum count; `Infinity` sets no limit, because no count reaches it. */
 export function limitFrom(least: number): Kind<number> {
   return whole(least, `use a whole number from ${least}, or Infinity for no limit`, Infinity);
 }
@@ -80,7 +80,7 @@ export function choice<Text extends string>(...choices: Text[]): Kind<Text> {
 }
 
 export const TOKEN: RegExp = /^[!#$%&'*+.^_`|~\w-]+$/;
-/** The name of a field: a token without `*` and without a final `-`, since both are written for several names. */
+/** The name of one field: a token without `*` and without a final `-`, because these stand for several names. */
 const NAME = /^[!#$%&'+.^_`|~\w-]*[!#$%&'+.^_`|~\w]$/;
 /** The characters of a field value (RFC 9110 §5.5); bytes above 0x7f are opaque. */
 const FIELD_VALUE = /^[\t\u0020-\u007e\u0080-\u00ff]*$/;
@@ -130,7 +130,7 @@ export const fields: Kind<Readonly<Record<string, string | null>>> = {
   },
 };
 
-/** A map to texts of a form; for use in `either`. */
+/** An object whose values are texts of this form; for use in `either`. */
 export function map(form: RegExp): Kind<Readonly<Record<string, string>>> {
   const test = (value: unknown): boolean =>
     isRecord(value) &&
@@ -142,7 +142,7 @@ const replacements = map(/^/);
 /** A map of regular expressions to their replacements; for use in `either`. */
 export const patterns: Kind<Readonly<Record<string, string>>> = {
   name: "map",
-  // Only for a map of strings: what is wrong is then a regular expression.
+  // If the value is a map of strings and the check fails, one of its regular expressions is wrong.
   contains: (value) => replacements.check(value) === undefined,
   check(value) {
     const wrong = replacements.check(value);
@@ -162,7 +162,7 @@ export const ranges: Kind<readonly string[]> = {
   contains: Array.isArray,
   check(value) {
     if (!Array.isArray(value)) return "";
-    // By index: unlike `find`, this does not allocate.
+    // A loop by index does not allocate, unlike `find`.
     for (let i = 0; i < value.length; i++) {
       const wrong = checkRange(value[i]);
       if (wrong !== undefined) return wrong;
@@ -171,7 +171,7 @@ export const ranges: Kind<readonly string[]> = {
   },
 };
 
-/** An object with options of its own. */
+/** An object whose properties are options, such as the value of `retry`. */
 export function record(members: Table, fix = ""): Kind<object> {
   return {
     members,

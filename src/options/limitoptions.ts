@@ -4,32 +4,36 @@ import type { Flags, Schema } from "./schema.ts";
 /** The options about time and size. */
 export interface LimitOptions {
   /**
-   * Milliseconds until the response headers, counted anew from each chunk of the request body that is sent; then 504.
-   * `0` for no limit.
+   * Milliseconds to wait for the response headers, then 504; each chunk of the request body that is sent restarts the
+   * wait. `0` for no limit.
    *
-   * It never ends a response body. On Workers, the runtime moves bodies of up to 64 KiB whose length is known, and their
-   * chunks do not count.
+   * It does not limit the time of the response body. On Workers, the runtime itself sends request bodies of up to 64
+   * KiB whose length is known; their chunks do not restart the wait.
    * @default 60000
    */
   timeout?: number;
   /**
    * Milliseconds to connect to the upstream, then 504. `0` leaves the limit to the system.
    *
-   * Where connections are not the proxy's own (Workers, `fetch`, `fetchway/undici`), `timeout` includes this time.
+   * Where the connections are not the proxy's own (Workers, `fetch`, `fetchway/undici`), this option has no effect, and
+   * `timeout` includes the time to connect.
    * @default 10000
    */
   connectTimeout?: number;
   /**
-   * Milliseconds between two chunks of the response body, then the body fails. `0` for no limit. It does not apply to
-   * `text/event-stream`, nor while the client does not read. Workers, where the runtime moves bodies itself, have no
-   * default.
+   * Milliseconds to wait for each chunk of the response body, then the body fails. `0` for no limit. It does not apply
+   * to `text/event-stream`, nor while the client does not read. On Workers, it has no default, because the runtime
+   * moves the bodies itself.
    *
-   * Where it or `signal` is set on Workers, return the response itself, its `clone()`, or `new Response(body, response)`.
-   * A response that is made of `headers` alone has an encoded body encoded twice.
+   * If this option or `signal` is set on Workers, return the response itself, its `clone()`, or
+   * `new Response(body, response)`. If a new response is made from the `headers` only, the runtime encodes an encoded
+   * body a second time.
    * @default 300000
    */
   idleTimeout?: number;
-  /** Bytes that a request body may have; a longer one gets 413, and the upstream request is aborted. No limit by default. */
+  /**
+   * Maximum bytes of a request body; a longer body gets 413, and the upstream request is aborted. No limit by default.
+   */
   bodyLimit?: number;
 }
 

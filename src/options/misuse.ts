@@ -10,7 +10,8 @@ export function badOption(option: string, fix: string): MisuseError {
 }
 
 /**
- * Returns the answer of a function of the app's, unless it is a promise: a promise counts as true, whatever it resolves to.
+ * Returns the result of a function that the app has set as an option. A promise is refused, because it would count as
+ * true whatever it resolves to.
  * @throws TypeError that names the option
  */
 export function atOnce<T>(answer: T, option: string): T {
@@ -19,7 +20,7 @@ export function atOnce<T>(answer: T, option: string): T {
   throw badOption(option, "answer at once, not with a promise");
 }
 
-/** Makes the error of an interceptor that sends twice with one scope. */
+/** Makes the error of an interceptor that sends two requests with one scope. */
 export function scopeEnded(): MisuseError {
   const fix = "a scope is good for one attempt; send another with `next(request, scope.again())`";
   return badOption("interceptors", fix);

@@ -1,4 +1,4 @@
-/** Returns the name that was probably meant by a misspelt one, if there is one. */
+/** Returns the name that a misspelt name probably means; undefined if no name is similar. */
 export function nearest(spelled: string, names: Iterable<string>): string | undefined {
   let best: string | undefined;
   let least = Math.max(2, Math.floor(spelled.length / 3));

@@ -4,15 +4,15 @@ import type { Flags, Schema } from "./schema.ts";
 /** The options about the path of the upstream request. */
 export interface PathOptions {
   /**
-   * Takes a prefix off the path, before the target's base path is put in front.
+   * Removes a prefix from the path, before the target's base path is prepended.
    *
-   * A request whose path does not begin with the prefix is forwarded unchanged. `pathRewrite` comes after this option.
+   * A path that does not begin with the prefix is not changed. `pathRewrite` is applied after this option.
    * @example "/api"
    */
   stripPrefix?: string;
   /**
-   * Rewrites path and query before the target's base path is put in front: a map of regular expressions to
-   * replacements, which are all applied in order, or a function.
+   * Rewrites path and query before the target's base path is prepended: a map of regular expressions to replacements,
+   * which are all applied in order, or a function.
    *
    * A result that would leave the target's base path gets 400.
    * @example { "^/old/": "/new/" }

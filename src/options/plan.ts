@@ -27,7 +27,10 @@ export interface Plan {
   readonly droppedIfTrusted: NameSet;
   /** The fields that are forwarded although they are in `dropped`. */
   readonly kept: NameSet | undefined;
-  /** The fields that are removed again after this proxy has added its own; undefined if none. */
+  /**
+   * The fields to remove after this proxy has added its own, because an option drops or replaces them; undefined if
+   * none.
+   */
   readonly overridden: NameSet | undefined;
   /** The fields of the option `headers`, which are added last. */
   readonly added: HeaderList;
@@ -56,11 +59,12 @@ const MAX_REDIRECTS = 5;
 
 const ADDED_BY_PROXY = new NameSet(["forwarded", "x-forwarded-", "via"]);
 
-// Plans share these sets: options that are written as a literal at the call are compiled for each request.
+// All plans share these sets. An app that writes its options as a literal in each call compiles a plan for each
+// request.
 const DROPPED = new NameSet([...REQUEST_DROPPED, ...REQUEST_ASSERTIONS]);
 /**
- * The fields that are dropped from the request of a trusted peer. They include the forwarding fields that this proxy does
- * not write, so that these cannot contradict those it writes.
+ * The fields that are dropped from the request of a trusted peer, by the style that this proxy writes. They include the
+ * forwarding fields of the other style, so that the two styles cannot contradict each other.
  */
 const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
   "x-forwarded": new NameSet([...REQUEST_DROPPED, "forwarded"]),
@@ -161,15 +165,16 @@ function compileFields(
   };
 }
 
-/** Returns the set of the names that are not among the others. */
+/** Returns the set of those `names` that are not in `others`. */
 function subtract(names: readonly string[], others: readonly string[]): NameSet {
   const excluded = new NameSet(others);
   return new NameSet(names.filter((name) => !excluded.has(name)));
 }
 
 /**
- * Whether the request asks for a body without content coding, because the transport decodes unasked: decoding would be
- * wasted work, and would lose the length and the strong `ETag`. Options that name `Accept-Encoding` take precedence.
+ * Whether the request asks for a body without content coding, because the transport decodes encoded bodies although the
+ * proxy does not ask for it: the decoding would be wasted work, and would lose the length and the strong `ETag`.
+ * Options that name `Accept-Encoding` take precedence.
  */
 function asksForIdentity(options: ProxyOptions, { capabilities }: Transport): boolean {
   if (capabilities.decodes.length === 0) return false;
@@ -179,7 +184,7 @@ function asksForIdentity(options: ProxyOptions, { capabilities }: Transport): bo
 }
 
 /**
- * Compiles the way of a request to the transport, with the steps that the options ask for:
+ * Composes the steps that the options ask for. Each request passes them in this order on its way to the transport:
  *
  *     interceptors.request → bodyLimit → replay → redirects → retry → interceptors.attempt → transport
  */

@@ -13,13 +13,15 @@ import {
 } from "./kinds.ts";
 import { defaultsOf, fillIn, type Flags, isRecord, type Schema } from "./schema.ts";
 
-/** How names are looked up. */
+/** How host names are resolved to addresses. */
 export interface DnsOptions {
-  /** Milliseconds that an answer of the system is kept, since it has no lifetime of its own: 10 000 by default. */
+  /**
+   * Milliseconds for which an answer of the system is kept, because it has no lifetime of its own: 10 000 by default.
+   */
   ttl?: number;
   /**
-   * Name servers to ask instead of the system, as `"address"` or `"address:port"`. Their answers have a lifetime. They do not
-   * know the names in `/etc/hosts`.
+   * Name servers to ask instead of the system, as `"address"` or `"address:port"`. Their answers contain a lifetime,
+   * which replaces `ttl`. They do not know the names in `/etc/hosts`.
    */
   servers?: readonly string[];
 }
@@ -29,26 +31,26 @@ const dnsSchema: Schema<DnsOptions, "ttl"> = {
   servers: { kind: texts },
 };
 
-/** How names are looked up, with the default in its place. */
+/** `DnsOptions` with the default for `ttl` filled in. */
 export type FilledDnsOptions = DnsOptions & { ttl: number };
 
 /** Options of a pool of connections, for `createTransport` and for `createProxy`'s `pool`. */
 export interface PoolOptions {
   /**
-   * Connections to one origin at the same time; requests beyond it wait, in the order in which they came. `Infinity` for no
-   * limit.
+   * Maximum number of connections to one origin at the same time; further requests wait, in the order of their arrival.
+   * `Infinity` for no limit.
    * @default 256
    */
   maxSockets?: number;
   /**
-   * Idle connections kept to one origin; further ones are closed when they have not been needed for 100 ms. `0` keeps none,
-   * `Infinity` all.
+   * Maximum number of idle connections kept to one origin; surplus connections are closed when they have not been
+   * needed for 100 ms. `0` keeps none, `Infinity` keeps all.
    * @default 64
    */
   maxFreeSockets?: number;
   /**
-   * Idle connections kept to all origins together; beyond it the one that has been idle longest is closed. `0` keeps none,
-   * `Infinity` sets no limit.
+   * Maximum number of idle connections kept to all origins together; above it, the connection that has been idle
+   * longest is closed. `0` keeps none, `Infinity` sets no limit.
    *
    * Without a limit, clients that choose the origin decide how many file descriptors are open. `maxFreeSockets` limits each
    * origin as well.
@@ -58,8 +60,8 @@ export interface PoolOptions {
   /**
    * Milliseconds that an idle connection is kept.
    *
-   * The default is below the 5 s of usual upstreams, so that the proxy closes the connection first. A shorter
-   * `Keep-Alive: timeout` of the upstream takes precedence.
+   * The default is below the 5 s after which many upstreams close an idle connection, so that the proxy closes it
+   * first. A shorter `Keep-Alive: timeout` of the upstream takes precedence.
    * @default 4000
    */
   freeSocketTimeout?: number;
@@ -70,26 +72,27 @@ export interface PoolOptions {
    */
   timeout?: number;
   /**
-   * Milliseconds that a connection lives; then it takes no further request, and closes after the current one. `0` for no
-   * limit.
+   * Milliseconds after which a connection takes no further request, and closes when its current request is finished.
+   * `0` for no limit.
    *
-   * With a limit, traffic spreads anew over addresses and instances.
+   * With a limit, connections are opened again from time to time, and so reach addresses and instances that were added.
    * @default 0
    */
   socketTTL?: number;
   /**
-   * Milliseconds to connect; `0` leaves the limit to the system.
+   * Milliseconds to open a connection, then 504; `0` leaves the limit to the system.
    * @default 10000
    */
   connectTimeout?: number;
   /**
-   * Requests that may wait for a connection to one origin; further ones get 503 with `Retry-After`. `Infinity` for no limit.
+   * Maximum number of requests that wait for a connection to one origin; further requests get 503 with `Retry-After`.
+   * `Infinity` for no limit.
    * @default 4096
    */
   maxQueued?: number;
   /**
-   * Milliseconds that a request may wait for a connection, then 503 with `Retry-After`. `0` for no limit but the request's
-   * `timeout`.
+   * Milliseconds that a request may wait for a connection, then 503 with `Retry-After`. With `0`, only the request's
+   * `timeout` limits the wait.
    * @default 0
    */
   queueTimeout?: number;
@@ -99,7 +102,7 @@ export interface PoolOptions {
    */
   keepAlive?: boolean;
   /**
-   * Milliseconds of silence before TCP asks whether the peer is still there; `0` never asks.
+   * Milliseconds of silence on a connection before TCP sends keep-alive probes; `0` sends none.
    * @default 60000
    */
   keepAliveInitialDelay?: number;
@@ -109,20 +112,21 @@ export interface PoolOptions {
    */
   noDelay?: boolean;
   /**
-   * How names are looked up; `false` asks the system for each connection and leaves the choice of the address to it.
+   * How host names are resolved; `false` lets the system resolve the name and choose the address for each connection.
    *
-   * The addresses of a name share the requests evenly. An address that does not answer is avoided for a while.
+   * The requests are spread evenly over the addresses of a name. An address that does not answer is avoided for a
+   * while.
    * @default { "ttl": 10000 }
    */
   dns?: false | DnsOptions;
   /**
-   * Whether buffers are used again: a socket reads into one that comes back when the client's socket has written it, and
-   * the memory of a request body's chunk is freed when the upstream's socket has written it.
+   * Whether buffers are reused: an upstream socket reads again into a buffer when the client's socket has written its
+   * bytes, and the memory of a request body's chunk is freed when the upstream's socket has written it.
    *
-   * Bodies from 32 KiB on cost less. Leave it off where code that was loaded before Fetchway (APM agents, body loggers,
-   * recorders) has wrapped methods of Node's streams, sockets or messages, and keeps the chunks that it sees: these change
-   * or become empty. Code that wraps or listens later is noticed and gets copies. It has an effect on Node's plain sockets
-   * only.
+   * This makes bodies of 32 KiB and more cheaper. Leave it off if code that was loaded before Fetchway (APM agents,
+   * body loggers, recorders) has wrapped methods of Node's streams, sockets or messages, and keeps the chunks that it
+   * sees: these chunks change or become empty. Code that wraps or listens later is noticed and gets copies. The option
+   * affects only plain sockets on Node.
    * @default false
    */
   reuseBuffers?: boolean;
@@ -179,7 +183,7 @@ export const poolFlags: Flags<Omit<PoolOptions, "connectTimeout">> = {
     maxQueued: "waiting requests; beyond it 503",
     queueTimeout: "how long a request may wait for a connection",
     keepAlive: "keep connections for further requests",
-    keepAliveInitialDelay: "silence before TCP asks for life",
+    keepAliveInitialDelay: "silence before TCP probes the peer",
     noDelay: "send small writes at once",
     dns: "keep addresses of names, use them in turn",
     reuseBuffers: "use buffers again; the default where nothing is preloaded",
@@ -187,16 +191,16 @@ export const poolFlags: Flags<Omit<PoolOptions, "connectTimeout">> = {
   },
 };
 
-/** Pool options with every default in its place. */
+/** Pool options with every default filled in. */
 export type FilledPoolOptions = Required<Omit<PoolOptions, "tls" | "socketPath" | "dns">> &
   Pick<PoolOptions, "tls" | "socketPath"> & { dns: false | FilledDnsOptions };
 
 /** The defaults of a pool. */
 export const poolDefaults: Readonly<FilledPoolOptions & { dns: FilledDnsOptions }> =
-  // A bundle for Workers, which have no pool, leaves this out.
+  // The annotation lets a bundle for Workers, which have no pool, leave this out.
   /* @__PURE__ */ defaultsOf(poolSchema) as FilledPoolOptions & { dns: FilledDnsOptions };
 
-/** Puts every default in its place. */
+/** Returns the pool options with every default filled in. */
 export function fillPoolOptions(options: PoolOptions): FilledPoolOptions {
   const filled = fillIn<FilledPoolOptions>(poolDefaults, options);
   if (options.dns) filled.dns = fillIn(poolDefaults.dns, options.dns);

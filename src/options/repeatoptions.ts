@@ -19,7 +19,9 @@ export interface RetryOptions {
   attempts?: number;
   /** The methods whose requests may be sent again. */
   methods?: readonly string[];
-  /** Statuses from 400 on whose responses are discarded for another attempt; the client gets the last response. */
+  /**
+   * Statuses from 400 on after which the response is discarded for another attempt; the client gets the last response.
+   */
   statusCodes?: readonly number[];
   /** Milliseconds to wait before each further attempt. */
   delay?: number;
@@ -40,36 +42,39 @@ export const retryDefaults: Required<RetryOptions> = defaultsOf(retrySchema);
 /** The options about sending a request more than once. */
 export interface RepeatOptions {
   /**
-   * Follows redirects instead of handing them to the client: `true` follows up to 5, a number up to that many.
+   * Follows redirects instead of passing them on to the client: `true` follows up to 5 redirects, a number up to that
+   * many.
    *
-   * Methods change as the Fetch standard says. `authorization`, `cookie`, `proxy-authorization` and the fields of `headers`
-   * are left out from the first change of origin on. The client gets a redirect that may not be followed: beyond the
-   * number, to a target that `redirectTargets` refuses, or with a body that was not kept.
+   * Methods change as the Fetch standard says. At the first change of origin, `authorization`, `cookie`,
+   * `proxy-authorization`, and the fields that `headers`, `onRequest` or `interceptors.request` set are dropped. The
+   * client gets a redirect that is not followed: one above the number, one to a target that `redirectTargets` refuses,
+   * one in a loop, or one that needs a request body that was not kept.
    * @default false
    * @see https://fetch.spec.whatwg.org/#http-redirect-fetch
    */
   followRedirects?: boolean | number;
   /**
-   * Where redirects may lead that are followed: to the origin of the hop before, to `"any"`, or where the predicate
-   * returns true.
+   * Which redirects may be followed: `"same-origin"` for those to the origin of the previous request, `"any"` for all,
+   * or a predicate that returns true for the URL to follow.
    *
-   * With `"any"` the upstream can send this proxy anywhere it can reach, including metadata services and private networks,
-   * but never from `https:` to `http:`. A predicate alone decides about every hop. This option is refused without
-   * `followRedirects`, since it would do nothing; with `followRedirects: false` it is allowed.
+   * With `"any"`, the upstream can make this proxy send requests to any address that the proxy can reach, including
+   * metadata services and private networks, but never from `https:` to `http:`. A predicate decides alone about each
+   * redirect, also about one from `https:` to `http:`. This option is refused without `followRedirects`, because it
+   * would do nothing; with `followRedirects: false` it is allowed.
    * @default "same-origin"
    * @example (url) => url.protocol === "https:" && url.hostname.endsWith(".example.com")
    */
   redirectTargets?: "same-origin" | "any" | ((url: URL) => boolean);
   /**
-   * Bytes of a request body that are kept while it streams, to be sent again by a 307 or 308 that is followed or by a
-   * `retry` that is set. A longer body is sent once. Nothing is kept where neither option is set.
+   * Maximum bytes of a request body to keep while it streams, so that a redirect or a `retry` can send it again. A
+   * longer body is sent only once. No body is kept unless `followRedirects` or `retry` is set.
    * @default 1048576
    */
   replayLimit?: number;
   /**
-   * Sends a request again when nothing of a response has arrived (an idle connection was closed, or a new one refused), or
-   * when the status is in `statusCodes`; `false` never does. Only requests whose method is in `methods` and whose body is
-   * still available are sent again.
+   * Sends a request again when no byte of a response has arrived (an idle connection was closed, or a new one refused),
+   * or when the status is in `statusCodes`; `false` never sends it again. Only requests whose method is in `methods`
+   * and whose body is still available are sent again.
    *
    * A response that is discarded for another attempt is lost. A `POST` in `methods` may be carried out twice.
    * @default { "attempts": 1, "methods": ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"], "statusCodes": [], "delay": 0 }

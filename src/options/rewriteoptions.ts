@@ -4,29 +4,30 @@ import { type Flags, isRecord, type Schema } from "./schema.ts";
 /** The options about header fields of the response that name the target. */
 export interface RewriteOptions {
   /**
-   * Rewrites the domain in `Set-Cookie`: one domain for all cookies, or a map of domains, in which `"*"` stands for any
-   * other; `""` takes the domain off, so that the cookie belongs to the proxy.
+   * Rewrites the domain in `Set-Cookie`: one domain for all cookies, or a map from old to new domains, in which `"*"`
+   * stands for every other old domain; `""` removes the domain, so that the cookie belongs to the proxy.
    *
    * Letter case and a leading dot are ignored. A cookie without a domain stays as it is.
    * @example { "internal.example": "shop.example", "*": "" }
    */
   cookieDomainRewrite?: string | Readonly<Record<string, string>>;
   /**
-   * Rewrites the path in `Set-Cookie`: one path for all cookies, or a map of paths, in which `"*"` stands for any other;
-   * `""` takes the path off.
+   * Rewrites the path in `Set-Cookie`: one path for all cookies, or a map from old to new paths, in which `"*"` stands
+   * for every other old path; `""` removes the path.
    *
    * Paths are compared as a whole: `"/internal"` is not `"/internal/x"`. A cookie without a path stays as it is.
    * @example { "/internal": "/" }
    */
   cookiePathRewrite?: string | Readonly<Record<string, string>>;
   /**
-   * Rewrites `Location`, `Content-Location` and `Refresh`: `true` turns URLs that point into the target to paths of the
-   * proxy; a map replaces prefixes of URLs, the longest first, and the rest is treated as by `true`; `false` leaves all.
+   * Rewrites `Location`, `Content-Location` and `Refresh`: `true` turns URLs that point into the target into paths of
+   * the proxy; a map replaces prefixes of URLs, the longest first, and treats all other URLs as `true` does; `false`
+   * changes none.
    *
    * A URL points into the target if it has the target's origin, or the `Host` that was sent, and the target's base path.
-   * Base path and query of the target are taken off, and the prefix of `stripPrefix` is put in front again. Other URLs
-   * stay, and so do references that are relative to the path of the request. Changes by `pathRewrite`, or by the app
-   * before it called the proxy (`mount`), are not undone: use a map for these.
+   * The base path and the query of the target are removed, and the prefix of `stripPrefix` is prepended again. Other
+   * URLs are not changed, nor are references that are relative to the path of the request. Changes by `pathRewrite`, or
+   * by the app before it called the proxy (`mount`), are not undone: use a map for these.
    * @default true
    * @example { "http://internal:4000/": "https://shop.example/" }
    */
@@ -34,7 +35,7 @@ export interface RewriteOptions {
 }
 
 const DOMAIN = /^[\w.-]*$/;
-/** The paths that clients take from a cookie (RFC 6265 §5.2.4). */
+/** The values of the attribute `Path` that clients use (RFC 6265 §5.2.4); they ignore others. `""` removes it. */
 const PATH = /^(?:\/[ -+\--:<-~\u0080-\u00ff]*)?$/;
 const prefixes = map(/^[!-~\u0080-\u00ff]+$/);
 

@@ -8,7 +8,9 @@ import { nearest } from "./nearest.ts";
 /** Returns what is wrong with a value and how to put it right, or undefined for a good value. */
 export type Check = (value: unknown) => string | undefined;
 
-/** The word for a kind of value, by which the command finds how to read it from a flag, and tests find samples. */
+/**
+ * The name of a kind of value. By this name, the command chooses how to read a flag, and tests choose sample values.
+ */
 export type KindName =
   | "switch"
   | "number"
@@ -20,26 +22,28 @@ export type KindName =
   | "fields"
   | "map";
 
-/** A kind of value. The compiler refuses an option whose type has a value that its kind does not know. */
+/** A kind of value. The compiler refuses a schema in which the kind of an option does not cover the option's type. */
 export interface Kind<in T> {
   readonly check: Check;
-  /** Undefined for what no flag can express by itself: functions, objects, and kinds that consist of others. */
+  /**
+   * The name; undefined for kinds that no flag can express by themselves: functions, objects, and kinds with `parts`.
+   */
   readonly name?: KindName | undefined;
-  /** The kinds of which one must fit. */
+  /** Alternative kinds: the value must be of one of them. */
   readonly parts?: readonly Kind<never>[];
-  /** The texts to choose from. */
+  /** The texts that the value may be. */
   readonly choices?: readonly string[];
-  /** The options of an object. */
+  /** The options that an object of this kind may have. */
   readonly members?: Table;
-  /** Recognizes a value of this kind with wrong contents: the message is then about the contents. */
+  /** Returns whether a value has this kind apart from wrong contents. The message is then about the contents. */
   readonly contains?: (value: unknown) => boolean;
-  /** For the compiler alone. */
+  /** Never set: it makes the compiler compare the type `T` with the type of the option. */
   readonly takes?: (value: T) => void;
 }
 
 interface Entry<T> {
   readonly kind: Kind<T>;
-  /** The names of the same option in other libraries, for the message to somebody who writes one of these. */
+  /** The names of the same option in other libraries. If an app uses one of them, the message tells our name. */
   readonly aliases?: readonly string[];
 }
 
@@ -75,7 +79,7 @@ export interface FlagText {
   /** The name, where it is not the option's in kebab-case. */
   readonly name?: string;
   readonly short?: string;
-  /** What stands for the value in the help, where it does not follow from the kind. */
+  /** The placeholder for the value in the help, where it does not follow from the kind. */
   readonly value?: string;
 }
 
@@ -99,7 +103,7 @@ export function defaultsOf<Options, Preset extends keyof Options>(
   >;
 }
 
-/** Returns the defaults with the given options in their places. An option that is `undefined` has its default. */
+/** Returns the given options, with the default for each option that is missing or `undefined`. */
 export function fillIn<Filled extends object>(defaults: Filled, given: object): Filled {
   const filled = { ...defaults } as Record<string, unknown>;
   for (const name of Object.keys(given)) {
@@ -109,7 +113,7 @@ export function fillIn<Filled extends object>(defaults: Filled, given: object): 
   return filled as Filled;
 }
 
-/** Whether a value is an object of named values: an array has indices for names, a `Map` or `Headers` hides its own. */
+/** Whether a value is an object with options as its properties; arrays, `Map` and `Headers` are not. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return Object.prototype.toString.call(value) === "[object Object]";
 }

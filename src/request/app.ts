@@ -9,8 +9,8 @@ export interface FetchTarget {
    */
   fetch(request: Request): Response | Promise<Response>;
   /**
-   * The URL of the app in the requests that it gets: the scheme, the authority, and a base path and query to put in front of
-   * the request's. It is read once per object.
+   * The URL of the app in the requests that it gets: the scheme, the authority, and optionally a base path and a query,
+   * which are prepended to those of each request. It is read once per object.
    *
    * The default is a fixed name: the client's `Host` would let clients choose a name that the app trusts. It is not
    * `localhost`, because many apps give `localhost` more rights. Names below `.invalid` never resolve (RFC 6761 §6.4), so
@@ -23,8 +23,8 @@ export interface FetchTarget {
 const DEFAULT_URL = "http://app.invalid";
 
 /**
- * Whether a target is an app. Check this before whether the target is a function of the request: some stubs of workerd are
- * functions, too.
+ * Whether a target is an app. Call this before a test whether the target is a function of the request, because some
+ * stubs of workerd are functions, too.
  */
 export function isApp(target: unknown): target is FetchTarget {
   return typeof (target as Partial<FetchTarget> | null | undefined)?.fetch === "function";

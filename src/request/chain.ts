@@ -3,7 +3,8 @@ import type { Trust } from "./trust.ts";
 import { trimOws } from "../fields/headers.ts";
 
 /**
- * Removes the values that no trusted proxy has written from the forwarding fields of a trusted peer.
+ * Removes the values that no trusted proxy has written from the forwarding fields of a request. The caller has checked
+ * that the peer, which sent the request, is trusted.
  *
  * Each proxy appends the address of its peer. So the function reads the addresses from right to left: the first address
  * that is not trusted is the client, and the client itself may have written all values on the left of it.
@@ -12,14 +13,14 @@ import { trimOws } from "../fields/headers.ts";
  * addresses in `X-Forwarded-For` are trusted. Otherwise, and also without `X-Forwarded-For`, only its last value stays,
  * because the peer has written that one.
  *
- * A malformed `Forwarded` is dropped as a whole, and so are names with `_` instead of `-`.
+ * A malformed `Forwarded` is dropped as a whole. So are fields such as `X_Forwarded_For`, with `_` instead of `-`.
  * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1
  */
 export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
   const left: HeaderList = [];
   const forwardedFor: string[] = [];
   const forwarded: string[] = [];
-  /** What the client has asked for: the scheme, the host and the port. */
+  /** The fields that say which scheme, host and port the client has asked for. */
   const asked: [name: string, value: string][] = [];
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
@@ -85,8 +86,8 @@ interface Element {
 
 const TOKEN = "[!#$%&'*+.^`|~\\w-]+";
 /**
- * Matches one parameter, or none, and the separator after it. No two parts of the pattern can begin with the same
- * character, so that it takes linear time.
+ * Matches at most one parameter, and the separator after it. It takes linear time, because no two parts of the pattern
+ * can begin with the same character.
  */
 const PARAMETER = new RegExp(
   `[ \\t]*(?:(${TOKEN})=(?:(${TOKEN})|"((?:[^"\\\\]|\\\\.)*)")[ \\t]*)?([;,]|$)`,

@@ -31,8 +31,8 @@ export function isSameAuthority(one: string, other: string, secure: boolean): bo
 /**
  * Returns the host of a request whose target contains an authority, in absolute-form or as `:authority`.
  *
- * If the target and `Host` differ, the router has used one of them, and the upstream would get the other. Only the server
- * could correct that before the router runs (RFC 9112 §3.2.2), so the proxy refuses the request.
+ * If the target and `Host` differ, the app's router may have used one of them, and the upstream would get the other.
+ * Only the server could correct that before the router runs (RFC 9112 §3.2.2), so the proxy refuses the request.
  * @param named the authority in the request target
  * @param host the value of the `Host` field
  * @param secure whether the scheme is `https`
@@ -44,7 +44,7 @@ export function agreeOnHost(named: string, host: string | undefined, secure: boo
   return host ?? named;
 }
 
-/** Returns an authority as URL parsers write it; for any other text, a value that equals no other. */
+/** Returns an authority as URL parsers write it; for any other text, a new symbol, which is not equal to anything. */
 function normalizeAuthority(value: string, secure: boolean): string | symbol {
   if (value === "" || !isAuthority(value)) return Symbol(value);
   return URL.parse(`${secure ? "https" : "http"}://${value}`)?.host ?? Symbol(value);

@@ -7,10 +7,10 @@ import type { Client, Listener } from "../exchange/scope.ts";
 import type { ProxyError } from "../error.ts";
 import { authorityEnd, pathOf } from "./target.ts";
 
-/** What the server passes beside the request: Deno's `info`, Bun's `server`, a Worker's `env`, or Hono's `c.env`. */
+/** What the server passes together with the request: Deno's `info`, Bun's `server`, a Worker's `env`, Hono's `c.env`. */
 export type Context = unknown;
 
-/** A request as the core reads it. A runtime may have a cheaper way to read a request than through `Request`. */
+/** An incoming request in the form that the core reads. Some runtimes fill it more cheaply than through a `Request`. */
 export interface Incoming extends Client {
   /** The method. */
   readonly method: string;
@@ -18,7 +18,9 @@ export interface Incoming extends Client {
   readonly path: string;
   /** The authority of the request's URL. It is used where the request has no `Host` field (HTTP/2). */
   readonly authority: string;
-  /** The authority that the request target contains, where the server shows it apart from `Host`. */
+  /**
+   * The authority that the request target contains, if the server shows the target's authority and `Host` separately.
+   */
   readonly named?: string | undefined;
   /** The reason why the request must not be forwarded, although the server has accepted it. */
   readonly fault?: ProxyError | undefined;
@@ -33,8 +35,8 @@ export interface Incoming extends Client {
   /** The body; `null` for none. */
   readonly body: BodySource | null;
   /**
-   * Resolves when the requests in front of this one on its connection are finished, as far as their order matters
-   * (RFC 9112 §9.3.2). Returns undefined if the request may be sent immediately. Called once, when the request arrives.
+   * Returns a promise that resolves when the earlier requests on the same connection are finished, if this request must
+   * wait for them (RFC 9112 §9.3.2); undefined if it may be sent immediately. Called once, when the request arrives.
    */
   turn?(): Promise<void> | undefined;
   /** Returns the HTTP version of the request; `1.1` where the server does not show it. */
@@ -89,7 +91,8 @@ export class WebIncoming implements Incoming {
   }
 
   #readBody(): BodySource | null {
-    // With these methods a `Request` has no body. Reading `body` creates a stream on some servers.
+    // A `Request` with one of these methods has no body. Do not read `body` then, because that creates a stream on some
+    // servers.
     const stream = this.method === "GET" || this.method === "HEAD" ? null : this.#request.body;
     if (stream === null) return null;
     const length = getHeader(this.headers, "content-length");

@@ -7,7 +7,7 @@ import type { HeaderList, UpstreamResponse } from "../transport.ts";
 const FIELD = "max-forwards";
 
 /**
- * Counts `Max-Forwards` of OPTIONS and TRACE down. Other methods have no such field (RFC 9110 §7.6.2).
+ * Counts down the field `Max-Forwards` of an OPTIONS or TRACE request. Other methods do not use it (RFC 9110 §7.6.2).
  * @param headers the header fields for the upstream, changed in place
  * @returns the final recipient's response if the request must not be forwarded; undefined if it may be
  * @throws ProxyError 400 for a value that cannot be counted down
@@ -22,7 +22,7 @@ export function countForwards(
 
 /**
  * Counts `Max-Forwards` down by one, in place. 0 stays 0: `respondAsRecipient` answers that request.
- * @throws ProxyError 400 for a value that is no number and for a second field: neither can be counted down
+ * @throws ProxyError 400 for a value that is not a number, and for a second field: neither can be counted down
  */
 function countDown(headers: HeaderList): void {
   let seen = false;
@@ -37,9 +37,13 @@ function countDown(headers: HeaderList): void {
   }
 }
 
-/** Names of fields that are likely to hold a secret: RFC 9110 §9.3.8 has TRACE leave them out. */
+/**
+ * Matches names of fields that are likely to hold a secret. The response to TRACE leaves them out (RFC 9110 §9.3.8).
+ */
 const SECRET = /auth|cookie|credential|key|password|secret|session|token/i;
-/** Fields that proxies in front of this one write: they would show the addresses of these proxies to the client. */
+/**
+ * Fields that earlier proxies write. The response to TRACE leaves them out: they may show addresses of these proxies.
+ */
 const ASSERTED = new NameSet(REQUEST_ASSERTIONS);
 
 /**

@@ -74,7 +74,7 @@ export function toUpstreamRequest(
   };
 }
 
-/** The header fields of a request that may be forwarded, and the values of those that end at this proxy. */
+/** The header fields of a request that may be forwarded, and the values of fields that the proxy itself evaluates. */
 export interface RequestHead {
   /** The fields that are left. */
   readonly headers: HeaderList;
@@ -113,7 +113,8 @@ export function cleanRequestHeaders(
     switch (name.length) {
       case 4:
         if (name.toLowerCase() !== "host") break;
-        // Two fields name two hosts (RFC 9112 §3.2). A malformed one changes the URL made from it (CVE-2026-33131).
+        // Two `Host` fields name two hosts (RFC 9112 §3.2). A malformed value would change the URL that is made from it
+        // (CVE-2026-33131).
         if (host !== undefined || !(NAME_AND_PORT.test(value) || isAuthority(value)))
           throw badRequest("Host");
         host = value;
@@ -134,7 +135,8 @@ export function cleanRequestHeaders(
         contentLength = Number(value);
         continue;
       case 17:
-        // Servers decode only `chunked`: other codings would arrive without their name (RFC 9112 §6.1).
+        // Servers decode only `chunked`. A body with another coding would reach the upstream still encoded, but without
+        // the field that names the coding (RFC 9112 §6.1).
         if (name.toLowerCase() === "transfer-encoding" && value.toLowerCase() !== "chunked") {
           throw badRequest("Transfer-Encoding", 501);
         }
@@ -203,7 +205,7 @@ function append(headers: HeaderList, name: string, value: string, inbound: boole
 }
 
 /**
- * Adds a field unless it is there: the first proxy on the way knows what the client asked for.
+ * Adds a field, unless an earlier proxy has set it: the first proxy on the way knows what the client asked for.
  * @returns the value of the field; the first value if it is a list
  */
 function setUnlessThere(

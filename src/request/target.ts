@@ -17,7 +17,9 @@ export interface TlsOptions {
 
 /** A target that needs more than a URL. */
 export interface TargetOptions {
-  /** The URL of the target: the scheme, the authority, and a base path and query to put in front of the request's. */
+  /**
+   * The URL of the target: the scheme, the authority, and a base path and query to prepend to those of each request.
+   */
   url: string | URL;
   /** The path of a Unix domain socket to connect to instead of the URL's authority. */
   socketPath?: string;
@@ -184,12 +186,12 @@ export function assertReachable(
   }
 }
 
-// ── the path of a request, in front of which the target's base path goes ──
+// ── the request's path, to which the target's base path is prepended ──
 
 /**
  * Returns the index at which the authority of an absolute URL ends.
  *
- * It is 0 for a path alone: Bun shows such a URL if `Host` is not an authority.
+ * The index is 0 if `url` is only a path: on Bun, the URL of a request is a path if `Host` is not an authority.
  */
 export function authorityEnd(url: string): number {
   if (url.startsWith("/")) return 0;
@@ -223,7 +225,7 @@ export function assertSendable(path: string): void {
 }
 
 /**
- * Puts the base path and the query of the upstream in front of the request's.
+ * Prepends the base path of the upstream to the request's path, and the query of the upstream to the request's query.
  *
  * The authority always comes from the target: the request's path is never parsed as a URL, so that `//evil` and `/\evil`
  * stay paths. The path and the query keep their bytes.
@@ -242,7 +244,7 @@ export function joinTarget(upstream: Upstream, path: string): string {
   return `${upstream.basePath}${pathname}?${upstream.query}${query === "" ? "" : `&${query}`}`;
 }
 
-/** Matches a segment that upstreams read as `..`: alone, with a path parameter (`..;x`), or in front of `?` or `#`. */
+/** Matches a segment that upstreams read as `..`: alone, with a path parameter (`..;x`), or followed by `?` or `#`. */
 const PARENT = /(?:^|[/\\])\.\.(?:[/\\;?#]|$)/;
 const ENCODED = /%(?:2[35ef]|3[bf]|5c)/gi;
 /** The maximum number of layers of percent-encoding; no legitimate client uses more. */

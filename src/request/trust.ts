@@ -50,10 +50,10 @@ export function compileTrust(
  * entries with each request.
  */
 const checked = new Map<string, readonly Range[]>();
-/** The number of entries above which all are forgotten, in case they are made of requests. */
+/** The maximum number of entries in `checked`. It is then cleared, in case the app makes entries from requests. */
 const MOST_CHECKED = 100;
 
-/** Returns the ranges that an entry of `trustProxy` stands for; none for an entry that is wrong. */
+/** Returns the ranges that an entry of `trustProxy` stands for; an empty list for a wrong entry. */
 function rangesOf(entry: string): readonly Range[] {
   const texts = NAMED.get(entry) ?? [entry];
   return checked.get(entry) ?? texts.flatMap((text) => parseRange(text) ?? []);
@@ -84,7 +84,7 @@ function clamp(bits: number): number {
   return Math.min(Math.max(bits, 0), 16);
 }
 
-/** Writes an address in the same form as another: as IPv4 or IPv6, with its zone. */
+/** Writes an address in the form of the text `like`: as IPv4, or as IPv6 with the zone of `like`. */
 function render(words: readonly number[], like: string): string {
   if (!like.includes(":")) {
     const [high, low] = words.slice(6) as [number, number];

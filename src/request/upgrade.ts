@@ -1,8 +1,8 @@
 import { ProxyError } from "../error.ts";
 
 /**
- * Refuses a request for a WebSocket. The proxy does not forward `Upgrade`, and the upstream would answer a plain GET with
- * 200. Other protocols are ignored, as RFC 9110 §7.8 allows.
+ * Refuses a request for a WebSocket. The proxy does not forward `Upgrade`, so the upstream would see a plain GET, and
+ * could answer it with 200. `Upgrade` to other protocols is ignored, as RFC 9110 §7.8 allows.
  * @param upgrade the value of the request's `Upgrade`
  * @throws ProxyError 501
  */

@@ -14,8 +14,9 @@ const CONTENT_LENGTH = new NameSet(["content-length"]);
  * Makes the response to the client from the response of the upstream.
  *
  * The method of the request to the upstream may differ from the client's, because a hook may change it. If only the
- * client's method is HEAD, the body is discarded: a server need not read it, and its connection would stay in use. If only
- * the upstream's is HEAD, `Content-Length` is dropped: the client would wait for a body of that length (RFC 9110 §8.6).
+ * client's method is HEAD, the body is discarded: a server need not read it, and the upstream connection would then
+ * stay in use. If only the upstream's method is HEAD, `Content-Length` is dropped: the client would wait for a body of
+ * that length (RFC 9110 §8.6).
  *
  * @param asked the method of the client's request
  * @param request the request to the upstream
@@ -66,7 +67,7 @@ export function cleanResponse(
 /**
  * Drops the fields of a response that must not be forwarded, and rewrites the others for clients of the proxy.
  *
- * `Content-Length` is dropped where it cannot be the length of the body: beside `Transfer-Encoding` (RFC 9112 §6.3), and
+ * `Content-Length` is dropped where it cannot be the length of the body: with `Transfer-Encoding` (RFC 9112 §6.3), and
  * on a 204 or 205, which have no content (RFC 9110 §8.6, §15.3.6).
  * @throws ProxyError 502 for a transfer coding that is still on the body
  */
@@ -106,7 +107,7 @@ export function cleanResponseHeaders(
   return withoutNominated(headers, connection);
 }
 
-/** Returns a reason phrase that every server can send: `new Response` and node:http throw for others (RFC 9112 §4). */
+/** Returns the reason phrase; `""` for one with characters that `new Response` or node:http refuses (RFC 9112 §4). */
 function cleanReason(statusText: string): string {
   return /^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(statusText) ? statusText : "";
 }

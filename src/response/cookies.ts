@@ -1,10 +1,12 @@
-/** A new value for all attributes, or a map from old values to new ones, in which `"*"` stands for all other values. */
+/**
+ * One new value for all old ones, or a map from old values to new ones, in which `"*"` stands for all other old values.
+ */
 type Values = string | Readonly<Record<string, string>>;
 
 /** Returns the new value of an attribute; `""` to remove the attribute, undefined to keep it. */
 type Change = (value: string) => string | undefined;
 
-/** Matches the cookie or an attribute of it. A `;` inside a quoted value does not end the attribute. */
+/** Matches the name and value of a cookie, or one attribute. A `;` inside a quoted value does not end the attribute. */
 const PART = /(?:^|;)[^=;]*(?:=[ \t]*"[^"]*"[ \t]*(?=;|$)|[^;]*)/g;
 
 /** Matches an attribute that may be rewritten, up to its value. */
@@ -41,7 +43,7 @@ export function compileCookieRewrite(
 
 /**
  * Returns the index at which the value of an attribute ends; white space and quotes may follow. A regular expression would
- * search from every character on, which takes quadratic time.
+ * begin a search at every character, which takes quadratic time.
  */
 function findValueEnd(part: string): number {
   let end = part.length;

@@ -7,7 +7,8 @@ import type { UpstreamRequest } from "../transport.ts";
  * @returns null if the reference is not a URL
  */
 export function parseReference(reference: string, base?: string | URL): URL | null {
-  // Field values are read as Latin-1. Encode each byte above 0x7f as itself, not as the character that it looks like.
+  // Field values are read as Latin-1. Percent-encode each byte above 0x7f as this one byte; a URL parser would encode
+  // the Latin-1 character as two bytes of UTF-8.
   const bytes = reference.replaceAll(
     /[\u0080-\u00ff]/g,
     (byte) => `%${byte.charCodeAt(0).toString(16)}`,
@@ -18,7 +19,7 @@ export function parseReference(reference: string, base?: string | URL): URL | nu
 /**
  * Rewrites a URL reference of a response for clients of the proxy.
  * @param request the request to the upstream
- * @param followed the request that redirects led to, if they were followed: a relative reference is relative to its URL
+ * @param followed the last request, if redirects were followed: a relative reference is relative to the URL of this one
  */
 export type LocationRewrite = (
   reference: string,
@@ -40,7 +41,7 @@ export function compileLocationRewrite(
   const rules =
     rewrite === true ? [] : Object.entries(rewrite).toSorted(([a], [b]) => b.length - a.length);
   return (reference, request, followed) => {
-    // URL parsers remove tabs, other readers do not: such a reference has two meanings.
+    // Do not rewrite a reference with a tab: URL parsers remove tabs and other readers do not, so it has two meanings.
     if (reference.includes("\t")) return reference;
     const absolute = followed === undefined ? reference : toAbsolute(reference, followed);
     return (
@@ -51,13 +52,16 @@ export function compileLocationRewrite(
   };
 }
 
-/** Resolves a relative reference: a client would resolve it against the URL that it has requested, not the followed one. */
+/**
+ * Resolves a relative reference against the URL of the request that redirects led to. The client does not know that
+ * URL, and would resolve the reference against the URL that it has requested.
+ */
 function toAbsolute(reference: string, { upstream, path }: UpstreamRequest): string {
   if (URL.canParse(reference)) return reference;
   return parseReference(reference, upstream.origin + path)?.href ?? reference;
 }
 
-/** Matches the two slashes in front of an authority. Some URL parsers read `\` as `/`. */
+/** Matches the two slashes that precede an authority. It also matches `\`, which some URL parsers read as `/`. */
 const TWO_SLASHES = /^[/\\]{2}/;
 
 /** Writes a path so that no URL parser reads its first segment as an authority (RFC 3986 §4.2). */
@@ -86,7 +90,8 @@ const REFERENCE = /^(?:(https?:)?[/\\]{2,}([^/\\?#]+))?([/\\][^?#]*)?([?#].*)?$/
 /**
  * Converts a reference into the target to a reference into the proxy, by removing the target's base path and query.
  *
- * The result has no authority: it could be the upstream's name, or a `Host` that a client has invented.
+ * The result has no authority, because an authority could be the upstream's name, or a `Host` that a client has
+ * invented. The only exception is a reference that names the `Host` of the request with another scheme.
  *
  * @returns undefined for a reference that points elsewhere, is relative to the request's path, or is not a URL
  */
@@ -106,7 +111,8 @@ function toOwnReference(
       if (host === undefined || origin === undefined || origin !== parseOrigin(scheme, host)) {
         return undefined;
       }
-      // Keep another scheme: the upstream wants the client to change it, such as from http to https.
+      // Keep a scheme that differs from the target's: the upstream wants the client to change to it, as from http to
+      // https.
       if (scheme.toLowerCase() !== schemeOf(upstream)) before = `${scheme}//${authority}`;
     }
   } else if (path === undefined || TWO_SLASHES.test(path)) return undefined;
@@ -127,7 +133,7 @@ function parseOrigin(scheme: string, authority: string): string | undefined {
   return URL.parse(`${scheme}//${authority}`)?.origin;
 }
 
-/** Resolves the dot segments and backslashes of a path, as every client would: they could lead outside the base path. */
+/** Resolves the dot segments and backslashes of a path, as every client would: they may lead out of the base path. */
 function resolveDots(path: string): string {
   if (!/\\|\/(?:\.|%2e){1,2}(?:\/|$)/i.test(path)) return path;
   return parseReference(`http://a${path}`)?.pathname ?? path;

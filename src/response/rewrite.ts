@@ -4,7 +4,7 @@ import { NameSet } from "../fields/headers.ts";
 import { type RewriteOptions, rewriteSchema } from "../options/rewriteoptions.ts";
 import type { HeaderList, UpstreamRequest } from "../transport.ts";
 
-/** Fields that a `ResponseRewrite` may change: it need not be called for a response without them. */
+/** Fields that a `ResponseRewrite` may change. For a response without any of them, it need not be called. */
 export const REWRITABLE: NameSet = new NameSet([
   "content-location",
   "location",
@@ -15,7 +15,7 @@ export const REWRITABLE: NameSet = new NameSet([
 /**
  * Rewrites the header fields of a response for clients of the proxy, in place.
  * @param request the request to the upstream
- * @param followed the request that redirects led to, if they were followed
+ * @param followed the last request, if redirects were followed
  */
 export type ResponseRewrite = (
   headers: HeaderList,
@@ -64,7 +64,7 @@ export function compileResponseRewrite(
 }
 
 /**
- * A value of `Refresh`, such as `5; url="/there"`, in all forms that browsers accept.
+ * Matches a value of `Refresh`, such as `5; url="/there"`, in all forms that browsers accept.
  * @see https://html.spec.whatwg.org/#attr-meta-http-equiv-refresh
  */
 const REFRESH = /^([ \t]*[\d.]+[ \t]*[;, \t][ \t]*(?:url[ \t]*=[ \t]*)?)(["']?)(.*)$/is;
