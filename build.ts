@@ -1,6 +1,6 @@
 /**
- * Emits `dist`: one file for each entry, with what several need in files between them, and the
- * declarations in the same folders. Loading a file for each of the sources would take twice as long.
+ * Emits `dist`: one file for each entry, shared files for the code that several entries need, and the declarations. One
+ * file for each source would take twice as long to load.
  */
 import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -23,7 +23,7 @@ const tsc = join(root, "node_modules/typescript/bin/tsc");
 const { status } = spawnSync(process.execPath, [tsc, "-p", join(root, "tsconfig.build.json")], {
   stdio: "inherit",
 });
-// tsc has said what is wrong.
+// tsc has printed its errors.
 if (status !== 0) process.exit(1);
 
 const toSource = (path: string): string => path.replace("./dist/", "./").replace(/\.js$/, ".ts");
@@ -44,8 +44,8 @@ await build({
   target: "es2024",
   packages: "external",
   external: ["node:*"],
-  // `#proxy` maps the sources. What is installed finds the same entry by the same
-  // conditions under the package's own name.
+  // `#proxy` leads to the sources. The installed package imports its own name instead: its `exports` select the compiled
+  // entry by the same conditions.
   alias: { "#proxy": name },
   logLevel: "warning",
 });

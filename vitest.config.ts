@@ -4,10 +4,10 @@ import { defineConfig, type ViteUserConfig } from "vitest/config";
 
 type Plugin = NonNullable<ViteUserConfig["plugins"]>[number];
 
-/** The folder with other versions of the frameworks, where the matrix has installed some beside the compiled hosts. */
+/** The folder in which the matrix has installed other versions of the frameworks, beside the compiled hosts. */
 const folder = join(process.env["HOST_FILES"] ?? "", "..");
 
-/** Finds the frameworks in that folder. */
+/** Resolves imports of the frameworks to the versions in that folder. */
 const frameworks: Plugin = {
   name: "frameworks",
   enforce: "pre",
@@ -22,9 +22,9 @@ const config: ViteUserConfig = defineConfig({
     existsSync(join(folder, "node_modules/srvx")) && process.env["HOST_FILES"] ? [frameworks] : [],
   test: {
     include: ["test/**/*.test.ts"],
-    // A process for each file: what one leaves behind cannot disturb the next.
+    // Each test file runs in its own process, so that the state it leaves behind cannot affect the next file.
     pool: "forks",
-    // Servers and their upstreams want a core too.
+    // The servers and upstreams that the tests start need cores as well.
     maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 60_000,

@@ -1,5 +1,5 @@
 /**
- * What keeping connections is worth: agentkeepalive's benchmark, and HTTP and HTTPS one request after the other.
+ * Measures what connection reuse saves: agentkeepalive's benchmark, and HTTP and HTTPS one request after the other.
  *
  *     npm run bench:pool                       # all of it, writes bench/pool.md
  *     npm run bench:pool -- --requests 100     # quicker; prints only
@@ -230,10 +230,10 @@ async function compareSequence(scheme: "http" | "https"): Promise<string> {
 ${table(["", "kept", "not kept", "times as long"], rows)}`;
 }
 
-const report = `# What keeping connections is worth
+const report = `# What connection reuse saves
 
 Made by \`npm run bench:pool\`: Fetchway on Node ${process.versions.node}, ${cpus().length} cores, client, proxy and target on one machine;
-kept connections against \`keepAlive: false\`. The figures compare within one run, and not beyond it.
+kept connections compared with \`keepAlive: false\`. Compare figures of one run only.
 
 ${await compareConcurrent()}
 
@@ -241,7 +241,7 @@ ${await compareSequence("http")}
 
 ${await compareSequence("https")}
 
-In these two nothing takes time but the request itself: next to a target that does, the handshake weighs less.
+In these two measurements, the target responds immediately. With a slower target, the handshake is a smaller part of the time.
 `;
 console.log(report);
 const whole = each === 1000 && values.sequence === undefined;
