@@ -55,7 +55,7 @@ $ http://a --demo=1
 $ http://a --header 'authorization s3cret'
 --header: write it as "name: value", or as "name:" to delete it
 $ http://a --header 'a b: s3cret'
---header: "a b" is no field name
+--header: "a b" is not a field name
 $ http://a --header host:b
 --header: set Host by the --host-header option
 $ http://a --forward-headers x-ok,connection

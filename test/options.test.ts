@@ -16,9 +16,9 @@ const noMilliseconds: Wrong[] = [-1, 1.5, Number.NaN, 2 ** 31, "5", Infinity, nu
 ]);
 const noNames: Wrong[] = [
   ["cookie", /use an array of field names, such as \["cookie"\]/],
-  [["a b"], /"a b" is no field name/],
-  [[""], /"" is no field name/],
-  [[5], /5 is no field name/],
+  [["a b"], /"a b" is not a field name/],
+  [[""], /"" is not a field name/],
+  [[5], /5 is not a field name/],
 ];
 
 /**
@@ -32,7 +32,7 @@ const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
     [new Headers(), /use an object/],
     [null, /use an object/],
     [new Map([["x-a", "1"]]), /use an object/],
-    [{ "a b": "c" }, /"a b" is no field name/],
+    [{ "a b": "c" }, /"a b" is not a field name/],
     [{ Host: "a" }, /set Host by the `host` option/],
     [{ "Content-Length": "1" }, /"Content-Length" belongs to .* framing; leave it out/],
     [{ transfer_encoding: "x" }, /belongs to one connection/],
@@ -62,9 +62,9 @@ const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
   trustProxy: [
     ["10.0.0.1", /use true, false, an array of addresses and CIDR ranges, or a predicate/],
     [{}, /use true, false, an array/],
-    [[5], /5 is no address or CIDR range/],
-    [[undefined], /undefined is no address or CIDR range/],
-    [["10.0.0.1", "10.0.0.0/33"], /"10\.0\.0\.0\/33" is no address or CIDR range/],
+    [[5], /5 is not an address or a CIDR range/],
+    [[undefined], /undefined is not an address or a CIDR range/],
+    [["10.0.0.1", "10.0.0.0/33"], /"10\.0\.0\.0\/33" is not an address or a CIDR range/],
     [["localhost"], /"localhost" is no address/],
     [
       ["loopback", "10.0.0.1/8"],

@@ -58,7 +58,7 @@ describe("cleanRequestHeaders", () => {
     ["X-SECRET ,\tx-other", ["X-Secret", "1", "X_Other", "2"], []],
     ["x_secret", ["X-Secret", "1"], []],
     ["keep-alive, upgrade, te, ,", ["x-secret", "1"], ["x-secret", "1"]],
-    // U+00A0 is a byte of an option, which then is no field name.
+    // U+00A0 is a byte of an option, which then is not a field name.
     ["X-A\xa0,\tX-B\t", ["X-A", "1", "X-B", "2"], ["X-A", "1"]],
   ])("Connection: %s", (connection, raw, left) => {
     expect(cleanRequestHeaders(["Connection", connection, ...raw], dropped).headers).toEqual(left);

@@ -81,7 +81,7 @@ describe("ranges", () => {
     "/8",
     "",
   ])("%j is none", (entry) => {
-    expect(checkRange(entry)).toBe(`${JSON.stringify(entry)} is no address or CIDR range`);
+    expect(checkRange(entry)).toBe(`${JSON.stringify(entry)} is not an address or a CIDR range`);
     expect(trusts(["0.0.0.0/0", "::/0"], entry)).toBe(false);
   });
 

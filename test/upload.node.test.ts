@@ -170,17 +170,21 @@ test("a body that is read as text is refused instead of sent incompletely", asyn
   expect(answer.toString()).toMatch(/TypeError: .*setEncoding/);
 });
 
-test("the payload that a test injects is not modified", async () => {
-  const app = Fastify({ bodyLimit: BODY.length });
-  app.addContentTypeParser("*", (_request, _payload, done) => done(null));
-  app.post("/", ({ raw }, reply) => {
-    reply.hijack();
-    proxy.nodeHandler(raw, reply.raw);
-  });
-  const headers = { "content-type": "application/octet-stream" };
-  for (let count = 0; count < 2; count++) {
-    const response = await app.inject({ method: "POST", url: "/", headers, payload: BODY });
-    expect(response.rawPayload.equals(BODY)).toBe(true);
-  }
-  expect(BODY).toHaveLength(12_000_000);
-});
+// Fastify's `inject` requires an ES module, which Node allows from 22.12 on.
+test.skipIf(!process.features.require_module)(
+  "the payload that a test injects is not modified",
+  async () => {
+    const app = Fastify({ bodyLimit: BODY.length });
+    app.addContentTypeParser("*", (_request, _payload, done) => done(null));
+    app.post("/", ({ raw }, reply) => {
+      reply.hijack();
+      proxy.nodeHandler(raw, reply.raw);
+    });
+    const headers = { "content-type": "application/octet-stream" };
+    for (let count = 0; count < 2; count++) {
+      const response = await app.inject({ method: "POST", url: "/", headers, payload: BODY });
+      expect(response.rawPayload.equals(BODY)).toBe(true);
+    }
+    expect(BODY).toHaveLength(12_000_000);
+  },
+);

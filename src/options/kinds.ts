@@ -90,7 +90,7 @@ function checkNames(value: unknown): string | undefined {
   if (!Array.isArray(value)) return 'use an array of field names, such as ["cookie"]';
   for (const name of value as unknown[]) {
     if (typeof name !== "string" || !NAME.test(name)) {
-      return `${JSON.stringify(name)} is no field name`;
+      return `${JSON.stringify(name)} is not a field name`;
     }
   }
   return undefined;
@@ -116,7 +116,7 @@ export const fields: Kind<Readonly<Record<string, string | null>>> = {
   check(value) {
     if (!isRecord(value)) return 'use an object such as { "x-name": "value" }';
     for (const name of Object.keys(value)) {
-      if (!TOKEN.test(name)) return `${JSON.stringify(name)} is no field name`;
+      if (!TOKEN.test(name)) return `${JSON.stringify(name)} is not a field name`;
       if (unforwardable.has(name)) {
         if (name.toLowerCase() === "host") return "set Host by the `host` option";
         return `"${name}" belongs to one connection or to the framing; leave it out`;

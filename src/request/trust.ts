@@ -72,7 +72,7 @@ export function checkRange(entry: unknown): string | undefined {
 
 function checkAddresses(entry: unknown, text: string): string | undefined {
   const range = parseRange(text);
-  if (range === undefined) return `${JSON.stringify(entry)} is no address or CIDR range`;
+  if (range === undefined) return `${JSON.stringify(entry)} is not an address or a CIDR range`;
   const words = range.words.map((word, i) => word & ~(0xffff >> clamp(range.bits - 16 * i)));
   if (words.every((word, i) => word === range.words[i])) return undefined;
   // The entry may mean the one address, or the whole network: let the caller choose.
