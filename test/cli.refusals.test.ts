@@ -49,7 +49,7 @@ $ --retry 503 http://a
 --retry: use true or false; its details can only be set in code
 $ http://a --no-dns=1 --trust-proxy 10.0.0.1/8
 --no-dns: it takes no value, leave that out
---trust-proxy "10.0.0.1/8": "10.0.0.1/8" is no range: use "10.0.0.0/8", or "10.0.0.1" for that address alone
+--trust-proxy "10.0.0.1/8": "10.0.0.1/8" is not a range: use "10.0.0.0/8", or "10.0.0.1" for that address alone
 $ http://a --demo=1
 --demo: use true or false
 $ http://a --header 'authorization s3cret'

@@ -65,13 +65,13 @@ const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
     [[5], /5 is not an address or a CIDR range/],
     [[undefined], /undefined is not an address or a CIDR range/],
     [["10.0.0.1", "10.0.0.0/33"], /"10\.0\.0\.0\/33" is not an address or a CIDR range/],
-    [["localhost"], /"localhost" is no address/],
+    [["localhost"], /"localhost" is not an address/],
     [
       ["loopback", "10.0.0.1/8"],
-      /"10\.0\.0\.1\/8" is no range: use "10\.0\.0\.0\/8", or "10\.0\.0\.1"/,
+      /"10\.0\.0\.1\/8" is not a range: use "10\.0\.0\.0\/8", or "10\.0\.0\.1"/,
     ],
-    [["10.0.0.1:80"], /"10\.0\.0\.1:80" is no address/],
-    [["::/129"], /"::\/129" is no address/],
+    [["10.0.0.1:80"], /"10\.0\.0\.1:80" is not an address/],
+    [["::/129"], /"::\/129" is not an address/],
   ],
   clientAddress: noFunction,
   via: [true, "", "a b", null].map((value) => [

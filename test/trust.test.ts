@@ -45,7 +45,7 @@ describe("ranges", () => {
     // A wrong entry is refused again, even after it has been compiled.
     for (let i = 0; i < 2; i++) {
       expect(trusts(["10.0.0.1/8"], "192.0.2.1")).toBe(false);
-      expect(checkRange("10.0.0.1/8")).toMatch(/is no range/);
+      expect(checkRange("10.0.0.1/8")).toMatch(/is not a range/);
     }
   });
 
@@ -95,7 +95,7 @@ describe("ranges", () => {
   ])("%s is refused, with %s suggested", (entry, network) => {
     const [address] = entry.split("/");
     expect(checkRange(entry)).toBe(
-      `"${entry}" is no range: use "${network}", or "${address}" for that address alone`,
+      `"${entry}" is not a range: use "${network}", or "${address}" for that address alone`,
     );
     expect(checkRange(network)).toBeUndefined();
   });

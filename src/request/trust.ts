@@ -77,7 +77,7 @@ function checkAddresses(entry: unknown, text: string): string | undefined {
   if (words.every((word, i) => word === range.words[i])) return undefined;
   // The entry may mean the one address, or the whole network: let the caller choose.
   const [address, length] = text.split("/") as [string, string];
-  return `"${text}" is no range: use "${render(words, address)}/${length}", or "${address}" for that address alone`;
+  return `"${text}" is not a range: use "${render(words, address)}/${length}", or "${address}" for that address alone`;
 }
 
 function clamp(bits: number): number {
