@@ -1,4 +1,4 @@
-/** Requirements of the RFCs that servers do not meet: one row for each, with the hosts. */
+/** Requirements of the RFCs that servers do not meet: a row for each requirement, with the hosts. */
 import type { Gap } from "./_gaps.ts";
 import type { HostName } from "./_host.ts";
 import type { TestName } from "./_suite.ts";
@@ -67,7 +67,7 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
     ],
   ];
 
-/** With Deno's fetch, the length of the response is unknown, and its end is the connection's. */
+/** The test passes with Deno's fetch: its response has no known length, so that the body ends with the connection. */
 const KEPT: Gap = {
   host: "deno",
   test: "RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept",

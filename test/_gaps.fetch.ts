@@ -1,4 +1,4 @@
-/** The gaps of the global `fetch` and of undici in place of the proxy's own client, besides those of the server. */
+/** The gaps that the runtimes' `fetch` and undici add when they replace Fetchway's own HTTP client. */
 import type { ClientHost } from "./_host.ts";
 import type { TestName } from "./_suite.ts";
 

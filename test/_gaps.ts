@@ -1,7 +1,6 @@
 /**
- * The features that a host lacks, each with the effect on a user. A gap's test is expected to fail: when it passes, the run
- * fails until the entry is removed, so that the list stays true; entries with `sometimes` are
- * exempt.
+ * The features that a host lacks, each with the effect on a user. The test of a gap is expected to fail. If it passes,
+ * the run fails until the entry is removed, so that the list stays true. Entries with `sometimes` may pass.
  */
 import { clientGaps } from "./_gaps.clients.ts";
 import { conformanceGaps } from "./_gaps.conformance.ts";
@@ -13,9 +12,9 @@ import type { TestName } from "./_suite.ts";
 export interface Gap {
   host: HostName;
   test: TestName;
-  /** What a user sees of it. */
+  /** The effect that a user of the host sees. */
   reason: string;
-  /** The versions of Node that cannot; all if undefined. */
+  /** The versions of Node that have the gap; all versions if undefined. */
   node?: NodeRange;
   /** The text that the runtime itself prints in this test. */
   prints?: string;
@@ -269,7 +268,7 @@ const onBun: Gap[] = (
   ] as const
 ).map(([test, reason]) => ({ host: "bun", test, reason }));
 
-/** Seen under load: a line of `fetch` loses 19 of 60 answers. */
+/** On a loaded machine, even a Worker that only calls `fetch` loses 19 of 60 such answers. */
 const EARLY: Gap = {
   host: "workerd",
   test: "an upstream's early 413 reaches a client that is still uploading",
