@@ -1,4 +1,6 @@
-/** Requirements of the RFCs that no other theme touches: what a server or a client under the proxy may forget. */
+/**
+ * Requirements of the RFCs that no other theme covers. The host's server or the HTTP client must fulfil most of them.
+ */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
 import { rfc } from "../conformance/rfc.ts";
@@ -9,12 +11,15 @@ import { chunk, lastChunk, request, type Header } from "../_wire.ts";
 const HOST = "Host: proxy.test\r\n";
 const IMF_FIXDATE = /^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/;
 
-/** Reads to the connection's end, which the server has to bring about. */
+/** Reads until the server closes the connection. */
 async function readToEnd(client: Client): Promise<string> {
   return (await within(client.rest(), "the connection's end")).toString("latin1");
 }
 
-/** Sends a faulty request and a second one behind it: the first gets a status, the second nothing. */
+/**
+ * Sends an invalid request and a second one behind it. Only the first may be answered, and the second must not reach
+ * the upstream.
+ */
 async function expectLast(t: Tools, faulty: string, status: RegExp): Promise<void> {
   const client = await t.connect();
   client.send(faulty, request("GET", "/second"));
@@ -152,7 +157,7 @@ export const conformance = {
       const client = await t.connect();
       client.send(`GET / HTTP/1.0\r\n${HOST}${more}\r\n`);
       expect((await client.read()).status).toBe(200);
-      // Sooner than an idle connection is closed.
+      // The limit of 1 s is shorter than the idle timeout: an idle connection would still be open.
       expect((await within(client.rest(), "the connection's end", 1000)).length).toBe(0);
     }
   },
@@ -265,7 +270,7 @@ export const conformance = {
     const hidden = request("GET", "/hidden");
     const client = await t.connect();
     const length: Header = ["Content-Length", String(hidden.length)];
-    // An invalid Max-Forwards is answered before the upstream is asked.
+    // The proxy answers a request with an invalid Max-Forwards itself, without reading its body.
     client.send(request("OPTIONS", "/", [["Max-Forwards", "x"], length]), hidden);
     expect((await client.read()).status).toBe(400);
     client.send(request("GET", "/next"));
@@ -361,7 +366,7 @@ export const conformance = {
     const client = await t.connect();
     client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]));
     client.send(`5;${"x".repeat(2 ** 20)}\r\nhello\r\n`, lastChunk);
-    // Some close the connection in place of an answer.
+    // Some servers close the connection instead of answering.
     const status = await client.read("POST").then(
       (answer) => answer.status,
       () => 400,
@@ -413,7 +418,7 @@ export const conformance = {
     for (const name of ["x-trailer", "set-cookie"]) expect(answer.all(name)).toEqual([]);
     const call = t.refusedOrOne(answer, [400]);
     for (const name of ["x-trailer", "authorization"]) expect(call?.all(name) ?? []).toEqual([]);
-    // Where a request's are refused, those of a response are still to be seen.
+    // The host may have refused the request for its trailers, so test the response's trailers with another request.
     const next = await t.ask(request("GET", "/"));
     expect(next).toMatchObject({ status: 200, text: "ok" });
     for (const name of ["x-trailer", "set-cookie"]) expect(next.all(name)).toEqual([]);
