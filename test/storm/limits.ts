@@ -1,4 +1,4 @@
-/** Features that the storm does not use on a host, because its server or client lacks them. */
+/** Features that the storm does not use on a host, because the host's server or HTTP client lacks them. */
 import type { HostName } from "../_host.ts";
 import { hostVersion, isInRange, type NodeRange } from "../_node.ts";
 
@@ -24,7 +24,7 @@ export type Feature = (typeof FEATURES)[number];
 
 interface Limit {
   host: HostName;
-  /** The versions of Node that cannot; all if undefined. */
+  /** The versions of Node that lack the feature; all versions if undefined. */
   node?: NodeRange;
   feature: Feature;
   reason: string;
