@@ -1,6 +1,6 @@
 /**
- * RFC 6455, WebSocket: a tunnel passes frames as bytes and has the duties of the handshake alone; a relay, on servers
- * that end the WebSocket themselves, has those of an endpoint on both sides.
+ * RFC 6455, WebSocket. A tunnel passes frames as bytes, so only the requirements of the handshake apply to it. A relay,
+ * on servers that terminate the WebSocket themselves, must fulfil those of an endpoint on both sides.
  */
 export const rfc6455 = {
   "6455-4.1-handshake-sent": {

@@ -1,6 +1,6 @@
 /**
- * RFC 9113, HTTP/2: what it requires of a gateway that translates messages. What a connection is made of (frames,
- * windows, HPACK) is the work of `node:http2`, and listed once for each section.
+ * RFC 9113, HTTP/2: what it requires of a gateway that translates messages. The requirements on connections (frames,
+ * windows, HPACK) are met by `node:http2`, so there is one entry for each section about them.
  */
 export const rfc9113 = {
   "9113-3.2-alpn": {

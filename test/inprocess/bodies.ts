@@ -1,4 +1,4 @@
-/** Bodies to and from an app. */
+/** Cases about bodies to and from an app in the same process. */
 import { H3 } from "h3";
 import { Hono } from "hono";
 import type { FetchTarget } from "../../src/index.ts";
@@ -112,10 +112,10 @@ export const bodies: Record<string, Case> = {
         },
       });
       const request = read("/", { method: "POST", body, headers, duplex: "half" });
-      // The app may answer all the same, as any upstream may.
+      // The response is not checked, because the app may answer although the body is wrong.
       await (await create({ target }).fetch(request)).text();
     }
-    // A body of unknown length may fail before the app is called.
+    // The app need not be called for every body: one of unknown length may fail before.
     assert(calls > 0, "the app was never called");
     await until(() => outcomes.length === calls, "the app's reading to end");
     assertEqual(new Set(outcomes).has("failed") && new Set(outcomes).size, 1);
@@ -128,7 +128,7 @@ export const bodies: Record<string, Case> = {
       "content-length": `${bytes.length}`,
       etag: '"x"',
     };
-    // workerd's own: the bytes are encoded already.
+    // Only workerd reads `encodeBody`: "manual" tells it that the bytes are already encoded.
     const init: ResponseInit & { encodeBody: "manual" } = { headers, encodeBody: "manual" };
     for (const options of [{}, { idleTimeout: 10_000 }]) {
       const target = answering(() => new Response(bytes, init));
