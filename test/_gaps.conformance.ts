@@ -48,7 +48,9 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
     [
       "a connection with the rest of a large answered upload still to come is reset",
       ["slow", "workerd"],
-      ["RFC 9110 §10.1.1: an early response says that it closes, or the rest is read"],
+      [
+        "RFC 9110 §10.1.1: an early response has Connection: close, or the rest of the request body is read",
+      ],
     ],
     [
       "an empty line in front of a request is answered with 400",
@@ -58,7 +60,7 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
     [
       "the last response on a connection has no Connection: close",
       ["bun"],
-      ["RFC 9112 §9.6: a connection's last response says that it is"],
+      ["RFC 9112 §9.6: the last response on a connection has Connection: close"],
     ],
     [
       "unknown transfer codings are answered with 400",

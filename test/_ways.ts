@@ -1,4 +1,7 @@
-/** The same proxy behind every server on Node, for tests that all of them must send the same bytes. */
+/**
+ * The ways in which a request and its response can pass through the proxy on Node. Each way is a server with the same
+ * proxy.
+ */
 import { createServer as createHttp2 } from "node:http2";
 import { H3 } from "h3";
 import { Hono } from "hono";

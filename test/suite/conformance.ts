@@ -89,7 +89,7 @@ export const conformance = {
     if (call) expect(call.method).toBe(method);
   },
 
-  async "RFC 9110 §5.1, §7.7: fields that are not the proxy's pass in both directions"(
+  async "RFC 9110 §5.1, §7.7: fields that do not concern the proxy pass unchanged in both directions"(
     t: Tools,
   ): Promise<void> {
     rfc(
@@ -140,7 +140,7 @@ export const conformance = {
     expect(t.upstream.calls[0]?.all("range")).toEqual(["lines=2-3"]);
   },
 
-  async "RFC 9110 §9.3.7: Max-Forwards is not made up, and other methods keep it"(
+  async "RFC 9110 §9.3.7: no Max-Forwards is added, and methods other than TRACE and OPTIONS keep it"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-9.3.7-max-forwards");
@@ -162,7 +162,7 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §6.1: a request with a length beside chunks is its connection's last"(
+  async "RFC 9112 §6.1: after a chunked request with Content-Length, the connection is closed"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-6.1-both-closes");
@@ -173,7 +173,7 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §6.3: an invalid length gets 400, and is its connection's last"(
+  async "RFC 9112 §6.3: an invalid Content-Length gets 400, and the connection is closed"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-6.3-length-request");
@@ -182,7 +182,7 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §6.3: a last coding other than chunked gets 400, and is its connection's last"(
+  async "RFC 9112 §6.3: a final transfer coding other than chunked gets 400, and the connection is closed"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-6.3-not-chunked-last");
@@ -192,7 +192,9 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §9.6: a connection's last response says that it is"(t: Tools): Promise<void> {
+  async "RFC 9112 §9.6: the last response on a connection has Connection: close"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9112-9.6-close-sent");
     const client = await t.connect();
     client.send(request("GET", "/", [["Connection", "close"]]));
@@ -249,9 +251,7 @@ export const conformance = {
     }
   },
 
-  async "RFC 9110 §5.6.1.2: empty elements of Connection nominate nothing"(
-    t: Tools,
-  ): Promise<void> {
+  async "RFC 9110 §5.6.1.2: empty elements of Connection name no field"(t: Tools): Promise<void> {
     rfc("9110-5.6.1.2-empty-received");
     const headers: Header[] = [
       ["Connection", ", ,x-secret,, keep-alive,"],
@@ -263,7 +263,7 @@ export const conformance = {
     expect(t.upstream.calls[0]?.all("x-kept")).toEqual(["yes"]);
   },
 
-  async "RFC 9112 §9.3: a body that is answered before it is read does not become a request"(
+  async "RFC 9112 §9.3: a request body that is still unread at the response is not taken for a request"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-9.3-read-request");
@@ -327,14 +327,16 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §4: a space follows the status without a reason, too"(t: Tools): Promise<void> {
+  async "RFC 9112 §4: a space follows the status even if there is no reason phrase"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9112-4-space", "9112-4-reason");
     t.upstream.script = (call) => call.write("HTTP/1.1 471\r\nContent-Length: 0\r\n\r\n");
     const answer = await t.ask(request("GET", "/"));
     expect(answer.bytes.toString("latin1")).toMatch(/^HTTP\/1\.1 471 /);
   },
 
-  async "RFC 9110 §7.1: the target of OPTIONS for a server is sent with no other method"(
+  async "RFC 9110 §7.1: asterisk-form and authority-form are not forwarded with GET"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-7.1-special-forms");
@@ -345,7 +347,7 @@ export const conformance = {
     }
   },
 
-  async "RFC 9110 §10.1.1: an early response says that it closes, or the rest is read"(
+  async "RFC 9110 §10.1.1: an early response has Connection: close, or the rest of the request body is read"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-10.1.1-close");
@@ -402,7 +404,7 @@ export const conformance = {
     expect(await client.read("POST")).toMatchObject({ status: 200, text: "hello" });
   },
 
-  async "RFC 9110 §6.5.1: a trailer field becomes no header field, or is refused"(
+  async "RFC 9110 §6.5.1: a trailer field does not become a header field, or the request is refused"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-6.5.1-trailers-merged", "9112-7.1.2-merge");
@@ -440,7 +442,7 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §3.2: two Host fields, or one that is no authority, get 400"(
+  async "RFC 9112 §3.2: two Host fields, or one that is not an authority, get 400"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-3.2-host-received", "9110-4.2.4-userinfo-received");
