@@ -29,7 +29,7 @@ const PAPER = { rounds: 1, seconds: 60, connections: 128, workloads: ["get-1k", 
 
 export const help: string = `Usage: npm run bench -- [flags]
 
-Runs proxies side by side and says what a request costs each of them.
+Runs several proxies under the same workloads and reports the CPU time of a request in each of them.
 
   --quick               ${QUICK.rounds} rounds of ${QUICK.seconds} s, ${QUICK.workloads.join(" and ")} only
   --paper               ${PAPER.rounds} round of ${PAPER.seconds} s with ${PAPER.connections} connections, the same workloads
@@ -37,8 +37,8 @@ Runs proxies side by side and says what a request costs each of them.
   --workloads <names>   these workloads
   --rounds <n>          interleaved rounds, ${DEFAULTS.rounds} by default
   --seconds <n>         length of a round, ${DEFAULTS.seconds} by default
-  --connections <n,…>   connections of the load, ${DEFAULTS.connections} by default; several are run one after the other
-  --origins <n,…>       Fetchway before so many upstream origins (Linux), instead of the contestants
+  --connections <n,…>   connections of the load, ${DEFAULTS.connections} by default; several numbers are measured in sequence
+  --origins <n,…>       Fetchway with this number of upstream origins (Linux), instead of the contestants
   --help                this text
 
 Contestants: ${contestants.map(({ name }) => name).join(", ")}

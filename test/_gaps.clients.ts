@@ -15,7 +15,7 @@ export const serverOf: Readonly<Record<ClientHost, HostName>> = {
 /** Gaps whose tests fail only on a loaded machine. */
 const lostSometimes: readonly Loss[] = [
   [
-    "much of a large upload is held in memory",
+    "a large part of a large upload is buffered in memory",
     ["fetch-node"],
     ["256 MiB of upload with Content-Length arrive unchanged, and memory stays flat"],
   ],

@@ -23,7 +23,7 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
       ["RFC 9112 §3: a method that is longer than any known one is forwarded, or gets 501"],
     ],
     [
-      "a client of HTTP/1.0 that asks for it keeps its connection",
+      "the connection of an HTTP/1.0 client is kept if the client asks for that",
       [...ON_NODE, "workerd"],
       ["RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept"],
     ],
@@ -46,7 +46,7 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
       ],
     ],
     [
-      "a connection with the rest of a large answered upload still to come is reset",
+      "a connection is reset if a large upload is answered before its end",
       ["slow", "workerd"],
       [
         "RFC 9110 §10.1.1: an early response has Connection: close, or the rest of the request body is read",
@@ -73,7 +73,7 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
 const KEPT: Gap = {
   host: "deno",
   test: "RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept",
-  reason: "a client of HTTP/1.0 that asks for it keeps its connection",
+  reason: "the connection of an HTTP/1.0 client is kept if the client asks for that",
   sometimes: true,
 };
 

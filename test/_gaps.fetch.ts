@@ -222,7 +222,7 @@ export const losses: readonly Loss[] = [
     ["a truncated chunked response body fails for the client"],
   ],
   [
-    "a response whose body has failed already is cut within its head",
+    "a response whose body has already failed is truncated within its head",
     ON_BUN,
     [
       "a truncated response whose head and body arrive in one packet fails for the client",

@@ -5,7 +5,7 @@ const LISTED = "repeated header fields are joined into one, and names are in low
 const STREAMED = "response headers are sent only with the first chunk of the body";
 
 const UNSEEN =
-  "a truncated response looks complete: the proxy cannot close the connection of a Request that a script made";
+  "a truncated response looks complete: the proxy cannot close the connection of a Request that user code constructed";
 
 /** Gaps with a Request that user code constructs: the Fetch standard restricts what it can contain. */
 const onSlow: Gap[] = (

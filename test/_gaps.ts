@@ -22,12 +22,12 @@ export interface Gap {
   sometimes?: true;
 }
 
-const VERSION = "`via` states HTTP/1.1 for requests of HTTP/1.0, too";
-const CONTINUE = "a client of HTTP/1.0 that sends Expect gets a 100 that it does not understand";
+const VERSION = "`via` states HTTP/1.1 also for HTTP/1.0 requests";
+const CONTINUE = "an HTTP/1.0 client that sends Expect gets a 100, which HTTP/1.0 does not have";
 const BARE_LF = "request heads with a bare LF as a line end are accepted";
 const LATER = "a connection is closed after a request whose body arrives later than its head";
 const HOST_COUNTS =
-  "a request whose absolute-form target and Host disagree is forwarded: Host counts";
+  "a request whose absolute-form target and Host disagree is forwarded with that Host";
 const UPGRADE = "a request with Upgrade and a body is answered with 400";
 
 const onDeno: Gap[] = (
@@ -67,7 +67,7 @@ const onDeno: Gap[] = (
     ],
     [
       "request body and response body of one exchange stream at the same time",
-      "an upload stalls once a response that a script streams has begun",
+      "an upload stalls once a response that user code streams has begun",
     ],
   ] as const
 ).map(([test, reason]) => ({ host: "deno", test, reason }));
@@ -279,7 +279,7 @@ const EARLY: Gap = {
 const BACK: Gap = {
   host: "deno",
   test: "a large body streams to an in-process app and back",
-  reason: "an upload stalls once a response that a script streams has begun",
+  reason: "an upload stalls once a response that user code streams has begun",
   sometimes: true,
 };
 

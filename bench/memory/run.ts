@@ -29,11 +29,11 @@ const { values } = parseArgs({
 
 const help = `Usage: npm run bench:memory -- [flags]
 
-  --only <hosts>      of ${HOSTS.join(", ")}
-  --bytes <n>         of a body, 1 GiB by default
+  --only <hosts>      some of ${HOSTS.join(", ")}
+  --bytes <n>         size of a body, 1 GiB by default
   --streams <n>       idle event streams, 5000 by default
-  --requests <n>      a million by default; 0 leaves that out
-  --node <flags>      for the hosts on Node, such as --max-semi-space-size=4`;
+  --requests <n>      number of requests, a million by default; 0 skips this measurement
+  --node <flags>      flags for the hosts on Node, such as --max-semi-space-size=4`;
 
 /** The growth of a host's resident memory in bytes. */
 interface Growth {

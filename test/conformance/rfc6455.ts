@@ -36,7 +36,7 @@ export const rfc6455 = {
   "6455-4.2.1-validated": {
     level: "MUST",
     role: "server",
-    says: "Answer an HTTP error such as 400 to a handshake that is not of the grammar.",
+    says: "Answer a handshake that does not match the grammar with an HTTP error such as 400.",
     open: "upgrades",
   },
   "6455-4.2.2-version": {
@@ -66,7 +66,7 @@ export const rfc6455 = {
   "6455-5.1-masked": {
     level: "MUST",
     role: "client",
-    says: "Mask each frame to the server; a server masks none.",
+    says: "Mask each frame to the server; a server does not mask frames.",
     open: "upgrades",
   },
   "6455-5.1-mask-checked": {
