@@ -1,4 +1,4 @@
-/** CPU per request as bars: an SVG that needs nothing else. */
+/** Draws the CPU time per request as a bar chart: an SVG without external resources. */
 import type { Role } from "./contestants.ts";
 import { contestantOf } from "./ratios.ts";
 import type { Summary } from "./summary.ts";
@@ -19,7 +19,7 @@ const LABEL = 240;
 const ROW = 22;
 const TITLE = 40;
 
-/** One panel for each of the small workloads, the cheapest on top. */
+/** Draws a panel for each small workload, with the cheapest contestant on top. */
 export function toChart({ cpuTimes }: Pick<Summary, "cpuTimes">): string {
   let y = 0;
   const panels: string[] = [];

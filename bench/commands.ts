@@ -1,4 +1,4 @@
-/** How the contestants that are no scripts are started. */
+/** Builds the commands that start the contestants which do not run on Node. */
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,11 +9,11 @@ import { toCapnp } from "../test/_capnp.ts";
 /** A program and its arguments. */
 export type Command = [program: string, ...args: string[]];
 
-/** Where a contestant is to listen and to send. */
+/** The port on which a contestant listens, and the upstream to which it sends. */
 export interface Place {
   readonly port: number;
   readonly target: string;
-  /** A directory for what it needs. */
+  /** A directory for files that the contestant needs. */
   readonly directory: string;
 }
 
@@ -30,7 +30,7 @@ export function hasCommand(name: string): boolean {
 
 let goBinary: string | undefined;
 
-/** Builds Go's proxy once per run. */
+/** Builds the Go proxy once per run, and returns the command that starts it. */
 export function goCommand(directory: string): Command {
   if (goBinary === undefined) {
     const cwd = fileURLToPath(new URL("contestants/go", import.meta.url));
@@ -46,7 +46,10 @@ export function goCommand(directory: string): Command {
   return [goBinary];
 }
 
-/** One worker, with connections kept; bodies pass as they come, and never through a file. */
+/**
+ * Returns the command of nginx with one worker, kept upstream connections, and bodies that are streamed and not
+ * buffered in files.
+ */
 export function nginxCommand({ port, target, directory }: Place): Command {
   const config = `
     daemon off;

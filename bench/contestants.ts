@@ -13,23 +13,23 @@ import {
 export type Role =
   /** This project. */
   | "fetchway"
-  /** What no proxy on Node can be much better than. */
+  /** The control: no proxy on Node can be much cheaper. */
   | "floor"
-  /** A proxy for Node that somebody could use instead. */
+  /** Another proxy for Node, which a user could choose instead. */
   | "peer"
-  /** The proxy that a host of ours brings along. */
+  /** The proxy that a framework itself provides, when Fetchway also runs in that framework. */
   | "own"
-  /** One line of `fetch`, on another runtime. */
+  /** A proxy that only calls `fetch`, on a runtime other than Node. */
   | "naive"
-  /** Not JavaScript. */
+  /** A proxy that is not written in JavaScript. */
   | "reference";
 
 export interface Contestant {
-  /** As `--only` takes it. */
+  /** The name for `--only`. */
   readonly name: string;
   readonly title: string;
   readonly role: Role;
-  /** The name of the host's own proxy, or of the naive one, that it is also compared with. */
+  /** The name of a contestant with the role "own" or "naive" with which this one is also compared. */
   readonly rival?: string;
   /** The packages or commands that it uses, besides Fetchway and Node. */
   readonly uses: readonly string[];

@@ -1,4 +1,4 @@
-/** What `npm run bench` is asked for. */
+/** Reads the command line of `npm run bench`. */
 import { parseArgs } from "node:util";
 import { contestants, type Contestant } from "./contestants.ts";
 import { type Workload, workloads } from "./workloads.ts";
@@ -7,26 +7,29 @@ export interface BenchOptions {
   readonly contestants: readonly Contestant[];
   readonly workloads: readonly Workload[];
   readonly rounds: number;
-  /** Length of a round. */
+  /** The length of a round in seconds. */
   readonly seconds: number;
-  /** One run for each number of connections. */
+  /** The numbers of connections. Each is measured in a run of its own. */
   readonly connections: readonly number[];
-  /** One run for each number of upstream origins; only Fetchway runs with more than one. */
+  /**
+   * The numbers of upstream origins. Each is measured in a run of its own. Only Fetchway runs with more than one
+   * origin.
+   */
   readonly origins: readonly number[];
-  /** Whether all contestants and workloads run, so that the figures may go into README. */
+  /** Whether all contestants and workloads run. Only then are the figures written to README. */
   readonly complete: boolean;
 }
 
 const DEFAULTS = { rounds: 5, seconds: 2, connections: 64 };
-/** Enough to see that nothing has got much slower. */
+/** A quick run, which only shows whether something has become much slower. */
 const QUICK = { rounds: 3, seconds: 1, workloads: ["get-1k", "post-1k"] };
 
-/** One long run with many connections, as benchmarks of proxies are often published. */
+/** A long round with many connections, in the way that benchmarks of proxies are often published. */
 const PAPER = { rounds: 1, seconds: 60, connections: 128, workloads: ["get-1k", "post-1k"] };
 
 export const help: string = `Usage: npm run bench -- [flags]
 
-Runs proxies side by side and says what a request costs each of them.
+Runs several proxies under the same workloads and reports the CPU time of a request in each of them.
 
   --quick               ${QUICK.rounds} rounds of ${QUICK.seconds} s, ${QUICK.workloads.join(" and ")} only
   --paper               ${PAPER.rounds} round of ${PAPER.seconds} s with ${PAPER.connections} connections, the same workloads
@@ -34,8 +37,8 @@ Runs proxies side by side and says what a request costs each of them.
   --workloads <names>   these workloads
   --rounds <n>          interleaved rounds, ${DEFAULTS.rounds} by default
   --seconds <n>         length of a round, ${DEFAULTS.seconds} by default
-  --connections <n,…>   connections of the load, ${DEFAULTS.connections} by default; several are run one after the other
-  --origins <n,…>       Fetchway before so many upstream origins (Linux), instead of the contestants
+  --connections <n,…>   connections of the load, ${DEFAULTS.connections} by default; several numbers are measured in sequence
+  --origins <n,…>       Fetchway with this number of upstream origins (Linux), instead of the contestants
   --help                this text
 
 Contestants: ${contestants.map(({ name }) => name).join(", ")}
@@ -46,7 +49,7 @@ the single rounds of any run into bench/_rounds.json.`;
 
 /**
  * Reads the command line.
- * @returns undefined if help is asked for
+ * @returns undefined if the user asks for help
  * @throws TypeError that names the flag and the fix
  */
 export function readFlags(args: string[]): BenchOptions | undefined {
@@ -62,7 +65,7 @@ export function readFlags(args: string[]): BenchOptions | undefined {
     seconds: number("seconds", values.seconds, seconds),
     connections: numbers("connections", values.connections ?? `${connections}`, 10_000),
     origins,
-    // Longer ones may, shorter ones not.
+    // Flags that only change the number and length of rounds do not make a run incomplete.
     complete: Object.keys(values).every((name) => name === "rounds" || name === "seconds"),
   };
 }
@@ -71,7 +74,7 @@ interface Preset {
   readonly rounds: number;
   readonly seconds: number;
   readonly connections: number;
-  /** All of them if undefined. */
+  /** The names of the workloads; all workloads if undefined. */
   readonly workloads?: readonly string[];
 }
 

@@ -41,7 +41,9 @@ export const GOALS: readonly Goal[] = [
   ...goals(["bun", "deno", "workerd"], every, { rival: 1.1 }),
 ];
 
-/** The goals and what was measured, as a Markdown table; undefined if none was. */
+/**
+ * Returns a Markdown table of the goals and the measured ratios, or undefined if no goal's contestants were measured.
+ */
 export function toGoalTable(results: readonly Measurement[]): string | undefined {
   const rows = GOALS.flatMap(({ base, most, ...goal }) =>
     goal.contestants.flatMap((name) =>
@@ -66,7 +68,7 @@ function show({ ratio, noise }: Comparison): string {
   return `${ratio.toFixed(2)} ± ${Number.isNaN(noise) ? "?" : noise.toFixed(2)}`;
 }
 
-/** Plainly only where another run would hardly say otherwise. */
+/** Says whether a goal is met, and adds "within the noise" if another run could give the other result. */
 function judge({ ratio, noise }: Comparison, most: number): string {
   const verdict = ratio <= most ? "met" : "**missed**";
   return Math.abs(ratio - most) > noise ? verdict : `${verdict}, within the noise`;

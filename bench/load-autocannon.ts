@@ -1,8 +1,8 @@
-/** Runs autocannon in a process of its own, which prints one line of JSON at the end. */
+/** Runs autocannon in a separate process, which prints one line of JSON at the end. */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
-/** The part of autocannon's API that is used; it has no types. */
+/** The part of autocannon's API that is used here, because autocannon has no types. */
 type Autocannon = (settings: object) => Promise<{
   requests: { total: number };
   latency: { average: number; p50: number; p99: number };

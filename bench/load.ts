@@ -1,4 +1,4 @@
-/** The load: wrk where it is on the path, else the generator of npm, which costs more itself. */
+/** Generates load with wrk if it is installed, and otherwise with autocannon, which uses more CPU time itself. */
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,32 +9,32 @@ import { type Command, hasCommand } from "./commands.ts";
 import { pin } from "./program.ts";
 import type { Workload } from "./workloads.ts";
 
-/** What one run of load saw. */
+/** The result of a run of the load generator. */
 export interface LoadResult {
   readonly requests: number;
-  /** Seconds that it took. */
+  /** The length of the run in seconds. */
   readonly duration: number;
-  /** Bytes that were received, heads included. */
+  /** The number of received bytes, including heads. */
   readonly bytes: number;
-  /** Latency in ms. */
+  /** The mean latency in ms, as `p50` and `p99` are its percentiles in ms. */
   readonly mean: number;
   readonly p50: number;
   readonly p99: number;
-  /** Connections that failed or broke, requests that were not answered in time, statuses over 399. */
+  /** The number of failed connections, of requests that timed out, and of responses with a status above 399. */
   readonly errors: number;
 }
 
 export const generator: "wrk" | "autocannon" = hasCommand("wrk") ? "wrk" : "autocannon";
 
-/** The connection timeout of both load generators; no response takes as long. */
+/** The timeout of both load generators in seconds, much longer than any response takes. */
 const TIMEOUT = 10;
 
 const execute = promisify(execFile);
 const fileOf = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
 /**
- * Sends one workload to a port for some seconds.
- * @throws Error that says what went wrong with it
+ * Sends the requests of a workload to a port for some seconds.
+ * @throws Error that says what went wrong
  */
 export async function runLoad(
   workload: Workload,
@@ -72,12 +72,12 @@ function commandOf(url: string, seconds: number, connections: number): Command {
   return [process.execPath, fileOf("load-autocannon.ts"), JSON.stringify(settings)];
 }
 
-/** A proxy that answers something else quickly is not fast. */
+/** Checks that the responses were complete and successful, because quick errors would look like a fast proxy. */
 function check(result: LoadResult, { answer }: Workload): LoadResult {
   const { requests, bytes, errors } = result;
   if (errors > 0) throw new Error(`${errors} of ${requests} requests failed`);
   if (requests === 0) throw new Error("no request was answered");
-  // What was cut off at the end has come in part.
+  // Allow 5 % less, because the generator stops in the middle of the last responses.
   if (bytes < requests * answer.length * 0.95) {
     throw new Error(`${bytes} bytes for ${requests} responses of ${answer.length} bytes`);
   }

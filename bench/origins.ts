@@ -1,8 +1,10 @@
-/** Fetchway before many upstreams: does a request cost more the more of them there are? */
+/** Fetchway with many upstream origins: does a request cost more when there are more origins? */
 import { fileURLToPath } from "node:url";
 import type { Contestant } from "./contestants.ts";
 
-/** A contestant that spreads its requests over so many origins, the target under as many addresses. */
+/**
+ * Creates a contestant that distributes its requests over `count` origins, which are addresses of one upstream process.
+ */
 export function origins(count: number): Contestant {
   const file = fileURLToPath(new URL("contestants/origins.ts", import.meta.url));
   return {

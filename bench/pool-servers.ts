@@ -1,10 +1,10 @@
-/** What bench/pool.ts starts as processes of their own: a target, or a proxy in front of it. */
+/** The servers that bench/pool.ts starts in separate processes: an upstream, or a proxy in front of it. */
 import { createServer, type RequestListener } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import { createProxy } from "../runtimes/node.ts";
 import { listen } from "../test/_serve.ts";
 
-/** The configuration of a server, which it gets as JSON. */
+/** The configuration of a server, which is passed to it as JSON. */
 export type Role =
   | { role: "target"; delay: number; cert?: string; key?: string }
   | { role: "proxy"; target: string; keepAlive: boolean; maxSockets: number; ca?: string };

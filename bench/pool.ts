@@ -1,8 +1,8 @@
 /**
  * Measures what connection reuse saves: agentkeepalive's benchmark, and HTTP and HTTPS one request after the other.
  *
- *     npm run bench:pool                       # all of it, writes bench/pool.md
- *     npm run bench:pool -- --requests 100     # quicker; prints only
+ *     npm run bench:pool                       # a full run, which writes bench/pool.md
+ *     npm run bench:pool -- --requests 100     # a quicker run, which only prints
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
@@ -36,7 +36,7 @@ process.on("exit", () => {
   for (const child of children) child.kill();
 });
 
-/** Starts a server as a process of its own. */
+/** Starts a server in a separate process. */
 async function start(role: Role): Promise<{ port: number; stats: () => Promise<PoolStats> }> {
   const file = fileURLToPath(new URL("pool-servers.ts", import.meta.url));
   const child = fork(file, [JSON.stringify(role)]);
@@ -52,15 +52,15 @@ async function start(role: Role): Promise<{ port: number; stats: () => Promise<P
 }
 
 interface Run {
-  /** Milliseconds of each request, sorted. */
+  /** The time of each request in milliseconds, sorted. */
   times: Float64Array;
   seconds: number;
-  /** Of all bodies that were received. */
+  /** The number of received body bytes. */
   bytes: number;
   failed: number;
 }
 
-/** Runs this many clients at the same time, each with this many requests on a connection of its own. */
+/** Runs clients at the same time, each of which sends `requests` requests on a connection of its own. */
 async function load(port: number, clients: number, requests: number): Promise<Run> {
   const pool = new Pool(`http://127.0.0.1:${port}`, { connections: clients });
   const times = new Float64Array(clients * requests);
@@ -84,7 +84,7 @@ async function load(port: number, clients: number, requests: number): Promise<Ru
   return { times: times.toSorted(), seconds, bytes, failed };
 }
 
-/** The counters when every idle connection has been closed, or a while later. */
+/** Returns the counters as soon as every idle connection is closed, or after a time limit. */
 async function statsAtRest(ask: () => Promise<PoolStats>): Promise<PoolStats> {
   const until = performance.now() + 2 * poolDefaults.freeSocketTimeout;
   for (;;) {
@@ -125,7 +125,7 @@ function table(head: string[], rows: string[][]): string {
   const widths = head.map((_, index) =>
     Math.max(3, ...[head, ...rows].map((cells) => cells[index]?.length ?? 0)),
   );
-  // As the formatter does it.
+  // Pad the cells like oxfmt.
   const pad = (cell: string, index: number): string =>
     index === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[index] ?? 0);
   const line = widths.map((width, index) =>
@@ -136,13 +136,13 @@ function table(head: string[], rows: string[][]): string {
     .join("\n");
 }
 
-/** agentkeepalive's: 60 clients over 50 sockets to a target that takes 5 ms. */
+/** The benchmark of agentkeepalive: 60 clients share 50 sockets to an upstream that takes 5 ms. */
 async function compareConcurrent(): Promise<string> {
   const target = `http://127.0.0.1:${(await start({ role: "target", delay: DELAY })).port}`;
   const runs: { run: Run; stats: PoolStats }[] = [];
   for (const keepAlive of [true, false]) {
     const proxy = await start({ role: "proxy", target, keepAlive, maxSockets: SOCKETS });
-    // What is compiled on the way is not to be measured.
+    // Warm up first, so that the compilation of the code is not measured.
     await load(proxy.port, CLIENTS, Math.min(100, each));
     const run = await load(proxy.port, CLIENTS, each);
     runs.push({ run, stats: await statsAtRest(proxy.stats) });
@@ -184,7 +184,7 @@ ${table(head, rows)}
 ${table(["latency", "kept", "not kept"], buckets)}`;
 }
 
-/** One request after the other. */
+/** Compares requests in sequence, with and without kept connections. */
 async function compareSequence(scheme: "http" | "https"): Promise<string> {
   const certificate = scheme === "https" ? makeCertificate() : undefined;
   const { port } = await start({ role: "target", delay: 0, ...certificate });
@@ -195,7 +195,7 @@ async function compareSequence(scheme: "http" | "https"): Promise<string> {
       start({ role: "proxy", target, keepAlive, maxSockets: SOCKETS, ...ca }),
     ),
   );
-  // In turns, so that a machine that slows down does so for both.
+  // Alternate between the two, so that a change of the machine's speed affects both.
   const rounds = 10;
   const times: number[][] = [[], []];
   for (let round = -1; round < rounds; round++) {

@@ -1,4 +1,4 @@
-/** Programs that the bench starts, pinned to their core; it ends these, by their process group, and no other. */
+/** Starts programs for benchmarks, pinned to CPU cores, and ends their process groups and no other process. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { get } from "node:http";
@@ -8,7 +8,7 @@ import { type Command, hasCommand } from "./commands.ts";
 
 const cores = availableParallelism();
 
-/** The proxy has a core for itself; load and upstream share the others. */
+/** The cores of each part: the proxy has a core of its own, the load generator and the upstream share the others. */
 const PINS: Readonly<Record<"proxy" | "others", string>> = {
   proxy: `${cores - 1}`,
   others: cores > 2 ? `0-${cores - 2}` : "0",
@@ -16,7 +16,7 @@ const PINS: Readonly<Record<"proxy" | "others", string>> = {
 
 export const pinned: boolean = cores > 1 && process.platform === "linux" && hasCommand("taskset");
 
-/** A command on its core, where the system can do that. */
+/** Pins a command to its cores if the system supports it. */
 export function pin(command: Command, pins: keyof typeof PINS): Command {
   return pinned ? ["taskset", "-c", PINS[pins], ...command] : command;
 }
@@ -39,7 +39,7 @@ export class Program {
   private constructor(command: Command, port: number, env: Record<string, string>) {
     const [file, ...args] = command;
     this.#child = spawn(file, args, {
-      // A group of its own: some commands start others, which outlive them.
+      // Some commands start child processes that outlive them: a process group lets a signal reach all of them.
       detached: true,
       env: {
         ...process.env,
@@ -49,7 +49,7 @@ export class Program {
         PORT: `${port}`,
         ...env,
       },
-      // stdin is held open as long as the bench lives.
+      // The program exits when its stdin closes, so it ends with the benchmark.
       stdio: ["pipe", "pipe", "pipe"],
     });
     this.#child.on("error", (error) => (this.#output += String(error)));
@@ -61,7 +61,7 @@ export class Program {
     running.add(this);
   }
 
-  /** Starts it and waits until it answers with a status below 500. */
+  /** Starts a program and waits until it answers with a status below 500. */
   static async start(
     command: Command,
     port: number,
@@ -84,7 +84,7 @@ export class Program {
     return this.#child.exitCode === null && this.#child.signalCode === null && this.pid > 0;
   }
 
-  /** The last of what it printed. */
+  /** The end of the program's output. */
   get output(): string {
     return this.#output;
   }
@@ -103,7 +103,7 @@ export class Program {
     const late = setTimeout(() => this.kill("SIGKILL"), 2000);
     await exited;
     clearTimeout(late);
-    // What the first one left behind.
+    // End child processes that have survived the program.
     this.kill("SIGKILL");
     running.delete(this);
   }
@@ -124,7 +124,7 @@ function answers(port: number): Promise<boolean> {
   });
 }
 
-/** A port that was free a moment ago. */
+/** Returns a port that is free now. Another process may take it before it is used. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");

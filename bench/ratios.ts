@@ -1,9 +1,9 @@
-/** How contestants compare, within one run. */
+/** Compares contestants within a run. */
 import { type Contestant, contestants, type Role } from "./contestants.ts";
 import type { Measurement, Sample } from "./rounds.ts";
 import { median, ratios, spread } from "./statistics.ts";
 
-/** What the others are compared with. */
+/** The roles with which contestants are compared. */
 export const BASES = ["floor", "go", "peer", "rival"] as const;
 export type Base = (typeof BASES)[number];
 
@@ -14,14 +14,14 @@ export const BASE_TITLES: Readonly<Record<Base, string>> = {
   rival: "to the host's own, or the naive one",
 };
 
-/** Whose best is "the best Node peer". */
+/** The roles whose fastest contestant is "the best Node peer". */
 const PEERS: ReadonlySet<Role | undefined> = new Set(["peer", "own"]);
 
 export function contestantOf(name: string): Contestant | undefined {
   return contestants.find((each) => each.name === name);
 }
 
-/** The title of a contestant for Markdown; Fetchway's are bold. */
+/** Returns the title of a contestant for Markdown. The titles of Fetchway's contestants are bold. */
 export function toTitle(name: string): string {
   const { title = name, role } = contestantOf(name) ?? {};
   return role === "fetchway" ? `**${title}**` : title;
@@ -31,7 +31,7 @@ export function valuesOf({ samples }: Measurement, what: keyof Sample): number[]
   return samples.flatMap((sample) => sample[what] ?? []);
 }
 
-/** The measurements of the same workload and load. */
+/** Returns the successful measurements of the same workload and number of connections. */
 export function besides(all: readonly Measurement[], one: Measurement): Measurement[] {
   return all.filter(
     ({ workload, connections, failed }) =>
@@ -55,14 +55,17 @@ export function baseOf(
     .toSorted((a, b) => median(valuesOf(a, "cpu")) - median(valuesOf(b, "cpu")))[0];
 }
 
-/** CPU per request beside another's, and how far that may be off. */
+/** The CPU time per request as a ratio to that of another contestant, and the uncertainty of the ratio. */
 export interface Comparison {
   readonly ratio: number;
-  /** Spread of the rounds' ratios; `NaN` after one round. */
+  /** The spread of the rounds' ratios; `NaN` after one round. */
   readonly noise: number;
 }
 
-/** Undefined where there is nothing to compare with. */
+/**
+ * Compares a measurement with a base.
+ * @returns undefined if there is no measurement of that base
+ */
 export function compare(
   all: readonly Measurement[],
   one: Measurement,

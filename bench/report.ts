@@ -1,7 +1,7 @@
 /**
- * Figures as Markdown and JSON.
+ * Writes the figures as Markdown and JSON.
  *
- *     node bench/report.ts    # writes the tables and the chart again, from results.json
+ *     node bench/report.ts    # rewrites the tables and the chart from results.json
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -24,7 +24,7 @@ export interface Machine {
   readonly cpu: string;
   readonly generator: string;
   readonly pinned: boolean;
-  /** By name, of everything that took part. */
+  /** The versions of Node and of all tools that took part, by name. */
   readonly versions: Readonly<Record<string, string>>;
 }
 
@@ -36,7 +36,7 @@ export interface Report extends Machine {
 
 const pathOf = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
-/** The machine, and the versions of the contestants that take part. */
+/** Describes the machine, and the versions of the tools that the contestants use. */
 export function describeMachine(taking: readonly Contestant[] = contestants): Machine {
   const versions: Record<string, string> = { node: process.versions.node };
   for (const tool of new Set(taking.flatMap(({ uses }) => uses))) {
@@ -53,7 +53,7 @@ export function describeMachine(taking: readonly Contestant[] = contestants): Ma
   };
 }
 
-/** Tables of everything that was measured, and of the goals. */
+/** Returns tables of all measurements and of the goals. */
 export function toMarkdown(report: Report): string {
   const { results, versions, date, cpu, rounds, seconds } = report;
   const others = Object.entries(versions).filter(([name]) => name !== "node");
@@ -92,7 +92,7 @@ interface Figure {
   readonly digits: number;
 }
 
-/** The columns of a table after the ratios; those that a report does not have are left out. */
+/** The columns of a table after the ratios. Columns without figures in the report are left out. */
 const FIGURES: readonly Figure[] = [
   { title: "requests/s", of: "rps", unit: 1, digits: 0 },
   { title: "MiB/s", of: "bps", unit: MIB, digits: 1 },
@@ -104,7 +104,7 @@ const FIGURES: readonly Figure[] = [
 
 function toTable(results: readonly Measurement[], one: Measurement): string {
   const measured = besides(results, one);
-  // Of the bases, those that took part.
+  // Only the bases that were measured in this run have a column.
   const bases = BASES.filter((base) =>
     measured.some((each) => compare(results, each, base) !== undefined),
   );
@@ -137,7 +137,7 @@ function toTable(results: readonly Measurement[], one: Measurement): string {
   return [toRow(head), toRow(line), ...rows].join("\n") + failures.join("");
 }
 
-/** The spread of one round is `NaN`. */
+/** Formats a spread as a percentage; `?` for the spread of a single round, which is `NaN`. */
 function toPercent(part: number): string {
   return Number.isNaN(part) ? "?" : `${(part * 100).toFixed(0)} %`;
 }
@@ -158,7 +158,10 @@ export function writeBetween(name: string, text: string): string {
   return path;
 }
 
-/** Writes the files of a run: its rounds, which Git ignores, and after a complete run its summary. @returns their paths */
+/**
+ * Writes the files of a run: its rounds, which Git ignores, and its summary if the run was complete.
+ * @returns the paths of the files
+ */
 export function writeReport(report: Report, complete: boolean): string[] {
   const rounds = pathOf("_rounds.json");
   writeFileSync(rounds, JSON.stringify(report));
@@ -169,7 +172,10 @@ export function writeReport(report: Report, complete: boolean): string[] {
   return [rounds, json, ...writeOverview(summary)];
 }
 
-/** Writes the chart, and the tables of bench/README.md. @returns their paths */
+/**
+ * Writes the chart and the tables of bench/README.md.
+ * @returns the paths of both files
+ */
 function writeOverview(summary: Summary): string[] {
   const chart = pathOf("chart.svg");
   writeFileSync(chart, toChart(summary));

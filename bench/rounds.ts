@@ -1,4 +1,4 @@
-/** Interleaved rounds: each contestant once, then each once more. */
+/** Measures in interleaved rounds: each round measures every contestant once. */
 import type { Contestant } from "./contestants.ts";
 import { runLoad } from "./load.ts";
 import { freePort, pin, Program } from "./program.ts";
@@ -6,19 +6,19 @@ import { usageOf } from "./usage.ts";
 import { validate } from "./validate.ts";
 import type { Workload } from "./workloads.ts";
 
-/** What one round of one contestant has shown. */
+/** The figures of one round of a contestant. */
 export interface Sample {
   /** CPU time of the proxy per request, in µs. */
   readonly cpu: number;
   /** Requests per second. */
   readonly rps: number;
-  /** Bytes per second that were received, heads included; older reports do not say. */
+  /** Received bytes per second, including heads. Older reports lack it. */
   readonly bps?: number;
-  /** Latency in ms; older reports do not say the mean. */
+  /** The mean latency in ms, as `p50` and `p99` are its percentiles in ms. Older reports lack the mean. */
   readonly mean?: number;
   readonly p50: number;
   readonly p99: number;
-  /** Resident memory after it, in bytes. */
+  /** The resident memory in bytes after the round. */
   readonly rss: number;
 }
 
@@ -27,7 +27,7 @@ export interface Measurement {
   readonly workload: string;
   readonly connections: number;
   readonly samples: readonly Sample[];
-  /** Why there are no figures. */
+  /** The reason why there are no figures. */
   readonly failed?: string;
 }
 
@@ -37,16 +37,16 @@ export interface RoundOptions {
   readonly connections: number;
   /** The upstream's URL. */
   readonly target: string;
-  /** A directory for what contestants need. */
+  /** A directory for files that contestants need. */
   readonly directory: string;
-  /** Told after each round of each contestant. */
+  /** Called after each round of each contestant. */
   readonly progress: (contestant: Contestant, what: Sample | string) => void;
 }
 
-/** Seconds of load before the first round, so that everything is compiled. */
+/** The seconds of load before the first round, in which the engine compiles the code. */
 export const WARM_UP = 2;
 
-/** How long a round of a workload is. */
+/** Returns the length of a round of a workload in seconds. */
 export function secondsOf({ paced }: Workload, seconds: number): number {
   return paced ? Math.ceil(seconds / 2) : seconds;
 }
@@ -57,7 +57,10 @@ interface Entry {
   readonly samples: Sample[];
 }
 
-/** Starts, validates, warms up and measures the contestants; one that fails anywhere has no figures. */
+/**
+ * Starts, validates, warms up and measures the contestants. A contestant that fails in one of these steps has no
+ * figures.
+ */
 export async function measure(
   workload: Workload,
   contestants: readonly Contestant[],

@@ -1,4 +1,4 @@
-/** `npm run bench`: proxies side by side. */
+/** `npm run bench`: measures several proxies under the same workloads. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,7 +12,9 @@ import { describeMachine, type Report, toMarkdown, writeReport } from "./report.
 import { measure, type Measurement, type Sample, secondsOf, WARM_UP } from "./rounds.ts";
 import { MIB } from "./workloads.ts";
 
-/** Seconds that starting, validating and stopping take for each contestant, and each run of load beside its own. */
+/**
+ * The overhead in seconds for starting, validating and stopping a contestant, and for each run of the load generator.
+ */
 const OVERHEAD = { contestant: 0.3, load: 0.06 };
 
 function say(line: string): void {
@@ -105,7 +107,7 @@ async function main(): Promise<void> {
   const failed = results.filter((each) => each.failed !== undefined);
   if (failed.length > 0)
     say(`no figures: ${failed.map(({ contestant }) => contestant).join(", ")}`);
-  // Other proxies may lack a feature; Fetchway may not fail.
+  // Other proxies may lack a feature and so have no figures, but if Fetchway has none, the run fails.
   if (failed.some(({ contestant }) => contestantOf(contestant)?.role === "fetchway")) {
     process.exitCode = 1;
   }

@@ -5,15 +5,15 @@ export function median(values: readonly number[]): number {
 }
 
 /**
- * Half the distance between the quartiles: what half of the rounds stay within.
- * One round tells nothing of it: `NaN`.
+ * Returns half the distance between the quartiles: half of the values lie within about this distance of the median.
+ * Returns `NaN` for a single value.
  */
 export function spread(values: readonly number[]): number {
   if (values.length < 2) return Number.NaN;
   return (quantile(values, 0.75) - quantile(values, 0.25)) / 2;
 }
 
-/** Between two values, as far as it is between them. */
+/** Returns a quantile, interpolated linearly between the two nearest values. */
 function quantile(values: readonly number[], part: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   const place = (sorted.length - 1) * part;
@@ -22,7 +22,10 @@ function quantile(values: readonly number[], part: number): number {
   return below + (above - below) * (place % 1);
 }
 
-/** The ratios of neighbouring rounds: a change of the machine's speed affects both sides of a ratio. */
+/**
+ * Returns the ratios of rounds that ran at about the same time, so that a change of the machine's speed affects both
+ * sides.
+ */
 export function ratios(values: readonly number[], base: readonly number[]): number[] {
   const pairs = Math.min(values.length, base.length);
   return Array.from({ length: pairs }, (_, i) => (values[i] as number) / (base[i] as number));

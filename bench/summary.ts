@@ -1,4 +1,4 @@
-/** What a complete run has shown, in short: what `results.json` keeps, and what bench/README.md and its chart show. */
+/** The summary of a complete run, which results.json stores and which bench/README.md and its chart show. */
 import { GOALS } from "./goals.ts";
 import {
   BASE_TITLES,
@@ -14,7 +14,7 @@ import type { Measurement } from "./rounds.ts";
 import { median, spread } from "./statistics.ts";
 import { MIB, workloads } from "./workloads.ts";
 
-/** A median of the rounds and half the distance between their quartiles; null after one round. */
+/** The median of the rounds, and half the distance between their quartiles, which is null after one round. */
 export type Figure = readonly [median: number, spread: number | null];
 
 /** Figures by contestant. */
@@ -26,13 +26,16 @@ export interface Summary extends Machine {
   readonly connections: number;
   /** CPU time per request in µs by workload, or the reason why there is no figure. */
   readonly cpuTimes: Readonly<Record<string, ByContestant<Figure | string>>>;
-  /** CPU time of Fetchway's contestants as a ratio to others', by workload: those of which some goal speaks. */
+  /**
+   * The CPU time of Fetchway's contestants as ratios to that of other contestants, by workload. It has only the ratios
+   * for which there is a goal.
+   */
   readonly ratios: Readonly<Record<string, ByContestant<Partial<Record<Base, Figure>>>>>;
   /** Requests per second, p99 in ms and resident memory in MiB, with the workload `LOAD`. */
   readonly load: ByContestant<readonly [rps: number, p99: number, rss: number]>;
 }
 
-/** The workload that shows latency and memory. */
+/** The workload for which latency and memory are shown. */
 const LOAD = "get-1k";
 
 function round(value: number, digits: number): number {
@@ -44,7 +47,7 @@ function toFigure(values: readonly [number, number], digits: number): Figure {
   return [round(middle, digits), Number.isNaN(noise) ? null : round(noise, digits)];
 }
 
-/** Reduces the rounds of a run to what is worth keeping. */
+/** Reduces the rounds of a run to its summary. */
 export function summarize({ results, ...run }: Report): Summary {
   const cpuTimes: Record<string, Record<string, Figure | string>> = {};
   const ratios: Record<string, Record<string, Partial<Record<Base, Figure>>>> = {};
@@ -84,7 +87,7 @@ function ratiosOf(results: Report["results"], one: Measurement): Partial<Record<
   return found;
 }
 
-/** The tables of bench/README.md. */
+/** Returns the tables of bench/README.md. */
 export function toOverview(summary: Summary): string {
   const { versions, rounds, seconds, connections, generator, pinned, cpuTimes, date } = summary;
   const others = Object.entries(versions).filter(([name]) => name !== "node");
@@ -102,7 +105,7 @@ export function toOverview(summary: Summary): string {
   ].join("\n\n");
 }
 
-/** One row for each contestant, the cheapest at the first workload on top. */
+/** Returns a table with a row for each contestant. The cheapest one under the first workload comes first. */
 function toCpuTable(cpu: Summary["cpuTimes"]): string {
   const columns = Object.keys(cpu);
   const first = cpu[columns[0] ?? ""] ?? {};
@@ -134,7 +137,7 @@ function showCpu(figure: Figure | string | undefined): string {
   }`;
 }
 
-/** One row for each contestant of Fetchway and what it is compared with. */
+/** Returns a table with a row for each of Fetchway's contestants and each of its bases. */
 function toRatioTable({ ratios }: Summary): string {
   const columns = Object.keys(ratios);
   const names = [...new Set(Object.values(ratios).flatMap((each) => Object.keys(each)))];
@@ -162,7 +165,7 @@ function goalOf(contestant: string, workload: string, base: Base): number | unde
   )?.most;
 }
 
-/** A missed goal is bold. */
+/** Formats a ratio. It is bold if it misses the goal. */
 function showRatio([ratio, noise]: Figure, goal: number | undefined): string {
   const text = `${ratio.toFixed(2)} ± ${noise === null ? "?" : noise.toFixed(2)}`;
   if (goal === undefined) return text;

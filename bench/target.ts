@@ -1,7 +1,7 @@
 /**
- * The upstream of every contestant: as cheap as a process on Node can be, so that it is not what is measured.
+ * The upstream of every contestant. It uses as little CPU time as Node allows, so that it does not limit the proxies.
  *
- * It speaks just enough HTTP/1.1 over plain sockets: answers are made once, heads are searched and not parsed.
+ * It supports only the needed part of HTTP/1.1 over plain sockets: it builds responses once, and does not parse heads.
  */
 import { createServer, type Socket } from "node:net";
 import { crc32 } from "node:zlib";
@@ -9,7 +9,7 @@ import { EVENT, EVENTS, receiptOf, workloads } from "./workloads.ts";
 
 const EMPTY = Buffer.alloc(0);
 const HEAD_END = Buffer.from("\r\n\r\n");
-/** Milliseconds between two events: far enough apart that no proxy gets two at once. */
+/** The time between two events in milliseconds, long enough that no proxy receives two events at once. */
 const EVENT_INTERVAL = 5;
 
 function headOf(type: string, framing: string): string {
@@ -20,7 +20,7 @@ function respond(type: string, body: Buffer): Buffer {
   return Buffer.concat([Buffer.from(headOf(type, `Content-Length: ${body.length}`)), body]);
 }
 
-/** Answers by path, made once. */
+/** The responses by path, which are built only once. */
 const answers = new Map(
   workloads
     .filter(({ method, path }) => method === "GET" && path !== "/events")
@@ -35,7 +35,7 @@ const eventChunk = Buffer.concat([
 ]);
 const lastChunk = "0\r\n\r\n";
 
-/** Streams that are being sent, with the events that each has still to get. */
+/** The open event streams, each with the number of events that are still to be sent. */
 const streams = new Map<Socket, number>();
 setInterval(() => {
   for (const [socket, left] of streams) {
@@ -49,12 +49,12 @@ setInterval(() => {
   }
 }, EVENT_INTERVAL);
 
-/** One connection: a head, then its body, then the next. */
+/** A connection, which reads one request after the other. */
 class Connection {
   readonly #socket: Socket;
   #rest: Buffer = EMPTY;
   #path = "";
-  /** Bytes of the body still to come; -1 while a head is awaited, Infinity for chunks. */
+  /** The number of bytes still to come of the body: -1 before a head is complete, Infinity for a chunked body. */
   #left = -1;
   #length = 0;
   #checksum = 0;
@@ -101,7 +101,7 @@ class Connection {
     return input.subarray(piece.length);
   }
 
-  /** Whole chunks only: the rest waits until it has come. */
+  /** Takes one complete chunk. An incomplete one is kept until its rest arrives. */
   #takeChunk(input: Buffer): Buffer {
     const line = input.indexOf("\r\n");
     if (line < 0) return input;
@@ -143,10 +143,10 @@ class Connection {
 const server = createServer({ noDelay: true }, (socket) => {
   const connection = new Connection(socket);
   socket.on("data", (data) => connection.take(data));
-  // Proxies close and reset as they like.
+  // Proxies may reset connections at any time, so errors are ignored.
   socket.on("error", () => socket.destroy());
   socket.on("close", () => streams.delete(socket));
 });
-// All addresses: on Linux each of 127.0.0.0/8 is then an origin of its own.
+// Listen on all addresses: on Linux, each address in 127.0.0.0/8 then serves as a separate origin.
 server.listen(Number(process.env["PORT"]), "0.0.0.0", 4096);
 process.stdin.resume().on("end", () => process.exit());

@@ -1,4 +1,4 @@
-/** CPU time and memory of a process and its children. */
+/** Reads the CPU time and the memory of a process and its descendants. */
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 
@@ -20,11 +20,11 @@ const read = (name: string): number =>
 const ticksPerSecond = read("CLK_TCK");
 const pageSize = read("PAGESIZE");
 
-/** Everything below `pid`, itself included. */
+/** Returns the usage of the process `pid` and all of its descendants. */
 export function usageOf(pid: number): Usage {
   const all = linux ? readProc() : readPs();
   const tree = new Set([pid]);
-  // Children have higher numbers, but for the wrap-around: until nothing is added.
+  // Repeat until no process is added, because process ids wrap around: a child may be listed before its parent.
   for (let size = 0; size < tree.size;) {
     size = tree.size;
     for (const each of all) if (tree.has(each.parent)) tree.add(each.pid);
@@ -46,13 +46,16 @@ function readProc(): Process[] {
       try {
         return [parseStat(readFileSync(`/proc/${name}/stat`, "latin1"))];
       } catch {
-        // It has ended meanwhile.
+        // The process has ended since its id was listed.
         return [];
       }
     });
 }
 
-/** proc_pid_stat(5); the command in it may hold anything, but ends at the last parenthesis. */
+/**
+ * Parses /proc/<pid>/stat, see proc_pid_stat(5). The command may contain any character, but it ends at the last
+ * parenthesis.
+ */
 export function parseStat(stat: string): Process {
   const end = stat.lastIndexOf(")");
   const fields = stat.slice(end + 2).split(" ");
@@ -70,7 +73,7 @@ function readPs(): Process[] {
   return parsePs(execFileSync("ps", columns, { encoding: "utf8" }));
 }
 
-/** Lines of `pid ppid rss time`, rss in KiB, time as `[[dd-]hh:]mm:ss[.cc]`. */
+/** Parses lines of `pid ppid rss time`, with rss in KiB and time as `[[dd-]hh:]mm:ss[.cc]`. */
 export function parsePs(text: string): Process[] {
   return text
     .trim()

@@ -9,8 +9,8 @@ interface Answer {
 }
 
 /**
- * Asks twice on one connection, and looks at everything.
- * @throws Error that says what was not as it should be
+ * Sends a request twice on one connection, and checks the responses completely.
+ * @throws Error that says what was wrong
  */
 export async function validate(workload: Workload, port: number): Promise<void> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });

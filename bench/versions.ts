@@ -1,12 +1,12 @@
-/** Which version of a package, or of a command, takes part. */
+/** Finds the versions of the packages and commands that are measured. */
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { hasCommand } from "./commands.ts";
 
-/** How commands are asked. */
+/** The argument with which a command prints its version. */
 const COMMANDS: Readonly<Record<string, string>> = { go: "version", nginx: "-v" };
 
-/** @returns undefined for a command that is not here */
+/** Returns the version of a package or a command, or undefined for a command that is not installed. */
 export function versionOf(tool: string): string | undefined {
   const flag = COMMANDS[tool];
   if (flag === undefined) {

@@ -1,22 +1,22 @@
-/** The requests that every contestant gets, and the expected responses. */
+/** The requests that are sent to every contestant, and the expected responses. */
 import { crc32 } from "node:zlib";
 
 export interface Workload {
-  /** As `--workloads` takes it. */
+  /** The name for `--workloads`. */
   readonly name: string;
   readonly title: string;
   readonly method: "GET" | "POST";
   readonly path: string;
-  /** The request body; undefined for none. */
+  /** The request body; undefined for a request without one. */
   readonly body: Buffer | undefined;
   /** The expected response body. */
   readonly answer: Buffer;
   readonly type: string;
-  /** Whether the upstream takes its time: half a round shows as much. */
+  /** Whether the upstream sends the response at a fixed pace. Half a round is then enough. */
   readonly paced?: true;
 }
 
-/** Text of this length, the same in every run; no two lines are equal, so that swapped chunks are noticed. */
+/** Creates a text of this length, the same in every run. No two lines are equal, so that swapped chunks are noticed. */
 function textOf(length: number): Buffer {
   const lines: string[] = [];
   for (let i = 0, total = 0; total < length; i++) {
@@ -27,7 +27,7 @@ function textOf(length: number): Buffer {
   return Buffer.from(lines.join("").slice(0, length));
 }
 
-/** JSON of about 1 KB: exactly 1024 bytes. */
+/** Creates a JSON text of exactly 1024 bytes. */
 function makeJson(): Buffer {
   const value = { id: 4711, name: "Ada Lovelace", tags: ["a", "b", "c"], text: "" };
   const room = 1024 - JSON.stringify(value).length;
@@ -37,11 +37,11 @@ function makeJson(): Buffer {
 export const KIB = 1024;
 export const MIB: number = 1024 * KIB;
 
-/** One event of the stream, and how many of them make one response. */
+/** An event of the event stream. A response consists of `EVENTS` such events. */
 export const EVENT: Buffer = Buffer.from(`data: ${JSON.stringify({ tick: "x".repeat(80) })}\n\n`);
 export const EVENTS = 10;
 
-/** The upstream's response to a body that it only counts. */
+/** Returns the upstream's response to a body of which it only computes the length and a checksum. */
 export function receiptOf(length: number, checksum: number): string {
   return `${length} ${checksum.toString(16)}`;
 }

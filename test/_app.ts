@@ -1,12 +1,15 @@
-/** The app of the setup `inProcess`. Imported by hosts: no runtime's API here. */
+/**
+ * The app that is the target in the setup `inProcess`. Hosts on every runtime import this file, so it uses only web
+ * APIs.
+ */
 import type { FetchTarget } from "#proxy";
 import { gzip, lasting } from "./_lasting.ts";
 import { pause } from "./_wait.ts";
 
-/** The message of the app's exception: the operator may read it, no client may. */
+/** The message of the app's exception. The operator may read it, but it must not reach a client. */
 const secret = "10.0.0.1 is the app's secret";
 
-/** Bytes, one chunk after the other, until the last one, which may be an error. */
+/** Creates a byte stream of these chunks. An error in place of the last chunk makes the stream fail there. */
 function createStream(chunks: (string | Error)[]): ReadableStream<Uint8Array> {
   const left = [...chunks];
   return new ReadableStream({
@@ -14,7 +17,7 @@ function createStream(chunks: (string | Error)[]): ReadableStream<Uint8Array> {
       const chunk = left.shift();
       if (chunk === undefined) return controller.close();
       if (typeof chunk === "string") return controller.enqueue(new TextEncoder().encode(chunk));
-      // The head, and what came before, are at the client by then.
+      // By the end of the pause, the client has received the head and the chunks before the error.
       await pause(50);
       throw chunk;
     },
@@ -43,7 +46,7 @@ const ways: Record<string, (request: Request) => Response | Promise<Response>> =
       ["set-cookie", "a=1; Path=/, x"],
       ["set-cookie", "b=2"],
     ]);
-    // workerd's own: the bytes are encoded already.
+    // Only workerd reads `encodeBody`: "manual" tells it that the bytes are already encoded.
     const init: ResponseInit & { encodeBody: "manual" } = { headers, encodeBody: "manual" };
     return new Response(bytes, init);
   },

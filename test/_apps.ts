@@ -1,4 +1,4 @@
-/** Servers around the proxy in the test's own process, closed after each test. */
+/** Starts servers that contain the proxy in the test's own process, and closes them after each test. */
 import type { Server } from "node:net";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { connect, type Answer, type Client } from "./_client.ts";
@@ -8,13 +8,19 @@ import { Upstream } from "./_upstream.ts";
 
 export interface Apps {
   upstream: Upstream;
-  /** Starts a server, and closes it after the test. @returns its port */
+  /**
+   * Starts a server of this kind, which is closed after the test.
+   * @returns its port
+   */
   serve<Kind extends ServerKind>(kind: Kind, handler: Handlers[Kind]): Promise<number>;
-  /** Listens, and closes the server after the test. @returns its port */
+  /**
+   * Makes the given server listen, and closes it after the test.
+   * @returns its port
+   */
   listen(server: Server): Promise<number>;
   connect(port: number): Promise<Client>;
   ask(port: number, bytes: string | Uint8Array): Promise<Answer>;
-  /** The only request that the upstream has seen. */
+  /** Returns the request that the upstream has seen, and fails unless there was exactly one. */
   only(): Call;
 }
 

@@ -1,14 +1,14 @@
-/** The configurations of workerd that serves one Worker, or the same Worker under several names. */
+/** Writes configurations for workerd, which serve one Worker on one socket or on several named sockets. */
 
 export interface WorkerdConfig {
   /** The file of the bundled Worker, beside the configuration. */
   module?: string;
   flags?: readonly string[];
-  /** Names of the sockets, each with a Worker of its own, and their ports; a free one if 0. */
+  /** The port of each named socket, or 0 for a free port. Each socket serves its own instance of the Worker. */
   sockets?: Readonly<Record<string, number>>;
-  /** Text bindings of the Worker behind a socket. */
+  /** Returns the text bindings of the Worker behind the named socket. */
   vars?: (socket: string) => Readonly<Record<string, string>>;
-  /** Service bindings to the network. */
+  /** The names of service bindings that lead to the network. */
   services?: readonly string[];
 }
 

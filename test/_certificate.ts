@@ -1,4 +1,4 @@
-/** A self-signed certificate for localhost, written out by hand: a test needs no tool and no file. */
+/** Creates a self-signed certificate for localhost byte by byte, so that tests need neither openssl nor a file. */
 import { generateKeyPairSync, sign } from "node:crypto";
 
 /** One DER element (X.690 §8.1): tag, length, content. */

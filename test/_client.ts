@@ -6,7 +6,7 @@ import { BodyReader, bytesOf, parseHead, readFraming, valuesOf } from "./_wire.t
 import type { Framing, Header } from "./_wire.ts";
 import { patience, within } from "./_wait.ts";
 
-/** Bodies are kept up to this size; bodies of any size are hashed. */
+/** The size in bytes up to which a body is kept for comparison. Larger bodies are only hashed. */
 const kept = 4 * 1024 * 1024;
 
 export class ResponseHead {
@@ -43,7 +43,7 @@ export interface Answer extends ResponseHead {
   length: number;
   sha256: string;
   trailers: Header[];
-  /** The connection broke before the framing said that the body was whole. */
+  /** Whether the connection ended before the body was complete by its framing. */
   cut: boolean;
 }
 
@@ -51,7 +51,7 @@ export class Client {
   readonly socket: Socket;
   readonly closed: Promise<void>;
   isClosed = false;
-  /** Interim responses (1xx but 101) seen so far. */
+  /** The number of interim responses (1xx except 101) seen so far. */
   interim = 0;
   #buffer: Buffer = Buffer.alloc(0);
   #ended = false;
@@ -73,7 +73,7 @@ export class Client {
     this.socket.write(Buffer.concat(parts.map(bytesOf)));
   }
 
-  /** Half-closes: the server sees a FIN. */
+  /** Closes the client's sending side: the server receives a FIN. */
   finish(): void {
     this.socket.end();
   }
@@ -116,7 +116,7 @@ export class Client {
     return head;
   }
 
-  /** The next final head; interim ones (1xx but 101) are kept on it. */
+  /** Reads the next final response head. Interim heads (1xx except 101) before it are kept in its `interim`. */
   async readHead(): Promise<ResponseHead> {
     const interim: ResponseHead[] = [];
     for (;;) {
@@ -169,7 +169,7 @@ export class Client {
     });
   }
 
-  /** The next whole response. */
+  /** Reads the next response with its body. */
   async read(method = "GET"): Promise<Answer> {
     return this.readBody(await this.readHead(), method);
   }

@@ -1,4 +1,4 @@
-/** The real command as a process of its own, and an upstream for it. */
+/** Runs the `fetchway` command in a separate process, and provides an upstream for it. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import {
@@ -15,7 +15,7 @@ import { until, within } from "./_wait.ts";
 
 export const root: URL = new URL("../", import.meta.url);
 const script = fileURLToPath(new URL("runtimes/cli.ts", root));
-// What servers read from the environment is not to matter.
+// The command must ignore the variables that other servers read, so they are set to wrong values.
 const env = { ...process.env, NODE_OPTIONS: "", PORT: "1", HOST: "no.such.host", CI: "1" };
 
 export class Command {
@@ -25,8 +25,8 @@ export class Command {
   readonly exit: Promise<number | null>;
 
   /**
-   * @param line arguments as one types them in a shell
-   * @param flags Node's own
+   * @param line the arguments of the command as typed in a shell
+   * @param flags flags for Node itself
    */
   constructor(line: string, flags: string[]) {
     const args = ["-c", `exec "$0" "$@" ${line}`, process.execPath, ...flags, script];
@@ -56,7 +56,7 @@ export class Command {
 }
 
 const commands: Command[] = [];
-/** Starts the command; it is ended after the test. */
+/** Starts the command. Its process is ended after the test. */
 export function command(line: string, ...flags: string[]): Command {
   const started = new Command(line, flags);
   commands.push(started);
@@ -72,7 +72,7 @@ export async function listening(line: string): Promise<{ proxy: Command; origin:
 
 type Handler = (req: IncomingMessage, res: ServerResponse) => unknown;
 
-/** An upstream; every test sets its own handler. */
+/** The upstream of the tests. Each test sets its own handler. */
 export const upstream: { handler: Handler; url: string } = { handler: () => {}, url: "" };
 const server = createServer((req, res) => void upstream.handler(req, res));
 
@@ -86,7 +86,7 @@ afterEach(async () => {
   await Promise.all(commands.splice(0).map(({ exit }) => exit));
 });
 
-/** A response and its body as they came. */
+/** Requests a URL, and returns the response and its body without decoding. */
 export async function getRaw(url: string, agent?: Agent): Promise<[IncomingMessage, Buffer]> {
   const [message] = (await once(get(url, { agent }), "response")) as [IncomingMessage];
   return [message, Buffer.concat((await message.toArray()) as Buffer[])];

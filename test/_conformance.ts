@@ -1,6 +1,6 @@
 /**
- * docs/conformance.md: the requirements of the RFCs, each with its tests, and on which hosts it holds. It is made of
- * the list in conformance/, the calls of `rfc` in the tests, and the gaps.
+ * Generates docs/conformance.md: each requirement of the RFCs, with its tests and the hosts on which it holds. It reads
+ * the list in conformance/, the calls of `rfc` in the tests, and the lists of gaps.
  *
  *     node test/_conformance.ts    # brings docs/conformance.md up to date
  */
@@ -22,16 +22,16 @@ const RFCS: readonly (readonly [rfc: string, title: string])[] = [
   ["9209", "Proxy-Status"],
 ];
 
-/** Each host with its column's title. */
+/** Each host with the title of its column. */
 const COLUMNS: readonly (readonly [HostName, string])[] = [...HOSTS, ...CLIENTS];
 
 const ON_NODE: readonly HostName[] = ["node", "srvx", "h3", "hono", "undici", "fetch-node"];
-/** The hosts with the proxy's own client, */
+/** The hosts on Node that use Fetchway's own HTTP client. */
 const OWN_ON_NODE: readonly HostName[] = ["node", "srvx", "h3", "hono"];
-/** and those of them where it runs on what other runtimes have of `node:net` and `node:tls`. */
+/** The hosts where that client runs on another runtime's implementation of `node:net` and `node:tls`. */
 const OWN_ELSEWHERE: readonly HostName[] = ["bun", "deno"];
 
-/** The hosts that a file of unit tests tells of, by its name: the first that matches counts. */
+/** The hosts for which a file of unit tests counts, by the file's name. The first matching pattern decides. */
 const SCOPES: readonly (readonly [RegExp, readonly HostName[]])[] = [
   [/^http1\./, [...OWN_ON_NODE, ...OWN_ELSEWHERE]],
   [/^(?:pool|stale|queue)\./, OWN_ON_NODE],
@@ -46,7 +46,7 @@ function hostsOf({ file }: Marked): readonly HostName[] {
   return scope?.[1] ?? COLUMNS.map(([host]) => host);
 }
 
-/** Why a test fails on a host; undefined if it passes there. */
+/** Returns the reason why a test fails on a host, or undefined if it passes there. */
 function reasonOf(marked: Marked, host: HostName): string | undefined {
   if (!isInSuite(marked)) return undefined;
   return gaps.find((gap) => gap.host === host && gap.test === marked.title)?.reason;
@@ -116,7 +116,7 @@ function foreignTableOf(rows: readonly Row[]): string {
   return toTable([["section", "name", "level", "as", "requirement", "why not ours"], ...body]);
 }
 
-/** The hosts on which a test of a requirement fails, by reason. */
+/** Returns a line for each reason why tests of a requirement fail, with the hosts on which they fail. */
 function gapsOf({ requirement, tests }: Row): string[] {
   if (requirement.gap !== undefined) return [`gap: ${requirement.gap}`];
   const hosts = new Map<string, Set<string>>();
@@ -130,7 +130,7 @@ function gapsOf({ requirement, tests }: Row): string[] {
   return Array.from(hosts, ([reason, on]) => `gap on ${[...on].join(", ")}: ${reason}`);
 }
 
-/** Text as Markdown shows it. */
+/** Escapes text so that Markdown shows it unchanged. */
 function escape(text: string): string {
   return text.replaceAll(/[\\`*_<>[\]|~]/g, "\\$&");
 }
@@ -162,7 +162,7 @@ function sectionOf(rfc: string, title: string, rows: readonly Row[]): string {
   return parts.join("\n");
 }
 
-/** How often a requirement counts in the summary: as what is worst about it. */
+/** Returns the state under which the summary counts a requirement: its worst state on any host. */
 export function summaryState(row: Pick<Row, "requirement" | "tests">): State {
   const states = new Set(
     HOSTS.map(([host]) => stateOn(host, row.requirement, row.tests)).filter(
@@ -203,7 +203,7 @@ or as an intermediary between them. The sentences are ours; the section has the 
 A test says by a call of \`rfc\` which requirements it checks. Where one has several tests, the worst of them counts.
 `;
 
-/** The whole page. */
+/** Returns the text of docs/conformance.md. */
 export function makeLedger(markers: readonly Marked[] = findMarkers()): string {
   const rows = ids.map((id) => toRow(id, markers));
   const sections = RFCS.map(([rfc, title]) =>
@@ -217,7 +217,7 @@ export function makeLedger(markers: readonly Marked[] = findMarkers()): string {
   return [INTRODUCTION, summaryOf(rows), note, ...sections].join("\n");
 }
 
-/** Requirements that neither a test nor a reason stands for. */
+/** Returns the requirements that have neither a test nor a stated reason for having none. */
 export function findUntested(markers: readonly Marked[] = findMarkers()): RequirementId[] {
   return ids.filter((id) => summaryState(toRow(id, markers)) === "untested");
 }

@@ -1,9 +1,9 @@
-/** Answers that two parsers could read differently, as an upstream would send them before it closes. */
+/** Response bytes that two parsers could read differently. The upstream sends them and then closes the connection. */
 
 export interface AnswerEntry {
   readonly name: string;
   readonly bytes: string;
-  /** The body, if the response may be forwarded; otherwise it must become 502 or be truncated. */
+  /** The bodies with which the response may be forwarded. Any other outcome must be a 502 or a truncated response. */
   readonly may: readonly string[];
 }
 
@@ -30,7 +30,7 @@ function each(
 }
 
 export const answers: AnswerEntry[] = [
-  // Nothing is wrong with these: they have to arrive.
+  // These responses are valid, so they must arrive at the client.
   ...each("plain", list("Content-Length: 5|Content-Length:\t5 |X-A:b"), (line) => [
     `${head(line)}hello`,
     "hello",
@@ -51,13 +51,13 @@ export const answers: AnswerEntry[] = [
   ...each("content-length", ["5\r\nContent-Length: 13", "13\r\ncontent-length: 5"], (value) => [
     `${head(`Content-Length: ${value}`)}hello${poison}`,
   ]),
-  // The connection's end is the body's where there is no length, and no coding that says so (RFC 9112 §6.3).
+  // A response whose final transfer coding is not chunked ends with the connection (RFC 9112 §6.3).
   ...each(
     "transfer-encoding",
     list("xchunked|chunked, gzip|gzip|cow|chunked;q=1|\vchunked"),
     (value) => [`${head(`Transfer-Encoding: ${value}`)}${chunked}`],
   ),
-  // Chunks count, and the connection ends with them.
+  // Transfer-Encoding overrides Content-Length, and the connection must not be reused (RFC 9112 §6.3).
   ...each("both", list("3|5|500|0"), (length) => [
     `${head("Transfer-Encoding: chunked", `Content-Length: ${length}`)}${chunked}${poison}`,
     "hello",
@@ -96,7 +96,7 @@ export const answers: AnswerEntry[] = [
     ),
     (line) => [`${line}\r\nContent-Length: 5\r\n\r\nhello`],
   ),
-  // Strange, and of one meaning only.
+  // These responses are unusual, but can be read in only one way.
   ...each(
     "status line",
     list(

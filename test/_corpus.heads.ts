@@ -1,4 +1,4 @@
-/** More of the corpus: request lines, fields, versions and sizes. */
+/** The part of the corpus about request heads: request lines, header fields, versions and sizes. */
 import { each, entries, get, hidden, list, post, type Entry } from "./_corpus.ts";
 
 // ── lines ──
@@ -12,7 +12,7 @@ const lines: Entry[] = [
       "X-A: b\r\n X-Smuggled: c|X-A: b\r\n\tX-Smuggled: c|X-A\nX-Smuggled: c|=: b",
       '"X": b|X-A;b: c|[X]: b|X-A: b\n\r|\x80: b|X-A: b\x08c',
     ),
-    // Some of it may be mended: what arrives is well-formed, and has no field that was hidden.
+    // A server may repair some of these heads. A request that arrives is well-formed and has no hidden field.
     (line) => [get("/", line), "GET /"],
   ),
   ...entries("line ends", {
@@ -52,7 +52,7 @@ const starts: Entry[] = [
       "GET /{id}/ HTTP/1.10|GET /{id}/ HTTP/0.9|GET /{id}/ HTTP/2.0|GET /{id}/ HTTP/11",
       "GET /{id}/ HTTP/-1.1|GET /{id}/ HTTP/1,1|GET /{id}/ |GET /{id}/|GET/{id}/ HTTP/1.1",
     ),
-    // Several spaces may be taken for one (RFC 9112 §3), another 1.x for 1.1 (RFC 9110 §2.5).
+    // A server may take several spaces for one (RFC 9112 §3), and any 1.x version for 1.1 (RFC 9110 §2.5).
     (line) => [`${line}\r\nHost: proxy.test\r\n\r\n`, "GET /"],
   ),
   ...each(
@@ -89,7 +89,7 @@ const starts: Entry[] = [
       "GET /",
       "GET /2",
     ],
-    // Refused, a tunnel is none: what follows is the next request.
+    // After a refused CONNECT there is no tunnel, so the bytes behind it are the next request.
     "CONNECT with authority": [
       `CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test\r\n\r\n${get("/2")}`,
       "GET /2",
@@ -143,7 +143,7 @@ const sizes: Entry[] = entries("size", {
   ],
 });
 
-// ── several at once ──
+// ── several requests on one connection ──
 
 const pipelines: Entry[] = entries("pipelined", {
   "sized, chunked and none": [

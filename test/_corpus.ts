@@ -1,9 +1,9 @@
 /**
- * Bytes that two parsers could read differently, as a client would send them.
+ * Request bytes that two parsers could read differently.
  *
- * `{id}` stands for a number of the entry's own, so that each request that reaches the upstream
- * says which entry it came from. `may` lists what may reach it as a whole, each at most once:
- * all of it, or some, or nothing. `/smuggled` never does.
+ * `{id}` stands for the entry's number, so that the target of each request that reaches the upstream
+ * tells which entry it came from. `may` lists the requests that may reach the upstream complete, each at most once:
+ * all of them, some or none. A request for `/smuggled` must never reach it.
  */
 export interface Entry {
   readonly name: string;
@@ -13,7 +13,7 @@ export interface Entry {
 }
 
 const hidden = "GET /{id}/smuggled HTTP/1.1\r\nHost: proxy.test\r\n\r\n";
-/** As long as it will be when `{id}` is a number of three digits. */
+/** Returns the length of a text after `{id}` is replaced by a number of three digits. */
 const sizeOf = (text: string): number => text.replaceAll("{id}", "100").length;
 const chunk = (text: string): string => `${sizeOf(text).toString(16)}\r\n${text}\r\n`;
 const last = "0\r\n\r\n";
@@ -26,7 +26,7 @@ function post(lines: string[], body: string, path = "/"): string {
   return get(path, ...lines).replace("GET", "POST") + body;
 }
 
-/** Values, written one after the other: `"a|b"`. */
+/** Splits values that are written in one string, such as `"a|b"`. */
 function list(...values: string[]): string[] {
   return values.join("|").split("|");
 }
@@ -61,7 +61,7 @@ const plain: Entry[] = entries("plain", {
   ],
 });
 
-// ── one length or another ──
+// ── Content-Length that two parsers could read differently ──
 
 const lengths: Entry[] = [
   ...each(
@@ -72,7 +72,7 @@ const lengths: Entry[] = [
     ),
     (value) => [post([`Content-Length: ${value}`], `hello${hidden}`)],
   ),
-  // A list of the same number may be taken for that number (RFC 9110 §8.6).
+  // A server may take a list of equal numbers for that number (RFC 9110 §8.6).
   ...each("content-length", ["5, 5", "5,5", "05", "0000000005"], (value) => [
     post([`Content-Length: ${value}`], "hello"),
     "POST / hello",
@@ -113,9 +113,9 @@ const clear = list(
   "Transfer-Encoding:\r\n chunked|X-A: b\nTransfer-Encoding: chunked",
   "Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked",
 );
-/** Mended, it is the value of the field before: no coding at all. */
+/** Whether a server may join the line to the field before it: there is then no transfer coding. */
 const isValue = (line: string): boolean => line.startsWith("X-A: b\r");
-/** Read as chunks it is empty, and the rest is another request. */
+/** A body that is empty if it is read as chunks. The bytes behind the last chunk are then another request. */
 const zero = `0\r\n\r\n${hidden}`;
 
 const codings: Entry[] = [
@@ -127,11 +127,12 @@ const codings: Entry[] = [
     post([line], chunk(hidden) + last),
     isValue(line) ? "POST /" : `POST / ${hidden}`,
   ]),
-  // It would arrive coded, and nothing would say so (RFC 9112 §6.1).
+  // The proxy does not forward Transfer-Encoding, so the body would arrive coded without a field that says so (RFC 9112
+  // §6.1).
   ...each("TE alone", list("gzip, chunked|gzip|chunked, gzip|deflate,chunked"), (coding) => [
     post([`Transfer-Encoding: ${coding}`], chunk("hello") + last),
   ]),
-  // Both say how long it is: chunks count, and the connection ends with them (RFC 9112 §6.3).
+  // Both fields frame the body: Transfer-Encoding overrides, and the connection is closed after it (RFC 9112 §6.3).
   ...each("CL.TE", clear, (line) => [
     post([`Content-Length: ${sizeOf(zero)}`, line], zero),
     "POST /",
@@ -157,7 +158,7 @@ const codings: Entry[] = [
   }),
 ];
 
-// ── the lines of chunks ──
+// ── chunk sizes, chunk extensions and the line ends of chunks ──
 
 const chunks: Entry[] = [
   ...each(

@@ -1,4 +1,4 @@
-/** A name server (RFC 1035) over UDP whose records a test changes as it likes. */
+/** A name server (RFC 1035) over UDP. Tests can change its records at any time. */
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { once } from "node:events";
 
@@ -8,18 +8,18 @@ const SERVFAIL = 2;
 
 export interface Zone {
   addresses: string[];
-  /** Seconds. */
+  /** The time to live of the record in seconds. */
   ttl: number;
 }
 
 export class NameServer implements AsyncDisposable {
-  /** By name; a name without a record does not exist. */
+  /** The records by name. The server answers NXDOMAIN for a name that is not in it. */
   zones: Record<string, Zone> = {};
-  /** Answers that something is wrong with it. */
+  /** Whether the server answers every question with a server failure. */
   broken = false;
-  /** Answers nothing at all. */
+  /** Whether the server does not answer at all. */
   silent = false;
-  /** Questions for IPv4 addresses, by name. */
+  /** The names for whose IPv4 addresses the server was asked, in order. */
   asked: string[] = [];
   readonly #socket: Socket = createSocket("udp4");
 
@@ -35,7 +35,7 @@ export class NameServer implements AsyncDisposable {
   }
 
   #answer(query: Buffer, from: RemoteInfo): void {
-    // One question: labels with their lengths, an empty one at the end, type, class.
+    // A query has one question: labels that each follow their length, an empty label, the type and the class.
     const labels: string[] = [];
     let at = 12;
     for (let size = query[at] ?? 0; size > 0; size = query[at] ?? 0) {
@@ -58,7 +58,7 @@ export class NameServer implements AsyncDisposable {
     head.writeUInt16BE(records.length, 6);
     const answers = records.map((address) => {
       const record = Buffer.alloc(16);
-      // The name is that of the question.
+      // A pointer to the name in the question.
       record.writeUInt16BE(0xc00c, 0);
       record.writeUInt16BE(A, 2);
       record.writeUInt16BE(1, 4);

@@ -1,4 +1,4 @@
-/** Stand-ins for what unit tests do not open: a client, an upstream, connections. */
+/** Fakes of a client, a transport and an upstream's responses, so that unit tests open no connections. */
 import { expect, vi } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
 import type { BodySource } from "../src/body/source.ts";
@@ -28,7 +28,7 @@ export const TARGET = "http://up.test:4000";
 
 export const CAPABLE: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 
-/** A client that is connected until `leave()`, and counts its listeners. */
+/** A client that is connected until `leave()` is called, and keeps a set of its listeners. */
 export class FakeClient {
   readonly listeners: Set<Listener> = new Set();
   listenAfter?: number;
@@ -66,7 +66,7 @@ export function startScope(
 
 export type FakeIncoming = Incoming & FakeClient;
 
-/** A body that a test passes: bytes, a stream, or a `BodySource`. */
+/** A message whose members are optional, and whose body may be bytes, a stream or a `BodySource`. */
 export type Given<T extends { body: BodySource | null }> = Partial<Omit<T, "body">> & {
   body?: BodySource | Uint8Array | ReadableStream<Uint8Array> | null;
 };
@@ -109,7 +109,7 @@ export function fakeResponse(over: Given<UpstreamResponse> = {}): UpstreamRespon
   return { status: 200, statusText: "OK", headers: [], ...over, body: toBody(over.body) };
 }
 
-/** A transport in memory: keeps the requests, and returns the responses that the test sets. */
+/** A transport in memory. It records the requests, and returns the responses that the test sets. */
 export class FakeTransport implements Transport {
   readonly name = "fake";
   capabilities: Capabilities = CAPABLE;
@@ -133,7 +133,7 @@ export class FakeTransport implements Transport {
   }
 }
 
-/** Sends a hop through a transport made of this fetch. */
+/** Sends an upstream request through a fetch transport that calls this `fetch`. */
 export function sendBy(
   fetch: FetchLike,
   hop: Given<UpstreamRequest> = {},
@@ -166,7 +166,7 @@ export function run(
   return forward(fakeIncoming(incoming), target, plan, context, respond);
 }
 
-/** A reply as a web response. */
+/** Converts an upstream response to a web Response. */
 export const respond: Respond = ({ status, statusText, headers, body }) =>
   new Response(body?.stream() ?? null, { status, statusText, headers: toHeaders(headers) });
 
@@ -196,7 +196,7 @@ export function proxyError(code: ProxyErrorCode, status: number): ProxyError {
   return expect.objectContaining({ name: "ProxyError", code, status }) as ProxyError;
 }
 
-/** The error that a function throws, or a promise rejects with. */
+/** Returns the error that a function throws, or with which its promise rejects. */
 export async function errorOf(body: () => unknown): Promise<unknown> {
   try {
     await body();
@@ -206,10 +206,10 @@ export async function errorOf(body: () => unknown): Promise<unknown> {
   throw new Error("nothing was thrown");
 }
 
-/** What one request is met with. */
+/** The response to a request, or the error with which sending it fails. */
 export type Answer = Given<UpstreamResponse> | Error;
 
-/** Answers with these, in turn; the body that came with each is read first. */
+/** Creates a transport that gives these answers in turn. It reads the request's body before each answer. */
 export function answering(...answers: Answer[]): FakeTransport & { bodies: (string | null)[] } {
   const bodies: (string | null)[] = [];
   const transport = new FakeTransport(async ({ body }) => {
@@ -221,10 +221,10 @@ export function answering(...answers: Answer[]): FakeTransport & { bodies: (stri
   return Object.assign(transport, { bodies });
 }
 
-/** A connection that was kept turns out to be closed. */
+/** The error of a request that was sent on a kept connection which the upstream had already closed. */
 export const stale: ProxyError = new ProxyError("connection_terminated", { stale: true });
 
-/** A redirect. */
+/** Creates a redirect response to this location. */
 export const to = (location: string, status = 302): Partial<UpstreamResponse> => ({
   status,
   headers: ["Location", location],

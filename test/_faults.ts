@@ -1,4 +1,4 @@
-/** Faulty upstreams, and the response that a client of the proxy must get from each. */
+/** Faults of upstreams, and the response that the proxy's client must get in each case. */
 import type { Call } from "./_link.ts";
 import type { SetupName } from "./_setups.ts";
 import type { Script } from "./_upstream.ts";
@@ -11,12 +11,12 @@ export interface Fault {
   readonly method?: string;
   readonly body?: Uint8Array;
   readonly status: number;
-  /** RFC 9209 error type of a gateway's answer. */
+  /** The RFC 9209 error type in Proxy-Status, where the proxy must answer with an error of its own. */
   readonly code?: RegExp;
   readonly text?: string;
   /** The body is truncated, and must not look complete. */
   readonly cut?: boolean;
-  /** The proxy keeps the connection. */
+  /** Whether the proxy must keep the upstream connection for the next request. */
   readonly kept?: boolean;
 }
 
@@ -29,7 +29,7 @@ const terminated = /connection_terminated/;
 const incomplete = /(connection_terminated|http_response_incomplete)/;
 const overflow = /http_response_header_section_size/;
 
-/** Writes chunk by chunk, each in a packet of its own. */
+/** Writes one chunk per turn of the event loop, so that each is sent in a packet of its own. */
 async function trickle(call: Call, pieces: Iterable<string>): Promise<void> {
   for (const piece of pieces) {
     call.write(piece);
@@ -45,7 +45,10 @@ async function flood(call: Call, text: string, interval: number): Promise<void> 
   }
 }
 
-/** Writes, and ends only once the head is surely with the client: the end is then the body's. */
+/**
+ * Writes the text, and ends the connection after a pause. By then the client has the head, so the end truncates the
+ * body.
+ */
 function cutAfter(text: string, end: (call: Call) => void): Script {
   return async (call) => {
     call.write(text);

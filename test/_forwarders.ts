@@ -1,13 +1,13 @@
-/** Small forward proxies: one that tunnels and takes absolute-form targets, and one that speaks SOCKS5. */
+/** Small forward proxies: an HTTP proxy, which supports CONNECT and absolute-form targets, and a SOCKS5 proxy. */
 import { once } from "node:events";
 import { createServer as createHttpServer, request } from "node:http";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { listen } from "./_serve.ts";
 
-/** A forward proxy, and the requests that it got. */
+/** A forward proxy, and the requests that it has received. */
 export interface Forwarder {
   readonly port: number;
-  /** Each request's method and target, or address. */
+  /** The method and target of each HTTP request, or the address of each SOCKS request. */
   readonly asked: string[];
   close(): void;
 }
@@ -34,8 +34,8 @@ function join(a: Socket, b: Socket): void {
 }
 
 /**
- * A forward proxy of HTTP.
- * @param refuses whether it answers every request with 407
+ * Starts an HTTP forward proxy.
+ * @param refuses whether the proxy answers every request with 407
  */
 export function startHttpForwarder(refuses: boolean = false): Promise<Forwarder> {
   const asked: string[] = [];
@@ -63,7 +63,7 @@ export function startHttpForwarder(refuses: boolean = false): Promise<Forwarder>
   return start(server, asked);
 }
 
-/** A SOCKS5 proxy without authentication, for IPv4 addresses and names (RFC 1928). */
+/** Starts a SOCKS5 proxy (RFC 1928) without authentication, for IPv4 addresses and names. */
 export function startSocksForwarder(): Promise<Forwarder> {
   const asked: string[] = [];
   const read = async (socket: Socket): Promise<Buffer> =>

@@ -1,4 +1,4 @@
-/** A server that a SYN gets no answer from. */
+/** A server whose kernel answers no SYN, so that connection attempts to it hang. */
 import { connect, type Socket } from "node:net";
 import { startProgram } from "./_program.ts";
 import { pause } from "./_wait.ts";
@@ -7,9 +7,9 @@ export interface Full extends AsyncDisposable {
   sockets: Socket[];
 }
 
-/** A server whose backlog is full, so that it answers no SYN any more. */
+/** Starts a server and fills its backlog of connections, so that the kernel drops every further SYN. */
 export async function startFull(address: string, on: number): Promise<Full> {
-  // Accepting is Node's own doing: only a listener that never gets to run does not accept.
+  // Node accepts connections as soon as its event loop runs, so the child process blocks its event loop.
   const program = startProgram("node", [
     "-e",
     `const server = require("node:net").createServer();
@@ -26,7 +26,7 @@ export async function startFull(address: string, on: number): Promise<Full> {
     socket.on("connect", () => (connected = true));
     sockets.push(socket);
     const until = performance.now() + 300;
-    // The time limit is checked after pending events: on a busy machine it may expire first.
+    // On a busy machine the time may be over before a pending "connect" event has run: let it run, then decide.
     while (!connected && performance.now() < until) await pause(5);
     await new Promise(setImmediate);
     full = !connected;

@@ -1,10 +1,10 @@
-/** The gaps of hosts with another client than the proxy's own: their server's gaps and the client's. */
+/** The gaps of the hosts that do not use Fetchway's own HTTP client: those of their server and those of the client. */
 import { type Loss, losses } from "./_gaps.fetch.ts";
 import type { Gap } from "./_gaps.ts";
 import type { ClientHost, HostName } from "./_host.ts";
 import type { TestName } from "./_suite.ts";
 
-/** The server under each. */
+/** The host with the same server and Fetchway's own client, from which each of these hosts inherits its gaps. */
 export const serverOf: Readonly<Record<ClientHost, HostName>> = {
   undici: "node",
   "fetch-node": "node",
@@ -12,10 +12,10 @@ export const serverOf: Readonly<Record<ClientHost, HostName>> = {
   "fetch-deno": "deno",
 };
 
-/** Seen under load. */
+/** Gaps whose tests fail only on a loaded machine. */
 const lostSometimes: readonly Loss[] = [
   [
-    "much of a large upload is held in memory",
+    "a large part of a large upload is buffered in memory",
     ["fetch-node"],
     ["256 MiB of upload with Content-Length arrive unchanged, and memory stays flat"],
   ],
@@ -29,13 +29,16 @@ const lostSometimes: readonly Loss[] = [
   ],
 ];
 
-/** What Bun prints of bodies that it cannot decode. */
+/** The text that Bun prints in tests whose bodies it cannot decode. */
 const PRINTED: Partial<Record<TestName, string>> = {
   "a 206 response of a gzip resource passes unchanged": "Decompression error: ZlibError\n",
   "a truncated gzip response body fails for the client": "Decompression error: ZlibError\n",
 };
 
-/** @param onServers the gaps of the servers */
+/**
+ * Returns the gaps of these hosts.
+ * @param onServers the gaps of the servers, which these hosts inherit
+ */
 export function clientGaps(onServers: readonly Gap[]): Gap[] {
   const inherited: Gap[] = [];
   for (const [host, server] of Object.entries(serverOf)) {

@@ -1,4 +1,4 @@
-/** Requirements of the RFCs that servers do not meet: one row for each, with the hosts. */
+/** Requirements of the RFCs that servers do not meet: a row for each requirement, with the hosts. */
 import type { Gap } from "./_gaps.ts";
 import type { HostName } from "./_host.ts";
 import type { TestName } from "./_suite.ts";
@@ -23,7 +23,7 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
       ["RFC 9112 §3: a method that is longer than any known one is forwarded, or gets 501"],
     ],
     [
-      "a client of HTTP/1.0 that asks for it keeps its connection",
+      "the connection of an HTTP/1.0 client is kept if the client asks for that",
       [...ON_NODE, "workerd"],
       ["RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept"],
     ],
@@ -46,9 +46,11 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
       ],
     ],
     [
-      "a connection with the rest of a large answered upload still to come is reset",
+      "a connection is reset if a large upload is answered before its end",
       ["slow", "workerd"],
-      ["RFC 9110 §10.1.1: an early response says that it closes, or the rest is read"],
+      [
+        "RFC 9110 §10.1.1: an early response has Connection: close, or the rest of the request body is read",
+      ],
     ],
     [
       "an empty line in front of a request is answered with 400",
@@ -58,7 +60,7 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
     [
       "the last response on a connection has no Connection: close",
       ["bun"],
-      ["RFC 9112 §9.6: a connection's last response says that it is"],
+      ["RFC 9112 §9.6: the last response on a connection has Connection: close"],
     ],
     [
       "unknown transfer codings are answered with 400",
@@ -67,11 +69,11 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
     ],
   ];
 
-/** With Deno's fetch, the length of the response is unknown, and its end is the connection's. */
+/** The test passes with Deno's fetch: its response has no known length, so that the body ends with the connection. */
 const KEPT: Gap = {
   host: "deno",
   test: "RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept",
-  reason: "a client of HTTP/1.0 that asks for it keeps its connection",
+  reason: "the connection of an HTTP/1.0 client is kept if the client asks for that",
   sometimes: true,
 };
 

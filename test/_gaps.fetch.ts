@@ -1,4 +1,4 @@
-/** The gaps of the global `fetch` and of undici in place of the proxy's own client, besides those of the server. */
+/** The gaps that the runtimes' `fetch` and undici add when they replace Fetchway's own HTTP client. */
 import type { ClientHost } from "./_host.ts";
 import type { TestName } from "./_suite.ts";
 
@@ -222,7 +222,7 @@ export const losses: readonly Loss[] = [
     ["a truncated chunked response body fails for the client"],
   ],
   [
-    "a response whose body has failed already is cut within its head",
+    "a response whose body has already failed is truncated within its head",
     ON_BUN,
     [
       "a truncated response whose head and body arrive in one packet fails for the client",

@@ -1,13 +1,13 @@
-/** The gaps of servers on Node. */
+/** The gaps of the hosts on Node. */
 import type { Gap } from "./_gaps.ts";
 
 const LISTED = "repeated header fields are joined into one, and names are in lower case";
 const STREAMED = "response headers are sent only with the first chunk of the body";
 
 const UNSEEN =
-  "a truncated response looks complete: the proxy cannot close the connection of a Request that a script made";
+  "a truncated response looks complete: the proxy cannot close the connection of a Request that user code constructed";
 
-/** Gaps of a Request that a script creates, whose content the Fetch standard restricts. */
+/** Gaps with a Request that user code constructs: the Fetch standard restricts what it can contain. */
 const onSlow: Gap[] = (
   [
     ["repeated request fields stay separate lines", LISTED],
@@ -47,7 +47,7 @@ const onSlow: Gap[] = (
   ] as const
 ).map(([test, reason]) => ({ host: "slow", test, reason }));
 
-/** Of Node's own server, and so of all that are built on it. */
+/** Gaps of Node's HTTP server, and so of all servers that are built on it. */
 const onAll: Gap[] = (["node", "slow", "srvx", "h3", "hono"] as const).map((host) => ({
   host,
   test: "RFC 9112 §6.1: an HTTP/1.0 request with Transfer-Encoding is refused, or its connection is closed after it",
@@ -61,7 +61,7 @@ export const onNode: Gap[] = [
     host: "slow",
     test: "a truncated pipelined response closes the client's connection",
     reason: UNSEEN,
-    // On Node 22 it passes.
+    // The test passes on Node 22.
     sometimes: true,
   },
   {

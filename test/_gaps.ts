@@ -1,7 +1,6 @@
 /**
- * The features that a host lacks, each with the effect on a user. A gap's test is expected to fail: when it passes, the run
- * fails until the entry is removed, so that the list stays true; entries with `sometimes` are
- * exempt.
+ * The features that a host lacks, each with the effect on a user. The test of a gap is expected to fail. If it passes,
+ * the run fails until the entry is removed, so that the list stays true. Entries with `sometimes` may pass.
  */
 import { clientGaps } from "./_gaps.clients.ts";
 import { conformanceGaps } from "./_gaps.conformance.ts";
@@ -13,9 +12,9 @@ import type { TestName } from "./_suite.ts";
 export interface Gap {
   host: HostName;
   test: TestName;
-  /** What a user sees of it. */
+  /** The effect that a user of the host sees. */
   reason: string;
-  /** The versions of Node that cannot; all if undefined. */
+  /** The versions of Node that have the gap; all versions if undefined. */
   node?: NodeRange;
   /** The text that the runtime itself prints in this test. */
   prints?: string;
@@ -23,12 +22,12 @@ export interface Gap {
   sometimes?: true;
 }
 
-const VERSION = "`via` states HTTP/1.1 for requests of HTTP/1.0, too";
-const CONTINUE = "a client of HTTP/1.0 that sends Expect gets a 100 that it does not understand";
+const VERSION = "`via` states HTTP/1.1 also for HTTP/1.0 requests";
+const CONTINUE = "an HTTP/1.0 client that sends Expect gets a 100, which HTTP/1.0 does not have";
 const BARE_LF = "request heads with a bare LF as a line end are accepted";
 const LATER = "a connection is closed after a request whose body arrives later than its head";
 const HOST_COUNTS =
-  "a request whose absolute-form target and Host disagree is forwarded: Host counts";
+  "a request whose absolute-form target and Host disagree is forwarded with that Host";
 const UPGRADE = "a request with Upgrade and a body is answered with 400";
 
 const onDeno: Gap[] = (
@@ -68,7 +67,7 @@ const onDeno: Gap[] = (
     ],
     [
       "request body and response body of one exchange stream at the same time",
-      "an upload stalls once a response that a script streams has begun",
+      "an upload stalls once a response that user code streams has begun",
     ],
   ] as const
 ).map(([test, reason]) => ({ host: "deno", test, reason }));
@@ -269,7 +268,7 @@ const onBun: Gap[] = (
   ] as const
 ).map(([test, reason]) => ({ host: "bun", test, reason }));
 
-/** Seen under load: a line of `fetch` loses 19 of 60 answers. */
+/** On a loaded machine, even a Worker that only calls `fetch` loses 19 of 60 such answers. */
 const EARLY: Gap = {
   host: "workerd",
   test: "an upstream's early 413 reaches a client that is still uploading",
@@ -280,7 +279,7 @@ const EARLY: Gap = {
 const BACK: Gap = {
   host: "deno",
   test: "a large body streams to an in-process app and back",
-  reason: "an upload stalls once a response that a script streams has begun",
+  reason: "an upload stalls once a response that user code streams has begun",
   sometimes: true,
 };
 

@@ -1,20 +1,23 @@
-/** How the time of a function grows with its input: a ratio, which no slow machine changes. */
+/** Measures how the running time of a function grows with its input: a ratio, which a slow machine does not change. */
 import { parseTarget, type Upstream } from "../src/request/target.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 
-/** By how much the input grows. */
+/** How many times as long the longer input is. */
 const FACTOR = 8;
-/** Characters, or fields, of the shorter input. */
+/** The number of characters or header fields in the shorter input. */
 const SHORT = 2500;
-/** Linear time gives a ratio near 8, quadratic time one near 64. */
+/** The highest ratio that passes as linear: linear time gives about 8, quadratic time about 64. */
 export const LINEAR = 24;
-/** Milliseconds that any call may take: below, the clock and the collector say more than the function. */
+/**
+ * The time in milliseconds below which a measurement tells more about the clock and the garbage collector than about
+ * the function.
+ */
 const FLOOR = 0.02;
-/** Milliseconds in which a function is called again and again. */
+/** The time in milliseconds for which a function is called repeatedly. */
 const BUDGET = 10;
 const ROUNDS = 5;
 
-/** The shortest of several runs: only the function itself is in all of them. */
+/** Returns the shortest time of several runs, which is the least disturbed by other work of the machine. */
 function timeOf(run: () => unknown): number {
   let best = Infinity;
   const begin = performance.now();
@@ -26,10 +29,10 @@ function timeOf(run: () => unknown): number {
   return best;
 }
 
-/** A call with input of this size. */
+/** Prepares input of this size, and returns a function that makes one call with it. */
 export type Sized = (size: number) => () => unknown;
 
-/** How many times as long a call takes with eight times the input. */
+/** Returns how many times as long a call takes with eight times the input. */
 export function growthOf(make: Sized): number {
   const short = make(SHORT);
   const long = make(SHORT * FACTOR);
@@ -45,7 +48,7 @@ export function growthOf(make: Sized): number {
   return ratio;
 }
 
-/** To refuse a text may take no longer than to take it. */
+/** Returns the error that a call throws, because refusing a text is measured as well as accepting it. */
 export function attempt(run: () => unknown): unknown {
   try {
     return run();
@@ -54,12 +57,12 @@ export function attempt(run: () => unknown): unknown {
   }
 }
 
-/** A text of this size that begins and ends as it says, and is full of the same. */
+/** Creates a text that begins with `before`, repeats `filling` for about `size` characters, and ends with `after`. */
 export function fill(size: number, before: string, filling: string, after = ""): string {
   return before + filling.repeat(Math.ceil(size / filling.length)) + after;
 }
 
-/** Repeats a line of header fields. */
+/** Creates a list of `size` header fields. */
 export function lines(
   size: number,
   field: (index: number) => [name: string, value: string],
@@ -67,11 +70,11 @@ export function lines(
   return Array.from({ length: size }, (_, index) => field(index)).flat();
 }
 
-/** Names that are all of the same length. */
+/** Creates a name from a prefix and a number, which all have the same length. */
 export const numbered = (prefix: string, index: number): string =>
   prefix + String(index).padStart(6, "0");
 
-/** Every text in `texts` becomes a row of its own: [before, filling, after]. */
+/** Texts for `fill`, each of which becomes a test of its own. */
 export type Texts = readonly (readonly [before: string, filling: string, after?: string])[];
 
 export function each(
@@ -110,7 +113,7 @@ export const replyOf = (headers: HeaderList, statusText = ""): UpstreamResponse 
   body: null,
 });
 
-/** White space and commas: what lists are made of. */
+/** Texts of white space and commas, the separators of lists in header fields. */
 export const spaces: Texts = [
   ["a", " ", "x"],
   ["a", " \t", "x"],

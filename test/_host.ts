@@ -1,4 +1,4 @@
-/** Starts a server with the proxy in it as a process of its own, and ends only that process. */
+/** Starts a server that contains the proxy in a separate process. Stopping it ends that process and no other. */
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -17,7 +17,7 @@ export type HostName =
   | "workerd"
   | ClientHost;
 
-/** The hosts with another client than the proxy's own. */
+/** The hosts whose proxy does not use Fetchway's own HTTP client. */
 export type ClientHost = "undici" | "fetch-node" | "fetch-bun" | "fetch-deno";
 
 export interface Host {
@@ -26,7 +26,7 @@ export interface Host {
   port(setup: SetupName): number;
   /** Resident memory in bytes. */
   rss(): number;
-  /** What went wrong since the last call: the process's exit, or anything on stderr. */
+  /** Returns what went wrong since the last call: the exit of the process, or text on stderr. Empty if nothing did. */
   complaints(): string;
   exited(): boolean;
   stop(): Promise<void>;
@@ -36,18 +36,18 @@ function pathOf(relative: string): string {
   return fileURLToPath(new URL(relative, import.meta.url));
 }
 
-/** Further options of a host. */
+/** Options for starting a host. */
 export interface HostOptions {
-  /** Flags of Node, on the hosts that run on it. */
+  /** Flags for Node. Hosts on other runtimes ignore them. */
   flags?: readonly string[];
-  /** Options of all its proxies, as JSON. */
+  /** Options for all proxies of the host, as JSON. */
   options?: string | undefined;
 }
 
 function commandOf(host: HostName, flags: readonly string[]): [command: string, ...args: string[]] {
   const file = pathOf(`hosts/${host}.ts`);
   if (host.endsWith("deno")) {
-    // Without the flag, Deno says once that it aborts `request.signal` of answered requests too.
+    // Without --unstable-no-legacy-abort, Deno warns that it aborts `request.signal` even of answered requests.
     const allowed = ["--allow-net", "--allow-env", "--unstable-no-legacy-abort"];
     return [pathOf("../node_modules/.bin/deno"), "run", ...allowed, file];
   }
@@ -58,7 +58,7 @@ function commandOf(host: HostName, flags: readonly string[]): [command: string, 
 
 type Ports = Record<SetupName, number> & { pid?: number };
 
-/** The first line on stdout: the port of each setup. */
+/** Reads the port of each setup from the first line that the host prints. */
 function readPorts(child: ChildProcess): Promise<Ports> {
   return new Promise((resolve, reject) => {
     let text = "";
@@ -77,7 +77,7 @@ export async function startHost(
   { flags = [], options = "" }: HostOptions = {},
 ): Promise<Host> {
   const [command, ...args] = commandOf(name, flags);
-  // The open stdin is the life line: the host ends when this process does, however it ends.
+  // The host exits when its stdin closes, so it ends with this process even if this process crashes.
   const child = spawn(command, args, {
     env: { ...process.env, UPSTREAM: upstream, PROXY_OPTIONS: options, NODE_OPTIONS: "" },
     stdio: ["pipe", "pipe", "pipe"],
@@ -95,7 +95,7 @@ export async function startHost(
       throw new Error(`${name}: ${String(error)}\n${stderr}`);
     },
   );
-  // Some hosts run their server as a process of their own.
+  // Some hosts run their server in a child process, and print its id.
   const pid = ports.pid ?? child.pid ?? 0;
   return {
     name,

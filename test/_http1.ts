@@ -1,4 +1,4 @@
-/** A connection and a transport of the HTTP/1.1 client over fake sockets. */
+/** Creates connections and transports of the HTTP/1.1 client over fake sockets. */
 import type { ProxyError } from "../src/error.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { portableCodec } from "../src/http1/codec.ts";
@@ -8,12 +8,12 @@ import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 import { bytes, type Given, fakeRequest, startScope, TARGET } from "./_fakes.ts";
 import { FakeConnector, type FakeOwner, FakeSocket, fakeOwner, settled } from "./_sockets.ts";
 
-/** A short response. */
+/** The bytes of a response without content. */
 export const EMPTY = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/** One request, its outcome, and a way to disconnect its client. */
+/** A request that was sent, its outcome, and a function that disconnects its client. */
 export interface Sent {
-  /** The status or the error code, once there is one. */
+  /** The status or the error code; undefined while the request is pending. */
   outcome: string | undefined;
   reply: UpstreamResponse | undefined;
   leave(): void;

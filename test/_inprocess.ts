@@ -1,4 +1,7 @@
-/** Targets in process, tried one after the other. Imported by programs of every runtime: no runtime's API here. */
+/**
+ * Runs the cases of targets in this process one after the other. Programs of every runtime import this file, so it uses
+ * only web APIs.
+ */
 import type { Case, Create } from "./inprocess/_case.ts";
 import { answers } from "./inprocess/answers.ts";
 import { bodies } from "./inprocess/bodies.ts";
@@ -7,7 +10,10 @@ import { requests } from "./inprocess/requests.ts";
 
 export const cases: Record<string, Case> = { ...requests, ...bodies, ...answers, ...failures };
 
-/** What went wrong, by case; null for nothing. */
+/**
+ * Runs all cases.
+ * @returns the error of each case by its name, or null if the case has passed
+ */
 export async function runCases(create: Create): Promise<Record<string, string | null>> {
   const outcomes: Record<string, string | null> = {};
   for (const [name, body] of Object.entries(cases)) {

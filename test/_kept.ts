@@ -1,9 +1,9 @@
-/** Bodies through the proxy, with pooled memory and without, and the chunks of them that other code keeps. */
+/** Bodies for tests of pooled memory: sent through the proxy while other code keeps some of their chunks. */
 import { createServer, type RequestListener, type Server } from "node:http";
 import { expect } from "vitest";
 import { listen } from "./_serve.ts";
 
-/** Bytes that no other seed has at the same places. */
+/** Creates bytes that depend on the seed, so that bytes of another body or from another place are noticed. */
 export function bodyOf(seed: number, length: number): Buffer {
   const words = new Uint32Array(Math.ceil(length / 4));
   let state = seed * 2_654_435_761 + 1;

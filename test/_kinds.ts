@@ -1,12 +1,12 @@
-/** Samples of values, by the kind of an option. */
+/** Sample values for tests of options, by the kind of the option. */
 import type { Kind, KindName } from "../src/options/schema.ts";
 
 interface Samples {
-  /** Texts for a flag, each with the value that it stands for. */
+  /** Texts of a command-line flag, each with the option's value that it stands for. */
   readonly texts: readonly (readonly [text: string, value: unknown])[];
-  /** Texts for a flag that are refused. */
+  /** Texts of a command-line flag that are refused. */
   readonly badTexts: readonly string[];
-  /** Values that are refused. Every kind refuses `null` as well. */
+  /** Values of the option that are refused. Every kind also refuses `null`. */
   readonly wrong: readonly unknown[];
 }
 
@@ -36,7 +36,7 @@ const SAMPLES: Record<KindName, Samples> = {
     badTexts: ["1x", "-1"],
     wrong: [...NUMBERS, Infinity],
   },
-  // The texts that are right follow from the message: it quotes one.
+  // A valid text is not listed here: `goodTexts` takes it from the error message, which quotes an example.
   text: { texts: [], badTexts: [], wrong: [5, "a\r\nb: c", ["a"], {}] },
   names: {
     texts: [["x-one, x-two", ["x-one", "x-two"]]],
@@ -66,14 +66,14 @@ const SAMPLES: Record<KindName, Samples> = {
   },
 };
 
-/** Values that are refused by all kinds that no text can express. */
+/** Values that every kind refuses that has no form on the command line, such as a function. */
 const UNEXPRESSED = [5, Number.NaN, "no such text", [null], new Map(), null];
 
 /** Returns values that a kind refuses. */
 export function wrongValues(kind: Kind<never>): unknown[] {
   const { parts, members, choices } = kind;
   if (parts !== undefined) {
-    // What is wrong for one alternative may be right for another one.
+    // An option with alternatives refuses only the values that every alternative refuses.
     return parts.flatMap((part) =>
       wrongValues(part).filter((value) =>
         parts.every((other) => other === part || other.check(value) !== undefined),
@@ -90,7 +90,7 @@ export function wrongValues(kind: Kind<never>): unknown[] {
   return kind.name === undefined ? UNEXPRESSED : [...SAMPLES[kind.name].wrong, null];
 }
 
-/** Returns texts for the flag of an option, with the values that they stand for: those of the forms that it takes. */
+/** Returns texts that the flag of an option accepts, each with the value that it stands for. */
 export function goodTexts(kind: Kind<never>): (readonly [text: string, value: unknown])[] {
   const { parts = [], name } = kind;
   const named = [kind, ...parts].filter((each) => each.name !== undefined);
@@ -102,16 +102,16 @@ export function goodTexts(kind: Kind<never>): (readonly [text: string, value: un
   const isPair = isText && named.length > 1;
   const quoted = /"([^"]*)"/.exec(kind.check(null) ?? "")?.[1];
   if (isText && quoted !== undefined) texts.push([isPair ? `=${quoted}` : quoted, quoted]);
-  // Its details are an object: text can only turn it off.
+  // The remaining options take an object or false, so the command line can only turn them off.
   if (texts.length === 0 && choices.length === 0 && parts.length > 0) return [["false", false]];
   return name === "switch" ? texts : [...texts, ...choices.map((each) => [each, each] as const)];
 }
 
-/** Returns texts for the flag of an option that are refused. */
+/** Returns texts that the flag of an option refuses. */
 export function badTexts({ parts, name, choices }: Kind<never>): string[] {
   if (choices !== undefined) return ["no such text"];
   if (name !== undefined) return [...SAMPLES[name].badTexts];
-  // Any text that is not a switch may be right for another alternative.
+  // Take wrong texts from one specific alternative only: an alternative of the kind "text" would accept them.
   const others = (parts ?? []).filter((part) => part.name !== "switch" && part.name !== "text");
   return others.slice(0, 1).flatMap(badTexts);
 }

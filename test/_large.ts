@@ -1,4 +1,4 @@
-/** Bodies too large to keep: made on the fly, compared by hash. */
+/** Bodies that are too large to keep in memory. They are generated while they are sent, and compared by their hash. */
 import { createHash, randomBytes } from "node:crypto";
 import type { Socket } from "node:net";
 import { chunk, lastChunk } from "./_wire.ts";
@@ -19,7 +19,7 @@ function* pieces(size: number): Generator<Buffer> {
   }
 }
 
-/** SHA-256 of the large body of `size` bytes. */
+/** Returns the SHA-256 of the large body of `size` bytes. */
 export function digestOf(size: number): string {
   const known = digests.get(size);
   if (known) return known;
@@ -53,7 +53,7 @@ function drained(socket: Socket): Promise<void> {
   });
 }
 
-/** The number of bytes that the kernel has accepted. */
+/** Returns the number of written bytes that the kernel has accepted. */
 export function flushed(socket: Socket): number {
   return socket.bytesWritten - socket.writableLength;
 }

@@ -1,4 +1,7 @@
-/** Routes that last until their client goes, and how they ended. Imported by hosts: no runtime's API here. */
+/**
+ * Routes that last until their client disconnects, and one that tells how they ended. Hosts on every runtime import
+ * this file, so it uses only web APIs.
+ */
 
 import { pause } from "./_wait.ts";
 
@@ -6,7 +9,7 @@ import { pause } from "./_wait.ts";
 let signal: AbortSignal | undefined;
 
 export const lasting: Record<string, (request: Request) => Response | Promise<Response>> = {
-  // Both wait for timers: workerd ends a request that nothing can answer any more.
+  // Both routes keep a timer pending, because workerd ends a request that no pending event can answer.
   async "/hang"(request) {
     ({ signal } = request);
     await pause(60_000);

@@ -1,14 +1,14 @@
-/** The upstream's side of one connection, and of each request on it. */
+/** The upstream's side of a connection, and of each request on it. */
 import { createHash, type Hash } from "node:crypto";
 import type { Socket } from "node:net";
 import { pour } from "./_large.ts";
 import { BodyReader, bytesOf, parseHead, readFraming, response, valuesOf } from "./_wire.ts";
 import type { Framing, Header } from "./_wire.ts";
 
-/** Bodies are kept up to this size; bodies of any size are hashed. */
+/** The size in bytes up to which a body is kept for comparison. Larger bodies are only hashed. */
 const kept = 4 * 1024 * 1024;
 
-/** One request as it arrived, and the way to answer it. */
+/** A request as it arrived at the upstream, with methods to answer it. */
 export class Call {
   readonly link: Link;
   readonly head: string;
@@ -99,7 +99,7 @@ export class Call {
   }
 }
 
-/** One connection from the proxy. */
+/** A connection from the proxy. */
 export class Link {
   readonly id: number;
   readonly socket: Socket;
@@ -123,7 +123,7 @@ export class Link {
       try {
         this.#feed(data, onCall);
       } catch (error) {
-        // Bytes after a fault mean nothing any more: report the first one and drop the connection.
+        // After a parse error the following bytes have no meaning: report the first error and drop the connection.
         onFault(
           `${String(error)}\n${Buffer.concat([this.#buffer, data]).toString("latin1", 0, 2000)}`,
         );
@@ -159,7 +159,7 @@ export class Link {
         this.#call = new Call(this, joined.toString("latin1", 0, end));
         this.#reader = new BodyReader(this.#call.framing);
         this.calls.push(this.#call);
-        // The body bytes that arrived with the head are fed first, so that the script can use them.
+        // `onCall` runs after the body bytes that arrived with the head are read, so that the script can use them.
         rest = this.#body(this.#call, rest, onCall);
       } else rest = this.#body(this.#call, rest);
     }

@@ -1,4 +1,4 @@
-/** One reference through the rewriting of a proxy. */
+/** Passes a Location reference through the rewriting of a proxy. */
 import { compileLocationRewrite } from "../src/response/location.ts";
 import { parseTarget, type TargetAddress } from "../src/request/target.ts";
 import type { UpstreamRequest } from "../src/transport.ts";

@@ -1,4 +1,4 @@
-/** Requests made by hand. Imported by programs of every runtime: no runtime's API here. */
+/** Requests that user code constructs. Programs of every runtime import this file, so it uses only web APIs. */
 import type { CreateProxyOptions, Proxy } from "../src/index.ts";
 
 type Create = (options: CreateProxyOptions) => Proxy;
@@ -9,7 +9,7 @@ function makeForm(): FormData {
   return form;
 }
 
-/** Bodies of each type with their length; a form's boundary differs between runtimes. */
+/** A body of each type with its length. The length of a form is undefined: its boundary differs between runtimes. */
 export const made: Record<string, [make: () => BodyInit, length: number | undefined]> = {
   string: [() => "né", 3],
   bytes: [() => new Uint8Array(10), 10],
@@ -26,7 +26,10 @@ async function ask(proxy: Proxy, path: string, init: object): Promise<void> {
   if (response.status !== 200) throw new Error(`${path}: ${response.status} ${text}`);
 }
 
-/** Sends one request of each kind by our client, and by the runtime's fetch. */
+/**
+ * Sends a request with each body through Fetchway's own client, through the runtime's `fetch`, and with a hook that
+ * replaces the body.
+ */
 export async function sendMade(createProxy: Create, target: string): Promise<void> {
   const proxies = {
     own: createProxy({ target }),
@@ -42,13 +45,13 @@ export async function sendMade(createProxy: Create, target: string): Promise<voi
   }
 }
 
-/** A stream that the hook creates. */
+/** An `onRequest` hook that replaces the body by a new stream with the same content. */
 function replaceBody(draft: { path: string; body: unknown }): void {
   const [make] = made[draft.path.split("/")[2] as string] ?? [];
   if (make !== undefined) draft.body = new Response(make()).body;
 }
 
-/** Sends a stream whose second half comes when the upstream has had the first. */
+/** Sends a stream whose second half is produced when the upstream has received the first. */
 async function sendSlowly(proxy: Proxy, path: string): Promise<void> {
   const gate = Promise.withResolvers<void>();
   const halves = ["first ", "second"].map((half) => new TextEncoder().encode(half));
@@ -61,7 +64,7 @@ async function sendSlowly(proxy: Proxy, path: string): Promise<void> {
     },
   });
   const answer = ask(proxy, `${path}/slow`, { method: "POST", body, duplex: "half" });
-  // The upstream answers when it has seen the first half.
+  // The upstream answers `/seen` when it has received the first half of the body.
   await ask(proxy, `${path}/seen`, {});
   gate.resolve();
   await answer;

@@ -1,4 +1,4 @@
-/** Changes by an app's middleware before and after the proxy take effect in every framework. */
+/** Tests that the changes which an app's middleware makes before and after the proxy take effect in every framework. */
 import { expect, test } from "vitest";
 import type { Apps } from "./_apps.ts";
 import { within } from "./_wait.ts";
@@ -13,7 +13,7 @@ export type Serve = (before: Before, after: After) => Promise<number>;
 const nothing: Before = () => {};
 const same: After = (response) => response;
 
-/** Tests that middleware around a proxied route can do all that it could around any other. */
+/** Adds the tests: middleware can do with a proxied route all that it can do with other routes. */
 export function addMiddlewareTests(apps: Apps, serve: Serve): void {
   const { upstream } = apps;
 

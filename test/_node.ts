@@ -1,6 +1,6 @@
 /**
- * The Node that hosts run on. The matrix sets it to other versions by two variables: `HOST_NODE` is the
- * binary, `HOST_FILES` the folder of the hosts as JavaScript, which versions need that strip no types.
+ * The Node that runs the hosts. The matrix selects another version by two variables: `HOST_NODE` is the path of the
+ * binary, `HOST_FILES` the folder of the hosts as JavaScript, for versions of Node that cannot strip types.
  */
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -9,20 +9,23 @@ const { HOST_NODE, HOST_FILES } = process.env;
 
 export const hostNode: string = HOST_NODE ?? process.execPath;
 
-/** @param name a file of this folder without its ending, such as `hosts/node` */
+/**
+ * Returns the path of a host's file.
+ * @param name the file in this folder without its extension, such as `hosts/node`
+ */
 export function hostFile(name: string): string {
   return HOST_FILES === undefined
     ? fileURLToPath(new URL(`${name}.ts`, import.meta.url))
     : `${HOST_FILES}/${name}.js`;
 }
 
-/** Versions of Node: from the one on, and below the other. */
+/** Versions of Node: `from` and later, but only those before `below`. */
 export interface NodeRange {
   from?: string;
   below?: string;
 }
 
-/** Returns -1, 0 or 1, as for sorting; missing parts of a version are 0. */
+/** Compares two versions, and returns -1, 0 or 1 as for sorting. A missing part of a version counts as 0. */
 export function compareVersions(a: string, b: string): number {
   const [left, right] = [a, b].map((version) => version.split(".").map(Number));
   for (let part = 0; part < 3; part++) {
@@ -39,7 +42,7 @@ export function isInRange(version: string, { from = "0", below }: NodeRange): bo
   );
 }
 
-/** Of the Node that hosts run on. */
+/** The version of Node that runs the hosts. */
 export const hostVersion: string =
   HOST_NODE === undefined
     ? process.versions.node

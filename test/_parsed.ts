@@ -1,4 +1,4 @@
-/** Feeds bytes to the parser of responses, and records its calls. */
+/** Feeds bytes to the parser of responses, and returns what it has reported. */
 import { type ResponseHead, ResponseParser } from "../src/http1/parser.ts";
 import { ProxyError } from "../src/error.ts";
 
@@ -18,7 +18,7 @@ export function piecesOf(text: string, ...cuts: number[]): Uint8Array[] {
   return ends.map((end, at) => new Uint8Array(bytes.subarray(ends[at - 1] ?? 0, end)));
 }
 
-/** Feeds the parts up to the first error, and then the end of the connection if `closed` is true. */
+/** Feeds the chunks to a parser up to its first error. If `closed` is true, the end of the connection follows. */
 export function parse(
   pieces: Iterable<Uint8Array>,
   { method = "GET", closed = false }: { method?: string; closed?: boolean } = {},

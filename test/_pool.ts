@@ -1,4 +1,4 @@
-/** A proxy on Node with a pool of its own, before a scriptable upstream. */
+/** A proxy on Node with a connection pool of its own, and a scriptable upstream for it. */
 import { afterAll, afterEach, beforeAll } from "vitest";
 import { createProxy, type NodeProxy } from "../runtimes/node.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
@@ -17,7 +17,7 @@ afterEach(async () => {
   await upstream.reset();
 });
 
-/** A proxy that is destroyed after its test, and never retries. */
+/** Creates a proxy that never retries. It is destroyed after the test. */
 export function pooled(
   pool: PoolOptions = {},
   target: Target = upstream.url,
@@ -41,7 +41,7 @@ export function originOf(proxy: NodeProxy, origin: string = upstream.url): Origi
   return statsOf(proxy).origins[origin];
 }
 
-/** How many connections the upstream has open. */
+/** Returns the number of open connections at the upstream. */
 export function openLinks(): number {
   return upstream.openLinks;
 }

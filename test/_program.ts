@@ -1,4 +1,4 @@
-/** Starts programs of other runtimes as processes of their own, and ends only those. */
+/** Starts programs of other runtimes in separate processes, and ends only these processes. */
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { until } from "./_wait.ts";
@@ -6,14 +6,14 @@ import { until } from "./_wait.ts";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 export interface Program {
-  /** All that it has printed, on either channel. */
+  /** Returns all that the program has printed to stdout and stderr. */
   output(): string;
-  /** The code that it ended with, once it has. */
+  /** Returns the exit code: null if a signal has ended the program, undefined while it runs. */
   code(): number | null | undefined;
-  /** Waits for the first match in its output. */
+  /** Waits until the output matches. */
   printed(pattern: RegExp): Promise<RegExpExecArray>;
   ended(): Promise<void>;
-  /** Sends a signal to it and its children. */
+  /** Sends a signal to the program and its children. */
   signal(name: NodeJS.Signals): void;
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -26,9 +26,9 @@ export function startProgram(
 ): Program {
   const child = spawn(`${ROOT}node_modules/.bin/${tool}`, args, {
     cwd: ROOT,
-    // A group of its own: some of these tools start others, which outlive them.
+    // Some of these tools start child processes that outlive them: a process group lets a signal reach all of them.
     detached: true,
-    // srvx says nothing where TEST is set, as the test runner sets it.
+    // The test runner sets TEST, with which srvx would not print its address.
     env: { ...process.env, TEST: undefined, NO_COLOR: "1", NODE_OPTIONS: "", ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -1,6 +1,6 @@
 /**
- * The generated parts of README: the tables of options and counters are made from their JSDoc, the tables of runtimes from
- * the gaps, and the example from one that runs.
+ * Generates parts of README: the tables of options and counters from their JSDoc, the tables of runtimes from
+ * the gaps, and the example from a file in examples/ that tests run.
  *
  *     node test/_readme.ts    # brings README.md up to date
  */
@@ -14,21 +14,23 @@ export interface OptionDoc {
   name: string;
   /** Its JSDoc without the stars; `""` if it has none. */
   doc: string;
-  /** What `@default` says. */
+  /** The text of the `@default` tag. */
   preset: string | undefined;
-  /** The first sentence. */
+  /** The first sentence of the JSDoc. */
   summary: string;
 }
 
 const MEMBER = /(?:^ {2}\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\n)?^ {2}(?:readonly )?(\w+)\??:/gm;
 
 const root = new URL("../", import.meta.url);
-/** The sources that have the interfaces. */
+/** The text of the source files that declare the interfaces. */
 const sources = ["src/transport.ts", ...globSync("src/options/*.ts", { cwd: root })].map((file) =>
   readFileSync(new URL(file, root), "utf8"),
 );
 
-/** Reads the members of an interface, after those of the interfaces that it extends, out of the formatted sources. */
+/**
+ * Reads the members of an interface from the formatted sources. Members of the interfaces that it extends come first.
+ */
 export function readInterface(name: string): OptionDoc[] {
   const head = new RegExp(`^export interface ${name}(?:\\s+extends([\\w\\s,]+))? \\{`, "m");
   const source = sources.find((each) => head.test(each)) ?? "";
@@ -118,7 +120,7 @@ export const HOSTS: readonly [Gap["host"], string][] = [
   ["workerd", "Workers"],
 ];
 
-/** The hosts with a client other than the proxy's own. */
+/** The hosts that do not use Fetchway's own HTTP client, each with its column's title. */
 export const CLIENTS: readonly [ClientHost, string][] = [
   ["undici", "undici"],
   ["fetch-node", "Node's fetch"],

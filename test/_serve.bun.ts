@@ -1,6 +1,6 @@
-/** The home of servers on Bun, for hosts and the bench. Run by Bun itself: nothing of Node's here. */
+/** Starts servers on Bun, for hosts and benchmarks. It runs in Bun without Node's modules. */
 
-/** What `Bun.serve` takes, as `export default createProxy(…)` has it: its limits and its error handling are part of it. */
+/** The options of `Bun.serve` that `export default createProxy(…)` sets: the handler, limits and error handling. */
 export interface BunHandler {
   fetch(
     request: Request,
@@ -18,12 +18,15 @@ export function getEnv(name: string): string | undefined {
   return Bun.env[name];
 }
 
-/** Serves on 127.0.0.1, on a free port unless told. @returns the port */
+/**
+ * Serves on 127.0.0.1 on the given port, or on a free one if it is 0.
+ * @returns the port
+ */
 export function serveBun(handler: BunHandler, port = 0): number {
   return Bun.serve({ ...handler, port, hostname: "127.0.0.1" }).port;
 }
 
-/** Ends this process with its parent, which holds stdin open as long as it lives. */
+/** Exits when the parent process ends: the parent holds this process's stdin open until then. */
 export async function exitWithParent(): Promise<never> {
   for await (const _ of Bun.stdin.stream());
   return process.exit();

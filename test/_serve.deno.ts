@@ -1,4 +1,4 @@
-/** The home of servers on Deno, for hosts and the bench. Run by Deno itself: nothing of Node's here. */
+/** Starts servers on Deno, for hosts and benchmarks. It runs in Deno without Node's modules. */
 
 export type DenoHandler = (request: Request, info: unknown) => Response | Promise<Response>;
 
@@ -21,7 +21,10 @@ export function getEnv(name: string): string | undefined {
   return Deno.env.get(name);
 }
 
-/** Serves on 127.0.0.1, on a free port unless told. @returns the port */
+/**
+ * Serves on 127.0.0.1 on the given port, or on a free one if it is 0.
+ * @returns the port
+ */
 export function serveDeno(handler: DenoHandler, port = 0): number {
   const options = {
     port,
@@ -36,7 +39,7 @@ export function serveDeno(handler: DenoHandler, port = 0): number {
   return Deno.serve(options, handler).addr.port;
 }
 
-/** Ends this process with its parent, which holds stdin open as long as it lives. */
+/** Exits when the parent process ends: the parent holds this process's stdin open until then. */
 export async function exitWithParent(): Promise<never> {
   for await (const _ of Deno.stdin.readable);
   return Deno.exit(0);

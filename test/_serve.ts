@@ -1,4 +1,4 @@
-/** The home of servers on Node, for tests, hosts and the bench: each listens on 127.0.0.1, and on a free port unless told. */
+/** Starts servers on Node, for tests, hosts and benchmarks. They listen on 127.0.0.1, on a free port by default. */
 import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo, Server } from "node:net";
@@ -7,11 +7,11 @@ import type { ServerOptions } from "srvx";
 
 export type Fetch = (request: Request) => Response | Promise<Response>;
 
-/** The handler that each kind of server takes. */
+/** The handler that each kind of server accepts. */
 export interface Handlers {
   node: RequestListener;
   srvx: Fetch | Omit<ServerOptions, "port" | "hostname">;
-  /** An app, or the handler of all of its routes. */
+  /** An app, or a handler for all routes of an app. */
   h3: Fetch | H3;
   hono: Fetch | { fetch: Fetch };
 }
@@ -25,20 +25,26 @@ export interface Serving {
   readonly close: () => void;
 }
 
-/** Connections that wait to be accepted: the bench opens thousands at once. */
+/** The number of connections that may wait to be accepted: benchmarks open thousands at once. */
 const BACKLOG = 4096;
 
-/** srvx's options, under h3 too: it prints nothing, and does not wait for requests when the process ends. */
+/** Options of srvx, also used for h3: srvx prints nothing, and does not wait for requests when the process ends. */
 const quiet = { hostname: "127.0.0.1", silent: true, gracefulShutdown: false } as const;
 
-/** Starts to listen. @returns the port */
+/**
+ * Makes a server listen.
+ * @returns the port
+ */
 export async function listen(server: Server, port = 0, host = "127.0.0.1"): Promise<number> {
   server.listen(port, host, BACKLOG);
   if (!server.listening) await once(server, "listening");
   return (server.address() as AddressInfo).port;
 }
 
-/** Starts a server of this kind. A framework is loaded only here: @hono/node-server replaces the global `Response`. */
+/**
+ * Starts a server of this kind. It imports the framework only now, because @hono/node-server replaces the global
+ * `Response`.
+ */
 export async function serve<Kind extends ServerKind>(
   kind: Kind,
   handler: Handlers[Kind],

@@ -1,4 +1,4 @@
-/** A server on Bun or Deno that answers for its proxy's connections beside being one. */
+/** A proxy server on Bun or Deno that also has routes about the proxy's upstream connections. */
 import { type Client, connect } from "./_client.ts";
 import { type Program, startProgram } from "./_program.ts";
 import { pause, within } from "./_wait.ts";
@@ -28,7 +28,10 @@ const runtimes: Record<RuntimeName, { args: string[]; serve: string; ffi: string
   },
 };
 
-/** Code that asks the operating system for options of this process's sockets to a port, which no runtime shows. */
+/**
+ * Returns code that asks the operating system for the options of this process's sockets to a port: no runtime shows
+ * them.
+ */
 const socketOptions = (ffi: string): string => `
   const { symbols } = ${ffi};
   const { readdirSync } = await import("node:fs");
@@ -50,7 +53,7 @@ const socketOptions = (ffi: string): string => `
 export interface SocketOptions {
   noDelay: number;
   keepAlive: number;
-  /** Seconds. */
+  /** The delay of the first keep-alive probe in seconds. */
   delay: number;
 }
 
@@ -58,7 +61,10 @@ export class Served implements AsyncDisposable {
   readonly #program: Program;
   readonly #clients: Client[] = [];
 
-  /** @param options as far as JSON can express them; a target of `"?to"` is read from the request's query */
+  /**
+   * @param target `"?to"` stands for a router that returns the query parameter `to`
+   * @param options options that JSON can express
+   */
   constructor(
     runtime: RuntimeName,
     target: CreateProxyOptions["target"],
@@ -79,7 +85,7 @@ export class Served implements AsyncDisposable {
         "/stats": () => Response.json(proxy.stats()),
         "/close": ({ url }) => proxy.close(Number(new URL(url).search.slice(1))).then(() => new Response("closed")),
         "/destroy": () => (proxy.destroy(), new Response("destroyed")),
-        // Longer than it says that it is.
+        // The body of this request is longer than its Content-Length.
         "/lying": () => {
           const body = new ReadableStream({
             start(controller) {
@@ -129,7 +135,7 @@ export class Served implements AsyncDisposable {
     return JSON.parse((await this.ask(`/sockets?${port}`)).slice("200 ".length)) as SocketOptions[];
   }
 
-  /** Waits until so many requests wait for a connection to an origin. */
+  /** Waits until exactly `count` requests are queued for a connection to this origin. */
   async waiting(origin: string, count: number): Promise<void> {
     const poll = async (): Promise<void> => {
       while ((await this.stats()).origins[origin]?.waiting !== count) await pause(5);

@@ -1,4 +1,7 @@
-/** The proxies under test by name, the same on every host. Imported by hosts: no runtime's API here. */
+/**
+ * The configurations of the proxies under test, by name. Hosts on every runtime import this file, so it uses only web
+ * APIs.
+ */
 import type { ProxyOptions, Target } from "#proxy";
 import { app } from "./_app.ts";
 
@@ -40,34 +43,40 @@ export interface Setup {
   options: ProxyOptions;
 }
 
-/** The setup of that name, with further options as JSON where a run is given any. */
+/**
+ * Creates the setup of this name.
+ * @param more further options as JSON, for runs that add some
+ */
 export function createSetup(name: SetupName, upstream: string, more?: string): Setup {
   const { target, options } = setups[name](upstream);
   return { target, options: { ...options, ...(JSON.parse(more || "{}") as ProxyOptions) } };
 }
 
-/** Fails as the path says that this hook should: `/hook/throws` at once, `/hook/rejects` later. */
+/**
+ * Makes a hook fail as the path says: it throws for `/<hook>/throws`, and returns a rejected promise for
+ * `/<hook>/rejects`.
+ */
 function failIn(hook: string, url: string): undefined {
   if (url.includes(`/${hook}/throws`)) throw new Error(secret);
-  // A rejected promise in place of undefined: hooks that may be async wait for it.
+  // Hooks that may be async await this promise. The cast hides it from the types of the others.
   if (url.includes(`/${hook}/rejects`)) return Promise.reject(new Error(secret)) as never;
   return undefined;
 }
 
-/** A stream of bytes that is closed late, while somebody may be reading from it. */
+/** Creates a byte stream that is closed after a pause, when its reader is already waiting for the next chunk. */
 function toByteStream(text: string): ReadableStream<Uint8Array> {
   return new ReadableStream({
     type: "bytes",
     async start(controller) {
       controller.enqueue(new TextEncoder().encode(text));
       await new Promise((resolve) => setTimeout(resolve, 50));
-      // Not with `byobRequest.respond(0)`, which few know.
+      // A pending BYOB read also needs `byobRequest.respond(0)`, but most user code does not know that.
       controller.close();
     },
   });
 }
 
-/** The message of a hook's exception: the operator may read it, no client may. */
+/** The message of a hook's exception. The operator may read it, but it must not reach a client. */
 export const secret = "10.0.0.1 is secret";
 
 const failing = (upstream: string): Setup => ({
@@ -119,7 +128,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     options: {
       onRequest(draft) {
         draft.headers.set("x-hooked", "request");
-        // `/as/GET` is sent as GET for every method of the client.
+        // A request for `/as/GET` is sent with the method GET, whatever its own method is.
         if (draft.path.startsWith("/as/")) draft.method = draft.path.slice("/as/".length);
       },
       onResponse(response) {
@@ -185,7 +194,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     options: { trustProxy: () => failIn("trustProxy", "/trustProxy/throws") ?? true },
   }),
   routed: (upstream) => ({
-    /** A router that records the path that it sees; only one name is served. */
+    /** A router that adds the path which it sees to the target's query. It serves only the name shop.test. */
     target({ url }) {
       const { host, pathname } = new URL(url);
       if (host !== "shop.test") return "http://127.0.0.1:1";
@@ -194,7 +203,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     options: {},
   }),
   witnessed: (upstream) => ({
-    /** Says which authority the router has seen. */
+    /** A router that adds the authority which it sees to the target's query. */
     target: ({ url }) =>
       `${upstream}?saw=${encodeURIComponent(/\/\/([^/?#]*)/.exec(url)?.[1] ?? "")}`,
     options: { changeOrigin: false },

@@ -7,11 +7,11 @@ export class FakeSink implements Sink {
   /** The chunks as text, and `flush`, `end`, `fail <reason>`. */
   readonly log: string[] = [];
   readonly chunks: Uint8Array[] = [];
-  /** The functions that give a chunk's memory back, by chunk. */
+  /** The function that releases the memory of each chunk, in the order of `chunks`. */
   readonly releases: ((() => void) | undefined)[] = [];
   reason: unknown;
   trailers: HeaderList | undefined;
-  /** What `write` returns. */
+  /** The return value of `write`: whether there is room for more. */
   hasRoom = true;
   readonly #waiting: (() => void)[] = [];
 
@@ -44,12 +44,12 @@ export class FakeSink implements Sink {
     this.log.push(`fail ${(reason as Error).message}`);
   }
 
-  /** How many sources wait for room. */
+  /** The number of sources that wait for room. */
   get waiting(): number {
     return this.#waiting.length;
   }
 
-  /** Has room again. */
+  /** Makes room, and calls the sources that wait for it. */
   drain(): void {
     this.hasRoom = true;
     for (const callback of this.#waiting.splice(0)) callback();

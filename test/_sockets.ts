@@ -1,4 +1,4 @@
-/** Fake sockets and a fake connector, with which the HTTP/1.1 client runs without those of a runtime. */
+/** Fake sockets and a fake connector, with which the HTTP/1.1 client runs without a network. */
 import type { ConnectionOwner } from "../src/http1/connection.ts";
 import type {
   Connector,
@@ -86,7 +86,10 @@ export class FakeSocket implements Socket {
 
   // ── events ──
 
-  /** @returns whether the memory was kept */
+  /**
+   * Delivers data to the handler.
+   * @returns whether the handler keeps the memory of the data
+   */
   receive(text: string, mayKeep = false): boolean {
     return this.#handler?.onData(Buffer.from(text, "latin1"), mayKeep) ?? false;
   }
@@ -113,7 +116,7 @@ export class FakeSocket implements Socket {
   }
 }
 
-/** The owner of a connection, which counts the calls. */
+/** An owner of a connection that counts the calls of its methods. */
 export type FakeOwner = ConnectionOwner &
   Record<"opened" | "freed" | "silences" | "closed", number>;
 
@@ -138,7 +141,7 @@ export function fakeOwner(): FakeOwner {
   };
 }
 
-/** One call of `connect`. */
+/** A call of `connect`, which the test completes. */
 export class FakeAttempt {
   readonly destination: Destination;
   readonly scope: ConnectScope;

@@ -1,4 +1,4 @@
-/** The black-box suite: one list of tests, run against a real server of every host. */
+/** The black-box suite: one list of tests, which runs against a real server on every host. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { connect, type Answer, type Client } from "./_client.ts";
 import { type Gap, gaps } from "./_gaps.ts";
@@ -41,9 +41,12 @@ export interface Tools {
   host: Host;
   upstream: Upstream;
   connect(setup?: SetupName): Promise<Client>;
-  /** One request on a connection of its own; the method is read from its first word. */
+  /** Sends the bytes of a request on a new connection, and reads the response. */
   ask(bytes: string | Uint8Array, setup?: SetupName): Promise<Answer>;
-  /** Either refused and the upstream saw nothing, or 200 and exactly one well-formed request. */
+  /**
+   * Expects either a refusal without any request at the upstream, or a 200 and exactly one well-formed request there.
+   * @returns that request
+   */
   refusedOrOne(answer: Answer, refusals?: number[]): Call | undefined;
 }
 
@@ -109,7 +112,7 @@ export type TestName =
   | keyof typeof apps
   | keyof typeof large;
 
-/** Left out of runs on the hosts with `fetch`, which take long for it, unless `ALL_THEMES` is set. */
+/** Themes that the hosts with `fetch` skip unless `ALL_THEMES` is set, because they take long there. */
 const LONG: ReadonlySet<string> = new Set(process.env["ALL_THEMES"] ? [] : ["large"]);
 
 export function addTests(name: HostName): void {
@@ -140,12 +143,15 @@ export function addTests(name: HostName): void {
     },
   };
 
-  /** What holds for every test: only HTTP reached the upstream, and the process did not complain. */
+  /**
+   * Runs a test, and then checks what holds for every test: the upstream received valid HTTP, and the host printed no
+   * error.
+   */
   async function run(body: Test): Promise<void> {
     try {
       await body({ ...tools, host });
     } catch (error) {
-      // A crash first shows as a broken connection; its message arrives a little later.
+      // A crash of the host first shows as a broken connection. Its message on stderr arrives a little later.
       await until(() => host.exited(), "exit", 300).catch(() => {});
       const complaints = host.complaints();
       if (complaints && error instanceof Error) error.message += `\nThe host: ${complaints}`;
@@ -164,7 +170,7 @@ export function addTests(name: HostName): void {
       () => upstream.faults.length > 0,
       () => true,
     );
-    // A gap may fail, but the process may not crash.
+    // The test of a gap may fail, but the host must not crash or print an unexpected message.
     expect(host.complaints()).toBe(prints);
     if (!failed && !sometimes) {
       throw new Error(
@@ -181,7 +187,7 @@ export function addTests(name: HostName): void {
   afterEach(async () => {
     for (const client of clients.splice(0)) client.leave("FIN");
     await upstream.reset();
-    // One test's crash is that test's failure, not that of all after it.
+    // If a test has crashed the host, start a new one, so that the following tests do not fail too.
     if (host.exited()) host = await startHost(name, upstream.url);
   }, 30_000);
 
@@ -196,7 +202,7 @@ export function addTests(name: HostName): void {
   const unknown = gaps.find((gap) => gap.host === name && !titles.includes(gap.test));
   if (unknown) throw new Error(`no such test: the gap "${unknown.test}"`);
 
-  // Connection handling of the runtimes' own clients depends on timing and on the machine's load.
+  // How the runtimes' own `fetch` handles connections depends on timing and load, so these tests are retried.
   const isFetch = name.startsWith("fetch-");
   const settings = { timeout: 90_000, retry: isFetch ? 2 : 0 };
   for (const [theme, tests] of Object.entries(themes)) {

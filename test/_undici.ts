@@ -1,4 +1,4 @@
-/** Proxies with undici in place of the proxy's own client, closed after each test. */
+/** Creates proxies with undici in place of Fetchway's own HTTP client, and closes them after each test. */
 import { Agent } from "undici";
 import { afterAll, afterEach, beforeAll } from "vitest";
 import { createProxy, type ProxyOptions, type Transport } from "#proxy";
@@ -7,7 +7,7 @@ import { Upstream } from "./_upstream.ts";
 import { until } from "./_wait.ts";
 
 export const upstream: Upstream = new Upstream();
-/** Called after each test. */
+/** Functions to call after each test. */
 export const closing: (() => unknown)[] = [];
 
 beforeAll(() => upstream.listen());
@@ -30,7 +30,7 @@ export function through(
   return Object.assign(send, { transport });
 }
 
-/** A transport over an agent of the test's own. */
+/** Creates a transport with an agent that is destroyed after the test. */
 export function createAgentTransport(options: Agent.Options = {}): Transport {
   const agent = new Agent(options);
   closing.push(() => agent.destroy());
@@ -42,7 +42,7 @@ export async function untilFree(transport: Transport): Promise<void> {
   await until(() => transport.stats?.().origins[upstream.url]?.free === 1, "a free connection");
 }
 
-/** The error type in a response's Proxy-Status. */
+/** Returns the error type in a response's Proxy-Status. */
 export function errorTypeOf(response: Response): string | undefined {
   return response.headers.get("proxy-status")?.replace("fetchway; error=", "");
 }

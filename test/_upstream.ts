@@ -1,4 +1,4 @@
-/** A scriptable upstream: records the exact bytes of requests, and sends the exact bytes that the test sets. */
+/** A scriptable upstream. It records the exact bytes of requests, and sends the exact bytes that a test sets. */
 import { once } from "node:events";
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { Link, type Call } from "./_link.ts";
@@ -6,7 +6,7 @@ import { until, within } from "./_wait.ts";
 
 export type Script = (call: Call) => void | Promise<void>;
 
-/** The default script: the request's body comes back whole, and its x-id. */
+/** The default script: it responds with the request's body and its X-Id field. */
 export const echo: Script = async (call) => {
   await call.done;
   if (call.state !== "complete") return;
@@ -14,7 +14,7 @@ export const echo: Script = async (call) => {
 };
 
 export class Upstream {
-  /** Decides how each request is answered; called when its head has arrived. */
+  /** Answers each request. The upstream calls it when the head of the request has arrived. */
   script: Script = echo;
   links: Link[] = [];
 
@@ -24,7 +24,7 @@ export class Upstream {
   }
 
   calls: Call[] = [];
-  /** Bytes of the proxy that are not valid HTTP, and exceptions of scripts. */
+  /** Descriptions of bytes from the proxy that are not valid HTTP, and of exceptions in scripts. */
   faults: string[] = [];
   readonly #server: Server;
 
@@ -45,7 +45,7 @@ export class Upstream {
     links.push(new Link(links.length, socket, onCall, (fault) => faults.push(fault)));
   }
 
-  /** @throws where a given port is taken */
+  /** @throws if the given port is in use */
   async listen(port = 0): Promise<void> {
     this.#server.listen(port, "127.0.0.1");
     await once(this.#server, "listening");
@@ -63,13 +63,16 @@ export class Upstream {
     return `127.0.0.1:${this.port}`;
   }
 
-  /** The request of that index, once its head has arrived. */
+  /** Waits until the head of the request with this index has arrived. */
   async call(index = 0): Promise<Call> {
     await until(() => this.calls.length > index, `request ${index} at the upstream`);
     return this.calls[index] as Call;
   }
 
-  /** Forgets everything; an idle connection is closed and seen closed, so that no pool holds it. */
+  /**
+   * Forgets all requests and closes all connections. It resolves when each is closed, so that no pool holds one of
+   * them.
+   */
   async reset(): Promise<void> {
     const { links } = this;
     [this.script, this.links, this.calls, this.faults] = [echo, [], [], []];

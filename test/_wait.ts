@@ -1,6 +1,6 @@
-/** Waiting on conditions: a test never sleeps for a fixed time. */
+/** Functions that wait for a condition, so that tests need not sleep for a fixed time. */
 
-/** Long enough for a loaded machine; only a failing test ever waits for it. */
+/** The time limit in milliseconds, long enough for a loaded machine. Only a failing test waits this long. */
 export const patience: number = 8000;
 
 export function pause(milliseconds: number): Promise<void> {
@@ -37,7 +37,7 @@ export async function until(
   }
 }
 
-/** Waits until `count` has not changed for a while. */
+/** Waits until the value of `count` has not changed for a while, and returns it. */
 export async function settled(count: () => number, limit: number = patience): Promise<number> {
   let last = -1;
   let since = performance.now();

@@ -1,5 +1,5 @@
 /**
- * One request's way: the files of src/ and runtimes/ through which a warm request in an h3 handler goes.
+ * Finds the files of src/ and runtimes/ that take part when an h3 handler proxies a request, after warm-up.
  *
  *     npm run way                  # prints the files and the functions of each
  *     node test/_way.ts node       # in a handler of another server: node, srvx, h3, hono
@@ -17,13 +17,13 @@ import {
 
 export type WayName = "GET" | "streaming POST";
 
-/** The requests whose way is held short, with the highest number of files for each. */
+/** The requests for which the number of these files is limited, each with its limit. */
 export const ways: Readonly<Record<WayName, { ask: Ask; most: number }>> = {
   GET: { ask: get, most: 20 },
   "streaming POST": { ask: postInPieces, most: 23 },
 };
 
-/** Sends each request to a host, and returns the files that it passes. */
+/** Sends each request to a host, and returns the files whose functions it calls. */
 export async function findWays(host: WorkHost): Promise<Record<WayName, Files>> {
   const worker = await startWork(host, "way");
   try {

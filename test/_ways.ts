@@ -1,4 +1,7 @@
-/** The same proxy on every way that a request and its response can take through it on Node. */
+/**
+ * The ways in which a request and its response can pass through the proxy on Node. Each way is a server with the same
+ * proxy.
+ */
 import { createServer as createHttp2 } from "node:http2";
 import { H3 } from "h3";
 import { Hono } from "hono";
@@ -8,10 +11,12 @@ import type { Apps } from "./_apps.ts";
 
 type Fetch = (request: Request) => Response | Promise<Response>;
 
-/** Sets the client address, which only a server knows, so that a Request made by hand gives the same bytes. */
+/**
+ * Sets the client address, so that a Request that user code has constructed, and that has none, gives the same bytes.
+ */
 const options: ProxyOptions = { clientAddress: () => "192.0.2.7" };
 
-/** A Request that does not refer to the server's request. */
+/** Constructs a Request that has no reference to the server's request. */
 function makeRequest(request: Request): Request {
   const { url, method, headers, body } = request;
   return new Request(url, {
@@ -21,7 +26,7 @@ function makeRequest(request: Request): Request {
   });
 }
 
-/** Starts a way's server, and returns its port. */
+/** Starts the server, and returns its port. */
 export type Way = (apps: Apps) => Promise<number>;
 
 const onSrvx = (apps: Apps, fetch: Fetch): Promise<number> => apps.serve("srvx", { fetch });
@@ -37,11 +42,11 @@ const forwarder =
 const handler = ({ upstream }: Apps): ReturnType<typeof createProxy>["nodeHandler"] =>
   createProxy({ target: upstream.url, ...options }).nodeHandler;
 
-/** A server that shows something else of itself on its requests than it does today. */
+/** Starts srvx with requests whose `runtime` property differs from the one that srvx sets today. */
 function onChangedSrvx(apps: Apps, change: (runtime: Runtime) => unknown): Promise<number> {
   return onSrvx(apps, (request) => {
     const runtime = change((request as unknown as { runtime: Runtime }).runtime);
-    // Not on the request itself: the server needs its own.
+    // Change the property on a proxy of the request, because srvx needs the original one itself.
     const get = (target: Request, name: string | symbol): unknown =>
       name === "runtime" ? runtime : Reflect.get(target, name, target);
     return forwarder(apps)(new Proxy(request, { get }));
@@ -52,7 +57,7 @@ interface Runtime {
   node: { req: object; res: object };
 }
 
-/** HTTP/1 in front, and nothing that replaces the global `Response`. */
+/** Servers of HTTP/1 that do not replace the global `Response`. */
 export const ways: Record<string, Way> = {
   "node:http": (apps) => apps.serve("node", handler(apps)),
   srvx: (apps) => onSrvx(apps, forwarder(apps)),
@@ -95,7 +100,7 @@ export const ways: Record<string, Way> = {
     onSrvx(apps, async (request) => (await forwarder(apps)(request)).clone()),
 };
 
-/** What is left if servers change what nobody has promised. */
+/** Servers without the undocumented properties on which the fast paths of the proxy depend. */
 export const changedWays: Record<string, Way> = {
   "srvx as it is": ways["srvx"] as Way,
   "srvx without runtime": (apps) => onChangedSrvx(apps, () => undefined),
@@ -109,13 +114,13 @@ export const changedWays: Record<string, Way> = {
     }),
 };
 
-/** HTTP/2 in front. */
+/** Servers of HTTP/2. */
 export const http2Ways: Record<string, Way> = {
   "node:http2": (apps) => onHttp2(apps, handler(apps)),
   "srvx, HTTP/2": (apps) => onHttp2(apps, toNodeHandler(forwarder(apps))),
 };
 
-/** Servers that replace the global `Response` of the process as soon as they start. */
+/** Servers that run in a process in which @hono/node-server has replaced the global `Response`. */
 export const replacingWays: Record<string, Way> = {
   hono: (apps) =>
     apps.serve(

@@ -1,4 +1,4 @@
-/** Strict reading and writing of HTTP/1.1, without a library whose leniency could hide a framing fault. */
+/** Reads and writes HTTP/1.1 strictly. A lenient library could hide framing errors. */
 
 export type Header = [name: string, value: string];
 
@@ -32,7 +32,7 @@ export function valuesOf(headers: readonly Header[], name: string): string[] {
   return headers.filter(([key]) => key.toLowerCase() === wanted).map(([, value]) => value);
 }
 
-/** RFC 9112 §6.3 without its recovery rules: ambiguous framing is a fault. */
+/** Determines the framing by RFC 9112 §6.3, but without its recovery rules: ambiguous framing is an error. */
 export function readFraming(headers: readonly Header[], absent: "none" | "close"): Framing {
   const codings = valuesOf(headers, "transfer-encoding");
   const lengths = valuesOf(headers, "content-length");
@@ -50,7 +50,7 @@ export function readFraming(headers: readonly Header[], absent: "none" | "close"
   return { kind: "length", length: Number(lengths[0]) };
 }
 
-/** Reads a body's bytes as they arrive, and returns when it is complete and the bytes behind it. */
+/** Reads the bytes of a body as they arrive, and finds its end and the bytes behind it. */
 export class BodyReader {
   done: boolean;
   trailers: Header[] = [];
@@ -134,7 +134,7 @@ function isFramed(headers: Header[]): boolean {
   return headers.some(([name]) => /^(?:content-length|transfer-encoding)$/i.test(name));
 }
 
-/** A request's exact bytes; Host and content-length are added only where `headers` has none. */
+/** Returns the exact bytes of a request. Host and Content-Length are added only if `headers` lacks them. */
 export function request(
   method: string,
   target: string,
@@ -149,7 +149,9 @@ export function request(
   return message(`${method} ${target} HTTP/1.1`, all, body);
 }
 
-/** A response's exact bytes; content-length is added unless `headers` frames it or `body` is null. */
+/**
+ * Returns the exact bytes of a response. Content-Length is added unless `headers` frames the body or `body` is null.
+ */
 export function response(
   status: number | string,
   headers: Header[] = [],

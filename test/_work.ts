@@ -1,4 +1,4 @@
-/** Starts a host that counts its work, sends it requests, and reads the counts. */
+/** Starts a host that counts the work it does, sends requests to it, and reads the counts. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -12,7 +12,7 @@ import { request } from "./_wire.ts";
 export const workHosts = ["node", "srvx", "h3", "hono"] as const;
 export type WorkHost = (typeof workHosts)[number];
 
-/** How one request was taken, seen from within the handler. */
+/** How the proxy read a request and built its response, as observed inside the handler. */
 export interface Path {
   headers: string;
   body: string;
@@ -20,16 +20,16 @@ export interface Path {
   response: string;
 }
 
-/** The counted work for one request, by kind. */
+/** The work for a request, as a count for each kind of work. */
 export type Work = Record<string, number>;
 
-/** Files of src/ and runtimes/ with the names of their functions that one request calls. */
+/** The files of src/ and runtimes/ whose functions a request calls, with the names of these functions. */
 export type Files = Record<string, string[]>;
 
-/** One line of the host: its measurements since the line before. */
+/** A line that the host prints: its measurements since the line before. */
 type Report = Work & { seen: Path[]; files: Files };
 
-/** One exchange on a client's connection. */
+/** Makes an exchange on a client's connection. */
 export type Ask = (client: Client, upstream: Upstream) => Promise<void>;
 
 /** Sends no body; the response body arrives together with its head. */
@@ -38,14 +38,14 @@ export const get: Ask = async (client) => {
   assert.equal((await client.read()).status, 200);
 };
 
-/** Sends 1 KB and expects it back. */
+/** Sends a body of 1 KB, and expects it in the response. */
 export const post: Ask = async (client) => {
   const body = "x".repeat(1024);
   client.send(request("POST", "/a", [["Content-Type", "application/json"]], body));
   assert.equal((await client.read()).text, body);
 };
 
-/** The response is available completely, and takes two reads. */
+/** Requests a response that the upstream sends at once, but that is so large that the proxy reads it in two parts. */
 export const getInTwoReads: Ask = async (client, upstream) => {
   const body = "x".repeat(65_536);
   upstream.script = (call) => call.reply(200, [["Content-Type", "text/plain"]], body);
@@ -53,7 +53,7 @@ export const getInTwoReads: Ask = async (client, upstream) => {
   assert.equal((await client.read()).text, body);
 };
 
-/** The second half of the response is sent when the first has reached the client. */
+/** Requests a response whose second half the upstream sends when the first has reached the client. */
 export const getInPieces: Ask = async (client, upstream) => {
   const half = "x".repeat(100);
   const first = Promise.withResolvers<void>();
@@ -68,7 +68,7 @@ export const getInPieces: Ask = async (client, upstream) => {
   assert.equal((await client.readBody(head)).length, 200);
 };
 
-/** The second half of the request body is sent when the first has reached the upstream. */
+/** Sends a body whose second half the client sends when the first has reached the upstream. */
 export const postInPieces: Ask = async (client, upstream) => {
   const half = "x".repeat(50_000);
   const first = Promise.withResolvers<void>();
@@ -91,33 +91,40 @@ export const postInPieces: Ask = async (client, upstream) => {
  */
 type Mode = "paths" | "way" | "counts" | "system" | "heap" | "old";
 
-/** Optimized code allocates less, and when it is optimized is chance. */
+/**
+ * The flags of Node for each mode. `--no-opt` makes counts repeatable: optimized code allocates less, and the time of
+ * optimization varies.
+ */
 const FLAGS: Readonly<Record<Mode, readonly string[]>> = {
   paths: [],
   way: [],
   counts: [],
-  // Without threads of V8, whose results wake the event loop by a `write` and a `read`.
+  // Results of V8's threads would wake the event loop by additional `write` and `read` calls.
   system: ["--single-threaded", "--no-opt"],
-  // Collected is not allocated.
+  // A garbage collection during the measurement would hide allocated bytes, so the young generation is made large.
   heap: ["--expose-gc", "--no-opt", "--min-semi-space-size=64", "--max-semi-space-size=64"],
   old: ["--no-opt", "--min-semi-space-size=1", "--max-semi-space-size=1"],
 };
 
-/** Enough that nothing is done for the first time any more. */
+/** The number of requests before a measurement, so that it does not include work that is done only once. */
 const WARM_UP = 30;
 const REQUESTS = 100;
 
 export interface Worker {
-  /** Asks so often, one after the other on one connection. */
+  /** Makes the exchange `times` times in sequence on one connection, and returns the work of all. */
   count(ask: Ask, times?: number): Promise<Work>;
-  /** Asks once, and says which way it went. */
+  /** Makes the exchange once, and returns how the proxy read the request and built the response. */
   path(ask: Ask): Promise<Path>;
-  /** Sends one request after warm-up, and returns the files that it passes. */
+  /** Makes the exchange once after warm-up, and returns the files whose functions it calls. */
   way(ask: Ask): Promise<Files>;
   stop(): Promise<void>;
 }
 
-/** @param transport name of a module with a `transport` to use, as `hostFile` takes it; Node's own if left out */
+/**
+ * Starts a host.
+ * @param transport the name, as for `hostFile`, of a module that exports a `transport`; by default the host uses
+ * Fetchway's own client
+ */
 export async function startWork(host: WorkHost, mode: Mode, transport = ""): Promise<Worker> {
   const upstream = new Upstream();
   await upstream.listen();
@@ -162,7 +169,7 @@ export async function startWork(host: WorkHost, mode: Mode, transport = ""): Pro
     async way(ask) {
       await upstream.reset();
       for (let i = 0; i < WARM_UP; i++) await ask(client, upstream);
-      // Work after the last response of the warm-up belongs to the warm-up.
+      // Work that follows the last response of the warm-up must not be counted: wait for its end.
       await pause(100);
       await report();
       await ask(client, upstream);

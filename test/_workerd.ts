@@ -1,4 +1,4 @@
-/** A Worker of a test's own, served by workerd itself before a scriptable upstream. */
+/** Runs a test's Worker in workerd, with a scriptable upstream. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,7 +15,10 @@ interface Worker {
   send: (bytes: Uint8Array) => Promise<Client>;
 }
 
-/** @param worker its source, which is told the upstream's URL as `env.UPSTREAM`; `env.SERVICE` is a service binding */
+/**
+ * Serves a Worker during the tests of a file.
+ * @param worker the Worker's source. `env.UPSTREAM` is the upstream's URL, `env.SERVICE` a service binding
+ */
 export function useWorker(worker: string): Worker {
   const directory = mkdtempSync(join(tmpdir(), "fetchway-"));
   const upstream = new Upstream();

@@ -17,7 +17,7 @@ const before = [
 const headers = toHeaders(before);
 const original = { headers, list: toHeaderList(headers) };
 
-/** What was asked of the `Headers` that came out. */
+/** Returns the fields after `amend`, and the names that it changed by calls of `append` and `delete`. */
 function callsOf(list: string[]): { fields: string[]; changed: string[] } {
   const spies = (["append", "delete"] as const).map((name) => vi.spyOn(Headers.prototype, name));
   const amended = amend(original, list);

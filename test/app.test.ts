@@ -3,7 +3,7 @@ import { type FetchTarget, isApp, urlOf } from "../src/request/app.ts";
 
 const fetch = (): Response => new Response();
 
-/** As workerd's stubs are: every property is a function, inherited, and none is own. */
+/** Creates an object like workerd's stubs: every property is an inherited function, and there is no own property. */
 function createStub(): FetchTarget {
   const every = new Proxy(Object.prototype, { has: () => true, get: () => () => {} });
   return Object.create(every) as FetchTarget;

@@ -1,4 +1,4 @@
-/** The proxy in Hono with its own middleware, and called with requests that no server made. */
+/** The proxy in Hono with Hono's own middleware, and with Requests that user code constructs. */
 import { gunzipSync, gzipSync } from "node:zlib";
 import { Hono } from "hono";
 import { compress } from "hono/compress";
@@ -28,7 +28,7 @@ describe("hono", () => {
 });
 
 test("an h3 app works in the same process as @hono/node-server", async () => {
-  // That server puts Request and Response classes of its own in the globals' place.
+  // @hono/node-server replaces the global Request and Response by its own classes.
   const hono = new Hono().all("*", (c) => proxyFetch(c.req.raw, upstream.url));
   const h3 = new H3()
     .use(async (event, next) => {
@@ -100,7 +100,7 @@ test("c.header() works before and after the proxy, and HEAD stays HEAD", async (
 });
 
 const mounts: Record<string, (app: Hono, proxy: Proxy) => Hono> = {
-  // oxlint-disable-next-line typescript/no-deprecated -- it is what most apps of today call
+  // oxlint-disable-next-line typescript/no-deprecated -- most apps still call it
   "app.mount": (app, proxy) => app.mount("/api", proxy.fetch),
   "hono/mount": (app, proxy) => app.all("/api/*", mount(proxy.fetch)),
 };

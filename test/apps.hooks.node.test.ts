@@ -1,4 +1,4 @@
-/** What hooks throw and answer with, in Express and on `node:http`. */
+/** Exceptions and responses of hooks, in Express and on `node:http`. */
 import express, { type NextFunction, type Request, type Response } from "express";
 import { expect, test, vi } from "vitest";
 import { createProxy } from "#proxy";
@@ -22,7 +22,8 @@ test("Express: any value that a hook throws reaches the error handler", async ()
     });
   const port = await apps.serve("node", app);
   const exception = new Error("in the hook");
-  // Express would go on to the next handler for the first, and leave the router for the second.
+  // If these values were passed to `next`, `undefined` would continue with the next handler, and "router" would leave
+  // the router.
   for (thrown of [undefined, "router", exception]) {
     expect(await apps.ask(port, request("GET", "/"))).toMatchObject({ status: 500, text: "told" });
   }

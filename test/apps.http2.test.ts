@@ -1,4 +1,7 @@
-/** The proxy behind HTTP/2 servers over TLS: no field of HTTP/1's connections, no pseudo-field passed on. */
+/**
+ * The proxy behind HTTP/2 servers over TLS. It forwards no pseudo-header field, and sends the client no
+ * connection-specific field.
+ */
 import {
   connect,
   createSecureServer,
@@ -53,7 +56,7 @@ function receive(stream: ClientHttp2Stream): Promise<UpstreamResponse> {
 
 describe.each(Object.entries(servers))("%s", (_, listen) => {
   async function using(work: (session: ClientHttp2Session) => Promise<void>): Promise<void> {
-    // The certificate is checked: it is the only one that is trusted.
+    // The client checks the certificate: it trusts only this one.
     const session = connect(`https://localhost:${await listen()}`, {
       ca: certificate.cert,
       lookup: (_host, options, callback) =>

@@ -85,7 +85,7 @@ test("Express: a body that a parser has read reaches the error handler as a Type
   const app = express()
     .use(express.json())
     .use(createProxy({ target: upstream.url }).nodeHandler)
-    // Express knows an error handler by its four parameters.
+    // Express recognizes an error handler by its four parameters.
     .use((error: unknown, _req: Request, res: Response, _next: NextFunction) => {
       errors.push(error);
       res.status(500).end("misuse");
@@ -125,7 +125,7 @@ test("Express: an async middleware before the proxy does not lose the body", asy
 test("Fastify: a hijacked reply is answered by the handler", async () => {
   const { nodeHandler, close } = createProxy({ target: upstream.url });
   const app = fastify();
-  // Without a parser Fastify leaves the body in the raw request.
+  // Without a content type parser, Fastify does not read the body of the raw request.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
   app.addHook("onRequest", async (req) => {

@@ -1,4 +1,4 @@
-/** No contestant is measured that does something else than the others. */
+/** Contestants whose work differs from that of the others are not measured. */
 import { readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import type { RequestListener } from "node:http";
@@ -33,7 +33,7 @@ describe("load and validation", () => {
     const { requests, duration, bytes, mean, p50, p99, errors } = await runLoad(get, port, 1, 2);
     expect(requests).toBeGreaterThan(0);
     expect(bytes / requests).toBeGreaterThan(get.answer.length);
-    // Two connections: none is idle for longer than a moment, and no answer takes longer than the run.
+    // No response can take longer than the whole run.
     expect(mean).toBeGreaterThan(0);
     expect(mean).toBeLessThan(1000 * duration);
     expect(p99).toBeGreaterThanOrEqual(p50);
@@ -75,7 +75,7 @@ test.each(contestants.filter(({ role }) => role !== "reference"))(
     for (const [, kind = ""] of source.matchAll(/\bstart\("(\w+)"/g)) {
       for (const each of SERVERS[kind] ?? []) imported.add(each);
     }
-    // What an integration of ours imports.
+    // The project's own undici integration imports undici.
     if (source.includes("/runtimes/undici.ts")) imported.add("undici");
     const runtime = /^(bun|deno|workerd)/.exec(name)?.[0];
     expect(new Set(uses)).toEqual(runtime === undefined ? imported : new Set([runtime]));

@@ -1,9 +1,9 @@
-/** The bench of the pool measures what agentkeepalive's does, and reports all that it does. */
+/** The benchmark of the pool measures and reports the same figures as the benchmark of agentkeepalive. */
 import { spawn } from "node:child_process";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
 
-/** The figures of a Markdown table by the name of their row, below a heading. */
+/** Reads the figures of the Markdown table below a heading, by the name of their row. */
 function readTable(report: string, heading: RegExp): Record<string, string[]> {
   const section = report.split(/^## /m).find((each) => heading.test(each)) ?? "";
   const rows = section.matchAll(/^\| (.*?) +\| (.*) \|$/gm);
@@ -24,7 +24,7 @@ test("every row has figures, and they are consistent", async () => {
 
   const table = readTable(report, /^60 clients/);
   const numbers = (name: string): number[] => (table[name] ?? []).map(Number);
-  // As many again to warm up.
+  // The counters of connections also include the same number of requests for warm-up.
   const transactions = 60 * 5;
   expect(table["transactions"]).toEqual([`${transactions}`, `${transactions}`]);
   expect(table["failed transactions"]).toEqual(["0", "0"]);
@@ -32,7 +32,7 @@ test("every row has figures, and they are consistent", async () => {
   const [created = 0, one] = numbers("sockets created, warm-up included");
   expect(created).toBeLessThanOrEqual(50);
   expect(one).toBe(2 * transactions);
-  // Kept ones end when they have been idle for long enough, others with their request.
+  // Kept connections are closed by their idle timeout, the others after their request.
   expect(numbers("sockets closed")).toEqual([created, one]);
   expect(numbers("of these by timeout")).toEqual([created, 0]);
   expect(table["at rest: in use, free, waiting"]).toEqual(["0, 0, 0", "0, 0, 0"]);

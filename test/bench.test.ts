@@ -1,4 +1,4 @@
-/** The bench measures and reports as documented. */
+/** The benchmarks measure and report as documented. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -68,7 +68,7 @@ describe("figures", () => {
     expect([median([3, 1, 2]), median([1, 2, 3, 4])]).toEqual([2, 2.5]);
     expect([spread([5, 5, 5]), spread([1, 5, 2, 4, 3]), spread([9, 1, 3])]).toEqual([0, 1, 2]);
     expect(spread([5])).toBeNaN();
-    // The machine became three times slower: the ratio has not changed.
+    // In the second round the machine is three times slower, but the ratio stays the same.
     expect(ratios([10, 30, 11], [20, 60, 22])).toEqual([0.5, 0.5, 0.5]);
   });
 
@@ -111,7 +111,7 @@ describe("figures", () => {
     [[10, 20, 20, 40, 60], "0.20 ± 0.10 | met, within the noise |"],
     [[10, 20, 35, 40, 60], "0.35 ± 0.10 | **missed**, within the noise |"],
     [[40, 40, 50, 60, 60], "0.50 ± 0.10 | **missed** |"],
-    // A single round does not know.
+    // A single round has no spread.
     [[20], "0.20 ± ? | met, within the noise |"],
   ])("a goal of 0.28 and rounds of %j: %s", (rounds, verdict) => {
     const results = [measured("h3", ...rounds), measured("h3-own", 100, 100, 100, 100, 100)];

@@ -52,7 +52,7 @@ describe("BytesBody", () => {
       const sink = new FakeSink(memory);
       body.pipeTo(sink);
       expect(sink.chunks[0]?.buffer === given.buffer).toBe(isSame);
-      // A sink that owns a chunk may do anything to it: the next attempt still has the bytes.
+      // A sink that owns a chunk may overwrite it, and the next attempt must still have the original bytes.
       if (!isSame) sink.chunks[0]?.fill(0);
       expect(body.whole()).toEqual(bytes("abc"));
     },

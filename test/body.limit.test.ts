@@ -18,7 +18,7 @@ import { FakeSink } from "./_sink.ts";
 
 const tooLarge = proxyError("http_request_error", 413);
 
-/** The body that bodyLimit passes to the transport, and the error when it is exceeded. */
+/** Returns the body that `limitBody` passes to the transport, and the error if the body exceeds the limit. */
 async function limited(
   limit: number,
   over: Given<UpstreamRequest>,
@@ -30,7 +30,7 @@ async function limited(
   return { body: transport.hops[0]?.body as BodySource, fail };
 }
 
-/** A limited body whose source is written by hand. */
+/** Creates a limited body. The test itself writes to the sink that the limit gives to the source. */
 async function byHand(limit: number): Promise<{ body: BodySource; given: () => Sink }> {
   let given: Sink | undefined;
   const source: BodySource = new StreamBody(streamOf([]));
@@ -169,7 +169,7 @@ describe("limitBody", () => {
     const reader = body.stream().getReader();
     await reader.read();
     await new Promise((resolve) => setTimeout(resolve, 20));
-    // The chunk that was read, four that wait, and one more that is being asked for.
+    // The chunk that was read, four chunks in the buffer, and one more that is being requested.
     expect(pull.mock.calls.length).toBeLessThanOrEqual(6);
     await reader.cancel();
   });

@@ -1,4 +1,4 @@
-/** Chunks of a response body in pooled memory, which later chunks use again. */
+/** Chunks of a response body in pooled memory, which later chunks reuse. */
 import { expect, test, vi } from "vitest";
 import type { Recycler } from "../src/body/memory.ts";
 import { ResponseBody } from "../src/body/responsebody.ts";

@@ -8,7 +8,7 @@ import { FakeSink } from "./_sink.ts";
 
 const broken = new ProxyError("http_response_incomplete");
 
-/** The transport's side of a body; like a transport it fails the body where it is told to stop. */
+/** The transport's side of a body. Like a transport, it fails the body when the body asks it to stop. */
 class FakeInlet implements Inlet {
   readonly log: string[] = [];
   body: ResponseBody | undefined;

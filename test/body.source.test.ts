@@ -5,7 +5,7 @@ import { toWebStream } from "../src/body/web.ts";
 import { bytes, errorOf } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
 
-/** A body of an app's own. */
+/** Creates a body that an app implements itself, with this `pipeTo`. */
 function bodyThat(pipeTo: BodySource["pipeTo"]): BodySource {
   return {
     whole: () => undefined,

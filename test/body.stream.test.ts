@@ -5,7 +5,7 @@ import { FakeSink } from "./_sink.ts";
 
 const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5));
 
-/** A stream of bytes that is filled by hand. */
+/** Creates a stream of bytes that the test fills through its controller. */
 function byHand(type?: "bytes"): {
   stream: ReadableStream<Uint8Array>;
   controller: ReadableStreamDefaultController<Uint8Array>;
@@ -157,7 +157,7 @@ describe("a cancelled body", () => {
     });
     new StreamBody(stream).cancel();
     await turn();
-    // Vitest fails a file in which a rejection is not handled.
+    // An unhandled rejection makes Vitest fail this file.
     expect(stream.locked).toBe(false);
   });
 });
@@ -168,7 +168,7 @@ describe("sending a body again", () => {
     const sink = new FakeSink();
     await body.pipeTo(sink);
     expect(body.replay).toEqual(bytes("abc"));
-    // The sink owns its chunk, and may transfer it.
+    // The sink owns its chunk and may overwrite it. The copy for another attempt must not change.
     sink.chunks[0]?.fill(0);
     expect(body.replay).toEqual(bytes("abc"));
   });
@@ -203,14 +203,14 @@ test("chunks that the sink returns are filled again from the stream", async () =
   const piped = new StreamBody(stream).pipeTo(sink);
   for (let at = 0; at < 3; at++) {
     await vi.waitFor(() => expect(sink.releases).toHaveLength(at + 1));
-    // It reads no further before the chunk's memory is back.
+    // It must not read the next chunk before the sink has released the memory.
     await turn();
     expect(sink.chunks).toHaveLength(at + 1);
     sink.releases[at]?.();
   }
   await piped;
   expect(sink.log.filter((entry) => entry !== "flush")).toEqual(["abc", "def", "ghi", "end"]);
-  // The memory of a chunk that was given back has gone to the next read: it is detached here.
+  // The next read has taken over the memory of a released chunk, which detaches that chunk here.
   expect(sink.chunks.slice(0, 2).map(({ byteLength }) => byteLength)).toEqual([0, 0]);
 });
 

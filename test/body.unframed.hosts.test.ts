@@ -1,4 +1,7 @@
-/** A Request made by hand as the upstream sees it, through each runtime's client and its fetch. */
+/**
+ * Requests that user code constructs, as the upstream receives them through Fetchway's client and the `fetch` of each
+ * runtime.
+ */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -23,7 +26,7 @@ afterAll(() => rmSync(directory, { recursive: true }));
 
 const ROOT = new URL("..", import.meta.url).href;
 
-/** Runs it as a program of the runtime's own. */
+/** Runs `sendMade` as a program on the runtime. */
 async function run(runtime: string, args: string[], entry: string): Promise<void> {
   const code = `
     import { createProxy } from "${ROOT}runtimes/${entry}.ts";

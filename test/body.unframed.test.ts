@@ -13,7 +13,7 @@ function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Ten bytes at each pull, until `last` of them. */
+/** Creates a stream that delivers a chunk of ten bytes at each pull, and ends after `last` chunks. */
 function counting(last: number, before: () => unknown = () => {}): ReadableStream<Uint8Array> {
   let count = 0;
   return new ReadableStream({

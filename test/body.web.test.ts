@@ -3,7 +3,7 @@ import type { BodySource, Sink } from "../src/body/source.ts";
 import { toWebStream } from "../src/body/web.ts";
 import { bytes, errorOf } from "./_fakes.ts";
 
-/** A body whose sink is filled by hand. */
+/** Creates a body. The test itself writes to the sink to which the body is piped. */
 function byHand(): { source: BodySource; sink: () => Sink; cancel: ReturnType<typeof vi.fn> } {
   let sink: Sink | undefined;
   const cancel = vi.fn();
@@ -40,7 +40,7 @@ test("buffers 64 KiB, and more only when the reader asks for it", async () => {
   expect(hasRoom).not.toHaveBeenCalled();
   await reader.read();
   await vi.waitFor(() => expect(hasRoom).toHaveBeenCalledOnce());
-  // Once for each time that it is asked.
+  // The sink calls the function back only once for each call of `onDrain`.
   await reader.read();
   await reader.read();
   expect(hasRoom).toHaveBeenCalledOnce();

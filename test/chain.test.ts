@@ -7,7 +7,7 @@ import { compileTrust, type Trust } from "../src/request/trust.ts";
 const ours = compileTrust(["10.0.0.0/8", "fd00::/8"]) as Trust;
 const everybody = compileTrust(true) as Trust;
 
-/** The value of a field after the walk, its lines as given. */
+/** Returns the value of a field with these lines after `dropUntrusted`. */
 function cut(name: string, lines: string[], trusts: Trust = ours): string | undefined {
   const left = dropUntrusted(
     lines.flatMap((line) => [name, line]),
@@ -25,7 +25,7 @@ describe("X-Forwarded-For", () => {
     ["10.6.6.6, 203.0.113.7, 10.0.0.2,10.0.0.3", "203.0.113.7, 10.0.0.2, 10.0.0.3"],
     ["10.0.0.1, 10.0.0.2", "10.0.0.1, 10.0.0.2"],
     ["6.6.6.6, 2001:db8::1, fd00::2", "2001:db8::1, fd00::2"],
-    // Ports, brackets, IPv4 in IPv6's clothes.
+    // Ports, brackets, and IPv4-mapped IPv6 addresses.
     ["6.6.6.6, 203.0.113.7:5678, 10.0.0.2:80", "203.0.113.7:5678, 10.0.0.2:80"],
     [
       "6.6.6.6, [2001:db8::1]:80, [fd00::2]:80, [fd00::3]",
@@ -40,7 +40,7 @@ describe("X-Forwarded-For", () => {
     ["10.0.0.1, 10.0.0.2:", "10.0.0.2:"],
     ["10.0.0.1, [10.0.0.2", "[10.0.0.2"],
     [" , 6.6.6.6,, 203.0.113.7 ,", "203.0.113.7"],
-    // Only spaces and tabs surround a member of a list (RFC 9110 §5.6.1): U+00A0 is a byte of it.
+    // Only spaces and tabs may surround a member of a list (RFC 9110 §5.6.1): U+00A0 is part of the member.
     ["6.6.6.6, 203.0.113.7,\t10.0.0.2\t", "203.0.113.7, 10.0.0.2"],
     ["6.6.6.6, \xa010.0.0.2, 10.0.0.3", "\xa010.0.0.2, 10.0.0.3"],
     ["6.6.6.6, 10.0.0.2\xa0", "10.0.0.2\xa0"],
@@ -151,7 +151,7 @@ describe("Forwarded", () => {
     ["for=10.0.0.9, for=_hidden;by=_x, for=10.0.0.2", "for=_hidden;by=_x, for=10.0.0.2"],
     ["for=6.6.6.6, proto=https, for=10.0.0.2", "proto=https, for=10.0.0.2"],
     ["for=10.0.0.1 ; proto=http;, ;for=10.0.0.2,, ;", "for=10.0.0.1 ; proto=http;, ;for=10.0.0.2"],
-    // A comma, semicolon or quote in quotes is none.
+    // A comma, semicolon or escaped quote inside a quoted string does not separate.
     ['for="6.6.6.6, for=10.0.0.1", for=10.0.0.2', 'for="6.6.6.6, for=10.0.0.1", for=10.0.0.2'],
     [
       'for=6.6.6.6, for="203.0.113.7";ext="a\\", b;c", for=10.0.0.2',
@@ -225,7 +225,7 @@ describe("Forwarded", () => {
     ["empty elements", `${", ".repeat(100_000)}@`],
     ["empty parameters", `${"; ".repeat(100_000)}@`],
   ])("takes linear time for many of %s", (_, value) => {
-    // A quadratic reading takes longer than a test may.
+    // Quadratic time would exceed the timeout of the test.
     expect(cut("Forwarded", [value])).toBeUndefined();
   });
 });

@@ -1,4 +1,4 @@
-/** Options as a whole; what each of them takes is in options.test.ts. */
+/** Checks of the options object as a whole. The values of each option are tested in options.test.ts. */
 import { expect, test } from "vitest";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { checkPoolOptions } from "../src/options/check.ts";

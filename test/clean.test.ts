@@ -8,7 +8,7 @@ function cleanHeaders(status: number, headers: HeaderList): HeaderList {
 }
 
 describe("cleanResponseHeaders", () => {
-  test("drops what is about the connection, keeps the rest as it is", () => {
+  test("drops fields about the connection, and keeps the others unchanged", () => {
     const raw = [
       "Connection",
       "keep-alive, X-Hop",
@@ -47,11 +47,11 @@ describe("cleanResponseHeaders", () => {
     [204, ["Content-Length", "0", "A", "1"], ["A", "1"]],
     [205, ["Content-Length", "5", "A", "1"], ["A", "1"]],
     [304, ["Content-Length", "5"], ["Content-Length", "5"]],
-  ])("a length that is not true goes: %d %j", (status, raw, left) => {
+  ])("drops a Content-Length that need not be true: %d %j", (status, raw, left) => {
     expect(cleanHeaders(status, raw)).toEqual(left);
   });
 
-  test("refuses a transfer coding that is still on the body", () => {
+  test("refuses a response whose body still has a transfer coding", () => {
     expect(() => cleanHeaders(200, ["Transfer-Encoding", "gzip, chunked"])).toThrow(
       proxyError("http_response_transfer_coding", 502),
     );

@@ -8,7 +8,7 @@ import { getRaw, listening } from "./_command.ts";
 describe("--demo", () => {
   const hasCurl = spawnSync("curl", ["--version"]).status === 0;
 
-  /** Runs a printed line as it stands. */
+  /** Runs a printed curl command in a shell, or sends the same request if curl is not installed. */
   async function runCurl(line: string): Promise<string> {
     if (hasCurl) {
       const child = spawn("sh", ["-c", line]);

@@ -1,4 +1,4 @@
-/** The command uses buffers again only where no other code ran before it. */
+/** The command reuses buffers only if no other code was loaded before it. */
 import { expect, test } from "vitest";
 import { isPreloaded } from "../runtimes/cli/preload.ts";
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { OLDEST } from "../runtimes/sockets/versions.ts";
 import { command, upstream } from "./_command.ts";
 
-/** Commands, and what each says on stderr. */
+/** Command lines, each with its output on stderr. */
 const refusals = `
 $
 no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo

@@ -15,7 +15,8 @@ describe("on a signal", () => {
     const { proxy, origin } = await listening(upstream.url);
     const response = await fetch(origin);
     proxy.child.kill(signal);
-    // One Ctrl+C comes twice under npm. The other signal here, for the same one could merge.
+    // Under npm, one Ctrl+C reaches the process twice. Send two different signals here, because two equal pending
+    // signals merge.
     proxy.child.kill(signal === "SIGINT" ? "SIGTERM" : "SIGINT");
     await proxy.says(/stopping: 1 still running/);
     await expect(fetch(origin)).rejects.toThrow();

@@ -7,7 +7,7 @@ import { poolDefaults } from "../src/options/pooloptions.ts";
 import { defaults, proxySchema } from "../src/options/proxyoptions.ts";
 import { command, listening, root, upstream } from "./_command.ts";
 
-/** A request as the upstream saw it. */
+/** Sends a request, and returns it as the upstream saw it. */
 async function ask(
   url: string,
   init?: RequestInit,

@@ -1,4 +1,4 @@
-/** Other clients in place of the proxy's own, as README says to use them. */
+/** Other HTTP clients in place of Fetchway's own, used as README describes. */
 import { Readable } from "node:stream";
 import { Agent, fetch as fetchByUndici, request as requestByUndici } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -17,7 +17,7 @@ afterAll(async () => {
   await upstream.stop();
 });
 
-/** A short transport of an app's own: it hands bodies through as streams, and maps no errors. */
+/** A short custom transport. It passes bodies through as streams, and does not convert errors. */
 const own: Transport = {
   name: "own",
   capabilities: { decodes: [], host: true, unixSocket: false, tls: false },
@@ -78,7 +78,7 @@ describe.each(Object.entries(ways))("%s", (name, options) => {
     expect(await posted.text()).toBe("POST /base/p streamed");
     upstream.script = (call) => call.reset();
     const failed = await proxy.fetch(make("/f", { method: "POST", body: "x" }));
-    // A custom transport maps its own errors: an error that is not a ProxyError is an internal error.
+    // A custom transport must convert its own errors: an error that is not a ProxyError counts as an internal error.
     expect(failed.status).toBe(name.includes("own") ? 500 : 502);
     expect(failed.headers.get("proxy-status")).toMatch(/^fetchway; error=/);
   });

@@ -6,8 +6,8 @@ import { requirements } from "./conformance/requirements.ts";
 
 const markers = findMarkers();
 
-test("docs/conformance.md is what the requirements, the markers and the gaps make", () => {
-  // Otherwise: npm run conformance
+test("docs/conformance.md is up to date with the requirements, the markers and the gaps", () => {
+  // If this fails, run: npm run conformance
   expect(readFileSync(LEDGER, "utf8")).toBe(makeLedger(markers));
 });
 
@@ -18,7 +18,7 @@ test("each requirement has a test, or a reason why it has none", () => {
 test("a requirement that waits for a feature has no test yet, and one that is not ours none at all", () => {
   const marked = new Set(markers.map(({ id }) => id));
   const early = [...marked].filter((id) => requirements[id].open ?? requirements[id].foreign);
-  // A test for it has come: remove its `open`.
+  // If a requirement in this list now has a test, remove its `open`.
   expect(early).toEqual([]);
 });
 

@@ -29,7 +29,7 @@ describe("domain", () => {
       'a="b;domain=up.test" ; Comment=";Domain=up.test"; Domain=up.test',
       'a="b;domain=up.test" ; Comment=";Domain=up.test"; Domain=shop.test',
     ],
-    // A quote that does not enclose the value is a character like any other.
+    // A quote that does not enclose the value has no special meaning.
     ['a="b; Domain=up.test', 'a="b; Domain=shop.test'],
     ['a=b"; Domain=up.test; c="d', 'a=b"; Domain=shop.test; c="d'],
     ['a="b"c; Domain=up.test', 'a="b"c; Domain=shop.test'],
@@ -88,7 +88,7 @@ describe("path", () => {
 
 test("a long value of white space or quotes takes no longer than others", () => {
   for (const filling of [" ", '"', ' "', ";=", '="', '; domain="']) {
-    // In quadratic time, more than the test has.
+    // Quadratic time would exceed the timeout of the test.
     const cookie = `a=b; Domain=x${filling.repeat(500_000)}y; Path=/`;
     expect(rewrite(cookie, "z", "/z")).toMatch(/Path=\/z$/);
   }
@@ -139,7 +139,7 @@ describe("fuzzed", () => {
     .tuple(fc.constantFrom("Secure", "expires", "x-domain", "Max-Age"), fc.oneof(text, quoted))
     .map(([name, each]) => `${name}=${each}`);
 
-  /** An attribute, and whether it is one to rewrite. */
+  /** Generates an attribute, and whether it must be rewritten. */
   const attribute = fc.oneof(
     fc.tuple(space, ours, space, space, value, space).map(([a, name, b, c, each, d]) => ({
       before: `${a}${name}${b}=${c}`,

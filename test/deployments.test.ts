@@ -1,4 +1,4 @@
-/** The ready-to-run entry, and the examples, as their users start them. */
+/** The ready-to-run entry and the examples, started as users start them. */
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
@@ -15,7 +15,7 @@ const upstream = useEcho();
 
 type Env = Record<string, string>;
 
-/** How each runtime's users start a default export, and how it says where it listens. */
+/** Starts a file with a default export on each runtime as users do, so that it prints its address. */
 const runtimes: Record<string, (file: string, env: Env) => Program> = {
   node: (file, env) =>
     startProgram("srvx", ["--prod", "--port", "0", "--host", "127.0.0.1", file], env),
@@ -52,7 +52,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     try {
       await using program = start("runtimes/server.ts", { FETCHWAY_TARGET: upload.url });
       const client = await connect(Number(new URL(await originOf(program)).port));
-      // Bun's own limit is 128 MiB, and it answers 413 to the head.
+      // By default, Bun's server answers a Content-Length above 128 MiB with 413.
       const length = 200 * mebibyte;
       client.send(request("PUT", "/large", [["Content-Length", String(length)]]), "begun");
       const call = await upload.call();
@@ -65,7 +65,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     }
   });
 
-  // Bun shows nothing of such a target: Host counts there, for the router as well.
+  // Bun does not show the authority of an absolute-form target, so Host decides there, also for the router.
   test.skipIf(tool === "bun")(
     "the entry lets an absolute-form target's authority win over Host",
     async () => {
@@ -116,7 +116,8 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
   test.each(["h3", "hono"])(
     "the %s example forwards below /api and serves the rest",
     async (name) => {
-      // The upstream of the examples has a port of its own; a copy beside them finds the same imports.
+      // Run a copy of the example with the port of this test's upstream. It is beside the original, so that its imports
+      // are found.
       const path = new URL(`../examples/${name}.ts`, import.meta.url);
       const copy = new URL(
         `../examples/_${name}-${process.pid}-${Math.random()}.ts`,

@@ -1,4 +1,4 @@
-/** The examples of interceptors and of a transport, as their users start them. */
+/** The examples of interceptors and of a transport, started as users start them. */
 import { createHmac } from "node:crypto";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -19,7 +19,7 @@ const runtimes: Record<string, (file: string) => Program> = {
   deno: (file) => startProgram("deno", ["serve", "-A", "--port", "0", file]),
 };
 
-/** Starts a copy of an example, beside it so that it finds the same imports, with other addresses in it. */
+/** Starts a copy of an example with other addresses. The copy is beside the original, so that its imports are found. */
 async function run(
   name: string,
   start: (file: string) => Program,
@@ -55,7 +55,7 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
 
   test("log.ts writes a line for each attempt, also for one that failed", () =>
     run("log", start, async (origin, program) => {
-      // The first answer's connection is closed by the next request: that has a second attempt.
+      // The upstream resets the kept connection when /b arrives on it, so /b needs a second attempt.
       upstream.script = (call) =>
         call.target === "/b" && call.link.calls.length > 1 ? call.reset() : call.reply(201);
       expect((await fetch(`${origin}/a`)).status).toBe(201);

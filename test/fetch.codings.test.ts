@@ -12,7 +12,7 @@ const TEXT = "a body that compresses well; ".repeat(100);
 const gzipped = gzipSync(TEXT);
 
 let seen: IncomingHttpHeaders[] = [];
-/** Encodes the response if the request accepts gzip, or always at /always. */
+/** Encodes the response if the request accepts gzip, and always for /always. */
 const server = createServer((req, res) => {
   seen.push(req.headers);
   const coded = req.url === "/always" || /gzip/.test(String(req.headers["accept-encoding"]));
@@ -37,7 +37,7 @@ afterAll(() => {
 const ask = (path = "/"): Request =>
   new Request(`http://proxy.test${path}`, { headers: { "accept-encoding": "gzip, br" } });
 
-/** The header fields that describe content codings, and the body. */
+/** Returns the header fields that describe the content coding, and the body. */
 async function tell(response: Response): Promise<unknown> {
   const fields = ["content-encoding", "content-length", "etag"].map((name) =>
     response.headers.get(name),

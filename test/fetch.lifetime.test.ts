@@ -13,7 +13,7 @@ import {
   textOf,
 } from "./_fakes.ts";
 
-/** A fetch that answers nothing until it is aborted. */
+/** A `fetch` that does not settle until it is aborted. */
 const never: FetchLike = (_, { signal }) =>
   new Promise((_resolve, reject) => {
     signal?.addEventListener("abort", () => reject(signal.reason as Error));

@@ -5,7 +5,7 @@ import { fakeScope } from "./_fakes.ts";
 
 const LENGTH = 200_000;
 
-/** A byte stream like workerd's request bodies: it allocates chunks of 4096 bytes for a reader without a buffer. */
+/** Creates a byte stream like workerd's request bodies: a reader that brings no buffer gets chunks of 4096 bytes. */
 function byteStream(cancelled: (reason: unknown) => void = () => {}): ReadableStream<Uint8Array> {
   let left = LENGTH;
   return new ReadableStream({
@@ -27,7 +27,7 @@ function byteStream(cancelled: (reason: unknown) => void = () => {}): ReadableSt
   });
 }
 
-/** The same bytes as a stream that is not a byte stream. */
+/** Creates a stream of the same bytes that is not a byte stream. */
 function plainStream(cancelled: (reason: unknown) => void = () => {}): ReadableStream<Uint8Array> {
   let left = LENGTH;
   return new ReadableStream({
@@ -40,7 +40,7 @@ function plainStream(cancelled: (reason: unknown) => void = () => {}): ReadableS
   });
 }
 
-/** A pipe like workerd's: a chunk has been copied when its write resolves. */
+/** Creates a pipe like workerd's: when a write resolves, its chunk has been copied. */
 const createPipe = (): TransformStream<Uint8Array, Uint8Array> =>
   new TransformStream({ transform: (chunk, controller) => controller.enqueue(chunk.slice()) });
 

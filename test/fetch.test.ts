@@ -82,7 +82,7 @@ describe("the request", () => {
   });
 });
 
-/** A response with a URL, like one from the network; a Response of a script has none. */
+/** Creates a Response with a URL, as from the network. A Response that user code constructs has no URL. */
 function fetched(body: string, headers: Record<string, string>): Response {
   return Object.defineProperty(new Response(body, { headers }), "url", { value: "http://up.test" });
 }
@@ -187,7 +187,7 @@ describe("a fetch method called without its object", () => {
     throw new TypeError("Illegal invocation: function called with incorrect `this` reference.");
   };
 
-  /** As `fetch: service.fetch` hands it over. */
+  /** Reads a method without binding it to its object, as in the option `fetch: service.fetch`. */
   const take = (object: object, name: string): FetchLike => Reflect.get(object, name) as FetchLike;
 
   test.each<[string, FetchLike]>([

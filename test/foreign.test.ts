@@ -1,4 +1,4 @@
-/** Options as other libraries call them, and options in the wrong place: each error says what to write. */
+/** Option names of other libraries, and options in the wrong place: each error names the right option. */
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { createProxy, createTransport, proxyFetch } from "../runtimes/node.ts";
@@ -7,7 +7,7 @@ import { proxySchema } from "../src/options/proxyoptions.ts";
 
 const target = "http://127.0.0.1:4000";
 
-/** The error for an option in each place where a proxy takes options. */
+/** Returns the error for an option of a proxy, and expects the same error in each place that accepts such options. */
 async function toProxy(options: object): Promise<string> {
   const sent = proxyFetch(new Request("http://a.test"), target, options);
   const { message } = (await sent.catch((error: unknown) => error)) as Error;
@@ -15,7 +15,7 @@ async function toProxy(options: object): Promise<string> {
   return message;
 }
 
-/** The error for an option in each place where a pool takes options. */
+/** Returns the error for an option of a pool, and expects the same error in each place that accepts such options. */
 function toPool(pool: object): string {
   let message = "";
   try {
@@ -28,7 +28,7 @@ function toPool(pool: object): string {
   return message;
 }
 
-/** The rows of README's table of names: ours, and those of others. */
+/** The rows of README's table of option names: Fetchway's names, and those of other libraries. */
 const rows = Array.from(
   readFileSync(new URL("../README.md", import.meta.url), "utf8")
     .split("What others call them:")[1]
@@ -36,14 +36,14 @@ const rows = Array.from(
   (cells) => cells.slice(1).map((cell) => Array.from(cell.matchAll(/`(\w+)`/g), ([, n]) => n)),
 );
 
-/** The rows in which others have one name for one option of ours. */
+/** The rows in which a name of another library stands for exactly one option of the pool. */
 const renamed = rows.flatMap(([ours = [], ...others]) => {
   const [name = ""] = ours;
   if (ours.length !== 1 || !(name in poolDefaults)) return [];
   return others.flat().flatMap((theirs) => (theirs === name || !theirs ? [] : [[theirs, name]]));
 });
 
-/** Options of the proxy that a pool has too, as its own. */
+/** The names that are options of a proxy and also options of a pool. */
 const shared = new Set(["timeout", "connectTimeout"]);
 
 describe("README's names", () => {
@@ -58,7 +58,7 @@ describe("README's names", () => {
     );
   });
 
-  // Node's Agent calls several things `timeout`: that is a name of ours as well.
+  // `timeout` is left out: it is an option of Node's Agent, but also a valid option of the pool.
   test.each(renamed.filter(([theirs]) => theirs !== "timeout"))(
     "%s is suggested as %s",
     async (theirs, ours) => {

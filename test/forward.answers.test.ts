@@ -19,7 +19,7 @@ import {
   TARGET,
 } from "./_fakes.ts";
 
-/** The response to a reply of the upstream's. */
+/** Forwards a request to an upstream with this response, and returns the client's response. */
 const answerTo = (reply: Given<UpstreamResponse>, options: ProxyOptions = {}): Promise<Response> =>
   run({}, { options, transport: new FakeTransport(() => fakeResponse(reply)) });
 

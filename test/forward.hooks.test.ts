@@ -23,7 +23,7 @@ const oops = (): never => {
 };
 const rejects = (): Promise<never> => Promise.reject(exception);
 
-/** Each hook, and how often a request was sent when it fails. */
+/** Each hook with its options, and the number of requests that were sent before it fails. */
 const FAILING: [string, ProxyOptions, number, (() => string)?][] = [
   ["target", {}, 0, oops],
   ["a target that rejects", {}, 0, rejects as unknown as () => string],
@@ -37,7 +37,7 @@ const FAILING: [string, ProxyOptions, number, (() => string)?][] = [
   ["an onResponse that rejects", { onResponse: rejects }, 1],
 ];
 
-/** A redirect whose body has not arrived yet. */
+/** Creates a transport that answers with a redirect whose body is still arriving. */
 function startReply(): { transport: FakeTransport; fail: () => void; cancelled: () => void } {
   const fail = vi.fn();
   const cancelled = vi.fn();

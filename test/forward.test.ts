@@ -14,7 +14,7 @@ import {
   TARGET,
 } from "./_fakes.ts";
 
-/** The hop that reaches the upstream. */
+/** Forwards a request, and returns the request that reaches the upstream. */
 async function hopOf(
   incoming: Given<Incoming>,
   options: ProxyOptions = {},

@@ -1,4 +1,4 @@
-/** Whose word counts, seen from the hop that reaches the upstream. */
+/** Which forwarding fields of which peers are trusted, as seen in the request that reaches the upstream. */
 import { describe, expect, test, vi } from "vitest";
 import type { Incoming } from "../src/request/incoming.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";

@@ -1,4 +1,4 @@
-/** The same of many fields: see growth.responses.test.ts. */
+/** Many header fields take linear time: see growth.responses.test.ts. */
 import type { IncomingMessage } from "node:http";
 import { expect, test } from "vitest";
 import { writeHead } from "../src/http1/attempt.ts";

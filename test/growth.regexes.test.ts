@@ -1,10 +1,13 @@
-/** The same of each regular expression for itself: see growth.responses.test.ts. */
+/** Each regular expression of the sources takes linear time: see growth.responses.test.ts. */
 import { readdirSync, readFileSync } from "node:fs";
 import { transform } from "esbuild";
 import { describe, expect, test } from "vitest";
 import { fill, growthOf, LINEAR } from "./_growth.ts";
 
-/** The regular expressions that a source is written with. The code is as esbuild prints it without comments, types and templates. */
+/**
+ * Finds the regular expression literals in code. The code must be printed by esbuild, without comments, types and
+ * template literals.
+ */
 function literalsIn(code: string): RegExp[] {
   const string = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/;
   const regex = /(?<=[=(,:[!&|?{};]|return)\/((?:[^\\/[\n]|\\.|\[(?:[^\\\]\n]|\\.)*\])+)\/([a-z]*)/;
@@ -48,12 +51,12 @@ describe("regular expressions", () => {
       supported: { "template-literal": false },
     });
     for (const literal of literalsIn(code)) {
-      // All matches: what looks for one only takes no longer.
+      // Search for all matches: a search for only the first match takes no longer.
       const all = new RegExp(literal, `${literal.flags.replace("g", "")}g`);
       long.forEach((given, index) => {
         const start = performance.now();
         given.replace(all, "");
-        // Most are over in less time than a quadratic one could take.
+        // Most searches end in less time than a quadratic search would need.
         if (performance.now() - start < 0.5) return;
         const growth = growthOf((size) => {
           const sized = texts[index]?.(size) as string;

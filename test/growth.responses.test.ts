@@ -1,6 +1,6 @@
 /**
- * Nothing that bytes from the wire go through takes more than linear time: a field of 16 KB that takes
- * quadratic time holds the event loop, and with it all other requests, for hundreds of milliseconds.
+ * Every function that processes bytes from the network takes linear time. A field of 16 KB that took
+ * quadratic time would block the event loop, and so all other requests, for hundreds of milliseconds.
  */
 import { expect, test } from "vitest";
 import { parseHead, ResponseParser } from "../src/http1/parser.ts";

@@ -7,7 +7,10 @@ import { fakeRequest, fakeResponse } from "./_fakes.ts";
 
 const words = (text: string): string[] => text.split(" ");
 
-/** RFC 9110 §7.6.1 and what came before and after it; written again, so that one list checks the other. */
+/**
+ * The hop-by-hop fields of RFC 9110 §7.6.1 and related standards. It repeats the list of the source, so that the two
+ * check each other.
+ */
 const HOP_BY_HOP = words(
   "connection keep-alive proxy-connection te trailer transfer-encoding upgrade http2-settings",
 );
@@ -35,7 +38,7 @@ const name = fc
   );
 const value = fc.stringMatching(/^[!-~\u00a0-\u00ff]{0,8}$/);
 
-/** Hostile header lists, except those that are refused as a whole. */
+/** Generates hostile header lists, except those with which the whole message is refused. */
 const lists = fc
   .array(fc.tuple(name, value, fc.array(name, { maxLength: 3 })), { maxLength: 12 })
   .map((fields) => {
@@ -51,7 +54,7 @@ const lists = fc
     });
   });
 
-/** What may go through, by the words of the standard. */
+/** Returns the fields that must be forwarded according to RFC 9110. */
 function survivors(list: string[], endHere: string[], prefixes: string[]): string[] {
   const pairs = Array.from({ length: list.length / 2 }, (_, i) => list.slice(i * 2, i * 2 + 2));
   const gone = new Set(endHere);
@@ -89,7 +92,7 @@ describe("fuzzed", () => {
         const named = (i: number, field: string): boolean =>
           i % 2 === 0 && list[i]?.toLowerCase() === field;
         const chunked = list.some((_, i) => named(i, "transfer-encoding"));
-        // Beside it a length is not true.
+        // A Content-Length beside Transfer-Encoding is dropped, because it need not be the length of the body.
         const sized = list.filter((_, i) => !chunked || !named(i - (i % 2), "content-length"));
         expect(cleanResponseHeaders(fakeResponse({ headers: list }), fakeRequest())).toEqual(
           survivors(sized, endHere, []),

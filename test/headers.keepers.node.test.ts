@@ -38,7 +38,7 @@ const keepers: Record<string, (req: IncomingMessage) => { readonly headers: Head
 function fakeHeaders(get: (name: string) => unknown): { headers: Headers } {
   const headers = {
     get: (name: string) => (get(name.toLowerCase()) as string | undefined) ?? null,
-    // Like a real Headers object, it iterates over the results of `get`.
+    // Like a real Headers object, the iterator returns the same values as `get`.
     *[Symbol.iterator]() {
       for (const name of ["x-kept", "x-user", "accept", "host"]) {
         const value = headers.get(name);

@@ -1,4 +1,7 @@
-/** Fields that middleware changed in Node's request, in the server's, or in both: what `get` shows is sent. */
+/**
+ * Header fields that middleware changes in Node's request, in the framework's request, or in both: the proxy sends the
+ * values that `get` returns.
+ */
 import { type IncomingMessage, type RequestListener } from "node:http";
 import { connect, createSecureServer } from "node:http2";
 import { getRequestListener } from "@hono/node-server";
@@ -15,14 +18,14 @@ import { request, type Header } from "./_wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-/** Changes Node's request before the server reads it. */
+/** Changes Node's request before the framework reads it. */
 type Early = (req: IncomingMessage) => void;
-/** Changes the server's request. */
+/** Changes the framework's request. */
 type Late = (request: Request) => void;
 
 const nothing = (): void => {};
 
-/** Names that a test asks about: as they came, changed, added, deleted, repeated. */
+/** The fields that a test reads: unchanged, changed, added, deleted and repeated ones. */
 const NAMES = "x-kept,x-user,x-new,x-secret,x-list,x-late,cookie,x-twice,referer".split(",");
 
 const sent: Header[] = [
@@ -53,7 +56,7 @@ const inServer: Late = ({ headers }) => {
   headers.delete("cookie");
 };
 
-/** One app for each server, with middleware before its request is made and after. */
+/** An app for each server, with middleware before and after the server creates its request. */
 const servers: Record<
   string,
   (early: Early, handler: (request: Request) => unknown) => Promise<number>
@@ -84,7 +87,7 @@ const servers: Record<
   },
 };
 
-/** What a handler sees of the fields, by `get` alone. */
+/** Returns the values of the fields that a handler reads by `get`. */
 function look({ headers }: Request): (string | null)[] {
   return NAMES.map((name) => headers.get(name));
 }
@@ -125,7 +128,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     let seen: unknown;
     const port = await serve(inNode, (each) => {
       const response = proxyFetch(each, upstream.url);
-      // In this order, because for a repeated field srvx reads all fields again from the request.
+      // Read in this order, because for a repeated field srvx reads all fields again from Node's request.
       seen = [each.headers.get("x-user"), each.headers.get("authorization")];
       return response;
     });
@@ -140,7 +143,7 @@ test("node:http: a Host that middleware changed is used", async () => {
   const { nodeHandler, close } = createProxy({ target: upstream.url, changeOrigin: false });
   const port = await apps.serve("node", (req, res) => {
     req.headers.host = "other.test";
-    // As middleware without types does it.
+    // Middleware without type checks may set a number.
     (req.headers as Record<string, unknown>)["x-number"] = 5;
     nodeHandler(req, res);
   });
@@ -188,7 +191,7 @@ describe("HTTP/2", () => {
     const call = apps.only();
     expect(NAMES.map((name) => call.all(name).join(", ") || null)).toEqual(seen);
     expect(call.all("x-user")).toEqual(["alice"]);
-    // RFC 9113 §8.2.3: in HTTP/1 there is one.
+    // RFC 9113 §8.2.3: several Cookie fields of HTTP/2 become one field in HTTP/1.
     expect(call.all("cookie")).toEqual(["a=1; b=2"]);
   });
 });

@@ -10,7 +10,7 @@ import {
 describe("NameSet", () => {
   const names = new NameSet(["cookie", "X-Real-IP", "x-forwarded-"]);
 
-  test("a set on top of another has its names too, and leaves it as it is", () => {
+  test("a set that extends another one contains its names, and does not change it", () => {
     const more = new NameSet(["Accept", "x-other-"], names);
     for (const name of ["Cookie", "x-forwarded-for", "accept", "X-Other-1"]) {
       expect(more.has(name)).toBe(true);

@@ -5,7 +5,7 @@ import type { UpstreamRequest } from "../src/transport.ts";
 import { UnframedBody } from "../src/body/unframed.ts";
 import { bytes, fakeRequest, proxyError, streamOf } from "./_fakes.ts";
 
-/** The upstream request after a hook has changed its draft. */
+/** Returns the upstream request after a hook has changed its draft. */
 function changed(hop: UpstreamRequest, change: (draft: RequestDraft) => void): UpstreamRequest {
   const draft = toDraft(hop);
   change(draft);

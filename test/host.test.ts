@@ -68,7 +68,7 @@ describe("isAuthority", () => {
   });
 
   test.each(["a", "1", "[", ":", "a:"])("takes linear time for many of %j", (part) => {
-    // A quadratic reading takes longer than a test may.
+    // Quadratic time would exceed the timeout of the test.
     const value = part.repeat(5_000_000);
     expect(isAuthority(`${value} `)).toBe(false);
   });

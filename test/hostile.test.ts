@@ -15,13 +15,13 @@ async function startUpstream(port: number): Promise<Upstream> {
   return upstream;
 }
 
-/** Two ports of which one begins with the other: 3100 and 31001. */
+/** Starts two upstreams. The port of one is a prefix of the port of the other, as in 3100 and 31001. */
 async function listenAlike(): Promise<[short: Upstream, long: Upstream]> {
   for (let port = 2000 + (process.pid % 3000); port < 6500; port++) {
     try {
       return [await startUpstream(port), await startUpstream(port * 10 + 1)];
     } catch {
-      // One of them is taken.
+      // One of the two ports is in use: try the next pair.
     }
   }
   throw new Error("no two such ports are free");

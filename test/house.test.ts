@@ -1,4 +1,4 @@
-/** What CONTRIBUTING.md promises about the names of files and functions. */
+/** Tests that the names of files and functions follow the rules of CONTRIBUTING.md. */
 import { globSync, readFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { expect, test } from "vitest";
@@ -12,12 +12,12 @@ function findRepeated<T>(values: readonly T[], keyOf: (value: T) => string): Rec
   return Object.fromEntries(Object.entries(groups).filter(([, group]) => group.length > 1));
 }
 
-/** The runtime that a file belongs to: `runtimes/bun.ts` and `runtimes/bun/respond.ts` are Bun's. */
+/** Returns the runtime to which a file belongs: `runtimes/bun.ts` and `runtimes/bun/respond.ts` belong to Bun. */
 function runtimeOf(file: string): string | undefined {
   return /^runtimes\/(bun|deno|fetch|node|undici|workerd)\b/.exec(file)?.[1];
 }
 
-/** Whether all of these play the same part for different runtimes. */
+/** Whether each of these files belongs to a different runtime, so that they play the same part there. */
 function areSameParts(group: readonly string[]): boolean {
   const runtimes = group.map(runtimeOf);
   return !runtimes.includes(undefined) && new Set(runtimes).size === runtimes.length;
@@ -45,7 +45,7 @@ test("the folders of CONTRIBUTING.md's map exist, and each folder of sources is 
   const text = readFileSync(join(root, "CONTRIBUTING.md"), "utf8");
   const named = Array.from(text.matchAll(/^\| `([\w/]+)\/`/gm), ([, folder = ""]) => folder);
   const folders = new Set(files.map((file) => dirname(file)));
-  // The folder of one runtime belongs to its entry.
+  // The map need not name the folder of a runtime, because the folder belongs to that runtime's entry.
   const own = [...folders].filter((folder) => runtimeOf(folder) === undefined);
   expect(own.filter((folder) => !named.includes(folder))).toEqual([]);
   for (const folder of named) expect(globSync(`${folder}/*`, { cwd: root })).not.toEqual([]);

@@ -8,7 +8,7 @@ import { ProxyError } from "../src/error.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 import { bytes, errorOf, fakeRequest, fakeScope, type Given, streamOf } from "./_fakes.ts";
 
-/** A pool in which requests wait for ever. */
+/** A pool in which requests wait forever. */
 const waiting = { assign: () => {}, leave: () => {} } as unknown as OriginPool;
 
 function attempt(over: Given<UpstreamRequest>): {

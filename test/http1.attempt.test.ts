@@ -70,9 +70,9 @@ test("a reader that reads nothing pauses the upstream, unless the response has a
   bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
   const stream = streamed(await reply);
   expect(bench.socket.isPaused).toBe(true);
-  // The socket had read these bytes before it was paused.
+  // These bytes stand for data that the socket had read before it was paused.
   bench.feed("x".repeat(30_000));
-  // Otherwise the next request would never get a response.
+  // The complete response must resume the socket, because the next request on it would otherwise get no response.
   expect(bench.socket.isPaused).toBe(false);
   expect(bench.state).toBe("freed 1");
   expect(await new Response(stream).text()).toHaveLength(100_000);
@@ -144,7 +144,8 @@ test.each([
     const sending = bench.send("POST", new StreamBody(body, length), length);
     expect(await failure(sending)).toMatchObject({ status: 400 });
     expect(bench.state).toBe("destroyed");
-    // Only the announced number of bytes is read from a byte stream, so the rest is never available.
+    // From a byte stream, only the announced number of bytes is read, so the excess bytes are not noticed before
+    // sending.
     const whole = type === "bytes" && pieces.join("").length > length;
     expect(bench.socket.sent.split("\r\n\r\n")[1] ?? "").toBe(whole ? "abcde" : sent);
   }

@@ -29,7 +29,7 @@ class Bench {
     return this.transport.send(fakeRequest({ upstream: parseTarget(target) }), fakeScope());
   }
 
-  /** Sends a request to a target, and responds to it if it opens a connection. */
+  /** Sends a request to a target, and lets the connection attempt that it causes succeed. */
   async exchange(target: TargetAddress): Promise<void> {
     const before = this.connector.attempts.length;
     const reply = this.send(target);

@@ -1,4 +1,4 @@
-/** The codecs of the HTTP/1.1 client: the portable one, and that of Node, Bun and Deno. */
+/** The codecs of the HTTP/1.1 client: the portable one, and the one for Node, Bun and Deno. */
 import { describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
 import { bufferCodec } from "../runtimes/sockets/buffercodec.ts";

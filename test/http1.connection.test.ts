@@ -1,4 +1,7 @@
-/** The life of one connection over a fake socket. The requests on it: http1.attempt.test.ts. */
+/**
+ * Backpressure, memory, end and timeout of a connection over a fake socket. http1.attempt.test.ts tests the requests on
+ * it.
+ */
 import { describe, expect, test } from "vitest";
 import { ConnectionBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";
@@ -49,7 +52,7 @@ describe("memory", () => {
       const bench = new ConnectionBench();
       expect(bench.socket.receive(responses, mayTake)).toBe(mayTake);
       expect(bench.job.text).toBe("hello");
-      // A copy has memory of its own.
+      // A copied chunk has an ArrayBuffer of exactly its own length.
       expect(bench.job.chunks[0]?.buffer.byteLength === 5).toBe(!mayTake);
     }
   });

@@ -36,7 +36,7 @@ describe("idle connections", () => {
     expect(socket.destroyed).toBe(true);
     await settled();
     expect(bench.stats).toMatchObject({ closed: 1, timedOut: 1, free: 0 });
-    // The timer is set again for the next connection.
+    // The timer must be started again for the next idle connection.
     const next = await bench.exchange();
     vi.advanceTimersByTime(freeSocketTimeout + 1);
     expect(next.destroyed).toBe(true);

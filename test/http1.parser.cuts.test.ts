@@ -1,4 +1,4 @@
-/** The parser sees the same response, however its bytes are split. */
+/** The parser reads the same response at any split of its bytes. */
 import { describe, expect, test } from "vitest";
 import { answers } from "./_corpus.answers.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";

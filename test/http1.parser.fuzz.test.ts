@@ -1,4 +1,4 @@
-/** Random responses, split at random: valid ones are read as written, and malformed ones are refused. */
+/** Random responses, split at random places: valid ones are read as generated, and malformed ones are refused. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
@@ -98,7 +98,7 @@ test("a connection persists as its options say, with any white space around them
 });
 
 describe("for any bytes", () => {
-  /** Parts of a response, and bytes that are difficult for parsers. */
+  /** Generates parts of a response, and bytes that are difficult for parsers. */
   const scrap = fc.oneof(
     fc.constantFrom(
       "HTTP/1.1 200 OK\r\n",
@@ -144,7 +144,8 @@ describe("for any bytes", () => {
           const { end: first, ...one } = whole;
           const { end: second, ...other } = cut;
           expect(other).toEqual(one);
-          // Split after the end of the response, the connection is clean until the excess bytes arrive.
+          // If the split is after the end of the response, the connection counts as clean until the excess bytes
+          // arrive.
           expect(second === "open").toBe(first === "open");
         },
       ),

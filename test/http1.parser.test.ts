@@ -104,7 +104,7 @@ describe("framing", () => {
     ["trailers", `${chunked}5\r\nhello\r\n0\r\nX-A: b\r\nContent-Length: 9\r\n\r\n`, "hello"],
   ])("%s", (_, text, body) => {
     expect(whole(text)).toMatchObject({ body, end: "clean", error: undefined });
-    // Bytes after the response answer no request: the connection is not reused.
+    // Bytes after the response do not answer a request, so the connection must not be reused.
     expect(whole(`${text}H`)).toMatchObject({ body, end: "unclean", error: undefined });
     // Without its last byte, the response is incomplete.
     const less = parse(piecesOf(text.slice(0, -1)), { closed: true });

@@ -1,4 +1,4 @@
-/** Apps as targets, called by each runtime as it calls them; test/miniflare.test.ts has those of Workers. */
+/** Apps in the same process as targets, on each runtime. test/miniflare.test.ts tests those of Workers. */
 import { createServer } from "node:http";
 import { H3 } from "h3";
 import { Hono } from "hono";
@@ -20,7 +20,7 @@ const runtimes: Record<string, [entry: string, ...args: string[]]> = {
   deno: ["deno", "eval", "--quiet"],
 };
 
-/** Runs all cases as a program of the runtime's own. */
+/** Runs all cases as a program on the runtime. */
 async function run(runtime: string, entry: string, args: string[]): Promise<typeof expected> {
   const code = `
     import { createProxy } from "${ROOT}runtimes/${entry}.ts";
@@ -49,7 +49,7 @@ test("all cases pass with the portable entry", async () => {
 describe("behind Node's server", () => {
   const answerShort = (): Response =>
     new Response(new Response("four").body, { headers: { "content-length": "5" } });
-  /** How the app's last request ended. */
+  /** The signal of the app's last request. */
   let signal: AbortSignal | undefined;
   const isAborted = (): boolean | undefined => signal?.aborted;
   const hono = new Hono()

@@ -34,11 +34,11 @@ describe("the installed package", () => {
 
   beforeAll(async () => {
     app = await mkdtemp(join(tmpdir(), "fetchway-"));
-    // A copy, so that the build does not disturb another dist.
+    // Build in a copy, so that the build does not change the dist folder of the project.
     const copy = join(app, "copy");
     const sources = "src runtimes build.ts package.json tsconfig.json tsconfig.build.json";
     for (const part of [...sources.split(" "), ...manifest.files]) {
-      // Missing files are reported by a test; dist is built again.
+      // A test reports missing files, and dist is built in the copy.
       if (part === "dist" || !existsSync(join(root, part))) continue;
       await cp(join(root, part), join(copy, part), { recursive: true });
     }
@@ -69,7 +69,7 @@ describe("the installed package", () => {
 
   test("consists of few files, so that it loads quickly", () => {
     const code = globSync("dist/**/*.js", { cwd: installed() });
-    // The entries, their subpaths, the command, the guard, and what they share.
+    // The files are the entries, their subpaths, the command, the guard, and the chunks that they share.
     const entries = Object.keys(manifest.exports["."]).length + 2;
     expect(code.length).toBeGreaterThan(entries);
     expect(code.length).toBeLessThan(entries + 12);
@@ -85,7 +85,8 @@ describe("the installed package", () => {
     "%s finds its entry",
     async (condition, paths) => {
       const code = `console.log(import.meta.resolve("fetchway"))`;
-      // Node always has its own condition, which comes after those of other runtimes.
+      // Node also applies its own condition "node". In `exports` it comes after those of other runtimes and before
+      // "default", so that "default" is never selected here.
       const entry = condition === "default" ? manifest.exports["."]["node"] : paths;
       const url = await run("node", "-C", condition, "--input-type=module", "--eval", code);
       expect(url).toBe(new URL(entry?.default.slice(2) ?? "", `file://${installed()}/`).href);
@@ -98,7 +99,7 @@ describe("the installed package", () => {
       const { types, default: code } = manifest.exports[`./${name}`] as Entry;
       const packed = globSync("dist/**/*", { cwd: installed() });
       expect(packed).toEqual(expect.arrayContaining([types.slice(2), code.slice(2)]));
-      // For any runtime, because the subpath has no conditions.
+      // The subpath has no conditions, so it is the same for every runtime.
       for (const condition of ["node", "bun", "workerd"]) {
         const print = `console.log(import.meta.resolve("fetchway/${name}"))`;
         const url = await run("node", "-C", condition, "--input-type=module", "--eval", print);
@@ -115,7 +116,7 @@ describe("the installed package", () => {
     expect(await run("node", "--input-type=module", "--eval", code)).toBe("function fetch");
   });
 
-  /** How TypeScript is told to find modules, and whether "fetchway" is then the entry of Node. */
+  /** TypeScript's options for finding modules, each with whether "fetchway" is then the Node entry. */
   const resolutions: Record<string, [options: object, isNode: boolean]> = {
     node16: [{ module: "node16", moduleResolution: "node16" }, true],
     nodenext: [{ module: "nodenext", moduleResolution: "nodenext" }, true],

@@ -8,7 +8,7 @@ import type { Interceptor, Send } from "../src/exchange/send.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
 import { bytes, fakeRequest, fakeScope, fakeResponse, streamOf } from "./_fakes.ts";
 
-/** An interceptor that logs the way in and the way out. */
+/** Creates an interceptor that logs each request and each response. */
 const logging =
   (log: string[], name: string): Interceptor =>
   (next) =>
@@ -63,7 +63,7 @@ describe("checkInterceptor", () => {
   const send = async (): Promise<UpstreamResponse> => fakeResponse();
   const checked = (intercept: unknown): Interceptor => checkInterceptor(intercept as Interceptor);
 
-  test.each([undefined, null, 5, {}, Promise.resolve()])("to return %s is misuse", (made) => {
+  test.each([undefined, null, 5, {}, Promise.resolve()])("returning %s is misuse", (made) => {
     expect(() => checked(() => made)(send)).toThrow(MisuseError);
     expect(() => checked(() => made)(send)).toThrow(
       /`interceptors`: return a function: \(next\) =>/,
@@ -104,7 +104,7 @@ describe("checkInterceptor", () => {
     expect(sent).not.toHaveBeenCalled();
   });
 
-  test("another body has its own length, and others keep theirs", async () => {
+  test("the length of a replaced body is its own if known, and otherwise the announced one", async () => {
     const lengths: unknown[] = [];
     const pass = (body: BodySource | null): Promise<unknown> =>
       checked(
@@ -120,7 +120,7 @@ describe("checkInterceptor", () => {
     expect(lengths).toEqual([6, 3]);
   });
 
-  test("a response that is returned without a promise is one", async () => {
+  test("a response may be returned without a promise", async () => {
     const response = fakeResponse();
     expect(await checked(() => () => response)(send)(fakeRequest(), fakeScope())).toBe(response);
   });

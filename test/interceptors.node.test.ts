@@ -1,4 +1,4 @@
-/** README's fallback, between real servers: a deadline for one attempt, and a second upstream. */
+/** README's fallback interceptor with real servers: a deadline for the first attempt, and a second upstream. */
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { type Interceptor, parseTarget, ProxyError } from "../src/transport.ts";
@@ -40,7 +40,7 @@ test.each(["is late", "breaks off"])(
     second.script = (call) => call.reply(200, [], `the other: ${call.target}`);
     const response = await proxy.fetch(new Request("http://proxy.test/a?b"));
     expect(await response.text()).toBe("the other: /a?b");
-    // The first attempt is over: its connection is closed.
+    // The first attempt must have ended: its connection is closed.
     await until(
       () => first.links.every(({ isClosed }) => isClosed),
       "the first connection to close",

@@ -1,4 +1,4 @@
-/** The scopes of requests that an interceptor or an option sends more than once. */
+/** The scopes of requests that are sent more than once, by an interceptor or because of an option. */
 import { describe, expect, test, vi } from "vitest";
 import { forward } from "../src/forward.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
@@ -16,7 +16,7 @@ import {
 } from "./_fakes.ts";
 
 describe("the scopes of several attempts", () => {
-  /** Takes part in the scope, and lets the core end it. */
+  /** Creates a transport that registers with the scope but does not end it, so that the core must end it. */
   const answeringIn = (...statuses: number[]): FakeTransport =>
     new FakeTransport((_, scope) => {
       scope.onAbort({ fail: () => {} });

@@ -21,7 +21,7 @@ import {
   to,
 } from "./_fakes.ts";
 
-/** An interceptor that logs each request and the status of its response, or its error. */
+/** Creates an interceptor that logs each request, and the status of its response or its error. */
 const logging =
   (log: string[], name: string): Interceptor =>
   (next) =>

@@ -1,4 +1,4 @@
-/** When small request bodies arrive, and what is sent of them. */
+/** Small request bodies that arrive with their head or later. */
 import { Socket } from "node:net";
 import { expect, test, vi } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
@@ -17,7 +17,7 @@ test("a body that arrives with its head leaves in one write with the head", asyn
   const { port } = upstream;
   const front = await apps.serve("node", proxy.nodeHandler);
   const client = await apps.connect(front);
-  // The first request waits for a connection, and its body arrives meanwhile.
+  // The first request only opens the upstream connection: its body would arrive while it waits for that.
   await ask(client);
   const write = vi.spyOn(Socket.prototype, "write");
   try {
@@ -36,7 +36,7 @@ async function ask(client: Client): Promise<void> {
   expect((await client.read()).text).toBe(BODY);
 }
 
-test("a body that arrives later than its head is whole", async () => {
+test("a body that arrives later than its head arrives completely", async () => {
   const proxy = createProxy({ target: upstream.url });
   const port = await apps.serve("node", proxy.nodeHandler);
   const client = await apps.connect(port);

@@ -1,4 +1,4 @@
-/** Responses that fail, under a Node whose members have other names: none of them looks complete. */
+/** Truncated responses do not look complete, even if a version of Node has renamed the members that the proxy uses. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { afterEach, expect, test } from "vitest";
 import { createProxy, type NodeProxy } from "../runtimes/node.ts";
@@ -21,7 +21,7 @@ function serve(handler: Handler): Promise<number> {
   return apps.serve("node", (req, res) => handler(current, req, res));
 }
 
-/** An upstream whose response breaks off, except the one to `/slow`, which never begins. */
+/** Makes the upstream truncate its responses, except the one to `/slow`, which never begins. */
 function breakOffLater(): void {
   upstream.script = async (call) => {
     if (call.target === "/slow") return;
@@ -46,7 +46,7 @@ test("a response that does not show its coding is reset", async () => {
   expect(isReset).toBe(true);
 });
 
-test("a response that gets no socket is broken off with its connection", async () => {
+test("a truncated pipelined response closes its connection if Node has renamed assignSocket", async () => {
   breakOffLater();
   const port = await serve(({ nodeHandler }, req, res) =>
     nodeHandler(req, hide(res, "assignSocket")),
@@ -58,7 +58,10 @@ test("a response that gets no socket is broken off with its connection", async (
   await until(() => isOver, "the connection's end");
 });
 
-/** A server that ends each response as if it were complete, although its stream has failed (@hono/node-server). */
+/**
+ * Starts a server that, like @hono/node-server, ends each response as if it were complete although its stream has
+ * failed.
+ */
 function serveOrderly(change: (req: IncomingMessage) => IncomingMessage): Promise<number> {
   return apps.serve("node", (req, res) => {
     res.write("half");

@@ -1,4 +1,4 @@
-/** A head that is sent before any chunk of its body: bytes above 0x7f stay as they are. */
+/** Bytes above 0x7f are unchanged in a response head that is sent before the first chunk of the body. */
 import { expect, test, vi } from "vitest";
 import { flushHead } from "../runtimes/node/internals/headbytes.ts";
 import { useApps } from "./_apps.ts";
@@ -22,6 +22,7 @@ test.each(["caf\xe9 \xff\x80", "plain"])("%j", async (value) => {
   expect(head.get("x-name")).toBe(value);
   end.resolve();
   expect((await client.readBody(head)).text).toBe("body");
-  // Middleware that compresses sends nothing for an empty chunk: only such fields need one.
+  // `flushHead` writes an empty chunk only for a head with such bytes. It flushes other heads without one, because
+  // middleware that compresses sends nothing for an empty chunk.
   expect(written).toHaveLength(value === "plain" ? 0 : 1);
 });

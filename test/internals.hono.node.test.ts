@@ -1,4 +1,4 @@
-/** @hono/node-server with other names for what it does not document: each request is right all the same. */
+/** Requests are forwarded correctly even if @hono/node-server renames its undocumented symbols. */
 import type { IncomingMessage } from "node:http";
 import { afterEach, describe, expect, test } from "vitest";
 import { createProxy, type NodeProxy } from "../runtimes/node.ts";
@@ -21,7 +21,7 @@ function create(): NodeProxy {
   return proxy;
 }
 
-/** Node's request under one of Hono's. */
+/** Returns the symbol property of a Hono request with this description. */
 function symbolOf(web: Request, description: string): symbol {
   const symbol = Object.getOwnPropertySymbols(web).find((each) => each.description === description);
   if (symbol === undefined) throw new Error(`no symbol ${description}`);
@@ -29,11 +29,11 @@ function symbolOf(web: Request, description: string): symbol {
 }
 
 const changes: Record<string, (web: Request) => Request> = {
-  // What an object inherits is not its own: its getters work, and no symbol is found.
+  // The object inherits the getters, so they work, but it has no symbol properties of its own.
   "a request without the symbols": (web) => Object.create(web) as Request,
   "a request with something else under the symbol": (web) =>
     Object.create(web, { [Symbol("incomingKey")]: { value: {} } }) as Request,
-  // The native request was made, and the symbol that tells has another name.
+  // The native request exists, but the symbol that shows this has another name.
   "a symbol that is not known": (web) => {
     const { body } = web;
     const key = symbolOf(web, "incomingKey");

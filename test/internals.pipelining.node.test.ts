@@ -1,4 +1,4 @@
-/** A Node under which the current response of a connection has another name. */
+/** Pipelined requests on a version of Node that has renamed the property with the current response of a connection. */
 import { describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { responseOn } from "../runtimes/node/internals/pipelining.ts";
@@ -20,7 +20,7 @@ describe("without the name of the current response", () => {
     });
     const methods = ["PUT", "GET", "DELETE", "GET"];
     upstream.script = async (call) => {
-      // Sent when they arrive: the order is not known.
+      // Without the property the proxy does not know the order, so it sends all requests at once.
       await until(() => upstream.calls.length === methods.length, "all at the upstream at once");
       call.reply(200, [], call.target);
     };

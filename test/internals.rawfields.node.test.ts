@@ -1,4 +1,6 @@
-/** Requests whose `Headers` do not answer from Node's parsed headers: what the handler sees is sent. */
+/**
+ * Requests whose `Headers` are not based on Node's parsed headers: the proxy sends the fields that the handler sees.
+ */
 import { expect, test } from "vitest";
 import { createProxy, proxyFetch } from "../runtimes/node.ts";
 import { useApps } from "./_apps.ts";
@@ -27,7 +29,7 @@ test("fields of Headers that were copied from Node's request are sent as they ar
   expect([call.get("x-changed"), call.get("x-secret")]).toEqual(["here", undefined]);
 });
 
-test("an observer that stood in for Node's headers is not left there", async () => {
+test("an observer that temporarily replaces Node's headers is removed again", async () => {
   const port = await apps.serve("srvx", {
     async fetch(web) {
       const req = web.runtime?.node?.req as { headers: object };

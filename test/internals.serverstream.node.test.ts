@@ -1,4 +1,4 @@
-/** Request bodies that are read from the server's web stream: srvx applies a limit there, or the app has asked for it. */
+/** Request bodies that must be read from the server's web stream, because srvx limits it or the app has accessed it. */
 import { once } from "node:events";
 import type { Readable } from "node:stream";
 import { afterEach, expect, test } from "vitest";

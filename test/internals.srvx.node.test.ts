@@ -1,4 +1,4 @@
-/** srvx with other names for what it does not document: each request and response is right all the same. */
+/** Requests and responses are correct even if srvx renames its undocumented properties. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { afterEach, describe, expect, test } from "vitest";
 import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
@@ -24,7 +24,7 @@ interface Runtime {
   node?: { req: IncomingMessage; res?: ServerResponse; maxRequestBodySize?: number };
 }
 
-/** A request of srvx's that shows something else to the proxy, and not to srvx itself. */
+/** Returns a srvx request whose `runtime` is changed for the proxy, but not for srvx itself. */
 function show(web: Request, change: (runtime: Runtime) => object): Request {
   const { runtime } = web as unknown as { runtime: Runtime };
   return new Proxy(web, {
@@ -51,7 +51,7 @@ const upload = Buffer.concat([
 ]);
 
 describe("the pair of a request", () => {
-  /** The limit under another name. */
+  /** Renames the property with the body limit. */
   const rename = ({ node }: Runtime): object => ({
     name: "node",
     node: { req: node?.req, res: node?.res, bodyLimit: node?.maxRequestBodySize },

@@ -1,4 +1,4 @@
-/** Whether memory is known to be seen by Node's own code only: on this Node, and on one with other names. */
+/** Detection of code other than Node's own that sees chunks, on this Node and on one that has renamed its members. */
 import { request as ask, type IncomingMessage } from "node:http";
 import { once } from "node:events";
 import { Readable } from "node:stream";
@@ -15,7 +15,7 @@ import { hideOnSocket } from "./_hidden.ts";
 
 const apps = useApps();
 
-/** What an audience says of the chunks of an upload. */
+/** Uploads a body, and returns the values of `Audience.isEmpty` at its chunks. */
 async function listen(change: (req: IncomingMessage) => IncomingMessage): Promise<Set<boolean>> {
   const said = new Set<boolean>();
   const port = await apps.serve("node", (req, res) => {

@@ -7,7 +7,7 @@ import { FakeTransport, fakeRequest } from "./_fakes.ts";
 
 const CLIENT = "https://shop.test";
 
-/** As a client reads a field: bytes, percent-encoded where a URL needs that. */
+/** Parses a reference as a client does: bytes above 0x7f are percent-encoded first. */
 function read(reference: string, base: string): URL | undefined {
   const bytes = Array.from(reference, (each) =>
     each > "\u007f" ? `%${each.charCodeAt(0).toString(16)}` : each,
@@ -24,7 +24,7 @@ const authority = fc.constantFrom(
   ..." up.test UP.test up.test:80 up.test:4000 up.test:443 shop.test shop.test:8443 [".split(" "),
   ..."evil.test up.test.evil.test up.test@evil.test evil@up.test".split(" "),
 );
-/** Half of them with a good chance to point into a target. */
+/** Generates the beginning of a reference. About half of them lead to a target. */
 const start = fc.oneof(
   fc.constantFrom("", "http://up.test", "http://up.test:4000", "https://up.test", "//up.test"),
   fc.constantFrom("http://shop.test", "http://user:secret@up.test:80", "\\\\up.test"),
@@ -49,7 +49,7 @@ const setup = fc.record({
   from: fc.constantFrom("/", "/api", "/api/x/y?z", "/v2/x/"),
 });
 
-/** The path that the proxy would request if a client followed the URL. */
+/** Returns the URL that the proxy would request if a client followed this URL. */
 async function forwarded(url: URL, target: string, prefix: string): Promise<URL> {
   const plan = compile({ stripPrefix: prefix || "/" }, () => new FakeTransport());
   const asked = url.pathname + url.search;
@@ -58,7 +58,7 @@ async function forwarded(url: URL, target: string, prefix: string): Promise<URL>
   return new URL(upstream.origin + joinTarget(upstream, stripped) + url.hash);
 }
 
-/** Whether a URL is one of the target's. */
+/** Whether a URL is below the target. */
 function isInside(url: URL, target: string, host: string | undefined): boolean {
   const { origin, protocol, pathname } = new URL(target);
   const names = [origin, host && new URL(`${protocol}//${host}`).origin];
@@ -67,7 +67,9 @@ function isInside(url: URL, target: string, host: string | undefined): boolean {
   );
 }
 
-/** As it is when it comes through the proxy: with the target's query, and a slash after the base path. */
+/**
+ * Returns a URL of the target as the proxy would request it: with the target's query, and a slash after the base path.
+ */
 function throughTarget(meant: URL, target: string): string {
   const { pathname, search } = new URL(target);
   const url = new URL(meant);
@@ -75,7 +77,7 @@ function throughTarget(meant: URL, target: string): string {
   if (url.pathname === pathname) url.pathname = `${pathname.replace(/\/$/, "")}/`;
   const own = search.slice(1);
   const asked = url.search.slice(1);
-  // One that says no more is the same, with `&` at its end or without.
+  // If the URL has no query beyond that of the target, a `&` at its end makes no difference.
   if (own !== "" && (asked === "" || asked === `${own}&`)) url.search = own;
   else if (own !== "" && !`${asked}&`.startsWith(`${own}&`)) url.search = `${own}&${asked}`;
   return url.pathname + url.search + url.hash;
@@ -100,14 +102,14 @@ test("fuzzed: a URL of the target keeps its meaning through the proxy, and all o
         counts.inside++;
         expect(given?.origin).toBe(CLIENT);
         const arrived = await forwarded(given as URL, target, prefix).catch(() => undefined);
-        // A path that could leave the base path in some reading is refused.
+        // The proxy refuses a path that could leave the base path after some decoding.
         if (arrived === undefined) {
           expect(meant.pathname).toMatch(/(?:\.|%2e){2}/i);
           return;
         }
         expect(arrived.pathname + arrived.search + arrived.hash).toBe(throughTarget(meant, target));
       } else if (meant.host === (host && new URL(`${meant.protocol}//${host}`).host)) {
-        // The step to another scheme keeps the name that the upstream wrote.
+        // A redirect to another scheme keeps the host that the upstream wrote.
         if (rewritten !== value) expect(given?.origin).toBe(meant.origin);
       } else {
         counts.elsewhere++;

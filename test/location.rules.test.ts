@@ -25,17 +25,17 @@ describe("a map", () => {
     ["/rel/a", "/r/a"],
     ["http://slashes.test//a", "//cdn.test//a"],
     ["/rel/\u00ff", "/r/\u00ff"],
-    // No prefix matches: as by `true`.
+    // If no prefix matches, the rules of `locationRewrite: true` apply.
     ["http://UP.test:4000/a", "/a"],
     ["/rel", "/rel"],
     ["/a", "/a"],
     ["http://other.test.evil.test/a", "http://other.test.evil.test/a"],
     ["http://other.test:81/a", "http://other.test:81/a"],
     ["//rel/a", "//rel/a"],
-    // Two slashes do not become an authority.
+    // Two slashes at the beginning of a rewritten path must not become an authority.
     ["/slash//evil.test", "/.//evil.test"],
     ["/slash/\\evil.test", "/./\\evil.test"],
-    // Readings differ; the path is kept unchanged.
+    // URL parsers read this path differently, so it is not rewritten.
     ["/slash/\t/evil.test", "/slash/\t/evil.test"],
   ])("%j becomes %j", (reference, rewritten) => {
     expect(locate(reference, { rewrite })).toBe(rewritten);

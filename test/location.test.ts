@@ -170,7 +170,7 @@ describe("Host", () => {
     ["shop.test", "//shop.test/v2/a", "/a"],
     ["shop.test", `${TARGET}/v2/a`, "/a"],
     ["shop.test:8080", "http://shop.test:8080/v2/a", "/a"],
-    // The step to TLS stays one, or the client would go in circles.
+    // A redirect to https must keep its scheme, or the client would be redirected in a loop.
     ["shop.test", "https://shop.test/v2/a?b", "https://shop.test/api/a?b"],
     ["shop.test:8443", "https://shop.test:8443/v2//a", "https://shop.test:8443/api//a"],
   ])("%s is a name of the target: %j", (host, reference, path) => {

@@ -4,7 +4,7 @@ import { countForwards } from "../src/request/maxforwards.ts";
 import { errorOf, fakeIncoming, FakeTransport, proxyError, run } from "./_fakes.ts";
 
 interface Sent {
-  /** What `Max-Forwards` the upstream saw, if it saw the request. */
+  /** The Max-Forwards fields that the upstream received; empty if the request was not forwarded. */
   forwarded: string[];
   calls: number;
   response: Response;
@@ -17,7 +17,7 @@ async function send(
   incoming: Partial<Incoming> = {},
 ): Promise<Sent> {
   const transport = new FakeTransport();
-  // The standard has no Request with TRACE.
+  // The Fetch standard does not allow a Request with TRACE, so the method is only in the incoming request.
   const request = (): Request => new Request("http://proxy.test/");
   const response = await run({ method, headers, request, ...incoming }, { transport, ...options });
   const [sent = []] = transport.hops.map((hop) => hop.headers);

@@ -1,4 +1,4 @@
-/** In-process targets of Workers: a proxy's Worker and its bindings, hosted by Miniflare. */
+/** In-process targets of Workers: the proxy's Worker and its bindings, run by Miniflare. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -35,7 +35,7 @@ async function bundle(name: string): Promise<object> {
   };
 }
 
-/** workerd prints what a Worker threw, and why a body failed: both are on purpose here. */
+/** Messages that workerd prints for exceptions and failed bodies, which these tests cause on purpose. */
 const ORDINARY = /reading 'secret'|ProxyError: waited 200 ms/;
 
 let miniflare: Miniflare;
@@ -66,7 +66,7 @@ beforeAll(async () => {
           exports: { Room: { type: "durable-object", storage: "sqlite" } },
           assets: { directory, hasUserWorker: true, runWorkerFirst: true },
         },
-        // Without Miniflare's own Worker in front, which encodes responses again.
+        // Connect directly, without Miniflare's own Worker in front, because it would encode responses again.
         dev: { rootPath: directory, unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }] },
       },
       {
@@ -168,7 +168,7 @@ describe.each(["service", "watched", "room/a", "callable", "app", "appWatched"])
   },
 );
 
-/** Asks until that is the answer. */
+/** Repeats a request until its answer is this text. */
 async function untilText(path: string, text: string): Promise<void> {
   for (const start = performance.now(); (await get(path)).text !== text;) {
     if (performance.now() - start > patience) throw new Error(`${path}: never ${text}`);
@@ -176,7 +176,7 @@ async function untilText(path: string, text: string): Promise<void> {
 }
 
 test.each(
-  // workerd ends a Worker that does nothing else, together with the app in it.
+  // "app" is left out: when the client disconnects, workerd ends a Worker without other work, and so the app in it.
   ["service", "watched", "room/a", "callable", "waiting"].flatMap((way) => [
     [way, "hang"],
     [way, "stream"],

@@ -10,7 +10,7 @@ const { imports } = JSON.parse(readFileSync(`${root}package.json`, "utf8")) as {
 };
 const entries = imports["#proxy"];
 
-/** Every name of a Node builtin: those of this Node, and those that bundlers for other runtimes know. */
+/** The names of Node's built-in modules: those of this Node, and those that bundlers for other runtimes know. */
 const BUILTINS = new Set([
   ...builtinModules.flatMap((name) => [name, `node:${name}`]),
   ...Object.keys(defineEnv().env.alias),
@@ -18,15 +18,15 @@ const BUILTINS = new Set([
 const FREE = "process Buffer global require setImmediate clearImmediate __dirname".split(" ");
 
 interface Bundle {
-  /** Sources in it, from the root of the project. */
+  /** The source files in the bundle, relative to the root of the project. */
   files: string[];
-  /** Packages and builtins that it imports. */
+  /** The packages and built-in modules that the bundle imports. */
   packages: string[];
-  /** Names of Node's that it takes to be global. */
+  /** The names of Node's globals that the bundle uses. */
   free: string[];
 }
 
-/** Bundles for a runtime that is not Node. Packages are left out, and noted. */
+/** Bundles code for a runtime other than Node. Packages are not bundled, but listed in `packages`. */
 async function bundle(code: string, conditions: string[] = []): Promise<Bundle> {
   const packages = new Set<string>();
   const note: Plugin = {
@@ -48,7 +48,7 @@ async function bundle(code: string, conditions: string[] = []): Promise<Bundle> 
     format: "esm",
     platform: "neutral",
     conditions,
-    // esbuild replaces a name only where nothing in the bundle declares it.
+    // esbuild replaces a name only where it is a global, which shows the globals that the bundle uses.
     define: Object.fromEntries(FREE.map((name) => [name, `free_${name}`])),
     plugins: [note],
   });

@@ -11,7 +11,7 @@ describe.each([
 
   test.each(docs)("$name is documented", ({ doc, summary }) => {
     expect(summary).toMatch(/^[A-Z].+\.$/);
-    // In this order, so that a reader finds each where it is elsewhere.
+    // All options have their tags in the same order.
     expect(doc.replaceAll(/^(?!@default|@example|@see).*\n?/gm, "")).toMatch(
       /^(@default .*\n?)?(@example .*\n?)?(@see .*)?$/,
     );

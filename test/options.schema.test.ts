@@ -1,4 +1,7 @@
-/** What holds for every option, by its schema alone: its check, its default and its flag. An option is not named here. */
+/**
+ * Tests that apply to every option through its schema: the check, the default and the flag. No option is tested by name
+ * here.
+ */
 import { describe, expect, test } from "vitest";
 import { commandDefaults, listenSchema, otherSchema } from "../runtimes/cli/commandoptions.ts";
 import { flags, type Scope } from "../runtimes/cli/flags.ts";
@@ -36,12 +39,12 @@ describe.each(Object.entries(proxySchema as Table))("%s of a proxy", (name, opti
     );
   });
 
-  test("has a default that it takes, and that means the same as leaving it out", () => {
+  test("accepts its default, which has the same effect as leaving the option out", () => {
     if (option.default === undefined) return;
     const transport = new FakeTransport();
     const planOf = (options: object): unknown => {
       const { options: _, ...plan } = compile(options, () => transport);
-      // Compiled functions are made anew: that there is one is what can be compared.
+      // Functions are compiled anew for each plan, so only compare whether there is one.
       const entries = Object.entries(plan);
       return entries.map(([field, value]) => [field, typeof value === "function" ? "()" : value]);
     };
@@ -60,7 +63,7 @@ describe.each(Object.entries(poolSchema as Table))("%s of a pool", (name, option
     );
   });
 
-  test("has a default that it takes, and that is filled in", () => {
+  test("accepts its default, which is filled in", () => {
     if (option.default === undefined) return;
     expect(() => checkPoolOptions({ [name]: option.default })).not.toThrow();
     expect(fillPoolOptions({})).toHaveProperty(name, option.default);
@@ -69,7 +72,7 @@ describe.each(Object.entries(poolSchema as Table))("%s of a pool", (name, option
   });
 });
 
-test("a wrong value of each kind is known, or the tests above would be none", () => {
+test("each kind has wrong values, so that the tests above are not empty", () => {
   for (const table of [proxySchema, poolSchema] as Table[]) {
     for (const [name, { kind }] of Object.entries(table)) {
       expect(wrongValues(kind).length, name).toBeGreaterThan(2);
@@ -132,14 +135,14 @@ test("the command's own options have their defaults", () => {
   }
 });
 
-test("every option that text can say has one flag", () => {
+test("every option that text can express has exactly one flag", () => {
   const expressible = (["proxy", "pool", "command"] as const).flatMap((scope) =>
     Object.entries(tables[scope])
       .filter(([, { kind }]) => goodTexts(kind).length > 0)
       .map(([name]) => `${scope} ${name}`),
   );
   const given = flags.map(({ scope, option }) => `${scope} ${option}`);
-  // The proxy's flag of this name sets it.
+  // `connectTimeout` of the pool has no flag of its own: the flag of the proxy's option sets it.
   expect([...given, "pool connectTimeout"].toSorted()).toEqual(expressible.toSorted());
   const names = flags.flatMap(({ name, short }) => (short === undefined ? name : [name, short]));
   expect(new Set(names).size).toBe(names.length);

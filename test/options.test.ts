@@ -22,8 +22,8 @@ const noNames: Wrong[] = [
 ];
 
 /**
- * What an option does not take beyond what options.schema.test.ts knows of its kind, and what its error says to do
- * instead.
+ * Values that an option refuses, besides those that options.schema.test.ts derives from its kind, and the fix that the
+ * error names.
  */
 const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
   headers: [
@@ -114,7 +114,7 @@ const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
     [[503], /use false, or an object such as/],
     [[], /use false, or an object such as/],
     [new Map([["attempts", 2]]), /use false, or an object such as/],
-    // Names that every object has, as a property of its own: JSON.parse makes the first.
+    // Names that every object inherits, here as own properties. Only JSON.parse can create an own `__proto__`.
     [JSON.parse('{ "__proto__": { "attempts": 9 } }'), /__proto__: there is no such option/],
     [{ constructor: 5 }, /constructor: there is no such option/],
     [{ toString: 5 }, /toString: there is no such option/],
@@ -168,7 +168,7 @@ const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
   ],
 };
 
-/** What an option takes, up to its limits. */
+/** Values that an option accepts, including its limits. */
 const RIGHT: { [Name in keyof ProxyOptions]: NonNullable<ProxyOptions[Name]>[] } = {
   headers: [{}, { "X-A": "\u00e9\t", b: null }],
   filterHeaders: [[], ["Cookie"]],

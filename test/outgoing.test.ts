@@ -6,7 +6,7 @@ import { proxyError } from "./_fakes.ts";
 const dropped = new NameSet([...REQUEST_DROPPED, ...REQUEST_ASSERTIONS]);
 
 describe("cleanRequestHeaders", () => {
-  test("keeps order, case and duplicates of what goes through, and says what it took", () => {
+  test("keeps order, case and duplicates of forwarded fields, and returns Host and the length separately", () => {
     const raw = [
       "Host",
       "a.test:80",
@@ -58,7 +58,7 @@ describe("cleanRequestHeaders", () => {
     ["X-SECRET ,\tx-other", ["X-Secret", "1", "X_Other", "2"], []],
     ["x_secret", ["X-Secret", "1"], []],
     ["keep-alive, upgrade, te, ,", ["x-secret", "1"], ["x-secret", "1"]],
-    // U+00A0 is a byte of an option, which then is not a field name.
+    // U+00A0 is not white space: it is part of the option, which is then not a field name.
     ["X-A\xa0,\tX-B\t", ["X-A", "1", "X-B", "2"], ["X-A", "1"]],
   ])("Connection: %s", (connection, raw, left) => {
     expect(cleanRequestHeaders(["Connection", connection, ...raw], dropped).headers).toEqual(left);
@@ -68,7 +68,7 @@ describe("cleanRequestHeaders", () => {
     ).toEqual(left);
   });
 
-  test("a forwarding field that is nominated is dropped even where it is kept", () => {
+  test("a forwarding field that Connection names is dropped even from a trusted peer", () => {
     const raw = ["Connection", "x-forwarded-for", "X-Forwarded-For", "1.2.3.4"];
     expect(cleanRequestHeaders(raw, dropped, new NameSet(["x-forwarded-for"])).headers).toEqual([]);
   });
@@ -91,7 +91,7 @@ describe("cleanRequestHeaders", () => {
     expect(() => cleanRequestHeaders(raw, dropped)).toThrow(proxyError("http_request_error", 400));
   });
 
-  test("tells of Upgrade what the client said, and drops it", () => {
+  test("returns the values of Upgrade, and drops the field", () => {
     const raw = ["Upgrade", "h2c", "x-upgrade", "websocket", "upgrade", "websocket"];
     expect(cleanRequestHeaders(raw, dropped)).toMatchObject({
       headers: ["x-upgrade", "websocket"],
@@ -99,7 +99,7 @@ describe("cleanRequestHeaders", () => {
     });
   });
 
-  test("refuses a transfer coding that no server undoes", () => {
+  test("refuses a transfer coding other than chunked, which the server does not decode", () => {
     expect(() => cleanRequestHeaders(["Transfer-Encoding", "gzip, chunked"], dropped)).toThrow(
       proxyError("http_request_error", 501),
     );

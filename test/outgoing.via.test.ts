@@ -38,7 +38,7 @@ test.each([
   [["edge"], "edge, 1.1 Edge"],
   [["1.1 a (edge)"], "1.1 a (edge), 1.1 Edge"],
   [["", " "], "1.1 Edge"],
-  // U+00A0 is no white space between the parts of a field (RFC 9110 §5.6.3).
+  // U+00A0 is not white space in header fields (RFC 9110 §5.6.3).
   [["\xa0"], "\xa0, 1.1 Edge"],
   [["1.1 edge\xa0"], "1.1 edge\xa0, 1.1 Edge"],
   [["\xa01.1 edges"], "\xa01.1 edges, 1.1 Edge"],

@@ -25,7 +25,7 @@ interface Manifest {
   optionalDependencies?: Record<string, string>;
 }
 const manifest = json("package.json") as Manifest;
-/** Entries for what has to be installed beside. */
+/** The entries that integrate a package which users must install themselves. */
 const INTEGRATIONS = ["undici"];
 const sources = globSync("{src,runtimes}/**/*.ts", { cwd: root });
 
@@ -63,7 +63,8 @@ describe("package.json", () => {
     for (const version of Object.values({ ...dependencies, ...devDependencies })) {
       expect(version).toMatch(/^\d+\.\d+\.\d+(-[\w.]+)?$/);
     }
-    // What an integration needs is installed by those who use it, and in the version that is tested here.
+    // Users of an integration install its package themselves. The version that is tested here must be in the allowed
+    // range.
     expect(Object.keys(peerDependencies)).toEqual(INTEGRATIONS);
     for (const [name, range] of Object.entries(peerDependencies)) {
       expect(peerDependenciesMeta[name]).toEqual({ optional: true });
@@ -110,7 +111,7 @@ describe("package.json", () => {
     const { packages } = json("package-lock.json") as {
       packages: Record<string, { resolved?: string }>;
     };
-    // What another platform needs is in it only if it could be had when the lock was made.
+    // A package for another platform is missing if the registry did not have it when the lock was made.
     const missing = Object.keys(packages)
       .filter((path) => path !== "" && existsSync(join(root, path)))
       .flatMap((path) => {
@@ -129,7 +130,7 @@ describe("package.json", () => {
   });
 });
 
-/** What a source imports, as it says it. */
+/** Returns the import specifiers of a source file. */
 function importsOf(file: string): string[] {
   const statements = read(file).matchAll(/^(?:import|export)\b(?:[^"';]*?\bfrom)?\s*"([^"]+)"/gm);
   return Array.from(statements, ([, path]) => path as string);
@@ -152,7 +153,7 @@ describe("sources", () => {
   });
 });
 
-/** The project's files that a source needs at run time. */
+/** Returns the project's files that a source file imports at run time, so without types. */
 function valueImportsOf(file: string): string[] {
   const code = read(file).replaceAll(/^(import|export) type\b[^;]*;/gm, "");
   return Array.from(code.matchAll(/\bfrom "(\.[^"]+)"|^import "(\.[^"]+)"/gm), ([, from, bare]) =>
@@ -160,7 +161,7 @@ function valueImportsOf(file: string): string[] {
   );
 }
 
-/** The first way that leads back to where it began. */
+/** Returns the first cycle of imports. */
 function cycleIn(graph: Map<string, string[]>): string[] | undefined {
   const done = new Set<string>();
   const visit = (file: string, way: string[]): string[] | undefined => {

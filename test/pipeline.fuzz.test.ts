@@ -1,4 +1,4 @@
-/** Random exchanges in random chunks through real hosts arrive unchanged in both directions. */
+/** Random exchanges in random chunks pass through real hosts unchanged in both directions. */
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, type Client } from "./_client.ts";
@@ -22,7 +22,7 @@ interface Exchange {
   status: number;
   response: Pieces;
   responseFraming: "sized" | "chunked" | "close";
-  /** The upstream answers when it has the head. */
+  /** Whether the upstream answers as soon as it has received the head. */
   early: boolean;
 }
 
@@ -46,7 +46,7 @@ const exchange: fc.Arbitrary<Exchange> = fc.record({
 });
 
 const exchanges = fc.array(exchange, { minLength: 1, maxLength: 4 });
-/** With hooks, the proxy reads parts that it otherwise only passes on. */
+/** With hooks, the proxy also reads parts of messages that it otherwise only passes on. */
 const setup = fc.constantFrom<SetupName>("default", "hooked");
 
 /** Bytes that depend on their position, so that lost, repeated or moved chunks are noticed. */
@@ -101,14 +101,17 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
     await upstream.stop();
   });
 
-  /** A server may close a connection before it has read all of it; Deno's does so after each chunked request. */
+  /**
+   * Whether the server may close the connection after the exchange: after an upload that was answered early, and on
+   * Deno after each upload.
+   */
   const mayClose = ({ early, requestFraming }: Exchange): boolean =>
     early || (name === "deno" && requestFraming !== "none");
 
   async function run(client: Client, step: Exchange, index: number): Promise<void> {
-    // A GET's body is not forwarded, and a body without framing does not exist.
+    // GET and HEAD send no body here, because it need not be forwarded. A request without framing has none.
     const sends = !/^(GET|HEAD)$/.test(step.method) && step.requestFraming !== "none";
-    // An upload that is answered early workerd may end as if it were whole, or reset with the answer.
+    // workerd may end an upload that is answered early as if it were complete, or lose the answer to a reset.
     const early = step.early && !(sends && name === "workerd");
     const sent = bytesOf(sends ? step.request.sizes : [], index);
     const body = bytesOf(step.response.sizes, index + 128);

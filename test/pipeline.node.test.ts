@@ -1,4 +1,4 @@
-/** Pipelined requests on Node's servers: which run in parallel, which wait, and the cost of waiting. */
+/** Pipelined requests on Node's servers: which are sent in parallel, and which wait. */
 import { getRequestListener } from "@hono/node-server";
 import { H3 } from "h3";
 import { afterEach, describe, expect, test, vi } from "vitest";
@@ -155,7 +155,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     upstream.script = (call) => {
       if (call.method === "GET") call.reply(200, [], "got");
     };
-    // As a mirror does: what becomes of the first one does not matter to its client.
+    // The DELETE is proxied, but its client gets the app's own response, as with a server that mirrors requests.
     const port = await apps.serve("node", (req, res) => {
       if (req.method === "DELETE") {
         proxy.nodeHandler(req, Object.create(res) as typeof res);

@@ -1,4 +1,4 @@
-/** One name with several addresses: each is a server of its own on 127.0.0.x, all on one port. */
+/** A name with several addresses 127.0.0.x. Each address has a server of its own, all on the same port. */
 import dns from "node:dns";
 import { createServer, type Server } from "node:http";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
@@ -16,7 +16,7 @@ const C = "127.0.0.3";
 
 const names = new NameServer();
 const servers = new Map<string, Server>();
-/** Requests by address, and milliseconds that each takes. */
+/** The number of requests by address. */
 const seen: Record<string, number> = {};
 let slowness = 0;
 let port = 0;
@@ -56,7 +56,7 @@ function start(pool: PoolOptions = {}): NodeProxy {
   return pooled({ dns: { servers: [names.address] }, ...pool }, `http://up.test:${port}`);
 }
 
-/** So many requests, by so many at the same time. */
+/** Sends a number of requests, of which `clients` run at the same time. */
 async function load(proxy: NodeProxy, requests: number, clients: number): Promise<string[]> {
   const answers: string[] = [];
   let left = requests;
@@ -82,7 +82,7 @@ describe("requests are spread evenly over two addresses, within 10 %", () => {
     expect(answers.filter((answer) => !answer.startsWith("200 127."))).toEqual([]);
     expect(seen[A]).toBeGreaterThan(450);
     expect(seen[B]).toBeGreaterThan(450);
-    // And the connections were kept all the same.
+    // The connections must have been kept nevertheless.
     expect(statsOf(proxy).created).toBeLessThanOrEqual(2 * clients + 2);
   });
 
@@ -110,7 +110,7 @@ describe("an address that fails", () => {
     expect(full.sockets.length).toBeGreaterThan(0);
     record([C, A]);
     const proxy = start({ connectTimeout: 2000, keepAlive: false });
-    // Whichever comes first.
+    // The first two requests may try either address first.
     expect(await ask(proxy)).toBe(`200 ${A}`);
     expect(await ask(proxy)).toBe(`200 ${A}`);
     const since = performance.now();
@@ -159,9 +159,9 @@ describe("a record that changes", () => {
       void ask(proxy).then((text) => (answer = text));
       return answer === `200 ${B}`;
     }, "the new address");
-    // The old answer held for its second.
+    // The old DNS answer was used for its TTL of one second.
     expect(performance.now() - since).toBeGreaterThan(500);
-    // And from then on nothing goes to the old address, once its connections have had their time.
+    // When the connections to the old address have expired, no further request goes there.
     await pause(300);
     const before = seen[A];
     expect(await load(proxy, 50, 3)).toEqual(Array(50).fill(`200 ${B}`));

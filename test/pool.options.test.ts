@@ -42,7 +42,10 @@ describe("keepAlive: false", () => {
   });
 });
 
-/** The kernel's timer of the connection from this port (proc(5), /proc/net/tcp): `02` is keep-alive, in 1/100 s. */
+/**
+ * Returns the kernel's timer of the connection from this port, see /proc/net/tcp in proc(5). The kind `02` is
+ * keep-alive.
+ */
 function keepAliveTimer(port: number): { kind: string; seconds: number } | undefined {
   const hexOf = (number: number): string =>
     `:${number.toString(16).toUpperCase().padStart(4, "0")}`;
@@ -67,7 +70,7 @@ describe.runIf(process.platform === "linux")("keepAliveInitialDelay", () => {
     const { link } = await upstream.call();
     const timer = (): ReturnType<typeof keepAliveTimer> =>
       keepAliveTimer(link.socket.remotePort as number);
-    // A delayed acknowledgement has the same place for a moment.
+    // A timer for a delayed acknowledgement may be shown in the same place for a moment.
     await until(
       () => timer()?.kind === kind && Math.abs((timer()?.seconds ?? 0) - seconds) < 5,
       `a timer of ${seconds} s`,
@@ -75,7 +78,7 @@ describe.runIf(process.platform === "linux")("keepAliveInitialDelay", () => {
   });
 });
 
-/** The handle under a connection's socket: its option is what counts. */
+/** The handle of a socket, on which Node sets the socket option. */
 interface Handle {
   setNoDelay(on: boolean): unknown;
 }
@@ -85,7 +88,7 @@ test.each([
   [true, true],
   [false, false],
 ])("noDelay: %j", async (noDelay, set) => {
-  // Any of the same kind will do.
+  // The handle of any TCP socket has the prototype that is spied on.
   await ask(pooled({}));
   const socket = upstream.links[0]?.socket as unknown as { _handle: Handle };
   const spy = vi.spyOn(Object.getPrototypeOf(socket._handle) as Handle, "setNoDelay");

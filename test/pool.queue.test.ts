@@ -24,7 +24,7 @@ test("without limits each request has a connection of its own, and all are kept"
   };
   const answers = await Promise.all(Array.from({ length: count }, () => ask(proxy)));
   expect(answers).toEqual(Array(count).fill("200 "));
-  // Those beyond a limit are looked for after 100 ms.
+  // Idle connections above a limit would be closed after 100 ms.
   await pause(250);
   expect(originOf(proxy)).toEqual({ inUse: 0, free: count, waiting: 0 });
 });

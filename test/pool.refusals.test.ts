@@ -1,4 +1,4 @@
-/** Pool options on clients whose connections are not the proxy's own. */
+/** Transports over the runtime's `fetch` refuse pool options, because they do not control its connections. */
 import { describe, expect, test } from "vitest";
 import * as global from "../runtimes/fetch.ts";
 import * as workerd from "../runtimes/workerd.ts";

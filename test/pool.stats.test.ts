@@ -50,7 +50,7 @@ describe("stats", () => {
   });
 
   test("do not count connections closed for other reasons as timed out", async () => {
-    // The first request sets a time that has expired when the second one fails.
+    // The idle time of the first request has expired when the connection of the second one fails.
     const proxy = pooled({ freeSocketTimeout: 100 });
     await ask(proxy);
     upstream.script = () => {};
@@ -63,7 +63,8 @@ describe("stats", () => {
     await until(() => statsOf(proxy).closed === 1, "the connection closed");
     expect(statsOf(proxy)).toMatchObject({ created: 1, timedOut: 0 });
 
-    // Closed by the upstream while it is idle, by the surplus, by a scope that ends during a request, by the proxy.
+    // A connection is counted as closed in each of these cases: the upstream closes it while it is idle, it exceeds
+    // maxFreeSockets, it may not be kept, or the proxy is closed.
     const idle = pooled();
     upstream.script = echo;
     await ask(idle);
@@ -177,7 +178,7 @@ describe("unused origins", () => {
     await used();
     vi.advanceTimersByTime(50_000);
     await used();
-    // Now it is looked at for the first time, and has just been used.
+    // The pool now checks the origin for the first time. It was just used, so it is not forgotten.
     vi.advanceTimersByTime(10_000);
     expect(Object.keys(statsOf(proxy).origins)).toEqual([upstream.url]);
     vi.advanceTimersByTime(60_000);
@@ -189,7 +190,7 @@ describe("unused origins", () => {
   test("are forgotten at once when there are very many", async () => {
     const server = createServer((_, res) => res.end("ok"));
     const port = await listen(server, 0, "0.0.0.0");
-    // Each of these addresses is this machine.
+    // All addresses in 127.0.0.0/8 lead to this machine.
     const target = (request: Request): string =>
       `http://127.7${new URL(request.url).pathname.replaceAll("/", ".")}:${port}`;
     const proxy = pooled({ keepAlive: false }, target);

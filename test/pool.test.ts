@@ -16,12 +16,12 @@ interface Upstream {
   sockets: Set<Socket>;
   opened: () => number;
   paths: string[];
-  /** Answers the oldest request that was not answered yet. */
+  /** Answers the oldest request that is still waiting for a response. */
   answer: () => void;
   held: number;
 }
 
-/** An upstream that answers when it is told to, or at once if `hold` is false. */
+/** Starts an upstream that answers when the test calls `answer`, or at once if `hold` is false. */
 async function startUpstream(
   hold: boolean,
   onRequest?: (res: ServerResponse) => void,
@@ -148,7 +148,7 @@ describe("idle connections", () => {
     expect(proxy.stats()?.origins[upstream.url]).toEqual({ inUse: 0, free: 2, waiting: 0 });
   });
 
-  it("more of them are kept for a moment, because batches need all of them again", async () => {
+  it("more than maxFreeSockets are kept for a moment, because the next batch reuses them", async () => {
     const upstream = await startUpstream(true);
     const proxy = startProxy(upstream.url, { maxFreeSockets: 1 });
     for (let batch = 1; batch <= 3; batch++) {
@@ -157,7 +157,7 @@ describe("idle connections", () => {
       for (let i = 0; i < 4; i++) upstream.answer();
       await Promise.all(answers);
     }
-    // All closed at once, it would be ten.
+    // If surplus connections were closed at once, three batches would need ten connections.
     expect(proxy.stats()?.created).toBeLessThan(10);
     await until(() => upstream.sockets.size === 1, "one connection left");
   });

@@ -41,7 +41,7 @@ describe("timeout", () => {
     await pause(800);
     expect(await ask(proxy)).toBe("200 ");
     expect(upstream.links).toHaveLength(1);
-    // It is in use again, so its time restarts.
+    // The connection is in use again, so the timeout applies to it again.
     upstream.script = () => {};
     expect(await ask(proxy)).toMatch(/^504 /);
   });
@@ -73,7 +73,7 @@ describe("the upstream's Keep-Alive hint", () => {
     expect(upstream.links).toHaveLength(1);
     await until(() => openLinks() === 0, "the connection closed", 5000);
     expect(performance.now() - since).toBeGreaterThan(900);
-    // The next answer has none: back to our own time.
+    // The next response has no Keep-Alive hint, so freeSocketTimeout applies again.
     upstream.script = (call) => call.reply(200);
     await ask(proxy);
     expect(originOf(proxy)?.free).toBe(1);
@@ -107,7 +107,7 @@ describe("socketTTL", () => {
     expect(openLinks()).toBe(1);
     finish();
     expect(await answer).toBe("200 half!");
-    // Long before its time as an idle one is over.
+    // The connection must be closed long before freeSocketTimeout.
     await until(() => openLinks() === 0, "the connection closed", 2000);
   });
 
@@ -138,7 +138,7 @@ describe("connectTimeout", () => {
     const proxy = pooled({ connectTimeout: 200 }, url);
     const since = performance.now();
     expect(await ask(proxy)).toBe("504 Gateway Timeout: connection_timeout\n");
-    // To the millisecond, more or less.
+    // Allow for the inaccuracy of timers.
     expect(performance.now() - since).toBeGreaterThan(190);
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
     expect(originOf(proxy, url)).toEqual({ inUse: 0, free: 0, waiting: 0 });

@@ -1,4 +1,4 @@
-/** Idle connections over all origins of one transport: `maxTotalFreeSockets`. */
+/** The limit of idle connections over all origins of a transport: `maxTotalFreeSockets`. */
 import { createServer } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -28,7 +28,7 @@ describe("the list", () => {
     expect(closed).toEqual([]);
     list.push(d);
     expect(closed).toEqual(["a"]);
-    // It was used and is idle again, so it is the newest now.
+    // "b" was used and is idle again, so it is now the newest.
     list.remove(b);
     list.push(b);
     list.push(e);
@@ -64,7 +64,7 @@ describe("the list", () => {
   });
 });
 
-/** Every address 127.0.0.x is an origin of its own. */
+/** The sockets at the upstream, which serves every address 127.0.0.x as a separate origin. */
 const sockets = new Set<Socket>();
 let opened = 0;
 const server = createServer((_, res) => res.end("ok"));
@@ -85,7 +85,7 @@ afterEach(async () => {
 
 function toMany(pool: PoolOptions): (origin: number) => Promise<string> {
   const { port } = server.address() as AddressInfo;
-  // Long enough that no connection expires.
+  // freeSocketTimeout is so long that no connection expires.
   const patient = { freeSocketTimeout: 60_000, ...pool };
   const proxy = pooled(
     patient,
@@ -106,7 +106,7 @@ describe.runIf(process.platform === "linux")("over all origins", () => {
     expect(left()).toEqual(last);
     for (const origin of [17, 18, 19, 20]) await askAt(origin);
     expect(opened).toBe(20);
-    // 17 was used again, so 18 has been idle longest.
+    // After this request to 17, 18 has been idle longest.
     await askAt(17);
     await askAt(1);
     await until(() => sockets.size === 4, "4 connections left", 2000);

@@ -106,7 +106,9 @@ describe("proxyFetch", () => {
   });
 });
 
-/** Objects that frameworks pass to their handlers, and the error for each. */
+/**
+ * Objects that frameworks pass to their handlers, and the error when one is passed to the proxy in place of a Request.
+ */
 const HANDED: [string, () => unknown, RegExp][] = [
   ["an h3 event", () => new H3Event(request()), /pass event\.req$/],
   ["a Hono context", () => new HonoContext(request()), /pass c\.req\.raw$/],

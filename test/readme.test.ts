@@ -6,7 +6,7 @@ const readme = readFileSync(README, "utf8");
 
 test("README has the generated tables and the example", () => {
   for (const name of Object.keys(readmeBlocks())) expect(readme).toContain(`<!-- ${name} -->\n`);
-  // Otherwise: npm run readme
+  // If this fails, run: npm run readme
   expect(readme).toBe(updateReadme(readme));
 });
 

@@ -97,7 +97,7 @@ describe("the new URL", () => {
     (location) => {
       rfc("9110-4.2-empty-host");
       const hop = next(302, location);
-      // "" is the same URL, which the loop check recognizes later.
+      // "" resolves to the same URL, which only the later check for loops refuses.
       if (location === "") expect(hop?.path).toBe("/");
       else expect(hop).toBeUndefined();
     },

@@ -1,4 +1,4 @@
-/** Request bodies that are sent again on Node, where chunks are Buffers and may lie in memory that is freed. */
+/** Request bodies that are sent again on Node, where chunks are Buffers whose memory may be freed after sending. */
 import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { afterAll, expect, test } from "vitest";
@@ -14,7 +14,7 @@ async function readAll(message: AsyncIterable<Uint8Array>): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** Reads a body as code may that owns its chunks: their memory is transferred. */
+/** Reads a body and transfers the memory of its chunks, as code may do that owns them. */
 async function takeAll(stream: ReadableStream<Uint8Array>): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   for await (const chunk of stream)
@@ -22,7 +22,7 @@ async function takeAll(stream: ReadableStream<Uint8Array>): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** Redirects /first to /second, which answers with the body that it got. */
+/** An upstream that redirects /first to /second, and answers /second with the request's body. */
 const upstream = await startHttp((req, res) => {
   const answer = async (): Promise<void> => {
     const body = await readAll(req);

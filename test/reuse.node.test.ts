@@ -1,4 +1,4 @@
-/** Whose memory chunks are in, with the pool option `reuseBuffers` and without: one that was given away never changes. */
+/** With the pool option `reuseBuffers` and without, a chunk that other code has received never changes. */
 import { once } from "node:events";
 import { get, type IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
@@ -83,7 +83,7 @@ describe.each(cases)("$mode, $framing bodies", ({ mode, framing }) => {
   });
 
   test("that wait for their clients are not overwritten", async () => {
-    // More than the system takes off the proxy's hands.
+    // These bodies are larger than the socket buffers, so chunks wait in the proxy.
     const length = 16_000_000;
     const gate = Promise.withResolvers<void>();
     const slow = [1, 2, 3, 4].map((seed) =>
@@ -100,9 +100,9 @@ describe.each(cases)("$mode, $framing bodies", ({ mode, framing }) => {
     keeper = new Keeper();
     const paths = LENGTHS.map((length, i) => `/${i}/${length}/${framing}`);
     for (const path of paths) await read(path, { "x-watch": way, connection: "close" });
-    // Others come through the same buffers.
+    // Other responses then pass through the same buffers.
     await Promise.all(paths.map((path) => read(path.replace("/", "/9"))));
-    // Only a body that is available completely is written by `end`.
+    // The proxy writes to `end` only a body that is available completely, so other bodies leave no chunk there.
     if (way !== "response's end" || framing === "sized")
       expect(keeper.kept.length).toBeGreaterThan(0);
     keeper.expectUnchanged();
@@ -151,7 +151,7 @@ describe.each(cases)("$mode, $framing: a chunk of a web stream", ({ mode, framin
   test("exposes no bytes of another exchange", async () => {
     const length = 700_000;
     const other = bodyOf(1, 700_000);
-    // Responses to others pass through pooled memory.
+    // Responses to other clients pass through pooled memory first.
     proxy = proxies[mode];
     await Promise.all([1, 1, 1].map((seed) => read(`/${seed}/${length}/${framing}`)));
     const response = await proxies[mode].fetch(
@@ -174,7 +174,7 @@ describe("a read into a reused buffer", () => {
     return takes && mayTake;
   });
 
-  /** Reads so many bytes of that value. */
+  /** Simulates a read of `length` bytes of this value into the current buffer. */
   function readBytes(length: number, value: number): { piece: Uint8Array; mayTake: boolean } {
     const bytes = next();
     bytes.fill(value, 0, length);

@@ -65,7 +65,7 @@ describe("one more attempt", () => {
     vi.advanceTimersByTime(2_000);
     expect(client.listeners.size).toBe(0);
     expect(vi.getTimerCount()).toBe(0);
-    // The attempt that still ran was aborted, and nothing else.
+    // Only the attempt was aborted that was still running.
     expect(fail).toHaveBeenCalledOnce();
     expect(scope.error).toBeUndefined();
   });

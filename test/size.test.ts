@@ -1,4 +1,4 @@
-/** The size of the entry that Workers bundle: a Worker's start and its upload limit depend on it. */
+/** The size of the entries that Workers bundle. The start time of a Worker and its upload limit depend on it. */
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { expect, test } from "vitest";
@@ -10,7 +10,7 @@ const root = new URL("../", import.meta.url).pathname;
  * feature needs the bytes.
  *
  * - workerd 22 000: everything that Workers had when this limit was set (21 904 bytes).
- * - fetch 21 300: the same without what is special to workerd (21 153 bytes).
+ * - fetch 21 300: the same without the code that only workerd needs (21 153 bytes).
  * - 700 for both: options have one schema, and those written as a literal at each call share what they compile to.
  */
 const LIMITS = { workerd: 22_700, fetch: 22_000 };
@@ -27,7 +27,7 @@ test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (en
     platform: "neutral",
     target: "es2024",
   });
-  // The runtime sends the requests: its bundle has no client, no pool and no socket of this project.
+  // The runtime itself sends the requests, so the bundle must not contain Fetchway's own client, pool and sockets.
   const files = Object.keys(metafile.inputs);
   expect(files.filter((file) => /\/(?:http1|sockets|node)\//.test(file))).toEqual([]);
   const [output] = outputFiles;

@@ -1,4 +1,7 @@
-/** Kept connections that the upstream closes just when they are reused, with the retries that hide it, in numbers. */
+/**
+ * Many requests on kept connections that the upstream closes just when they are reused, which retries hide from
+ * clients.
+ */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -10,7 +13,7 @@ import { Upstream } from "./_upstream.ts";
 import { pause } from "./_wait.ts";
 import type { Header } from "./_wire.ts";
 
-/** Requests of each kind; for more of them: REQUESTS=10000 npx vitest run test/stale.runs.test.ts */
+/** The number of requests of each kind. For a longer run: REQUESTS=10000 npx vitest run test/stale.runs.test.ts */
 const REQUESTS = Number(process.env["REQUESTS"] ?? 250);
 const LONG = 30_000 + 10 * REQUESTS;
 
@@ -36,7 +39,10 @@ describe("with retries", () => {
   const server = createServer();
   afterAll(() => server.close().closeAllConnections());
 
-  /** Starts a proxy on the transport; it answers at the origin that is returned. */
+  /**
+   * Starts a proxy with the transport.
+   * @returns the proxy's origin
+   */
   async function startProxy(target: string): Promise<string> {
     const { nodeHandler } = createProxy({ target, transport });
     server.removeAllListeners("request").on("request", nodeHandler);
@@ -48,7 +54,7 @@ describe("with retries", () => {
     "no hint": [],
     "a hint": [["Keep-Alive", "timeout=5"]],
   };
-  /** Whether the second request on a connection finds it closing, or each finds it closed. */
+  /** When the upstream closes a connection: when the second request arrives on it, or after each response. */
   const moments = ["as it is reused", "after each answer"] as const;
   const cases = Object.keys(closings).flatMap((how) =>
     moments.flatMap((moment) => Object.keys(hints).map((hint) => [how, moment, hint] as const)),
@@ -87,7 +93,8 @@ describe("with retries", () => {
       expect(failed).toEqual(failedPosts);
       const twice = [...seen].filter(([path, times]) => path.startsWith("/POST") && times > 1);
       expect(twice).toEqual([]);
-      // Otherwise no connection was kept, and nothing tried.
+      // Requests that were sent again are counted too. Without them, no kept connection would have been reused, and the
+      // test would have tested nothing.
       expect(transport.stats?.().requests).toBeGreaterThan(REQUESTS);
       if (process.env["REQUESTS"]) console.log(`${failedPosts.length} of ${posts} POSTs failed`);
     },
@@ -97,7 +104,7 @@ describe("with retries", () => {
   test(
     "an upstream that closes idle connections later than the proxy does never fails a POST",
     async () => {
-      // A usual server and our default, both ten times faster: 500 ms there, 400 ms here.
+      // A usual server's idle timeout and Fetchway's default, both ten times shorter: 500 ms and 400 ms.
       const ids: string[] = [];
       const slow = createServer((req, res) => {
         ids.push(req.url as string);
@@ -113,7 +120,7 @@ describe("with retries", () => {
         while (id < REQUESTS) {
           const response = await fetch(`${proxy}/${id++}`, { method: "POST", body: "a body" });
           if (response.status !== 200) failed.push(id);
-          // Around the time when either of them closes.
+          // Send the next request around the time when either side closes the connection.
           await pause(350 + Math.random() * 200);
         }
       };

@@ -46,7 +46,7 @@ async function send(over: Given<UpstreamRequest> = {}, scope = fakeScope()): Pro
   return `${reply.status} ${await textOf(reply)}`;
 }
 
-/** Answers the first request of each connection, and meets the others with this. */
+/** Answers the first request on each connection, and runs `later` for the others. */
 function answerOnce(later: Script): void {
   upstream.script = (call) =>
     call.link.calls.length === 1 ? call.reply(200, [], "first") : later(call);
@@ -138,7 +138,7 @@ describe("a connection does not count as stale", () => {
 });
 
 describe("a kept connection that is already closed when it is reused", () => {
-  // The operating system has received the close, but the transport has not seen it yet.
+  // The operating system has received the FIN or RST, but the transport has not processed it yet.
   const closes: Record<string, (socket: Socket) => void> = {
     FIN: (socket) => socket.end(),
     RST: (socket) => socket.resetAndDestroy(),
@@ -156,7 +156,7 @@ describe("a kept connection that is already closed when it is reused", () => {
         await send();
         close((await upstream.call(2 * index)).link.socket);
         expect(await send({ method: "POST", body })).toBe(body === null ? "200 " : "200 a body");
-        // All that was kept is closed, or the next one would be used.
+        // Close all kept connections, because the next request would reuse one of them.
         transport.destroy?.();
         transport = createTransport();
       }

@@ -8,7 +8,9 @@ import type { Variant } from "./storm/variants.ts";
 const seed = createSeed();
 const exchanges = 1000;
 
-/** Storms whose exchanges are over, while the proxies still hold idle connections. */
+/**
+ * Functions that wait for the end of each storm: its exchanges are over, but its proxy may still keep idle connections.
+ */
 const resting: (() => Promise<void>)[] = [];
 
 const cases = [
@@ -35,7 +37,7 @@ describe.each(cases)("%s", (name) => {
     try {
       await storm.run();
     } finally {
-      // Idle connections are closed after seconds: the next host runs meanwhile.
+      // It takes seconds until the proxy closes its idle connections, so the next host runs meanwhile.
       settling.resolve(storm.settle().then(() => expectNothingWrong(name, storm)));
       settling.promise.catch(() => {});
     }

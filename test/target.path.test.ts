@@ -13,7 +13,7 @@ describe("pathOf", () => {
     ["http://a.test/b?", "/b?"],
     ["http://[::1]:80/b", "/b"],
     ["http://a.test/\\evil.test/@x:y", "/\\evil.test/@x:y"],
-    // Bun, where Host is none or no authority.
+    // Bun gives such URLs if Host is missing or is not an authority.
     ["/b?c#d", "/b?c"],
     ["//b//c", "//b//c"],
   ])("of %s is %s", (url, path) => {

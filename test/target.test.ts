@@ -130,7 +130,7 @@ describe("joinTarget", () => {
   });
 });
 
-/** A path after so many rounds of percent-decoding. */
+/** Percent-decodes a path repeatedly. */
 function decode(path: string, rounds: number): string {
   let reading = path;
   for (let i = 0; i < rounds; i++) {
@@ -141,12 +141,12 @@ function decode(path: string, rounds: number): string {
   return reading;
 }
 
-/** Its segments for a server that takes `\` for `/`, and cuts off what it takes for a parameter or a query. */
+/** Splits a path as a server does that treats `\` as `/`, and removes parameters and queries from segments. */
 function segmentsOf(path: string): string[] {
   return path.split(/[/\\]/).map((part) => part.split(/[;?#]/, 1)[0] as string);
 }
 
-/** Where such segments lead. */
+/** Resolves dot segments. */
 function resolve(segments: string[]): string[] {
   const at: string[] = [];
   for (const segment of segments) {
@@ -170,7 +170,7 @@ const pathname = some(
 ).map((path) => `/${path}`);
 const query = some("? a = & .. / %2e +", 6);
 
-/** The joined path; undefined where it is refused. */
+/** Returns the joined path, or undefined if the path is refused. */
 function attempt(target: string, path: string): string | undefined {
   try {
     return joinTarget(parseTarget(target), path);
@@ -180,7 +180,7 @@ function attempt(target: string, path: string): string | undefined {
   }
 }
 
-/** A character percent-encoded so many times over. */
+/** Percent-encodes a character `layers` times. */
 function layered(mark: string, layers: number): string {
   if (layers === 0) return mark;
   return `%${"25".repeat(layers - 1)}${mark.charCodeAt(0).toString(16)}`;

@@ -1,4 +1,4 @@
-/** Tests for faults that only Bun has. */
+/** Tests for behaviour that only Bun has. */
 import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { createServer } from "node:http";
@@ -17,7 +17,7 @@ beforeAll(() => upstream.listen());
 afterEach(() => upstream.reset());
 afterAll(() => upstream.stop());
 
-/** A server with a proxy to `target`, with all that an environment can say against it. */
+/** Starts a server with a proxy to `target`, in an environment whose variables would redirect its requests. */
 function startProxy(target: string, options = ""): Program {
   const code = `
     import { createProxy } from ${JSON.stringify(new URL("../runtimes/bun.ts", import.meta.url).href)};

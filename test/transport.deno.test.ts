@@ -1,4 +1,4 @@
-/** Tests for faults that only Deno has. */
+/** Tests for behaviour that only Deno has. */
 import { rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ afterAll(() => upstream.stop());
 
 const runtime = JSON.stringify(new URL("../runtimes/deno.ts", import.meta.url).href);
 
-/** A server with a proxy to `target`, with all that an environment can say against it. */
+/** Starts a server with a proxy to `target`, in an environment whose variables would redirect its requests. */
 function startProxy(target: string): Program {
   return run(`
     import { createProxy } from ${runtime};
@@ -118,7 +118,8 @@ const posts: Record<string, (id: string) => Uint8Array> = {
 test.each(Object.entries(posts))(
   "a POST %s is never sent twice, at whatever moment the upstream closes",
   async (_, post) => {
-    // The second request on each connection is carried out, and the connection breaks before the answer.
+    // The upstream receives the second request on each connection completely, and breaks the connection before it
+    // answers.
     upstream.script = async (call) => {
       await call.done;
       const kept = call.link.calls.indexOf(call) === 0 && upstream.calls.indexOf(call) % 5 !== 4;

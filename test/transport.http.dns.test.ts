@@ -1,4 +1,4 @@
-/** Names of upstreams on Bun and Deno: whose addresses are used, asked of a name server of the test's own. */
+/** Name lookups on Bun and Deno, with a name server that the test controls. */
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -15,7 +15,7 @@ afterEach(() => {
   }
 });
 
-/** Servers on one port of several addresses, each of which answers with its own. */
+/** Starts a server on each address, all on the same port. Each answers with its own address. */
 async function start(...addresses: string[]): Promise<number> {
   let port = 0;
   for (const address of addresses) {

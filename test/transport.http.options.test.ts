@@ -1,4 +1,4 @@
-/** Every option of the pools of Bun and Deno, read from the wire, the counters or the system. */
+/** Every pool option on Bun and Deno, checked by the bytes on the connection, the counters or the operating system. */
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
@@ -50,7 +50,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(half).toMatchObject({ status: 200, text: "half", cut: true });
     await until(() => upstream.openLinks === 0, "the connections closed");
     expect(await served.stats()).toMatchObject({ created: 2, closed: 2, timedOut: 2 });
-    // Those that are idle may be silent for longer.
+    // The timeout does not apply to idle connections.
     expect(await served.ask("/later")).toBe("200 ok");
     await until(() => upstream.openLinks === 0, "the idle connection closed", 6000);
     expect(await served.stats()).toMatchObject({ created: 3, closed: 3, timedOut: 3 });
@@ -67,7 +67,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     call.write("ger");
     expect(await client.read()).toMatchObject({ status: 200, text: "longer", cut: false });
     await until(() => call.link.isClosed, "the connection closed", 1500);
-    // Under steady traffic, too.
+    // Connections must also expire under steady traffic.
     upstream.script = (each) => each.reply(200);
     while (upstream.links.length < 4) expect(await served.ask("/")).toBe("200 ");
     expect(upstream.calls.length).toBeGreaterThan(upstream.links.length);

@@ -1,4 +1,4 @@
-/** Sockets of the client on Bun and Deno, between two responses and during bodies. */
+/** The sockets of the HTTP/1.1 client on Bun and Deno, between responses and during bodies. */
 import { createHash } from "node:crypto";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type RuntimeName, Served } from "./_served.ts";
@@ -32,7 +32,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   });
 
   test("a connection whose last chunk exceeded the reader's demand is reused", async () => {
-    // Bun and Deno read some of them with a large last chunk, others with a small one.
+    // Of these bodies, Bun and Deno read some with a large last chunk and others with a small one.
     const sizes = [65_536, 131_072, 200_000, 262_144, 400_000, 1_048_576, 3, 700_001];
     upstream.script = (call) =>
       call.reply(200, [], Buffer.alloc(Number(call.target.slice(1)), "x"));
@@ -91,7 +91,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
       await call.done;
       call.reply(200, [], call.sha256);
     };
-    // More bytes than all buffers in between can hold; no two chunks are equal.
+    // The body is larger than all buffers, and no two chunks of it are equal.
     const body = Buffer.from(new Uint32Array(6 * 1024 * 1024).map((_, at) => at).buffer);
     const expected = createHash("sha256").update(body).digest("hex");
     await using served = new Served(runtime, upstream.url);
@@ -104,7 +104,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   }, 30_000);
 
   test("chunks of concurrent exchanges do not mix", async () => {
-    // Many connections at once read into shared or reused memory.
+    // The runtimes read from all connections into shared or reused memory.
     upstream.script = async (call) => {
       await call.done;
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");

@@ -1,4 +1,6 @@
-/** Connections that the upstream closes at the moment of their reuse, on Bun and Deno, counted at the upstream. */
+/**
+ * Connections that the upstream closes when they are reused, on Bun and Deno. The requests are counted at the upstream.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Call } from "./_link.ts";
 import { type RuntimeName, Served } from "./_served.ts";
@@ -6,7 +8,7 @@ import { Upstream } from "./_upstream.ts";
 import { until } from "./_wait.ts";
 import { type Header, request } from "./_wire.ts";
 
-/** Requests of each case; 10 000 by hand. */
+/** The number of requests of each case. Set STALE_REQUESTS=10000 for a long run. */
 const COUNT = Number(process.env["STALE_REQUESTS"] ?? 120);
 const PATIENCE = 30_000 + COUNT * 20;
 
@@ -25,7 +27,7 @@ const cases = Object.keys(closings).flatMap((how) =>
   Object.keys(hints).map((hint): [string, string] => [how, hint]),
 );
 
-/** Answers the first request on a connection, and meets each later one with a close. */
+/** Answers the first request on each connection, and closes the connection when another request arrives on it. */
 function closesWhenReused(how: string, hint: string): void {
   upstream.script = async (call) => {
     await call.done;
@@ -46,7 +48,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
         client.send(request(method, `/${id}`, [], method === "PUT" ? "a body" : undefined));
         expect((await client.read(method)).status, `${method} /${id}`).toBe(200);
       }
-      // Otherwise nothing was kept, and nothing tried.
+      // Without reused connections, the test would have tested nothing.
       const reused = upstream.links.filter(({ calls }) => calls.length > 1).length;
       expect(reused).toBeGreaterThan(COUNT / 4);
       const { created, requests } = await served.stats();
@@ -70,7 +72,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
         statuses.push((await client.read()).status);
       }
       expect(new Set(statuses)).toEqual(new Set([200, 502]));
-      // Nothing went wrong that the upstream did not do.
+      // Only the requests fail that arrived on a connection which the upstream then closed.
       const met = upstream.calls.filter(({ link, target }) => link.calls[0]?.target !== target);
       expect(statuses.filter((status) => status === 502)).toHaveLength(met.length);
       const sent = Array.from({ length: COUNT }, (_, id) => `/${id}`);

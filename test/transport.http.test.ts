@@ -1,4 +1,4 @@
-/** The pool of the runtimes whose client is their `node:http`: limits, idle connections, closing. */
+/** The connection pool on Bun and Deno: limits, idle connections, closing. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
 import type { Client } from "./_client.ts";
@@ -78,7 +78,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     await using served = new Served(runtime, upstream.url);
     const clients: Client[] = [];
     for (const path of ["/1", "/2", "/3"]) {
-      // One after the other, so that the calls at the upstream are in the clients' order.
+      // Send the requests in sequence, so that they arrive at the upstream in this order.
       clients.push(await served.send(path));
       await requestsAt(clients.length);
     }
@@ -105,7 +105,8 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
   });
 
   test("a request with any method is executed once when its connection breaks", async () => {
-    // The second request on each connection is taken, and the connection breaks before the answer.
+    // The upstream receives the second request on each connection completely, and breaks the connection before it
+    // answers.
     upstream.script = async (call) => {
       await call.done;
       if (call.link.calls.indexOf(call) === 0) call.reply(200);
@@ -162,7 +163,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
       if (call.state === "complete") call.reply(200);
     };
     await using served = new Served(runtime, upstream.url);
-    // On a connection that is there already, all goes out at once.
+    // First open a connection, because on an open one the request is sent at once.
     expect(await served.ask("/")).toBe("200 ");
     expect(await served.ask("/lying")).toMatch(/^400 /);
     await until(() => upstream.openLinks === 0, "no connection left");

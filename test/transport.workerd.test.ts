@@ -1,4 +1,4 @@
-/** Tests for faults that only workerd has. */
+/** Tests for behaviour that only workerd has. */
 import { gunzipSync, gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { createProxy, createTransport } from "../runtimes/workerd.ts";
@@ -10,7 +10,7 @@ const worker = `
 import { createProxy, proxyFetch } from "./runtimes/workerd.ts";
 let proxy;
 
-/** A body that the script creates, which fails after the first chunk. */
+/** Creates a stream that fails after its first chunk. */
 function broken() {
   let pieces = 0;
   return new ReadableStream({
@@ -118,7 +118,10 @@ test("a client that disconnects closes the upstream request although the Worker 
 });
 
 describe.each(["FIN", "RST"])("a connection closed by %s as it is reused", (how) => {
-  /** Sends requests one after the other; each is answered on a new connection, and met with a close on a kept one. */
+  /**
+   * Sends requests in sequence, and returns their statuses. The upstream answers on a new connection, and closes a
+   * reused one.
+   */
   async function statusesOf(method: string, body?: string): Promise<Set<number>> {
     upstream.script = async (call) => {
       await call.done;
@@ -132,7 +135,7 @@ describe.each(["FIN", "RST"])("a connection closed by %s as it is reused", (how)
       statuses.add((await client.read(method)).status);
       client.leave("FIN");
     }
-    // Otherwise nothing was kept, and nothing tried.
+    // Without a reused connection, the test would have tested nothing.
     expect(upstream.links.some(({ calls }) => calls.length > 1)).toBe(true);
     return statuses;
   }

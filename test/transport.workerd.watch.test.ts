@@ -1,4 +1,4 @@
-/** Response bodies that Workers watch, because `idleTimeout` is set: encoded ones, too. */
+/** Response bodies, also encoded ones, that a Worker reads itself because `idleTimeout` is set. */
 import { once } from "node:events";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
@@ -70,7 +70,7 @@ describe("a body", () => {
     client.socket.pause();
     await until(() => sent > 0, "the first chunk");
     let before = -1;
-    // The bytes that the socket buffers hold are sent at once; then nothing moves.
+    // Wait until the socket buffers are full and no further bytes are sent.
     while (before !== sent) {
       before = sent;
       await pause(300);

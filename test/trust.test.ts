@@ -120,7 +120,7 @@ describe("against the ranges of node:net", () => {
   const mapped = v4.map((text) => `::ffff:${text}`);
   const address = fc.oneof(v4, v6, spelled, mapped);
 
-  /** An address that begins as the other does, so that both sides of a border come up. */
+  /** Creates an address that shares a prefix with another one, so that both sides of a range's border are tested. */
   const near = (base: string, flipped: number): string => {
     if (!base.includes(":")) {
       const bytes = base.split(".").map(Number);

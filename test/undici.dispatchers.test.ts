@@ -1,4 +1,4 @@
-/** Other dispatchers of undici's than its agent. */
+/** Dispatchers of undici other than Agent. */
 import {
   Agent,
   BalancedPool,
@@ -40,7 +40,7 @@ afterAll(async () => {
   await upstream.stop();
 });
 
-/** A proxy's `fetch` through a dispatcher that is closed after the test. */
+/** Returns the `fetch` of a proxy with this dispatcher, which is closed after the test. */
 function through(
   dispatcher: Dispatcher,
   target: string = upstream.url,
@@ -118,7 +118,7 @@ test.each(["ProxyAgent, absolute-form", "ProxyAgent, tunnel"])(
     const proxy = createProxy({
       target: upstream.url,
       transport: createUndiciTransport(dispatcher),
-      // What a web request joins, a server of Node's and a hook do not.
+      // A web Request joins repeated fields. An interceptor, like Node's server, can pass them separately.
       interceptors: {
         attempt: [
           (next) => (request, scope) =>

@@ -1,4 +1,7 @@
-/** Requests through undici: closed connections, clients that disconnect, bodies of another length than announced. */
+/**
+ * Requests through undici: closed connections, clients that disconnect, and bodies whose length differs from the
+ * announced one.
+ */
 import { type Agent } from "undici";
 import { describe, expect, test } from "vitest";
 import type { Transport } from "#proxy";
@@ -78,19 +81,19 @@ describe("a client that disconnects", () => {
 });
 
 describe("request bodies", () => {
-  /** A stream of which other code has said how long it is. */
+  /** Sends a stream whose length an interceptor announces as `length`. */
   async function sendAs(length: number, ...chunks: (string | Error)[]): Promise<Response> {
     const body = new ReadableStream<Uint8Array>({
       async pull(controller) {
         const next = chunks.shift();
-        // A body that arrives at once would be measured first.
+        // Delay the chunks, because the proxy would measure a body that is available at once.
         await new Promise((resolve) => setTimeout(resolve, 20));
         if (next === undefined) controller.close();
         else if (next instanceof Error) controller.error(next);
         else controller.enqueue(Buffer.from(next));
       },
     });
-    // The agent does not check lengths: the proxy does.
+    // The agent's own check of the length is off, so only the proxy checks it.
     const send = through(createAgentTransport({ strictContentLength: false }), {
       interceptors: {
         attempt: [(next) => (request, scope) => next({ ...request, contentLength: length }, scope)],

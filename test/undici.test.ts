@@ -1,4 +1,4 @@
-/** undici in place of the proxy's own client: its agent and its errors. */
+/** undici in place of Fetchway's own HTTP client: its agent and its errors. */
 import { Agent, Pool } from "undici";
 import { describe, expect, test } from "vitest";
 import { createProxy, type ProxyError } from "#proxy";
@@ -16,7 +16,7 @@ import { until, within } from "./_wait.ts";
 describe("the transport's own agent", () => {
   test("keeps connections, also after HEAD and DELETE", async () => {
     const send = through();
-    // Without the field, undici closes after HEAD.
+    // Without this field, undici closes the connection after HEAD.
     upstream.script = async (call) => {
       await call.done;
       call.reply(200, [["Connection", "keep-alive"]]);

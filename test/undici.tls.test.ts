@@ -23,7 +23,7 @@ function through(
   return (path, init) => proxy.fetch(new Request(`http://proxy.test${path}`, init));
 }
 
-/** The server name (SNI) of the last client. */
+/** The server name (SNI) that the last connection asked for. */
 let asked: string | false | null;
 
 async function startUpstream(version: 1 | 2): Promise<string> {

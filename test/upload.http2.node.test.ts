@@ -1,4 +1,6 @@
-/** Uploads over HTTP/2 that the client resets: raw frames, for no client library would send them. */
+/**
+ * Uploads over HTTP/2 that the client resets. The test writes raw frames, because no client library would send them.
+ */
 import { once } from "node:events";
 import { connect as connectHttp2, createServer as createHttp2, type Http2Server } from "node:http2";
 import { connect as connectTcp } from "node:net";
@@ -14,7 +16,7 @@ const { upstream } = apps;
 const HALF = "x".repeat(3000);
 
 describe.each(["node:http2", "srvx"])("HTTP/2, %s: a stream that the client resets", (kind) => {
-  /** A frame of HTTP/2 (RFC 9113 §4.1): no client library would reset a stream so. */
+  /** Builds an HTTP/2 frame (RFC 9113 §4.1). */
   function frame(
     type: number,
     flags: number,
@@ -29,7 +31,7 @@ describe.each(["node:http2", "srvx"])("HTTP/2, %s: a stream that the client rese
     return Buffer.concat([head, payload]);
   }
 
-  /** A field that is not indexed, its name and value as they are (RFC 7541 §6.2.2). */
+  /** Builds a header field that is not indexed, with literal name and value (RFC 7541 §6.2.2). */
   function field(name: string, value: string): Buffer {
     const parts = [Buffer.from([0, name.length]), Buffer.from(name), Buffer.from([value.length])];
     return Buffer.concat([...parts, Buffer.from(value)]);

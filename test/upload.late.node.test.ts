@@ -1,4 +1,6 @@
-/** A request body that other code listens to, or reads, after the proxy was called and before the upload begins. */
+/**
+ * Request bodies that other code listens to, or reads, between the call of the proxy and the beginning of the upload.
+ */
 import type { IncomingMessage } from "node:http";
 import { PassThrough } from "node:stream";
 import { toNodeHandler } from "srvx/node";
@@ -16,7 +18,7 @@ const HALF = "x".repeat(3000);
 
 type Disturb = (req: IncomingMessage) => void;
 
-/** Code that only listens: the upstream gets every byte all the same. */
+/** Code that only listens. The upstream must still get every byte. */
 const listening: Record<string, Disturb> = {
   "listens at once": (req) => void req.on("data", () => {}),
   "listens, and pauses": (req) => void req.on("data", () => {}).pause(),
@@ -25,7 +27,7 @@ const listening: Record<string, Disturb> = {
   "listens after 5 ms": (req) => void setTimeout(() => req.on("data", () => {}), 5),
 };
 
-/** Code that reads bytes of the request: the rest is never sent as if it were complete. */
+/** Code that reads bytes of the request. The rest must never be sent as if it were complete. */
 const taking: Record<string, Disturb> = {
   "resumes in the next tick": (req) => process.nextTick(() => req.resume()),
   "resumes after 5 ms": (req) => void setTimeout(() => req.resume(), 5),
@@ -33,14 +35,14 @@ const taking: Record<string, Disturb> = {
   "pipes after 5 ms": (req) => void setTimeout(() => req.pipe(new PassThrough().resume()), 5),
 };
 
-/** Why the upload begins late. */
+/** Options that delay the beginning of the upload. */
 const delays: Record<string, () => Partial<CreateProxyOptions>> = {
   "at once": () => ({}),
   "after an async target": () => ({ target: async () => (await pause(30), upstream.url) }),
   "after onRequest": () => ({ onRequest: () => pause(30) }),
 };
 
-/** How a server calls the proxy. */
+/** Starts a server that calls the proxy. */
 const servers: Record<string, (proxy: NodeProxy, disturb: Disturb) => Promise<number>> = {
   "node:http": (proxy, disturb) =>
     apps.serve("node", (req, res) => {
@@ -66,7 +68,7 @@ const servers: Record<string, (proxy: NodeProxy, disturb: Disturb) => Promise<nu
     }),
 };
 
-/** Sends 6000 bytes, at once or in two parts, and returns the status and whether all arrived. */
+/** Sends 6000 bytes, at once or in two parts. Returns the status and whether all of them arrived. */
 async function send(
   port: number,
   framing: string,
@@ -112,7 +114,7 @@ describe.each(Object.keys(servers))("%s", (server) => {
     test.each(Object.keys(taking))("is refused or complete with code that %s", async (name) => {
       const port = await listen(taking[name] as Disturb);
       const { status, isWhole } = await send(port, each.framing, each.split);
-      // Bytes that are read before any have come are still there.
+      // The upload may also be complete, if the other code read before any byte had arrived.
       expect(isWhole ? status : "refused").toBe(isWhole ? 200 : "refused");
       if (!isWhole) expect(status).toBeGreaterThanOrEqual(400);
     });
@@ -186,7 +188,7 @@ test("other listeners get the rest of a body after an early response", async () 
 });
 
 test("a body that Node delivers chunk by chunk arrives completely", () => {
-  // As `read()` of Node 26 does; before, it gives all that is buffered at once.
+  // `read()` of Node 26 returns one chunk at a time, as here. Earlier versions return all buffered bytes at once.
   const chunks = [Buffer.from("one,"), Buffer.from("two,"), Buffer.from("three")];
   const message = Object.assign(new PassThrough(), {
     complete: true,

@@ -1,4 +1,4 @@
-/** A request's body on its way from Node's server to an upstream. */
+/** Request bodies that pass from Node's server to an upstream. */
 import { once } from "node:events";
 import { Agent, request, type IncomingMessage, type RequestListener } from "node:http";
 import { PassThrough } from "node:stream";
@@ -48,7 +48,7 @@ closing.push(
   () => reusing.close(),
 );
 
-/** Uploads the body in that framing through a handler. */
+/** Uploads the body through a handler, with these header fields. */
 async function upload(handler: RequestListener, headers: Record<string, string>): Promise<Buffer> {
   const sent = request(await startHttp(handler), { method: "POST", headers });
   sent.end(BODY);

@@ -1,4 +1,4 @@
-/** Bun's server writes a response in one chunk if possible. */
+/** On Bun's server, the complete head of a response arrives in one chunk. */
 import { once } from "node:events";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect } from "./_client.ts";

@@ -1,15 +1,15 @@
 /**
- * What one request costs, as counts instead of times, which are the same on every machine: promises, timers,
- * system calls, bytes allocated. A change that adds to each request fails here; raise the budget if the change
+ * The cost of a request in counts, which, unlike times, are the same on every machine: promises, timers,
+ * system calls, allocated bytes. A change that adds work to each request fails here: raise the budget if the change
  * is worth it. Function calls are not counted: extracting a helper costs nothing.
  */
 import { describe, expect, test } from "vitest";
 import { type Ask, get, getInPieces, post, startWork, type WorkHost, workHosts } from "./_work.ts";
 
-/** Asynchronous resources that one request creates, the server's own included, by the names of `async_hooks`. */
+/** The asynchronous resources that a request creates, including the server's own, by their names in `async_hooks`. */
 interface Budget {
   PROMISE: number;
-  /** One of these is Node's own. */
+  /** Node itself creates one of these timers. */
   Timeout: number;
   Immediate: number;
   TickObject: number;
@@ -35,7 +35,7 @@ const budgets: Record<WorkHost, Record<"get" | "post", Budget>> = {
 };
 
 /**
- * System calls of one request, the server's included. A GET takes two reads and two writes, one of each for the
+ * The system calls of a request, including the server's. A GET takes two reads and two writes, one of each for the
  * client's connection and for the upstream's. `loopTurns` stands for the calls that wait for events.
  */
 interface SystemBudget {
@@ -49,20 +49,20 @@ const systemAsks: Record<string, Ask> = { get, post, getInPieces };
 const systemBudgets: Record<string, SystemBudget> = {
   get: { reads: 2, writes: 2, loopTurns: 2 },
   post: { reads: 2, writes: 2, loopTurns: 3 },
-  // The response comes in two chunks.
+  // The response arrives in two chunks.
   getInPieces: { reads: 3, writes: 3, loopTurns: 3 },
 };
 
-/** @hono/node-server writes the head of a streamed response by itself. */
+/** @hono/node-server writes the head of a streamed response separately, which takes one more write. */
 const honoBudgets: Record<string, SystemBudget> = {
   ...systemBudgets,
   getInPieces: { reads: 3, writes: 4, loopTurns: 3 },
 };
 
-/** Per request: the report itself reads a file, and timers that expire take a turn of the event loop. */
+/** The tolerance per request: the report itself reads a file, and timers that expire take a turn of the event loop. */
 const SYSTEM_TOLERANCE = 0.2;
 
-/** Kilobytes that one request allocates in code that V8 has not optimized, the server's own included. */
+/** The kilobytes that a request allocates in code that V8 has not optimized, including the server's own. */
 const heapBudgets: Record<WorkHost, Record<"get" | "post", number>> = {
   node: { get: 23, post: 26 },
   srvx: { get: 25, post: 27 },
@@ -71,7 +71,7 @@ const heapBudgets: Record<WorkHost, Record<"get" | "post", number>> = {
 };
 
 /**
- * Bytes of one request that reach the old generation. Objects of a request die young, unless an old object
+ * The bytes of a request that reach the old generation. Objects of a request die young, unless an old object
  * refers to them, such as a function that V8 allocated there because its literal is assigned to a property.
  */
 const OLD_BUDGET = 1500;
@@ -98,13 +98,13 @@ describe.each(workHosts)("%s", (host) => {
     const worker = await startWork(host, "system");
     try {
       for (const [name, ask] of Object.entries(systemAsks)) {
-        // Node's start may still be at work during the first count.
+        // Node may still be busy with its start during the first count, so take the lowest of three.
         const counts = [await worker.count(ask), await worker.count(ask), await worker.count(ask)];
         const budgetsOfHost = host === "hono" ? honoBudgets : systemBudgets;
         const budget: Record<string, number> = { ...budgetsOfHost[name] };
         for (const [kind, most] of Object.entries(budget)) {
           const least = Math.min(...counts.map((work) => work[kind] ?? Number.NaN));
-          // Only Linux tells reads and writes.
+          // Only Linux counts reads and writes.
           if (process.platform !== "linux" && kind !== "loopTurns") continue;
           expect(least, `${name}: ${kind}`).toBeGreaterThan(0);
           expect(least, `${name}: ${kind}`).toBeLessThanOrEqual(most + SYSTEM_TOLERANCE);
@@ -119,7 +119,7 @@ describe.each(workHosts)("%s", (host) => {
     const worker = await startWork(host, "heap");
     try {
       for (const [name, ask] of Object.entries({ get, post })) {
-        // V8 may compile something during one of the counts, which it does once.
+        // V8 may compile code during one of the counts, so take the lower of two.
         const counts = [await worker.count(ask), await worker.count(ask)];
         const bytes = Math.min(...counts.map((count) => count.bytes ?? Number.NaN));
         expect(bytes, name).toBeGreaterThan(0);

@@ -1,6 +1,6 @@
 /**
- * Which way each host takes. The fast ways rest on undocumented properties of servers: if one
- * disappears, the slow way is taken, which works as well, so that only these tests notice.
+ * Whether each host uses the fast paths of the proxy. These depend on undocumented properties of servers: if one
+ * disappears, the proxy uses the slow path, which also works, so that only these tests notice.
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
@@ -14,7 +14,7 @@ import {
   type Worker,
 } from "./_work.ts";
 
-/** The web API objects that a slow way creates for a request. */
+/** Returns the counts of web API objects, which only a slow path creates for a request. */
 function webObjects(work: Work): Work {
   const names = new Set("Headers Request Response ReadableStream URL AbortController".split(" "));
   return Object.fromEntries(
@@ -29,7 +29,7 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
   });
   afterAll(() => worker.stop());
 
-  // Hono's server writes responses by itself, and does not let the proxy's response do so.
+  // Hono's server writes the response itself, and does not let the proxy's response write itself to Node's.
   const response = host === "hono" ? "built" : "lazy";
   const raw = { headers: "raw", address: "127.0.0.1", response };
 
@@ -44,7 +44,7 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
   });
 });
 
-/** The client under the proxy: Node's own, and one that an app could write, over `node:http`. */
+/** The transports: Fetchway's own ("") and the example of a custom one over `node:http`. */
 const transports = ["", "../examples/transport"];
 
 describe.each(["node", "srvx", "h3"] as const)("%s", (host) => {
@@ -67,7 +67,8 @@ test("hono: creates a stream for a body that is still arriving, and no other web
       expect(webObjects(await worker.count(ask)), ask.name).toEqual({});
     }
     expect(webObjects(await worker.count(getInPieces))).toEqual({ ReadableStream: 1 });
-    // How the system cuts it is chance: most of the time the rest is there for the next read.
+    // How the system splits the response varies. Most of the time the rest is available at the next read, which needs
+    // no stream.
     const { ReadableStream: streams = 0 } = await worker.count(getInTwoReads);
     expect(streams).toBeLessThan(0.5);
   } finally {

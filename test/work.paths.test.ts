@@ -1,4 +1,4 @@
-/** On every way through the proxy, fast or slow, the upstream and the client see the same bytes. */
+/** On every path through the proxy, fast or slow, the upstream and the client receive the same bytes. */
 import { connect as connectHttp2, type OutgoingHttpHeaders } from "node:http2";
 import fc from "fast-check";
 import { expect, test } from "vitest";
@@ -11,7 +11,7 @@ import { chunk, type Header, lastChunk, request, response } from "./_wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-/** One request and how the upstream answers it. */
+/** A request and the upstream's answer to it. */
 interface Exchange {
   method: string;
   target: string;
@@ -22,11 +22,14 @@ interface Exchange {
   answerHeaders: Header[];
   answer: Buffer;
   framing: "length" | "chunked" | "close";
-  /** Whether the chunks of the response are sent one after the other. */
+  /** Whether the upstream sends the chunks of the response with pauses. */
   slow: boolean;
 }
 
-/** The bytes that one side saw, without the parts that differ between servers: order, case, framing without a length. */
+/**
+ * The message that one side received, without the parts that differ between servers: order, case, framing without a
+ * length.
+ */
 interface Seen {
   start: string;
   headers: Record<string, string>;
@@ -42,7 +45,7 @@ const answerName = fc.constantFrom("X-A", "x-b", "ETag", "Cache-Control", "Conte
 const answerFields = fc
   .uniqueArray(fc.tuple(answerName, value), { selector: ([key]) => key.toLowerCase() })
   .map((list) => list as Header[]);
-/** Nothing, some bytes, more than one buffer's worth. */
+/** Generates bodies: empty, of some bytes, and larger than a buffer. */
 const bytes = fc
   .tuple(fc.oneof(fc.constantFrom(0, 1), fc.nat(2000), fc.nat(200_000)), fc.nat(255))
   .map(([length, seed]) =>
@@ -66,10 +69,10 @@ const exchanges: fc.Arbitrary<Exchange> = fc
     const bodyless = /^(?:GET|HEAD|OPTIONS|DELETE)$/.test(each.method);
     return bodyless ? Object.assign({}, each, { body: undefined }) : each;
   })
-  // A "%" that encodes nothing is refused by some servers before the proxy sees it.
+  // Some servers refuse a "%" that does not begin a valid escape, before the proxy sees it.
   .filter(({ target }) => !/%(?![\da-f]{2})/i.test(target));
 
-/** Answers as the exchange says; sends no body where there can be none. */
+/** Answers as the exchange says, but without a body if the response cannot have one. */
 async function answer(exchange: Exchange, call: Call): Promise<void> {
   const { status, answer: body, framing, slow } = exchange;
   await call.done;
@@ -109,7 +112,7 @@ function normalize(list: Iterable<readonly [string, string]>, sized: boolean): S
   return Object.fromEntries(Object.entries(seen).toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** The request as the upstream saw it. */
+/** Returns the request as the upstream received it. */
 function atUpstream(call: Call, { body, chunked }: Exchange): Seen {
   return {
     start: `${call.method} ${call.target}`,
@@ -194,7 +197,7 @@ async function expectSame(all: [string, Ask, number][]): Promise<void> {
       const up = atUpstream(await upstream.call(), exchange);
       first ??= { up, down };
       expect({ up, down }, title).toEqual(first);
-      // The client got the bytes that the upstream sent.
+      // The client must have received the bytes that the upstream sent.
       const { method, status } = exchange;
       const whole = method === "HEAD" || status === 204 || status === 304 ? "" : exchange.answer;
       expect(down.body, title).toBe(Buffer.from(whole).toString("base64"));

@@ -1,4 +1,4 @@
-/** One request's way through the sources stays short, and CONTRIBUTING.md describes it as it is. */
+/** A request passes few source files, and CONTRIBUTING.md names only files that it really passes. */
 import { beforeAll, expect, test } from "vitest";
 import type { Files } from "./_work.ts";
 import { findWays, readDocumentedWay, type WayName, ways } from "./_way.ts";
@@ -19,6 +19,6 @@ test("CONTRIBUTING.md's section on one request's way names only files that the r
   const documented = readDocumentedWay();
   const passed = new Set(Object.values(found).flatMap((files) => Object.keys(files)));
   expect(documented?.filter((file) => !passed.has(file)) ?? []).toEqual([]);
-  // Without the section there is nothing to compare; a section without files would say nothing.
+  // CONTRIBUTING.md may lack the section, but a section must name files.
   if (documented !== undefined) expect(documented.length).toBeGreaterThan(0);
 });

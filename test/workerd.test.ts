@@ -13,7 +13,7 @@ const directory = mkdtempSync(join(tmpdir(), "fetchway-"));
 const upstream = useEcho();
 afterAll(() => rmSync(directory, { recursive: true }));
 
-/** Bundles a Worker and serves it by workerd itself, on a free port that it prints. */
+/** Bundles a Worker and serves it in workerd on a free port, which workerd prints. */
 async function startWorker(
   name: string,
   contents: string,

@@ -1,4 +1,4 @@
-/** Agents that wrap Node's methods, before Fetchway is loaded or after, and keep the chunks that pass. */
+/** Monitoring agents that wrap Node's methods before or after Fetchway is loaded, and keep the chunks that they see. */
 import { EventEmitter, once } from "node:events";
 import { get, IncomingMessage, OutgoingMessage, request, ServerResponse } from "node:http";
 import { Socket } from "node:net";
@@ -20,7 +20,7 @@ afterAll(async () => {
   upstream.server.close();
 });
 
-/** Where an agent puts itself before a method of Node's, and how it gets a chunk from the arguments. */
+/** The methods of Node that an agent wraps. */
 const prototypes: [name: string, prototype: object, method: string][] = [
   ["OutgoingMessage.write", OutgoingMessage.prototype, "write"],
   ["OutgoingMessage._send", OutgoingMessage.prototype, "_send"],
@@ -34,14 +34,14 @@ const prototypes: [name: string, prototype: object, method: string][] = [
   ["EventEmitter.emit", EventEmitter.prototype, "emit"],
 ];
 
-/** Keeps the chunks that a method is called with, those of `_writev`, and those that a `data` listener gets. */
+/** Keeps the chunks in the arguments of a method, those of `_writev`, and those that a "data" listener gets. */
 function keepArguments(self: unknown, args: unknown[]): unknown[] {
   const [first, second] = args;
   keeper.keep(first);
   if (first === "data") keeper.keep(second);
   if (Array.isArray(first))
     for (const { chunk } of first as { chunk: unknown }[]) keeper.keep(chunk);
-  // A socket's own listeners are not wrapped, because Node removes them again by identity.
+  // Listeners of sockets are not wrapped, because Node removes them again by identity.
   const listens = first === "data" && typeof second === "function";
   if (!listens || !(self instanceof IncomingMessage)) return args;
   const listener = second as (chunk: unknown) => void;
@@ -63,7 +63,7 @@ function wrap(prototype: object, method: string): void {
 let unwrap = (): void => {};
 afterEach(() => unwrap());
 
-/** Sends bodies through a handler, and expects the same bytes back. */
+/** Uploads and downloads bodies through a handler, and expects that they arrive unchanged. */
 async function exchange(url: string): Promise<void> {
   const body = bodyOf(7, 1_000_000);
   const upload = async (): Promise<void> => {

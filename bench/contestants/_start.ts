@@ -1,14 +1,14 @@
-/** What every contestant on Node is told, and how it starts. */
+/** Reads the settings of a contestant on Node, and starts its server. */
 import { type Handlers, serve, type ServerKind } from "../../test/_serve.ts";
 
 export const port: number = Number(process.env["PORT"]);
 export const target: string = process.env["TARGET"] ?? "";
 export const hostname = "127.0.0.1";
 
-/** Ends with the bench, however that ends: it holds stdin open. */
+// The benchmark holds stdin open, so this process ends with it, even if the benchmark crashes.
 process.stdin.resume().on("end", () => process.exit());
 
-/** Starts the server that the bench waits for. */
+/** Starts the contestant's server on the port that the benchmark expects. */
 export async function start<Kind extends ServerKind>(
   kind: Kind,
   handler: Handlers[Kind],

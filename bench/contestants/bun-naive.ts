@@ -1,4 +1,4 @@
-/** The proxy of one line, on Bun. */
+/** A proxy on Bun that only calls `fetch`. */
 import { getEnv, serveBun } from "../../test/_serve.bun.ts";
 
 const target = getEnv("TARGET");

@@ -1,4 +1,4 @@
-/** Run by Bun itself: nothing of Node's here. */
+/** Fetchway on Bun. It uses no modules of Node. */
 import { createProxy } from "#proxy";
 import { getEnv, serveBun } from "../../test/_serve.bun.ts";
 

@@ -1,4 +1,4 @@
-/** The proxy of one line, on Deno. */
+/** A proxy on Deno that only calls `fetch`. */
 import { getEnv, serveDeno } from "../../test/_serve.deno.ts";
 
 const target = getEnv("TARGET") ?? "";

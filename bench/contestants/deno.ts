@@ -1,4 +1,4 @@
-/** Run by Deno itself: nothing of Node's here. */
+/** Fetchway on Deno. It uses no modules of Node. */
 import { createProxy } from "#proxy";
 import { getEnv, serveDeno } from "../../test/_serve.deno.ts";
 

@@ -1,5 +1,5 @@
 /**
- * The control: `node:http` and undici's dispatch, straight into `res`, without any of a proxy's tasks.
+ * The control: `node:http`, and undici's dispatch that writes directly to `res`, without the tasks of a proxy.
  * It neither strips nor adds header fields, notices no disconnect, and has no deadlines.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";

@@ -7,11 +7,11 @@ interface ProxyServer {
   web(req: IncomingMessage, res: ServerResponse): void;
 }
 
-// It has no types of its own.
+// http-proxy has no types of its own.
 const { createProxyServer } = createRequire(import.meta.url)("http-proxy") as {
   createProxyServer: (options: { target: string; agent: Agent }) => ProxyServer;
 };
-// By default it opens a connection for each request.
+// By default, http-proxy opens a connection for each request.
 const proxy = createProxyServer({ target, agent: new Agent({ keepAlive: true }) });
 proxy.on("error", () => {});
 await start("node", (req, res) => proxy.web(req, res));

@@ -3,7 +3,7 @@ import { start, target } from "./_start.ts";
 
 const count = Number(process.argv[2]);
 const { port } = new URL(target);
-// On Linux all of 127.0.0.0/8 is this machine.
+// On Linux, each address in 127.0.0.0/8 leads to this machine.
 const targets = Array.from(
   { length: count },
   (_, i) => `http://127.1.${Math.floor(i / 250)}.${1 + (i % 250)}:${port}`,

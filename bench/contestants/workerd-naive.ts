@@ -1,4 +1,4 @@
-/** The proxy of one line, on workerd. */
+/** A proxy on workerd that only calls `fetch`. */
 const worker: { fetch(request: Request, env: { TARGET: string }): Promise<Response> } = {
   fetch(request, env) {
     const { pathname, search } = new URL(request.url);

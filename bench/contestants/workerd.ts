@@ -1,4 +1,4 @@
-/** Run by workerd itself: nothing of Node's here. */
+/** Fetchway on workerd. It uses no modules of Node. */
 import { createProxy, type Proxy } from "../../runtimes/workerd.ts";
 
 let proxy: Proxy | undefined;

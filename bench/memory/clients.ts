@@ -29,20 +29,20 @@ async function read(response: IncomingMessage): Promise<{ length: number; last: 
   return { length, last };
 }
 
-/** Reads a body of so many bytes. */
+/** Downloads a body of `bytes` bytes, and discards it. */
 export async function download(port: number, bytes: number): Promise<void> {
   const { length } = await read(await ask({ port, path: `/bytes/${bytes}` }));
   if (length !== bytes) throw new Error(`${length} of ${bytes} bytes arrived`);
 }
 
-/** Sends a body of so many bytes. */
+/** Uploads a body of `bytes` bytes. */
 export async function upload(port: number, bytes: number): Promise<void> {
   const headers = { "content-length": bytes };
   const { last } = await read(await ask({ port, path: "/count", method: "POST", headers }, bytes));
   if (Number(last) !== bytes) throw new Error(`${last} of ${bytes} bytes arrived`);
 }
 
-/** Opens so many event streams, and waits until each has had its first event. */
+/** Opens `count` event streams, and waits until each has received its first event. */
 export async function openStreams(port: number, path: string, count: number): Promise<Socket[]> {
   const sockets: Socket[] = [];
   while (sockets.length < count) {

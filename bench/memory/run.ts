@@ -1,4 +1,4 @@
-/** `npm run bench:memory`: what bodies, idle streams and a million requests leave behind. */
+/** `npm run bench:memory`: measures the memory that large bodies, idle streams and a million requests take. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -29,21 +29,21 @@ const { values } = parseArgs({
 
 const help = `Usage: npm run bench:memory -- [flags]
 
-  --only <hosts>      of ${HOSTS.join(", ")}
-  --bytes <n>         of a body, 1 GiB by default
+  --only <hosts>      some of ${HOSTS.join(", ")}
+  --bytes <n>         size of a body, 1 GiB by default
   --streams <n>       idle event streams, 5000 by default
-  --requests <n>      a million by default; 0 leaves that out
-  --node <flags>      for the hosts on Node, such as --max-semi-space-size=4`;
+  --requests <n>      number of requests, a million by default; 0 skips this measurement
+  --node <flags>      flags for the hosts on Node, such as --max-semi-space-size=4`;
 
-/** Growth of resident memory, in bytes. */
+/** The growth of a host's resident memory in bytes. */
 interface Growth {
   host: string;
   down: number;
   up: number;
-  /** Of one idle stream, and of one that the server makes itself. */
+  /** For one idle stream through the proxy (`stream`), and for one that the server itself creates (`own`). */
   stream: number;
   own: number;
-  /** Of so many requests, after as many for a start. */
+  /** For a number of requests, after the same number for warm-up. */
   requests: number;
 }
 
@@ -64,7 +64,7 @@ async function commandOf(
   return [process.execPath, ...flags, fileOf("hosts/node.ts"), host];
 }
 
-/** The highest growth while `work` runs. */
+/** Returns the highest growth of resident memory while `work` runs. */
 async function growth(pid: number, work: () => Promise<void>): Promise<number> {
   const before = usageOf(pid).rss;
   let highest = before;
@@ -79,7 +79,7 @@ async function growth(pid: number, work: () => Promise<void>): Promise<number> {
   return highest - before;
 }
 
-/** Resident memory when nothing happens any more. */
+/** Waits until the resident memory does not change any more, and returns it. */
 async function settled(pid: number): Promise<number> {
   let last = 0;
   for (let i = 0; i < 10; i++) {
@@ -112,7 +112,7 @@ async function streamCost({ pid, port }: Program, path: string, count: number): 
   return cost;
 }
 
-/** Resident memory while so many requests are answered: the median of the last tenth of the samples. */
+/** Returns the resident memory while `requests` requests are answered: the median of the last tenth of the samples. */
 async function memoryAfter({ pid, port }: Program, requests: number): Promise<number> {
   const seen: number[] = [];
   for (let done = 0; done < requests;) {
@@ -122,7 +122,10 @@ async function memoryAfter({ pid, port }: Program, requests: number): Promise<nu
   return median(seen.slice(-Math.ceil(seen.length / 10)));
 }
 
-/** Sends as many requests for warm-up first, because engines enlarge their young generations at the beginning. */
+/**
+ * Returns the growth during `requests` requests. The same number is sent before as warm-up, because engines enlarge
+ * their young generations at the beginning.
+ */
 async function requestGrowth(program: Program, requests: number): Promise<number> {
   const before = await memoryAfter(program, requests);
   return (await memoryAfter(program, requests)) - before;
@@ -160,7 +163,7 @@ async function measure(host: string, target: string, directory: string): Promise
   };
 }
 
-// Never `-0`.
+// Adding 0 turns `-0` into `0`.
 const mib = (bytes: number): string => `${Math.round(bytes / MIB) + 0}`;
 const kib = (bytes: number): string => (bytes / 1024).toFixed(1);
 

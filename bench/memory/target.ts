@@ -1,4 +1,6 @@
-/** The upstream of the memory bench: bodies of any length, and event streams that say one thing. */
+/**
+ * The upstream of the memory benchmark: bodies of any length, and event streams that send one event and then stay idle.
+ */
 import { createServer, type ServerResponse } from "node:http";
 
 const piece = Buffer.alloc(65_536, "fetchway ");

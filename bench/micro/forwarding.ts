@@ -10,7 +10,7 @@ import type { Steps } from "./run.ts";
 const client = { address: "192.0.2.7", secure: false, host: "shop.example:8080" };
 
 const reply: UpstreamResponse = { status: 200, statusText: "OK", headers: answer, body: null };
-/** Answers at once. */
+/** A transport that answers at once, without a network. */
 const transport: Transport = {
   name: "bench",
   capabilities: { decodes: [], host: true, unixSocket: true, tls: true },

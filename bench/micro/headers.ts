@@ -11,7 +11,7 @@ import {
 } from "../../src/fields/headers.ts";
 import type { Steps } from "./run.ts";
 
-/** What a browser sends. */
+/** The header fields that a browser sends. */
 export const browser: string[] = [
   ["Host", "shop.example"],
   ["Connection", "keep-alive"],
@@ -27,7 +27,7 @@ export const browser: string[] = [
   ["Cookie", "session=0123456789abcdef0123456789abcdef; theme=dark"],
 ].flat();
 
-/** What a load generator sends. */
+/** The header fields that a load generator sends. */
 export const plain: string[] = ["Host", "127.0.0.1:8080", "Accept", "*/*", "User-Agent", "bench"];
 
 export const answer: string[] = [

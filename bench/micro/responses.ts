@@ -16,7 +16,7 @@ const reply: UpstreamResponse = {
   body: new BytesBody(body),
 };
 
-/** As srvx shows Node's request on its own. */
+/** Node's request, to which srvx's request refers. */
 const req = Object.assign(new IncomingMessage({ remoteAddress: "192.0.2.7" } as never), {
   rawHeaders: browser,
   httpVersionMajor: 1,

@@ -1,4 +1,4 @@
-/** `npm run bench:micro`: the steps of a request, one by one, with nothing of the network. */
+/** `npm run bench:micro`: measures the steps of a request one by one, without a network. */
 import { parseArgs } from "node:util";
 import { Bench } from "tinybench";
 import { forwarding } from "./forwarding.ts";
@@ -6,7 +6,7 @@ import { headers } from "./headers.ts";
 import { responses } from "./responses.ts";
 import { targets } from "./targets.ts";
 
-/** A step by its title. */
+/** The steps by their titles. */
 export type Steps = Readonly<Record<string, () => unknown>>;
 
 const themes: Readonly<Record<string, Steps>> = { headers, targets, forwarding, responses };

@@ -1,4 +1,4 @@
-/** Finds the calls of `rfc` in the sources of the tests, and the tests around them. */
+/** Finds the calls of `rfc` in the sources of the tests, and the tests that contain them. */
 import { globSync, readFileSync } from "node:fs";
 import { basename } from "node:path";
 import type { TestName } from "../_suite.ts";
@@ -6,24 +6,24 @@ import { type RequirementId, requirements } from "./requirements.ts";
 
 const TESTS = new URL("../", import.meta.url);
 
-/** A test that is marked as one of a requirement. */
+/** A test with a marker, which says that it checks a requirement. */
 export interface Marked {
   readonly id: RequirementId;
   /** The file, from the folder of the tests, such as `suite/hops.ts`. */
   readonly file: string;
-  /** The title, behind that of the `describe` around it. */
+  /** The title of the test, after the title of the `describe` around it. */
   readonly title: string;
 }
 
-/** A test of the black-box suite, whose gaps are known by its title. */
+/** Whether the test belongs to the black-box suite. Gaps name such a test by its title. */
 export function isInSuite(marked: Marked): marked is Marked & { title: TestName } {
   return marked.file.startsWith("suite/");
 }
 
 const TITLE = String.raw`("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')`;
-/** A method of a theme: one of the suite's tests. */
+/** Finds the methods of a theme, each of which is a test of the suite. */
 const METHOD = new RegExp(String.raw`^ {2}async ${TITLE}\(`, "gm");
-/** The title of a call, behind `test(`, or behind the arguments of `test.each(…)`. */
+/** Finds the titles of tests, after `test(` or after the arguments of `test.each(…)`. */
 const CALL = new RegExp(
   String.raw`^( *)(?:(describe|test)\b[^\n"']*|\]\)|.*?\)|\))\(\s*${TITLE},`,
   "gm",
@@ -55,7 +55,7 @@ function titlesOf(file: string, source: string): Named[] {
   }));
 }
 
-/** The titles that are around a place: each further out than the one behind it. */
+/** Joins the titles of the tests and `describe` calls around a place, the outermost first. */
 function titleAt(titles: readonly Named[], at: number, indent: number): string | undefined {
   const around: string[] = [];
   let within = indent;
@@ -68,8 +68,8 @@ function titleAt(titles: readonly Named[], at: number, indent: number): string |
 }
 
 /**
- * Reads the markers of one file.
- * @throws Error for a marker outside of a test, one that is not written with literals, and an unknown id
+ * Reads the markers of a file.
+ * @throws Error for a marker outside of a test, for arguments that are not literals, and for an unknown id
  */
 export function markersOf(file: string, source: string): Marked[] {
   const titles = titlesOf(file, source);
@@ -88,7 +88,7 @@ export function markersOf(file: string, source: string): Marked[] {
   return found.flat();
 }
 
-/** The markers of all tests. */
+/** Reads the markers of all tests. */
 export function findMarkers(): Marked[] {
   const files = globSync(["*.test.ts", "suite/*.ts"], { cwd: TESTS }).toSorted();
   return files

@@ -1,4 +1,4 @@
-/** What the RFCs require of a gateway: the list behind docs/conformance.md. */
+/** The requirements of the RFCs on a gateway, from which docs/conformance.md is generated. */
 import { rfc6455 } from "./rfc6455.ts";
 import { rfc7239 } from "./rfc7239.ts";
 import { rfc9110 } from "./rfc9110.ts";
@@ -7,7 +7,7 @@ import { rfc9112 } from "./rfc9112.ts";
 import { rfc9113 } from "./rfc9113.ts";
 import { rfc9209 } from "./rfc9209.ts";
 
-/** What a requirement can wait for: features that are being built. */
+/** The features that are not built yet, and on which a requirement can depend. */
 export type Feature =
   | "Expect"
   | "HTTP/2"
@@ -16,10 +16,10 @@ export type Feature =
   | "trailers"
   | "upgrades";
 
-/** One requirement. Its id is the RFC, the section, and a short name. */
+/** A requirement. Its id consists of the RFC, the section, and a short name. */
 export interface Requirement {
   readonly level: "MUST" | "MUST NOT" | "SHOULD" | "SHOULD NOT";
-  /** The part that a gateway plays when the requirement counts for it. */
+  /** The role of a gateway to which the requirement applies. */
   readonly role:
     | "client"
     | "gateway"
@@ -28,19 +28,19 @@ export interface Requirement {
     | "recipient"
     | "sender"
     | "server";
-  /** What has to be done, or not to be done, in our own words. */
+  /** The requirement as one sentence in our own words. */
   readonly says: string;
-  /** The option that it holds with, where it does not hold without. */
+  /** The option that must be set for the requirement to hold. */
   readonly option?: string;
-  /** What has to be built first. */
+  /** The feature that must be built before the requirement can be tested. */
   readonly open?: Feature;
-  /** Why it holds on no host. */
+  /** The reason why the requirement holds on no host. */
   readonly gap?: string;
-  /** Why it is no requirement of this library. */
+  /** The reason why the requirement does not apply to this library. */
   readonly foreign?: string;
 }
 
-/** What a marker can name. */
+/** The ids of all requirements, which markers name. */
 export type RequirementId =
   | keyof typeof rfc9110
   | keyof typeof rfc9110Fields
@@ -50,7 +50,7 @@ export type RequirementId =
   | keyof typeof rfc7239
   | keyof typeof rfc9209;
 
-/** All requirements, by id, in the order of the RFCs in the ledger. */
+/** All requirements by id, in the order in which docs/conformance.md lists the RFCs. */
 export const requirements: Readonly<Record<RequirementId, Requirement>> = {
   ...rfc9110,
   ...rfc9110Fields,

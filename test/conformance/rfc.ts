@@ -1,9 +1,9 @@
 import type { RequirementId } from "./requirements.ts";
 
 /**
- * Marks the test around it as one of these requirements of RFCs. It does nothing: docs/conformance.md, which is made
- * of the sources of the tests, names the test with each of them.
+ * Marks the test that calls it as a test of these requirements. The call itself does nothing: docs/conformance.md is
+ * generated from the sources of the tests, and names the test with each of the requirements.
  */
 export function rfc(..._ids: readonly [RequirementId, ...RequirementId[]]): void {
-  // Nothing has to be done: the call itself is what is looked for.
+  // The function is empty, because only its calls in the sources matter.
 }

@@ -1,6 +1,6 @@
 /**
- * RFC 6455, WebSocket: a tunnel passes frames as bytes and has the duties of the handshake alone; a relay, on servers
- * that end the WebSocket themselves, has those of an endpoint on both sides.
+ * RFC 6455, WebSocket. A tunnel passes frames as bytes, so only the requirements of the handshake apply to it. A relay,
+ * on servers that terminate the WebSocket themselves, must fulfil those of an endpoint on both sides.
  */
 export const rfc6455 = {
   "6455-4.1-handshake-sent": {
@@ -36,7 +36,7 @@ export const rfc6455 = {
   "6455-4.2.1-validated": {
     level: "MUST",
     role: "server",
-    says: "Answer an HTTP error such as 400 to a handshake that is not of the grammar.",
+    says: "Answer a handshake that does not match the grammar with an HTTP error such as 400.",
     open: "upgrades",
   },
   "6455-4.2.2-version": {
@@ -66,7 +66,7 @@ export const rfc6455 = {
   "6455-5.1-masked": {
     level: "MUST",
     role: "client",
-    says: "Mask each frame to the server; a server masks none.",
+    says: "Mask each frame to the server; a server does not mask frames.",
     open: "upgrades",
   },
   "6455-5.1-mask-checked": {

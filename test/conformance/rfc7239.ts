@@ -8,7 +8,7 @@ export const rfc7239 = {
   "7239-4-grammar": {
     level: "MUST",
     role: "sender",
-    says: "Quote values that are no tokens, such as a host with a port or an IPv6 address in its brackets.",
+    says: "Quote values that are not tokens, such as a host with a port or an IPv6 address in its brackets.",
   },
   "7239-5.1-by": {
     level: "SHOULD",
@@ -29,7 +29,7 @@ export const rfc7239 = {
   "7239-6-port": {
     level: "MUST",
     role: "recipient",
-    says: "Tell an obfuscated port from a number by its underscore.",
+    says: "Distinguish an obfuscated port from a number by its underscore.",
   },
   "7239-6.1-ipv6": {
     level: "SHOULD",

@@ -78,7 +78,7 @@ export const rfc9110Fields = {
   "9110-13.2.1-forward": {
     level: "MUST",
     role: "intermediary",
-    says: "Forward preconditions, and evaluate none, where it is neither origin server nor cache.",
+    says: "Forward preconditions without evaluating them if it is neither origin server nor cache.",
   },
   "9110-14.2-range": {
     level: "MUST",

@@ -69,7 +69,7 @@ export const rfc9110 = {
   "9110-5.3-repeated": {
     level: "MUST NOT",
     role: "sender",
-    says: "Generate several lines of a field that is no list.",
+    says: "Generate several lines of a field that is not a list.",
   },
   "9110-5.3-set-cookie": {
     level: "SHOULD",
@@ -357,7 +357,7 @@ export const rfc9110 = {
   "9110-8.6-malformed": {
     level: "MUST NOT",
     role: "sender",
-    says: "Forward a Content-Length that is no number; a repeated one becomes one or is refused.",
+    says: "Forward a Content-Length that is not a number; a repeated one becomes one or is refused.",
   },
   "9110-9.1-get-head": {
     level: "MUST",
@@ -367,7 +367,7 @@ export const rfc9110 = {
   "9110-9.2.2-proxy-retry": {
     level: "MUST NOT",
     role: "proxy",
-    says: "Retry requests by itself whose methods are not idempotent.",
+    says: "Retry requests with non-idempotent methods automatically.",
   },
   "9110-9.2.2-client-retry": {
     level: "SHOULD NOT",
@@ -402,7 +402,7 @@ export const rfc9110 = {
   "9110-9.3.6-tunnel": {
     level: "MUST",
     role: "intermediary",
-    says: "Send what is outstanding of a tunnel's closed side to the other one, and close both.",
+    says: "Send the outstanding data of a tunnel's closed side to the other side, and close both.",
     open: "upgrades",
   },
   "9110-9.3.7-max-forwards": {

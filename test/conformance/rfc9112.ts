@@ -316,7 +316,7 @@ export const rfc9112 = {
   "9112-9.3-persistence-rules": {
     level: "MUST",
     role: "recipient",
-    says: "Tell from version and Connection of a message whether its connection persists.",
+    says: "Determine from version and Connection of a message whether its connection persists.",
   },
   "9112-9.3-not-persistent": {
     level: "MUST",
@@ -397,7 +397,7 @@ export const rfc9112 = {
     level: "SHOULD",
     role: "client",
     says: "Take only those responses for complete that are so by their own framing where TLS ends without an alert.",
-    gap: "The TLS of Node, Bun and Deno does not tell an end without an alert from one with it.",
+    gap: "The TLS of Node, Bun and Deno does not distinguish an end without a close alert from one with it.",
   },
   "9112-9.8-alert": {
     level: "MUST",

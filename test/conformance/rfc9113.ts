@@ -1,6 +1,6 @@
 /**
- * RFC 9113, HTTP/2: what it requires of a gateway that translates messages. What a connection is made of (frames,
- * windows, HPACK) is the work of `node:http2`, and listed once for each section.
+ * RFC 9113, HTTP/2: what it requires of a gateway that translates messages. The requirements on connections (frames,
+ * windows, HPACK) are met by `node:http2`, so there is one entry for each section about them.
  */
 export const rfc9113 = {
   "9113-3.2-alpn": {
@@ -90,7 +90,7 @@ export const rfc9113 = {
   "9113-8.1.1-length": {
     level: "MUST",
     role: "recipient",
-    says: "Take a message whose content is not as long as its Content-Length says for malformed.",
+    says: "Treat a message whose content is not as long as its Content-Length says as malformed.",
     open: "HTTP/2",
   },
   "9113-8.2-lowercase": {
@@ -150,7 +150,7 @@ export const rfc9113 = {
   "9113-8.3.1-authority-differs": {
     level: "SHOULD",
     role: "server",
-    says: "Take a request for malformed whose Host differs from :authority.",
+    says: "Treat a request whose Host differs from :authority as malformed.",
   },
   "9113-8.3.1-authority-sent": {
     level: "MUST",
@@ -190,7 +190,7 @@ export const rfc9113 = {
     level: "MUST",
     role: "proxy",
     says: "Keep the rules of CONNECT.",
-    foreign: "A gateway is no CONNECT proxy.",
+    foreign: "A gateway is not a CONNECT proxy.",
   },
   "9113-8.7-retry": {
     level: "MUST NOT",
@@ -255,7 +255,7 @@ export const rfc9113 = {
     level: "MUST NOT",
     role: "sender",
     says: "Compress content in which secrets and what an attacker controls are mixed.",
-    foreign: "A gateway passes content as it is, and compresses none.",
+    foreign: "A gateway passes content unchanged, and does not compress it.",
   },
   "9113-10.7-padding": {
     level: "SHOULD",

@@ -1,8 +1,14 @@
-/** Listens once per setup, then prints the ports as one line of JSON. Run by Bun and Deno too: nothing of Node's here. */
+/**
+ * Starts a server for each setup, and prints the ports as one line of JSON. It also runs on Bun and Deno, so it imports
+ * no modules of Node.
+ */
 import { createProxy, proxyFetch } from "#proxy";
 import { createSetup, setups, type Setup, type SetupName } from "../_setups.ts";
 
-/** `proxyFetch`, or a proxy of its own where a run has options that only `createProxy` takes. */
+/**
+ * Returns a handler that calls `proxyFetch`, or a created proxy's `fetch` if the run sets options that only
+ * `createProxy` accepts.
+ */
 export function bindFetch({ target, options }: Setup): (request: Request) => Promise<Response> {
   if (process.env["PROXY_OPTIONS"]) return createProxy({ target, ...options }).fetch;
   return (request) => proxyFetch(request, target, options);
@@ -24,12 +30,12 @@ export async function announce(
   await exitWithParent();
 }
 
-/** On Node: the parent holds stdin open as long as it lives. */
+/** Exits on Node when the parent ends, which holds stdin open until then. */
 function exitOnEnd(): void {
   process.stdin.resume().on("end", () => process.exit());
 }
 
-/** For servers that are told to be silent: prints an exception, and answers it with 500. */
+/** Prints an exception and answers with 500, for servers that would not print it themselves. */
 export function reportError(error: unknown): Response {
   console.error(error);
   return new Response(null, { status: 500 });

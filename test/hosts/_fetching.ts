@@ -1,8 +1,14 @@
-/** Proxies with the global `fetch` in place of their own client. Imported by hosts: no runtime's API here. */
+/**
+ * Creates proxies with the global `fetch` in place of Fetchway's own HTTP client. Hosts on every runtime import this
+ * file, so it uses only web APIs.
+ */
 import type { CreateProxyOptions, Proxy } from "#proxy";
 import type { Setup } from "../_setups.ts";
 
-/** The proxy of a setup; undefined where `fetch` cannot do what that needs, which is said when it is created. */
+/**
+ * Creates the proxy of a setup, or returns undefined if `createProxy` throws because `fetch` lacks a feature that the
+ * setup needs.
+ */
 export function createFetching<P extends Proxy>(
   createProxy: (options: CreateProxyOptions) => P,
   { target, options }: Setup,
@@ -15,7 +21,7 @@ export function createFetching<P extends Proxy>(
   }
 }
 
-/** Answers in place of a proxy where the setup needs what `fetch` cannot do. */
+/** Answers every request with 500, in place of the proxy of a setup that `fetch` cannot support. */
 export const refusing = {
   fetch: async (): Promise<Response> => new Response(null, { status: 500 }),
 };

@@ -1,4 +1,4 @@
-/** Run by Bun itself: nothing of Node's here. */
+/** A host on Bun. It uses no modules of Node. */
 import { createProxy } from "#proxy";
 import { exitWithParent, getEnv, serveBun } from "../_serve.bun.ts";
 import { announce } from "./_announce.ts";

@@ -1,4 +1,4 @@
-/** Run by Deno itself: nothing of Node's here. */
+/** A host on Deno. It uses no modules of Node. */
 import { createProxy } from "#proxy";
 import { exitWithParent, getEnv, serveDeno } from "../_serve.deno.ts";
 import { announce } from "./_announce.ts";

@@ -1,4 +1,4 @@
-/** Run by Bun itself, with its global `fetch` in place of the proxy's own client. */
+/** A host on Bun, with its global `fetch` in place of Fetchway's own HTTP client. */
 import { createProxy } from "#proxy";
 import { exitWithParent, getEnv, serveBun } from "../_serve.bun.ts";
 import { announce } from "./_announce.ts";

@@ -1,4 +1,4 @@
-/** Run by Deno itself, with its global `fetch` in place of the proxy's own client. */
+/** A host on Deno, with its global `fetch` in place of Fetchway's own HTTP client. */
 import { createProxy } from "#proxy";
 import { exitWithParent, getEnv, serveDeno } from "../_serve.deno.ts";
 import { announce } from "./_announce.ts";

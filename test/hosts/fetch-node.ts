@@ -1,4 +1,4 @@
-/** `node:http` with the global `fetch` in place of the proxy's own client. */
+/** A host on `node:http`, with the global `fetch` in place of Fetchway's own HTTP client. */
 import { createProxy } from "#proxy";
 import { serve } from "../_serve.ts";
 import { announce } from "./_announce.ts";

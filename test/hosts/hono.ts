@@ -2,7 +2,8 @@ import { ProxyError } from "#proxy";
 import { serve } from "../_serve.ts";
 import { announce, bindFetch } from "./_announce.ts";
 
-// @hono/node-server logs each response body that fails; anything else on stderr is a fault.
+// @hono/node-server logs each response body that fails. Drop these logs, because any output on stderr counts as a
+// fault.
 const complain = console.error;
 console.error = (...data: unknown[]) => {
   if (!(data[0] instanceof ProxyError)) complain(...data);

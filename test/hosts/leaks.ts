@@ -8,16 +8,16 @@ declare const gc: () => void;
 
 /** Resources that are in use after all requests have ended. */
 export interface Holdings {
-  /** Bytes in use after collection. */
+  /** The size of the heap in bytes after garbage collection. */
   heap: number;
-  /** Timers, sockets and the like that keep the process alive, by kind. */
+  /** The number of timers, sockets and other resources that keep the process running, by kind. */
   resources: Record<string, number>;
-  /** Listeners on what outlives a request. */
+  /** The number of listeners on objects that outlive a request. */
   listeners: number;
   pool: { inUse: number; free: number; waiting: number };
 }
 
-// One signal for all requests: a listener that is not removed is a leak.
+// All requests share one signal, so each listener that is not removed from it is a leak.
 const { signal } = new AbortController();
 const target = process.env["UPSTREAM"] ?? "";
 const proxy = createProxy({ target, signal, pool: { freeSocketTimeout: 60_000 } });
@@ -46,7 +46,7 @@ async function measure(): Promise<Holdings> {
 }
 
 console.log(JSON.stringify({ port }));
-// The parent holds stdin open as long as it lives.
+// The parent holds stdin open until it ends.
 for await (const _ of createInterface({ input: process.stdin })) {
   console.log(JSON.stringify(await measure()));
 }

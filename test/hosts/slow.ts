@@ -1,4 +1,7 @@
-/** srvx with every fast path left: a Request made by hand, a Response made of the proxy's. */
+/**
+ * A host on srvx that uses none of the proxy's fast paths: it constructs a new Request, and a new Response from the
+ * proxy's.
+ */
 import { createProxy } from "#proxy";
 import { serve } from "../_serve.ts";
 import { announce, reportError } from "./_announce.ts";
@@ -9,7 +12,7 @@ await announce(async ({ target, options }) => {
     async fetch(request) {
       const { url, method, body, signal, runtime } = request;
       const headers = new Headers([...request.headers]);
-      // Values that the Request constructor refuses.
+      // The Request constructor would throw for these values.
       if (!URL.canParse(url)) return new Response(null, { status: 400 });
       if (method === "TRACE") return new Response(null, { status: 501 });
       const made = new Request(url, {
@@ -18,7 +21,8 @@ await announce(async ({ target, options }) => {
         signal,
         ...(body && { body, duplex: "half" as const }),
       });
-      // As Hono's server does: whose connection it is cannot be seen on a Request.
+      // A constructed Request has no reference to its connection, so pass Node's request in the context, as Hono's
+      // server does.
       const response = await proxy.fetch(made, { incoming: runtime?.node?.req });
       const { status, statusText } = response;
       return new Response(response.body, { status, statusText, headers: response.headers });

@@ -1,4 +1,4 @@
-/** `node:http` with undici in place of the proxy's own client. */
+/** A host on `node:http`, with undici in place of Fetchway's own HTTP client. */
 import { createProxy } from "#proxy";
 import { createUndiciTransport } from "../../runtimes/undici.ts";
 import { serve } from "../_serve.ts";

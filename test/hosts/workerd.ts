@@ -36,7 +36,7 @@ writeFileSync(join(directory, "config.capnp"), config);
 const binary = fileURLToPath(new URL("../../node_modules/.bin/workerd", import.meta.url));
 const child = spawn(binary, ["serve", join(directory, "config.capnp"), "--control-fd=3"], {
   stdio: ["ignore", 2, "pipe", "pipe"],
-  // The command may be a wrapper, which outlives a plain kill: the whole group is ended.
+  // The command may be a wrapper around workerd: a process group lets a signal end both.
   detached: true,
 });
 
@@ -45,12 +45,12 @@ function end(code: number): never {
   try {
     if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
   } catch {
-    // It is gone already.
+    // The process has already ended.
   }
   process.exit(code);
 }
 
-// It prints why a response body failed, and that it was asked for a tunnel: nothing to complain of.
+// Messages of workerd that are not errors of the host: the reason why a response body failed, and a CONNECT request.
 const ordinary: RegExp =
   / Uncaught exception: .*remote\.jsg\.(?:Error: (?:ProxyError: |Handler does not export a connect\(\))|TypeError: FixedLengthStream did not see )|^Received a connect event/;
 let stderr = "";
@@ -64,7 +64,7 @@ let stderr = "";
 
 child.on("exit", (code) => end(code ?? 1));
 process.on("SIGTERM", () => end(0));
-// The parent holds stdin open as long as it lives.
+// The parent holds stdin open until it ends.
 process.stdin.resume().on("end", () => end(0));
 
 /** workerd prints one line of JSON for each socket that it listens on. */

@@ -1,4 +1,4 @@
-/** Run by workerd itself: nothing of Node's here. */
+/** The Worker of the workerd host. It uses no modules of Node. */
 import { createProxy, type Proxy } from "../../runtimes/workerd.ts";
 import { createSetup, type SetupName } from "../_setups.ts";
 
@@ -13,7 +13,7 @@ function create({ SETUP, UPSTREAM, PROXY_OPTIONS }: Env): Proxy {
   try {
     return createProxy({ target, ...options });
   } catch {
-    // A setup with an option that Workers refuse runs without it; its own test is then a gap.
+    // Workers refuse these options. The setup runs without them, and the tests of the options are gaps.
     const { host: _host, changeOrigin: _changeOrigin, ...others } = options;
     return createProxy({ target, ...others });
   }

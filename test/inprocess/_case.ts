@@ -49,7 +49,7 @@ export async function ask(proxy: Proxy, request: Request): Promise<Seen> {
   return (await response.json()) as Seen;
 }
 
-/** What a failed exchange is for its client. */
+/** Returns the status of a failed exchange, and checks that its response tells nothing else. */
 export async function statusOf(proxy: Proxy, request: Request = read("/")): Promise<number> {
   const response = await proxy.fetch(request);
   const text = await response.text();
@@ -60,7 +60,7 @@ export async function statusOf(proxy: Proxy, request: Request = read("/")): Prom
 export const mebibyte: number = 1024 * 1024;
 export const LENGTH: number = 8 * mebibyte;
 
-/** A source of bytes that differ from chunk to chunk, which counts the bytes that were read. */
+/** Creates a stream of bytes that differ from chunk to chunk, and counts the bytes that were read from it. */
 export function createSource(length: number = LENGTH): {
   stream: ReadableStream<Uint8Array>;
   taken: number;
@@ -93,12 +93,12 @@ export async function countBytes(body: ReadableStream<Uint8Array> | null): Promi
   return length;
 }
 
-/** An app that answers with this. */
+/** Creates an app that returns the result of `answer`. */
 export const answering = (answer: () => unknown): FetchTarget => ({
   fetch: async () => (await answer()) as Response,
 });
 
-/** A fetch in place of the network, with the requests that it got. */
+/** Creates a `fetch` that replaces the network and records its requests. */
 export function createNetwork(): {
   fetch: NonNullable<CreateProxyOptions["fetch"]>;
   sent: [string, Headers][];
@@ -130,7 +130,7 @@ export function assertMisuse(body: () => unknown, message: RegExp): void {
   assert(thrown instanceof TypeError && message.test(thrown.message), `it threw ${String(thrown)}`);
 }
 
-/** Waits until a number has stayed the same for a while. */
+/** Waits until the value of `count` has not changed for a while, and returns it. */
 export async function settle(count: () => number): Promise<number> {
   let last = -1;
   let since = Date.now();

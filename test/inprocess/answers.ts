@@ -1,4 +1,4 @@
-/** What becomes of an app's response. */
+/** Cases about the response of an app in the same process. */
 import { Hono } from "hono";
 import type { FetchTarget } from "../../src/index.ts";
 import {

@@ -1,4 +1,4 @@
-/** Bodies to and from an app. */
+/** Cases about bodies to and from an app in the same process. */
 import { H3 } from "h3";
 import { Hono } from "hono";
 import type { FetchTarget } from "../../src/index.ts";
@@ -46,7 +46,10 @@ export const bodies: Record<string, Case> = {
     const answer = proxy.fetch(read("/", { method: "POST", body: source.stream, duplex: "half" }));
     await until(() => source.taken > 0, "the first chunk");
     const taken = await settle(() => source.taken);
-    assert(taken <= 2 * mebibyte, `${taken} bytes were taken for nobody`);
+    assert(
+      taken <= 2 * mebibyte,
+      `${taken} bytes of the body were read, although the app does not read it`,
+    );
     gate.resolve();
     assertEqual(await (await answer).text(), String(LENGTH));
   },
@@ -56,7 +59,10 @@ export const bodies: Record<string, Case> = {
     const proxy = create({ target: answering(() => new Response(source.stream)) });
     const response = await proxy.fetch(read("/"));
     const taken = await settle(() => source.taken);
-    assert(taken <= 2 * mebibyte, `${taken} bytes were made for nobody`);
+    assert(
+      taken <= 2 * mebibyte,
+      `the app produced ${taken} bytes, although the client does not read them`,
+    );
     assertEqual(await countBytes(response.body), LENGTH);
   },
 
@@ -112,10 +118,10 @@ export const bodies: Record<string, Case> = {
         },
       });
       const request = read("/", { method: "POST", body, headers, duplex: "half" });
-      // The app may answer all the same, as any upstream may.
+      // The response is not checked, because the app may answer although the body is wrong.
       await (await create({ target }).fetch(request)).text();
     }
-    // A body of unknown length may fail before the app is called.
+    // The app need not be called for every body: one of unknown length may fail before.
     assert(calls > 0, "the app was never called");
     await until(() => outcomes.length === calls, "the app's reading to end");
     assertEqual(new Set(outcomes).has("failed") && new Set(outcomes).size, 1);
@@ -128,7 +134,7 @@ export const bodies: Record<string, Case> = {
       "content-length": `${bytes.length}`,
       etag: '"x"',
     };
-    // workerd's own: the bytes are encoded already.
+    // Only workerd reads `encodeBody`: "manual" tells it that the bytes are already encoded.
     const init: ResponseInit & { encodeBody: "manual" } = { headers, encodeBody: "manual" };
     for (const options of [{}, { idleTimeout: 10_000 }]) {
       const target = answering(() => new Response(bytes, init));

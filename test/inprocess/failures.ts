@@ -1,4 +1,4 @@
-/** Apps that fail, and clients that leave. */
+/** Cases about apps that fail, and clients that disconnect. */
 import { type FetchTarget, ProxyError } from "../../src/index.ts";
 import {
   answering,

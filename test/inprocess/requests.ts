@@ -1,4 +1,4 @@
-/** Requests as an app sees them. */
+/** Cases about the requests that an app in the same process receives. */
 import type { FetchTarget } from "../../src/index.ts";
 import {
   ask,
@@ -99,7 +99,7 @@ export const requests: Record<string, Case> = {
       try {
         request = read("/", { method });
       } catch {
-        // This runtime has no such requests.
+        // This runtime cannot construct such a Request.
         continue;
       }
       if (request.method !== method) continue;

@@ -1,4 +1,4 @@
-/** Gets other versions of Node and of frameworks, and compiles the hosts for them, in a scratch folder. */
+/** Installs other versions of Node and of the frameworks in a scratch folder, and compiles the hosts for them. */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { build } from "esbuild";
 import { compareVersions } from "../_node.ts";
 
 const root = join(import.meta.dirname, "../..");
-/** Ignored by Git, and removed by `npm ci`. */
+/** The scratch folder. Git ignores it, and `npm ci` removes it. */
 const scratch = join(root, "node_modules/.cache/fetchway-matrix");
 
 export const FRAMEWORKS = ["srvx", "h3", "hono", "@hono/node-server"] as const;
@@ -23,7 +23,7 @@ const { engines, dependencies, devDependencies } = JSON.parse(
 export const pinned: Readonly<Record<string, string>> = { ...devDependencies, ...dependencies };
 
 function npm(...args: string[]): string {
-  // Under `npm run`, npm passes its own options on by these.
+  // Under `npm run`, npm sets variables with its own options, which this call must not inherit.
   const env = Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name));
   return execFileSync("npm", [...args, "--loglevel=error"], {
     encoding: "utf8",
@@ -33,7 +33,7 @@ function npm(...args: string[]): string {
   });
 }
 
-/** The minimum of `engines`, and the newest of each major version. */
+/** Finds the versions of Node to test: the minimum of `engines`, and the newest version of each major. */
 export function findNodes(majors: readonly number[]): string[] {
   mkdirSync(scratch, { recursive: true });
   const least = /^>=(\d+\.\d+\.\d+)$/.exec(engines.node)?.[1];
@@ -54,13 +54,16 @@ export function findFrameworks(): Record<string, string> {
   return Object.fromEntries(FRAMEWORKS.map((name) => [name, npm("view", name, "version").trim()]));
 }
 
-/** Installs exactly these versions in a folder of their own, once. @returns the folder */
+/**
+ * Installs exactly these versions in a folder of their own, unless they are already there.
+ * @returns the folder
+ */
 function install(name: string, packages: Record<string, string>): string {
   const folder = join(scratch, name);
   const done = join(folder, "done");
   if (existsSync(done)) return folder;
   mkdirSync(folder, { recursive: true });
-  // Node's package fetches its binary by an install script.
+  // The package `node` downloads its binary in an install script.
   const manifest = { private: true, allowScripts: { node: true }, dependencies: packages };
   writeFileSync(join(folder, "package.json"), JSON.stringify(manifest));
   npm("install", "--prefix", folder, "--no-audit", "--no-fund");
@@ -68,7 +71,10 @@ function install(name: string, packages: Record<string, string>): string {
   return folder;
 }
 
-/** @returns the binary's path */
+/**
+ * Installs a version of Node.
+ * @returns the path of its binary
+ */
 export function installNode(version: string): string {
   const folder = install(`node-${version}`, { node: version });
   return join(folder, "node_modules/node/bin/node");
@@ -81,7 +87,7 @@ export function installNode(version: string): string {
 export async function compileHosts(frameworks: Record<string, string>): Promise<string> {
   const name = FRAMEWORKS.map((each) => frameworks[each]).join("-");
   const isPinned = FRAMEWORKS.every((each) => frameworks[each] === pinned[each]);
-  // Where they are the pinned ones, the project's own node_modules has them.
+  // The pinned versions are already in the project's own node_modules.
   const folder = isPinned ? join(scratch, "pinned") : install(`frameworks-${name}`, frameworks);
   const outdir = join(folder, "test");
   await build({
@@ -96,7 +102,7 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
     splitting: true,
     format: "esm",
     platform: "node",
-    // The syntax of the oldest supported Node.
+    // The oldest supported Node supports this syntax.
     target: "es2023",
     external: FRAMEWORKS.slice(),
     logLevel: "warning",

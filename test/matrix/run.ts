@@ -1,11 +1,11 @@
 /**
- * Runs the tests of the hosts on Node, those of Node's entry (`*.node.test.ts`), and a storm, with other versions of Node
- * and of the frameworks.
+ * Runs the tests of the hosts on Node, those of the Node entry (`*.node.test.ts`), and a storm, with other versions of
+ * Node and of the frameworks.
  *
  *     npm run test:matrix [-- --nodes 22.12.0,26.1.0] [--hosts node,srvx] [--exchanges 2000]
  *
- * For the hosts, Vitest runs on the project's own Node, and the hosts run on the other version, compiled. The tests of
- * Node's entry have their servers in the process of Vitest, which then runs on the other version itself.
+ * In tests of the hosts, Vitest runs on the project's own Node, and the compiled hosts run on the other version. Tests
+ * of the Node entry have their servers in the process of Vitest, so Vitest itself runs on the other version.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -39,11 +39,11 @@ interface Row {
   frameworks: string;
   passed: number;
   failed: string[];
-  /** Vitest's, which is not 0 either where a file does not load. */
+  /** The exit code of Vitest. It is also not 0 if a test file cannot be loaded. */
   code: number;
 }
 
-/** What Vitest's JSON reporter writes, as far as it is read here. */
+/** The part of the report of Vitest's JSON reporter that is read here. */
 interface Report {
   testResults: {
     name: string;
@@ -55,7 +55,7 @@ interface Report {
 /**
  * Runs a program of this project with hosts on the given Node.
  * @param binary the Node that the program itself runs on
- * @returns its exit code and what it printed
+ * @returns the program's exit code and output
  */
 function runOn(
   node: string,
@@ -73,21 +73,24 @@ function runOn(
   return { code: status ?? 1, output: stdout };
 }
 
-/** The tests of what rests on undocumented parts of Node and of the frameworks are among these. */
+/**
+ * The tests of the Node entry, among them those of code that depends on undocumented parts of Node and of the
+ * frameworks.
+ */
 const inProcess = readdirSync(join(root, "test"))
   .filter((name) => name.endsWith(".node.test.ts") && !name.startsWith("hosts."))
   .map((name) => `test/${name}`);
 
 function runTests(node: string, frameworks: string, files: string): Row {
   const row: Row = { node, frameworks, passed: 0, failed: [], code: 0 };
-  // Which ways a host takes is tested beside what it does.
+  // Besides the behaviour of the hosts, test which fast paths they use.
   const tests = [...hosts.map((host) => `test/hosts.${host}.test.ts`), "test/work.hosts.test.ts"];
   runVitest(row, files, tests, process.execPath);
   runVitest(row, files, inProcess, installNode(node));
   return row;
 }
 
-/** Runs test files, and adds what has passed and failed to the row. */
+/** Runs test files, and adds the numbers of passed and failed tests to the row. */
 function runVitest(row: Row, files: string, tests: string[], binary: string): void {
   const output = join(files, "../report.json");
   rmSync(output, { force: true });
@@ -110,7 +113,7 @@ function runVitest(row: Row, files: string, tests: string[], binary: string): vo
   }
 }
 
-/** A short storm on each host counts as a test more. */
+/** Runs a short storm on each host. Each storm counts as a test. */
 function runStorms(row: Row, files: string): Row {
   for (const name of hosts.flatMap((host) => [host, `${host}:wrapped`])) {
     const args = ["test/storm/run.ts", "--hosts", name, "--exchanges", values.exchanges];
@@ -142,7 +145,7 @@ if (newer.length === 0) console.log("the newest frameworks are the pinned ones")
 else {
   console.log(`newest: ${newer.map((name) => `${name} ${newest[name]}`).join(", ")}`);
   const compiled = await compileHosts(newest);
-  // On the newest Node, and on the project's own.
+  // Run the newest frameworks on the newest Node and on the project's own Node.
   for (const node of new Set([nodes.at(-1) as string, process.versions.node])) {
     add(runStorms(runTests(node, "newest", compiled), compiled));
   }

@@ -46,7 +46,7 @@ async function answerWhole(
   if (endsByClose || after === "close" || plan.upstreamVersion === "1.0") return call.close();
   if (after === "keep") return;
   if (after === "late fin") await pause(1 + (plan.id % 20));
-  // Between two requests, as an upstream does that keeps its connections for a while only.
+  // Close only a connection that has no further request, as an upstream does after its idle timeout.
   if (link.calls.at(-1) !== call || link.isClosed) return;
   onIdleClose();
   call.close();

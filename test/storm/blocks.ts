@@ -1,14 +1,14 @@
 /**
- * Bodies of blocks that say where they belong: direction, exchange and number, so that a stranger's
- * byte or a missing block is seen and can be named. A block is 16 bytes: `q0000002a.00003\n`.
+ * Bodies of blocks. Each block contains its direction, exchange and number, so that a byte of another exchange
+ * or a missing block is detected and can be named. A block has 16 bytes: `q0000002a.00003\n`.
  */
 
-/** `q` is a request's body, `s` a response's. */
+/** `q` stands for the body of a request, `s` for the body of a response. */
 export type Direction = "q" | "s";
 
 const BLOCK = 16;
 const DIGITS = Buffer.from("0123456789abcdef");
-/** The blocks' numbers, with room for direction and exchange before them. */
+/** A template of the blocks with their numbers. Direction and exchange are filled in for each body. */
 let numbered: Buffer = Buffer.alloc(0);
 
 function numberBlocks(count: number): Buffer {
@@ -26,7 +26,7 @@ export function makeBody(direction: Direction, id: number, size: number): Buffer
   const first = direction.charCodeAt(0);
   for (let at = 0; at < size; at += BLOCK) {
     body[at] = first;
-    // Writing beyond the end of a typed array does nothing: the last block may be cut.
+    // The last block may be incomplete: writes beyond the end of a typed array are ignored.
     for (let digit = 0; digit < 8; digit++) {
       body[at + 1 + digit] = DIGITS[(id >>> (28 - digit * 4)) & 15] as number;
     }
@@ -58,7 +58,7 @@ export function explainBytes(expected: Buffer, got: Buffer, offset: number): str
   return `${where} is wrong: ${nameBlock(expected, around)}: ${text}`;
 }
 
-/** Which block stands where another is due. */
+/** Names the block that was received in the place of another one. */
 function nameBlock(expected: Buffer, text: string): string {
   const own = expected.toString("latin1", 0, 9);
   const blocks = [...text.matchAll(WHOLE_BLOCK)];

@@ -1,4 +1,4 @@
-/** Random numbers that the same seeds repeat on every machine. */
+/** Random numbers that depend only on the seeds, so that they are the same on every machine. */
 export class Dice {
   #a: number;
   #b: number;
@@ -8,11 +8,11 @@ export class Dice {
   constructor(seed: number, stream: number) {
     this.#a = seed | 0;
     this.#b = Math.imul(stream + 1, 0x85eb_ca6b) | 0;
-    // The first numbers still resemble the seeds.
+    // Drop the first numbers, because they depend too regularly on the seeds.
     for (let round = 0; round < 12; round++) this.below(1);
   }
 
-  /** A whole number from 0 to `sides - 1`; the generator is sfc32. */
+  /** Returns a whole number from 0 to `sides - 1`. The generator is sfc32. */
   below(sides: number): number {
     const sum = (((this.#a + this.#b) | 0) + this.#counter) | 0;
     this.#counter = (this.#counter + 1) | 0;

@@ -1,4 +1,4 @@
-/** Features that the storm does not use on a host, because its server or client lacks them. */
+/** Features that the storm does not use on a host, because the host's server or HTTP client lacks them. */
 import type { HostName } from "../_host.ts";
 import { hostVersion, isInRange, type NodeRange } from "../_node.ts";
 
@@ -24,7 +24,7 @@ export type Feature = (typeof FEATURES)[number];
 
 interface Limit {
   host: HostName;
-  /** The versions of Node that cannot; all if undefined. */
+  /** The versions of Node that lack the feature; all versions if undefined. */
   node?: NodeRange;
   feature: Feature;
   reason: string;
@@ -36,7 +36,8 @@ export const limits: readonly Limit[] = [
   ...ON_NODE.map((host): Limit => ({
     host,
     feature: "a client that leaves is seen while its next upload waits",
-    reason: "Node reads no more of a connection whose upload waits, and so does not see its end",
+    reason:
+      "Node stops reading from a connection whose upload waits, and so does not notice when the client disconnects",
   })),
   {
     host: "slow",
@@ -76,22 +77,24 @@ export const limits: readonly Limit[] = [
   {
     host: "bun",
     feature: "a last chunk without its line end",
-    reason: "Bun.serve takes a last chunk for the end, before the line end that follows it",
+    reason:
+      "Bun.serve takes the last chunk for the end of the body, without waiting for the line end that follows it",
   },
   {
     host: "deno",
     feature: "a client that has sent a body is seen leaving",
-    reason: "Deno.serve watches a connection no longer after a body that came in several packets",
+    reason:
+      "after a body that arrived in several packets, Deno.serve does not notice when the client disconnects",
   },
   {
     host: "deno",
     feature: "pipelined bodies",
-    reason: "Deno.serve closes a connection after a body that came in several packets",
+    reason: "Deno.serve closes a connection after a body that arrived in several packets",
   },
   {
     host: "deno",
     feature: "kept after an upload",
-    reason: "Deno.serve closes a connection after a body that came in several packets",
+    reason: "Deno.serve closes a connection after a body that arrived in several packets",
   },
   {
     host: "deno",
@@ -107,17 +110,20 @@ export const limits: readonly Limit[] = [
   {
     host: "workerd",
     feature: "early answers",
-    reason: "workerd ends a chunked upload as if it were whole once it has been answered",
+    reason:
+      "workerd ends a chunked upload as if it were complete once the upstream has answered it",
   },
   {
     host: "workerd",
     feature: "a FIN is seen while the upstream is silent",
-    reason: "workerd takes a client's FIN for a half-close, and notices it only when it writes",
+    reason:
+      "workerd takes a client's FIN for a half-close, and notices the disconnect only when it writes",
   },
   {
     host: "workerd",
     feature: "stale connections",
-    reason: "workerd does not tell a stale connection from others, so that nothing is sent again",
+    reason:
+      "workerd does not report that a connection was stale, so the proxy sends no request again",
   },
 ];
 

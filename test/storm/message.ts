@@ -1,4 +1,4 @@
-/** The bytes of a plan's messages, and how they are written. */
+/** Builds the bytes of a plan's messages, and writes them. */
 import type { Socket } from "node:net";
 import { pause } from "../_wait.ts";
 import { bytesOf, chunk, lastChunk } from "../_wire.ts";
@@ -7,12 +7,12 @@ import type { Exchange, Message, Place, Wait } from "./plan.ts";
 
 export interface Wire {
   bytes: Buffer;
-  /** The length of the head, and of the interim response before it. */
+  /** The length of the head, including an interim response before it. */
   head: number;
   body: Buffer;
 }
 
-/** A field of the given length that the exchange alone has. */
+/** Returns a field value of the given length that differs between exchanges. */
 export function padding(id: number, length: number): string {
   return `${id}-`.repeat(Math.ceil(length / 2)).slice(0, length);
 }
@@ -53,7 +53,7 @@ export function makeResponse(exchange: Exchange): Wire {
   return build(start, id, response, body, method === "HEAD" || response.framing === "none");
 }
 
-/** Always before the last byte. */
+/** Returns the offset of a place in a message. It is always before the last byte. */
 export function locate({ edge, by }: Place, { bytes, head }: Wire): number {
   const last = bytes.length - 1;
   const at = {
@@ -71,8 +71,8 @@ export async function waitFor({ turns, ms }: Wait): Promise<void> {
 }
 
 /**
- * Writes the bytes up to `end`, cut as planned.
- * @param onLast called before the last of them are written
+ * Writes the bytes up to `end` in several writes, as planned.
+ * @param onLast called before the last write
  */
 export async function writeCut(
   socket: Socket,

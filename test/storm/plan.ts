@@ -1,4 +1,4 @@
-/** What happens in a session, a client's connection: all of it follows from the seed. */
+/** The plan of a session, which is one connection of a client. The seed determines all of it. */
 import type { SetupName } from "../_setups.ts";
 
 export type How = "FIN" | "RST";
@@ -9,7 +9,7 @@ export interface Place {
   by: number;
 }
 
-/** A pause between two writes, or before something: turns of the event loop, or milliseconds. */
+/** A pause, in turns of the event loop and in milliseconds. */
 export interface Wait {
   turns: number;
   ms: number;
@@ -18,20 +18,20 @@ export interface Wait {
 export interface Message {
   size: number;
   framing: "none" | "sized" | "chunked" | "close";
-  /** The size of chunks; 0 for all in one. */
+  /** The size of chunks in bytes; 0 if the body is one chunk. */
   chunk: number;
-  /** Bytes of a field that makes the head longer. */
+  /** The length in bytes of a field that makes the head longer. */
   pad: number;
-  /** Between which writes the bytes are cut. */
+  /** The places at which the bytes are divided into writes, each with a pause. */
   cuts: { at: Place; wait: Wait }[];
 }
 
-/** How the upstream ends its answer, and what becomes of the connection. */
+/** How the upstream ends its response, and what it then does with the connection. */
 export type Ending =
   | { kind: "whole"; after: "keep" | "close" | "fin" | "late fin" }
-  /** The second attempt at the request, if there is one, meets the same if `again` is set. */
+  /** The response breaks off at `at`. If `again` is set, so does the response to a second attempt at the request. */
   | { kind: "cut"; at: Place; how: How; wait: Wait; again: boolean }
-  /** No response: the client disconnects. */
+  /** The upstream does not respond until the client disconnects. */
   | { kind: "silent" };
 
 export const INTRUSIONS = [
@@ -44,7 +44,7 @@ export const INTRUSIONS = [
   "response watched",
   "response wrapped",
 ] as const;
-/** What somebody else on the server does with Node's request and response. */
+/** What other code in the process does with Node's request and response. */
 export type Intrusion = (typeof INTRUSIONS)[number];
 
 export interface Exchange {
@@ -55,21 +55,21 @@ export interface Exchange {
   status: number;
   response: Message;
   upstreamVersion: "1.1" | "1.0";
-  /** 103 comes before the response. */
+  /** Whether the upstream sends a 103 before the response. */
   hints: boolean;
-  /** The upstream answers before it has the request's body. */
+  /** Whether the upstream answers before it has received the request's body. */
   early: boolean;
-  /** Before the upstream answers. */
+  /** The pause before the upstream answers. */
   delay: Wait;
-  /** Milliseconds for which the upstream does not read. */
+  /** The time in milliseconds for which the upstream does not read. */
   deaf: number;
   ending: Ending;
-  /** Where in the response's body the client reads no more for a while. */
+  /** The places in the response's body at which the client stops reading for a while. */
   rests: { at: number; ms: number }[];
   intrusion?: Intrusion;
 }
 
-/** The client disconnects during an exchange. */
+/** Where in an exchange the client disconnects. */
 export interface Leave {
   exchange: number;
   phase: "request" | "answer" | "body";
@@ -84,9 +84,9 @@ export interface Session {
   pipelined: boolean;
   exchanges: Exchange[];
   leave?: Leave;
-  /** `half`: the client ends its side, and reads what the server still sends: nothing. */
+  /** How the client ends the session. `half`: it half-closes, and expects the server to close without sending more. */
   farewell: How | "half";
 }
 
-/** Of a session's index and the place in it. */
+/** The number of ids for each session. The id of an exchange is made of the session's index and its place there. */
 export const IDS_PER_SESSION = 16;

@@ -15,7 +15,7 @@ import {
 
 const EDGES = [1023, 1024, 4095, 4096, 16_383, 16_384, 16_385, 65_535, 65_536, 65_537, 131_072];
 
-/** From nothing to some megabytes, most of it small. */
+/** Picks a size from nothing to some megabytes. Most sizes are small. */
 function pickSize(dice: Dice): number {
   const roll = dice.below(1000);
   if (roll < 120) return 0;
@@ -41,7 +41,7 @@ function pickMessage(dice: Dice, framing: Message["framing"]): Message {
   return {
     size,
     framing,
-    // Thousands of chunks of one byte would only take time.
+    // At most about 100 chunks for each body: thousands would only take more time.
     chunk: Math.max(dice.pick([0, 0, 1, 16, 700, 4096, 16_384, 70_000]), Math.ceil(size / 100)),
     pad: dice.chance(20) ? dice.between(1, dice.chance(10) ? 6000 : 300) : 0,
     cuts: Array.from({ length: count }, () => ({ at: pickPlace(dice), wait: pickWait(dice) })),
@@ -56,16 +56,16 @@ function pickEnding(dice: Dice, framing: Message["framing"]): Ending {
   return {
     kind: "cut",
     at: pickPlace(dice),
-    // Without a length and without chunks, an orderly end is the body's.
+    // If the connection's end ends the body, only a reset shows that the body is truncated.
     how: framing === "close" ? "RST" : dice.pick(["FIN", "RST"]),
     wait: pickWait(dice),
     again: dice.chance(50),
   };
 }
 
-/** Whether the host cannot tell, or say, that such a response has broken off. */
+/** Whether the host cannot detect that such a response has broken off, or cannot show it to the client. */
 function missesEnd(version: "1.1" | "1.0", framing: Message["framing"], can: Abilities): boolean {
-  // Without a length such a client has only the connection's end to go by.
+  // An HTTP/1.0 client learns the end of a body without a length only from the end of the connection.
   if (version === "1.1" || framing === "sized") return false;
   return !can.has("a body that breaks off for an HTTP/1.0 client");
 }
@@ -100,7 +100,7 @@ function pickExchange(dice: Dice, id: number, version: "1.1" | "1.0", can: Abili
     can.has("early answers") && (version === "1.1" || can.has("early answers to HTTP/1.0"));
   const early = sends && dice.chance(10) && mayBeEarly;
   const delay = dice.chance(15) ? pickWait(dice) : { turns: 0, ms: 0 };
-  // RFC 9112 §6.1: HTTP/1.0 has no chunks.
+  // RFC 9112 §6.1: an HTTP/1.0 upstream cannot send chunks.
   const old = { sized: 3, close: 30, none: 3, chunked: 0 }[response.framing];
   const count = dice.chance(8) && response.size > 0 ? dice.between(1, 3) : 0;
   return {
@@ -136,8 +136,8 @@ function pickLeave(dice: Dice, exchanges: Exchange[], pipelined: boolean): Leave
 }
 
 /**
- * The session of that index: the same for the same seed and abilities, whatever came before it.
- * @param number what the exchanges' ids are made of, where a session is repeated
+ * Plans the session with this index. The plan depends only on the seed, the index and the abilities.
+ * @param number the number from which the exchanges' ids are made; it differs from the index if a session is repeated
  */
 export function planSession(
   seed: number,
@@ -173,13 +173,13 @@ export function planSession(
   return { index, setup, pipelined, exchanges, ...(leaves && { leave }), farewell };
 }
 
-/** A place that leaves more of a chunked body unsent than the line end after the last chunk. */
+/** Moves a place forward, so that more of a chunked body is unsent than the final line end. */
 function beforeLastLine({ edge, by }: Place): Place {
   if (edge === "end") return { edge, by: by + 2 };
   return { edge, by: edge === "any" ? Math.floor(by * 0.95) : Math.min(by, 5) };
 }
 
-/** Features that exclude pipelined requests behind this one. */
+/** Removes the features from an exchange that exclude pipelined requests behind it. */
 function unhurry(exchange: Exchange, can: Abilities): void {
   exchange.early = false;
   delete exchange.intrusion;

@@ -5,36 +5,38 @@ import { explainBytes } from "./blocks.ts";
 import { makeRequest, makeResponse, padding, type Wire } from "./message.ts";
 import type { Exchange, Intrusion, Session } from "./plan.ts";
 
-/** The result that a client sees. */
+/** How an exchange ends for its client. */
 export type Outcome =
-  /** The upstream's response, whole by its framing. */
+  /** The client got the upstream's response, complete by its framing. */
   | "whole"
-  /** The upstream's response, visibly broken off. */
+  /** The client got the upstream's response truncated, and could see that. */
   | "cut"
-  /** A response of the proxy's own. */
+  /** The client got an error response of the proxy. */
   | "gateway"
-  /** The connection ended before a response. */
+  /** The connection ended without a response. */
   | "closed"
-  /** The client has disconnected. */
+  /** The client itself has disconnected. */
   | "left";
 
 /** The invariants; a violation names one of these. */
 export const INVARIANTS = [
-  /** The bytes of a body, of the request line and of the padding are those of the exchange. */
+  /** The bytes of bodies, request line and padding are those of their exchange. */
   "bytes",
   /** A truncated body does not look complete, in either direction. */
   "looks whole",
   /** A POST or PATCH reaches the upstream at most once, an idempotent request at most twice. */
   "repeated",
-  /** Responses come in the order of their requests, and requests as RFC 9112 §9.3.2 wants. */
+  /**
+   * Responses arrive in the order of their requests, and requests reach the upstream in the order of RFC 9112 §9.3.2.
+   */
   "order",
-  /** Where nothing is planned to go wrong, nothing does. */
+  /** An exchange without a planned fault succeeds. */
   "success",
   /** Each exchange ends. */
   "end",
   /** No connection stays in use, and idle ones are closed. */
   "connections",
-  /** The process lives and says nothing. */
+  /** The process does not exit, and prints nothing. */
   "process",
 ] as const;
 export type Invariant = (typeof INVARIANTS)[number];
@@ -43,7 +45,7 @@ export type Complain = (invariant: Invariant, what: string, record?: Record) => 
 const SAFE = new Set(["GET", "HEAD"]);
 const IDEMPOTENT = new Set(["GET", "HEAD", "PUT", "DELETE"]);
 const GATEWAY_STATUSES = new Set([502, 503, 504]);
-/** Cases in which other code has read from the body. */
+/** The statuses that are allowed if other code may have read from the request's body. */
 const INTRUDED_STATUSES = new Set([...GATEWAY_STATUSES, 400, 500]);
 /** Intrusions that read nothing of the body, and so cannot make an exchange fail. */
 const HARMLESS = new Set<Intrusion>(["response watched", "response wrapped"]);
@@ -55,15 +57,15 @@ export class Record {
   readonly response: Wire;
   readonly calls: Call[] = [];
   outcome: Outcome | undefined;
-  /** The client has written the last byte of its request. */
+  /** Whether the client has written the last byte of its request. */
   sent = false;
-  /** The upstream has written, or is about to write, the last byte of its response. */
+  /** Whether the upstream has written, or is about to write, the last byte of its response. */
   answered = false;
-  /** The upstream has broken its response off. */
+  /** Whether the upstream has truncated its response. */
   broken = false;
-  /** The request came on a connection that the upstream had closed already. */
+  /** Whether the request came on a connection that the upstream had already closed. */
   stale = false;
-  /** When the client's side was over. */
+  /** The time at which the exchange ended for the client. */
   endedAt = 0;
   readonly #complain: Complain;
 
@@ -92,18 +94,18 @@ export class Record {
     return this.plan.request.framing !== "chunked" && this.request.body.length === 0;
   }
 
-  /** Whether somebody else may have read from the request's body. */
+  /** Whether other code in the process may have read from the request's body. */
   get isIntruded(): boolean {
     const { intrusion } = this.plan;
     return intrusion !== undefined && !HARMLESS.has(intrusion);
   }
 
-  /** Whether the upstream's side has ended: a running one holds a connection. */
+  /** Whether the exchange has ended at the upstream. Until then it occupies an upstream connection. */
   get isOver(): boolean {
     return this.calls.every(({ link }) => link.isClosed || this.answered);
   }
 
-  /** A request of this exchange has arrived at the upstream. */
+  /** Records that a request of this exchange has arrived at the upstream. */
   arrive(call: Call): void {
     const { plan } = this;
     const times = this.calls.push(call);
@@ -122,7 +124,7 @@ export class Record {
     const expected = this.request.body;
     const got = call.body;
     const wrong = explainBytes(expected, got, 0);
-    // What somebody else has taken may be missing anywhere, if only the body does not look whole.
+    // Bytes that other code has read may be missing anywhere in the body, provided that it does not look complete.
     const mayMiss = this.isIntruded && call.state === "cut";
     if (wrong !== undefined && !mayMiss)
       this.fault("bytes", `the upstream's request body: ${wrong}`);
@@ -137,7 +139,9 @@ export class Record {
     }
   }
 
-  /** Whether a head is the upstream's, and then the right one. */
+  /**
+   * Returns whether a response head comes from the upstream, and reports a head that is not the one of this exchange.
+   */
   checkHead(head: ResponseHead): boolean {
     const { id, status, response } = this.plan;
     const own = head.get("x-storm");
@@ -160,8 +164,8 @@ export class Record {
   }
 
   /**
-   * The client's side is over.
-   * @param length bytes of the upstream's body that have come
+   * Records that the exchange has ended for the client.
+   * @param length the number of bytes of the upstream's body that the client has received
    * @param mayBeStale whether the upstream has just closed idle connections
    */
   end(outcome: Outcome, length: number, mayBeStale: boolean): void {
@@ -195,7 +199,8 @@ export class Record {
   #mayFail(outcome: Outcome, mayBeStale: boolean): boolean {
     if (this.broken || this.isIntruded) return true;
     if (outcome !== "gateway" || this.answered) return false;
-    // A request that may not be repeated is lost with a connection that was closed meanwhile.
+    // The proxy must not send such a request again, so it fails with a connection that the upstream closes at the same
+    // time.
     return this.stale || (mayBeStale && this.calls.length === 0 && !this.isRepeatable);
   }
 }

@@ -5,10 +5,10 @@ export function createSeed(): number {
   return Math.floor(Math.random() * 2 ** 31);
 }
 
-/** How many violations of one invariant are shown with their plans. */
+/** The number of violations of each invariant that are shown with their plans. */
 const SHOWN = 2;
 
-/** A line of figures, and the first violations of each invariant with their plans and commands. */
+/** Describes a storm: a line of figures, and the first violations of each invariant with their plans and commands. */
 export function describeStorm(name: string, storm: Storm): string {
   const { begun, elapsed, repeated, tally, violations } = storm;
   const outcomes = Object.entries(tally).map(([outcome, count]) => `${count} ${outcome}`);

@@ -1,12 +1,12 @@
 /**
- * Runs the storm by hand.
+ * Runs the storm from the command line.
  *
  *     npm run test:storm -- [--hosts node,srvx:wrapped,…] [--exchanges 100000] [--seed 1]
  *                           [--only 17] [--concurrency 32] [--options '{"pool":{"maxSockets":8}}']
  *                           [--without pipelining,HTTP/1.0] [--except order]
  *
- * The same seed makes the same plans. `--only` runs one session, as often as `--exchanges` allows.
- * `--without` plans none of these features, `--except` does not check these invariants.
+ * The same seed creates the same plans. `--only` runs one session repeatedly, until there were `--exchanges` exchanges.
+ * `--without` leaves features out of the plans, `--except` leaves invariants unchecked.
  */
 import { parseArgs } from "node:util";
 import type { HostName } from "../_host.ts";
@@ -59,7 +59,7 @@ for (const name of values.hosts.split(",")) {
     exchanges,
     except,
     without,
-    // A session that runs alone is repeated one after the other.
+    // A session that runs alone is repeated in sequence, without concurrency.
     concurrency: only === undefined ? parseCount("concurrency", values.concurrency) : 1,
     ...(only !== undefined && { only }),
     ...(values.options !== undefined && { options: values.options }),

@@ -1,4 +1,4 @@
-/** The client of a storm: goes through a session as its plan says. */
+/** The client of a storm, which carries out the plan of a session. */
 import type { Client, ResponseHead } from "../_client.ts";
 import { pause, within } from "../_wait.ts";
 import { locate, waitFor, writeCut } from "./message.ts";
@@ -10,11 +10,11 @@ export interface Tools {
   connect(): Promise<Client>;
   /** Whether the upstream has just closed idle connections. */
   mayBeStale(): boolean;
-  /** Whether the server keeps a connection after a body. */
+  /** Whether the server keeps the connection after a request with a body. */
   keepsAfterUpload: boolean;
 }
 
-/** Milliseconds that a response body may take. */
+/** The time limit of a response body in milliseconds. */
 const LIMIT = 8000;
 
 export async function runSession(plan: Session, records: Record[], tools: Tools): Promise<void> {
@@ -33,7 +33,10 @@ export async function runSession(plan: Session, records: Record[], tools: Tools)
   client.leave(plan.farewell === "RST" ? "RST" : "FIN");
 }
 
-/** One after the other. @returns the connection if it can be used further */
+/**
+ * Makes the exchanges in sequence.
+ * @returns the connection if it is still usable
+ */
 async function runInTurn(
   { leave }: Session,
   records: Record[],
@@ -71,7 +74,7 @@ function mayClose({ plan }: Record, tools: Tools): boolean {
   return plan.early || (plan.request.framing !== "none" && !tools.keepsAfterUpload);
 }
 
-/** All requests at once; the responses come in their order. */
+/** Sends all requests at once, and reads the responses in the same order. */
 async function runPipelined(
   { leave }: Session,
   records: Record[],
@@ -98,7 +101,7 @@ async function runPipelined(
   let isKept = true;
   for (const [index, record] of records.entries()) {
     if (!isKept) {
-      // What stands behind a response that broke off is not answered.
+      // Requests behind a truncated response are not answered.
       record.end("left", 0, false);
       continue;
     }
@@ -116,7 +119,10 @@ async function goAway(client: Client, { wait, how }: Leave): Promise<void> {
   client.leave(how);
 }
 
-/** Reads the response of an exchange. @returns whether the connection can be used further */
+/**
+ * Reads the response of an exchange.
+ * @returns whether the connection is still usable
+ */
 async function receive(
   client: Client,
   record: Record,
@@ -178,7 +184,7 @@ async function readBody(
   }
 }
 
-/** A body that ends with the connection broke off if that was reset. */
+/** Whether a body that ends with the connection is truncated, because the connection was reset. */
 function isReset({ socket }: Client, head: ResponseHead, method: string): boolean {
   const isBodyless = method === "HEAD" || head.status === 204 || head.status === 304;
   const isFramed = head.get("content-length") ?? head.get("transfer-encoding");

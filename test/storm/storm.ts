@@ -1,4 +1,4 @@
-/** Runs sessions against a host until so many exchanges are over, and says what did not hold. */
+/** Runs sessions against a host until there were enough exchanges, and records the violations of invariants. */
 import { connect } from "../_client.ts";
 import { type Host, type HostName, startHost } from "../_host.ts";
 import type { Call } from "../_link.ts";
@@ -17,36 +17,42 @@ export interface StormOptions {
   variant?: Variant;
   seed: number;
   exchanges: number;
-  /** Sessions at the same time. */
+  /** The number of sessions that run at the same time. */
   concurrency?: number;
-  /** The session to run alone, as often as `exchanges` says. */
+  /** The index of a session to run alone, repeated until there were `exchanges` exchanges. */
   only?: number;
-  /** Options of the proxies, beside those of the setup, as JSON. */
+  /** Options for the proxies in addition to those of the setup, as JSON. */
   options?: string;
   /** Invariants that are not checked because they are known not to hold. */
   except?: readonly Invariant[];
-  /** Features that are not planned, besides those that the host lacks. */
+  /** Features that the plans do not use, in addition to those that the host lacks. */
   without?: readonly Feature[];
 }
 
 export interface Violation {
-  /** Exchanges that had begun when it was seen. */
+  /** The number of exchanges that had begun when the violation was found. */
   after: number;
   invariant: Invariant;
   what: string;
-  /** The exchange that it was seen in, if it was one. */
+  /** The exchange in which the violation was found, if it belongs to one. */
   record: Record | undefined;
-  /** Runs it alone; what depends on other sessions may then not show. */
+  /** The shell command that reruns only this session. A violation that depends on other sessions may not occur then. */
   command: string;
 }
 
-/** After so many violations there is nothing new. */
+/** The number of violations after which the storm stops, because further ones tell nothing new. */
 const ENOUGH = 40;
-/** Milliseconds after its client's end in which an exchange is over at the upstream. */
+/** The time in milliseconds within which an exchange must end at the upstream after it has ended for the client. */
 const TAIL = 10_000;
-/** Milliseconds for which an id is known after its end: requests of clients that left may come late. */
+/**
+ * The time in milliseconds for which an ended exchange is remembered, because requests of disconnected clients may
+ * arrive late.
+ */
 const MEMORY = 5000;
-/** Milliseconds after an idle connection was closed in which a request may have been lost with it. */
+/**
+ * The time in milliseconds after the close of an idle connection in which a request may fail because it used that
+ * connection.
+ */
 const STALE = 1000;
 
 export class Storm {
@@ -58,11 +64,11 @@ export class Storm {
     closed: 0,
     left: 0,
   };
-  /** Exchanges that have begun. */
+  /** The number of exchanges that have begun. */
   begun = 0;
-  /** Requests that the proxy has sent again. */
+  /** The number of requests that the proxy has sent again. */
   repeated = 0;
-  /** Milliseconds that the exchanges have taken. */
+  /** The time in milliseconds that all exchanges took. */
   elapsed = 0;
   readonly #options: StormOptions;
   readonly #upstream: Upstream = new Upstream();
@@ -76,7 +82,7 @@ export class Storm {
     this.#options = options;
   }
 
-  /** Runs all exchanges; `settle` waits for those that are still running. */
+  /** Runs all sessions. Exchanges may still be running at the upstream afterwards: `settle` waits for them. */
   async run(): Promise<void> {
     const { host, variant, seed, options, concurrency = 32 } = this.#options;
     await this.#upstream.listen();
@@ -93,7 +99,7 @@ export class Storm {
     }
   }
 
-  /** Waits until no exchange is under way and the proxy has closed its idle connections; then ends the host. */
+  /** Waits until all exchanges have ended and the proxy has closed its idle connections. Then it stops the host. */
   async settle(): Promise<void> {
     const host = this.#host;
     if (host === undefined) return;
@@ -102,7 +108,7 @@ export class Storm {
       const over = (): boolean => [...this.#records.values()].every((record) => record.isOver);
       await until(over, "the end of all exchanges", TAIL).catch(() => {});
       this.#sweep(true);
-      // A connection that the proxy takes for one in use is not closed by its idle timeout.
+      // The idle timeout closes only free connections, so one that stays open is still marked as in use.
       const isClosed = (): boolean => upstream.links.every((link) => link.isClosed);
       await until(isClosed, "the end of all connections", TAIL).catch(() => {
         const open = upstream.links.filter((link) => !link.isClosed);
@@ -174,9 +180,12 @@ export class Storm {
     await answer(record, call, () => (this.#idleClose = performance.now()));
   }
 
-  /** RFC 9112 §9.3.2: what stands behind a request that is not safe is sent when that one is over. */
+  /**
+   * Checks RFC 9112 §9.3.2: a pipelined request behind one with an unsafe method is forwarded only when that one has
+   * ended.
+   */
   #checkOrder(record: Record, call: Call): void {
-    // A request on a connection that is already closed may have been answered by the proxy.
+    // If the upstream connection is already closed, the proxy may have answered the request itself.
     if (!call.link.socket.writable) return;
     const { id } = record.plan;
     const records = this.#pipelined.get(Math.floor(id / IDS_PER_SESSION));
@@ -200,7 +209,7 @@ export class Storm {
     }
   }
 
-  /** Drops ended exchanges, and reports those that should have ended. */
+  /** Forgets ended exchanges, and reports those that should have ended. */
   #sweep(isLast = false): void {
     const now = performance.now();
     for (const [id, record] of this.#records) {

@@ -1,15 +1,18 @@
-/** Hosts on Node with somebody else in their process: wrappers of prototypes, keepers of chunks, listeners. */
+/**
+ * Variants of the hosts on Node in which other code runs in the process: it wraps prototypes, keeps chunks and adds
+ * listeners.
+ */
 import { pathToFileURL } from "node:url";
 import type { HostName } from "../_host.ts";
 import { hostFile } from "../_node.ts";
 
 export const VARIANTS = ["wrapped", "wrapped-late"] as const;
-/** When the prototypes are wrapped: before the proxy is loaded, or after. */
+/** Whether the prototypes are wrapped before the proxy is loaded, or after (`-late`). */
 export type Variant = (typeof VARIANTS)[number];
 
 export const WRAPPABLE: readonly HostName[] = ["node", "slow", "srvx", "h3", "hono"];
 
-/** Flags of Node. The seed decides what is wrapped. */
+/** Returns the flags of Node for a variant. The seed decides which methods are wrapped. */
 export function variantFlags(variant: Variant | undefined, seed: number): string[] {
   if (variant === undefined) return [];
   const url = pathToFileURL(hostFile("storm/wrap"));

@@ -1,7 +1,7 @@
 /**
- * Preloaded into hosts on Node: somebody else in the process of the proxy. Wraps methods of prototypes as
- * APMs and body loggers do, keeps some of the chunks that it sees with a copy of each, and says on stderr
- * which of them have changed. Does to a request and its response what `X-Intrusion` says.
+ * Preloaded into hosts on Node as the other code in the proxy's process. It wraps methods of prototypes as
+ * APMs and body loggers do, keeps some of the chunks that it sees with a copy of each, and prints to stderr
+ * which of them have changed. It also does to a request and its response what the field `X-Intrusion` asks for.
  *
  *     node --import wrap.ts?seed=1        # before the proxy is loaded
  *     node --import wrap.ts?seed=1&late   # after
@@ -23,10 +23,10 @@ interface Kept {
   where: string;
 }
 
-/** Chunks that are kept at a time, and bytes of the largest. */
+/** The number of chunks that are kept at a time, and the size in bytes of the largest. */
 const KEPT = 400;
 const LARGEST = 131_072;
-/** Lines on stderr, after which there is nothing new. */
+/** The number of lines that may still be printed: further ones would tell nothing new. */
 let lines = 5;
 const kept: (Kept | undefined)[] = Array.from({ length: KEPT });
 let next = 0;
@@ -64,7 +64,10 @@ function keep(value: unknown, where: string): void {
 
 type Method = (this: unknown, ...args: unknown[]) => unknown;
 
-/** @param see is called with the method's arguments and its result */
+/**
+ * Wraps a method.
+ * @param see called with the method's arguments and its result
+ */
 function wrap(
   prototype: object,
   name: string,
@@ -87,9 +90,9 @@ const emitted = ([event, value]: unknown[], _: unknown, where: string): void => 
   if (event === "data") keep(value, where);
 };
 
-/** A block of a response's body: only the proxy makes web streams of these. */
+/** A block of a response body. Only the proxy puts response bodies into web streams. */
 const RESPONSE_BLOCK = /s[0-9a-f]{8}\./;
-/** ArrayBuffers under chunks of web streams: each chunk has its own. */
+/** The ArrayBuffers of the chunks in web streams. No two chunks may share one. */
 const buffers = new WeakSet<ArrayBufferLike>();
 const read = async (_: unknown[], reading: unknown, where: string): Promise<void> => {
   const { value } = await (reading as Promise<{ value?: unknown }>).catch(() => ({ value: null }));
@@ -115,14 +118,17 @@ const wrappers: Wrapper[] = [
   [ReadableStreamDefaultReader.prototype, ["read"], read],
 ];
 
-/** Some of the wrappers: with all of them at once, the effect of a missing check for one is not visible. */
+/**
+ * Installs some of the wrappers. If all were installed, the proxy would detect one of them and so hide a missing check
+ * for another.
+ */
 function wrapSome(): void {
   for (const [prototype, methods, see] of wrappers) {
     if (dice.chance(30)) for (const name of methods) wrap(prototype, name, see);
   }
 }
 
-/** What each does; those that come later do it while the proxy is at work. */
+/** The function of each intrusion. Some act later, while the proxy is handling the request. */
 const intrusions: { [kind in Intrusion]: (req: IncomingMessage, res: ServerResponse) => void } = {
   "data before": listenTo,
   "data in a microtask": (req) =>
@@ -151,7 +157,7 @@ const intrusions: { [kind in Intrusion]: (req: IncomingMessage, res: ServerRespo
   },
 };
 
-/** A listener that was there first gets all of the body, or no `end`. */
+/** Adds listeners before the proxy reads the body. They must get all of the body, or no "end" event. */
 function listenTo(req: IncomingMessage): void {
   let length = 0;
   const size = Number(req.headers["x-size"]);

@@ -22,7 +22,7 @@ async function expectStillWorks(t: Tools): Promise<void> {
   await t.upstream.reset();
 }
 
-/** Disconnects during an upload of which the upstream has received a part. */
+/** Disconnects the client when the upstream has received a part of its upload. */
 async function expectIncomplete(t: Tools, send: (client: Client) => void): Promise<void> {
   for (const how of ways) {
     const client = await t.connect();
@@ -51,7 +51,7 @@ async function leaveUnanswered(t: Tools, how: Way): Promise<void> {
   await expectStillWorks(t);
 }
 
-/** Disconnects when `answer` and the body that it has so far have arrived. */
+/** Disconnects when the client has received `answer`, which ends within the body. */
 async function leaveSilentBody(t: Tools, answer: string, how: Way): Promise<void> {
   t.upstream.script = (call) => call.write(`HTTP/1.1 200 OK\r\n${answer}`);
   const client = await t.connect();

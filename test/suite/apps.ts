@@ -1,4 +1,4 @@
-/** An app in the host's own process as the target: the rules are those of any upstream. */
+/** Tests with an app in the host's own process as the target. The same rules hold as for other upstreams. */
 import { gunzipSync } from "node:zlib";
 import { expect } from "vitest";
 import type { Answer } from "../_client.ts";
@@ -14,9 +14,9 @@ interface Seen {
   body: string;
 }
 
-/** Asks until that is the answer. */
+/** Repeats a request until its answer is this text. */
 async function untilText(t: Tools, path: string, text: string): Promise<void> {
-  // On one connection: workerd keeps those of clients that leave open for a while.
+  // Use one connection: workerd keeps connections open for a while after their clients disconnect.
   const client = await t.connect("inProcess");
   for (const start = performance.now(); ; await pause(5)) {
     client.send(request("GET", path));
@@ -37,7 +37,10 @@ async function upload(t: Tools, path: string, chunked: boolean): Promise<Answer>
   return answer;
 }
 
-/** The status of the next answer; undefined where the server closes the connection instead, as it may (RFC 9112 §9.3). */
+/**
+ * Reads the status of the next answer, or undefined if the server closes the connection instead (RFC 9112 §9.3 allows
+ * it).
+ */
 function statusOf(client: Awaited<ReturnType<Tools["connect"]>>): Promise<number | undefined> {
   return client.read("POST").then(
     ({ status }) => status,
@@ -48,7 +51,7 @@ function statusOf(client: Awaited<ReturnType<Tools["connect"]>>): Promise<number
   );
 }
 
-/** A client that disconnects during the exchange. */
+/** Sends a request, and disconnects during the exchange. */
 async function leave(t: Tools, path: string): Promise<void> {
   const client = await t.connect("inProcess");
   client.send(request("GET", path));
@@ -136,7 +139,7 @@ export const apps = {
     for (const path of ["/broken", "/short"]) {
       const client = await t.connect("inProcess");
       client.send(request("GET", path));
-      // A server that has not sent the head by then sends none.
+      // If the body fails before the server has sent the head, the server closes the connection without a response.
       const isCut = await client.read().then(
         (answer) => answer.cut,
         (error: unknown) => String(error).includes("connection closed before a response head"),

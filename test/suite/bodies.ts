@@ -1,4 +1,4 @@
-/** Methods, and what frames a request's body on its way to the upstream. */
+/** Methods, and the framing of request bodies that reach the upstream. */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
 import { rfc } from "../conformance/rfc.ts";
@@ -13,7 +13,7 @@ async function expectMethod(t: Tools, method: string, body?: string): Promise<vo
   expect(call, method).toMatchObject({ method, target: `/${method}`, text: body ?? "" });
 }
 
-/** Sends the chunks one by one, each after the upstream has received the one before. */
+/** Sends the chunks one by one: each when the upstream has received the chunk before it. */
 async function sendInSteps(
   t: Tools,
   client: Client,

@@ -1,4 +1,6 @@
-/** Requirements of the RFCs that no other theme touches: what a server or a client under the proxy may forget. */
+/**
+ * Requirements of the RFCs that no other theme covers. The host's server or the HTTP client must fulfil most of them.
+ */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
 import { rfc } from "../conformance/rfc.ts";
@@ -9,12 +11,15 @@ import { chunk, lastChunk, request, type Header } from "../_wire.ts";
 const HOST = "Host: proxy.test\r\n";
 const IMF_FIXDATE = /^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/;
 
-/** Reads to the connection's end, which the server has to bring about. */
+/** Reads until the server closes the connection. */
 async function readToEnd(client: Client): Promise<string> {
   return (await within(client.rest(), "the connection's end")).toString("latin1");
 }
 
-/** Sends a faulty request and a second one behind it: the first gets a status, the second nothing. */
+/**
+ * Sends an invalid request and a second one behind it. Only the first may be answered, and the second must not reach
+ * the upstream.
+ */
 async function expectLast(t: Tools, faulty: string, status: RegExp): Promise<void> {
   const client = await t.connect();
   client.send(faulty, request("GET", "/second"));
@@ -84,7 +89,7 @@ export const conformance = {
     if (call) expect(call.method).toBe(method);
   },
 
-  async "RFC 9110 §5.1, §7.7: fields that are not the proxy's pass in both directions"(
+  async "RFC 9110 §5.1, §7.7: fields that do not concern the proxy pass unchanged in both directions"(
     t: Tools,
   ): Promise<void> {
     rfc(
@@ -135,7 +140,7 @@ export const conformance = {
     expect(t.upstream.calls[0]?.all("range")).toEqual(["lines=2-3"]);
   },
 
-  async "RFC 9110 §9.3.7: Max-Forwards is not made up, and other methods keep it"(
+  async "RFC 9110 §9.3.7: no Max-Forwards is added, and methods other than TRACE and OPTIONS keep it"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-9.3.7-max-forwards");
@@ -152,12 +157,12 @@ export const conformance = {
       const client = await t.connect();
       client.send(`GET / HTTP/1.0\r\n${HOST}${more}\r\n`);
       expect((await client.read()).status).toBe(200);
-      // Sooner than an idle connection is closed.
+      // The limit of 1 s is shorter than the idle timeout: an idle connection would still be open.
       expect((await within(client.rest(), "the connection's end", 1000)).length).toBe(0);
     }
   },
 
-  async "RFC 9112 §6.1: a request with a length beside chunks is its connection's last"(
+  async "RFC 9112 §6.1: after a chunked request with Content-Length, the connection is closed"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-6.1-both-closes");
@@ -168,7 +173,7 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §6.3: an invalid length gets 400, and is its connection's last"(
+  async "RFC 9112 §6.3: an invalid Content-Length gets 400, and the connection is closed"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-6.3-length-request");
@@ -177,7 +182,7 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §6.3: a last coding other than chunked gets 400, and is its connection's last"(
+  async "RFC 9112 §6.3: a final transfer coding other than chunked gets 400, and the connection is closed"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-6.3-not-chunked-last");
@@ -187,7 +192,9 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §9.6: a connection's last response says that it is"(t: Tools): Promise<void> {
+  async "RFC 9112 §9.6: the last response on a connection has Connection: close"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9112-9.6-close-sent");
     const client = await t.connect();
     client.send(request("GET", "/", [["Connection", "close"]]));
@@ -244,9 +251,7 @@ export const conformance = {
     }
   },
 
-  async "RFC 9110 §5.6.1.2: empty elements of Connection nominate nothing"(
-    t: Tools,
-  ): Promise<void> {
+  async "RFC 9110 §5.6.1.2: empty elements of Connection name no field"(t: Tools): Promise<void> {
     rfc("9110-5.6.1.2-empty-received");
     const headers: Header[] = [
       ["Connection", ", ,x-secret,, keep-alive,"],
@@ -258,14 +263,14 @@ export const conformance = {
     expect(t.upstream.calls[0]?.all("x-kept")).toEqual(["yes"]);
   },
 
-  async "RFC 9112 §9.3: a body that is answered before it is read does not become a request"(
+  async "RFC 9112 §9.3: a request body that is still unread at the response is not taken for a request"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-9.3-read-request");
     const hidden = request("GET", "/hidden");
     const client = await t.connect();
     const length: Header = ["Content-Length", String(hidden.length)];
-    // An invalid Max-Forwards is answered before the upstream is asked.
+    // The proxy answers a request with an invalid Max-Forwards itself, without reading its body.
     client.send(request("OPTIONS", "/", [["Max-Forwards", "x"], length]), hidden);
     expect((await client.read()).status).toBe(400);
     client.send(request("GET", "/next"));
@@ -322,14 +327,16 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §4: a space follows the status without a reason, too"(t: Tools): Promise<void> {
+  async "RFC 9112 §4: a space follows the status even if there is no reason phrase"(
+    t: Tools,
+  ): Promise<void> {
     rfc("9112-4-space", "9112-4-reason");
     t.upstream.script = (call) => call.write("HTTP/1.1 471\r\nContent-Length: 0\r\n\r\n");
     const answer = await t.ask(request("GET", "/"));
     expect(answer.bytes.toString("latin1")).toMatch(/^HTTP\/1\.1 471 /);
   },
 
-  async "RFC 9110 §7.1: the target of OPTIONS for a server is sent with no other method"(
+  async "RFC 9110 §7.1: asterisk-form and authority-form are not forwarded with GET"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-7.1-special-forms");
@@ -340,7 +347,7 @@ export const conformance = {
     }
   },
 
-  async "RFC 9110 §10.1.1: an early response says that it closes, or the rest is read"(
+  async "RFC 9110 §10.1.1: an early response has Connection: close, or the rest of the request body is read"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-10.1.1-close");
@@ -361,7 +368,7 @@ export const conformance = {
     const client = await t.connect();
     client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]));
     client.send(`5;${"x".repeat(2 ** 20)}\r\nhello\r\n`, lastChunk);
-    // Some close the connection in place of an answer.
+    // Some servers close the connection instead of answering.
     const status = await client.read("POST").then(
       (answer) => answer.status,
       () => 400,
@@ -397,7 +404,7 @@ export const conformance = {
     expect(await client.read("POST")).toMatchObject({ status: 200, text: "hello" });
   },
 
-  async "RFC 9110 §6.5.1: a trailer field becomes no header field, or is refused"(
+  async "RFC 9110 §6.5.1: a trailer field does not become a header field, or the request is refused"(
     t: Tools,
   ): Promise<void> {
     rfc("9110-6.5.1-trailers-merged", "9112-7.1.2-merge");
@@ -413,7 +420,7 @@ export const conformance = {
     for (const name of ["x-trailer", "set-cookie"]) expect(answer.all(name)).toEqual([]);
     const call = t.refusedOrOne(answer, [400]);
     for (const name of ["x-trailer", "authorization"]) expect(call?.all(name) ?? []).toEqual([]);
-    // Where a request's are refused, those of a response are still to be seen.
+    // The host may have refused the request for its trailers, so test the response's trailers with another request.
     const next = await t.ask(request("GET", "/"));
     expect(next).toMatchObject({ status: 200, text: "ok" });
     for (const name of ["x-trailer", "set-cookie"]) expect(next.all(name)).toEqual([]);
@@ -435,7 +442,7 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §3.2: two Host fields, or one that is no authority, get 400"(
+  async "RFC 9112 §3.2: two Host fields, or one that is not an authority, get 400"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-3.2-host-received", "9110-4.2.4-userinfo-received");

@@ -1,4 +1,4 @@
-/** Coded and partial bodies pass as bytes, with the fields that describe them. */
+/** Encoded and partial bodies pass unchanged, with the fields that describe them. */
 import { brotliCompressSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";

@@ -55,7 +55,7 @@ async function expectCut(t: Tools, bytes: string, how: "FIN" | "RST"): Promise<v
   await t.upstream.reset();
 }
 
-/** As much of the half body as arrived: nothing else may come in its place. */
+/** Returns the part of "half" that may have arrived: a truncated body must not contain other text. */
 function halfOf({ length }: Answer): string {
   return "half".slice(0, length);
 }
@@ -116,7 +116,7 @@ export const failures = {
         call.write(bytes);
         call.close();
       };
-      // Often, for it is a race whether a server has sent the head when it hears of the break.
+      // Repeat it: whether the server has sent the head before the connection breaks depends on timing.
       for (let count = 0; count < 25; count++) {
         const answer = await t.ask(request("GET", "/"));
         if (answer.status === 200)
@@ -196,7 +196,7 @@ export const failures = {
     for (const head of [fields, fields.toReversed()]) {
       t.upstream.script = (call) =>
         call.write(`HTTP/1.1 200 OK\r\n${head.join("\r\n")}\r\n\r\n5\r\nhello\r\n0\r\n\r\n`);
-      // The client's parser refuses an answer that has both.
+      // The HTTP client's parser may refuse a response that has both fields.
       const answer = await t.ask(request("GET", "/"));
       if (answer.status === 200) expect(answer).toMatchObject({ text: "hello", cut: false });
       else expectGatewayError(t, answer, 502);

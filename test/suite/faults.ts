@@ -1,4 +1,4 @@
-/** Faulty upstreams: the status, its RFC 9209 type, and that no connection stays in use. */
+/** Faulty upstreams: the response has the right status and RFC 9209 error type, and no connection stays in use. */
 import { expect } from "vitest";
 import { faults, type Fault } from "../_faults.ts";
 import type { Tools } from "../_suite.ts";
@@ -18,16 +18,17 @@ async function expectFault(t: Tools, fault: Fault): Promise<void> {
   else expect(answer).toMatchObject({ status, text, cut });
 
   const broken = [...upstream.links];
-  // Paused, it would not see the end.
+  // The upstream sees the end of a connection only while it reads from it.
   for (const { socket } of broken) socket.resume();
   if (scripted) await within(scripted, "the fault's end");
   const closed = (): boolean => broken.every((link) => link.isClosed);
-  // Not all clients look at a connection before they want to use it again.
+  // Some HTTP clients notice a closed connection only when they want to reuse it, so this wait may time out.
   if (!fault.kept) await until(closed, "the broken connection closed", 300).catch(() => {});
   upstream.script = (call) => call.reply(200, [], "fine");
   const next = setup === "refused" ? "default" : setup;
   expect(await t.ask(request("GET", "/next"), next)).toMatchObject({ status: 200, text: "fine" });
-  // The request was made once. What broke is not used again, and closed; what did not break is used.
+  // The faulty request was sent only once per connection. A broken connection is not reused but closed; a sound one is
+  // reused.
   const targets = broken.flatMap((link) => link.calls).map((call) => call.target);
   expect(targets).toEqual([...broken.map(() => "/fault"), ...(fault.kept ? ["/next"] : [])]);
   if (!fault.kept) await until(closed, "the broken connection closed", 1500);

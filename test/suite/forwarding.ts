@@ -1,10 +1,10 @@
-/** Forwarding fields that describe the client and the target, which a client cannot forge. */
+/** The forwarding fields describe the client and the target. A client must not be able to forge them. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
 
-/** What clients make up. */
+/** Forwarding fields that a client forges. */
 export const forged: Header[] = [
   ["X-Forwarded-For", "6.6.6.6"],
   ["X-Forwarded-Proto", "https"],
@@ -22,7 +22,7 @@ export const forged: Header[] = [
   ["X-Cluster-Client-IP", "6.6.6.6"],
 ];
 
-/** The forwarding fields for a client without a trusted proxy in front. */
+/** The forwarding fields that the upstream must get if the client is not a trusted proxy. */
 export const own: Header[] = [
   ["x-forwarded-for", "127.0.0.1"],
   ["x-forwarded-host", "proxy.test"],
@@ -30,7 +30,7 @@ export const own: Header[] = [
   ["x-forwarded-proto", "http"],
 ];
 
-/** The fields that say something of the client, lower-cased, in order of name. */
+/** Returns the forwarding fields and the fields with the client's address, in lower case and sorted by name. */
 export function said(headers: Header[]): Header[] {
   return headers
     .filter(([name]) => /forwarded|[-_]ip$/i.test(name))

@@ -8,7 +8,7 @@ import { chunk, lastChunk, request, type Header } from "../_wire.ts";
 
 const smuggled = "GET /secret HTTP/1.1\r\nHost: inner.test\r\n\r\n";
 
-/** A second request on the same client connection must come through as if the first had not been. */
+/** Expects that a further request on the same client connection arrives unchanged. */
 async function expectNext({ upstream }: Tools, client: Client): Promise<void> {
   const before = upstream.calls.length;
   client.send(request("POST", "/next", [["X-Id", "next"]], "follows"));
@@ -88,7 +88,7 @@ export const framing = {
     expect(await other.read()).toMatchObject({ status: 200, text: "/two" });
     const [one, two] = t.upstream.calls;
     expect(t.upstream.calls).toHaveLength(2);
-    // Without the body the connection is in step: the second request came on the same one.
+    // If the host drops the body, the upstream connection must still be usable: the second request reuses it.
     if (one?.text === "") expect(two?.link).toBe(one.link);
     expect(["", body]).toContain(one?.text);
     expect(one?.framing.kind === "none").toBe(one?.text === "");
@@ -115,7 +115,7 @@ export const framing = {
       other.send(request("GET", "/after"));
       expect(await other.read()).toMatchObject({ status: 200, text: "/after" });
     }
-    // The claim itself may wait for its body, but what reached the upstream must be true.
+    // A request that only claims to have a body may wait for it. Whatever reaches the upstream must be framed as it is.
     for (const call of t.upstream.calls) expect(call.length > 0).toBe(call.framing.kind !== "none");
     const others = t.upstream.calls.filter((call) => call.target !== "/claims");
     expect(others.map((call) => call.target)).toEqual(["/during", "/after", "/during", "/after"]);
@@ -155,7 +155,7 @@ export const framing = {
     for (const [name, headers, body] of ambiguous) {
       const client = await t.connect();
       client.send(request("POST", "/", headers), body, lastChunk);
-      // 501 is for a coding that is not understood, 400 for one that is no coding at all.
+      // 501 refuses a transfer coding that the server does not know, 400 a value that is not a transfer coding.
       const call = t.refusedOrOne(await client.read(), [400, 501]);
       if (call) expect(call.text, name).toBe("hello");
       await t.upstream.reset();

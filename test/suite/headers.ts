@@ -1,4 +1,4 @@
-/** End-to-end fields arrive as they were sent: order, duplicates, case, bytes, and nothing invented. */
+/** End-to-end fields arrive as they were sent: order, duplicates, case and bytes are kept, and no field is added. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
@@ -12,7 +12,7 @@ const repeated: Header[] = [
   ["X-Multi", "3"],
 ];
 
-/** Names that are properties of every plain object. */
+/** Fields whose names are properties that every plain object inherits. */
 const inherited: Header[] = [
   ["constructor", "c"],
   ["toString", "t"],
@@ -24,7 +24,7 @@ function named(headers: Header[] | undefined, pattern: RegExp): Header[] {
   return (headers ?? []).filter(([name]) => pattern.test(name));
 }
 
-/** Compares fields without their order, because some servers sort them by name. */
+/** Sorts fields for a comparison without their order, because some servers sort them by name. */
 function sorted(headers: Header[]): string[] {
   return lower(headers)
     .map((header) => header.join(": "))
@@ -112,7 +112,7 @@ export const headers = {
     client.send(request("GET", "/"));
     const call = await t.upstream.call();
     const head = client.readHead();
-    // Bun.serve sends no head before there is something of the body.
+    // Bun.serve sends the head only with the first bytes of the body, so do not wait for it for long.
     await Promise.race([head, pause(300)]);
     call.write("late");
     const answer = await client.readBody(await head);

@@ -1,4 +1,4 @@
-/** Failing hooks: `onError` responds or the framework reports the exception, and the exchange is closed. */
+/** Hooks that fail: `onError` answers, or the framework reports the exception. In both cases the exchange ends. */
 import { stripVTControlCharacters } from "node:util";
 import { expect } from "vitest";
 import type { Answer } from "../_client.ts";
@@ -9,7 +9,7 @@ import { chunk, request } from "../_wire.ts";
 
 const before = ["target", "clientAddress", "pathRewrite", "onRequest"];
 
-/** The ways in which a hook can fail; synchronous hooks cannot reject later. */
+/** Returns the ways in which a hook can fail. A synchronous hook cannot return a promise that rejects. */
 function waysOf(hook: string): string[] {
   return hook === "clientAddress" ? ["throws"] : ["throws", "rejects"];
 }
@@ -18,11 +18,13 @@ function expectNoSecret(answer: Answer): void {
   expect(answer.bytes.toString("latin1") + answer.text).not.toMatch(/10\.0\.0\.1|secret/);
 }
 
-/** A line of what consoles print of an exception: message, stack, the source around it, fields of h3's error. */
+/** A line that consoles print for an exception besides its message: stack, source code, or fields of h3's error. */
 const REPORT =
   /^$|^ +(?:at |\.\.\. \d+ lines matching|cause: )|^ *\d+ \||^ +\^$|^ {2}(?:status|statusText|headers|data|body|unhandled): |^}$/;
 
-/** Waits until the host has reported the exceptions of `count` requests on stderr, and nothing beside them. */
+/**
+ * Waits until the host has reported the exceptions of `count` requests on stderr, and expects no other output there.
+ */
 async function expectReports(t: Tools, count: number): Promise<void> {
   let printed = "";
   const read = (): number => (printed += t.host.complaints()).length;
@@ -34,14 +36,16 @@ async function expectReports(t: Tools, count: number): Promise<void> {
   expect(others).toEqual([]);
 }
 
-/** The framework's own answer to an exception. */
+/** Expects the framework's own answer to an exception. */
 function expectFailure(answer: Answer, what: string): void {
   expect(answer.status, what).toBe(500);
   expect(answer.get("proxy-status"), what).toBeUndefined();
   expectNoSecret(answer);
 }
 
-/** With a body first: the client's connection must be in step after it. */
+/**
+ * Sends a request with a body that is not read, and a second one. The body must not be taken for the second request.
+ */
 async function askTwice(t: Tools, path: string, setup: SetupName): Promise<Answer> {
   const client = await t.connect(setup);
   client.send(request("POST", path, [], "a body that nobody takes"));
@@ -87,7 +91,7 @@ export const hooks = {
     for (const hook of before) {
       for (const way of waysOf(hook)) {
         const path = `/${hook}/${way}`;
-        // Each on a connection of its own: workerd closes it after an exception.
+        // Use a new connection for each request, because workerd closes the connection after an exception.
         const post = await t.ask(
           request("POST", path, [], "a body that nobody takes"),
           "unhandled",
@@ -144,7 +148,7 @@ export const hooks = {
   },
 
   async "hooks run for every kind of request"(t: Tools): Promise<void> {
-    // A Request cannot be made of all that a server takes: that is no fault of the hook's.
+    // The Request constructor refuses some requests that servers accept. Hooks must still run for them.
     for (const bytes of [
       request("TRACE", "/"),
       request("GET", "/", [["Host", "a:b:c"]]),

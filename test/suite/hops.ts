@@ -1,11 +1,13 @@
-/** Fields that belong to one connection end there (RFC 9110 §7.6.1); connections outlive requests. */
+/**
+ * Fields that belong to one connection are not forwarded (RFC 9110 §7.6.1), and connections are kept after a request.
+ */
 import { expect } from "vitest";
 import type { Answer } from "../_client.ts";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
 
-/** Distinctive values, for each side writes some of these fields for its own connection. */
+/** Hop-by-hop fields with distinctive values, because each side sends some of these fields for its own connection. */
 const hopByHop: Header[] = [
   ["Keep-Alive", "timeout=77, max=777"],
   ["Proxy-Connection", "proxy-connection-777"],
@@ -19,7 +21,7 @@ const hopByHop: Header[] = [
 const nominating: Header = ["Connection", "x-secret,X-OTHER , TE, connection-777"];
 
 function expectNoneOf(headers: Header[]): void {
-  // The upstream's port may have these digits.
+  // Leave out Host, because the digits 777 may occur in the upstream's port.
   const others = headers.filter(([name]) => !/^host$/i.test(name));
   expect(others.filter(([name, value]) => /777/.test(name + value))).toEqual([]);
 }

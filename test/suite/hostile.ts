@@ -1,4 +1,7 @@
-/** The corpus of hostile bytes: the upstream sees one well-formed request for each, or nothing. */
+/**
+ * The corpus of hostile bytes: for each entry, the upstream sees only well-formed requests that the entry allows, or
+ * none.
+ */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
 import { framings, type Entry } from "../_corpus.ts";
@@ -10,10 +13,10 @@ import type { Tools } from "../_suite.ts";
 import { settled, until } from "../_wait.ts";
 import { request } from "../_wire.ts";
 
-/** So that all numbers have the three digits that lengths in the corpus count on. */
+/** The number of the first entry. All numbers must have three digits, because lengths in the corpus depend on it. */
 const first = 100;
 
-/** The mark in the targets of an entry's requests, at any place where a server moves it. */
+/** Finds the number of the entry in a target. A server may have moved it away from the beginning. */
 const numbered: RegExp = /^(.*?)\/([1-9]\d\d)(\/.*)$/;
 
 interface Attempt {
@@ -29,7 +32,10 @@ async function start(t: Tools, entry: Entry, id: number): Promise<Attempt> {
   return { entry, client, rest };
 }
 
-/** All at once: it is a connection for each, and a server that waits for more makes no one else wait. */
+/**
+ * Tries all entries at once, each on a connection of its own, so that a server that waits for more bytes delays no
+ * other entry.
+ */
 async function tryAll(t: Tools, entries: readonly Entry[]): Promise<void> {
   const { calls } = t.upstream;
   const attempts = await Promise.all(entries.map((entry, at) => start(t, entry, first + at)));
@@ -39,7 +45,7 @@ async function tryAll(t: Tools, entries: readonly Entry[]): Promise<void> {
     );
     return answered.reduce((sum, each) => sum + each, calls.length);
   });
-  // A server that still waits for the rest sees the end of the connection.
+  // Half-close the connections, so that a server stops waiting for the rest of an incomplete request.
   for (const { client } of attempts) client.finish();
   const texts = await Promise.all(attempts.map(({ rest }) => rest));
   await until(() => calls.every((call) => call.state !== "reading"), "all requests whole or cut");
@@ -67,7 +73,7 @@ function faultOf(
     if (at === -1) return `reached the upstream as ${JSON.stringify(whole)}`;
     allowed.splice(at, 1);
   }
-  // One that was broken off did no harm, if it was not hidden in another.
+  // A truncated request at the upstream is harmless unless it was hidden in another request.
   const cut = calls.find((call) => call.state === "cut" && call.target.includes("smuggled"));
   if (cut) return `began a request that was hidden: ${cut.target}`;
   const hidden = calls.flatMap((call) => call.names).find((each) => /^x-smuggled|_/.test(each));
@@ -75,7 +81,8 @@ function faultOf(
   const statuses = Array.from(answer.matchAll(/HTTP\/1\.[01] (\d{3})/g), ([, status]) => status);
   const answered = statuses.filter((status) => status === "200").length;
   if (answered > whole.length) return `was answered ${answered} times`;
-  // No client's bytes are a fault of the proxy's, or of an upstream's. workerd says 500 to each tunnel by itself.
+  // Faulty bytes of a client must get a 4xx status: 500 and above would blame the proxy or the upstream. Except
+  // CONNECT, which workerd itself answers with 500.
   const blames = statuses.some((status) => /50[0234]/.test(status ?? ""));
   if (blames && !name.includes("CONNECT")) return `was answered ${statuses.join()}`;
   if (name.startsWith("plain") && answered < may.length)
@@ -88,7 +95,7 @@ function isAllowed(text: string, pattern: string): boolean {
   return text.startsWith(pattern.slice(0, -1)) && !text.includes("smuggled");
 }
 
-/** As the corpus writes it: without the entry's number. */
+/** Describes a request as the corpus does: without the entry's number. */
 function textOf(call: Call): string {
   const [, before = "", , path = ""] = numbered.exec(call.target) ?? [];
   return `${call.method} ${before}${path} ${call.text}`.trimEnd();
@@ -98,14 +105,14 @@ async function tryAnswer(t: Tools, { name, may }: AnswerEntry, at: number): Prom
   const client = await t.connect();
   client.send(request("GET", `/${at}`));
   try {
-    // Its parser takes nothing that is not well-formed.
+    // The parser of this client accepts only well-formed responses.
     const answer = await client.read();
     if (answer.headers.some(([field]) => /smuggled/i.test(field))) return [`${name}: smuggled`];
     if (answer.status === 200 && may.includes(answer.text)) return [];
     if (!name.startsWith("plain") && (answer.status === 502 || answer.cut)) return [];
     return [`${name}: ${answer.status} ${JSON.stringify(answer.text)}`];
   } catch (error) {
-    // A server that has not sent the head when the body fails sends nothing at all.
+    // If the body fails before the server has sent the head, the server closes the connection without a response.
     const silent = String(error).endsWith('closed before a response head, after ""');
     return silent && !name.startsWith("plain") ? [] : [`${name}: ${String(error)}`];
   }
@@ -143,14 +150,14 @@ export const hostile = {
     );
     const { upstream } = t;
     upstream.script = async (call) => {
-      // Each has a connection of its own: none is kept before all are there.
+      // Answer when all requests have arrived, so that each has a connection of its own.
       await until(() => upstream.calls.length >= answers.length, "all requests");
       call.write(answers[Number(call.target.slice(1))]?.bytes ?? "");
       call.close();
     };
     const wrong = await Promise.all(answers.map((entry, at) => tryAnswer(t, entry, at)));
     expect(wrong.flat()).toEqual([]);
-    // Nothing of them is left on a connection.
+    // No bytes of the hostile responses may be left on a connection for the next requests.
     await until(() => upstream.links.every((link) => link.isClosed), "all connections closed");
     upstream.script = (call) => call.reply(200, [], call.target);
     await Promise.all(

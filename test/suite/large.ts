@@ -1,4 +1,4 @@
-/** Bodies far larger than any buffer: byte-exact, with flat memory, at the pace of the slowest. */
+/** Bodies far larger than all buffers arrive unchanged, with flat memory and at the pace of the slower side. */
 import { expect } from "vitest";
 import { digestOf, flushed, mebibyte, pour } from "../_large.ts";
 import type { Tools } from "../_suite.ts";
@@ -9,10 +9,10 @@ const size: number = 256 * mebibyte;
 const warmUp: number = 64 * mebibyte;
 const limit = 30_000;
 
-/** The bytes that socket buffers and the proxy may hold while one side pauses. */
+/** The number of bytes that socket buffers and the proxy may hold while one side pauses. */
 const buffered: number = 40 * mebibyte;
 
-/** The growth of the host's resident memory while `work` runs, at its highest. */
+/** Returns the highest growth of the host's resident memory while `work` runs. */
 async function growth(t: Tools, work: () => Promise<void>): Promise<number> {
   const before = t.host.rss();
   let highest = before;
@@ -54,7 +54,8 @@ async function upload(t: Tools, length: number, chunked: boolean): Promise<void>
 async function expectFlat(t: Tools, transfer: typeof upload, chunked: boolean): Promise<void> {
   await transfer(t, warmUp, chunked);
   const grown = await growth(t, () => transfer(t, size, chunked));
-  // Collectors free buffers that have passed late, Deno's at 110 MiB; a body that is kept would be all of it.
+  // Garbage collectors free used buffers late, Deno's after 110 MiB. A proxy that keeps the body would grow by all of
+  // its size.
   expect(grown / mebibyte, "MiB of growth").toBeLessThan(160);
 }
 
@@ -95,7 +96,7 @@ export const large = {
     const head = await client.readHead();
     const { socket } = (await t.upstream.call()).link;
     expect(await settled(() => flushed(socket), limit)).toBeLessThan(buffered);
-    // Nothing was lost: the rest comes as soon as the client reads.
+    // When the client reads on, the rest of the body must arrive unchanged.
     const answer = await client.readBody(head, "GET", limit);
     expect(answer).toMatchObject({ length: size, cut: false, sha256: digestOf(size) });
   },

@@ -5,7 +5,7 @@ import type { Tools } from "../_suite.ts";
 import { within } from "../_wait.ts";
 import { request } from "../_wire.ts";
 
-/** Hosts where Node's request tells which version a request line has named. */
+/** The hosts on Node's server, whose requests show the HTTP version that the request line has named. */
 const onNode: ReadonlySet<string> = new Set(["node", "slow", "srvx", "h3", "hono", "undici"]);
 
 const HOST = "Host: proxy.test\r\n";

@@ -1,11 +1,11 @@
-/** Hooks and limits, as options of a proxy that runs. */
+/** Tests of hooks and limits. */
 import { expect } from "vitest";
 import { mebibyte, pour } from "../_large.ts";
 import type { Tools } from "../_suite.ts";
 import { until, within } from "../_wait.ts";
 import { chunk, lastChunk, request } from "../_wire.ts";
 
-/** Setups in which the proxy looks at the body's stream, or may. */
+/** Setups in which the proxy or a hook may read the body's stream. */
 const looking = ["limited", "hooked"] as const;
 
 export const options = {
@@ -42,7 +42,7 @@ export const options = {
     const answer = await t.ask(request("POST", "/", [], "x".repeat(1001)), "limited");
     expect(answer.status).toBe(413);
     expect(answer.get("proxy-status")).toMatch(/^fetchway; error=http_request_error/);
-    // No upstream connection is opened either.
+    // The proxy must not have opened an upstream connection.
     expect(t.upstream.links).toEqual([]);
   },
 
@@ -81,7 +81,8 @@ export const options = {
     const call = await t.upstream.call();
     await until(() => call.length > 0, "the first piece");
     void pour(client.socket, 64 * mebibyte, { chunked: true });
-    // A server may close on a client that sends on, and the answer is then lost (RFC 9110 §15.5.14).
+    // A server may close the connection of a client that continues to send (RFC 9110 §15.5.14). The answer may then be
+    // lost.
     expect(
       await client.readHead().then(
         ({ status }) => status,

@@ -1,4 +1,4 @@
-/** The authority always comes from the target; path and query keep their bytes. */
+/** The upstream's authority always comes from the proxy's target, and the bytes of path and query are kept. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
@@ -19,7 +19,7 @@ async function targetsOf(
   return seen;
 }
 
-/** What tries to choose the authority; each must reach the target, or be refused. */
+/** Request targets that try to choose the upstream. Each must reach the proxy's target, or be refused. */
 const elsewhere = [
   "http://169.254.169.254/latest?x=1",
   "https://evil.test/latest",
@@ -157,7 +157,7 @@ export const paths = {
     ];
     for (const target of targets) {
       const call = t.refusedOrOne(await t.ask(request("GET", target), "api"));
-      // A server that resolves dot segments itself leaves none for the proxy to refuse.
+      // The request may pass if the server has resolved the dot segments before the proxy sees the path.
       if (call) expect(call.target, target).toMatch(/^\/api\/orders\/(?!.*(\.\.|%2e|\\))/i);
       await t.upstream.reset();
     }
@@ -221,7 +221,7 @@ export const paths = {
     for (const target of ["/%", "/%E0%A4%A", "//x@x", "/?%", "x", "*", "/a#b", "/\x7f", "/\xe9"]) {
       const answer = await t.ask(request("GET", target));
       if (answer.status === 200) {
-        // A server may normalise the target into a URL: then that is what its router saw too.
+        // A server may parse the target as a URL and normalise it. The upstream must then get the normalised target.
         const { pathname, search } = new URL(target.replace(/^\/?/, "http://proxy.test/"));
         expect([target, pathname + search], target).toContain(t.upstream.calls.at(-1)?.target);
       } else {

@@ -6,10 +6,13 @@ import type { Tools } from "../_suite.ts";
 import { settled, until } from "../_wait.ts";
 import { chunk, type Header, lastChunk, request } from "../_wire.ts";
 
-/** The only name that one of the setups serves. */
+/** The only name that the setup `routed` serves. */
 const shop: Header = ["Host", "shop.test"];
 
-/** Sends a request and a GET behind it: the GET begins when the first response has ended. */
+/**
+ * Sends a request and a GET behind it, and expects that the GET reaches the upstream only when the first response has
+ * ended.
+ */
 async function expectInTurn(t: Tools, bytes: Buffer, setup: SetupName): Promise<void> {
   const { upstream } = t;
   const order: string[] = [];

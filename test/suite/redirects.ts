@@ -1,4 +1,4 @@
-/** Redirects that the proxy follows: methods, bodies sent again, and what must not go along. */
+/** Redirects that the proxy follows: the method, the repeated body, and the fields that must not be sent again. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
@@ -6,7 +6,7 @@ import { type Script, Upstream } from "../_upstream.ts";
 import { within } from "../_wait.ts";
 import { chunk, type Header, lastChunk, request } from "../_wire.ts";
 
-/** Answers what came to "/" with this redirect, everything else with 200 and its own body. */
+/** Answers a request for "/" with this redirect, and other requests with 200 and their own body. */
 function redirecting(status: number, location: string): Script {
   return async (call) => {
     await call.done;

@@ -1,11 +1,14 @@
-/** Responses by status and framing, after each of which the connection is usable for the next one. */
+/** Responses of each status and framing. After each of them, the client's connection must be usable. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { until, within } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
 
-/** Twice on one connection, and a plain request after each: a byte too much or too few would show. */
+/**
+ * Requests these bytes twice on one connection, with a plain request after each: it would fail on a byte too many or
+ * too few.
+ */
 async function expectInStep(
   t: Tools,
   bytes: string,
@@ -99,7 +102,7 @@ export const responses = {
   async "a 204 response with Content-Length reaches the client without it"(
     t: Tools,
   ): Promise<void> {
-    // RFC 9110 §8.6 forbids it to a server, yet some send it.
+    // RFC 9110 §8.6 forbids Content-Length in a 204, but some servers send it.
     await expectInStep(t, "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", {
       status: 204,
       length: 0,
@@ -123,7 +126,7 @@ export const responses = {
     await expectInStep(t, bytes, { status: 304, length: 0 }, { headers });
     const answer = await t.ask(request("GET", "/", [["If-None-Match", '"x"']]));
     expect(t.upstream.calls.at(-1)?.get("if-none-match")).toBe('"x"');
-    // RFC 9110 §8.6: the length a 200 would have, or none; 0 would be a lie.
+    // RFC 9110 §8.6: Content-Length of a 304 is the length of the 200 response, or absent. 0 would be wrong.
     expect([[], ["1234"]]).toContainEqual(answer.all("content-length"));
   },
 

@@ -5,10 +5,10 @@ import type { Tools } from "../_suite.ts";
 import type { Call } from "../_link.ts";
 import { chunk, lastChunk, request } from "../_wire.ts";
 
-/** How an upstream closes a kept connection at the moment of its reuse. */
+/** The ways in which an upstream closes a kept connection when the next request arrives on it. */
 const closings: ((call: Call) => void)[] = [(call) => call.close(), (call) => call.reset()];
 
-/** The first request on a connection is answered, every later one is met by a close. */
+/** Answers the first request on each connection, and closes the connection when another request arrives on it. */
 function closesWhenReused(t: Tools, close: (call: Call) => void): void {
   t.upstream.script = async (call) => {
     await call.done;
@@ -32,7 +32,7 @@ export const retries = {
         expect(answer.get("x-id")).toBe(String(id));
       }
     }
-    // Otherwise nothing was kept, and nothing tried.
+    // Without a reused connection, the test would have tested nothing.
     expect(t.upstream.links.some(({ calls }) => calls.length > 1)).toBe(true);
   },
 
@@ -66,7 +66,7 @@ export const retries = {
         id % 2
           ? request("PUT", "/", [], body)
           : Buffer.concat([request("PUT", "/", head), chunk(body), lastChunk]);
-      // Each on a connection of its own: Deno.serve closes it after such a body.
+      // Use a new connection for each request, because Deno.serve closes the connection after such a body.
       expect(await t.ask(bytes, "retrying")).toMatchObject({ status: 200, text: body });
     }
   },

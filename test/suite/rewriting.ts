@@ -1,4 +1,4 @@
-/** Locations and cookies are rewritten for clients of the proxy, and all other bytes are kept. */
+/** Location and cookies are rewritten for the proxy's clients, and all other bytes are kept. */
 import { expect } from "vitest";
 import type { SetupName } from "../_setups.ts";
 import type { Tools } from "../_suite.ts";
@@ -7,11 +7,11 @@ import { request, type Header } from "../_wire.ts";
 interface How {
   setup?: SetupName;
   status?: number;
-  /** Of the request. */
+  /** Header fields of the request. */
   headers?: Header[];
 }
 
-/** The values of a field as they reach the client. */
+/** Returns the values of a field as they reach the client. */
 async function fieldsOf(
   t: Tools,
   name: string,

@@ -1,4 +1,4 @@
-/** A target that depends on the request: the router and the upstream see the same request. */
+/** A target that depends on the request: the router and the upstream must see the same authority and path. */
 import { expect } from "vitest";
 import type { HostName } from "../_host.ts";
 import type { Call } from "../_link.ts";
@@ -8,16 +8,16 @@ import { request } from "../_wire.ts";
 
 const shop = ["Host", "shop.test"] as const;
 
-/** The authority of a request as seen by the router, in the upstream's Host, and in the forwarding fields. */
+/** Returns the authorities that the router saw and that the upstream got in Host and in the forwarding fields. */
 function authoritiesOf(call: Call, host: HostName): (string | undefined)[] {
   const seen = new URL(call.target, "http://x").searchParams.get("saw") ?? "nothing";
   const told = call.get("x-forwarded-host");
-  // Workers cannot set Host: there it is the target's.
+  // Workers cannot set Host: it is always the target's.
   const all = host === "workerd" ? [seen, told] : [seen, told, call.get("host")];
   return all.map((each) => URL.parse(`http://${each}`)?.host);
 }
 
-/** Absolute-form and a Host that names something else. */
+/** Request targets in absolute-form, each with a Host that names another authority. */
 const disagreeing = [
   ["http://shop.test/info", "evil.test"],
   ["http://evil.test/info", "shop.test"],
@@ -131,7 +131,7 @@ export const routes = {
           "http://x",
         );
         const [path = ""] = (t.upstream.calls.at(-1)?.target ?? "").split("?");
-        // The router's URL has its dot segments resolved: so must be what it is compared with.
+        // In the router's URL the dot segments are resolved, so resolve them in the upstream's path before comparing.
         const read = new URL(`http://x${path}`).pathname;
         expect(read, what).toBe(new URL(`http://x${searchParams.get("saw")}`).pathname);
         expect(pathname, what).not.toContain("abc");

@@ -1,4 +1,4 @@
-/** Bodies that take their time: nothing is held back until there is more of it. */
+/** Slow bodies: the proxy passes each chunk on at once, and does not wait for more. */
 import { expect } from "vitest";
 import type { Client, ResponseHead } from "../_client.ts";
 import { rfc } from "../conformance/rfc.ts";
@@ -7,7 +7,7 @@ import type { Call } from "../_link.ts";
 import { within } from "../_wait.ts";
 import { chunk, lastChunk, request } from "../_wire.ts";
 
-/** Reads a body's chunks until they contain the wanted number of bytes. */
+/** Reads a body chunk by chunk. */
 class Body {
   text = "";
   readonly #pieces: ReturnType<Client["pieces"]>;
@@ -110,7 +110,7 @@ export const streams = {
     }
     delays.sort((a, b) => a - b);
     expect(delays[10]).toBeLessThan(50);
-    // One hiccup of a busy machine is no buffering; that would show in every event.
+    // A busy machine may delay single events. Buffering would delay every event.
     expect(delays.at(-1)).toBeLessThan(1500);
     call.write(lastChunk);
     await body.end();
@@ -149,7 +149,8 @@ export const streams = {
     client.send(chunk("second"), lastChunk);
     const call = await t.upstream.call();
     await within(call.done, "the request's end or its connection's");
-    // Whether the rest is still sent or the connection given up: never a shortened, complete request.
+    // The proxy may send the rest of the body or close the upstream connection. It must never send a truncated body
+    // that looks like a complete request.
     if (call.state === "complete") expect(call.text).toBe("firstsecond");
     expect((await t.ask(request("GET", "/after"))).status).toBe(200);
   },

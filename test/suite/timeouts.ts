@@ -1,14 +1,16 @@
-/** Timeouts: until the response headers, between chunks of a body, and cases without one. */
+/** Timeouts of the response headers and between the chunks of a body, and slow exchanges that must not time out. */
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { expect } from "vitest";
 import type { Tools } from "../_suite.ts";
 import { pause, within } from "../_wait.ts";
 import { chunk, type Header, lastChunk, request } from "../_wire.ts";
 
-/** Well past the 300 ms of the setup: the point of these tests is that time goes by. */
+/** A pause in milliseconds, well beyond the timeouts of 300 ms in the setup. */
 const past = 700;
 
-/** Sends ten chunks of this size, for longer than the timeout. */
+/**
+ * Uploads ten chunks of this size, which takes longer than the timeout, and expects that the upload is not truncated.
+ */
 async function expectNotCut(t: Tools, size: number): Promise<void> {
   const client = await t.connect("timeouts");
   client.send(request("POST", "/", [["Content-Length", `${10 * size}`]]));

@@ -1,4 +1,7 @@
-/** Truncated bodies for which only the kind of the connection's end shows it, and the requests behind them. */
+/**
+ * Truncated bodies that end with the connection, so that only a reset shows the truncation, and the requests behind
+ * them.
+ */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
 import { rfc } from "../conformance/rfc.ts";
@@ -8,7 +11,7 @@ import { chunk, request } from "../_wire.ts";
 
 const http10 = "GET / HTTP/1.0\r\nHost: proxy.test\r\n\r\n";
 
-/** Whether the connection was reset, once it is closed. */
+/** Waits until the connection is closed, and returns whether it was reset. */
 async function wasReset(client: Client): Promise<boolean> {
   let isReset = false;
   client.socket.on("error", () => (isReset = true));
@@ -30,7 +33,7 @@ export const truncation = {
       client.send(http10);
       const head = await client.readHead();
       expect(head.status).toBe(200);
-      // Otherwise the connection's end is not what ends the body.
+      // Without these fields, only the end of the connection ends the body.
       expect(head.all("content-length")).toEqual([]);
       expect(head.all("transfer-encoding")).toEqual([]);
       const call = await t.upstream.call();
@@ -93,7 +96,8 @@ export const truncation = {
     const client = await t.connect();
     client.send(request("GET", "/first"), request("GET", "/second"));
     await until(() => open !== undefined, "the first request");
-    // Where requests are sent one after the other, the second is still to come.
+    // A server that proxies pipelined requests in sequence has not sent the second request yet, so this wait may time
+    // out.
     const second = t.upstream.call(1).then((call) => call.link.closed);
     await within(second, "the second response's end", 500).catch(() => {});
     open?.();

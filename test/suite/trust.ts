@@ -1,4 +1,4 @@
-/** Which proxies in front are trusted, and for which of their fields. */
+/** Which proxies in front of this one are trusted, and which of their fields are used. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";

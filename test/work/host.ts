@@ -1,7 +1,7 @@
 /**
- * A host whose work is counted, run as a process of its own: `node host.ts <host> <mode>`.
+ * A host that counts its work. It runs in a separate process: `node host.ts <host> <mode>`.
  *
- * It prints its port, and then, for each line on stdin, one line of JSON with what was done since the last.
+ * It prints its port. Then it answers each line on stdin with a line of JSON: its work since the line before.
  */
 import { createHook } from "node:async_hooks";
 import { existsSync, readFileSync } from "node:fs";
@@ -20,7 +20,7 @@ function count(what: string): void {
   counts[what] = (counts[what] ?? 0) + 1;
 }
 
-/** Objects of the web, by name: each is one that a fast path does without. */
+/** The web classes whose objects are counted: the fast paths avoid creating them. */
 const WEB = ["Headers", "Request", "Response", "ReadableStream", "URL", "AbortController"] as const;
 if (mode === "counts") {
   for (const name of WEB) {
@@ -37,10 +37,10 @@ if (mode === "counts") {
   createHook({ init: (_, type) => count(type) }).enable();
 }
 
-/** How the proxy read each request and built its response, as seen from within the handler. */
+/** How the proxy read each request and built its response, as observed inside the handler. */
 const seen: Record<string, unknown>[] = [];
 
-// Only now, so that they find what stands in for the globals.
+// Import these modules only now, so that they use the counting classes in place of the globals.
 const { proxyFetch, createProxy } = await import("#proxy");
 const { nodeSideOf, readRequest } = await import("../../runtimes/node/nodeincoming.ts");
 const { IncomingBody } = await import("../../runtimes/node/incomingbody.ts");
@@ -74,7 +74,7 @@ async function handle(request: Request): Promise<Response> {
   return response;
 }
 
-/** Starts the server; a framework is loaded only now, so that it too finds the counting globals. */
+/** Starts the server. It loads the framework only now, so that the framework uses the counting classes as well. */
 async function start(): Promise<number> {
   const kind = host as ServerKind;
   if (kind === "node") {
@@ -91,7 +91,10 @@ if (mode === "way") {
   await session.post("Profiler.startPreciseCoverage", { callCount: true });
 }
 
-/** The files of src/ and runtimes/ of which a function was called since the last report, with the names of these functions. */
+/**
+ * Returns the files of src/ and runtimes/ with functions that were called since the last report, and the names of these
+ * functions.
+ */
 async function takeFiles(): Promise<Record<string, string[]>> {
   const { result } = await session.post("Profiler.takePreciseCoverage");
   const files: Record<string, string[]> = {};
@@ -104,12 +107,12 @@ async function takeFiles(): Promise<Record<string, string[]>> {
   return files;
 }
 
-/** Linux counts the system calls of a process that read and write; other systems do not tell. */
+/** The file in which Linux counts the read and write calls of this process. Other systems have no such file. */
 const IO = "/proc/self/io";
 const hasIo = existsSync(IO);
 
 /**
- * System calls of this process since it started: `read` and its variants (`recv` is not among them), `write` and its
+ * Returns the system calls of this process since it started: `read` and its variants (but not `recv`), `write` and its
  * variants, and turns of the event loop, each of which is one call of `epoll_wait` or its equivalent. Node uses
  * `read`, `write` and `writev` for TCP sockets.
  */
@@ -122,7 +125,7 @@ function systemCalls(): Record<string, number> {
   return { loopTurns: loopCount, reads: read, writes: write };
 }
 
-/** Bytes in V8's old generation. */
+/** Returns the number of bytes in V8's old generation. */
 function oldBytes(): number {
   const old = getHeapSpaceStatistics().find((space) => space.space_name === "old_space");
   return old?.space_used_size ?? 0;

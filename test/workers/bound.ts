@@ -1,10 +1,10 @@
-/** The Worker that the proxy's Worker is bound to. Run by workerd, without Node's APIs. */
-// @ts-expect-error: a module of workerd's own
+/** The Worker to which the proxy's Worker is bound. It runs in workerd, without Node's APIs. */
+// @ts-expect-error: only workerd has this module
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
 import { gzip, lasting } from "../_lasting.ts";
 import { pause } from "../_wait.ts";
 
-/** workerd's own: the bytes are encoded already. */
+/** An init that only workerd supports: `encodeBody: "manual"` tells it that the bytes are already encoded. */
 type Manual = ResponseInit & { encodeBody: "manual" };
 
 const ways: Record<string, (request: Request) => Response | Promise<Response>> = {
@@ -24,7 +24,7 @@ const ways: Record<string, (request: Request) => Response | Promise<Response>> =
     };
     return new Response(bytes, { headers, encodeBody: "manual" } as Manual);
   },
-  /** Begins an encoded body, and then stalls. */
+  /** Sends the beginning of an encoded body, and then nothing more. */
   async "/stalled"() {
     const bytes = new Uint8Array(await gzip("a body that compresses well; ".repeat(100)));
     const body = new ReadableStream({
@@ -67,7 +67,10 @@ export class Room extends DurableObject {
   fetch(request: Request): Response | Promise<Response> {
     return answer(request);
   }
-  /** A method that a target's option is named after: of a stub all are there. */
+  /**
+   * A method with the name of a property of targets. A stub has every method, so the proxy must not take it for that
+   * property.
+   */
   url(): string {
     return "no URL";
   }

@@ -1,4 +1,7 @@
-/** The Worker under test: a proxy in front of everything that a Worker can be bound to. Run by workerd: nothing of Node's here. */
+/**
+ * The Worker under test: proxies to all the kinds of bindings that a Worker can have. It runs in workerd, without
+ * Node's APIs.
+ */
 import { createProxy, type FetchTarget, type Proxy, proxyFetch } from "../../runtimes/workerd.ts";
 import { runCases } from "../_inprocess.ts";
 import { answer } from "./bound.ts";
@@ -21,7 +24,7 @@ const app: FetchTarget = { fetch: answer };
 
 const proxies = new Map<string, Proxy>();
 
-/** A proxy is made once, and outlives the request that it was made in. */
+/** Returns the proxy of this name. It is created by the first request, and reused by later ones. */
 function proxyOf(name: string, target: FetchTarget, options = {}): Proxy {
   let proxy = proxies.get(name);
   if (proxy === undefined) {
@@ -42,7 +45,7 @@ const ways: Record<string, Way> = {
   app: (request) => proxyOf("app", app).fetch(request),
   appWatched: (request) => proxyOf("appWatched", app, { idleTimeout: 20_000 }).fetch(request),
   waiting(request, _, context) {
-    // Otherwise workerd ends the Worker, and the app in it, with its client.
+    // Without `waitUntil`, workerd ends the Worker and the app in it when the client disconnects.
     context.waitUntil(new Promise((resolve) => setTimeout(resolve, 5_000)));
     return proxyOf("waiting", app).fetch(request);
   },

@@ -1,4 +1,4 @@
-/** Run by Bun itself: the proxy, and at /own what the server's own idle event stream costs. */
+/** The proxy on Bun, and at /own an idle event stream of the server itself for comparison. */
 import { createProxy } from "#proxy";
 import { type BunHandler, getEnv, serveBun } from "../../../test/_serve.bun.ts";
 

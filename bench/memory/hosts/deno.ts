@@ -1,4 +1,4 @@
-/** Run by Deno itself: the proxy, and at /own what the server's own idle event stream costs. */
+/** The proxy on Deno, and at /own an idle event stream of the server itself for comparison. */
 import { createProxy } from "#proxy";
 import { getEnv, serveDeno } from "../../../test/_serve.deno.ts";
 

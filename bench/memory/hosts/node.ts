@@ -1,4 +1,4 @@
-/** The proxy on Node's servers, and at /own what a server's own idle event stream costs. */
+/** The proxy on Node's servers, and at /own an idle event stream of the server itself for comparison. */
 import type { ServerResponse } from "node:http";
 import { createProxy } from "#proxy";
 import type { ServerKind } from "../../../test/_serve.ts";

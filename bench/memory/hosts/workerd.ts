@@ -1,4 +1,4 @@
-/** Run by workerd itself: the proxy, and at /own what the server's own idle event stream costs. */
+/** The proxy on workerd, and at /own an idle event stream of the server itself for comparison. */
 import { createProxy, type Proxy } from "../../../runtimes/workerd.ts";
 
 const event = new TextEncoder().encode("data: ready\n\n");
