@@ -25,7 +25,7 @@ class Recorder implements FrameHandler {
   onPong(payload: Uint8Array): void {
     this.events.push(["pong", [...payload]]);
   }
-  onClose(code: number | undefined, reason: string): void {
+  onCloseFrame(code: number | undefined, reason: string): void {
     this.events.push(["close", code, reason]);
   }
   onViolation(code: number): void {

@@ -21,7 +21,7 @@ export interface FrameHandler {
   /** A pong has arrived. */
   onPong(payload: Uint8Array<ArrayBuffer>): void;
   /** A close frame has arrived; `code` is undefined if the frame has none. Nothing is read after it. */
-  onClose(code: number | undefined, reason: string): void;
+  onCloseFrame(code: number | undefined, reason: string): void;
   /** The upstream has violated the protocol; the connection is to be closed with this code. Nothing is read after it. */
   onViolation(code: number, message: string): void;
 }
@@ -151,7 +151,7 @@ export class FrameReader {
 
   #close(payload: Uint8Array): void {
     this.#isOver = true;
-    if (payload.byteLength === 0) return this.#handler.onClose(undefined, "");
+    if (payload.byteLength === 0) return this.#handler.onCloseFrame(undefined, "");
     const [high = 0, low] = payload;
     if (low === undefined) {
       throw new Violation(CloseCode.protocolError, "a close frame has half a code");
@@ -160,7 +160,7 @@ export class FrameReader {
     if (!isCloseCode(code)) {
       throw new Violation(CloseCode.protocolError, `a close frame has the code ${code}`);
     }
-    this.#handler.onClose(code, decode(payload.subarray(2), "the reason of a close frame"));
+    this.#handler.onCloseFrame(code, decode(payload.subarray(2), "the reason of a close frame"));
   }
 }
 
