@@ -1,8 +1,7 @@
 /** CPU per request as bars: an SVG that needs nothing else. */
-import { contestantOf, besides, valuesOf } from "./ratios.ts";
 import type { Role } from "./contestants.ts";
-import type { Measurement } from "./rounds.ts";
-import { median } from "./statistics.ts";
+import { contestantOf } from "./ratios.ts";
+import type { Summary } from "./summary.ts";
 import { workloads } from "./workloads.ts";
 
 const COLOURS: Readonly<Record<Role, string>> = {
@@ -21,18 +20,17 @@ const ROW = 22;
 const TITLE = 40;
 
 /** One panel for each of the small workloads, the cheapest on top. */
-export function toChart(results: readonly Measurement[]): string {
+export function toChart({ cpuTimes }: Pick<Summary, "cpuTimes">): string {
   let y = 0;
   const panels: string[] = [];
   for (const name of SHOWN) {
-    const first = results.find(({ workload }) => workload === name);
+    const figures = cpuTimes[name];
     const title = workloads.find((each) => each.name === name)?.title;
-    if (first === undefined || title === undefined) continue;
-    const bars = besides(results, first)
-      .map(({ contestant, ...each }) => ({
-        contestant,
-        cpu: median(valuesOf({ contestant, ...each }, "cpu")),
-      }))
+    if (figures === undefined || title === undefined) continue;
+    const bars = Object.entries(figures)
+      .flatMap(([contestant, figure]) =>
+        typeof figure === "string" ? [] : { contestant, cpu: figure[0] },
+      )
       .toSorted((a, b) => a.cpu - b.cpu);
     const most = Math.max(...bars.map(({ cpu }) => cpu));
     panels.push(text(0, y + 24, `${title}: CPU per request, µs`, "bold"));

@@ -4,6 +4,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { toCapnp } from "../test/_capnp.ts";
 
 /** A program and its arguments. */
 export type Command = [program: string, ...args: string[]];
@@ -98,20 +99,11 @@ export async function workerdCommand(
     target: "es2023",
     conditions: ["workerd"],
   });
-  const config = `using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = [
-    (name = "internet", network = (allow = ["public", "private"])),
-    (name = "main", worker = (
-      modules = [(name = "worker.js", esModule = embed "worker-${port}.js")],
-      compatibilityDate = "2026-10-01",
-      compatibilityFlags = ["enable_request_signal"],
-      bindings = [(name = "TARGET", text = "${target}")],
-    )),
-  ],
-  sockets = [(name = "http", address = "127.0.0.1:${port}", http = (), service = "main")],
-);
-`;
+  const config = toCapnp({
+    module: `worker-${port}.js`,
+    sockets: { http: port },
+    vars: () => ({ TARGET: target }),
+  });
   const file = join(directory, `workerd-${port}.capnp`);
   writeFileSync(file, config);
   return [binary, "serve", file];

@@ -41,8 +41,8 @@ Runs proxies side by side and says what a request costs each of them.
 Contestants: ${contestants.map(({ name }) => name).join(", ")}
 Workloads: ${workloads.map(({ name }) => name).join(", ")}
 
-Figures of a complete run go into bench/README.md, bench/chart.svg and bench/results.json,
-those of any other into bench/_results.json.`;
+Figures of a complete run go into bench/README.md, bench/chart.svg and bench/results.json;
+the single rounds of any run into bench/_rounds.json.`;
 
 /**
  * Reads the command line.

@@ -1,8 +1,8 @@
 /** What bench/pool.ts starts as processes of their own: a target, or a proxy in front of it. */
 import { createServer, type RequestListener } from "node:http";
 import { createServer as createSecureServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { createProxy } from "../runtimes/node.ts";
+import { listen } from "../test/_serve.ts";
 
 /** What a server is told at its start. */
 export type Role =
@@ -11,9 +11,9 @@ export type Role =
 
 const BODY = Buffer.alloc(1024, "x");
 
-function listen(server: ReturnType<typeof createServer>): void {
+async function tellPort(server: ReturnType<typeof createServer>): Promise<void> {
   server.keepAliveTimeout = 60_000;
-  server.listen(0, "127.0.0.1", () => process.send?.((server.address() as AddressInfo).port));
+  process.send?.(await listen(server));
 }
 
 function start(role: Role): void {
@@ -26,12 +26,13 @@ function start(role: Role): void {
       else send();
     };
     const secure = cert !== undefined && key !== undefined;
-    return listen(secure ? createSecureServer({ cert, key }, answer) : createServer(answer));
+    void tellPort(secure ? createSecureServer({ cert, key }, answer) : createServer(answer));
+    return;
   }
   const { target, keepAlive, maxSockets, ca } = role;
   const tls = ca === undefined ? {} : { tls: { ca } };
   const proxy = createProxy({ target, pool: { keepAlive, maxSockets, ...tls } });
-  listen(createServer(proxy.nodeHandler));
+  void tellPort(createServer(proxy.nodeHandler));
   process.on("message", () => process.send?.(proxy.stats()));
 }
 

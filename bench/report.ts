@@ -1,7 +1,7 @@
 /**
  * Figures as Markdown and JSON.
  *
- *     node bench/report.ts    # makes the report anew, of results.json as it is
+ *     node bench/report.ts    # writes the tables and the chart again, from results.json
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -15,6 +15,7 @@ import { pinned } from "./program.ts";
 import { BASES, type Base, besides, compare, contestantOf, valuesOf } from "./ratios.ts";
 import type { Measurement, Sample } from "./rounds.ts";
 import { median, spread } from "./statistics.ts";
+import { summarize, type Summary, toOverview } from "./summary.ts";
 import { versionOf } from "./versions.ts";
 import { MIB, workloads } from "./workloads.ts";
 
@@ -150,7 +151,7 @@ function titleOf({ contestant }: Measurement): string {
   return role === "fetchway" ? `**${title}**` : title;
 }
 
-/** Replaces what stands between two markers in README. */
+/** Replaces the text between two markers in bench/README.md. @returns its path */
 export function writeBetween(name: string, text: string): string {
   const path = pathOf("README.md");
   const readme = readFileSync(path, "utf8");
@@ -162,19 +163,27 @@ export function writeBetween(name: string, text: string): string {
   return path;
 }
 
-/** Writes the files of a report, as the formatter likes them; returns their paths. */
+/** Writes the files of a run: its rounds, which Git ignores, and after a complete run its summary. @returns their paths */
 export function writeReport(report: Report, complete: boolean): string[] {
-  const json = pathOf(complete ? "results.json" : "_results.json");
-  writeFileSync(json, `${JSON.stringify(report, undefined, 2)}\n`);
-  if (!complete) return [json];
+  const rounds = pathOf("_rounds.json");
+  writeFileSync(rounds, JSON.stringify(report));
+  if (!complete) return [rounds];
+  const summary = summarize(report);
+  const json = pathOf("results.json");
+  writeFileSync(json, JSON.stringify(summary, undefined, 2));
+  return [rounds, json, ...writeOverview(summary)];
+}
+
+/** Writes the chart, and the tables of bench/README.md. @returns their paths */
+function writeOverview(summary: Summary): string[] {
   const chart = pathOf("chart.svg");
-  writeFileSync(chart, toChart(report.results));
-  const readme = writeBetween("load", toMarkdown(report));
-  execFileSync(pathOf("../node_modules/.bin/oxfmt"), [json, readme]);
-  return [json, chart, readme];
+  writeFileSync(chart, toChart(summary));
+  const readme = writeBetween("load", toOverview(summary));
+  execFileSync(pathOf("../node_modules/.bin/oxfmt"), [pathOf("results.json"), readme]);
+  return [chart, readme];
 }
 
 if (import.meta.main) {
-  const report = JSON.parse(readFileSync(pathOf("results.json"), "utf8")) as Report;
-  for (const file of writeReport(report, true)) console.log(`wrote ${file}`);
+  const summary = JSON.parse(readFileSync(pathOf("results.json"), "utf8")) as Summary;
+  for (const file of writeOverview(summary)) console.log(`wrote ${file}`);
 }

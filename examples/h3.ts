@@ -1,5 +1,5 @@
 /**
- * h3 in front of an upstream, the same source on every runtime:
+ * Runs an h3 app that forwards requests below `/api` to an upstream. The same source runs on every runtime:
  *
  *     npx srvx examples/h3.ts                            # Node
  *     bun run examples/h3.ts

@@ -1,5 +1,5 @@
 /**
- * Hono in front of an upstream, the same source on every runtime:
+ * Runs a Hono app that forwards requests below `/api` to an upstream. The same source runs on every runtime:
  *
  *     npx srvx examples/hono.ts                          # Node
  *     bun run examples/hono.ts

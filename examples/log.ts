@@ -1,5 +1,5 @@
 /**
- * Writes a line for each attempt, retries and followed redirects among them:
+ * Logs a line for each attempt to send a request. Retries and followed redirects are attempts, too:
  *
  *     npx srvx examples/log.ts     # or with bun run, deno serve -A
  */
@@ -8,16 +8,18 @@ import { type Interceptor, ProxyError } from "../src/transport.ts";
 
 export const log: Interceptor = (next) => async (request, scope) => {
   const start = performance.now();
-  const tell = (what: number | string): void => {
+  const writeLine = (result: number | string): void => {
     const ms = Math.round(performance.now() - start);
-    console.log(`${request.method} ${request.upstream.origin}${request.path} → ${what} (${ms} ms)`);
+    console.log(
+      `${request.method} ${request.upstream.origin}${request.path} → ${result} (${ms} ms)`,
+    );
   };
   try {
     const response = await next(request, scope);
-    tell(response.status);
+    writeLine(response.status);
     return response;
   } catch (error) {
-    tell(error instanceof ProxyError ? error.code : "failed");
+    writeLine(error instanceof ProxyError ? error.code : "failed");
     throw error;
   }
 };

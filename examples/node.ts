@@ -1,5 +1,5 @@
 /**
- * Plain node:http in front of an upstream:
+ * Runs a server of `node:http` that forwards all requests to an upstream:
  *
  *     node examples/node.ts
  *
@@ -13,6 +13,6 @@ const server = createServer(proxy.nodeHandler);
 server.listen(3000, () => console.log("http://127.0.0.1:3000/"));
 
 process.once("SIGTERM", () => {
-  server.close(); // takes no more requests
-  void proxy.close(10_000); // those that are running have 10 s
+  server.close(); // The server accepts no more connections.
+  void proxy.close(10_000); // Running requests have 10 s to finish.
 });

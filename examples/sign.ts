@@ -1,5 +1,5 @@
 /**
- * Signs each attempt for one upstream, so that a retry carries a date and a signature of its own:
+ * Signs each attempt to send a request to the upstream, so that a retry has a new date and a new signature:
  *
  *     FETCHWAY_SECRET=… npx srvx examples/sign.ts     # or with bun run, deno serve -A
  */
@@ -13,13 +13,13 @@ const secret = globalThis.process?.env["FETCHWAY_SECRET"] ?? "for development on
 const key = crypto.subtle.importKey("raw", bytes(secret), hmac, false, ["sign"]);
 
 export const sign: Interceptor = (next) => async (request, scope) => {
-  // A redirect may lead elsewhere, where the signature is nobody's business.
+  // A followed redirect may lead to another origin, which must not see a signature.
   if (request.upstream.origin !== target) return next(request, scope);
   const date = new Date().toUTCString();
   const text = bytes(`${request.method} ${request.path}\n${date}`);
   const signature = new Uint8Array(await crypto.subtle.sign("HMAC", await key, text));
   const hex = Array.from(signature, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  // In place of what the client has sent.
+  // `setHeader` replaces fields of the same name that the client sent.
   const headers = setHeader(setHeader(request.headers, "Date", date), "X-Signature", hex);
   return next({ ...request, headers }, scope);
 };

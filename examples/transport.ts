@@ -1,5 +1,5 @@
 /**
- * A transport of one's own: Node's HTTP client under the proxy.
+ * Runs a proxy with a custom transport, which sends requests with the HTTP client of `node:http`.
  *
  *     node examples/transport.ts
  *
@@ -27,7 +27,7 @@ export const transport: Transport = {
       let response: ResponseBody | undefined;
       const fail = (error: ProxyError): void => {
         outgoing.destroy();
-        // The client cannot send its next request before this body has been read, or is cancelled.
+        // The server must read or cancel the rest of this body before it can read the client's next request.
         body?.cancel(error);
         reject(error);
         response?.fail(error);
@@ -42,7 +42,7 @@ export const transport: Transport = {
         message.on("end", () => {
           incoming.end();
           if (outgoing.writableEnded) return;
-          // The upstream does not need the rest of the request.
+          // The response is complete, so the upstream does not need the rest of the request.
           outgoing.destroy();
           body?.cancel();
         });

@@ -1,8 +1,4 @@
-import type { Listener } from "../src/exchange/scope.ts";
-import { copyBytes } from "../src/body/bytes.ts";
-import { getHeader, toHeaders } from "../src/fields/headers.ts";
 import { HttpTransport } from "../src/http1/client.ts";
-import { type Context, WebIncoming } from "../src/request/incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
 import {
   bindProxy,
@@ -13,7 +9,9 @@ import {
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
-import type { HeaderList, UpstreamResponse, Transport } from "../src/transport.ts";
+import type { Transport } from "../src/transport.ts";
+import { readRequest } from "./bun/readrequest.ts";
+import { respond } from "./bun/respond.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { NetConnector } from "./sockets/connect.ts";
 import { assertVersion } from "./sockets/versions.ts";
@@ -21,11 +19,13 @@ import { assertVersion } from "./sockets/versions.ts";
 export * from "../src/index.ts";
 
 /**
- * Connections to upstreams, through an HTTP/1.1 client on Bun's plain sockets.
+ * Creates a transport to upstreams: an HTTP/1.1 client on the sockets of Bun, with a pool of connections.
  *
- * Bun's `fetch` would not do for a proxy: it sends a GET again on every stale
- * connection that it holds (one was seen 51 times), takes slashes from a path that begins with two,
- * makes a GET of a method it does not know, adds `Accept` and `User-Agent`, and goes where HTTP_PROXY says.
+ * It does not use Bun's `fetch`, which cannot forward requests unchanged. Bun's `fetch` sends a GET again on every stale
+ * connection that it holds (up to 51 times were measured), removes leading slashes from a path that begins with two, sends
+ * a method that it does not know as GET, adds `Accept` and `User-Agent`, and obeys `HTTP_PROXY`.
+ * @throws TypeError that names a bad option and the fix, or says that this version of Bun is too old
+ * @example const transport = createTransport({ maxSockets: 50 });
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
@@ -37,106 +37,19 @@ export function createTransport(options: PoolOptions = {}): Transport {
   });
 }
 
-/** What is used of Bun's server, so that no types package is needed. */
-interface BunServer {
-  requestIP(request: Request): { address: string } | null;
-  timeout(request: Request, seconds: number): void;
-}
-
-/** Bun passes its server beside the request; srvx and h3 show it on the request. */
-function serverOf(request: Request, context: Context): BunServer | undefined {
-  const passed = context as Partial<BunServer> | undefined;
-  if (typeof passed?.requestIP === "function") return passed as BunServer;
-  return (request as { runtime?: { bun?: { server?: BunServer } } }).runtime?.bun?.server;
-}
-
-/** A proxy on Bun: as a default export it starts a server. */
+/** A proxy on Bun. As the default export of a module, it starts a server. */
 export interface BunProxy extends Proxy {
-  /** Tells such a server to let all bodies in, not only those up to 128 MB; `bodyLimit` is the proxy's own. */
+  /**
+   * The server's limit for request bodies in bytes, which Bun reads from a default export. It is the highest possible
+   * number instead of Bun's 128 MB, so that only the option `bodyLimit` limits bodies.
+   */
   readonly maxRequestBodySize: number;
   /**
-   * Tells such a server what to do with the exception of a hook: `console.error` gets it, the client 500 without
-   * a word of it. Bun's own answer shows message and source to the client unless `NODE_ENV` is `production`.
+   * Answers the exception of a hook, which Bun passes here from a default export. The exception goes to `console.error`,
+   * and the client gets 500 with an empty body. Bun's own error page shows the message and source code to the client,
+   * unless `NODE_ENV` is `production`.
    */
   readonly error: (error: unknown) => Response;
-}
-
-/** Seconds that Bun gives an idle connection, unless told otherwise. */
-const IDLE_TIMEOUT = 10;
-
-/** The peer's address; undefined for a request that Bun did not make, such as the one that h3 mounts an app with. */
-function addressOf(request: Request, server: BunServer | undefined): string | undefined {
-  try {
-    return server?.requestIP(request)?.address.replace(/^::ffff:(?=[\d.]+$)/, "");
-  } catch {
-    return undefined;
-  }
-}
-
-class BunIncoming extends WebIncoming {
-  readonly #server: BunServer | undefined;
-
-  constructor(request: Request, server: BunServer | undefined) {
-    super(request, addressOf(request, server));
-    this.#server = server;
-  }
-
-  /** While the exchange lasts, its own deadlines count: the server's would cut it off in silence after 10 s. */
-  override listen(listener: Listener): void {
-    super.listen(listener);
-    this.#setTimeout(0);
-  }
-
-  override unlisten(listener: Listener): void {
-    super.unlisten(listener);
-    this.#setTimeout(IDLE_TIMEOUT);
-  }
-
-  #setTimeout(seconds: number): void {
-    try {
-      this.#server?.timeout(this.request(), seconds);
-    } catch {
-      // Bun throws for a request that it did not make.
-    }
-  }
-}
-
-function respond({ status, statusText, headers, body }: UpstreamResponse): Response {
-  return new Response(toBodyInit(body, headers), {
-    status,
-    statusText,
-    headers: toHeaders(headers),
-  });
-}
-
-/** Bytes that go out in one write with their head: less than half of what Bun's server collects. */
-const SMALL = 8192;
-
-function toBodyInit(body: UpstreamResponse["body"], headers: HeaderList): BodyInit | null {
-  if (body === null) return null;
-  const bytes = body.whole();
-  if (bytes === undefined) return body.stream({ quiet: true });
-  const typed = getHeader(headers, "content-type") !== undefined;
-  if (typed && bytes.byteLength < SMALL) return bytes as BodyInit;
-  // Bytes that can be taken again belong to someone else, and the stream hands its chunks out.
-  return toSizedStream(body.replay === undefined ? bytes : copyBytes(bytes));
-}
-
-/**
- * Bytes as a stream that is here as a whole, which Bun sends with its length and its head in one
- * write. To bytes as such it adds a type where there is none; and where they are more than 16 KB it
- * writes each part of the head by itself, 27 writes for six fields.
- */
-function toSizedStream(bytes: Uint8Array): ReadableStream<Uint8Array> {
-  return new ReadableStream(
-    {
-      start(controller) {
-        if (bytes.byteLength > 0) controller.enqueue(bytes);
-        controller.close();
-      },
-    },
-    { highWaterMark: bytes.byteLength + 1 },
-  );
 }
 
 function reportError(error: unknown): Response {
@@ -145,17 +58,14 @@ function reportError(error: unknown): Response {
   return new Response(null, { status: 500 });
 }
 
-const runtime: Runtime = {
-  read: (request, context) => new BunIncoming(request, serverOf(request, context)),
-  createTransport,
-  respond,
-};
+const runtime: Runtime = { read: readRequest, createTransport, respond };
 
 /**
  * Forwards a request to a target and resolves to the response to return.
  *
- * It does not know the server: that closes a connection after 10 s of silence unless told
- * otherwise, and the upstream is not told the client's address. `createProxy(…).fetch` does both.
+ * This function does not get Bun's server. Therefore the server's own idle timeout applies (10 s by default), unless the
+ * handler turns it off, and the upstream is not told the client's address. `createProxy(…).fetch` gets the server and
+ * does both.
  * @example
  * ```ts
  * export default {
@@ -169,7 +79,7 @@ const runtime: Runtime = {
 export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
 
 /**
- * A proxy with its options compiled once and connections of its own.
+ * Creates a proxy that compiles its options once and has its own connections.
  * @throws TypeError that names a bad option and the fix
  * @example export default createProxy({ target: "http://127.0.0.1:4000" });
  */

@@ -2,15 +2,15 @@
 import process from "node:process";
 import type { Server, ServerHandler } from "srvx";
 import { createProxy, type CreateProxyOptions } from "#proxy";
-import { preferTarget } from "./authority.ts";
+import { applyAbsoluteForm } from "./absoluteform.ts";
 import { checkOptions, checkTarget, explain } from "./cli/check.ts";
+import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
 import { type Command, commandDefaults } from "./cli/flags.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
 import { listen, stopOnSignals } from "./cli/listen.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/stats.ts";
-import { answerDemo, renderFirstSteps } from "./demo.ts";
 import { checkVersion } from "./sockets/versions.ts";
 
 /** Does what the command line says. Returns what is wrong with it, one line each. */
@@ -53,7 +53,7 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
     target: target ?? demo?.url,
   } as CreateProxyOptions);
   const answer: ServerHandler = (request) => {
-    preferTarget(request);
+    applyAbsoluteForm(request);
     return proxy.fetch(request, request.runtime?.deno?.info ?? request.runtime?.bun?.server);
   };
   const server = await listen(answer, command.port, command.host);

@@ -1,7 +1,5 @@
-import type { Listener } from "../src/exchange/scope.ts";
-import type { Memory } from "../src/http1/attempt.ts";
+import type { ChunkMemory } from "../src/http1/attempt.ts";
 import { HttpTransport } from "../src/http1/client.ts";
-import { type Context, type Incoming, WebIncoming } from "../src/request/incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
 import {
   bindProxy,
@@ -12,22 +10,26 @@ import {
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
-import type { UpstreamResponse, Transport } from "../src/transport.ts";
+import type { Transport } from "../src/transport.ts";
+import { readRequest } from "./deno/readrequest.ts";
+import { respond } from "./deno/respond.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { NetConnector } from "./sockets/connect.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
 
-/** A request body is read into the buffers of chunks that were sent. */
-const RETURNED: Memory = { ofRequests: () => "returned" };
+/** When the upstream's socket has written a chunk of a request body, its buffer returns to the body for the next chunk. */
+const REUSED_BUFFERS: ChunkMemory = { ofRequests: () => "returned" };
 
 /**
- * Connections to upstreams, through an HTTP/1.1 client on Deno's plain sockets.
+ * Creates a transport to upstreams: an HTTP/1.1 client on the sockets of Deno, with a pool of connections.
  *
- * Deno's `fetch` would not do for a proxy: it undoes codings unless nothing but
- * `identity` is accepted, sends a POST again when a connection breaks (also one made for it),
- * adds `Accept` and `User-Agent`, changes paths, and goes where HTTP_PROXY says.
+ * It does not use Deno's `fetch`, which cannot forward requests unchanged. Deno's `fetch` decodes bodies unless the
+ * request accepts `identity` alone, sends a POST again when a connection breaks (even a new one), adds `Accept` and
+ * `User-Agent`, changes paths, and obeys `HTTP_PROXY`.
+ * @throws TypeError that names a bad option and the fix, or says that this version of Deno is too old
+ * @example const transport = createTransport({ maxSockets: 50 });
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
@@ -36,95 +38,11 @@ export function createTransport(options: PoolOptions = {}): Transport {
   return new HttpTransport("deno", options, {
     createConnector: (filled) => new NetConnector(filled),
     codec: bufferCodec,
-    chunks: RETURNED,
+    chunkMemory: REUSED_BUFFERS,
   });
 }
 
-/**
- * Requests whose client is not listened to yet. Asking for a request's signal
- * costs as much as the rest of it, and most are answered long before anybody leaves.
- *
- * An array whose members know their places: a set would keep the young collector from its work.
- */
-let unheard: DenoIncoming[] = [];
-const UNHEARD_FOR = 200;
-let hearing: ReturnType<typeof setTimeout> | undefined;
-
-function hearAll(): void {
-  const all = unheard;
-  hearing = undefined;
-  unheard = [];
-  for (const each of all) each.hear();
-}
-
-class DenoIncoming extends WebIncoming {
-  /** Where it is among those; below 0 for nowhere. */
-  #at = -1;
-  #listener: Listener | undefined;
-
-  /**
-   * Deno makes the URL's authority of `Host`, unless the request target is in absolute-form. srvx
-   * replaces the URL where it believes `X-Forwarded-Host`: that is no other target.
-   */
-  get named(): string | undefined {
-    return Object.hasOwn(this.request(), "url") ? undefined : this.authority;
-  }
-
-  override listen(listener: Listener): void {
-    this.#listener = listener;
-    this.#at = unheard.push(this) - 1;
-    hearing ??= setTimeout(hearAll, UNHEARD_FOR);
-  }
-
-  hear(): void {
-    this.#at = -1;
-    if (this.#listener !== undefined) super.listen(this.#listener);
-  }
-
-  override unlisten(listener: Listener): void {
-    if (this.#at < 0) return super.unlisten(listener);
-    const last = unheard.pop() as DenoIncoming;
-    if (last !== this) {
-      unheard[this.#at] = last;
-      last.#at = this.#at;
-    }
-    this.#at = -1;
-  }
-}
-
-/** What `Deno.serve` passes beside the request; srvx and h3 show it on the request. */
-interface ServeInfo {
-  remoteAddr?: { hostname?: string };
-}
-
-function addressOf(request: Request, context: Context): string | undefined {
-  const passed = context as ServeInfo | undefined;
-  const shown = (request as { runtime?: { deno?: { info?: ServeInfo } } }).runtime?.deno?.info;
-  const { hostname } = passed?.remoteAddr ?? shown?.remoteAddr ?? {};
-  return hostname?.replace(/^::ffff:(?=[\d.]+$)/, "");
-}
-
-function read(request: Request, context: Context): Incoming {
-  return new DenoIncoming(request, addressOf(request, context));
-}
-
-/** Deno copies bytes that are a response's body: more than these go out as a stream of the pieces in which they came. */
-const SMALL = 16_384;
-
-function respond({ status, statusText, headers, body }: UpstreamResponse): Response {
-  const bytes = body?.whole(SMALL);
-  const fields: [string, string][] = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    fields.push([headers[i] as string, headers[i + 1] as string]);
-  }
-  return new Response((bytes as BodyInit | undefined) ?? body?.stream() ?? null, {
-    status,
-    statusText,
-    headers: fields,
-  });
-}
-
-const runtime: Runtime = { read, createTransport, respond };
+const runtime: Runtime = { read: readRequest, createTransport, respond };
 
 /**
  * Forwards a request to a target and resolves to the response to return.
@@ -139,7 +57,7 @@ const runtime: Runtime = { read, createTransport, respond };
 export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
 
 /**
- * A proxy with its options compiled once and connections of its own.
+ * Creates a proxy that compiles its options once and has its own connections.
  * @throws TypeError that names a bad option and the fix
  * @example
  * ```ts

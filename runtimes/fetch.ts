@@ -1,4 +1,4 @@
-import { createFetchTransport, STANDARD } from "../src/fetch/fetch.ts";
+import { createFetchTransport, STANDARD } from "../src/fetch/fetchtransport.ts";
 import { toHeaders } from "../src/fields/headers.ts";
 import { WebIncoming } from "../src/request/incoming.ts";
 import { type PoolOptions, refusePoolOptions } from "../src/options/pool.ts";
@@ -16,7 +16,7 @@ import type { Transport } from "../src/transport.ts";
 export * from "../src/index.ts";
 
 /**
- * Requests through the global `fetch`, with the connections that it keeps.
+ * Creates a transport that sends requests through the global `fetch`, which keeps its own connections.
  * @throws TypeError for any pool option but `connectTimeout`, which has no effect
  */
 export function createTransport(options: PoolOptions = {}): Transport {
@@ -42,7 +42,7 @@ const runtime: Runtime = {
 export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
 
 /**
- * A proxy with its options compiled once.
+ * Creates a proxy that compiles its options once.
  * @throws TypeError that names a bad option and the fix
  * @example export default createProxy({ target: "https://api.example" });
  */

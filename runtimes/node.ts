@@ -11,9 +11,9 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { Transport } from "../src/transport.ts";
-import { MessageIncoming, readRequest } from "./node/incoming.ts";
-import { respond, sendResponse } from "./node/response.ts";
-import { createNodeTransport } from "./node/transport.ts";
+import { MessageIncoming, readRequest } from "./node/nodeincoming.ts";
+import { createNodeTransport } from "./node/nodetransport.ts";
+import { respond, sendResponse } from "./node/outgoing.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";

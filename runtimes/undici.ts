@@ -1,24 +1,26 @@
 import type { Dispatcher } from "undici";
 import type { Transport } from "../src/transport.ts";
-import { DispatcherTransport, UndiciTransport } from "./undici/transport.ts";
+import { DispatcherTransport, UndiciTransport } from "./undici/undicitransport.ts";
 
 /**
- * Sends requests through undici on Node: for its proxy agents (`ProxyAgent`, `EnvHttpProxyAgent`, `Socks5ProxyAgent`),
- * for tests with `MockAgent`, for HTTP/2 (`new Agent({ allowH2: true })`) or an agent that the app already has. undici is
- * a package to install beside this one.
+ * Creates a transport that sends requests through undici on Node. Use it for undici's proxy agents (`ProxyAgent`,
+ * `EnvHttpProxyAgent`, `Socks5ProxyAgent`), for tests with `MockAgent`, for HTTP/2 (`new Agent({ allowH2: true })`), or for
+ * an agent that the app already has. Install the package `undici` beside this one.
  *
- * Bodies stay encoded and whole, redirects are not followed, and requests are sent once, as with the proxy's own client.
- * The deadlines are the proxy's: undici's `headersTimeout` and `bodyTimeout` are off for these requests. The time to
- * connect is the dispatcher's: `connectTimeout` has no effect. Unix sockets and TLS options of a target are refused: set
- * them on the dispatcher.
+ * As with the proxy's own client, bodies are neither decoded nor changed, redirects are not followed, and each request is
+ * sent once. The proxy's deadlines apply; undici's `headersTimeout` and `bodyTimeout` are off for these requests. Only the
+ * time to connect is the dispatcher's, so that `connectTimeout` has no effect. A target with a unix socket or TLS options
+ * is refused: set these on the dispatcher.
  *
- * What a dispatcher does by itself is outside these guarantees: `RetryAgent` and the interceptors `retry` and `redirect`
- * send requests again and elsewhere, with their credentials, past `retry`, `followRedirects` and `redirectTargets`;
- * `decompress`, `cache` and `responseError` change responses. Interceptors that change the parsed headers of a response
- * must change `controller.rawHeaders`, too. Over HTTP/2, repeated fields, their case and reason phrases are lost.
- * @param dispatcher where requests go; it stays the app's to close. By default an `Agent` that keeps up to 256 connections
- * to an origin for 4 s, is closed by the transport's `close()` and `destroy()`, and speaks HTTP/1.1
- * @throws TypeError for what is no dispatcher of undici's
+ * These guarantees do not cover what a dispatcher does by itself. `RetryAgent` and the interceptors `retry` and `redirect`
+ * send requests again or to another origin, with their credentials, past `retry`, `followRedirects` and `redirectTargets`.
+ * The interceptors `decompress`, `cache` and `responseError` change responses. An interceptor that changes the parsed
+ * headers of a response must change `controller.rawHeaders`, too. HTTP/2 loses repeated header fields, the case of their
+ * names, and reason phrases.
+ * @param dispatcher the dispatcher to send requests through, which the app itself closes. By default, the transport makes
+ * an `Agent` that speaks HTTP/1.1, opens up to 256 connections to an origin, and keeps an idle one for 4 s; the transport's
+ * `close()` and `destroy()` close it
+ * @throws TypeError for a value that is no dispatcher of undici's
  * @example
  * ```ts
  * import { ProxyAgent } from "undici";

@@ -25,8 +25,8 @@ export type ProxyErrorCode =
   | "proxy_loop_detected";
 
 /**
- * The registered proxy error types of RFC 9209 §2.3 that Fetchway reports, with
- * the status each one answers with. This is the only mapping of errors to statuses.
+ * The status of the response to each error. The names are those of the proxy error types of RFC 9209 §2.3 that Fetchway
+ * reports. This is the only mapping of errors to statuses.
  */
 const STATUS_OF: Readonly<Record<ProxyErrorCode, number>> = {
   dns_timeout: 504,
@@ -51,6 +51,7 @@ const STATUS_OF: Readonly<Record<ProxyErrorCode, number>> = {
   proxy_loop_detected: 508,
 };
 
+/** The reason phrases of these statuses, and of those that errors set themselves. */
 const REASON: Record<number, string> = {
   400: "Bad Request",
   413: "Content Too Large",
@@ -64,41 +65,47 @@ const REASON: Record<number, string> = {
   508: "Loop Detected",
 };
 
-/** What may be said of a `ProxyError` beside its code. */
+/** The properties of a `ProxyError` beside its code. */
 export interface ProxyErrorInit {
-  /** The status to answer with, where it is not the code's usual one (413, 499 and 505 are `http_request_error`). */
+  /**
+   * The status of the response, where it differs from the usual status of the code; 413, 499 and 505, for example, have
+   * the code `http_request_error`.
+   */
   status?: number;
-  /** What went wrong, for the operator. It is never sent to the client. */
+  /** The description of the error for the operator. It is never sent to the client. */
   message?: string;
-  /** What the runtime's client threw. It is never sent to the client: it names addresses. */
+  /** The exception of the runtime's client. It is never sent to the client, because it contains addresses. */
   cause?: unknown;
-  /** Whether a connection kept from an earlier request broke before a byte of the response: it may have been closed before. */
+  /**
+   * Whether a reused connection was closed before the first byte of the response. The upstream may have closed it before it
+   * read the request, so that the request may be sent again.
+   */
   stale?: boolean;
-  /** Seconds after which the client may try again, where it is known to be worth it: `Retry-After` tells it. */
+  /** The seconds after which the client should try again; sent as `Retry-After`. */
   retryAfter?: number;
 }
 
 /**
- * Why a request could not be forwarded, or its response not be finished.
+ * The reason why a request could not be forwarded, or why its response could not be finished.
  *
- * Handed to `onError`; also the error of a response body that broke off.
+ * `onError` gets it, and a response body that ends too early fails with it.
  * @see https://www.rfc-editor.org/rfc/rfc9209#section-2.3
  */
 export class ProxyError extends Error {
-  /** `"ProxyError"`. */
+  /** The name of the class: `"ProxyError"`. */
   override readonly name = "ProxyError";
   /** The error type of RFC 9209. */
   readonly code: ProxyErrorCode;
-  /** The status of the response it becomes: 400 to 599. */
+  /** The status of the response to the client: 400 to 599. */
   readonly status: number;
-  /** Whether a connection kept from an earlier request broke before a byte of the response. */
+  /** Whether a reused connection was closed before the first byte of the response. */
   readonly stale: boolean;
-  /** Seconds after which the client may try again; undefined where nobody knows. */
+  /** The seconds after which the client should try again; undefined if that is not known. */
   readonly retryAfter: number | undefined;
 
   /**
-   * Makes an error of this type.
-   * @throws RangeError for a status that is no error's
+   * Makes an error with this code.
+   * @throws RangeError for a status outside 400 to 599
    */
   constructor(code: ProxyErrorCode, init: ProxyErrorInit = {}) {
     super(init.message ?? code, "cause" in init ? { cause: init.cause } : undefined);
@@ -113,7 +120,10 @@ export class ProxyError extends Error {
   }
 }
 
-/** The error of a request that cannot go on as it is. */
+/**
+ * Returns the error of a request that must not be forwarded.
+ * @param name the part of the request that is wrong, such as the name of a field
+ */
 export function badRequest(name: string, status = 400): ProxyError {
   return new ProxyError("http_request_error", {
     status,
@@ -121,7 +131,7 @@ export function badRequest(name: string, status = 400): ProxyError {
   });
 }
 
-/** The error of a method that a client would refuse, or turn into another. */
+/** Returns the error of a method that the runtime's client refuses, or changes into another method. */
 export function unsendable(method: string): ProxyError {
   return new ProxyError("http_request_error", {
     status: 501,
@@ -129,7 +139,7 @@ export function unsendable(method: string): ProxyError {
   });
 }
 
-/** The error of a client that left before its response was complete. */
+/** Returns the error of a client that has disconnected before its response was complete. */
 export function clientGone(cause?: unknown): ProxyError {
   return new ProxyError("http_request_error", {
     status: 499,
@@ -138,14 +148,20 @@ export function clientGone(cause?: unknown): ProxyError {
   });
 }
 
-/** The error of a request body that failed before its end. */
-export function brokenOff(thrown: unknown): ProxyError {
+/** Converts an exception into the error of a request body that failed before its end. */
+export function toRequestBodyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const message = "the client broke off its request body";
   return new ProxyError("http_request_error", { message, cause: thrown });
 }
 
-/** Anything thrown on the way, as a `ProxyError`: what is not one already is a fault of ours or of a hook. */
+/** Returns the error of a request body whose length differs from its Content-Length. */
+export function badLength(): ProxyError {
+  const message = "the request body was not as long as its Content-Length";
+  return new ProxyError("http_request_error", { message });
+}
+
+/** Converts an exception to a `ProxyError`. Any other exception comes from a bug of this library or of a hook. */
 export function toProxyError(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
@@ -154,8 +170,8 @@ export function toProxyError(thrown: unknown): ProxyError {
 
 const encoder = new TextEncoder();
 
-/** The response an error becomes. It says which kind of error, and nothing of addresses or causes. */
-export function toReply(error: ProxyError, method: string): UpstreamResponse {
+/** Makes the response to the client from an error. It contains the code of the error, but neither addresses nor causes. */
+export function toErrorResponse(error: ProxyError, method: string): UpstreamResponse {
   const statusText = REASON[error.status] ?? "";
   const bytes = encoder.encode(`${statusText || error.status}: ${error.code}\n`);
   const headers: HeaderList = [

@@ -1,7 +1,7 @@
 export type { CreateProxyOptions, Proxy, ProxyFetch } from "./proxy.ts";
 export type { DnsOptions, PoolOptions } from "./options/pool.ts";
 export type { MaybeResponse, RequestDraft } from "./exchange/hooks.ts";
-export type { RetryOptions } from "./exchange/retry.ts";
+export type { RetryOptions } from "./exchange/send.ts";
 export type { ProxyOptions } from "./options/options.ts";
 export type { Target, TargetAddress, TargetOptions, TlsOptions } from "./request/target.ts";
 export type { FetchTarget } from "./request/app.ts";

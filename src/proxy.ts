@@ -1,18 +1,21 @@
 import { isApp } from "./request/app.ts";
 import { forward, type Respond } from "./forward.ts";
-import { assertRequest, type Context, type Incoming } from "./request/incoming.ts";
+import type { Context, Incoming } from "./request/incoming.ts";
 import { checkPoolOptions, type PoolOptions } from "./options/pool.ts";
 import { defaults, type ProxyOptions } from "./options/options.ts";
 import { compile, type Plan } from "./options/plan.ts";
 import { assertReachable, isAddress, parseTarget, type Target } from "./request/target.ts";
 import type { PoolStats, Transport } from "./transport.ts";
 
-/** What a runtime contributes: how to read a request, how to send one, how to build a response. */
+/** What a runtime contributes: how to read a request, how to send one, and how to make a response. */
 export interface Runtime {
+  /** Reads a request. */
   read(request: Request, context: Context): Incoming;
+  /** Makes the runtime's own transport. */
   createTransport(pool?: PoolOptions): Transport;
+  /** Makes the outgoing `Response`. */
   respond: Respond;
-  /** How apps in process are called, where it is not as on every runtime. */
+  /** The transport to apps in this process, where the runtime needs one of its own. */
   inProcess?: Transport;
 }
 
@@ -23,48 +26,49 @@ export interface CreateProxyOptions extends ProxyOptions {
    * request that returns one of these.
    *
    * An app is any object with a `fetch` method: a Worker's service binding, an h3 or Hono app, another proxy. All options
-   * hold for it, but for those of connections, `host` and `changeOrigin: false`. A Durable Object's stub belongs to the
-   * request that it was made in: return it from a function, or pass it to `proxyFetch`.
+   * apply to it except the options of connections, `host` and `changeOrigin: false`. A Durable Object's stub belongs to the
+   * request in which it was made: return it from a function, or pass it to `proxyFetch`.
    * @example env.SERVICE
    */
   target: Target;
-  /** The proxy's own connections. Not together with `transport`, whose connections are somebody else's. */
+  /** Options of the proxy's own connections. It excludes `transport`, which has connections of its own. */
   pool?: PoolOptions;
 }
 
-/** A proxy with its options compiled and connections of its own. */
+/** A proxy with compiled options and its own connections. */
 export interface Proxy {
   /**
-   * Forwards a request. Needs no `this`: it is usable as a default export's
-   * `fetch`, as a handler, and in `app.mount()`.
+   * Forwards a request. It does not use `this`, so that it works as the `fetch` of a default export, as a handler, and in
+   * `app.mount()`.
    *
-   * It rejects as `proxyFetch` does: for misuse, and with the exception of a hook that `onError` does not answer.
+   * The promise rejects in the same cases as that of `proxyFetch`: for misuse, and with an exception of a hook that
+   * `onError` does not answer.
    * @param context what the server passes beside the request
    */
   readonly fetch: (request: Request, context?: Context) => Promise<Response>;
   /**
-   * What its connections have been doing; undefined where the runtime does not tell.
-   * The same object until something changes, so that asking often costs little.
+   * Returns statistics of the proxy's connections, or undefined where the runtime has none. It returns the same object
+   * until something changes, so that frequent calls cost little.
    */
   readonly stats: () => PoolStats | undefined;
   /**
-   * Lets running and waiting requests finish, then closes the proxy's own connections. Later
-   * requests get 503 with `Retry-After`, where the runtime lets a proxy have its own.
-   * @param timeout milliseconds that they may take, then as `destroy`; `0` for as long as they like
-   * @throws TypeError for a timeout that is none
+   * Lets running and waiting requests finish, then closes the proxy's own connections. Later requests get 503 with
+   * `Retry-After`, on the runtimes where a proxy has its own connections.
+   * @param timeout milliseconds after which the remaining requests fail, as with `destroy`; `0` for no limit
+   * @throws TypeError for a timeout that is not a number of milliseconds
    */
   readonly close: (timeout?: number) => Promise<void>;
-  /** Closes the proxy's own connections at once: requests without a response yet get 503, other responses break off. */
+  /** Closes the proxy's own connections immediately: requests without a response get 503, other responses fail. */
   readonly destroy: () => void;
 }
 
 /**
- * Forwards a request to a target and resolves to the response to return.
+ * Forwards a request to a target and resolves to the response to return from the handler.
  *
- * What goes wrong on the way is a response too: 502, 504, 400, … The exception of a hook that `onError` does not answer
- * is the app's: the promise rejects with it.
+ * Network failures become responses as well: 502, 504, 400, … The promise rejects for misuse, and with an exception of a
+ * hook that `onError` does not answer.
  *
- * @param options read once per object: pass another object to change something
+ * @param options compiled once per object: pass a new object to change an option
  * @throws TypeError for misuse: a body that was already read, a bad option, a bad target
  */
 export type ProxyFetch = (
@@ -73,7 +77,7 @@ export type ProxyFetch = (
   options?: ProxyOptions,
 ) => Promise<Response>;
 
-/** A target and the plan for it: what every call of a proxy shares. */
+/** A target and its compiled options, which all calls of a proxy share. */
 export interface Route {
   readonly target: Target;
   readonly plan: Plan;
@@ -84,7 +88,7 @@ const NO_OPTIONS: ProxyOptions = {};
 const PROXY_FETCH =
   "proxyFetch(request, target, options?) takes the incoming Request first, then the target";
 
-/** `proxyFetch` on a runtime. Its connections are shared by all calls. */
+/** Makes the `proxyFetch` of a runtime. All calls share its connections. */
 export function bindProxyFetch(runtime: Runtime): ProxyFetch {
   const plans = new WeakMap<ProxyOptions, Plan>();
   const transports = new Map<number, Transport>();
@@ -115,7 +119,7 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       const incoming = runtime.read(request, undefined);
       return forward(incoming, target, plan, undefined, runtime.respond);
     } catch (error) {
-      // A stub of workerd's has every method that a Request has.
+      // A stub of workerd passes for a `Request`, because it has a property of every name.
       const isSwapped = isApp(request);
       return Promise.reject(isSwapped ? new TypeError(`fetchway: ${PROXY_FETCH}`) : error);
     }
@@ -147,7 +151,7 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   return { target, plan };
 }
 
-/** The calls of a proxy on this route. */
+/** Makes the proxy of a route. */
 export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   const { transport, options } = plan;
   return {
@@ -156,7 +160,7 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
       return forward(runtime.read(request, context), target, plan, context, runtime.respond);
     },
     stats: () => transport.stats?.(),
-    // A transport that was passed in stays its owner's to close.
+    // Do not close the option `transport`: the app may use it elsewhere, and closes it itself.
     close: async (timeout) => {
       if (options.transport === undefined) await transport.close?.(timeout);
     },
@@ -164,4 +168,33 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
       if (options.transport === undefined) transport.destroy?.();
     },
   };
+}
+
+/**
+ * Makes sure that a call was given a web `Request`, of any class.
+ * @param call how to call the function, for the message
+ * @throws TypeError that says what to pass instead of a framework's event or context
+ */
+function assertRequest(request: unknown, call: string): void {
+  // One lookup per request is enough: frameworks' events and Node's messages have no `clone`.
+  if (typeof request === "object" && request !== null && "clone" in request) return;
+  const fix = findRequest(request);
+  throw new TypeError(`fetchway: ${call}${fix === undefined ? "" : `; ${fix}`}`);
+}
+
+/** Says how to get the web `Request` from the value that a framework passes to its handlers. */
+function findRequest(passed: unknown): string | undefined {
+  const { req, request, raw, node, httpVersion } = (passed ?? {}) as Record<string, unknown>;
+  const inner = req as { raw?: unknown; httpVersion?: unknown } | undefined;
+  if (isRequest(req)) return "pass event.req";
+  if (isRequest(inner?.raw) || isRequest(raw)) return "pass c.req.raw";
+  if (isRequest(request)) return "pass its `request`";
+  const messages = [{ httpVersion }, inner, raw, (node as { req?: unknown } | undefined)?.req];
+  return messages.some((message) => (message as typeof inner)?.httpVersion !== undefined)
+    ? "for a request of node:http, Express or Fastify use createProxy({ target }).nodeHandler(req, res)"
+    : undefined;
+}
+
+function isRequest(value: unknown): boolean {
+  return typeof value === "object" && value !== null && "clone" in value && "headers" in value;
 }

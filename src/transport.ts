@@ -7,17 +7,17 @@ import type { Send } from "./exchange/send.ts";
 import type { Upstream } from "./request/target.ts";
 
 /**
- * Header fields as a flat list, `[name, value, name, value, …]`: it keeps the
- * order, the case and the duplicates that `Headers` loses.
+ * Header fields as a flat list, `[name, value, name, value, …]`. It keeps the order, the case and the duplicates, which
+ * `Headers` loses.
  */
 export type HeaderList = string[];
 
 /**
- * Header fields as the runtime's own `Headers`, and as the list that was read from it. The list has lost what workerd's
- * `Headers` keeps (case, repeated lines, bytes above 0x7f); so changes are made to a copy of the `Headers`.
+ * Header fields as the runtime's own `Headers`, and as the list that was read from it. workerd's `Headers` keep the case,
+ * repeated lines and bytes above 0x7f, which the list has lost; so changes are made to a copy of the `Headers`.
  */
 export interface OriginalFields {
-  /** The runtime's own `Headers`, which may keep more of the fields than the list. */
+  /** The runtime's own `Headers`, which may keep more than the list. */
   readonly headers: Headers;
   /** The list that was read from `headers`. */
   readonly list: HeaderList;
@@ -36,7 +36,7 @@ export interface UpstreamRequest {
   readonly path: string;
   /** All header fields except message framing and `Host`, which the transport writes. */
   readonly headers: HeaderList;
-  /** The client's own fields, where the runtime keeps more of them than a list can. */
+  /** The client's fields as the runtime's own `Headers`, where these keep more than a list can. */
   readonly original?: OriginalFields | undefined;
   /** The `Host` to send; undefined for the upstream's own authority. */
   readonly host: string | undefined;
@@ -45,12 +45,12 @@ export interface UpstreamRequest {
   /** The length of a streamed body in bytes, where it is known. */
   readonly contentLength: number | undefined;
   /** Whether the request needs a new connection, because a reused one has failed already. */
-  readonly fresh?: boolean;
-  /** The fields before hooks and interceptors changed them; set only where redirects are followed. */
-  readonly given?: HeaderList | undefined;
+  readonly newConnection?: boolean;
+  /** The header fields before hooks and interceptors changed them; set only where redirects are followed. */
+  readonly headersBeforeHooks?: HeaderList | undefined;
 }
 
-/** A response on its way to the client: that of an upstream, or one made from an error. */
+/** A response on its way to the client: the response of an upstream, or one that was made from an error. */
 export interface UpstreamResponse {
   /** The status code. */
   readonly status: number;
@@ -58,7 +58,7 @@ export interface UpstreamResponse {
   readonly statusText: string;
   /** The header fields. */
   readonly headers: HeaderList;
-  /** The upstream's own fields, where the runtime keeps more of them than a list can. */
+  /** The upstream's fields as the runtime's own `Headers`, where these keep more than a list can. */
   readonly original?: OriginalFields | undefined;
   /** The body; `null` for none. */
   readonly body: BodySource | null;
@@ -82,31 +82,31 @@ export interface Capabilities {
 
 /** Statistics of a transport's connections; the counters begin with its creation. */
 export interface PoolStats {
-  /** Connections that were opened. */
+  /** The number of connections that were opened. */
   readonly created: number;
-  /** Connections that were closed, by either side. */
+  /** The number of connections that were closed, by either side. */
   readonly closed: number;
-  /** Connections that could not be opened. */
+  /** The number of connections that could not be opened. */
   readonly failed: number;
-  /** Connections that were closed because they were silent for too long: idle ones, and those in use by `timeout`. */
+  /** The number of connections that were closed because they were silent for too long: idle, or in use (`timeout`). */
   readonly timedOut: number;
-  /** Requests that were sent on an open connection; each attempt counts. */
+  /** The number of requests that were sent on an open connection; each attempt counts. */
   readonly requests: number;
-  /** `requests` divided by `created`: how often a connection was used, on average. */
+  /** The average number of requests per connection: `requests` divided by `created`. */
   readonly requestsPerSocket: number;
-  /** A number that grows with everything that changes here. */
+  /** A number that increases with every change of the statistics. */
   readonly version: number;
-  /** By origin, what is there right now. */
+  /** The present state of the connections, by origin. */
   readonly origins: Readonly<Record<string, OriginStats>>;
 }
 
 /** The connections to one origin at this moment. */
 export interface OriginStats {
-  /** Connections with a request on them. */
+  /** The number of connections that carry a request. */
   readonly inUse: number;
-  /** Idle connections, kept for reuse. */
+  /** The number of idle connections that are kept for reuse. */
   readonly free: number;
-  /** Requests that wait for a connection. */
+  /** The number of requests that wait for a connection. */
   readonly waiting: number;
 }
 
@@ -174,8 +174,9 @@ export interface Transport {
 }
 
 export { BytesBody } from "./body/bytes.ts";
-export { type Inlet, type Recycler, ResponseBody } from "./body/response.ts";
-export type { BodySource, Sink, StreamOptions } from "./body/source.ts";
+export type { Ownership, Recycler } from "./body/memory.ts";
+export { type Inlet, ResponseBody } from "./body/responsebody.ts";
+export type { BodySource, Sink, StreamOptions, WholeOptions } from "./body/source.ts";
 export { StreamBody } from "./body/stream.ts";
 export { toWebStream } from "./body/web.ts";
 export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";

@@ -1,15 +1,9 @@
 /** The app of the setup `inProcess`. Imported by hosts: no runtime's API here. */
 import type { FetchTarget } from "#proxy";
+import { gzip, lasting, pause } from "./_lasting.ts";
 
 /** What the app throws: the operator may read it, no client may. */
 const secret = "10.0.0.1 is the app's secret";
-
-/** How the last request to `/hang` or `/stream` ended, for a later one to ask. */
-let signal: AbortSignal | undefined;
-
-function pause(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, milliseconds));
-}
 
 /** Bytes, one chunk after the other, until the last one, which may be an error. */
 function streamOf(chunks: (string | Error)[]): ReadableStream<Uint8Array> {
@@ -24,11 +18,6 @@ function streamOf(chunks: (string | Error)[]): ReadableStream<Uint8Array> {
       throw chunk;
     },
   });
-}
-
-async function gzip(text: string): Promise<ArrayBuffer> {
-  const zipped = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
-  return new Response(zipped).arrayBuffer();
 }
 
 const ways: Record<string, (request: Request) => Response | Promise<Response>> = {
@@ -66,24 +55,7 @@ const ways: Record<string, (request: Request) => Response | Promise<Response>> =
   "/short": () =>
     new Response(streamOf(["half"]), { headers: { "content-type": "a/b", "content-length": "8" } }),
   "/empty": () => new Response(null, { status: 204 }),
-  "/hang"(request) {
-    ({ signal } = request);
-    return pause(60_000).then(() => new Response());
-  },
-  "/stream"(request) {
-    ({ signal } = request);
-    let isCancelled = false;
-    return new Response(
-      new ReadableStream({
-        async pull(controller) {
-          await pause(20);
-          if (!isCancelled) controller.enqueue(new Uint8Array(1));
-        },
-        cancel: () => void (isCancelled = true),
-      }),
-    );
-  },
-  "/aborted": () => new Response(String(signal?.aborted)),
+  ...lasting,
 };
 
 export const app: FetchTarget = {

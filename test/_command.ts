@@ -8,9 +8,9 @@ import {
   type IncomingMessage,
   type ServerResponse,
 } from "node:http";
-import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
+import { listen } from "./_serve.ts";
 import { until, within } from "./_wait.ts";
 
 export const root: URL = new URL("../", import.meta.url);
@@ -77,8 +77,7 @@ export const upstream: { handler: Handler; url: string } = { handler: () => {}, 
 const server = createServer((req, res) => void upstream.handler(req, res));
 
 beforeAll(async () => {
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  upstream.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  upstream.url = `http://127.0.0.1:${await listen(server)}`;
 });
 afterAll(() => server.close().closeAllConnections());
 

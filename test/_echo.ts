@@ -1,7 +1,7 @@
 /** An upstream that says what it was asked. */
 import { createServer } from "node:http";
 import { afterAll, beforeAll } from "vitest";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 
 /** Runs one while the tests of a file do. */
 export function useEcho(): { readonly url: string } {
@@ -11,7 +11,7 @@ export function useEcho(): { readonly url: string } {
   });
   const echo = { url: "" };
   beforeAll(async () => {
-    echo.url = `http://127.0.0.1:${await portOf(server)}`;
+    echo.url = `http://127.0.0.1:${await listen(server)}`;
   });
   afterAll(() => {
     server.closeAllConnections();

@@ -10,7 +10,7 @@ import {
   type FetchClient,
   type FetchLike,
   STANDARD,
-} from "../src/fetch/fetch.ts";
+} from "../src/fetch/fetchtransport.ts";
 import { forward, type Respond } from "../src/forward.ts";
 import { toHeaders } from "../src/fields/headers.ts";
 import type { Incoming } from "../src/request/incoming.ts";

@@ -1,7 +1,8 @@
 /** Small forward proxies: one that tunnels and takes absolute-form targets, and one that speaks SOCKS5. */
 import { once } from "node:events";
 import { createServer as createHttpServer, request } from "node:http";
-import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import { connect, createServer, type Server, type Socket } from "node:net";
+import { listen } from "./_serve.ts";
 
 /** A forward proxy, and what it was asked for. */
 export interface Forwarder {
@@ -11,16 +12,14 @@ export interface Forwarder {
   close(): void;
 }
 
-async function listen(server: Server, asked: string[]): Promise<Forwarder> {
+async function start(server: Server, asked: string[]): Promise<Forwarder> {
   const sockets = new Set<Socket>();
   server.on("connection", (socket: Socket) => {
     sockets.add(socket);
     socket.on("error", () => {}).on("close", () => sockets.delete(socket));
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
   return {
-    port: (server.address() as AddressInfo).port,
+    port: await listen(server),
     asked,
     close() {
       server.close();
@@ -61,7 +60,7 @@ export function startHttpForwarder(refuses: boolean = false): Promise<Forwarder>
       join(socket, upstream);
     });
   });
-  return listen(server, asked);
+  return start(server, asked);
 }
 
 /** A SOCKS5 proxy without authentication, for IPv4 addresses and names (RFC 1928). */
@@ -84,5 +83,5 @@ export function startSocksForwarder(): Promise<Forwarder> {
     });
   };
   const server = createServer((socket) => void serve(socket).catch(() => socket.destroy()));
-  return listen(server, asked);
+  return start(server, asked);
 }

@@ -15,24 +15,24 @@ export const serverOf: Readonly<Record<ClientHost, HostName>> = {
 /** Seen under load. */
 const lostSometimes: readonly Loss[] = [
   [
-    "Node's fetch holds much of a large upload in memory",
+    "much of a large upload is held in memory",
     ["fetch-node"],
-    ["256 MiB up with content-length: equal hash, flat memory"],
+    ["256 MiB of upload with Content-Length arrive unchanged, and memory stays flat"],
   ],
   [
-    "Deno's fetch takes long for large bodies",
+    "large bodies take long",
     ["fetch-deno"],
     [
-      "256 MiB up in chunks: equal hash, flat memory",
-      "256 MiB down with content-length: equal hash, flat memory",
+      "256 MiB of chunked upload arrive unchanged, and memory stays flat",
+      "256 MiB of response with Content-Length arrive unchanged, and memory stays flat",
     ],
   ],
 ];
 
 /** What Bun prints of bodies that it cannot decode. */
 const PRINTED: Partial<Record<TestName, string>> = {
-  "206 of a gzip resource is untouched": "Decompression error: ZlibError\n",
-  "a gzip body that breaks off fails for the client": "Decompression error: ZlibError\n",
+  "a 206 response of a gzip resource passes unchanged": "Decompression error: ZlibError\n",
+  "a truncated gzip response body fails for the client": "Decompression error: ZlibError\n",
 };
 
 /** @param onServers the gaps of the servers */

@@ -1,20 +1,19 @@
-/** A connection, and a pool, of the HTTP/1.1 client over sockets that do what a test says. */
+/** A connection and a transport of the HTTP/1.1 client over fake sockets. */
 import type { ProxyError } from "../src/error.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { portableCodec } from "../src/http1/codec.ts";
-import { Connection } from "../src/http1/connection.ts";
-import type { Job } from "../src/http1/job.ts";
+import { Connection, type Job } from "../src/http1/connection.ts";
 import type { PoolOptions } from "../src/options/pool.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 import { bytes, type Given, fakeRequest, startScope, TARGET } from "./_fakes.ts";
 import { FakeConnector, type FakeOwner, FakeSocket, fakeOwner, settled } from "./_sockets.ts";
 
-/** The least that a response can be. */
+/** A short response. */
 export const EMPTY = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/** One request: what became of it, and how its client leaves. */
+/** One request, its outcome, and a way to disconnect its client. */
 export interface Sent {
-  /** The status; the error's code; undefined before either. */
+  /** The status or the error code, once there is one. */
   outcome: string | undefined;
   reply: UpstreamResponse | undefined;
   leave(): void;
@@ -54,7 +53,7 @@ export class PoolBench {
   }
 }
 
-/** A job that notes what its connection tells it. */
+/** A job that records the calls of its connection. */
 export class FakeJob implements Job {
   readonly fresh = false;
   readonly isPaused = false;
@@ -63,7 +62,7 @@ export class FakeJob implements Job {
   readonly errors: unknown[] = [];
   ended = 0;
 
-  start(): void {}
+  sendOn(): void {}
 
   fail(thrown: unknown): void {
     this.errors.push(thrown);
@@ -87,7 +86,7 @@ export class FakeJob implements Job {
 interface ConnectionSetup {
   keepAlive?: boolean;
   timeout?: number;
-  /** Whether it is established from the start. */
+  /** Whether the connection is established from the start. */
   isOpen?: boolean;
 }
 
@@ -100,14 +99,14 @@ export class ConnectionBench {
   constructor({ keepAlive = true, timeout = 0, isOpen = true }: ConnectionSetup = {}) {
     this.connection = new Connection({ keepAlive, timeout }, portableCodec, this.owner);
     if (isOpen) this.connection.open(this.socket);
-    this.connection.begin(this.job, "GET");
+    this.connection.beginRequest(this.job, "GET");
   }
 
   write(text: string, done?: () => void): boolean {
     return this.connection.write(bytes(text), done);
   }
 
-  /** Whether what waits for room is called back. */
+  /** Returns a function that tells whether `onceDrained` has called back. */
   async isDrained(): Promise<() => boolean> {
     let isOver = false;
     this.connection.onceDrained(() => (isOver = true));

@@ -1,8 +1,7 @@
 /** Bodies through the proxy, with pooled memory and without, and the chunks of them that other code keeps. */
-import { once } from "node:events";
 import { createServer, type RequestListener, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { expect } from "vitest";
+import { listen } from "./_serve.ts";
 
 /** Bytes that no other seed has at the same places. */
 export function bodyOf(seed: number, length: number): Buffer {
@@ -13,15 +12,17 @@ export function bodyOf(seed: number, length: number): Buffer {
   return Buffer.from(words.buffer, 0, length);
 }
 
-export async function listen(handler: RequestListener): Promise<{ server: Server; url: string }> {
-  const server = createServer(handler).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+/** Starts a server of `node:http`. */
+export async function startHttp(
+  handler: RequestListener,
+): Promise<{ server: Server; url: string }> {
+  const server = createServer(handler);
+  return { server, url: `http://127.0.0.1:${await listen(server)}` };
 }
 
 /** An upstream that sends `bodyOf(seed, length)` for `/seed/length/framing`. */
-export function listenSeeded(): Promise<{ server: Server; url: string }> {
-  return listen((req, res) => {
+export function startSeeded(): Promise<{ server: Server; url: string }> {
+  return startHttp((req, res) => {
     const [, seed, length, framing] = (req.url ?? "").split("/");
     const body = bodyOf(Number(seed), Number(length));
     if (framing === "sized") res.writeHead(200, { "content-length": length });

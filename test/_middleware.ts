@@ -75,7 +75,7 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     expect(answer.text).toBe("body");
   });
 
-  test("what comes back is a Response in every respect", async () => {
+  test("the returned object is a Response in every respect", async () => {
     let checks: unknown[] = [];
     const port = await serve(nothing, (response) => {
       const tag = Object.prototype.toString.call(response);
@@ -91,7 +91,7 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     expect(checks).toEqual([true, "[object Response]", false, true]);
   });
 
-  test("the status can be replaced, the body streamed on", async () => {
+  test("middleware can replace the status and pass the body on as a stream", async () => {
     const port = await serve(
       nothing,
       ({ status, body, headers }) => new Response(body, { status: status + 3, headers }),
@@ -101,7 +101,7 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     expect(answer.get("x-id")).toBe("7");
   });
 
-  test("the response can be given as the init of another", async () => {
+  test("the response can be used as the init of another Response", async () => {
     const port = await serve(nothing, (response) => new Response(response.body, response));
     const answer = await apps.ask(port, request("POST", "/", [["X-Id", "7"]], "body"));
     expect(answer).toMatchObject({ status: 200, text: "body" });
@@ -136,7 +136,7 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     }
   });
 
-  test("a clone can be read beside the response", async () => {
+  test("a clone of the response can be read as well as the response", async () => {
     let cloned = "";
     const port = await serve(nothing, async (response) => {
       const clone = response.clone();
@@ -152,7 +152,7 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     }
   });
 
-  test("a response that nobody uses does not keep the upstream's connection", async () => {
+  test("a response that middleware discards releases the upstream's connection", async () => {
     // Hono keeps the old response's content-length for the new one: this one has none.
     upstream.script = (call) =>
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));

@@ -1,9 +1,14 @@
-/** Stand-ins for sockets and for what connects them: the HTTP/1.1 client runs over these without a runtime's own. */
-import type { Connector, ConnectScope, Socket, SocketHandler } from "../src/http1/connector.ts";
-import type { Destination } from "../src/http1/destination.ts";
-import type { Owner } from "../src/http1/owner.ts";
+/** Fake sockets and a fake connector, with which the HTTP/1.1 client runs without those of a runtime. */
+import type { ConnectionOwner } from "../src/http1/connection.ts";
+import type {
+  Connector,
+  ConnectScope,
+  Destination,
+  Socket,
+  SocketHandler,
+} from "../src/http1/connector.ts";
 
-/** A socket that does what the test says. */
+/** A socket that the test controls. */
 export class FakeSocket implements Socket {
   remoteAddress: string | undefined = "192.0.2.1";
   destroyed = false;
@@ -12,13 +17,13 @@ export class FakeSocket implements Socket {
   isPaused = false;
   isHeld = true;
   timeout = 0;
-  /** Whether `write` says that there is room for more. */
+  /** The return value of `write`: whether there is room for more. */
   hasRoom = true;
-  /** What was written, one entry for each write. */
+  /** The bytes of each write. */
   readonly writes: string[] = [];
-  /** Whether the end was in order, where `confirmEnd` asks. */
+  /** Whether `confirmEnd` reports an orderly close. */
   endsInOrder = true;
-  /** Whether the callbacks of writes wait for `drain`, or the end. */
+  /** Whether the callbacks of writes wait for `drain` or the end of the connection. */
   holdsDone = false;
   readonly #dones: (() => void)[] = [];
   #handler: SocketHandler | undefined;
@@ -79,11 +84,11 @@ export class FakeSocket implements Socket {
     for (const done of this.#dones.splice(0)) done();
   }
 
-  // ── what the upstream, or the time, does ──
+  // ── events ──
 
   /** @returns whether the memory was kept */
-  receive(text: string, mayTake = false): boolean {
-    return this.#handler?.onData(Buffer.from(text, "latin1"), mayTake) ?? false;
+  receive(text: string, mayKeep = false): boolean {
+    return this.#handler?.onData(Buffer.from(text, "latin1"), mayKeep) ?? false;
   }
 
   halfClose(): void {
@@ -108,8 +113,9 @@ export class FakeSocket implements Socket {
   }
 }
 
-/** The pool of a connection, which counts what it is told. */
-export type FakeOwner = Owner & Record<"opened" | "freed" | "silences" | "closed", number>;
+/** The owner of a connection, which counts the calls. */
+export type FakeOwner = ConnectionOwner &
+  Record<"opened" | "freed" | "silences" | "closed", number>;
 
 export function fakeOwner(): FakeOwner {
   return {
@@ -166,7 +172,7 @@ export class FakeAttempt {
   }
 }
 
-/** Connects when the test says so. */
+/** A connector that connects when the test calls `succeed` or `fail`. */
 export class FakeConnector implements Connector {
   readonly attempts: FakeAttempt[] = [];
 
@@ -176,7 +182,7 @@ export class FakeConnector implements Connector {
     return attempt.promise;
   }
 
-  /** The attempt with this number, from 0. */
+  /** Returns the call of `connect` with this number, from 0. */
   at(index: number): FakeAttempt {
     const attempt = this.attempts[index];
     if (attempt === undefined) throw new Error(`there are ${this.attempts.length} attempts`);
@@ -184,7 +190,7 @@ export class FakeConnector implements Connector {
   }
 }
 
-/** Resolves when all that has been promised so far has run. */
+/** Resolves when the pending promise callbacks have run. */
 export function settled(): Promise<void> {
   return new Promise((resolve) => void setImmediate(resolve));
 }

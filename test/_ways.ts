@@ -24,7 +24,7 @@ function makeRequest(request: Request): Request {
 /** A way's server; the promise is of its port. */
 export type Way = (apps: Apps) => Promise<number>;
 
-const onSrvx = (apps: Apps, fetch: Fetch): Promise<number> => apps.serveSrvx({ fetch });
+const onSrvx = (apps: Apps, fetch: Fetch): Promise<number> => apps.serve("srvx", { fetch });
 
 const onHttp2 = (apps: Apps, handler: unknown): Promise<number> =>
   apps.listen(createHttp2({}, handler as never));
@@ -54,9 +54,13 @@ interface Runtime {
 
 /** HTTP/1 in front, and nothing that replaces the global `Response`. */
 export const ways: Record<string, Way> = {
-  "node:http": (apps) => apps.serveNode(handler(apps)),
+  "node:http": (apps) => apps.serve("node", handler(apps)),
   srvx: (apps) => onSrvx(apps, forwarder(apps)),
-  h3: (apps) => apps.serveH3(new H3().all("/**", (event) => forwarder(apps)(event.req))),
+  h3: (apps) =>
+    apps.serve(
+      "h3",
+      new H3().all("/**", (event) => forwarder(apps)(event.req)),
+    ),
   "a Request made by hand": (apps) =>
     onSrvx(apps, (request) => forwarder(apps)(makeRequest(request))),
   "request headers read": (apps) =>
@@ -113,12 +117,20 @@ export const http2Ways: Record<string, Way> = {
 
 /** Servers that replace the global `Response` of the process as soon as they start. */
 export const replacingWays: Record<string, Way> = {
-  hono: (apps) => apps.serveHono(new Hono().all("*", (c) => forwarder(apps)(c.req.raw))),
+  hono: (apps) =>
+    apps.serve(
+      "hono",
+      new Hono().all("*", (c) => forwarder(apps)(c.req.raw)),
+    ),
   "hono, a Request made by hand": (apps) =>
-    apps.serveHono(new Hono().all("*", (c) => forwarder(apps)(makeRequest(c.req.raw)))),
+    apps.serve(
+      "hono",
+      new Hono().all("*", (c) => forwarder(apps)(makeRequest(c.req.raw))),
+    ),
   "hono without its symbols": (apps) =>
-    apps.serveHono(
+    apps.serve(
+      "hono",
       new Hono().all("*", (c) => forwarder(apps)(Object.create(c.req.raw) as Request)),
     ),
-  "node:http beside hono": (apps) => apps.serveNode(handler(apps)),
+  "node:http beside hono": (apps) => apps.serve("node", handler(apps)),
 };

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { afterAll, afterEach, beforeAll } from "vitest";
+import { toCapnp } from "./_capnp.ts";
 import { connect, type Client } from "./_client.ts";
 import { type Program, startProgram } from "./_program.ts";
 import { Upstream } from "./_upstream.ts";
@@ -36,23 +37,7 @@ export function useWorker(worker: string): Worker {
     });
     writeFileSync(
       join(directory, "config.capnp"),
-      `using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = [
-    (name = "internet", network = (allow = ["public", "private"])),
-    (name = "main", worker = (
-      modules = [(name = "worker.js", esModule = embed "worker.js")],
-      compatibilityDate = "2026-10-01",
-      compatibilityFlags = ["enable_request_signal"],
-      bindings = [
-        (name = "UPSTREAM", text = "${upstream.url}"),
-        (name = "SERVICE", service = "internet"),
-      ],
-    )),
-  ],
-  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
-);
-`,
+      toCapnp({ vars: () => ({ UPSTREAM: upstream.url }), services: ["SERVICE"] }),
     );
     program = startProgram("workerd", ["serve", join(directory, "config.capnp"), "--control-fd=1"]);
     port = Number((await program.printed(/"port":\s*(\d+)/))[1]);

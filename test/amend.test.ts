@@ -30,11 +30,11 @@ function without(name: string): string[] {
   return before.flatMap((each, i) => (i % 2 || each === name ? [] : [each, before[i + 1] ?? ""]));
 }
 
-test("fields that say the same are handed on themselves", () => {
+test("an unchanged header list is returned as the same array", () => {
   expect(amend(original, [...before])).toBe(headers);
 });
 
-describe("only what differs is touched", () => {
+describe("only changed header fields are replaced", () => {
   test.each([
     ["left out", without("host"), ["host"]],
     ["added", [...before, "X-New", "2"], ["x-new"]],

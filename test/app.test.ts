@@ -22,7 +22,7 @@ describe("isApp", () => {
     ["an object that inherits it", Object.create({ fetch })],
     ["a stub", createStub()],
     ["a function with a fetch", Object.assign(() => {}, { fetch })],
-  ])("takes %s", (_, target) => expect(isApp(target)).toBe(true));
+  ])("accepts %s", (_, target) => expect(isApp(target)).toBe(true));
 
   test.each<[string, unknown]>([
     ["a string", "http://a.test"],
@@ -32,7 +32,7 @@ describe("isApp", () => {
     ["a function", fetch],
     ["null", null],
     ["undefined", undefined],
-  ])("leaves %s", (_, target) => expect(isApp(target)).toBe(false));
+  ])("does not accept %s", (_, target) => expect(isApp(target)).toBe(false));
 });
 
 describe("urlOf", () => {

@@ -16,16 +16,19 @@ type Options = Partial<CreateProxyOptions>;
 const servers: Record<string, (options?: Options) => Promise<number>> = {
   srvx: (options) => {
     const proxy = createProxy({ target: upstream.url, ...options });
-    return apps.serveSrvx({ fetch: (web) => proxy.fetch(web) });
+    return apps.serve("srvx", { fetch: (web) => proxy.fetch(web) });
   },
   hono: (options) => {
     const proxy = createProxy({ target: upstream.url, ...options });
-    return apps.serveHono(new Hono().all("*", (c) => proxy.fetch(c.req.raw)));
+    return apps.serve(
+      "hono",
+      new Hono().all("*", (c) => proxy.fetch(c.req.raw)),
+    );
   },
 };
 
 describe.each(Object.entries(servers))("%s", (_, serve) => {
-  test("a pipelined response that breaks off in a large chunk does not look whole", async () => {
+  test("a truncated pipelined response does not look complete when it ends within a large chunk", async () => {
     let open: (() => void) | undefined;
     upstream.script = async (call) => {
       if (call.target === "/slow") {
@@ -47,7 +50,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(second?.cut ?? true).toBe(true);
   });
 
-  test("a body of another client's that breaks off does not end in order for HTTP/1.0", async () => {
+  test("a truncated body from another fetch does not end with an orderly close for HTTP/1.0", async () => {
     upstream.script = async (call) => {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
       await pause(50);
@@ -64,7 +67,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
   });
 });
 
-test("a hook's answer leaves the connection to the next request, although other code listens", async () => {
+test("after a hook's response the connection takes the next request, although other code listens to it", async () => {
   const proxy = createProxy({ target: upstream.url, onRequest: () => new Response("mine") });
   const handler = toNodeHandler((web) => proxy.fetch(web));
   const disturb: ((req: IncomingMessage) => void)[] = [
@@ -72,7 +75,7 @@ test("a hook's answer leaves the connection to the next request, although other 
     (req) => void req.resume(),
   ];
   for (const each of disturb) {
-    const port = await apps.serveNode((req, res) => {
+    const port = await apps.serve("node", (req, res) => {
       each(req);
       void handler(req as never, res as never);
     });
@@ -85,11 +88,11 @@ test("a hook's answer leaves the connection to the next request, although other 
 });
 
 test.each(["retry", "bodyLimit"])(
-  "text in the middle of an upload is an error, with %s",
+  "a string chunk in the middle of an upload is an error, with %s",
   async (option) => {
     const options: Options = option === "retry" ? { retry: { attempts: 2 } } : { bodyLimit: 1e6 };
     const proxy = createProxy({ target: upstream.url, ...options });
-    const port = await apps.serveNode((req, res) => {
+    const port = await apps.serve("node", (req, res) => {
       if (req.headers["x-text"]) setTimeout(() => req.setEncoding("utf8"), 20);
       proxy.nodeHandler(req, res);
     });

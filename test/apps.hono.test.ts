@@ -23,11 +23,11 @@ describe("hono", () => {
         c.res = await after(c.res);
       })
       .all("*", (c) => proxyFetch(c.req.raw, upstream.url));
-    return apps.serveHono(app);
+    return apps.serve("hono", app);
   });
 });
 
-test("an h3 app in the same process as @hono/node-server works as alone", async () => {
+test("an h3 app works in the same process as @hono/node-server", async () => {
   // That server puts Request and Response classes of its own in the globals' place.
   const hono = new Hono().all("*", (c) => proxyFetch(c.req.raw, upstream.url));
   const h3 = new H3()
@@ -38,7 +38,7 @@ test("an h3 app in the same process as @hono/node-server works as alone", async 
       return new Response(response.body, response);
     })
     .all("/**", (event) => proxyFetch(event.req, upstream.url));
-  for (const port of [await apps.serveHono(hono), await apps.serveH3(h3)]) {
+  for (const port of [await apps.serve("hono", hono), await apps.serve("h3", h3)]) {
     const answer = await apps.ask(port, request("POST", "/", [["X-Id", "7"]], "body"));
     expect(answer).toMatchObject({ status: 200, text: "body" });
     expect(answer.get("x-id")).toBe("7");
@@ -47,9 +47,9 @@ test("an h3 app in the same process as @hono/node-server works as alone", async 
 
 const long: string = "compressible ".repeat(500);
 
-test("hono/compress codes a plain body once and leaves a coded one alone", async () => {
+test("hono/compress encodes a plain body once and leaves an encoded one unchanged", async () => {
   const app = new Hono().use(compress()).all("*", (c) => proxyFetch(c.req.raw, upstream.url));
-  const port = await apps.serveHono(app);
+  const port = await apps.serve("hono", app);
   const bytes = request("GET", "/", [["Accept-Encoding", "gzip"]]);
   upstream.script = (call) => call.reply(200, [["Content-Type", "text/plain"]], long);
   const plain = await apps.ask(port, bytes);
@@ -71,10 +71,10 @@ test("hono/compress codes a plain body once and leaves a coded one alone", async
   expect(passed.body.equals(coded)).toBe(true);
 });
 
-test("hono/cors adds its headers to a proxied response and answers preflights itself", async () => {
+test("hono/cors adds its headers to a proxied response and answers preflight requests", async () => {
   const app = new Hono().use(cors({ origin: "https://shop.test", credentials: true }));
   app.all("*", (c) => proxyFetch(c.req.raw, upstream.url));
-  const port = await apps.serveHono(app);
+  const port = await apps.serve("hono", app);
   const origin: [string, string] = ["Origin", "https://shop.test"];
   const answer = await apps.ask(port, request("POST", "/", [origin, ["X-Id", "7"]], "body"));
   expect(answer).toMatchObject({ status: 200, text: "body" });
@@ -86,12 +86,12 @@ test("hono/cors adds its headers to a proxied response and answers preflights it
   expect(upstream.calls).toHaveLength(1);
 });
 
-test("c.header() before and after counts, and HEAD stays a HEAD", async () => {
+test("c.header() works before and after the proxy, and HEAD stays HEAD", async () => {
   const app = new Hono().all("*", async (c) => {
     c.header("x-before", "1");
     return proxyFetch(c.req.raw, upstream.url);
   });
-  const port = await apps.serveHono(app);
+  const port = await apps.serve("hono", app);
   upstream.script = (call) => call.reply(200, [["Content-Length", "1234"]], null);
   const answer = await apps.ask(port, request("HEAD", "/"));
   expect(apps.only().method).toBe("HEAD");
@@ -106,10 +106,10 @@ const mounts: Record<string, (app: Hono, proxy: Proxy) => Hono> = {
 };
 
 test.each(Object.entries(mounts))(
-  "%s takes a proxy's fetch, with body and context",
+  "%s accepts a proxy's fetch, with body and context",
   async (_, to) => {
     const proxy = createProxy({ target: upstream.url });
-    const port = await apps.serveHono(to(new Hono(), proxy));
+    const port = await apps.serve("hono", to(new Hono(), proxy));
     const answer = await apps.ask(port, request("PUT", "/api/x?z=1", [["X-Id", "7"]], "body"));
     expect(answer).toMatchObject({ status: 200, text: "body" });
     expect(apps.only()).toMatchObject({ method: "PUT", target: "/x?z=1" });
@@ -125,27 +125,27 @@ test.each(Object.entries(mounts))(
   },
 );
 
-test("a request that middleware rebuilt is forwarded as rebuilt", async () => {
+test("a Request that middleware creates is forwarded as it is", async () => {
   const app = new Hono().all("*", (c) => {
     const headers = new Headers(c.req.raw.headers);
     headers.set("x-user", "alice");
     const raw = new Request("http://other.test/rebuilt?q", new Request(c.req.raw, { headers }));
     return proxyFetch(raw, upstream.url);
   });
-  const port = await apps.serveHono(app);
+  const port = await apps.serve("hono", app);
   const answer = await apps.ask(port, request("POST", "/", [["X-User", "mallory"]], "body"));
   expect(answer).toMatchObject({ status: 200, text: "body" });
   expect(apps.only()).toMatchObject({ target: "/rebuilt?q", method: "POST" });
   expect(apps.only().all("x-user")).toEqual(["alice"]);
 });
 
-test("a body that was read and given anew is what is sent", async () => {
+test("a body that middleware reads and replaces is forwarded as replaced", async () => {
   const app = new Hono().all("*", async (c) => {
     const text = await c.req.text();
     const init = { method: "POST", headers: c.req.raw.headers, body: text.toUpperCase() };
     return proxyFetch(new Request(c.req.url, init), upstream.url);
   });
-  const port = await apps.serveHono(app);
+  const port = await apps.serve("hono", app);
   const answer = await apps.ask(port, request("POST", "/", [], "a longer body"));
   expect(answer).toMatchObject({ status: 200, text: "A LONGER BODY" });
 });
@@ -164,7 +164,7 @@ test("a body that was already read gives a TypeError that names the fix", async 
     await event.req.text();
     return proxyFetch(event.req, upstream.url).catch(note);
   });
-  for (const port of [await apps.serveHono(hono), await apps.serveH3(h3)]) {
+  for (const port of [await apps.serve("hono", hono), await apps.serve("h3", h3)]) {
     for (const body of ["small", "large".repeat(50_000)]) {
       expect((await apps.ask(port, request("POST", "/", [], body))).status).toBe(500);
     }
@@ -197,7 +197,7 @@ test("a request made by hand is forwarded, with and without a body", async () =>
   expect(third).toMatchObject({ text: "streamed body", framing: { kind: "length" } });
 });
 
-test("an aborted request by hand closes the upstream's connection", async () => {
+test("aborting a Request made by hand closes the upstream's connection", async () => {
   upstream.script = () => {};
   const aborting = new AbortController();
   const { signal } = aborting;
@@ -208,7 +208,7 @@ test("an aborted request by hand closes the upstream's connection", async () => 
   expect((await answer).status).toBe(499);
 });
 
-test("misuse rejects with a TypeError that says what to do", async () => {
+test("misuse rejects with a TypeError that names the fix", async () => {
   const made = new Request("http://a.test/");
   const wrong: [Promise<unknown> | (() => unknown), RegExp][] = [
     [proxyFetch(upstream.url as never, made), /Request first/],

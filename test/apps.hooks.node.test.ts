@@ -8,7 +8,7 @@ import { request } from "./_wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-test("Express: an exception of a hook reaches the error handler, whatever it is", async () => {
+test("Express: any value that a hook throws reaches the error handler", async () => {
   const errors: unknown[] = [];
   let thrown: unknown;
   const onRequest = (): never => {
@@ -20,7 +20,7 @@ test("Express: an exception of a hook reaches the error handler, whatever it is"
       errors.push(error);
       res.status(500).end("told");
     });
-  const port = await apps.serveNode(app);
+  const port = await apps.serve("node", app);
   const exception = new Error("in the hook");
   // Express would go on to the next handler for the first, and leave the router for the second.
   for (thrown of [undefined, "router", exception]) {
@@ -32,11 +32,14 @@ test("Express: an exception of a hook reaches the error handler, whatever it is"
   expect(upstream.calls).toEqual([]);
 });
 
-test("node:http: an exception of a hook is 500, printed once, and the connection goes on", async () => {
+test("node:http: a hook's exception becomes 500 and is printed once, and the connection stays open", async () => {
   const print = vi.spyOn(console, "error").mockImplementation(() => {});
   const exception = new Error("10.0.0.1 is secret");
   const onRequest = (): Promise<never> => Promise.reject(exception);
-  const port = await apps.serveNode(createProxy({ target: upstream.url, onRequest }).nodeHandler);
+  const port = await apps.serve(
+    "node",
+    createProxy({ target: upstream.url, onRequest }).nodeHandler,
+  );
   const client = await apps.connect(port);
   for (const bytes of [request("POST", "/", [], "a body"), request("GET", "/")]) {
     client.send(bytes);
@@ -65,7 +68,7 @@ test("node:http: a hook's stream is cancelled for HEAD, which has no body", asyn
         { headers: { "x-a": "b" } },
       ),
   });
-  const client = await apps.connect(await apps.serveNode(proxy.nodeHandler));
+  const client = await apps.connect(await apps.serve("node", proxy.nodeHandler));
   for (let count = 1; count < 3; count++) {
     client.send(request("HEAD", "/"));
     const answer = await client.read("HEAD");

@@ -20,7 +20,7 @@ const traced = { via: "edge" };
 
 const servers: Record<string, () => Promise<number>> = {
   srvx: () =>
-    apps.serveSrvx({
+    apps.serve("srvx", {
       fetch: (request) => proxyFetch(request, upstream.url, traced),
       tls: certificate,
     }),
@@ -92,7 +92,7 @@ describe.each(Object.entries(servers))("%s", (_, listen) => {
     });
   });
 
-  test("RFC 9113 §8.3.1: a Host that is not that of :authority is refused", async () => {
+  test("RFC 9113 §8.3.1: a request whose Host differs from :authority is refused", async () => {
     await using(async (session) => {
       const other = await receive(
         session.request({ ":path": "/", ":authority": "a.test", host: "other.test" }),
@@ -106,7 +106,7 @@ describe.each(Object.entries(servers))("%s", (_, listen) => {
     });
   });
 
-  test("a response's fields pass but for those of its connection", async () => {
+  test("response fields pass, except hop-by-hop fields", async () => {
     upstream.script = (call) =>
       call.reply(
         "203 With a Reason",
@@ -155,7 +155,7 @@ describe.each(Object.entries(servers))("%s", (_, listen) => {
     });
   });
 
-  test("bodies stream both ways at once", async () => {
+  test("request body and response body stream at the same time", async () => {
     upstream.script = (call) => {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
       if (call.length > 0) call.write(chunk(call.body));
@@ -177,7 +177,7 @@ describe.each(Object.entries(servers))("%s", (_, listen) => {
     });
   });
 
-  test("a stream that the client closes closes the upstream request", async () => {
+  test("a stream that the client closes during the response closes the upstream request", async () => {
     upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
     await using(async (session) => {
       const stream = session.request({ ":path": "/" });
@@ -199,7 +199,7 @@ describe.each(Object.entries(servers))("%s", (_, listen) => {
     });
   });
 
-  test("a body that breaks off fails for the client", async () => {
+  test("a truncated body fails for the client", async () => {
     upstream.script = (call) =>
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
     await using(async (session) => {

@@ -18,13 +18,13 @@ describe("h3", () => {
         return after((await next()) as Response);
       })
       .all("/**", (event) => proxyFetch(event.req, upstream.url));
-    return apps.serveH3(app);
+    return apps.serve("h3", app);
   });
 });
 
 describe("srvx", () => {
   addMiddlewareTests(apps, (before, after) =>
-    apps.serveSrvx({
+    apps.serve("srvx", {
       middleware: [
         async (req, next) => {
           before(req);
@@ -44,36 +44,36 @@ test("h3: event.res headers and onResponse apply to a proxied response", async (
       event.res.headers.set("x-prepared", "1");
       return proxyFetch(event.req, upstream.url);
     });
-  const port = await apps.serveH3(app);
+  const port = await apps.serve("h3", app);
   const answer = await apps.ask(port, request("POST", "/", [["X-Id", "7"]], "body"));
   expect(answer).toMatchObject({ status: 200, text: "body" });
   expect(["x-prepared", "x-hook", "x-id"].map((name) => answer.get(name))).toEqual(["1", "1", "7"]);
   expect(seen).toBe(200);
 });
 
-test.each(["itself", "its fetch"])("h3: app.mount takes a proxy: %s", async (what) => {
+test.each(["itself", "its fetch"])("h3: app.mount accepts a proxy: %s", async (what) => {
   const proxy = createProxy({ target: `${upstream.url}/v1` });
   const app = new H3().mount("/api", what === "itself" ? proxy : proxy.fetch);
-  const port = await apps.serveH3(app);
+  const port = await apps.serve("h3", app);
   const answer = await apps.ask(port, request("PUT", "/api/x%2Fy?z=1", [], "body"));
   expect(answer).toMatchObject({ status: 200, text: "body" });
   expect(apps.only()).toMatchObject({ method: "PUT", target: "/v1/x%2Fy?z=1" });
   await proxy.close();
 });
 
-test("h3: middleware before mount counts too", async () => {
+test("h3: middleware before a mounted proxy changes what the upstream sees", async () => {
   const app = new H3()
     .use((event) => {
       event.req.headers.set("x-user", "alice");
     })
     .mount("/api", createProxy({ target: upstream.url }).fetch);
-  const port = await apps.serveH3(app);
+  const port = await apps.serve("h3", app);
   await apps.ask(port, request("POST", "/api/x", [["X-User", "mallory"]], "body"));
   expect(apps.only()).toMatchObject({ target: "/x", text: "body" });
   expect(apps.only().all("x-user")).toEqual(["alice"]);
 });
 
-test("h3: a body is changed as README says, and no field is left that is not true of it", async () => {
+test("h3: a body changed as README shows keeps no header field that no longer describes it", async () => {
   const options = { headers: { "accept-encoding": "identity" } };
   const app = new H3().get("/page", async (event) => {
     const response = await proxyFetch(event.req, upstream.url, options);
@@ -82,7 +82,7 @@ test("h3: a body is changed as README says, and no field is left that is not tru
     changed.headers.delete("content-length");
     return changed;
   });
-  const port = await apps.serveH3(app);
+  const port = await apps.serve("h3", app);
   for (const coding of [[], [["Content-Encoding", "identity"]]] as [string, string][][]) {
     upstream.script = (call) => call.reply(203, [["X-Id", "7"], ...coding], "page");
     const answer = await apps.ask(port, request("GET", "/page", [["Accept-Encoding", "gzip"]]));
@@ -92,7 +92,7 @@ test("h3: a body is changed as README says, and no field is left that is not tru
   expect(upstream.calls[0]?.all("accept-encoding")).toEqual(["identity"]);
 });
 
-test("h3: text() of a coded body is its bytes, as README says", async () => {
+test("h3: text() of an encoded body returns its encoded bytes, as README says", async () => {
   const bytes = gzipSync("page");
   const seen: string[] = [];
   const app = new H3().get("/page", async (event) => {
@@ -101,6 +101,6 @@ test("h3: text() of a coded body is its bytes, as README says", async () => {
     return response;
   });
   upstream.script = (call) => call.reply(200, [["Content-Encoding", "gzip"]], bytes);
-  await apps.ask(await apps.serveH3(app), request("GET", "/page"));
+  await apps.ask(await apps.serve("h3", app), request("GET", "/page"));
   expect(seen).toEqual([bytes.toString("utf8")]);
 });

@@ -1,9 +1,7 @@
 /** No contestant is measured that does something else than the others. */
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
-import { createServer, type RequestListener } from "node:http";
-import { type AddressInfo } from "node:net";
+import type { RequestListener } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -12,6 +10,7 @@ import { runLoad } from "../bench/load.ts";
 import { freePort, Program } from "../bench/program.ts";
 import { validate } from "../bench/validate.ts";
 import { type Workload, workloads } from "../bench/workloads.ts";
+import { serve } from "./_serve.ts";
 
 const root = join(import.meta.dirname, "..");
 
@@ -20,17 +19,16 @@ describe("load and validation", () => {
   const closing: (() => void)[] = [];
   afterEach(() => closing.splice(0).forEach((close) => close()));
 
-  async function serve(handler: RequestListener): Promise<number> {
-    const server = createServer(handler).listen(0, "127.0.0.1");
-    closing.push(() => server.close());
-    await once(server, "listening");
-    return (server.address() as AddressInfo).port;
+  async function start(handler: RequestListener): Promise<number> {
+    const { port, close } = await serve("node", handler);
+    closing.push(close);
+    return port;
   }
 
   const headers = { "content-type": get.type, etag: '"bench"', "cache-control": "max-age=60" };
 
-  test("takes what is right, and measures it", async () => {
-    const port = await serve((_, res) => void res.writeHead(200, headers).end(get.answer));
+  test("a correct contestant is accepted and measured", async () => {
+    const port = await start((_, res) => void res.writeHead(200, headers).end(get.answer));
     await validate(get, port);
     const { requests, duration, bytes, mean, p50, p99, errors } = await runLoad(get, port, 1, 2);
     expect(requests).toBeGreaterThan(0);
@@ -48,25 +46,35 @@ describe("load and validation", () => {
     ["a cut body", (_, res) => void res.writeHead(200, headers).end("no"), /a body of 2 bytes/],
     ["a broken connection", (_, res) => void res.destroy(), /hang up/],
   ])("refuses %s", async (_, handler, message) => {
-    await expect(validate(get, await serve(handler))).rejects.toThrow(message);
+    await expect(validate(get, await start(handler))).rejects.toThrow(message);
   });
 
-  test("a POST is of 1024 bytes of JSON, and has to come back", async () => {
+  test("the POST workload sends 1024 bytes of JSON and expects them back", async () => {
     expect(post.body).toHaveLength(1024);
     expect(JSON.parse(String(post.body))).toBeTypeOf("object");
-    const port = await serve(
+    const port = await start(
       (_, res) => void res.writeHead(200, { ...headers, "content-type": post.type }).end("{}"),
     );
     await expect(validate(post, port)).rejects.toThrow(/a body of 2 bytes/);
   });
 });
 
+/** The packages of the servers that a contestant starts by their kind. */
+const SERVERS: Record<string, string[]> = {
+  srvx: ["srvx"],
+  h3: ["h3"],
+  hono: ["hono", "@hono/node-server"],
+};
+
 test.each(contestants.filter(({ role }) => role !== "reference"))(
-  "$title says which packages it uses",
+  "$title names the packages that it uses",
   ({ name, uses }) => {
     const source = readFileSync(join(root, `bench/contestants/${name}.ts`), "utf8");
     const found = source.matchAll(/(?:from |\)\()"(?!node:|[.#])((?:@[^/"]+\/)?[^/"]+)/g);
     const imported = new Set(Array.from(found, ([, each]) => each));
+    for (const [, kind = ""] of source.matchAll(/\bstart\("(\w+)"/g)) {
+      for (const each of SERVERS[kind] ?? []) imported.add(each);
+    }
     // What an integration of ours imports.
     if (source.includes("/runtimes/undici.ts")) imported.add("undici");
     const runtime = /^(bun|deno|workerd)/.exec(name)?.[0];

@@ -12,7 +12,7 @@ function readTable(report: string, heading: RegExp): Record<string, string[]> {
   );
 }
 
-test("every row has figures, and they fit each other", async () => {
+test("every row has figures, and they are consistent", async () => {
   const args = ["bench/pool.ts", "--requests", "5", "--sequence", "20"];
   const child = spawn(process.execPath, args, {
     cwd: new URL("..", import.meta.url),

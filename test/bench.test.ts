@@ -1,20 +1,22 @@
 /** The bench measures and reports what it says. */
-import { globSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { toChart } from "../bench/chart.ts";
 import { contestants } from "../bench/contestants.ts";
 import { help, readFlags } from "../bench/flags.ts";
 import { baseOf, compare } from "../bench/ratios.ts";
 import type { Measurement } from "../bench/rounds.ts";
-import { describeMachine, type Report, toMarkdown } from "../bench/report.ts";
+import { describeMachine, toMarkdown } from "../bench/report.ts";
 import { median, ratios, spread } from "../bench/statistics.ts";
+import { summarize, type Summary, toOverview } from "../bench/summary.ts";
 import { parsePs, parseStat, usageOf } from "../bench/usage.ts";
 import { MIB, workloads } from "../bench/workloads.ts";
 
 const root = join(import.meta.dirname, "..");
 
 describe("flags", () => {
-  test("by default, everything, and only then the figures are for README", () => {
+  test("a run without flags measures everything, and only such a run writes the figures of README", () => {
     const flags = readFlags([]);
     expect(flags).toMatchObject({ rounds: 5, connections: [64], complete: true });
     expect(flags?.contestants).toEqual(contestants);
@@ -30,7 +32,7 @@ describe("flags", () => {
     }
   });
 
-  test("choose", () => {
+  test("select contestants, workloads and rounds", () => {
     const flags = readFlags(["--only", "go,h3*", "--workloads", "sse", "--connections", "16,4096"]);
     expect(flags?.contestants.map(({ name }) => name)).toEqual(["h3", "h3-own", "go"]);
     expect(flags?.workloads.map(({ name }) => name)).toEqual(["sse"]);
@@ -62,7 +64,7 @@ describe("flags", () => {
 });
 
 describe("figures", () => {
-  test("median, spread, and the ratio of rounds beside each other", () => {
+  test("median, spread, and the ratio of neighbouring rounds", () => {
     expect([median([3, 1, 2]), median([1, 2, 3, 4])]).toEqual([2, 2.5]);
     expect([spread([5, 5, 5]), spread([1, 5, 2, 4, 3]), spread([9, 1, 3])]).toEqual([0, 1, 2]);
     expect(spread([5])).toBeNaN();
@@ -91,7 +93,7 @@ describe("figures", () => {
     samples: cpu.map((each) => ({ cpu: each, rps: 1, p50: 1, p99: 1, rss: 1 })),
   });
 
-  test("a ratio is to the best of those that did not fail", () => {
+  test("a ratio compares with the best contestant that did not fail", () => {
     const h3 = measured("h3", 30, 30);
     const failed = { ...measured("fastify", 1), failed: "status 500 instead of 200" };
     const all = [h3, measured("httpxy-server", 60, 60), measured("h3-own", 150, 150), failed];
@@ -117,7 +119,7 @@ describe("figures", () => {
     expect(text).toContain(`| to the host's own, or the naive one | 0.28 | ${verdict}`);
   });
 
-  test("what nobody is compared with has no column, and without goals there are none", () => {
+  test("a base without figures has no column, and without goals there is no table of goals", () => {
     const results = [measured("node", 30), measured("floor", 60)];
     const text = toMarkdown({ ...machine, rounds: 1, seconds: 1, results });
     expect(text).toContain("|  | CPU µs | × floor | requests/s |");
@@ -132,7 +134,7 @@ describe("figures", () => {
     expect(alone).not.toMatch(/Goals|With/);
   });
 
-  test("throughput and the mean have columns where they were measured", () => {
+  test("throughput and mean have columns when they were measured", () => {
     const one = measured("node", 30);
     const sample = { cpu: 30, rps: 1000, bps: 1.5 * MIB, mean: 1.25, p50: 1, p99: 2, rss: 3 * MIB };
     const now = { ...one, samples: [sample] };
@@ -144,7 +146,7 @@ describe("figures", () => {
     expect(text(one)).toContain("| requests/s | p50 ms | p99 ms | RSS MiB |");
   });
 
-  test("versions are named of what took part", () => {
+  test("the report names the versions of the contestants that took part", () => {
     const [floor, node, hono] = ["floor", "node", "hono"].map((name) =>
       contestants.filter((each) => each.name === name),
     );
@@ -156,19 +158,54 @@ describe("figures", () => {
     }
   });
 
-  test("the report can be made of results.json as it is", () => {
+  test("the tables of bench/README.md can be written from results.json", () => {
     const file = readFileSync(join(root, "bench/results.json"), "utf8");
-    const text = toMarkdown(JSON.parse(file) as Report);
-    for (const { title } of workloads) expect(text).toContain(`### ${title}, 64 connections\n`);
-    expect(text).toContain("\n### Goals\n");
+    const summary = JSON.parse(file) as Summary;
+    const text = toOverview(summary);
+    const cells = (line: string): string[] => line.split("|").map((cell) => cell.trim());
+    const readme = new Set(
+      readFileSync(join(root, "bench/README.md"), "utf8")
+        .split("\n")
+        .map((line) => cells(line).join("|")),
+    );
+    for (const line of text.split("\n")) {
+      if (!line.startsWith("| ---") && !line.includes("--:")) {
+        expect(readme).toContain(cells(line).join("|"));
+      }
+    }
+    for (const { name, title } of workloads) {
+      expect(Object.keys(summary.cpuTimes[name] ?? {}).length, name).toBeGreaterThan(10);
+      expect(text).toContain(` ${title} |`);
+    }
     expect(text).not.toMatch(/NaN|undefined/);
+  });
+
+  test("a summary keeps the medians and spreads of a run, and the reasons of failures", () => {
+    const failed = { ...measured("fastify", 1), failed: "status 500 instead of 200" };
+    const results = [measured("h3", 20, 30, 40), measured("h3-own", 100, 100, 100), failed];
+    const summary = summarize({ ...machine, rounds: 3, seconds: 1, results });
+    expect(summary.cpuTimes).toEqual({
+      "get-1k": { h3: [30, 5], "h3-own": [100, 0], fastify: "status 500 instead of 200" },
+    });
+    const rival = [0.3, 0.05];
+    expect(summary.ratios).toEqual({ "get-1k": { h3: { peer: rival, rival } } });
+    expect(summary.load).toEqual({ h3: [1, 1, 0], "h3-own": [1, 1, 0] });
+    const text = toOverview(summary);
+    expect(text).toContain("| **Fetchway, h3** | 30.0 ± 17 % |");
+    expect(text).toContain("| **0.30 ± 0.05** (≤ 0.28) |");
+    expect(text).toContain("@fastify/http-proxy, GET 1 KB: **no figures**, status 500 instead");
+    expect(toChart(summary)).toContain(">30.0</text>");
+  });
+
+  test("a summary after one round has no spread", () => {
+    const results = [measured("h3", 20), measured("h3-own", 100)];
+    const text = toOverview(summarize({ ...machine, rounds: 1, seconds: 1, results }));
+    expect(text).toContain("| 20.0 ± ? |");
+    expect(text).toContain("| 0.20 ± ? (≤ 0.28) |");
   });
 });
 
-test("its files are short, and none of them is published", () => {
-  for (const file of globSync("bench/**/*.ts", { cwd: root })) {
-    expect(readFileSync(join(root, file), "utf8").split("\n").length, file).toBeLessThan(251);
-  }
+test("none of the bench's files is published", () => {
   const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
     files: string[];
   };

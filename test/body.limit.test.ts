@@ -42,7 +42,7 @@ async function byHand(limit: number): Promise<{ body: BodySource; given: () => S
 const text = (body: BodySource): Promise<string> => new Response(body.stream()).text();
 
 describe("limitBody", () => {
-  test("leaves a request without a body as it is", async () => {
+  test("leaves a request without a body unchanged", async () => {
     const transport = new FakeTransport();
     const hop = fakeRequest();
     const { scope } = startScope();
@@ -51,7 +51,7 @@ describe("limitBody", () => {
   });
 
   test.each([4, 5])(
-    "lets bytes through that are within %d bytes, and they can be sent again",
+    "lets 4 bytes through with a limit of %d, and they can be sent again",
     async (limit) => {
       const given = bytes("abcd");
       const { body, fail } = await limited(limit, { body: given });
@@ -63,9 +63,9 @@ describe("limitBody", () => {
 
   test.each<[string, number, Given<UpstreamRequest>]>([
     ["bytes", 4, { body: bytes("abcde") }],
-    ["a byte, with a limit of none", 0, { body: bytes("a") }],
-    ["an announced length", 4, { body: streamOf(["abcde"]), contentLength: 5 }],
-    ["a body that knows its length", 4, { body: new StreamBody(streamOf(["abcde"]), 5) }],
+    ["one byte, with a limit of 0", 0, { body: bytes("a") }],
+    ["a declared length", 4, { body: streamOf(["abcde"]), contentLength: 5 }],
+    ["a body of known length", 4, { body: new StreamBody(streamOf(["abcde"]), 5) }],
   ])("refuses %s above it before anything is sent", async (_, limit, over) => {
     const send = vi.fn();
     const { scope } = startScope();
@@ -73,13 +73,13 @@ describe("limitBody", () => {
     expect(send).not.toHaveBeenCalled();
   });
 
-  test("counts a stream, whatever length is claimed", async () => {
+  test("counts the bytes of a stream, whatever length is announced", async () => {
     const { body, fail } = await limited(4, { body: streamOf(["abc", "de"]), contentLength: 3 });
     await expect(text(body)).rejects.toThrow(tooLarge);
     expect(fail).toHaveBeenCalledOnce();
   });
 
-  test("counts bytes that are longer than they were announced", async () => {
+  test("counts bytes beyond the announced length", async () => {
     const body: BodySource = new BytesBody(bytes("abcde"));
     const late = Object.create(body, { length: { value: undefined } }) as BodySource;
     Object.assign(late, { whole: () => body.whole() });
@@ -87,13 +87,13 @@ describe("limitBody", () => {
     expect(await errorOf(() => held.whole())).toEqual(tooLarge);
   });
 
-  test("lets a stream through up to its last byte", async () => {
+  test("passes a stream whose length is exactly the limit", async () => {
     const { body, fail } = await limited(4, { body: streamOf(["ab", "cd"]) });
     expect(await text(body)).toBe("abcd");
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("fails a body that exceeds it, stops the exchange, and cancels the source", async () => {
+  test("fails a body over the limit, stops the exchange and cancels the source", async () => {
     const cancelled = vi.fn();
     const { body, fail } = await limited(4, { body: streamOf(["ab", "cd", "e", "f"], cancelled) });
     const sink = new FakeSink();
@@ -104,12 +104,12 @@ describe("limitBody", () => {
     await vi.waitFor(() => expect(cancelled).toHaveBeenCalledOnce());
   });
 
-  test("fails the stream of a body that exceeds it", async () => {
+  test("fails the stream of a body over the limit", async () => {
     const { body } = await limited(4, { body: streamOf(["ab", "cd", "e", "f"]) });
     expect(await errorOf(() => text(body))).toEqual(tooLarge);
   });
 
-  test("hands on what the sink says: its room, its memory, and the release of chunks", async () => {
+  test("passes on the sink's backpressure, memory mode and releases of chunks", async () => {
     const { body } = await limited(4, { body: streamOf(["ab", "cd"]) });
     const sink = new FakeSink("returned");
     sink.hasRoom = false;
@@ -122,7 +122,7 @@ describe("limitBody", () => {
     expect(sink.log.filter((entry) => entry !== "flush")).toEqual(["ab", "cd", "end"]);
   });
 
-  test("tells the source what its sink does with memory, and that the sink has room", async () => {
+  test("tells the source the sink's memory mode and when the sink has drained", async () => {
     for (const memory of ["owned", "borrowed", "returned"] as const) {
       const { body, given } = await byHand(9);
       const sink = new FakeSink(memory);
@@ -139,7 +139,15 @@ describe("limitBody", () => {
     }
   });
 
-  test("a source that goes on after the limit reaches the sink no more", async () => {
+  test("passes the trailers on", async () => {
+    const { body, given } = await byHand(9);
+    const sink = new FakeSink();
+    void body.pipeTo(sink);
+    given().end(["x-sum", "1"]);
+    expect(sink.trailers).toEqual(["x-sum", "1"]);
+  });
+
+  test("passes nothing on to the sink after the limit was exceeded", async () => {
     const { body, given } = await byHand(1);
     const sink = new FakeSink();
     void body.pipeTo(sink);
@@ -152,7 +160,7 @@ describe("limitBody", () => {
     expect(sink.log).toEqual(before);
   });
 
-  test("takes no more from a stream than its reader does, and 64 KiB", async () => {
+  test("reads at most 64 KiB ahead of its reader", async () => {
     const pull = vi.fn((controller: ReadableStreamDefaultController<Uint8Array>) =>
       controller.enqueue(new Uint8Array(16_384)),
     );
@@ -167,7 +175,7 @@ describe("limitBody", () => {
   });
 });
 
-test("tells the length of a body within the limit, which an app in process is told as Content-Length", async () => {
+test("passes the length of a body within the limit, which an in-process app sees as Content-Length", async () => {
   const { body } = await limited(10, { body: new BytesBody(bytes("abc")) });
   expect(body.length).toBe(3);
   const stream = new ReadableStream<Uint8Array>();

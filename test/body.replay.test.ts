@@ -14,26 +14,26 @@ function keep(stream: ReadableStream<Uint8Array>, limit: number, length?: number
 }
 
 describe("ReplayBody", () => {
-  test("hands on what it keeps, byte for byte", async () => {
+  test("keeps a body that passes, byte for byte", async () => {
     const body = keep(streamOf(["ab", "c", "def"]), 6);
     expect(body.replay).toBeUndefined();
     expect(await read(body)).toBe("abcdef");
     expect(body.replay).toEqual(bytes("abcdef"));
   });
 
-  test("an empty one is kept, too", async () => {
+  test("keeps an empty body", async () => {
     const body = keep(streamOf([]), 6);
     await read(body);
     expect(body.replay).toEqual(bytes(""));
   });
 
-  test("over the limit it hands on everything and keeps nothing", async () => {
+  test("passes a body over the limit completely and keeps nothing", async () => {
     const body = keep(streamOf(["abc", "def", "g"]), 6);
     expect(await read(body)).toBe("abcdefg");
     expect(body.replay).toBeUndefined();
   });
 
-  test("a copy that is not whole is none", async () => {
+  test("an incomplete copy cannot be replayed", async () => {
     const body = keep(streamOf(["abc", "def"]), 6);
     const sink = new FakeSink();
     sink.hasRoom = false;
@@ -45,7 +45,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toEqual(bytes("abcdef"));
   });
 
-  test("keeps copies of Buffers, too, whose memory is freed when they are sent", async () => {
+  test("keeps copies of Buffers whose memory is freed after sending", async () => {
     const stream = new ReadableStream<Uint8Array>({
       start(controller) {
         for (const text of ["abc", "def"])
@@ -65,7 +65,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toEqual(bytes("abcdef"));
   });
 
-  test("with its length known it is whole at its last byte, before anyone asks for its end", async () => {
+  test("a body of known length is complete at its last byte, before its end is read", async () => {
     const body = keep(streamOf(["abc", "def"]), 6, 6);
     const sink = new FakeSink();
     const replays: unknown[] = [];
@@ -78,7 +78,7 @@ describe("ReplayBody", () => {
     expect(replays).toEqual([undefined, bytes("abcdef")]);
   });
 
-  test("what breaks off is no whole body", async () => {
+  test("a truncated body is not complete", async () => {
     const pull = vi.fn<(controller: ReadableStreamDefaultController<Uint8Array>) => void>();
     pull.mockImplementationOnce((controller) => controller.enqueue(bytes("abc")));
     pull.mockImplementationOnce((controller) => controller.error(new Error("broken")));
@@ -88,7 +88,15 @@ describe("ReplayBody", () => {
     expect(body.replay).toBeUndefined();
   });
 
-  test("cancelled, it cancels its source", async () => {
+  test("passes the trailers on", async () => {
+    const source: BodySource = new StreamBody(streamOf([]));
+    source.pipeTo = (sink) => sink.end(["x-sum", "1"]);
+    const sink = new FakeSink();
+    await new ReplayBody(source, 6, undefined).pipeTo(sink);
+    expect(sink.trailers).toEqual(["x-sum", "1"]);
+  });
+
+  test("cancels its source when it is cancelled", async () => {
     const cancelled = vi.fn();
     const endless = new ReadableStream<Uint8Array>(
       { pull: (controller) => controller.enqueue(bytes("abc")), cancel: cancelled },
@@ -102,13 +110,13 @@ describe("ReplayBody", () => {
     expect(body.replay).toBeUndefined();
   });
 
-  test("whoever reads it may write over the pieces", async () => {
+  test("a reader may overwrite the chunks", async () => {
     const body = keep(streamOf(["abc"]), 6);
     for await (const chunk of body.stream()) chunk.fill(0);
     expect(body.replay).toEqual(bytes("abc"));
   });
 
-  test("bytes that its source has as a whole are kept without a copy", () => {
+  test("bytes that its source has completely are kept without a copy", () => {
     const given = bytes("abc");
     const body = new ReplayBody(new BytesBody(given), 3, undefined);
     expect(body.length).toBe(3);
@@ -116,7 +124,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toBe(given);
   });
 
-  test("announced as longer than the limit, the chunks are not copied", async () => {
+  test("chunks of a body announced as longer than the limit are not copied", async () => {
     const body = keep(streamOf(["abc", "defg"]), 6, 7);
     const sink = new FakeSink();
     const slice = vi.spyOn(Uint8Array.prototype, "slice");
@@ -127,7 +135,7 @@ describe("ReplayBody", () => {
     expect(body.replay).toBeUndefined();
   });
 
-  test("reads no further than its reader, and 64 KiB", async () => {
+  test("reads at most 64 KiB ahead of its reader", async () => {
     const pull = vi.fn<(controller: ReadableStreamDefaultController<Uint8Array>) => void>(
       (controller) => controller.enqueue(new Uint8Array(16_384)),
     );
@@ -152,7 +160,7 @@ describe("keepBody", () => {
     return [hop, transport.hops[0] as UpstreamRequest];
   }
 
-  test("keeps the bodies of all methods, or of those that are named", async () => {
+  test("keeps the bodies of all methods, or of the named methods", async () => {
     const [, all] = await sent({ method: "POST", body: streamOf(["abc"]) });
     expect(all.body).toBeInstanceOf(ReplayBody);
     const [, put] = await sent({ method: "PUT", body: streamOf(["abc"]) }, ["PUT"]);
@@ -163,21 +171,21 @@ describe("keepBody", () => {
     expect(none).toBe(get);
   });
 
-  test("takes the announced length for the body's", async () => {
+  test("uses the announced length as the body's length", async () => {
     const [, { body }] = await sent({ method: "PUT", body: streamOf(["abc"]), contentLength: 3 });
     expect(body?.length).toBe(3);
   });
 });
 
 describe("replayOf", () => {
-  test("bytes and no body can be sent again, a stream cannot", () => {
+  test("bytes and an absent body can be sent again, a stream cannot", () => {
     const given = bytes("abc");
     expect(replayOf(null)).toBeNull();
     expect(replayOf(new BytesBody(given))).toBe(given);
     expect(replayOf(new StreamBody(streamOf(["abc"])))).toBeUndefined();
   });
 
-  test("a stream can where all of it was in one read", async () => {
+  test("a stream whose bytes all arrived in one read can be sent again", async () => {
     const body = new StreamBody(streamOf(["abc"]), 3);
     await body.pipeTo(new FakeSink());
     expect(replayOf(body)).toEqual(bytes("abc"));

@@ -22,18 +22,17 @@ function byHand(type?: "bytes"): {
 }
 
 describe("StreamBody", () => {
-  test("is never whole, and its stream is the given stream", () => {
+  test("is never available as bytes, and its stream is the given stream", () => {
     const stream = streamOf(["abc"]);
     const body = new StreamBody(stream, 3);
     expect(body.whole()).toBeUndefined();
     expect(body.length).toBe(3);
     expect(body.stream()).toBe(stream);
-    expect(body.stream({ flush: true })).toBe(stream);
     expect(new StreamBody(streamOf([])).length).toBeUndefined();
   });
 
   test.each([undefined, "bytes"] as const)(
-    "pipes each chunk, and the end: type %s",
+    "pipes each chunk and the end: type %s",
     async (type) => {
       const { stream, controller } = byHand(type);
       const sink = new FakeSink();
@@ -47,7 +46,7 @@ describe("StreamBody", () => {
     },
   );
 
-  test("flushes the sink only while no chunk has come", async () => {
+  test("flushes the sink only if no chunk has arrived", async () => {
     const sink = new FakeSink();
     await new StreamBody(streamOf(["a", "b"])).pipeTo(sink);
     expect(sink.log).toEqual(["a", "b", "end"]);
@@ -62,7 +61,7 @@ describe("StreamBody", () => {
     expect(late.log).toEqual(["flush", "a", "end"]);
   });
 
-  test("waits for room before it reads on", async () => {
+  test("waits until the sink drains before it reads the next chunk", async () => {
     const pull = vi.fn((controller: ReadableStreamDefaultController<Uint8Array>) =>
       controller.enqueue(bytes("x")),
     );
@@ -79,7 +78,7 @@ describe("StreamBody", () => {
     expect(sink.log).toEqual(["x"]);
   });
 
-  test("a stream that fails fails the sink, with its reason", async () => {
+  test("a failing stream fails the sink with its reason", async () => {
     const { stream, controller } = byHand();
     const sink = new FakeSink();
     const piped = new StreamBody(stream).pipeTo(sink);
@@ -92,7 +91,7 @@ describe("StreamBody", () => {
     expect(sink.reason).toBe(reason);
   });
 
-  test("a stream that other code reads fails the sink, and no timer is left", async () => {
+  test("a stream locked by another reader fails the sink and leaves no timer", async () => {
     vi.useFakeTimers();
     try {
       const stream = streamOf(["abc"]);
@@ -106,7 +105,17 @@ describe("StreamBody", () => {
     }
   });
 
-  test("gives a stream of its own where `onFail` is to be called", async () => {
+  test("begins with an empty chunk if it is to be flushed, and no other chunk has arrived", async () => {
+    const { stream, controller } = byHand();
+    const reader = new StreamBody(stream).stream({ flush: true }).getReader();
+    const first = reader.read();
+    const timeout = new Promise((resolve) => setTimeout(resolve, 1000, "no chunk"));
+    expect(await Promise.race([first, timeout])).toMatchObject({ value: new Uint8Array() });
+    controller.enqueue(bytes("abc"));
+    expect((await reader.read()).value).toEqual(bytes("abc"));
+  });
+
+  test("`stream()` returns a stream of its own if `onFail` is set", async () => {
     const { stream, controller } = byHand();
     const onFail = vi.fn();
     const given = new StreamBody(stream).stream({ onFail });
@@ -118,14 +127,14 @@ describe("StreamBody", () => {
 });
 
 describe("a cancelled body", () => {
-  test("cancels its stream where it was not taken yet", () => {
+  test("cancels its stream if it was not read yet", () => {
     const { stream, cancelled } = byHand();
     new StreamBody(stream).cancel("enough");
     expect(cancelled).toHaveBeenCalledExactlyOnceWith("enough");
   });
 
   test.each([undefined, "bytes"] as const)(
-    "writes nothing any more, and does not end the sink: type %s",
+    "writes nothing more and does not end the sink: type %s",
     async (type) => {
       const { stream, controller, cancelled } = byHand(type);
       const sink = new FakeSink();
@@ -153,8 +162,8 @@ describe("a cancelled body", () => {
   });
 });
 
-describe("a body can be sent again", () => {
-  test("where it comes in one chunk of its length", async () => {
+describe("sending a body again", () => {
+  test("is possible when it arrived in one chunk of its announced length", async () => {
     const body = new StreamBody(streamOf(["abc"]), 3);
     const sink = new FakeSink();
     await body.pipeTo(sink);
@@ -168,14 +177,14 @@ describe("a body can be sent again", () => {
     [["ab", "c"], 3],
     [["abc"], undefined],
     [["abc"], 4],
-  ])("but not %j with the length %s", async (pieces, length) => {
+  ])("is not possible with chunks %j and the length %s", async (pieces, length) => {
     const body = new StreamBody(streamOf(pieces), length);
     await body.pipeTo(new FakeSink());
     expect(body.replay).toBeUndefined();
   });
 });
 
-test("a sink that gives chunks back has them read into the same memory again", async () => {
+test("chunks that the sink returns are filled again from the stream", async () => {
   const pieces = ["abc", "def", "ghi"];
   const stream = new ReadableStream<Uint8Array>({
     type: "bytes",
@@ -205,8 +214,8 @@ test("a sink that gives chunks back has them read into the same memory again", a
   expect(sink.chunks.slice(0, 2).map(({ byteLength }) => byteLength)).toEqual([0, 0]);
 });
 
-describe("a body that cannot be taken any more fails, and the sink is told", () => {
-  test("when it was piped to its end before", async () => {
+describe("a body that cannot be read any more fails and fails the sink", () => {
+  test("when it was already piped completely", async () => {
     const body = new StreamBody(streamOf(["abc"]));
     await body.pipeTo(new FakeSink());
     const sink = new FakeSink();
@@ -228,7 +237,7 @@ describe("a body that cannot be taken any more fails, and the sink is told", () 
     expect(first.log.at(-1)).toBe("end");
   });
 
-  test("when it was cancelled before", async () => {
+  test("when it was already cancelled", async () => {
     const body = new StreamBody(streamOf(["abc"]));
     body.cancel();
     const sink = new FakeSink();

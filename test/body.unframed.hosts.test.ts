@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { toCapnp } from "./_capnp.ts";
 import { connect } from "./_client.ts";
 import { made } from "./_made.ts";
 import { startProgram } from "./_program.ts";
@@ -52,19 +53,7 @@ async function runInWorkerd(): Promise<void> {
     format: "esm",
     conditions: ["workerd"],
   });
-  const config = `using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = [
-    (name = "internet", network = (allow = ["public", "private"])),
-    (name = "main", worker = (
-      modules = [(name = "worker.js", esModule = embed "worker.js")],
-      compatibilityDate = "2026-10-01",
-    )),
-  ],
-  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
-);
-`;
-  writeFileSync(join(directory, "config.capnp"), config);
+  writeFileSync(join(directory, "config.capnp"), toCapnp({ flags: [] }));
   const args = ["serve", join(directory, "config.capnp"), "--control-fd=1"];
   await using program = startProgram("workerd", args);
   const client = await connect(Number((await program.printed(/"port":\s*(\d+)/))[1]));

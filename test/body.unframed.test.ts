@@ -29,7 +29,7 @@ async function read(body: BodySource | null): Promise<string> {
   return new Response(body?.stream()).text();
 }
 
-describe("a body that is here is given as bytes:", () => {
+describe("a body that is already available is read as bytes:", () => {
   const form = new FormData();
   form.append("name", "value");
   form.append("file", new Blob(["x".repeat(100_000)]), "file.txt");
@@ -52,7 +52,7 @@ describe("a body that is here is given as bytes:", () => {
     if (length !== undefined) expect(expected.byteLength).toBe(length);
   });
 
-  test("a Blob of several parts on a machine that is so busy that each turn takes 5 ms", async () => {
+  test("a Blob of several parts while each turn of the event loop takes 5 ms", async () => {
     const stream = new Blob(["abc", "def", "ghi"]).stream();
     const measuring = new UnframedBody(stream).measure();
     let isOver = false;
@@ -65,7 +65,7 @@ describe("a body that is here is given as bytes:", () => {
     expect((await over)?.whole()).toEqual(bytes("abcdefghi"));
   });
 
-  test("one chunk without a copy", async () => {
+  test("one chunk, without a copy", async () => {
     const chunk = bytes("abc");
     const stream = new ReadableStream<Uint8Array>({
       start(controller) {
@@ -76,7 +76,7 @@ describe("a body that is here is given as bytes:", () => {
     expect((await new UnframedBody(stream).measure())?.whole()).toBe(chunk);
   });
 
-  test("none, although chunks of no bytes come first", async () => {
+  test("an empty body that begins with empty chunks", async () => {
     expect(await new UnframedBody(streamOf([])).measure()).toBeNull();
     expect(await new UnframedBody(streamOf(["", ""])).measure()).toBeNull();
     const measured = await new UnframedBody(streamOf(["", "a", ""])).measure();
@@ -84,8 +84,8 @@ describe("a body that is here is given as bytes:", () => {
   });
 });
 
-describe("a body that is still to come is given as a stream of all of it:", () => {
-  test("as soon as it has been silent for a few turns of the event loop", async () => {
+describe("a body that is not yet available is passed as a stream of all its bytes:", () => {
+  test("one without a chunk for a few turns of the event loop", async () => {
     const gate = Promise.withResolvers<void>();
     let pulls = 0;
     const stream = counting(3, () => pulls++ === 2 && gate.promise);
@@ -95,13 +95,13 @@ describe("a body that is still to come is given as a stream of all of it:", () =
     expect(await read(body)).toBe("000000000000000000010000000002");
   });
 
-  test("one that brings a chunk with each turn, without an end", async () => {
+  test("an endless one with a chunk in each turn of the event loop", async () => {
     const body = await new UnframedBody(counting(Infinity, nextTurn)).measure();
     expect(body).toBeInstanceOf(StreamBody);
     body?.cancel();
   });
 
-  test("one that brings more than 1 MiB in several chunks", async () => {
+  test("one of more than 1 MiB in several chunks", async () => {
     let made = 0;
     const half = "x".repeat(MEBIBYTE / 2);
     const stream = new ReadableStream<Uint8Array>(
@@ -120,14 +120,14 @@ describe("a body that is still to come is given as a stream of all of it:", () =
     expect((await read(body)).length).toBe(5 * MEBIBYTE);
   });
 
-  test("one of many small chunks", async () => {
+  test("a body of many small chunks", async () => {
     const body = await new UnframedBody(counting(5000)).measure();
     expect(body).toBeInstanceOf(StreamBody);
     const text = await read(body);
     expect(text).toBe(Array.from({ length: 5000 }, (_, i) => String(i).padStart(10, "0")).join(""));
   });
 
-  test("the stream fails with the body, and cancels it", async () => {
+  test("the stream fails when the body fails, and cancelling it cancels the body", async () => {
     const gate = Promise.withResolvers<void>();
     const failing = counting(3, () => gate.promise);
     const pieces = [bytes("first")];
@@ -162,7 +162,7 @@ describe("a body that is still to come is given as a stream of all of it:", () =
 });
 
 describe("a body that fails", () => {
-  test("is the client's error", async () => {
+  test("is reported as a client error", async () => {
     const stream = new ReadableStream<Uint8Array>({
       pull: (controller) => controller.error(new Error("broken")),
     });
@@ -171,7 +171,7 @@ describe("a body that fails", () => {
     await expect(measuring).rejects.toMatchObject({ code: "http_request_error", status: 400 });
   });
 
-  test("for chunks that are not bytes is a fault of ours, and is cancelled", async () => {
+  test("because its chunks are not bytes is reported as an internal error and cancelled", async () => {
     const cancel = vi.fn();
     const stream = new ReadableStream<unknown>({
       start: (controller) => controller.enqueue("text"),
@@ -184,7 +184,7 @@ describe("a body that fails", () => {
   });
 });
 
-test("no timer is left, whatever became of the body", async () => {
+test("no timer is left after the body ends, fails or is cancelled", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
     await new UnframedBody(streamOf(["a", "b"])).measure();
@@ -213,18 +213,18 @@ describe("through a proxy", () => {
     bodyLimit: 10,
   });
 
-  test("a Request made by hand reaches fetch as bytes", async () => {
+  test("the body of a constructed Request reaches fetch as bytes", async () => {
     await proxy.fetch(new Request("http://a.test/", { method: "POST", body: "hello" }));
     expect(inits.pop()?.body).toEqual(bytes("hello"));
   });
 
-  test("it is held to bodyLimit before anything is sent", async () => {
+  test("bodyLimit is checked before anything is sent", async () => {
     const request = new Request("http://a.test/", { method: "POST", body: "hello hello" });
     expect((await proxy.fetch(request)).status).toBe(413);
     expect(inits).toEqual([]);
   });
 
-  test("a client that leaves while its body is awaited is answered, and the body is cancelled", async () => {
+  test("a client that disconnects before its body arrives ends the exchange, and the body is cancelled", async () => {
     const cancelled = Promise.withResolvers<unknown>();
     const controller = new AbortController();
     const { signal } = controller;
@@ -237,7 +237,7 @@ describe("through a proxy", () => {
     expect(inits).toEqual([]);
   });
 
-  test("a stream of strings is misuse, and nothing is sent", async () => {
+  test("a stream of strings rejects with a TypeError, and nothing is sent", async () => {
     const body = new Blob(["text"]).stream().pipeThrough(new TextDecoderStream());
     const init = { method: "POST", body, duplex: "half" } as unknown as RequestInit;
     const response = proxy.fetch(new Request("http://a.test/", init));

@@ -19,7 +19,7 @@ function byHand(): { source: BodySource; sink: () => Sink; cancel: ReturnType<ty
   return { source, sink: () => sink as Sink, cancel };
 }
 
-test("gives the chunks, and the end", async () => {
+test("delivers the chunks and the end", async () => {
   const { source, sink } = byHand();
   const text = new Response(toWebStream(source)).text();
   sink().write(bytes("ab"));
@@ -28,7 +28,7 @@ test("gives the chunks, and the end", async () => {
   expect(await text).toBe("abc");
 });
 
-test("has room for 64 KiB, and then when the reader asks for more", async () => {
+test("buffers 64 KiB, and more only when the reader asks for it", async () => {
   const { source, sink } = byHand();
   const reader = toWebStream(source).getReader();
   expect(sink().write(new Uint8Array(65_535))).toBe(true);
@@ -46,7 +46,7 @@ test("has room for 64 KiB, and then when the reader asks for more", async () => 
   expect(hasRoom).toHaveBeenCalledOnce();
 });
 
-test("fails with the reason, or where it is to be quiet, without one", async () => {
+test("fails with the reason, or without one in quiet mode", async () => {
   for (const [quiet, expected] of [
     [false, "broken"],
     [true, undefined],
@@ -65,7 +65,7 @@ test("fails with the reason, or where it is to be quiet, without one", async () 
   }
 });
 
-test("begins with an empty chunk where it is to be flushed", async () => {
+test("begins with an empty chunk when it is flushed", async () => {
   for (const flush of [true, false]) {
     const { source, sink } = byHand();
     const reader = toWebStream(source, { flush }).getReader();
@@ -75,7 +75,7 @@ test("begins with an empty chunk where it is to be flushed", async () => {
   }
 });
 
-test("cancelled, it cancels the body, and nothing that comes after counts", async () => {
+test("cancelling it cancels the body, and later chunks are ignored", async () => {
   const { source, sink, cancel } = byHand();
   const onFail = vi.fn();
   await toWebStream(source, { flush: true, onFail }).cancel("enough");
@@ -87,7 +87,7 @@ test("cancelled, it cancels the body, and nothing that comes after counts", asyn
   expect(onFail).not.toHaveBeenCalled();
 });
 
-test("its chunks are the reader's own", () => {
+test("its chunks belong to the reader", () => {
   const { source, sink } = byHand();
   toWebStream(source);
   expect(sink().memory ?? "owned").toBe("owned");

@@ -5,7 +5,7 @@ import { compile } from "../src/options/plan.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
 import { FakeTransport } from "./_fakes.ts";
 
-test("an option that there is not", () => {
+test("an unknown option is refused", () => {
   const given = (): unknown => compile({ timeOut: 5 } as ProxyOptions, () => new FakeTransport());
   expect(given).toThrow(TypeError);
   expect(given).toThrow(
@@ -13,7 +13,7 @@ test("an option that there is not", () => {
   );
 });
 
-test("redirectTargets without followRedirects is a mistake, with false it may wait", () => {
+test("redirectTargets without followRedirects is refused, and accepted with followRedirects: false", () => {
   const given = (others: ProxyOptions) => (): unknown =>
     compile({ redirectTargets: "any", ...others }, () => new FakeTransport());
   expect(given({})).toThrow(TypeError);
@@ -22,16 +22,13 @@ test("redirectTargets without followRedirects is a mistake, with false it may wa
     expect(given({ followRedirects })).not.toThrow();
 });
 
-test.each([null, "timeout", 5, [], new Map(), () => {}])(
-  "%j is no object of options",
-  (options) => {
-    const given = (): unknown => compile(options as ProxyOptions, () => new FakeTransport());
-    expect(given).toThrow(TypeError);
-    expect(given).toThrow(/^fetchway: options must be an object such as \{ timeout: 5000 \}/);
-  },
-);
+test.each([null, "timeout", 5, [], new Map(), () => {}])("%j is refused as options", (options) => {
+  const given = (): unknown => compile(options as ProxyOptions, () => new FakeTransport());
+  expect(given).toThrow(TypeError);
+  expect(given).toThrow(/^fetchway: options must be an object such as \{ timeout: 5000 \}/);
+});
 
-test.each(["__proto__", "constructor", "toString"])("%s is no option", (name) => {
+test.each(["__proto__", "constructor", "toString"])("%s is refused as an option", (name) => {
   const options = JSON.parse(`{ "${name}": { "timeout": 1 } }`) as ProxyOptions;
   const given = (): unknown => compile(options, () => new FakeTransport());
   expect(given).toThrow(`fetchway: bad option \`${name}\`: there is no such option`);

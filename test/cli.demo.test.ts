@@ -22,7 +22,7 @@ describe("--demo", () => {
     return (await fetch(url, init)).text();
   }
 
-  test("every curl line that it prints works, in the banner and on its first page", async () => {
+  test("every curl command in its banner and on its first page works", async () => {
     const { proxy, origin } = await listening("--demo");
     const banner = proxy.stdout.match(/^ {2}curl .*$/gm) ?? [];
     const page = (await (await fetch(origin)).text()).match(/^ {2}curl .*$/gm) ?? [];
@@ -47,7 +47,7 @@ describe("--demo", () => {
     });
   });
 
-  test("sends what proxies get wrong: raw gzip, redirects, cookies, any status", async () => {
+  test("serves responses that proxies often get wrong: raw gzip, redirects, cookies, any status", async () => {
     const { origin } = await listening("--demo");
     const [{ headers }, gzipped] = await getRaw(`${origin}/gzip`);
     expect(headers["content-encoding"]).toBe("gzip");

@@ -87,7 +87,7 @@ $ --demo --port 0 --host no.such.invalid
 host "no.such.invalid" is no address of this machine: use --host 127.0.0.1 or 0.0.0.0
 `;
 
-describe("refuses, naming the argument and the fix", () => {
+describe("a bad argument is refused with a message that names it and the fix", () => {
   const cases = refusals
     .split("\n$")
     .slice(1)
@@ -97,7 +97,7 @@ describe("refuses, naming the argument and the fix", () => {
     expect(await command(line).refusal()).toBe(expected);
   });
 
-  test.each(["20.20.2", "22.0.0", "22.3.0"])("Node %s, which is too old", async (version) => {
+  test.each(["20.20.2", "22.0.0", "22.3.0"])("Node %s is too old", async (version) => {
     const pretend = `Object.defineProperty(process.versions, "node", { value: "${version}" })`;
     const old = command("http://a", "--import", `data:text/javascript,${pretend}`);
     expect(await old.refusal()).toBe(
@@ -105,7 +105,7 @@ describe("refuses, naming the argument and the fix", () => {
     );
   });
 
-  test("a port in use", async () => {
+  test("a port in use is refused", async () => {
     const { port } = new URL(upstream.url);
     expect(await command(`${upstream.url} --port ${port}`).refusal()).toBe(
       `fetchway: port ${port} is in use: use --port with another, or 0 for a free one\n`,

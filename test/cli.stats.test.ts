@@ -1,18 +1,18 @@
 import { createServer } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { renderStats } from "../runtimes/cli/stats.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { startProgram } from "./_program.ts";
 import { until, within } from "./_wait.ts";
 
 const upstream = createServer((_, res) => res.end("ok"));
 let target = "";
 beforeAll(async () => {
-  target = `http://127.0.0.1:${await portOf(upstream)}`;
+  target = `http://127.0.0.1:${await listen(upstream)}`;
 });
 afterAll(() => upstream.close().closeAllConnections());
 
-test("the counters, for people", () => {
+test("the counters are formatted for people", () => {
   expect(
     renderStats({
       created: 3,
@@ -45,7 +45,7 @@ describe.each([
     return [program, origin];
   };
 
-  test("SIGUSR1 prints them, and starts no inspector", async () => {
+  test("SIGUSR1 prints the counters and starts no inspector", async () => {
     const [program, origin] = await start();
     await using _ = program;
     for (let count = 1; count <= 2; count++) {
@@ -58,7 +58,7 @@ describe.each([
     expect(program.code()).toBeUndefined();
   });
 
-  test.each([true, false])("--stats=%j: at the end", async (stats) => {
+  test.each([true, false])("--stats=%j prints the counters at the end", async (stats) => {
     const [program, origin] = await start(`--stats=${stats}`);
     await using _ = program;
     expect(await (await fetch(origin)).text()).toBe("ok");

@@ -6,7 +6,7 @@ import { getRaw, listening, upstream } from "./_command.ts";
 import { until, within } from "./_wait.ts";
 
 describe("on a signal", () => {
-  test.each(["SIGTERM", "SIGINT"] as const)("%s: a slow response is completed", async (signal) => {
+  test.each(["SIGTERM", "SIGINT"] as const)("%s completes a slow response", async (signal) => {
     let finish: (() => void) | undefined;
     upstream.handler = (_, res) => {
       res.write("begun, ");
@@ -25,7 +25,7 @@ describe("on a signal", () => {
     expect(proxy.stderr).toBe("");
   });
 
-  test("a response that has not begun tells its client that the connection ends", async () => {
+  test("a response that has not begun gets Connection: close", async () => {
     let finish: (() => void) | undefined;
     upstream.handler = (_, res) => (finish = () => res.end("whole"));
     const { proxy, origin } = await listening(upstream.url);
@@ -40,7 +40,7 @@ describe("on a signal", () => {
     expect(await within(proxy.exit, "the exit")).toBe(0);
   });
 
-  test("clients that stay connected are not waited for", async () => {
+  test("idle client connections do not delay the end", async () => {
     upstream.handler = (_, res) => res.end();
     const { proxy, origin } = await listening(`${upstream.url} --stop-timeout=60000`);
     const agent = new Agent({ keepAlive: true });
@@ -54,7 +54,7 @@ describe("on a signal", () => {
     silent.destroy();
   });
 
-  test("a stream without an end is cut after --stop-timeout", async () => {
+  test("an endless stream is aborted after --stop-timeout", async () => {
     upstream.handler = (_, res) =>
       res.writeHead(200, { "content-type": "text/event-stream" }).write(":\n\n");
     const { proxy, origin } = await listening(`${upstream.url} --stop-timeout 300`);
@@ -64,7 +64,7 @@ describe("on a signal", () => {
     expect(await within(proxy.exit, "the exit")).toBe(0);
   });
 
-  test("a second one ends it at once", async () => {
+  test("a second signal ends the process at once", async () => {
     upstream.handler = (_, res) => res.write("begun");
     const { proxy, origin } = await listening(`${upstream.url} --stop-timeout=60000`);
     const response = await fetch(origin);

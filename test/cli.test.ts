@@ -19,7 +19,7 @@ async function ask(
 }
 
 describe("with a target", () => {
-  test("forwards to it, and says so in two lines", async () => {
+  test("forwards to it and prints two lines", async () => {
     upstream.handler = async (req, res) => {
       res.writeHead(201, "Made", { "x-method": req.method, "x-url": req.url });
       res.end(`got ${await text(req)}`);
@@ -63,7 +63,7 @@ describe("with a target", () => {
     },
   );
 
-  test("the target's authority counts where it is not that of Host (RFC 9112 §3.2.2)", async () => {
+  test("an absolute-form target's authority wins over Host (RFC 9112 §3.2.2)", async () => {
     const { origin } = await listening(`--no-change-origin ${upstream.url}`);
     upstream.handler = (req, res) => res.end(JSON.stringify([req.url, req.headers]));
     const asked = get({
@@ -100,7 +100,7 @@ describe("with a target", () => {
   });
 });
 
-describe("tells of itself", () => {
+describe("describes itself", () => {
   test.each(["--version", "-v"])("%s", async (flag) => {
     const found = readFileSync(new URL("package.json", root), "utf8");
     const { version } = JSON.parse(found) as { version: string };
@@ -109,7 +109,7 @@ describe("tells of itself", () => {
     expect(proxy.stdout).toBe(`${version}\n`);
   });
 
-  test("--help lists every option that text can say, with its default", async () => {
+  test("--help lists every option that a flag can set, with its default", async () => {
     const proxy = command("--help --bogus");
     expect(await proxy.exit).toBe(0);
     const shown = new Map<string, string>();

@@ -56,7 +56,7 @@ const ways: Record<string, ProxyOptions> = {
 };
 
 describe.each(Object.entries(ways))("%s", (name, options) => {
-  test("forwards requests and responses, and rejects for no network failure", async () => {
+  test("forwards requests and responses, and does not reject on network failures", async () => {
     const proxy = createProxy({ target: `${upstream.url}/base`, ...options });
     const make = (path: string, init?: RequestInit & { duplex?: "half" }): Request =>
       new Request(`http://proxy.test${path}`, init);
@@ -83,7 +83,7 @@ describe.each(Object.entries(ways))("%s", (name, options) => {
     expect(failed.headers.get("proxy-status")).toMatch(/^fetchway; error=/);
   });
 
-  test("a client that leaves closes the upstream request", async () => {
+  test("a client that disconnects closes the upstream request", async () => {
     const proxy = createProxy({ target: upstream.url, ...options });
     upstream.script = () => {};
     const leaving = new AbortController();
@@ -95,7 +95,7 @@ describe.each(Object.entries(ways))("%s", (name, options) => {
   });
 });
 
-test("a ProxyError of an own transport is the response", async () => {
+test("a ProxyError of a custom transport becomes its gateway response", async () => {
   const transport: Transport = {
     ...own,
     send: () => Promise.reject(new ProxyError("dns_error")),

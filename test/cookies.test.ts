@@ -7,7 +7,7 @@ type Values = Parameters<typeof compileCookieRewrite>[0];
 const rewrite = (cookie: string, domains: Values, paths?: Values): string | undefined =>
   compileCookieRewrite(domains, paths)?.(cookie);
 
-test("without an option there is nothing to call", () => {
+test("without an option there is no rewriting function", () => {
   expect(compileCookieRewrite(undefined, undefined)).toBeUndefined();
 });
 
@@ -37,7 +37,7 @@ describe("domain", () => {
     ["a=b; XDomain=up.test; Domains=up.test", "a=b; XDomain=up.test; Domains=up.test"],
     ["", ""],
     [";", ";"],
-  ])("one for all makes %j %j", (cookie, rewritten) => {
+  ])("a string for all cookies makes %j %j", (cookie, rewritten) => {
     expect(rewrite(cookie, "shop.test")).toBe(rewritten);
   });
 
@@ -48,12 +48,12 @@ describe("domain", () => {
     ["a=b; Secure; domain=x; domain=y", "a=b; Secure"],
     ['a=b; Domain="x" ; Secure', "a=b; Secure"],
     ["a=b; Domain=", "a=b; Domain="],
-  ])("nothing takes it off: %j becomes %j", (cookie, rewritten) => {
+  ])("an empty string removes it: %j becomes %j", (cookie, rewritten) => {
     expect(rewrite(cookie, "")).toBe(rewritten);
     expect(rewrite(cookie, { "*": "" })).toBe(rewritten);
   });
 
-  test("a map is asked for the name without case and leading dot, then for any other", () => {
+  test("a map is looked up without case and leading dot, then with *", () => {
     const map = { "Up.Test": "a.test", ".other.test": "" };
     expect(rewrite("a=b; Domain=.UP.test", map)).toBe("a=b; Domain=a.test");
     expect(rewrite("a=b; Domain=other.test", map)).toBe("a=b");
@@ -76,17 +76,17 @@ describe("path", () => {
     ["a=b; Path=/\u00e9", "a=b; Path=/\u00ff"],
     ["a=\u00e9; Path=/a b\u00a0", "a=\u00e9; Path=/c"],
     ["a=b", "a=b"],
-  ])("a map is asked for the whole of it: %j becomes %j", (cookie, rewritten) => {
+  ])("a map is looked up by the whole value: %j becomes %j", (cookie, rewritten) => {
     const map = { "/up": "/shop", "/\u00e9": "/\u00ff", "/a b\u00a0": "/c" };
     expect(rewrite(cookie, undefined, map)).toBe(rewritten);
   });
 
-  test("beside the domain", () => {
+  test("is rewritten together with the domain", () => {
     expect(rewrite("a=b; Path=/x; Domain=y; Secure", "", "/")).toBe("a=b; Path=/; Secure");
   });
 });
 
-test("a long value of nothing but white space or quotes takes no longer than others", () => {
+test("a long value of white space or quotes takes no longer than others", () => {
   for (const filling of [" ", '"', ' "', ";=", '="', '; domain="']) {
     // In quadratic time, more than the test has.
     const cookie = `a=b; Domain=x${filling.repeat(500_000)}y; Path=/`;
@@ -95,7 +95,7 @@ test("a long value of nothing but white space or quotes takes no longer than oth
 });
 
 describe("fuzzed", () => {
-  test("an attribute is what a regular expression says that takes quadratic time", () => {
+  test("attributes are recognized like by a regular expression of quadratic time", () => {
     const attribute = /^(;[ \t]*(domain|path)[ \t]*=[ \t]*"?)((?:.*[^ \t"])?)("?[ \t]*)$/is;
     const parts = /(?:^|;)[^=;]*(?:=[ \t]*"[^"]*"[ \t]*(?=;|$)|[^;]*)/g;
     const expected = (cookie: string): string =>
@@ -151,7 +151,7 @@ describe("fuzzed", () => {
   );
   const pair = fc.tuple(fc.stringMatching(/^[a-z]{1,3}$/), fc.oneof(text, quoted));
 
-  test("only values of Domain and Path change, all else keeps its bytes", () => {
+  test("only the values of Domain and Path change, all other bytes are kept", () => {
     const domains = { "up.test": "shop.test", "*": "" };
     const paths = { "/up": "/shop" };
     const fresh = (name: string, each: string): string => {

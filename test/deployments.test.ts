@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { connect } from "./_client.ts";
 import { useEcho } from "./_echo.ts";
 import { mebibyte } from "./_large.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { type Program, startProgram } from "./_program.ts";
 import { Upstream } from "./_upstream.ts";
 import { request } from "./_wire.ts";
@@ -31,7 +31,7 @@ async function originOf(program: Program): Promise<string> {
 
 describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
   test("the entry forwards to FETCHWAY_TARGET under FETCHWAY_OPTIONS", async () => {
-    await using program = start("runtimes/entry.ts", {
+    await using program = start("runtimes/server.ts", {
       FETCHWAY_TARGET: `${upstream.url}/base`,
       FETCHWAY_OPTIONS: '{"headers":{"x-set":"1"},"timeout":5000}',
     });
@@ -46,11 +46,11 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     });
   });
 
-  test("the entry takes bodies of any length, as long as they move", async () => {
+  test("the entry forwards bodies of any length as long as chunks keep arriving", async () => {
     const upload = new Upstream();
     await upload.listen();
     try {
-      await using program = start("runtimes/entry.ts", { FETCHWAY_TARGET: upload.url });
+      await using program = start("runtimes/server.ts", { FETCHWAY_TARGET: upload.url });
       const client = await connect(Number(new URL(await originOf(program)).port));
       // Bun's own limit is 128 MiB, and it answers 413 to the head.
       const length = 200 * mebibyte;
@@ -67,9 +67,9 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
 
   // Bun shows nothing of such a target: Host counts there, for the router as well.
   test.skipIf(tool === "bun")(
-    "the entry takes the target's authority for Host where the two disagree",
+    "the entry lets an absolute-form target's authority win over Host",
     async () => {
-      await using program = start("runtimes/entry.ts", {
+      await using program = start("runtimes/server.ts", {
         FETCHWAY_TARGET: upstream.url,
         FETCHWAY_OPTIONS: '{"changeOrigin":false}',
       });
@@ -103,8 +103,8 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     ],
     ["a list", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: "[]" }, "must be an object"],
     ["no option", { FETCHWAY_TARGET: "http://a", FETCHWAY_OPTIONS: '{"timeot":1}' }, "`timeot`"],
-  ])("%s ends the start with one clear line", async (_what, env, line) => {
-    await using program = start("runtimes/entry.ts", env);
+  ])("%s makes the start fail with one clear line", async (_what, env, line) => {
+    await using program = start("runtimes/server.ts", env);
     await program.ended();
     expect(program.code()).toBe(2);
     const lines = program.output().trim().split("\n");
@@ -139,7 +139,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
     },
   );
 
-  test("the command forwards, and says what is wrong", async () => {
+  test("the command forwards, and explains a bad argument", async () => {
     const run = tool === "deno" ? ["run", "-A", "runtimes/cli.ts"] : ["runtimes/cli.ts"];
     await using program = startProgram(tool, [
       ...run,
@@ -158,11 +158,11 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
   });
 });
 
-test("the example of node:http, which README has too, forwards and stops", async () => {
+test("the node:http example, which README shows too, forwards and stops", async () => {
   const path = new URL("../examples/node.ts", import.meta.url);
   const copy = new URL(`../examples/_node-${process.pid}.ts`, import.meta.url);
   const placeholder = createServer();
-  const port = await portOf(placeholder);
+  const port = await listen(placeholder);
   placeholder.close();
   const source = readFileSync(path, "utf8").replaceAll("3000", `${port}`);
   writeFileSync(copy, source.replace("http://127.0.0.1:4000", upstream.url));

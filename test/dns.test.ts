@@ -24,8 +24,8 @@ function record(name: string, addresses: string[], ttl = 60): void {
   server.zones[name] = { addresses, ttl };
 }
 
-describe("turns", () => {
-  test("each time another address is the first", async () => {
+describe("rotation", () => {
+  test("each lookup starts with the next address", async () => {
     record("a.test", ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     const resolver = names();
     const firsts: (string | undefined)[] = [];
@@ -34,11 +34,11 @@ describe("turns", () => {
     expect(firsts.slice(3)).toEqual(firsts.slice(0, 3));
   });
 
-  test("one that failed comes last for a while, and the others share its turn", async () => {
+  test("an address that failed comes last for a while, and the others are used equally often", async () => {
     record("a.test", ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     const resolver = names();
     await resolver.resolve("a.test");
-    resolver.failed("a.test", "127.0.0.2");
+    resolver.markFailed("a.test", "127.0.0.2");
     const firsts: Record<string, number> = {};
     for (let i = 0; i < 10; i++) {
       const answer = await resolver.resolve("a.test");
@@ -49,26 +49,26 @@ describe("turns", () => {
     expect(firsts).toEqual({ "127.0.0.1": 5, "127.0.0.3": 5 });
   });
 
-  test("an address that failed under one name is good under another", async () => {
+  test("an address that failed for one name is still good for another", async () => {
     record("a.test", ["127.0.0.1"]);
     record("b.test", ["127.0.0.1"]);
     const resolver = names();
     await Promise.all([resolver.resolve("a.test"), resolver.resolve("b.test")]);
-    resolver.failed("a.test", "127.0.0.1");
+    resolver.markFailed("a.test", "127.0.0.1");
     expect(await good(resolver, "a.test")).toEqual([]);
     expect(await good(resolver, "b.test")).toEqual(["127.0.0.1"]);
   });
 });
 
 describe("time", () => {
-  test("an answer is kept as long as it says", async () => {
+  test("an answer is cached for its TTL", async () => {
     record("a.test", ["127.0.0.1"]);
     const resolver = names();
     for (let i = 0; i < 5; i++) await resolver.resolve("a.test");
     expect(server.asked).toEqual(["a.test"]);
   });
 
-  test("and no longer", async () => {
+  test("an answer is not used after its TTL", async () => {
     record("a.test", ["127.0.0.1"], 0);
     const resolver = names();
     expect(await good(resolver, "a.test")).toEqual(["127.0.0.1"]);
@@ -85,7 +85,7 @@ describe("time", () => {
     expect(server.asked).toHaveLength(3);
   });
 
-  test("who asks at the same time shares one question", async () => {
+  test("concurrent lookups of a name share one query", async () => {
     record("a.test", ["127.0.0.1"]);
     const resolver = names();
     await Promise.all(Array.from({ length: 100 }, () => resolver.resolve("a.test")));
@@ -100,25 +100,25 @@ describe("faults", () => {
       (error: unknown) => (error instanceof ProxyError ? error.code : error),
     );
 
-  test("a name that there is not", async () => {
+  test("an unknown name becomes dns_error", async () => {
     expect(await failure(names())).toBe("dns_error");
   });
 
-  test("a name server that is broken", async () => {
+  test("a failing name server becomes dns_error", async () => {
     server.broken = true;
     expect(await failure(names())).toBe("dns_error");
   });
 
-  test("a name server that is not there is no upstream that refuses", async () => {
+  test("an unreachable name server becomes a DNS error, not connection_refused", async () => {
     expect(await failure(names({ servers: ["127.0.0.1:1"] }))).toMatch(/^dns_/);
   });
 
-  test("a name server that says nothing", async () => {
+  test("a silent name server becomes dns_timeout", async () => {
     server.silent = true;
     expect(await failure(names())).toBe("dns_timeout");
   }, 20_000);
 
-  test("what was known is used on while the name server is broken, but not once the name is gone", async () => {
+  test("an expired answer is used while the name server fails, but not after the name is deleted", async () => {
     record("a.test", ["127.0.0.1"], 0);
     const resolver = names();
     await resolver.resolve("a.test");
@@ -131,14 +131,14 @@ describe("faults", () => {
     expect(await good(resolver, "a.test")).toEqual(["127.0.0.9"]);
   });
 
-  test("a name server that is no address", () => {
+  test("a name server that is not an address is refused", () => {
     expect(() => names({ servers: ["no.such.host"] })).toThrow(
       /^fetchway: bad option `dns`: servers: use addresses such as /,
     );
   });
 });
 
-test("asks the system where no name server is given", async () => {
+test("asks the operating system when no name server is given", async () => {
   const resolver = names({ servers: [] });
   const { good: found } = await resolver.resolve("localhost");
   expect(found.map(({ address, family }) => isIP(address) === family)).toContain(true);

@@ -5,7 +5,7 @@ import {
   ProxyError,
   type ProxyErrorCode,
   toProxyError,
-  toReply,
+  toErrorResponse,
 } from "../src/error.ts";
 
 const STATUSES: [ProxyErrorCode, number][] = [
@@ -26,21 +26,21 @@ const STATUSES: [ProxyErrorCode, number][] = [
 ];
 
 describe("ProxyError", () => {
-  test.each(STATUSES)("%s answers %d", (code, status) => {
+  test.each(STATUSES)("%s has status %d", (code, status) => {
     const error = new ProxyError(code);
     expect(error).toBeInstanceOf(Error);
     expect(error).toMatchObject({ name: "ProxyError", code, status, message: code });
     expect("cause" in error).toBe(false);
   });
 
-  test("keeps what it is told", () => {
+  test("keeps its status, message and cause", () => {
     const cause = new Error("connect ECONNREFUSED 10.0.0.1:80");
     const error = new ProxyError("http_request_error", { status: 413, message: "big", cause });
     expect(error).toMatchObject({ status: 413, message: "big", cause });
   });
 
   test.each([200, 399, 600, Number.NaN])(
-    "has no status %d: no response could have it",
+    "refuses status %d, which no response can have",
     (status) => {
       expect(() => new ProxyError("dns_error", { status })).toThrow(RangeError);
       expect(() => new ProxyError("no_such_code" as ProxyErrorCode)).toThrow(RangeError);
@@ -54,26 +54,26 @@ describe("ProxyError", () => {
 });
 
 describe("toProxyError", () => {
-  test("leaves a ProxyError as it is", () => {
+  test("returns a ProxyError unchanged", () => {
     const error = new ProxyError("dns_error");
     expect(toProxyError(error)).toBe(error);
   });
 
-  test.each([new RangeError("bad"), "bad"])("takes %s for a fault of a hook's", (thrown) => {
+  test.each([new RangeError("bad"), "bad"])("reports %s as an internal error", (thrown) => {
     const error = toProxyError(thrown);
     expect(error).toMatchObject({ code: "proxy_internal_error", status: 500, message: "bad" });
     expect(error.cause).toBe(thrown);
   });
 });
 
-describe("toReply", () => {
+describe("toErrorResponse", () => {
   const secret = new ProxyError("connection_refused", {
     message: "connect ECONNREFUSED 10.0.0.1:80",
     cause: new Error("10.0.0.1"),
   });
 
-  test("says which kind of error, and nothing else", () => {
-    const reply = toReply(secret, "GET");
+  test("names the error type and nothing else", () => {
+    const reply = toErrorResponse(secret, "GET");
     const text = "Bad Gateway: connection_refused\n";
     expect(reply).toEqual({
       status: 502,
@@ -88,20 +88,20 @@ describe("toReply", () => {
     expect(JSON.stringify(reply)).not.toContain("10.0.0.1");
   });
 
-  test("says when to try again, where that is known", () => {
+  test("sends Retry-After when the time is known", () => {
     const late = new ProxyError("destination_unavailable", { retryAfter: 5 });
-    expect(toReply(late, "GET").headers.slice(-2)).toEqual(["Retry-After", "5"]);
+    expect(toErrorResponse(late, "GET").headers.slice(-2)).toEqual(["Retry-After", "5"]);
   });
 
-  test("has no body for HEAD, and the length it would have", () => {
-    const { body, headers } = toReply(secret, "HEAD");
+  test("has no body for HEAD, but the Content-Length of one", () => {
+    const { body, headers } = toErrorResponse(secret, "HEAD");
     expect(body).toBeNull();
-    expect(headers).toEqual(toReply(secret, "GET").headers);
+    expect(headers).toEqual(toErrorResponse(secret, "GET").headers);
   });
 
-  test("does without a reason phrase that it does not know", () => {
+  test("has an empty reason phrase for an unknown status", () => {
     const error = new ProxyError("http_request_error", { status: 418 });
-    const { statusText, body } = toReply(error, "GET");
+    const { statusText, body } = toErrorResponse(error, "GET");
     expect(statusText).toBe("");
     expect(new TextDecoder().decode(body?.whole())).toBe("418: http_request_error\n");
   });

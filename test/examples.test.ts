@@ -4,7 +4,7 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { type Program, startProgram } from "./_program.ts";
 import { Upstream } from "./_upstream.ts";
 
@@ -43,7 +43,7 @@ async function run(
 }
 
 describe.each(Object.entries(runtimes))("on %s", (_, start) => {
-  test("sign.ts signs what is sent", () =>
+  test("sign.ts signs each attempt", () =>
     run("sign", start, async (origin) => {
       expect((await fetch(`${origin}/a?b`, { method: "PUT", body: "x" })).status).toBe(200);
       const call = await upstream.call();
@@ -69,7 +69,7 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
       ]);
     }));
 
-  test("cache.ts answers from memory what the upstream allows, and nothing else", () =>
+  test("cache.ts answers from memory only the responses that the upstream allows", () =>
     run("cache", start, async (origin) => {
       let count = 0;
       upstream.script = (call) => {
@@ -89,7 +89,7 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
 
 test("transport.ts sends through Node's own client", async () => {
   const placeholder = createServer();
-  const port = await portOf(placeholder);
+  const port = await listen(placeholder);
   placeholder.close();
   const node = (file: string): Program => startProgram("node", [file]);
   await run(

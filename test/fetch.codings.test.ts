@@ -1,13 +1,12 @@
 /** Functions that send requests in the runtime's stead: what is coded, what is not, and that the fields say so. */
 import { createServer, type IncomingHttpHeaders } from "node:http";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { Hono } from "hono";
 import { compress } from "hono/compress";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createProxy, type ProxyOptions } from "../runtimes/node.ts";
 import { createProxy as createFetchProxy } from "../runtimes/fetch.ts";
+import { listen } from "./_serve.ts";
 
 const TEXT = "a body that compresses well; ".repeat(100);
 const gzipped = gzipSync(TEXT);
@@ -25,9 +24,7 @@ const server = createServer((req, res) => {
 });
 let target = "";
 beforeAll(async () => {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  target = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  target = `http://127.0.0.1:${await listen(server)}`;
 });
 afterEach(() => {
   seen = [];
@@ -55,12 +52,12 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
   ["the fetch of the option", (options) => createProxy({ target, fetch, ...options }).fetch],
   ["the global fetch", (options) => createFetchProxy({ target, ...options }).fetch],
 ])("%s", (_, make) => {
-  test("asks for no coding, and so has nothing to undo", async () => {
+  test("requests no content coding, so that nothing needs decoding", async () => {
     expect(await tell(await make()(ask()))).toEqual(whole);
     expect(seen[0]?.["accept-encoding"]).toBe("identity");
   });
 
-  test("undoes the coding of an upstream that codes all the same, and the fields say so", async () => {
+  test("adapts the header fields when fetch decodes a response that is encoded anyway", async () => {
     expect(await tell(await make()(ask("/always")))).toEqual(undone);
   });
 
@@ -72,13 +69,13 @@ describe.each<[string, (options?: ProxyOptions) => (request: Request) => Promise
       { onRequest: (draft) => draft.headers.set("accept-encoding", "gzip;q=0.5") },
       "gzip;q=0.5",
     ],
-  ])("%s can ask for codings", async (_option, options, asked) => {
+  ])("%s can request content codings", async (_option, options, asked) => {
     expect(await tell(await make(options)(ask()))).toEqual(undone);
     expect(seen[0]?.["accept-encoding"]).toBe(asked);
   });
 });
 
-test("the runtime's own client hands on what the client accepts, and the coded bytes", async () => {
+test("the runtime's own client forwards Accept-Encoding and the encoded bytes", async () => {
   const proxy = createProxy({ target });
   expect(await tell(await proxy.fetch(ask()))).toEqual([
     "gzip",
@@ -103,12 +100,12 @@ describe("an app in the same process", () => {
     fetch: (url, init) => app.request(url, init),
   });
 
-  test("is asked for no coding", async () => {
+  test("is asked for no content coding", async () => {
     expect(await (await fetch(ask("/asked"))).text()).toBe("identity");
     expect(await tell(await fetch(ask("/compressed")))).toEqual([null, null, null, "text"]);
   });
 
-  test("that codes all the same is taken at its word", async () => {
+  test("that encodes anyway keeps its encoded body and fields", async () => {
     const coded = ["gzip", String(gzipped.length), null, "gzip"];
     expect(await tell(await fetch(ask("/coded")))).toEqual(coded);
   });

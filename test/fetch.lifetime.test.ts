@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { Scope } from "../src/exchange/scope.ts";
 import { ProxyError } from "../src/error.ts";
-import type { FetchLike } from "../src/fetch/fetch.ts";
+import type { FetchLike } from "../src/fetch/fetchtransport.ts";
 import {
   errorOf,
   FakeClient,
@@ -36,7 +36,7 @@ describe("the scope", () => {
     ["with one", "text/plain", 1_000, undefined, false],
     ["which is not for event streams", "text/event-stream", 1_000, undefined, true],
     ["with a signal", "text/event-stream", 0, AbortSignal.any([]), false],
-  ])("%s, whether %s is handed through", async (_, type, idleTimeout, signal, through) => {
+  ])("%s, whether or not %s is passed through", async (_, type, idleTimeout, signal, through) => {
     const client = new FakeClient();
     const answer = new Response("abc", { headers: { "content-type": type } });
     const { body } = answer;
@@ -48,7 +48,7 @@ describe("the scope", () => {
     expect(client.listeners.size).toBe(0);
   });
 
-  test("every piece of an upload starts the deadline anew", async () => {
+  test("each chunk of an upload restarts the deadline", async () => {
     const scope = fakeScope();
     const touch = vi.spyOn(scope, "touch");
     let touched = 0;
@@ -62,7 +62,7 @@ describe("the scope", () => {
     expect(touched).toBeGreaterThanOrEqual(3);
   });
 
-  test("an upload that is given up is let go", async () => {
+  test("an aborted upload is cancelled", async () => {
     const cancelled = vi.fn();
     const fetch: FetchLike = async (_, { body }) => {
       await (body as ReadableStream).cancel("enough");
@@ -72,7 +72,7 @@ describe("the scope", () => {
     expect(cancelled).toHaveBeenCalledExactlyOnceWith("enough");
   });
 
-  test("an upload that breaks off is the client's doing, whatever fetch makes of it", async () => {
+  test("an interrupted upload is reported as the client's error, whatever error fetch throws", async () => {
     let broken = false;
     const body = new ReadableStream({
       pull() {
@@ -91,7 +91,7 @@ describe("the scope", () => {
     expect(client.listeners.size).toBe(0);
   });
 
-  test("ends when the body is given up, and so does the request", async () => {
+  test("ends when the response body is cancelled, and the request is aborted", async () => {
     const client = new FakeClient();
     let signal: AbortSignal | null | undefined;
     const cancelled = vi.fn();
@@ -106,14 +106,14 @@ describe("the scope", () => {
     expect(client.listeners.size).toBe(0);
   });
 
-  test("stops the request before the headers", async () => {
+  test("aborts the request before the response headers", async () => {
     const client = new FakeClient();
     const sent = send(never, {}, new Scope(client, 0, 0));
     client.leave();
     await expect(sent).rejects.toEqual(proxyError("http_request_error", 499));
   });
 
-  test("that is over before the request is sent: nothing is", async () => {
+  test("that has ended before the request is sent prevents sending", async () => {
     const client = new FakeClient();
     const fetch = vi.fn<FetchLike>(() => new Response());
     const scope = new Scope(client, 0, 0);
@@ -123,7 +123,7 @@ describe("the scope", () => {
     expect(fetch).not.toHaveBeenCalled();
   });
 
-  test("stops the body after them, with its own reason", async () => {
+  test("aborts the body after the headers, with its own reason", async () => {
     const scope = fakeScope();
     const fetch: FetchLike = (_, { signal }) =>
       new Response(
@@ -138,7 +138,7 @@ describe("the scope", () => {
     await expect(read).rejects.toEqual(proxyError("connection_read_timeout", 504));
   });
 
-  test("does not wait for a fetch that does not listen to its signal", async () => {
+  test("does not wait for a fetch that ignores its signal", async () => {
     const cancelled = vi.fn();
     let answer: ((late: Response) => void) | undefined;
     const deaf: FetchLike = () => new Promise((resolve) => (answer = resolve));
@@ -152,7 +152,7 @@ describe("the scope", () => {
   });
 });
 
-describe("what goes wrong", () => {
+describe("errors", () => {
   test.each([
     [{ code: "ECONNREFUSED" }, "connection_refused", 502],
     [{ code: "ConnectionRefused" }, "connection_refused", 502],
@@ -168,12 +168,12 @@ describe("what goes wrong", () => {
     expect((error as ProxyError).cause).toBe(failed);
   });
 
-  test("an error of no network is a fault of the function's", async () => {
+  test("an error that is not a network error is reported as the fetch function's", async () => {
     const sent = send(() => Promise.reject(new RangeError("oops")));
     await expect(sent).rejects.toEqual(proxyError("proxy_internal_error", 500));
   });
 
-  test("leaves no listener behind", async () => {
+  test("leave no listener behind", async () => {
     const client = new FakeClient();
     await errorOf(() =>
       send(() => Promise.reject(new TypeError("x")), {}, new Scope(client, 0, 0)),

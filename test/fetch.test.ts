@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from "vitest";
 import { ReplayBody } from "../src/body/replay.ts";
 import { StreamBody } from "../src/body/stream.ts";
 import { ProxyError } from "../src/error.ts";
-import { type FetchLike, STANDARD } from "../src/fetch/fetch.ts";
+import { type FetchLike, STANDARD } from "../src/fetch/fetchtransport.ts";
 import { MisuseError } from "../src/options/misuse.ts";
 import { compile } from "../src/options/plan.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
@@ -20,7 +20,7 @@ import {
 } from "./_fakes.ts";
 
 describe("the request", () => {
-  test("goes to the upstream as the hop says, and follows nothing", async () => {
+  test("is sent as the upstream request says, without following redirects", async () => {
     const fetch = vi.fn<FetchLike>(() => new Response());
     const headers = ["X-A", "1", "x-a", "2", "accept-encoding", "br"];
     await send(fetch, { method: "DELETE", path: "/v1/a?b", headers });
@@ -54,11 +54,14 @@ describe("the request", () => {
     expect(fetch.mock.lastCall?.[1]).not.toHaveProperty("body");
   });
 
-  test.each(["CONNECT", "TRACE", "TRACK"])("%s is refused: no fetch sends it", async (method) => {
-    const fetch = vi.fn<FetchLike>(() => new Response());
-    await expect(send(fetch, { method })).rejects.toEqual(proxyError("http_request_error", 501));
-    expect(fetch).not.toHaveBeenCalled();
-  });
+  test.each(["CONNECT", "TRACE", "TRACK"])(
+    "%s is refused, because no fetch sends it",
+    async (method) => {
+      const fetch = vi.fn<FetchLike>(() => new Response());
+      await expect(send(fetch, { method })).rejects.toEqual(proxyError("http_request_error", 501));
+      expect(fetch).not.toHaveBeenCalled();
+    },
+  );
 
   test.each(["a\u0000b", "a\nb", "a\rb", "\u007f"])("the value %j is refused", async (value) => {
     const fetch = vi.fn<FetchLike>(() => new Response());
@@ -67,7 +70,7 @@ describe("the request", () => {
     expect(fetch).not.toHaveBeenCalled();
   });
 
-  test("is not sent where preparing it throws", async () => {
+  test("is not sent when preparing it throws", async () => {
     const fetch = vi.fn<FetchLike>(() => new Response());
     const prepare = ({ method }: UpstreamRequest): void => {
       if (method === "BREW") throw new ProxyError("http_request_error", { status: 501 });
@@ -88,7 +91,7 @@ const pairs = (list: string[]): [string, string][] =>
   Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i] ?? "", list[2 * i + 1] ?? ""]);
 
 describe("the response", () => {
-  test("comes as it is", async () => {
+  test("is returned unchanged", async () => {
     const answer = new Response("abc", {
       status: 302,
       statusText: "Over There",
@@ -112,7 +115,7 @@ describe("the response", () => {
     ["GZIP", 'W/"x"', true],
     ["unknown", '"x"', false],
     ["gzip, unknown", '"x"', false],
-  ])("tells the truth where %s may have been undone", async (coding, etag, undone) => {
+  ])("has correct header fields when %s may have been decoded", async (coding, etag, undone) => {
     const headers = { "content-encoding": coding, "content-length": "9", etag: '"x"', vary: "a" };
     const reply = await send(() => fetched("abc", headers));
     const left = Object.fromEntries(new Response(null, { headers: pairs(reply.headers) }).headers);
@@ -122,7 +125,7 @@ describe("the response", () => {
     expect("content-length" in left).toBe(!undone);
   });
 
-  test("what a script made of coded bytes is still coded", async () => {
+  test("a Response that a script made of encoded bytes keeps its content coding", async () => {
     const headers = { "content-encoding": "gzip", "content-length": "3", etag: '"x"' };
     const reply = await send(() => new Response("abc", { headers }));
     expect(
@@ -130,14 +133,14 @@ describe("the response", () => {
     ).toMatchObject(headers);
   });
 
-  test("a client that decodes nothing keeps its codings", async () => {
+  test("a fetch that does not decode keeps content codings", async () => {
     const capabilities = { ...STANDARD, decodes: [] };
     const answer = (): Response => fetched("abc", { "content-encoding": "gzip" });
     const { headers } = await send(answer, {}, fakeScope(), { capabilities });
     expect(headers).toEqual(expect.arrayContaining(["content-encoding", "gzip"]));
   });
 
-  test("is read no faster than it is taken", async () => {
+  test("is read no faster than the client reads", async () => {
     const pull = vi.fn((controller: ReadableStreamDefaultController<Uint8Array>) =>
       controller.enqueue(bytes("x")),
     );
@@ -150,7 +153,7 @@ describe("the response", () => {
     expect(pull).toHaveBeenCalledOnce();
   });
 
-  test("that breaks off fails", async () => {
+  test("that is truncated fails", async () => {
     const cause = new TypeError("terminated");
     const broken = new ReadableStream<Uint8Array>({
       start(controller) {
@@ -168,7 +171,7 @@ describe("the response", () => {
   });
 });
 
-describe("a fetch that needs its object", () => {
+describe("a fetch method called without its object", () => {
   class Service {
     #status = 201;
     status = 202;
@@ -192,7 +195,7 @@ describe("a fetch that needs its object", () => {
     ["a method", take(service, "open")],
     ["a method of a class of the runtime's", take(new Response(), "text")],
     ["a binding of workerd's", illegal],
-  ])("%s is misuse where it comes without one", async (_, fetch) => {
+  ])("%s without its object rejects with a TypeError", async (_, fetch) => {
     const error = await errorOf(() => send(fetch));
     expect(error).toBeInstanceOf(MisuseError);
     expect((error as Error).message).toMatch(
@@ -200,19 +203,19 @@ describe("a fetch that needs its object", () => {
     );
   });
 
-  test("is misuse through the proxy too, not a gateway error", async () => {
+  test("rejects the proxy's call as misuse, instead of a gateway error", async () => {
     const options = { fetch: take(service, "fetch") };
     const plan = compile(options, () => new FakeTransport());
     const error = await errorOf(() => run({}, { options, transport: plan.transport }));
     expect(error).toBeInstanceOf(TypeError);
   });
 
-  test("works bound, and wrapped", async () => {
+  test("works when bound or wrapped", async () => {
     expect((await send(service.fetch.bind(service))).status).toBe(201);
     expect((await send(() => service.open())).status).toBe(202);
   });
 
-  test("is called without a receiver, as the global fetch demands on some runtimes", async () => {
+  test("is called without a receiver, as the global fetch requires on some runtimes", async () => {
     const receivers: unknown[] = [];
     await send(function (this: unknown) {
       receivers.push(this);

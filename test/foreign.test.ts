@@ -47,7 +47,7 @@ const renamed = rows.flatMap(([ours = [], ...others]) => {
 const shared = new Set(["timeout", "connectTimeout"]);
 
 describe("README's names", () => {
-  test("are read", () => {
+  test("are found in README", () => {
     expect(renamed).toEqual(
       expect.arrayContaining([
         ["socketActiveTTL", "socketTTL"],
@@ -60,7 +60,7 @@ describe("README's names", () => {
 
   // Node's Agent calls several things `timeout`: that is a name of ours as well.
   test.each(renamed.filter(([theirs]) => theirs !== "timeout"))(
-    "%s is %s",
+    "%s is suggested as %s",
     async (theirs, ours) => {
       const options = { [theirs]: 5 };
       expect(toPool(options)).toBe(
@@ -74,13 +74,13 @@ describe("README's names", () => {
   );
 });
 
-test("agentkeepalive's old names are known", () => {
+test("agentkeepalive's old names are suggested too", () => {
   for (const old of ["freeSocketKeepAliveTimeout", "keepAliveTimeout"]) {
     expect(toPool({ [old]: 5 })).toMatch(/it is called `freeSocketTimeout` here$/);
   }
 });
 
-describe("options of a pool that are given to a proxy", () => {
+describe("pool options passed to a proxy", () => {
   const names = [...Object.keys(poolDefaults), "tls", "socketPath"];
 
   test.each(names.filter((name) => !shared.has(name)))("%s", async (name) => {
@@ -91,7 +91,7 @@ describe("options of a pool that are given to a proxy", () => {
   });
 });
 
-describe("options of a proxy that are given to a pool", () => {
+describe("proxy options passed to a pool", () => {
   test.each(optionNames.filter((name) => !shared.has(name)))("%s", (name) => {
     expect(toPool({ [name]: 5 })).toBe(
       `fetchway: bad option \`${name}\`: it is an option of the proxy; pass it to createProxy() or proxyFetch()`,

@@ -45,14 +45,17 @@ describe("the response", () => {
     expect(await response.text()).toBe("abc");
   });
 
-  test.each([204, 205, 304])("%d has no body, and what came is let go", async (status) => {
-    const cancelled = vi.fn();
-    const response = await answerTo({ status, body: streamOf(["abc"], cancelled) });
-    expect(response).toMatchObject({ status, body: null });
-    expect(cancelled).toHaveBeenCalledOnce();
-  });
+  test.each([204, 205, 304])(
+    "%d has no body, and the upstream's body is cancelled",
+    async (status) => {
+      const cancelled = vi.fn();
+      const response = await answerTo({ status, body: streamOf(["abc"], cancelled) });
+      expect(response).toMatchObject({ status, body: null });
+      expect(cancelled).toHaveBeenCalledOnce();
+    },
+  );
 
-  test.each([0, 100, 199, 600, 999])("a status of %d is none", async (status) => {
+  test.each([0, 100, 199, 600, 999])("a status of %d becomes 502", async (status) => {
     const cancelled = vi.fn();
     const transport = new FakeTransport((_, scope) => {
       scope.onAbort({ fail: cancelled });
@@ -64,7 +67,7 @@ describe("the response", () => {
     expect(cancelled).toHaveBeenCalledOnce();
   });
 
-  test("a status that is none lets go of a body that is handed through", async () => {
+  test("an invalid status cancels the upstream's body", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport((_, scope) => {
       scope.end();
@@ -85,7 +88,7 @@ describe("the response", () => {
 });
 
 describe("onRequest", () => {
-  test("sees what will be sent, and may change it", async () => {
+  test("sees the request that will be sent, and may change it", async () => {
     const transport = new FakeTransport();
     const onRequest = (draft: RequestDraft): void => {
       expect(Object.fromEntries(draft.headers)).toMatchObject({
@@ -99,7 +102,7 @@ describe("onRequest", () => {
     expect(transport.hops[0]).toMatchObject({ method: "POST", body: new BytesBody(bytes("new")) });
   });
 
-  test("may answer itself: nothing is sent and nothing left behind", async () => {
+  test("may return a response: nothing is sent and nothing is left open", async () => {
     const incoming = fakeIncoming();
     const transport = new FakeTransport();
     const answer = new Response("mine");
@@ -111,7 +114,7 @@ describe("onRequest", () => {
 });
 
 describe("onResponse", () => {
-  test("may change the response, or leave it", async () => {
+  test("may change the response or return nothing", async () => {
     const response = await answerTo(
       { headers: ["server", "x"], body: bytes("abc") },
       { onResponse: ({ headers }) => headers.delete("server") },
@@ -120,7 +123,7 @@ describe("onResponse", () => {
     expect(await response.text()).toBe("abc");
   });
 
-  test("may replace it: the upstream's is let go", async () => {
+  test("may replace the response: the upstream's body is cancelled", async () => {
     const cancelled = vi.fn();
     const answer = new Response("mine");
     const body = streamOf(["abc"], cancelled);
@@ -142,7 +145,7 @@ describe("onResponse", () => {
     expect(cancelled).not.toHaveBeenCalled();
   });
 
-  test("is not asked about gateway errors", async () => {
+  test("is not called for gateway errors", async () => {
     const onResponse = vi.fn();
     await run({}, { options: { onResponse }, transport: failing(new ProxyError("dns_error")) });
     expect(onResponse).not.toHaveBeenCalled();
@@ -150,7 +153,7 @@ describe("onResponse", () => {
 });
 
 describe("failures", () => {
-  test("become responses that say which", async () => {
+  test("become responses that name the error type", async () => {
     const transport = failing(new ProxyError("connection_refused", { message: "10.0.0.1" }));
     const response = await run({}, { transport });
     expect(response.status).toBe(502);
@@ -158,7 +161,7 @@ describe("failures", () => {
     expect(await response.text()).toBe("Bad Gateway: connection_refused\n");
   });
 
-  test("are shown to onError, whose response is the answer", async () => {
+  test("are passed to onError, whose response is returned", async () => {
     const error = new ProxyError("dns_error");
     const onError = vi.fn(async () => new Response("back soon", { status: 503 }));
     const response = await run({}, { options: { onError }, transport: failing(error) });
@@ -166,20 +169,20 @@ describe("failures", () => {
     expect(response.status).toBe(503);
   });
 
-  test("are the answer where onError has none", async () => {
+  test("become the response when onError returns nothing", async () => {
     const transport = failing(new ProxyError("dns_error"));
     const response = await run({}, { options: { onError: () => undefined }, transport });
     expect(response.headers.get("proxy-status")).toBe("fetchway; error=dns_error");
   });
 
-  test("of an app's own transport are responses, whatever it rejects with", async () => {
+  test("of a custom transport become responses, whatever it rejects with", async () => {
     const transport = failing(new Error("ECONNRESET"));
     const response = await run({}, { options: { transport } });
     expect(response.status).toBe(500);
     expect(response.headers.get("proxy-status")).toBe("fetchway; error=proxy_internal_error");
   });
 
-  test("to build the response are responses, and let go of the body", async () => {
+  test("to build the response become responses and cancel the body", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport(() =>
       fakeResponse({ headers: ["bad name", "1"], body: streamOf(["abc"], cancelled) }),
@@ -202,7 +205,7 @@ describe("a client that leaves", () => {
     ),
   });
 
-  test("before anything is sent: nothing is", async () => {
+  test("before anything is sent prevents sending", async () => {
     const transport = new FakeTransport();
     let go = (): void => {};
     const pathRewrite = (path: string): Promise<string> =>
@@ -214,7 +217,7 @@ describe("a client that leaves", () => {
     expect(transport.hops).toHaveLength(0);
   });
 
-  test("while the upstream is silent: its request is stopped", async () => {
+  test("while the upstream is silent aborts the upstream request", async () => {
     const onError = vi.fn();
     const transport = new FakeTransport(
       (_, scope) =>

@@ -49,7 +49,7 @@ function startReply(): { transport: FakeTransport; fail: () => void; cancelled: 
 }
 
 describe.each(FAILING)("an exception of %s", (_, options, sent, target = () => TARGET) => {
-  test("rejects with itself, and stops what was sent", async () => {
+  test("rejects the call with that exception and aborts the request that was sent", async () => {
     const { transport, fail, cancelled } = startReply();
     expect(await errorOf(() => run({}, { options, target, transport }))).toBe(exception);
     expect(transport.hops).toHaveLength(sent);
@@ -57,7 +57,7 @@ describe.each(FAILING)("an exception of %s", (_, options, sent, target = () => T
     expect(cancelled).toHaveBeenCalledTimes(sent);
   });
 
-  test("is shown to onError, whose response is the answer", async () => {
+  test("is passed to onError, whose response is returned", async () => {
     const { transport, fail } = startReply();
     const onError = vi.fn(() => new Response("sorry", { status: 503 }));
     const response = await run({}, { options: { ...options, onError }, target, transport });
@@ -70,14 +70,14 @@ describe.each(FAILING)("an exception of %s", (_, options, sent, target = () => T
     expect(fail).toHaveBeenCalledTimes(sent);
   });
 
-  test("rejects with itself where onError returns nothing", async () => {
+  test("rejects the call with that exception when onError returns nothing", async () => {
     const { transport } = startReply();
     const all = { ...options, onError: () => undefined };
     expect(await errorOf(() => run({}, { options: all, target, transport }))).toBe(exception);
   });
 });
 
-test("an exception of onError rejects with itself, whatever it was to answer", async () => {
+test("an exception of onError rejects the call, whichever error it was called for", async () => {
   const transport = new FakeTransport(() => Promise.reject(new ProxyError("dns_error")));
   for (const onError of [oops, rejects]) {
     for (const options of [
@@ -89,7 +89,7 @@ test("an exception of onError rejects with itself, whatever it was to answer", a
   }
 });
 
-test("what is thrown need not be an error", async () => {
+test("a thrown value that is not an Error is handled the same way", async () => {
   for (const thrown of [undefined, null, "text", 0]) {
     const onRequest = (): never => {
       // oxlint-disable-next-line typescript/only-throw-error -- any value can be thrown
@@ -99,7 +99,7 @@ test("what is thrown need not be an error", async () => {
   }
 });
 
-test("a ProxyError that a hook throws is the response", async () => {
+test("a ProxyError that a hook throws becomes its gateway response", async () => {
   const onRequest = (): never => {
     throw new ProxyError("http_request_error", { status: 451 });
   };
@@ -108,14 +108,14 @@ test("a ProxyError that a hook throws is the response", async () => {
   expect(response.headers.get("proxy-status")).toBe("fetchway; error=http_request_error");
 });
 
-test("a promise where a hook must answer at once rejects with a TypeError that names it", async () => {
+test("a synchronous hook that returns a promise rejects with a TypeError that names the hook", async () => {
   const options = { clientAddress: async () => "192.0.2.1" } as unknown as ProxyOptions;
   const error = await errorOf(() => run({}, { options }));
   expect(error).toBeInstanceOf(TypeError);
   expect((error as Error).message).toMatch(/`clientAddress`: answer at once/);
 });
 
-test("a hook that fails because the client has left does not reject", async () => {
+test("a hook that fails because the client has disconnected does not reject", async () => {
   const incoming = fakeIncoming();
   const onError = vi.fn();
   const onRequest = (): never => {
@@ -132,7 +132,7 @@ test("a hook that fails because the client has left does not reject", async () =
 });
 
 test.each(["onRequest", "onResponse", "onError"])(
-  "%s that returns something else than a Response rejects with a TypeError that names it",
+  "%s that returns something other than a Response rejects with a TypeError that names it",
   async (hook) => {
     const path = "/what/it/was/to/set";
     const options = { [hook]: () => path } as unknown as ProxyOptions;

@@ -34,7 +34,7 @@ const FORWARDED = [
   ["X-Forwarded-Port", "80"],
 ].flat();
 
-test("the steps come in their order", async () => {
+test("the steps run in their documented order", async () => {
   const steps: string[] = [];
   const step = (name: string): undefined => void steps.push(name);
   const transport = new FakeTransport(() => {
@@ -70,7 +70,7 @@ test("the steps come in their order", async () => {
 });
 
 describe("what is sent", () => {
-  test("is the request, cleaned, with what the proxy adds at its end", async () => {
+  test("is the cleaned request with the proxy's fields appended", async () => {
     const headers = [
       "Host",
       "proxy.test",
@@ -91,7 +91,7 @@ describe("what is sent", () => {
     expect(hop.headers).toEqual(["X-B", "1", "x-b", "3", ...FORWARDED]);
   });
 
-  test("headers win over the client's and over the proxy's own; null deletes", async () => {
+  test("`headers` wins over the client's and the proxy's own fields; null deletes", async () => {
     const headers = ["x-a", "client", "X_A", "client", "cookie", "c"];
     const hop = await hopOf(
       { headers },
@@ -101,7 +101,7 @@ describe("what is sent", () => {
     expect(hop.headers).toEqual([...FORWARDED.slice(2), ...added]);
   });
 
-  test("nominating a field of the proxy's own does not remove it", async () => {
+  test("naming one of the proxy's fields in Connection does not remove it", async () => {
     const headers = ["Connection", "x-forwarded-for, x-a", "X-Forwarded-For", "6.6.6.6"];
     const hop = await hopOf({ headers }, { headers: { "x-a": "1" } });
     expect(hop.headers.slice(0, 2)).toEqual(["X-Forwarded-For", "192.0.2.7"]);
@@ -117,13 +117,13 @@ describe("what is sent", () => {
     expect((await hopOf({}, options)).host).toBe(host);
   });
 
-  test("the URL's authority stands in for Host (HTTP/2)", async () => {
+  test("the URL's authority replaces a missing Host (HTTP/2)", async () => {
     const hop = await hopOf({ headers: [], authority: "two.test" }, { changeOrigin: false });
     expect(hop.host).toBe("two.test");
     expect(hop.headers).toEqual(expect.arrayContaining(["X-Forwarded-Host", "two.test"]));
   });
 
-  test("the peer is trusted by its address, whatever it claims to be", async () => {
+  test("the peer is trusted by its address and not by its fields", async () => {
     const trustProxy = (address: string): boolean => address === "10.0.0.1";
     const headers = ["X-Forwarded-For", "6.6.6.6", "X-Real-IP", "10.0.0.1"];
     const clientAddress = (): string => "10.0.0.1";
@@ -136,7 +136,7 @@ describe("what is sent", () => {
     );
   });
 
-  test("clientAddress is told the request and the server's context", async () => {
+  test("clientAddress receives the request and the server's context", async () => {
     const clientAddress = vi.fn(() => "203.0.113.9");
     const context = { remote: 1 };
     const transport = new FakeTransport();
@@ -156,7 +156,7 @@ describe("the body", () => {
     [["Content-Length", "3"], 3],
     [["Transfer-Encoding", "chunked"], undefined],
     [[], undefined],
-  ])("goes on with %j", async (headers, contentLength) => {
+  ])("is forwarded with %j", async (headers, contentLength) => {
     const body = streamOf(["abc"]);
     const hop = await hopOf({ method: "POST", headers, body });
     expect(hop).toMatchObject({ contentLength });
@@ -164,18 +164,18 @@ describe("the body", () => {
     expect(hop.headers).toEqual(FORWARDED);
   });
 
-  test("that is not there has no length, whatever is claimed", async () => {
+  test("that is absent has no length, whatever is announced", async () => {
     const hop = await hopOf({ headers: ["Content-Length", "200"] });
     expect(hop).toMatchObject({ body: null, contentLength: undefined });
   });
 
-  test("of length 0 is none", async () => {
+  test("of length 0 is no body", async () => {
     const body = streamOf([]);
     const hop = await hopOf({ method: "POST", headers: ["Content-Length", "0"], body });
     expect(hop).toMatchObject({ body: null, contentLength: undefined });
   });
 
-  test("over the limit is 413, known before or seen on the way", async () => {
+  test("over the limit becomes 413, by its announced length or by counting", async () => {
     const transport = new FakeTransport(async (hop) => {
       await new Response(hop.body?.stream()).text();
       return fakeResponse();
@@ -198,7 +198,7 @@ describe("the path", () => {
     [{ pathRewrite: () => "relative" }, TARGET, "/"],
     [{ pathRewrite: { "^": "/.%2e" } }, TARGET, "/a"],
     [{ pathRewrite: async () => "http://evil.test/" }, TARGET, "/"],
-  ])("%j, %s: %s is 400, and nothing is sent", async (options, target, path) => {
+  ])("%j, %s: %s becomes 400, and nothing is sent", async (options, target, path) => {
     const transport = new FakeTransport();
     const response = await run({ path }, { options, target, transport });
     expect(response.status).toBe(400);
@@ -207,14 +207,14 @@ describe("the path", () => {
   });
 
   test.each(["//evil.test/a", "/\\evil.test", "/@evil.test", "/a?http://evil.test"])(
-    "%s stays a path of the target",
+    "%s stays on the target",
     async (path) => {
       expect(await hopOf({ path })).toMatchObject({ path, upstream: { host: "up.test:4000" } });
     },
   );
 });
 
-test("a target may be decided for each request", async () => {
+test("a target function is called for each request", async () => {
   const target = vi.fn(
     async (request: Request) => `http://${new URL(request.url).pathname.slice(1)}.test`,
   );
@@ -222,7 +222,7 @@ test("a target may be decided for each request", async () => {
   expect(hop.upstream.host).toBe("a.test");
 });
 
-test("a bad target is misuse, and so is one that the client cannot reach", async () => {
+test("a bad target, and one that the transport cannot reach, reject with a TypeError", async () => {
   const transport = new FakeTransport();
   transport.capabilities = { ...CAPABLE, unixSocket: false };
   await expect(run({}, { target: "unix:/run/a", transport })).rejects.toThrow(TypeError);
@@ -232,7 +232,7 @@ test("a bad target is misuse, and so is one that the client cannot reach", async
   );
 });
 
-test("what the server takes for a URL and is none is the client's fault, not the target function's", async () => {
+test("an invalid request URL is reported as the client's error, not the target function's", async () => {
   const request = (url: string) => (): Request =>
     Object.defineProperty(new Request(TARGET), "url", { value: url });
   const target = ({ url }: Request): string => `http://${new URL(url).pathname.slice(1)}.test`;

@@ -19,17 +19,17 @@ async function fieldsOf(
 const chain = ["X-Forwarded-For", "6.6.6.6, 203.0.113.7, 10.0.0.2", "X-Forwarded-Proto", "https"];
 const trustProxy = ["10.0.0.0/8"];
 
-test("a chain is cut at the client, and continued by the peer", async () => {
+test("a trusted chain is trimmed at the client, and the peer is appended", async () => {
   const fields = await fieldsOf({ headers: chain, address: "10.0.0.3" }, { trustProxy });
   expect(fields["X-Forwarded-For"]).toBe("203.0.113.7, 10.0.0.2, 10.0.0.3");
   expect(fields).toMatchObject({ "X-Forwarded-Proto": "https", "X-Forwarded-Port": "443" });
 });
 
-describe("a peer whose address is not known", () => {
+describe("a peer of unknown address", () => {
   const unknown = { headers: chain, address: undefined };
 
   test.each([[trustProxy], [["0.0.0.0/0", "::/0"]], [(): boolean => true]])(
-    "is not believed by %j",
+    "is not trusted by %j",
     async (trust) => {
       const fields = await fieldsOf(unknown, { trustProxy: trust });
       expect(fields).not.toHaveProperty("X-Forwarded-For");
@@ -37,13 +37,13 @@ describe("a peer whose address is not known", () => {
     },
   );
 
-  test("is by true", async () => {
+  test("is trusted by true", async () => {
     const fields = await fieldsOf(unknown, { trustProxy: true });
     expect(fields["X-Forwarded-For"]).toBe("6.6.6.6, 203.0.113.7, 10.0.0.2");
     expect(fields["X-Forwarded-Proto"]).toBe("https");
   });
 
-  test("is who clientAddress says", async () => {
+  test("has the address that clientAddress returns", async () => {
     const believed = await fieldsOf(unknown, { trustProxy, clientAddress: () => "10.0.0.3" });
     expect(believed["X-Forwarded-For"]).toBe("203.0.113.7, 10.0.0.2, 10.0.0.3");
     for (const said of ["203.0.113.9", "10.0.0.3, 10.0.0.4", undefined]) {
@@ -54,7 +54,7 @@ describe("a peer whose address is not known", () => {
   });
 });
 
-test("xfwd: false cuts a trusted chain, too, and adds nothing", async () => {
+test("xfwd: false trims a trusted chain too, and adds nothing", async () => {
   const headers = [...chain, "Forwarded", "for=6.6.6.6, for=203.0.113.7", "X_Forwarded_For", "1"];
   const options = { trustProxy, xfwd: false };
   expect(await fieldsOf({ headers, address: "10.0.0.3" }, options)).toEqual({
@@ -64,14 +64,14 @@ test("xfwd: false cuts a trusted chain, too, and adds nothing", async () => {
   });
 });
 
-test("forwardHeaders lets the other kind of field through, cut as well", async () => {
+test("forwardHeaders passes the other kind of forwarding field, trimmed too", async () => {
   const headers = ["Forwarded", "for=6.6.6.6, for=203.0.113.7"];
   const options = { trustProxy, forwardHeaders: ["forwarded"] };
   const fields = await fieldsOf({ headers, address: "10.0.0.3" }, options);
   expect(fields["Forwarded"]).toBe("for=203.0.113.7");
 });
 
-test("headers and filterHeaders win over a trusted peer", async () => {
+test("`headers` and filterHeaders win over a trusted peer", async () => {
   const options = {
     trustProxy,
     headers: { "x-forwarded-proto": "ours" },
@@ -85,7 +85,7 @@ test("headers and filterHeaders win over a trusted peer", async () => {
   });
 });
 
-test("a loop ends in 508, nothing is sent, and onError is told", async () => {
+test("a loop becomes 508, nothing is sent, and onError is called", async () => {
   const transport = new FakeTransport();
   const onError = vi.fn();
   const headers = ["Via", "1.1 a, 1.1 edge"];
@@ -97,7 +97,7 @@ test("a loop ends in 508, nothing is sent, and onError is told", async () => {
   expect((await run({ headers }, { transport })).status).toBe(200);
 });
 
-test("via goes with the version received, and names this proxy in Forwarded", async () => {
+test("`via` states the received HTTP version, and names this proxy in Forwarded", async () => {
   const options: ProxyOptions = { via: "edge", xfwd: "forwarded" };
   expect(await fieldsOf({ version: () => "2.0" }, options)).toEqual({
     Forwarded: "for=192.0.2.7;by=_edge;host=proxy.test;proto=http",

@@ -32,6 +32,7 @@ describe("regular expressions", () => {
     "runtimes/",
     "runtimes/sockets/",
     "runtimes/node/",
+    "runtimes/node/internals/",
     "src/http1/",
   ].flatMap((directory) =>
     readdirSync(new URL(directory, root))

@@ -63,20 +63,21 @@ const servers: Record<
       early(req);
       next();
     });
-    return apps.serveNode(app.use(toNodeHandler(handler as never) as RequestListener));
+    return apps.serve("node", app.use(toNodeHandler(handler as never) as RequestListener));
   },
   h3: (early, handler) => {
     const middleware = fromNodeHandler((req, _, next) => {
       early(req as IncomingMessage);
       next();
     });
-    return apps.serveH3(
+    return apps.serve(
+      "h3",
       new H3().use(middleware).all("/**", (event) => handler(event.req) as never),
     );
   },
   hono: (early, handler) => {
     const listener = getRequestListener(handler, { overrideGlobalObjects: false });
-    return apps.serveNode((req, res) => {
+    return apps.serve("node", (req, res) => {
       early(req);
       void listener(req, res);
     });
@@ -94,22 +95,25 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     ["Node's headers", inNode, nothing],
     ["the server's headers", nothing, inServer],
     ["both", inNode, inServer],
-  ])("what the handler sees is sent where %s changed", async (_what, early, late) => {
-    let seen: unknown;
-    const port = await serve(early, (each) => {
-      late(each);
-      seen = look(each);
-      return proxyFetch(each, upstream.url);
-    });
-    expect((await apps.ask(port, request("GET", "/", sent))).status).toBe(200);
-    const call = apps.only();
-    const reached = NAMES.map((name) => call.all(name).join(", ") || null);
-    expect(reached).toEqual(seen);
-    if (early === inNode && late === nothing) expect(call.all("x-user")).toEqual(["alice"]);
-    if (late === inServer) expect(call.all("x-late")).toEqual(["1"]);
-  });
+  ])(
+    "the header values that the handler sees are sent after %s changed them",
+    async (_what, early, late) => {
+      let seen: unknown;
+      const port = await serve(early, (each) => {
+        late(each);
+        seen = look(each);
+        return proxyFetch(each, upstream.url);
+      });
+      expect((await apps.ask(port, request("GET", "/", sent))).status).toBe(200);
+      const call = apps.only();
+      const reached = NAMES.map((name) => call.all(name).join(", ") || null);
+      expect(reached).toEqual(seen);
+      if (early === inNode && late === nothing) expect(call.all("x-user")).toEqual(["alice"]);
+      if (late === inServer) expect(call.all("x-late")).toEqual(["1"]);
+    },
+  );
 
-  test("of what did not change, lines and spelling stay", async () => {
+  test("unchanged fields keep their lines and spelling", async () => {
     const port = await serve(inNode, (each) => proxyFetch(each, upstream.url));
     await apps.ask(port, request("GET", "/", sent));
     const kept = new Set(["x-kept", "authorization", "x-twice", "cookie", "x-late"]);
@@ -117,7 +121,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(apps.only().headers.filter(isKept)).toEqual(sent.filter(isKept));
   });
 
-  test("a field that the client repeats does not undo a change of another", async () => {
+  test("a field that the client repeats does not undo the change of another field", async () => {
     let seen: unknown;
     const port = await serve(inNode, (each) => {
       const response = proxyFetch(each, upstream.url);
@@ -132,9 +136,9 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
   });
 });
 
-test("node:http: a Host that middleware has changed counts", async () => {
+test("node:http: a Host that middleware changed is used", async () => {
   const { nodeHandler, close } = createProxy({ target: upstream.url, changeOrigin: false });
-  const port = await apps.serveNode((req, res) => {
+  const port = await apps.serve("node", (req, res) => {
     req.headers.host = "other.test";
     // As middleware without types does it.
     (req.headers as Record<string, unknown>)["x-number"] = 5;
@@ -150,7 +154,7 @@ test("node:http: a Host that middleware has changed counts", async () => {
 describe("HTTP/2", () => {
   const certificate = makeCertificate();
 
-  test.each(["srvx", "node"])("%s: what middleware changed is sent", async (server) => {
+  test.each(["srvx", "node"])("%s: fields that middleware changed are sent", async (server) => {
     let seen: unknown;
     const proxy = createProxy({ target: upstream.url });
     const fetching = toNodeHandler(async (each) => {

@@ -14,7 +14,7 @@ describe("isAuthority", () => {
     "[::1]",
     "[2001:DB8::7]:8443",
     "[::ffff:127.0.0.1]",
-  ])("%j is one", (value) => {
+  ])("%j is an authority", (value) => {
     expect(isAuthority(value)).toBe(true);
   });
 
@@ -59,7 +59,7 @@ describe("isAuthority", () => {
     expect(isAuthority(value)).toBe(false);
   });
 
-  test("all that it takes, URL parsers read as authority and nothing else", () => {
+  test("URL parsers read every accepted value as an authority and nothing else", () => {
     for (let code = 0; code < 0x250; code++) {
       const value = `a${String.fromCharCode(code)}b`;
       if (!isAuthority(value) || value.includes(":")) continue;
@@ -82,7 +82,7 @@ describe("isSameAuthority", () => {
     ["a:443", "a", true],
     ["a:", "a", true],
     ["[::1]", "[0:0::1]", false],
-  ])("%j and %j, secure: %s, are one", (one, other, secure) => {
+  ])("%j and %j, secure: %s, are the same", (one, other, secure) => {
     expect(isSameAuthority(one, other, secure)).toBe(true);
     expect(isSameAuthority(other, one, secure)).toBe(true);
   });
@@ -96,7 +96,7 @@ describe("isSameAuthority", () => {
     ["u@a", "a", false],
     ["a", "a/x", false],
     ["a b", "a%20b", false],
-  ])("%j and %j, secure: %s, are not", (one, other, secure) => {
+  ])("%j and %j, secure: %s, are different", (one, other, secure) => {
     expect(isSameAuthority(one, other, secure)).toBe(false);
     expect(isSameAuthority(other, one, secure)).toBe(false);
   });

@@ -1,15 +1,15 @@
-/** What an attempt of the HTTP/1.1 client does with a request body that it does not send to its end. */
+/** How an attempt of the HTTP/1.1 client treats a request body that it does not send to its end. */
 import { expect, test, vi } from "vitest";
 import { Attempt } from "../src/http1/attempt.ts";
-import type { Pool } from "../src/http1/originpool.ts";
+import type { OriginPool } from "../src/http1/originpool.ts";
 import { BytesBody } from "../src/body/bytes.ts";
 import type { BodySource } from "../src/body/source.ts";
 import { ProxyError } from "../src/error.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 import { bytes, errorOf, fakeRequest, fakeScope, type Given, streamOf } from "./_fakes.ts";
 
-/** A pool that gives no connection. */
-const waiting = { run: () => {}, leave: () => {} } as unknown as Pool;
+/** A pool in which requests wait for ever. */
+const waiting = { assign: () => {}, leave: () => {} } as unknown as OriginPool;
 
 function attempt(over: Given<UpstreamRequest>): {
   attempt: Attempt;
@@ -20,13 +20,13 @@ function attempt(over: Given<UpstreamRequest>): {
   const reply = new Promise<UpstreamResponse>((resolve, reject) => {
     made = new Attempt(hop, fakeScope(), resolve, reject);
   });
-  (made as unknown as Attempt).run(waiting);
+  (made as unknown as Attempt).begin(waiting);
   return { attempt: made as unknown as Attempt, reply };
 }
 
 const refused = new ProxyError("connection_refused");
 
-test("a stream is cancelled where no connection could be made", async () => {
+test("a stream is cancelled when no connection can be made", async () => {
   const cancelled = vi.fn();
   const { attempt: failing, reply } = attempt({ body: streamOf(["abc"], cancelled) });
   failing.fail(refused);
@@ -36,7 +36,7 @@ test("a stream is cancelled where no connection could be made", async () => {
   expect(cancelled).toHaveBeenCalledOnce();
 });
 
-test("a body that has arrived is taken and not cancelled: another attempt can send it", async () => {
+test("a body that has arrived completely is kept and not cancelled, so that another attempt can send it", async () => {
   const body: BodySource = new BytesBody(bytes("abc"));
   const whole = vi.spyOn(body, "whole");
   const cancel = vi.spyOn(body, "cancel");
@@ -48,22 +48,22 @@ test("a body that has arrived is taken and not cancelled: another attempt can se
   expect(body.replay).toEqual(bytes("abc"));
 });
 
-test("a body that broke off before it is sent fails the attempt with its own error", async () => {
+test("a body that fails before it is sent fails the attempt with its own error", async () => {
   const error = new ProxyError("http_request_error", { status: 413 });
   const body: BodySource = new BytesBody(bytes("abc"));
   body.whole = (): never => {
     throw error;
   };
   const { attempt: failing, reply } = attempt({ body });
-  failing.start({ destroy: () => {}, stale: false } as never);
+  failing.sendOn({ destroy: () => {}, isStale: false } as never);
   expect(await errorOf(() => reply)).toBe(error);
 });
 
-test("bytes that are not as long as announced fail the attempt before a byte is written", async () => {
+test("a body whose length differs from the announced one fails the attempt before anything is written", async () => {
   const destroy = vi.fn();
   const write = vi.fn();
   const { attempt: failing, reply } = attempt({ body: bytes("abc"), contentLength: 5 });
-  failing.start({ destroy, write, stale: false } as never);
+  failing.sendOn({ destroy, write, isStale: false } as never);
   expect(await errorOf(() => reply)).toMatchObject({ status: 400 });
   expect(write).not.toHaveBeenCalled();
   expect(destroy).toHaveBeenCalledOnce();

@@ -1,11 +1,11 @@
-/** Attempts of requests on one connection of the HTTP/1.1 client, on a socket that does what the test says. */
+/** Attempts of requests on one connection of the HTTP/1.1 client, over a fake socket. */
 import { expect, test } from "vitest";
 import { StreamBody } from "../src/body/stream.ts";
 import { ProxyError } from "../src/error.ts";
 import { Attempt } from "../src/http1/attempt.ts";
 import { portableCodec } from "../src/http1/codec.ts";
 import { Connection } from "../src/http1/connection.ts";
-import type { Pool } from "../src/http1/originpool.ts";
+import type { OriginPool } from "../src/http1/originpool.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 import { fakeRequest, fakeScope, type Given, streamed, textOf } from "./_fakes.ts";
 import { FakeSocket } from "./_sockets.ts";
@@ -36,7 +36,7 @@ class Bench {
     return new Promise((resolve, reject) => {
       const hop = fakeRequest({ method, body, contentLength });
       const attempt = new Attempt(hop, fakeScope(), resolve, reject);
-      attempt.run({ run: () => attempt.start(this.connection) } as unknown as Pool);
+      attempt.begin({ assign: () => attempt.sendOn(this.connection) } as unknown as OriginPool);
     });
   }
 
@@ -50,7 +50,7 @@ class Bench {
   }
 }
 
-test("it is free once the response is over, and takes the next", async () => {
+test("a connection is free after the response and takes the next request", async () => {
   const bench = new Bench();
   for (let count = 1; count <= 3; count++) {
     const reply = bench.send();
@@ -63,21 +63,21 @@ test("it is free once the response is over, and takes the next", async () => {
   expect(bench.socket.sent.match(/GET \/ HTTP\/1.1\r\n/g)).toHaveLength(3);
 });
 
-test("a reader that takes nothing lets the upstream wait, until all is here", async () => {
+test("a reader that reads nothing pauses the upstream, unless the response has arrived completely", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
   const stream = streamed(await reply);
   expect(bench.socket.isPaused).toBe(true);
-  // What had been read from the system before it was told to wait.
+  // The socket had read these bytes before it was paused.
   bench.feed("x".repeat(30_000));
-  // Otherwise the next request would never have an answer.
+  // A socket that stays paused would never read the response to the next request.
   expect(bench.socket.isPaused).toBe(false);
   expect(bench.state).toBe("freed 1");
   expect(await new Response(stream).text()).toHaveLength(100_000);
 });
 
-test("a reader that takes something lets the upstream go on", async () => {
+test("a reader that reads resumes the upstream", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 100000\r\n\r\n${"x".repeat(70_000)}`);
@@ -90,7 +90,7 @@ test("a reader that takes something lets the upstream go on", async () => {
 test.each([
   ["bytes behind the response", `${ok}Content-Length: 5\r\n\r\nhello${ok}`],
   ["Connection: close", `${ok}Connection: close\r\nContent-Length: 5\r\n\r\nhello`],
-])("%s: it is not used again", async (_, text) => {
+])("%s: the connection is not reused", async (_, text) => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(text);
@@ -98,7 +98,7 @@ test.each([
   expect(await textOf(await reply)).toBe("hello");
 });
 
-test("bytes that nobody asked for close it", async () => {
+test("unsolicited bytes close the connection", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 0\r\n\r\n`);
@@ -107,7 +107,7 @@ test("bytes that nobody asked for close it", async () => {
   expect(bench.connection.destroyed).toBe(true);
 });
 
-test("answered before all was sent, it is given up, and the rest is not sent", async () => {
+test("a response that ends before the request is sent closes the connection, and the rest is not sent", async () => {
   const bench = new Bench();
   const cancelled = Promise.withResolvers<void>();
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
@@ -130,7 +130,7 @@ test.each([
   [["abc"], 5, "abc"],
   [["abc", "defg"], 5, "abc"],
   [["abcdefg"], 5, ""],
-])("a body of %j that is not of %i bytes is broken off", async (pieces, length, sent) => {
+])("a body of %j that is not of %i bytes is aborted", async (pieces, length, sent) => {
   for (const type of ["bytes", undefined] as const) {
     const bench = new Bench();
     const body = new ReadableStream<Uint8Array>({
@@ -143,13 +143,13 @@ test.each([
     const sending = bench.send("POST", new StreamBody(body, length), length);
     expect(await failure(sending)).toMatchObject({ status: 400 });
     expect(bench.state).toBe("destroyed");
-    // Of a stream of bytes no more is read than was announced: nothing of the rest is ever here.
+    // A byte stream is read only up to the announced length, so the excess is never seen.
     const whole = type === "bytes" && pieces.join("").length > length;
     expect(bench.socket.sent.split("\r\n\r\n")[1] ?? "").toBe(whole ? "abcde" : sent);
   }
 });
 
-test("a body that was let go when it was whole leaves the connection to others", async () => {
+test("cancelling a body that has arrived completely keeps the connection", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 5\r\n\r\nhello`);
@@ -160,7 +160,7 @@ test("a body that was let go when it was whole leaves the connection to others",
   expect(await textOf(await next)).toBe("hello");
 });
 
-test("a body that was let go before it was whole closes it", async () => {
+test("cancelling a body that is still arriving closes the connection", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 5\r\n\r\nhe`);
@@ -193,7 +193,7 @@ test.each([
   expect(await failure(reply)).toMatchObject({ code, stale });
 });
 
-test("closed during the body: that fails, whether it is read before or after", async () => {
+test("a connection closed during the body fails the body, whether it is read before or after", async () => {
   for (const before of [true, false]) {
     const bench = new Bench();
     const reply = bench.send();
@@ -207,13 +207,13 @@ test("closed during the body: that fails, whether it is read before or after", a
   }
 });
 
-test("what cannot be sent leaves the connection as it was", async () => {
+test("a request that cannot be sent leaves the connection unchanged", async () => {
   const bench = new Bench();
   expect(await failure(bench.send("CONNECT"))).toMatchObject({ status: 501 });
   expect({ sent: bench.socket.sent, state: bench.state }).toEqual({ sent: "", state: "in use" });
 });
 
-test("a process that was busy reads what has come before it calls that silence", async () => {
+test("after a blocked event loop, pending reads run before the idle timeout fires", async () => {
   const bench = new Bench();
   const reply = bench.send();
   bench.feed(`${ok}Content-Length: 5\r\n\r\nhe`);

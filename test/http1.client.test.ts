@@ -1,4 +1,4 @@
-/** The HTTP/1.1 client as a transport: its pools, and what a runtime hands in. */
+/** The HTTP/1.1 client as a transport: its pools, and the parts that come from a runtime. */
 import { describe, expect, test } from "vitest";
 import { HttpTransport } from "../src/http1/client.ts";
 import { type Codec, portableCodec } from "../src/http1/codec.ts";
@@ -29,7 +29,7 @@ class Bench {
     return this.transport.send(fakeRequest({ upstream: parseTarget(target) }), fakeScope());
   }
 
-  /** Sends a request to a target, which answers on a connection that was made for it or before. */
+  /** Sends a request to a target, and responds to it if it opens a connection. */
   async exchange(target: TargetAddress): Promise<void> {
     const before = this.connector.attempts.length;
     const reply = this.send(target);
@@ -41,13 +41,13 @@ class Bench {
   }
 }
 
-test("the connector gets the pool's options, defaults filled in", () => {
+test("the connector gets the pool's options with defaults", () => {
   const { options } = new Bench({ connectTimeout: 123 });
   expect(options).toMatchObject({ connectTimeout: 123, maxSockets: 256 });
 });
 
 describe("destinations", () => {
-  test("a connector is told where to connect", async () => {
+  test("a connector gets the destination", async () => {
     const bench = new Bench({ tls: { ca: "pool's" } });
     for (const target of [
       "http://up.test:4000/base",
@@ -65,7 +65,7 @@ describe("destinations", () => {
     ]);
   });
 
-  test("connections are shared by targets that differ in nothing of them", async () => {
+  test("targets with equal destinations share connections", async () => {
     const bench = new Bench();
     await bench.exchange("http://up.test/a");
     void bench.send("http://up.test/b");
@@ -74,7 +74,7 @@ describe("destinations", () => {
     expect(bench.connector.attempts).toHaveLength(2);
   });
 
-  test("one object stands for a destination: a connector may keep what it knows of it", async () => {
+  test("equal destinations are the same object, so that a connector can cache by it", async () => {
     const bench = new Bench();
     void bench.send("http://up.test/a").catch(() => {});
     void bench.send("http://up.test/b").catch(() => {});
@@ -82,7 +82,7 @@ describe("destinations", () => {
   });
 });
 
-test("after close() nothing connects any more", async () => {
+test("after close() no connection is opened", async () => {
   const bench = new Bench();
   await bench.exchange("http://up.test");
   await bench.transport.close();
@@ -93,7 +93,7 @@ test("after close() nothing connects any more", async () => {
 });
 
 describe("the codec", () => {
-  test("is the portable one unless a runtime hands in another; bytes above 0x7f stay", async () => {
+  test("is the portable one unless a runtime passes another; bytes above 0x7f are kept", async () => {
     const used = { decode: 0, encode: 0, copy: 0 };
     const counting: Codec = {
       decode: (...args) => (used.decode++, portableCodec.decode(...args)),

@@ -1,4 +1,4 @@
-/** How the HTTP/1.1 client turns bytes into text: the portable way, and the one of Node, Bun and Deno. */
+/** The codecs of the HTTP/1.1 client: the portable one, and that of Node, Bun and Deno. */
 import { describe, expect, test } from "vitest";
 import { bufferCodec } from "../runtimes/sockets/buffercodec.ts";
 import { portableCodec } from "../src/http1/codec.ts";
@@ -6,30 +6,30 @@ import { portableCodec } from "../src/http1/codec.ts";
 const ALL = Uint8Array.from({ length: 256 }, (_, i) => i);
 const TEXT = Array.from(ALL, (byte) => String.fromCharCode(byte)).join("");
 
-test("TextDecoder does not read latin1", () => {
+test("TextDecoder does not decode ISO-8859-1", () => {
   expect(new TextDecoder("latin1").decode(ALL)).not.toBe(TEXT);
 });
 
 describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) => {
-  test("reads and writes each of the 256 bytes as the character of its number", () => {
+  test("decodes and encodes each byte as the character of the same number", () => {
     expect(codec.decode(ALL, 0, 256)).toBe(TEXT);
     expect(Array.from(codec.encode(TEXT))).toEqual(Array.from(ALL));
   });
 
-  test("reads a part", () => {
+  test("decodes a part of the bytes", () => {
     expect(codec.decode(ALL, 0x41, 0x44)).toBe("ABC");
     expect(codec.decode(ALL, 9, 9)).toBe("");
     expect(codec.decode(ALL.subarray(0x41), 1, 3)).toBe("BC");
   });
 
-  test.each([4095, 4096, 4097, 300_000])("reads and writes %i bytes", (length) => {
+  test.each([4095, 4096, 4097, 300_000])("decodes and encodes %i bytes", (length) => {
     const bytes = Uint8Array.from({ length }, (__, i) => (i * 7) % 256);
     const text = codec.decode(bytes, 0, length);
     expect(text).toHaveLength(length);
     expect(Buffer.compare(codec.encode(text), bytes)).toBe(0);
   });
 
-  test("a copy is the only thing in its memory, and does not change with the original", () => {
+  test("a copy has memory of its own", () => {
     for (const original of [ALL.slice(), Buffer.from(ALL)]) {
       const copy = codec.copy(original.subarray(10, 20));
       original.fill(0);

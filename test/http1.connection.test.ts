@@ -1,4 +1,4 @@
-/** The life of one connection, over a socket that does what the test says. The exchanges on it: http1.exchange.test.ts. */
+/** The life of one connection over a fake socket. The requests on it: http1.attempt.test.ts. */
 import { describe, expect, test } from "vitest";
 import { ConnectionBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";
@@ -6,7 +6,7 @@ import { settled } from "./_sockets.ts";
 const ok = "HTTP/1.1 200 OK\r\n";
 
 describe("backpressure", () => {
-  test("a writer goes on when the socket has room", async () => {
+  test("a writer continues when the socket drains", async () => {
     const bench = new ConnectionBench();
     bench.socket.hasRoom = false;
     expect(bench.write("x")).toBe(false);
@@ -17,7 +17,7 @@ describe("backpressure", () => {
     expect(waits.map((isDrained) => isDrained())).toEqual([true, true]);
   });
 
-  test("or when there will never be room", async () => {
+  test("a writer continues when the socket is closed", async () => {
     const bench = new ConnectionBench();
     bench.socket.hasRoom = false;
     bench.write("x");
@@ -28,12 +28,12 @@ describe("backpressure", () => {
     expect([before(), after()]).toEqual([true, true]);
   });
 
-  test("answered while the socket is still full, it is not used again", () => {
+  test("a connection whose response arrives before its socket drains is not reused", () => {
     for (const hasRoom of [true, false]) {
       const bench = new ConnectionBench();
       bench.socket.hasRoom = hasRoom;
       bench.write("x");
-      bench.connection.sent();
+      bench.connection.markRequestComplete();
       bench.socket.receive(`${ok}Content-Length: 0\r\n\r\n`);
       expect(bench.owner.freed).toBe(hasRoom ? 1 : 0);
       expect(bench.socket.destroyed).toBe(!hasRoom);
@@ -44,17 +44,17 @@ describe("backpressure", () => {
 describe("memory", () => {
   const responses = `${ok}Content-Length: 5\r\n\r\nhello`;
 
-  test("a last chunk takes the read's memory with it, where it may", () => {
+  test("the last chunk of a read takes over the read's memory if the codec allows it", () => {
     for (const mayTake of [true, false]) {
       const bench = new ConnectionBench();
       expect(bench.socket.receive(responses, mayTake)).toBe(mayTake);
       expect(bench.job.text).toBe("hello");
-      // A copy is alone in its memory.
+      // A copy has memory of its own.
       expect(bench.job.chunks[0]?.buffer.byteLength === 5).toBe(!mayTake);
     }
   });
 
-  test("of several chunks in one read, the last one only", () => {
+  test("of several chunks in one read, only the last one takes over its memory", () => {
     const bench = new ConnectionBench();
     const text = `${ok}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde`;
     expect(bench.socket.receive(text, true)).toBe(true);
@@ -64,23 +64,28 @@ describe("memory", () => {
   });
 });
 
-describe("its end", () => {
+describe("the end of the connection", () => {
   test.each([
     [true, { ended: 1, errors: 0 }],
     [false, { ended: 0, errors: 1 }],
-  ])("the end of a body without a length is confirmed: in order %s", async (endsInOrder, seen) => {
-    const bench = new ConnectionBench();
-    bench.socket.allowHalfOpen = true;
-    bench.socket.endsInOrder = endsInOrder;
-    bench.socket.receive(`${ok}\r\nhello`);
-    bench.socket.halfClose();
-    expect({ ended: bench.job.ended, errors: Math.min(bench.job.errors.length, 1) }).toEqual(seen);
-    expect(bench.socket.destroyed).toBe(true);
-    await settled();
-    expect(bench.owner.closed).toBe(1);
-  });
+  ])(
+    "a body that ends with the connection is complete only if the close is orderly: %s",
+    async (endsInOrder, seen) => {
+      const bench = new ConnectionBench();
+      bench.socket.allowHalfOpen = true;
+      bench.socket.endsInOrder = endsInOrder;
+      bench.socket.receive(`${ok}\r\nhello`);
+      bench.socket.halfClose();
+      expect({ ended: bench.job.ended, errors: Math.min(bench.job.errors.length, 1) }).toEqual(
+        seen,
+      );
+      expect(bench.socket.destroyed).toBe(true);
+      await settled();
+      expect(bench.owner.closed).toBe(1);
+    },
+  );
 
-  test("within a body of a known length, it is an error", async () => {
+  test("within a body of known length, it is an error", async () => {
     for (const allowHalfOpen of [true, false]) {
       const bench = new ConnectionBench();
       bench.socket.allowHalfOpen = allowHalfOpen;
@@ -91,9 +96,9 @@ describe("its end", () => {
     }
   });
 
-  test("an error without a job closes it, and that is all", async () => {
+  test("an error while the connection is idle only closes it", async () => {
     const bench = new ConnectionBench();
-    bench.connection.sent();
+    bench.connection.markRequestComplete();
     bench.socket.receive(`${ok}Content-Length: 0\r\n\r\n`);
     bench.socket.fail("ECONNRESET");
     await settled();
@@ -101,26 +106,29 @@ describe("its end", () => {
     expect(bench.job.errors).toEqual([]);
   });
 
-  test.each(["keepAlive: false", "half closed by the upstream"])("%s: not used again", (why) => {
-    const bench = new ConnectionBench({ keepAlive: why !== "keepAlive: false" });
-    bench.connection.sent();
-    bench.socket.receive(`${ok}Content-Length: 5\r\n\r\n`);
-    if (why !== "keepAlive: false") bench.socket.usable = false;
-    bench.socket.receive("hello");
-    expect({ freed: bench.owner.freed, destroyed: bench.socket.destroyed }).toEqual({
-      freed: 0,
-      destroyed: true,
-    });
-  });
+  test.each(["keepAlive: false", "half closed by the upstream"])(
+    "%s: the connection is not reused",
+    (why) => {
+      const bench = new ConnectionBench({ keepAlive: why !== "keepAlive: false" });
+      bench.connection.markRequestComplete();
+      bench.socket.receive(`${ok}Content-Length: 5\r\n\r\n`);
+      if (why !== "keepAlive: false") bench.socket.usable = false;
+      bench.socket.receive("hello");
+      expect({ freed: bench.owner.freed, destroyed: bench.socket.destroyed }).toEqual({
+        freed: 0,
+        destroyed: true,
+      });
+    },
+  );
 });
 
 describe("silence", () => {
-  test("without a limit, the socket has no timer", () => {
+  test("without a timeout the socket has no timer", () => {
     expect(new ConnectionBench({ timeout: 0 }).socket.timeout).toBe(0);
     expect(new ConnectionBench({ timeout: 50 }).socket.timeout).toBe(50);
   });
 
-  test("it is told of, and the timer starts again", async () => {
+  test("a silence is reported, and the timer restarts", async () => {
     const bench = new ConnectionBench({ timeout: 50 });
     bench.socket.timeout = 0;
     bench.socket.beSilent();

@@ -1,4 +1,4 @@
-/** How long the connections to one origin are kept, over a connector that connects when the test says so. */
+/** How long the connections to one origin are kept, over a fake connector. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { PoolOptions } from "../src/options/pool.ts";
 import { EMPTY, PoolBench } from "./_http1.ts";
@@ -26,8 +26,8 @@ describe("idle connections", () => {
 
   test.each([
     ["freeSocketTimeout", 3000, EMPTY, 3000],
-    ["the upstream's hint, less a second", 9000, keep(4), 3000],
-    ["a hint does not lengthen it", 3000, keep(60), 3000],
+    ["the upstream's `Keep-Alive: timeout`, less a second", 9000, keep(4), 3000],
+    ["`Keep-Alive: timeout` does not lengthen it", 3000, keep(60), 3000],
   ])("%s", async (_, freeSocketTimeout, answer, ms) => {
     const [bench, socket] = await idle({ freeSocketTimeout }, answer);
     vi.advanceTimersByTime(ms - 100);
@@ -36,18 +36,18 @@ describe("idle connections", () => {
     expect(socket.destroyed).toBe(true);
     await settled();
     expect(bench.stats).toMatchObject({ closed: 1, timedOut: 1, free: 0 });
-    // The timer is set again for the next.
+    // The timer is set again for the next connection.
     const next = await bench.exchange();
     vi.advanceTimersByTime(freeSocketTimeout + 1);
     expect(next.destroyed).toBe(true);
   });
 
-  test("a hint of a second closes it at once", async () => {
+  test("a Keep-Alive hint of one second closes the connection at once", async () => {
     const [, socket] = await idle({}, keep(1));
     expect(socket.destroyed).toBe(true);
   });
 
-  test("socketTTL ends it, however often it is used", async () => {
+  test("socketTTL closes a connection even when it is used often", async () => {
     const [bench, socket] = await idle({ socketTTL: 1000, freeSocketTimeout: 600 });
     vi.advanceTimersByTime(500);
     bench.send();
@@ -58,7 +58,7 @@ describe("idle connections", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("after maxFreeSockets, those that were not needed for a while are closed, oldest first", async () => {
+  test("idle connections over maxFreeSockets are closed after a while, oldest first", async () => {
     const bench = new PoolBench({ maxFreeSockets: 1, freeSocketTimeout: 60_000 });
     for (let i = 0; i < 3; i++) bench.send();
     const sockets: FakeSocket[] = [];
@@ -68,10 +68,27 @@ describe("idle connections", () => {
     vi.advanceTimersByTime(200);
     expect(sockets.map(({ destroyed }) => destroyed)).toEqual([true, true, false]);
   });
+
+  test("above maxFreeSockets, connections that were needed meanwhile are kept until they are not", async () => {
+    const bench = new PoolBench({ maxFreeSockets: 1, freeSocketTimeout: 60_000 });
+    const sockets: FakeSocket[] = [];
+    const sendAndReceive = async (): Promise<void> => {
+      for (let i = 0; i < 3; i++) bench.send();
+      for (let i = sockets.length; i < 3; i++) sockets.push(await bench.connector.at(i).succeed());
+      for (const socket of sockets) socket.receive(EMPTY);
+    };
+    await sendAndReceive();
+    vi.advanceTimersByTime(50);
+    await sendAndReceive();
+    vi.advanceTimersByTime(51);
+    expect(bench.stats).toMatchObject({ free: 3, closed: 0 });
+    vi.advanceTimersByTime(101);
+    expect(sockets.map(({ destroyed }) => destroyed)).toEqual([true, true, false]);
+  });
 });
 
-describe("its end", () => {
-  test("destroy() stops what connects, what waits and what runs", async () => {
+describe("end of the pool", () => {
+  test("destroy() aborts connecting, queued and running requests", async () => {
     const bench = new PoolBench({ maxSockets: 2 });
     const sent = [bench.send(), bench.send(), bench.send()];
     const socket = await bench.connector.at(0).succeed();
@@ -84,7 +101,7 @@ describe("its end", () => {
     expect(bench.stats).toMatchObject({ inUse: 0, free: 0, waiting: 0 });
   });
 
-  test("close() waits for what connects, and for its request", async () => {
+  test("close() waits for a connection attempt and its request", async () => {
     const bench = new PoolBench();
     const sent = bench.send();
     let isClosed = false;
@@ -102,7 +119,7 @@ describe("its end", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  test("silence while it is used fails the request", async () => {
+  test("silence on a connection in use fails its request", async () => {
     const bench = new PoolBench({ timeout: 100 });
     const sent = bench.send();
     const socket = await bench.connector.at(0).succeed();

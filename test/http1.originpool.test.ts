@@ -1,4 +1,4 @@
-/** The connections to one origin, over a connector that connects when the test says so. */
+/** The connections to one origin, over a fake connector. */
 import { describe, expect, test, vi } from "vitest";
 import { StreamBody } from "../src/body/stream.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
@@ -7,7 +7,7 @@ import { EMPTY, PoolBench } from "./_http1.ts";
 import { settled } from "./_sockets.ts";
 
 describe("connections", () => {
-  test("nothing is written before there is one, and then in one write", async () => {
+  test("a request is written after the connection is established, in one write", async () => {
     const bench = new PoolBench();
     const sent = bench.send({ method: "POST", body: bytes("hello") });
     await settled();
@@ -20,7 +20,7 @@ describe("connections", () => {
     expect(await textOf(sent.reply as UpstreamResponse)).toBe("there");
   });
 
-  test("a free one is used again, the last first, and holds the process only while it is used", async () => {
+  test("a free connection is reused, the last used first, and keeps the process running only while in use", async () => {
     const bench = new PoolBench();
     const sent = [bench.send(), bench.send()];
     const sockets = [await bench.connector.at(0).succeed(), await bench.connector.at(1).succeed()];
@@ -35,7 +35,7 @@ describe("connections", () => {
     expect(bench.stats).toMatchObject({ created: 2, requests: 3, inUse: 1, free: 1, waiting: 0 });
   });
 
-  test("a free one that has been closed is not used", async () => {
+  test("a free connection that has been closed is not reused", async () => {
     const bench = new PoolBench();
     const socket = await bench.exchange();
     socket.halfClose();
@@ -45,14 +45,14 @@ describe("connections", () => {
     expect(bench.stats).toMatchObject({ created: 1, closed: 1 });
   });
 
-  test("a request that asks for a new one gets it", async () => {
+  test("a request that requires a new connection gets one", async () => {
     const bench = new PoolBench();
     await bench.exchange();
-    bench.send({ fresh: true });
+    bench.send({ newConnection: true });
     expect(bench.connector.attempts).toHaveLength(2);
   });
 
-  test("the address of a name that has had the fewest requests is tried first", async () => {
+  test("the address with the fewest requests is tried first", async () => {
     const bench = new PoolBench();
     const good = ["a", "b"].map((address) => ({ address, family: 4 }));
     const down = [{ address: "c", family: 4 }];
@@ -68,7 +68,7 @@ describe("connections", () => {
 });
 
 describe("maxSockets", () => {
-  test("one that is being established counts; the rest wait, first in, first out", async () => {
+  test("counts connection attempts; other requests wait, first in, first out", async () => {
     const bench = new PoolBench({ maxSockets: 1 });
     const sent = Array.from("abc", (name) => bench.send({ path: `/${name}` }));
     expect(bench.connector.attempts).toHaveLength(1);
@@ -83,7 +83,7 @@ describe("maxSockets", () => {
     expect(bench.connector.attempts).toHaveLength(1);
   });
 
-  test("a client that leaves while it waits is not sent", async () => {
+  test("a queued request whose client disconnects is never sent", async () => {
     const bench = new PoolBench({ maxSockets: 1 });
     const [, second, third] = [
       bench.send(),
@@ -101,7 +101,7 @@ describe("maxSockets", () => {
     expect(socket.sent).not.toContain("/b");
   });
 
-  test("a client that leaves while connecting stops the attempt at once, and the next connects", async () => {
+  test("a client that disconnects while its connection opens aborts the attempt, and the next request connects", async () => {
     const bench = new PoolBench({ maxSockets: 1 });
     const [first, second] = [bench.send({ path: "/a" }), bench.send({ path: "/b" })];
     first.leave();
@@ -124,7 +124,7 @@ describe("a connection that fails", () => {
     ["ENOTFOUND", "dns_error"],
     ["ERR_TLS_CERT_ALTNAME_INVALID", "tls_certificate_error"],
     ["SOMETHING_ELSE", "proxy_internal_error"],
-  ])("%s is %s to its request, and the next one connects", async (code, outcome) => {
+  ])("%s becomes %s for its request, and the next request connects", async (code, outcome) => {
     const bench = new PoolBench({ maxSockets: 1 });
     const [first, second] = [bench.send(), bench.send()];
     await bench.connector.at(0).fail(code);
@@ -136,7 +136,7 @@ describe("a connection that fails", () => {
     expect(bench.stats).toMatchObject({ created: 1, closed: 0, failed: 1, requests: 1 });
   });
 
-  test("a small body is read while connecting: it can be sent again", async () => {
+  test("a small body is read during the attempt, so that it can be sent again", async () => {
     const bench = new PoolBench();
     const body = new StreamBody(streamOf(["hello"]), 5);
     bench.send({ method: "PUT", body, contentLength: 5 });
@@ -145,7 +145,7 @@ describe("a connection that fails", () => {
     expect(body.replay).toEqual(bytes("hello"));
   });
 
-  test("a stream that was to be sent is cancelled", async () => {
+  test("the stream of the request is cancelled", async () => {
     const bench = new PoolBench();
     const cancelled = vi.fn();
     const body = new ReadableStream<Uint8Array>({ cancel: cancelled });

@@ -1,4 +1,4 @@
-/** Wherever responses are cut into pieces, the client's parser sees the same. */
+/** The parser sees the same response, however its bytes are split. */
 import { describe, expect, test } from "vitest";
 import { answers } from "./_corpus.answers.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";
@@ -7,7 +7,7 @@ const ok = "HTTP/1.1 200 OK\r\n";
 const chunked = `${ok}Transfer-Encoding: chunked\r\n\r\n`;
 const sized = `${ok}Content-Length: 5\r\n\r\n`;
 
-describe("cut anywhere, and fed byte by byte, it is the same", () => {
+describe("a response split anywhere, or fed byte by byte, is parsed the same way", () => {
   const texts: [name: string, bytes: string][] = [
     ["a sized body", `${sized}hello`],
     ["chunks and trailers", `${chunked}5;a=b\r\nhello\r\n1\r\n!\r\n0\r\nX-A: b\r\n\r\n`],
@@ -17,7 +17,7 @@ describe("cut anywhere, and fed byte by byte, it is the same", () => {
   ];
   test.each(texts)("%s", (_, text) => {
     const expected = parse(piecesOf(text), { closed: true });
-    // Where it is cut behind the end, nobody can know yet what follows.
+    // If the split is after the end of the response, the bytes that follow have not arrived yet.
     const seen = ({ end, ...rest }: Parsed): object => ({ ...rest, ended: end !== "open" });
     for (let cut = 1; cut < text.length; cut++) {
       expect(seen(parse(piecesOf(text, cut), { closed: true })), `${cut}`).toEqual(seen(expected));
@@ -27,7 +27,7 @@ describe("cut anywhere, and fed byte by byte, it is the same", () => {
   });
 });
 
-test("answers that could be read in two ways are refused, or read in the one that is safe", () => {
+test("ambiguous responses are refused, or parsed in the safe way", () => {
   for (const { name, bytes, may } of answers) {
     const { body, end, error } = parse(piecesOf(bytes), { closed: true });
     const isWhole = error === undefined && end !== "open";

@@ -1,4 +1,4 @@
-/** Random responses in random pieces: what was written is what is read, and nothing random is ever taken amiss. */
+/** Random responses, split at random: valid ones are read as written, and malformed ones are refused. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { parse, piecesOf } from "./_parsed.ts";
@@ -54,7 +54,7 @@ function write({ status, reason, fields, framing, chunks, trailers, interim }: R
   return `${hints}${head}${lines.join("")}0\r\n${linesOf(trailers)}\r\n`;
 }
 
-test("what was written is what is read", () => {
+test("generated responses are parsed as generated", () => {
   fc.assert(
     fc.property(response, cuts, (each, at) => {
       const bytesOf = write(each);
@@ -74,7 +74,7 @@ test("what was written is what is read", () => {
   );
 });
 
-test("a connection persists as its options say, whatever white space is around them", () => {
+test("a connection persists as its options say, with any white space around them", () => {
   const scrap = fc.constantFrom("close", "Keep-Alive", ",", ",", " ", "\t", "x", "\u00a0");
   const lines = fc.array(
     fc.array(scrap, { maxLength: 8 }).map((each) => each.join("")),
@@ -89,14 +89,14 @@ test("a connection persists as its options say, whatever white space is around t
       const options = values.join(",").toLowerCase().split(",");
       const has = (name: string): boolean =>
         options.some((option) => option.replaceAll(/^[\t ]+|[\t ]+$/g, "") === name);
-      expect(head?.persistent).toBe(!has("close") && (minor === "1" || has("keep-alive")));
+      expect(head?.isPersistent).toBe(!has("close") && (minor === "1" || has("keep-alive")));
     }),
     { numRuns: 5000 },
   );
 });
 
-describe("whatever comes", () => {
-  /** Bytes that parsers stumble over, between those that make a response. */
+describe("for any bytes", () => {
+  /** Parts of a response, and bytes that are difficult for parsers. */
   const scrap = fc.oneof(
     fc.constantFrom(
       "HTTP/1.1 200 OK\r\n",
@@ -127,7 +127,7 @@ describe("whatever comes", () => {
       return whole.slice(0, place) + with_ + whole.slice(place + 1);
     });
 
-  test("no cut changes what is seen of it", () => {
+  test("splitting the bytes does not change the result", () => {
     fc.assert(
       fc.property(
         fc.oneof(scraps, mutated),
@@ -142,7 +142,7 @@ describe("whatever comes", () => {
           const { end: first, ...one } = whole;
           const { end: second, ...other } = cut;
           expect(other).toEqual(one);
-          // Cut behind its end, it is clean until the rest comes, which nobody asked for.
+          // Split after the end of the response, the connection is clean until the excess bytes arrive.
           expect(second === "open").toBe(first === "open");
         },
       ),
@@ -150,7 +150,7 @@ describe("whatever comes", () => {
     );
   });
 
-  test("what is taken is of one meaning only", () => {
+  test("an accepted response has only one meaning", () => {
     fc.assert(
       fc.property(fc.oneof(scraps, mutated), (each) => {
         for (const { headers, statusText, length } of parse(piecesOf(each)).heads) {

@@ -1,4 +1,4 @@
-/** Interim responses are read for nobody: how many of them, and how long they may be, is limited. */
+/** Interim responses are dropped, and limited in number and length. */
 import { expect, test } from "vitest";
 import { ResponseParser } from "../src/http1/parser.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";
@@ -7,7 +7,7 @@ const sized = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
 
 const whole = (text: string): Parsed => parse(piecesOf(text));
 
-test("interim ones are 64 at most, and 64 KiB in all", () => {
+test("at most 64 interim responses of 64 KiB in total are accepted", () => {
   const refused = { heads: [], error: "http_protocol_error" };
   const hint = "HTTP/1.1 103 \r\n\r\n";
   for (const cuts of [[], [1, 7, 64 * hint.length - 1], [64 * hint.length]]) {
@@ -22,16 +22,16 @@ test("interim ones are 64 at most, and 64 KiB in all", () => {
   expect(whole(`${long.repeat(4)}${last.replace("x", "xx")}${sized}`)).toMatchObject(refused);
 });
 
-test("interim ones are counted anew for each request", () => {
+test("interim responses are counted per request", () => {
   const heads: number[] = [];
   const parser = new ResponseParser({
     onHead: ({ status }) => void heads.push(status),
-    onPiece() {},
+    onChunk() {},
     onEnd() {},
   });
   const response = `${"HTTP/1.1 103 \r\n\r\n".repeat(40)}${sized}hello`;
   for (let i = 0; i < 3; i++) {
-    parser.begin("GET");
+    parser.expectResponse("GET");
     for (const piece of piecesOf(response)) parser.feed(piece);
   }
   expect(heads).toEqual([200, 200, 200]);

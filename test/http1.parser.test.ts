@@ -1,4 +1,4 @@
-/** The client's parser of responses: what it takes, and what it refuses. */
+/** The client's parser of responses: what it accepts, and what it refuses. */
 import { describe, expect, test } from "vitest";
 import { list } from "./_corpus.ts";
 import { ResponseParser } from "../src/http1/parser.ts";
@@ -17,7 +17,7 @@ function fieldsOf(text: string): string[] | undefined {
 }
 
 describe("heads", () => {
-  test("what they say", () => {
+  test("status, reason and fields", () => {
     const head = "HTTP/1.1 404 Not \xe9 Found\r\nX-A:b\r\nx-a: \t c d\t \r\nX-E:\r\n\r\n";
     expect(whole(head).heads).toEqual([
       {
@@ -25,17 +25,17 @@ describe("heads", () => {
         statusText: "Not \xe9 Found",
         headers: ["X-A", "b", "x-a", "c d", "X-E", ""],
         length: -2,
-        persistent: true,
-        keptFor: Infinity,
+        isPersistent: true,
+        keepAliveTimeout: Infinity,
       },
     ]);
   });
 
-  test.each(["HTTP/1.1 200", "HTTP/1.1 200 "])("no reason: %j", (line) => {
+  test.each(["HTTP/1.1 200", "HTTP/1.1 200 "])("without a reason phrase: %j", (line) => {
     expect(whole(`${line}\r\n\r\n`).heads[0]).toMatchObject({ status: 200, statusText: "" });
   });
 
-  test("bytes are characters of the same numbers, not those of windows-1252", () => {
+  test("bytes become characters of the same numbers, not those of windows-1252", () => {
     expect(fieldsOf(`${ok}X-A: \x80\x9f\xff\r\n\r\n`)).toEqual(["X-A", "\x80\x9f\xff"]);
   });
 
@@ -59,12 +59,12 @@ describe("heads", () => {
     expect(whole(text)).toMatchObject({ heads: [], error: "http_protocol_error" });
   });
 
-  test.each(["\n", "\n\n", "\r\n\n", "\n\r\n"])("a line feed alone ends nothing: %j", (end) => {
+  test.each(["\n", "\n\n", "\r\n\n", "\n\r\n"])("a line feed alone is refused: %j", (end) => {
     const text = `HTTP/1.1 200 OK${end}Content-Length: 0${end}`;
     expect(whole(text)).toMatchObject({ heads: [], error: "http_protocol_error" });
   });
 
-  test("as long as 16 KiB, and no longer", () => {
+  test("up to 16 KiB long", () => {
     const head = (length: number): string => {
       const rest = length - `${ok}X-A: \r\nContent-Length: 0\r\n\r\n`.length;
       return `${ok}X-A: ${"x".repeat(rest)}\r\nContent-Length: 0\r\n\r\n`;
@@ -75,11 +75,11 @@ describe("heads", () => {
       expect(parse(piecesOf(head(16_385), ...cuts))).toMatchObject(overflow);
     }
     expect(whole(head(16_385).slice(0, -1))).toMatchObject(overflow);
-    // Nothing more is kept of one that does not end.
+    // The error comes as soon as the limit is reached, not at the end of the head.
     expect(whole(`${ok}X-A: ${"x".repeat(20_000)}`)).toMatchObject(overflow);
   });
 
-  test("interim ones are passed over, but for a change of protocol", () => {
+  test("interim responses are skipped, except 101", () => {
     const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
     const once = whole(`${hints}HTTP/1.1 100 Continue\r\n\r\n${hints}${sized}hello`);
     expect(once).toMatchObject({ body: "hello", end: "clean", error: undefined });
@@ -102,14 +102,14 @@ describe("framing", () => {
     ["trailers", `${chunked}5\r\nhello\r\n0\r\nX-A: b\r\nContent-Length: 9\r\n\r\n`, "hello"],
   ])("%s", (_, text, body) => {
     expect(whole(text)).toMatchObject({ body, end: "clean", error: undefined });
-    // Whatever is behind it is nobody's, and spoils the connection.
+    // Bytes after the response answer no request: the connection is not reused.
     expect(whole(`${text}H`)).toMatchObject({ body, end: "unclean", error: undefined });
-    // One byte less, and it is not whole.
+    // Without its last byte, the response is incomplete.
     const less = parse(piecesOf(text.slice(0, -1)), { closed: true });
     expect(less).toMatchObject({ end: "open", error: "incomplete" });
   });
 
-  test("the connection's end", () => {
+  test("a body without a length ends with the connection", () => {
     const parsed = parse(piecesOf(`${ok}\r\nhello`), { closed: true });
     expect(parsed).toMatchObject({ body: "hello", end: "unclean", error: undefined });
     expect(whole(`${ok}\r\nhello`)).toMatchObject({ body: "hello", end: "open" });
@@ -147,7 +147,7 @@ describe("framing", () => {
     expect(parsed).toMatchObject({ heads: [], body: "", error: "http_response_transfer_coding" });
   });
 
-  test.each(["chunked", "identity"])("refused: a length beside %s", (coding) => {
+  test.each(["chunked", "identity"])("refused: Content-Length beside %s", (coding) => {
     for (const lines of [
       [`Transfer-Encoding: ${coding}`, "Content-Length: 5"],
       ["content-length: 5", `transfer-encoding: ${coding}`],
@@ -171,7 +171,7 @@ describe("framing", () => {
     expect(parsed).toMatchObject({ end: "open", error: "http_protocol_error" });
   });
 
-  test("what is said of chunks has a limit, for one and for all", () => {
+  test("chunk extensions are limited per chunk and in total", () => {
     const chunk = (extension: number): string => `1;${"x".repeat(extension)}\r\n!\r\n`;
     expect(whole(`${chunked}${chunk(1000)}0\r\n\r\n`).end).toBe("clean");
     expect(whole(`${chunked}${chunk(1100)}0\r\n\r\n`).error).toBe("http_protocol_error");
@@ -181,7 +181,7 @@ describe("framing", () => {
   });
 });
 
-describe("the connection after it", () => {
+describe("the connection after the response", () => {
   test.each([
     ["1.1", "", "clean"],
     ["1.1", "Connection: close", "unclean"],
@@ -197,7 +197,7 @@ describe("the connection after it", () => {
     expect(whole(head).end).toBe(end);
   });
 
-  test("chunks in HTTP/1.0 end with their connection", () => {
+  test("a chunked HTTP/1.0 response closes its connection", () => {
     const head = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n";
     expect(whole(`${head}5\r\nhello\r\n0\r\n\r\n`)).toMatchObject({
       body: "hello",
@@ -211,20 +211,22 @@ describe("the connection after it", () => {
     ["Timeout=0", 0],
     ["max=10", Infinity],
     ["timeout=x", Infinity],
-  ])("Keep-Alive: %s", (value, keptFor) => {
-    expect(whole(`${ok}Keep-Alive: ${value}\r\n\r\n`).heads[0]?.keptFor).toBe(keptFor);
+  ])("Keep-Alive: %s", (value, keepAliveTimeout) => {
+    expect(whole(`${ok}Keep-Alive: ${value}\r\n\r\n`).heads[0]?.keepAliveTimeout).toBe(
+      keepAliveTimeout,
+    );
   });
 });
 
-test("one response after the other, each with limits of its own", () => {
+test("limits apply to each response separately", () => {
   const ends: boolean[] = [];
   const parser = new ResponseParser({
     onHead: () => {},
-    onPiece: () => {},
+    onChunk: () => {},
     onEnd: (clean) => void ends.push(clean),
   });
   for (let count = 0; count < 40; count++) {
-    parser.begin(count % 2 ? "GET" : "HEAD");
+    parser.expectResponse(count % 2 ? "GET" : "HEAD");
     const body = count % 2 ? `1;${"x".repeat(1000)}\r\n!\r\n0\r\n\r\n` : "";
     for (const piece of piecesOf(chunked + body, 3, 30)) parser.feed(piece);
   }

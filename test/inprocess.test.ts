@@ -7,7 +7,7 @@ import { createProxy } from "../runtimes/node.ts";
 import { type Client, connect } from "./_client.ts";
 import { cases } from "./_inprocess.ts";
 import { digestOf, mebibyte, pour } from "./_large.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { startProgram } from "./_program.ts";
 import { until } from "./_wait.ts";
 import { type Header, request } from "./_wire.ts";
@@ -37,16 +37,16 @@ const expected: Record<string, string | null> = Object.fromEntries(
 );
 
 describe.each(Object.entries(runtimes))("on %s", (runtime, [entry, ...args]) => {
-  test("every case holds", async () => {
+  test("all cases pass", async () => {
     expect(await run(runtime, entry, args)).toEqual(expected);
   });
 });
 
-test("through the entry for any runtime every case holds", async () => {
+test("all cases pass with the portable entry", async () => {
   expect(await run("node", "fetch", ["--input-type=module", "--eval"])).toEqual(expected);
 });
 
-describe("behind a server of Node's", () => {
+describe("behind Node's server", () => {
   const answerShort = (): Response =>
     new Response(new Response("four").body, { headers: { "content-length": "5" } });
   /** How the app's last request ended. */
@@ -79,7 +79,7 @@ describe("behind a server of Node's", () => {
     const proxy = createProxy({ target });
     const server = createServer(proxy.nodeHandler);
     let port = 0;
-    beforeAll(async () => void (port = await portOf(server)));
+    beforeAll(async () => void (port = await listen(server)));
     afterAll(() => void server.close());
 
     async function send(method: string, path: string, fields: Header[] = []): Promise<Client> {
@@ -103,7 +103,7 @@ describe("behind a server of Node's", () => {
     });
 
     test.each(["hang", "stream"])(
-      "a client that leaves aborts the app's signal: %s",
+      "a client that disconnects aborts the app's signal: %s",
       async (path) => {
         signal = undefined;
         const client = await send("GET", `/${path}`);
@@ -115,7 +115,7 @@ describe("behind a server of Node's", () => {
       },
     );
 
-    test("a body that is shorter than it says is cut by the end of the connection", async () => {
+    test("a body shorter than its Content-Length is truncated by closing the connection", async () => {
       const client = await send("GET", "/short");
       const answer = await client.read();
       expect([answer.status, answer.cut]).toEqual([200, true]);

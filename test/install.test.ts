@@ -23,7 +23,7 @@ const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as
 
 const execute = promisify(execFile);
 
-describe("what npm installs", () => {
+describe("the installed package", () => {
   let app: string;
   const installed = (): string => join(app, "node_modules", manifest.name);
 
@@ -56,7 +56,7 @@ describe("what npm installs", () => {
 
   afterAll(() => rm(app, { recursive: true }));
 
-  test("has what it says, and no sources", () => {
+  test("has the files of its exports, and no sources", () => {
     const packed = globSync("**/*", { cwd: installed() });
     expect(packed).toEqual(expect.arrayContaining(manifest.files));
     expect(
@@ -67,7 +67,7 @@ describe("what npm installs", () => {
     }
   });
 
-  test("is a few files, each of which takes its time to load", () => {
+  test("consists of few files, so that it loads quickly", () => {
     const code = globSync("dist/**/*.js", { cwd: installed() });
     // The entries, their subpaths, the command, the guard, and what they share.
     const entries = Object.keys(manifest.exports["."]).length + 2;
@@ -75,7 +75,7 @@ describe("what npm installs", () => {
     expect(code.length).toBeLessThan(entries + 12);
   });
 
-  test("node imports it", async () => {
+  test("can be imported by Node", async () => {
     const code = `import { proxyFetch, createProxy } from "fetchway";
       console.log(typeof proxyFetch, typeof createProxy({ target: "http://a.test" }).nodeHandler);`;
     expect(await run("node", "--input-type=module", "--eval", code)).toBe("function function");
@@ -150,30 +150,27 @@ describe("what npm installs", () => {
       void createBun({ target }).nodeHandler;`,
   };
 
-  test.each(Object.entries(resolutions))(
-    "its types are there with %s",
-    async (_, [options, isNode]) => {
-      const main = `import { createProxy } from "fetchway";
+  test.each(Object.entries(resolutions))("has its types with %s", async (_, [options, isNode]) => {
+    const main = `import { createProxy } from "fetchway";
       // ${isNode ? "The entry of Node." : "@ts-expect-error: the entry of no runtime."}
       void createProxy({ target: "http://b.test" }).nodeHandler;`;
-      for (const [file, code] of Object.entries({ ...files, "main.ts": main })) {
-        await writeFile(join(app, file), code);
-      }
-      const compilerOptions = {
-        strict: true,
-        noEmit: true,
-        target: "es2023",
-        lib: ["es2024", "dom", "dom.iterable"],
-        types: ["node"],
-        ...options,
-      };
-      const config = JSON.stringify({ compilerOptions, files: [...Object.keys(files), "main.ts"] });
-      await writeFile(join(app, "tsconfig.json"), config);
-      expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
-    },
-  );
+    for (const [file, code] of Object.entries({ ...files, "main.ts": main })) {
+      await writeFile(join(app, file), code);
+    }
+    const compilerOptions = {
+      strict: true,
+      noEmit: true,
+      target: "es2023",
+      lib: ["es2024", "dom", "dom.iterable"],
+      types: ["node"],
+      ...options,
+    };
+    const config = JSON.stringify({ compilerOptions, files: [...Object.keys(files), "main.ts"] });
+    await writeFile(join(app, "tsconfig.json"), config);
+    expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
+  });
 
-  test("its command runs", async () => {
+  test("has a command that runs", async () => {
     const bin = join(installed(), manifest.bin["fetchway"] ?? "");
     expect(await readFile(bin, "utf8")).toMatch(/^#!\/usr\/bin\/env node\n/);
     expect(await run("node", bin, "--version")).toContain(manifest.version);

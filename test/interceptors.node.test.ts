@@ -32,18 +32,24 @@ const fallback: Interceptor = (next) => async (request, scope) => {
 const start = (): ReturnType<typeof createProxy> =>
   createProxy({ target: first.url, retry: false, interceptors: { request: [fallback] } });
 
-test.each(["is late", "breaks off"])("an upstream that %s is left for the other", async (how) => {
-  const proxy = start();
-  first.script = (call) => (how === "is late" ? undefined : call.reset());
-  second.script = (call) => call.reply(200, [], `the other: ${call.target}`);
-  const response = await proxy.fetch(new Request("http://proxy.test/a?b"));
-  expect(await response.text()).toBe("the other: /a?b");
-  // The first attempt is over: its connection is closed.
-  await until(() => first.links.every(({ isClosed }) => isClosed), "the first connection to close");
-  await proxy.close();
-});
+test.each(["is late", "breaks off"])(
+  "an interceptor sends the request to another upstream when the first one %s",
+  async (how) => {
+    const proxy = start();
+    first.script = (call) => (how === "is late" ? undefined : call.reset());
+    second.script = (call) => call.reply(200, [], `the other: ${call.target}`);
+    const response = await proxy.fetch(new Request("http://proxy.test/a?b"));
+    expect(await response.text()).toBe("the other: /a?b");
+    // The first attempt is over: its connection is closed.
+    await until(
+      () => first.links.every(({ isClosed }) => isClosed),
+      "the first connection to close",
+    );
+    await proxy.close();
+  },
+);
 
-test("a client that has left is not sent to the other", async () => {
+test("an interceptor does not send the request of a disconnected client to another upstream", async () => {
   const proxy = start();
   const leaving = new AbortController();
   first.script = () => leaving.abort();

@@ -42,7 +42,7 @@ describe("a redirect to another origin", () => {
     },
   );
 
-  test("runs `attempt` again, which sees the origin that the request goes to", async () => {
+  test("runs `attempt` again with the new origin", async () => {
     const attempt: Interceptor = (next) => (request, scope) => {
       const isOurs = request.upstream.origin === TARGET;
       return (isOurs ? adding("X-Secret", "1")(next) : next)(request, scope);

@@ -24,7 +24,7 @@ describe("the scopes of several attempts", () => {
       return fakeResponse(status === 302 ? to("/next") : { status });
     });
 
-  test("are over with a response without a body, also after a redirect", async () => {
+  test("end with a response without a body, also after a redirect", async () => {
     vi.useFakeTimers();
     const incoming = fakeIncoming();
     const plan = compile({ followRedirects: true }, () => answeringIn(302, 204));
@@ -34,7 +34,7 @@ describe("the scopes of several attempts", () => {
     vi.useRealTimers();
   });
 
-  test("a scope whose attempt is over is refused for another, which nothing could stop", async () => {
+  test("a scope whose attempt has ended is refused for another attempt, which could not be aborted", async () => {
     const twice: Interceptor = (next) => async (request, scope) => {
       await next(request, scope);
       scope.end();

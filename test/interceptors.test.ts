@@ -45,7 +45,7 @@ const throwing =
   };
 
 describe("the order of interceptors", () => {
-  test("`request` is around redirects and retries, `attempt` around each attempt; the first is outermost", async () => {
+  test("`request` wraps redirects and retries, `attempt` wraps each attempt, and the first interceptor is outermost", async () => {
     const log: string[] = [];
     const interceptors = {
       request: [logging(log, "r1"), logging(log, "r2")],
@@ -74,10 +74,10 @@ describe("the order of interceptors", () => {
     ]);
   });
 
-  test("`attempt` sees the second attempt as one on a new connection", async () => {
+  test("`attempt` sees that the second attempt requires a new connection", async () => {
     const seen: unknown[] = [];
     const attempt: Interceptor = (next) => (request, scope) => {
-      seen.push(request.fresh ?? false);
+      seen.push(request.newConnection ?? false);
       return next(request, scope);
     };
     await run(
@@ -87,7 +87,7 @@ describe("the order of interceptors", () => {
     expect(seen).toEqual([false, true]);
   });
 
-  test("they run after onRequest and before onResponse, and `request` is around bodyLimit", async () => {
+  test("interceptors run after onRequest and before onResponse, and `request` wraps bodyLimit", async () => {
     const log: string[] = [];
     const options: ProxyOptions = {
       bodyLimit: 3,
@@ -119,7 +119,7 @@ describe("an interceptor may", () => {
     expect(transport.hops[0]).toMatchObject({ path: "/other", headers: ["X-A", "1"] });
   });
 
-  test("answer without sending anything", async () => {
+  test("respond without sending anything", async () => {
     const transport = new FakeTransport();
     const answer = fakeResponse({ status: 418, body: new BytesBody(bytes("tea")) });
     const options: ProxyOptions = { interceptors: { request: [() => async () => answer] } };
@@ -128,7 +128,7 @@ describe("an interceptor may", () => {
     expect(transport.hops).toHaveLength(0);
   });
 
-  test("send the request again, in a scope that follows", async () => {
+  test("send the request again in a following scope", async () => {
     const cancelled = vi.fn();
     const transport = answering(
       { status: 503, body: streamOf(["busy"], cancelled) },
@@ -151,7 +151,7 @@ describe("an interceptor may", () => {
 describe("an exception of an interceptor", () => {
   const oops = new TypeError("oops");
 
-  test.each(["request", "attempt"] as const)("in `%s` goes to onError", async (where) => {
+  test.each(["request", "attempt"] as const)("in `%s` is passed to onError", async (where) => {
     const onError = vi.fn(
       (error: ProxyError) => new Response(error.code, { status: error.status }),
     );
@@ -163,7 +163,7 @@ describe("an exception of an interceptor", () => {
   });
 
   test.each(["request", "attempt"] as const)(
-    "in `%s` rejects the call where onError does not answer",
+    "in `%s` rejects the call when onError returns nothing",
     async (where) => {
       const interceptors = { [where]: [throwing(oops)] };
       expect(await errorOf(() => run({}, { options: { interceptors } }))).toBe(oops);
@@ -178,7 +178,7 @@ describe("an exception of an interceptor", () => {
     expect(await errorOf(() => run({}, { options }))).toBe(oops);
   });
 
-  test("stops the request that was sent already", async () => {
+  test("aborts the request that was sent", async () => {
     const fail = vi.fn();
     const transport = new FakeTransport((_, scope) => {
       scope.onAbort({ fail });
@@ -193,7 +193,7 @@ describe("an exception of an interceptor", () => {
     expect(fail).toHaveBeenCalledExactlyOnceWith(proxyError("proxy_internal_error", 500));
   });
 
-  test("is told from a network error, which passes through interceptors and becomes a response", async () => {
+  test("is distinguished from a network error, which passes through interceptors and becomes a response", async () => {
     const log: string[] = [];
     const transport = new FakeTransport(async () => {
       throw new TypeError("a transport's own");
@@ -203,18 +203,18 @@ describe("an exception of an interceptor", () => {
     expect(log).toEqual(["a: /", "a: proxy_internal_error"]);
   });
 
-  test("that is a ProxyError becomes its gateway error", async () => {
+  test("that is a ProxyError becomes its gateway response", async () => {
     const error = new ProxyError("http_request_error", { status: 401 });
     const options: ProxyOptions = { interceptors: { request: [throwing(error)] } };
     expect((await run({}, { options })).status).toBe(401);
   });
 });
 
-describe("nothing is left behind", () => {
+describe("no timer and no listener is left", () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
-  test("where an interceptor answers without sending: no timer and no listener", async () => {
+  test("when an interceptor responds without sending", async () => {
     const incoming = fakeIncoming();
     const interceptors = {
       request: [(): (() => Promise<never>) => async () => fakeResponse() as never],

@@ -97,7 +97,7 @@ describe("node", () => {
     return now;
   }
 
-  test("20 000 requests", async () => {
+  test("20 000 requests leave no memory, timer, listener or connection", async () => {
     const file = fileURLToPath(new URL("hosts/leaks.ts", import.meta.url));
     child = spawn(process.execPath, ["--expose-gc", file], {
       env: { ...process.env, UPSTREAM: upstream.url, NODE_OPTIONS: "" },
@@ -128,7 +128,7 @@ describe("node", () => {
 });
 
 describe.each<HostName>(["bun", "deno"])("%s", (name) => {
-  test("4 000 requests", async () => {
+  test("4 000 requests leave no memory behind", async () => {
     const host = await startHost(name, upstream.url);
     try {
       const port = host.port("default");

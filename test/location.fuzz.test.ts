@@ -81,7 +81,7 @@ function throughTarget(meant: URL, target: string): string {
   return url.pathname + url.search + url.hash;
 }
 
-test("fuzzed: what points into the target means the same through the proxy, all else is left", async () => {
+test("fuzzed: a URL of the target keeps its meaning through the proxy, and all others are unchanged", async () => {
   const counts = { inside: 0, elsewhere: 0 };
   await fc.assert(
     fc.asyncProperty(reference, setup, async (value, { target, prefix, host, from }) => {

@@ -41,13 +41,13 @@ describe("a map", () => {
     expect(locate(reference, { rewrite })).toBe(rewritten);
   });
 
-  test("changes the scheme alone, too", () => {
+  test("can change only the scheme", () => {
     const setup = { rewrite: { "http:": "https:" } };
     expect(locate("http://shop.test/a", setup)).toBe("https://shop.test/a");
     expect(locate("//shop.test/a", setup)).toBe("https://shop.test/a");
   });
 
-  test("puts a prefix in front that the app has taken off", () => {
+  test("adds a prefix that the app has removed", () => {
     const setup = { rewrite: { [`${TARGET}/`]: "/api/", "/": "/api/" } };
     for (const reference of [`${TARGET}/a`, "//up.test:4000/a", "/a"]) {
       expect(locate(reference, setup)).toBe("/api/a");
@@ -56,14 +56,14 @@ describe("a map", () => {
     expect(locate("/\\evil.test/a", setup)).toBe("/api/\\evil.test/a");
   });
 
-  test("is asked before base path and stripPrefix are looked at", () => {
+  test("is applied before base path and stripPrefix", () => {
     const setup = { rewrite: { "/v2/old/": "/new/" }, prefix: "/api", target: `${TARGET}/v2` };
     expect(locate("/v2/old/a", setup)).toBe("/new/a");
     expect(locate("/v2/a", setup)).toBe("/api/a");
   });
 });
 
-describe("after a redirect that was followed", () => {
+describe("after a followed redirect", () => {
   const at = (url: string): UpstreamRequest => {
     const { origin, pathname, search } = new URL(url);
     return fakeRequest({ upstream: parseTarget(origin), path: pathname + search });

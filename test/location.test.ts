@@ -4,11 +4,11 @@ import type { TargetAddress } from "../src/request/target.ts";
 import { TARGET } from "./_fakes.ts";
 import { locate } from "./_locate.ts";
 
-test("false is nothing to call", () => {
+test("locationRewrite: false creates no rewriting function", () => {
   expect(compileLocationRewrite(false, "/api")).toBeUndefined();
 });
 
-describe("into the target", () => {
+describe("URLs of the target", () => {
   test.each([
     ["http://up.test:4000/a", "/a"],
     ["http://up.test:4000", "/"],
@@ -110,7 +110,7 @@ describe("base path", () => {
     `${TARGET}/v2x`,
     "v2/a",
     "?/v2/a",
-  ])("%j is outside, or relative", (reference) => {
+  ])("%j is outside the base path or relative, and unchanged", (reference) => {
     expect(locate(reference, { target })).toBe(reference);
   });
 
@@ -124,7 +124,7 @@ describe("base path", () => {
     expect(new URL(path, "http://shop.test/x").host).toBe("shop.test");
   });
 
-  test("nor without one", () => {
+  test("URLs without a base path", () => {
     expect(locate(`${TARGET}//evil.test/a`)).toBe("/.//evil.test/a");
     expect(locate(`${TARGET}\\\\evil.test/a`)).toBe("/.//evil.test/a");
   });
@@ -142,7 +142,7 @@ describe("stripPrefix", () => {
     expect(locate(reference, { prefix: "/api" })).toBe(path);
   });
 
-  test("comes in front of what is inside the base path", () => {
+  test("is added in front of paths below the base path", () => {
     const setup = { prefix: "/api", target: `${TARGET}/v2` };
     expect(locate("/v2/a", setup)).toBe("/api/a");
     expect(locate("/v2", setup)).toBe("/api/");
@@ -159,7 +159,7 @@ test.each([
   ["/a?b=c&key=k", "/a?b=c&key=k"],
   ["/a", "/a"],
   ["?key=k", "?key=k"],
-])("the target's query is taken off again: %j becomes %j", (reference, path) => {
+])("the target's query is removed: %j becomes %j", (reference, path) => {
   expect(locate(reference, { target: `${TARGET}?key=k` })).toBe(path);
 });
 

@@ -34,11 +34,11 @@ describe.each(counted)("%s", (method) => {
     [["max-forwards", "10"], ["9"]],
     [["MAX-FORWARDS", "007"], ["6"]],
     [["Max-Forwards", "9".repeat(400)], [String(Number.MAX_SAFE_INTEGER)]],
-  ])("%j goes on as %j", async (headers, forwarded) => {
+  ])("%j is forwarded as %j", async (headers, forwarded) => {
     expect(await send(method, headers)).toMatchObject({ forwarded, calls: 1 });
   });
 
-  test.each(["0", "00", "000"])("%j is answered here", async (value) => {
+  test.each(["0", "00", "000"])("%j is answered by the proxy", async (value) => {
     const sent = await send(method, ["Max-Forwards", value]);
     expect(sent).toMatchObject({ calls: 0, response: { status: 200 } });
   });
@@ -55,7 +55,7 @@ describe.each(counted)("%s", (method) => {
     [["Max-Forwards", "0", "max-forwards", "5"]],
     [["Max-Forwards", "5", "max-forwards", "0"]],
     [["Max-Forwards", "5", "Max-Forwards", "5"]],
-  ])("%j is refused, for it cannot be counted down", async (headers) => {
+  ])("%j is refused, because it cannot be decremented", async (headers) => {
     const sent = await send(method, headers);
     expect(sent).toMatchObject({ calls: 0, response: { status: 400 } });
     const incoming = fakeIncoming({ method, headers });
@@ -63,7 +63,7 @@ describe.each(counted)("%s", (method) => {
     expect(error).toEqual(proxyError("http_request_error", 400));
   });
 
-  test("a hook sees the request, and its answer counts", async () => {
+  test("onRequest sees the request, and its response is used", async () => {
     const seen: (string | null)[] = [];
     const onRequest = ({ headers }: { headers: Headers }): Response => {
       seen.push(headers.get("max-forwards"));
@@ -76,7 +76,7 @@ describe.each(counted)("%s", (method) => {
     expect(seen).toEqual(["0", "4"]);
   });
 
-  test("a hook cannot send on what ends here", async () => {
+  test("onRequest cannot forward a request that ends at the proxy", async () => {
     const onRequest = (draft: { method: string; headers: Headers }): void => {
       draft.method = "GET";
       draft.headers.delete("max-forwards");
@@ -87,7 +87,7 @@ describe.each(counted)("%s", (method) => {
 });
 
 test.each(["GET", "HEAD", "POST", "PUT", "PROPFIND", "options", "trace"])(
-  "%s ignores it, whatever it is",
+  "%s ignores any value of Max-Forwards",
   async (method) => {
     for (const value of ["0", "5", "x"]) {
       const sent = await send(method, ["Max-Forwards", value]);
@@ -102,7 +102,7 @@ test("OPTIONS is answered without content", async () => {
   expect(await response.text()).toBe("");
 });
 
-test("TRACE shows the request as it came, without what may be a secret or tell an address", async () => {
+test("TRACE echoes the request without credentials and addresses", async () => {
   const kept = ["Host", "proxy.test", "max-forwards", "0", "X-A", "caf\u00e9", "x-a", "2"];
   const left = [
     ["Cookie", "a=b"],
@@ -126,7 +126,7 @@ test("TRACE shows the request as it came, without what may be a secret or tell a
   );
 });
 
-test("no deadline and no listener is left", async () => {
+test("no timer and no listener is left", async () => {
   const client = fakeIncoming({ method: "OPTIONS", headers: ["Max-Forwards", "0"] });
   vi.useFakeTimers();
   try {

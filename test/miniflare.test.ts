@@ -125,31 +125,31 @@ describe.each(["service", "watched", "room/a", "callable", "app", "appWatched"])
       expect(gunzipSync(answer.body).length).toBe(2900);
     });
 
-    test("a body that workerd is to encode is encoded once", async () => {
+    test("a body that workerd encodes is encoded once", async () => {
       const answer = await get(`/${way}/to-encode`, [["Accept-Encoding", "gzip"]]);
       expect(answer.get("content-encoding")).toBe("gzip");
       expect(gunzipSync(answer.body).length).toBe(2900);
     });
 
-    test("status, reason and each cookie stay what they are", async () => {
+    test("status, reason phrase and every cookie pass unchanged", async () => {
       const answer = await get(`/${way}/cookies`);
       expect([answer.status, answer.reason, answer.text]).toEqual([299, "Odd One", "odd"]);
       expect(answer.all("set-cookie")).toEqual(["a=1; Path=/, x", "b=2"]);
     });
 
-    test("a redirect into the target is one into the proxy", async () => {
+    test("a redirect to the target becomes a redirect to the proxy", async () => {
       const answer = await get(`/${way}/redirect`);
       const prefix = way === "room/a" ? "" : `/${way}`;
       expect([answer.status, answer.get("location")]).toEqual([302, `${prefix}/echo?followed`]);
     });
 
-    test("an exception is 502, and nothing of it is told", async () => {
+    test("an exception becomes 502 and shows none of its text", async () => {
       const answer = await get(`/${way}/throw`);
       expect(answer.status).toBe(502);
       expect(answer.text).toBe("Bad Gateway: connection_terminated\n");
     });
 
-    test("large bodies stream both ways", async () => {
+    test("large bodies stream in both directions", async () => {
       const size = 8 * mebibyte;
       for (const chunked of [false, true]) {
         const framing: Header = chunked
@@ -181,7 +181,7 @@ test.each(
     [way, "hang"],
     [way, "stream"],
   ]),
-)("a client that leaves aborts the request by /%s: %s", async (way, path) => {
+)("a client that disconnects aborts the request by /%s: %s", async (way, path) => {
   const client = await send("GET", `/${way}/${path}`);
   if (path === "stream") await client.readHead();
   await untilText(`/${way}/aborted`, "false");
@@ -189,37 +189,37 @@ test.each(
   await untilText(`/${way}/aborted`, "true");
 });
 
-test("idleTimeout holds for an encoded body of another Worker, too", async () => {
+test("idleTimeout applies to an encoded body of another Worker", async () => {
   const client = await send("GET", "/impatient/stalled", [["Accept-Encoding", "gzip"]]);
   const answer = await client.read();
   expect(answer.get("content-encoding")).toBe("gzip");
   expect(answer.body.length).toBe(20);
 });
 
-test("an app in the Worker's own isolate keeps every rule", async () => {
+test("all cases pass with an app in the Worker's own isolate", async () => {
   const answer = await get("/cases");
   const none = Object.fromEntries(Object.keys(cases).map((name) => [name, null]));
   expect(JSON.parse(answer.text)).toEqual(none);
 });
 
-test("a stub in an object with a `url` answers for that", async () => {
+test("a stub in an object with a `url` gets requests for that URL", async () => {
   const { url, fields } = JSON.parse((await get("/named/echo")).text) as Seen;
   expect([url, fields["host"]]).toEqual(["https://shop.example/base/echo", "shop.example"]);
 });
 
-test("a method without its object is misuse that says the fix", async () => {
+test("a method passed without its object throws a TypeError that names the fix", async () => {
   expect((await get("/unbound/echo")).text).toMatch(
     /^TypeError: fetchway: bad option `target`: .+ `\{ url, fetch: \(request\) => env\.SERVICE\.fetch\(request\) \}`/,
   );
 });
 
-test("a target in the request's place is misuse that says so", async () => {
+test("a target passed in place of the request throws a TypeError that says so", async () => {
   expect((await get("/swapped/echo")).text).toBe(
     "TypeError: fetchway: proxyFetch(request, target, options?) takes the incoming Request first, then the target",
   );
 });
 
-test("a redirect that is followed stays with the target", async () => {
+test("a followed redirect is sent to the same target", async () => {
   const { url } = JSON.parse((await get("/follow/redirect")).text) as Seen;
   expect(url).toBe("http://app.invalid/echo?followed");
 });
@@ -235,7 +235,7 @@ describe.each(["assetsFirst", "serviceFirst"])("assets as a target: %s", (way) =
     expect(answer.text).toContain(text);
   });
 
-  test("what they are validated by passes both ways", async () => {
+  test("validators pass in both directions", async () => {
     const etag = (await get(`/${way}/page.txt`)).get("etag") ?? "";
     expect(etag).toMatch(/^(?:W\/)?".+"$/);
     const answer = await get(`/${way}/page.txt`, [["If-None-Match", etag]]);

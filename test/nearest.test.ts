@@ -12,10 +12,13 @@ test.each([
   expect(nearest(spelled, names)).toBe(meant);
 });
 
-test.each(["agent", "x", "", "rewriteEverything"])("%j is none of them", (spelled) => {
-  expect(nearest(spelled, names)).toBeUndefined();
-});
+test.each(["agent", "x", "", "rewriteEverything"])(
+  "%j is similar to none of the names",
+  (spelled) => {
+    expect(nearest(spelled, names)).toBeUndefined();
+  },
+);
 
-test("nor is anything of no names", () => {
+test("without names nothing is similar", () => {
   expect(nearest("timeout", [])).toBeUndefined();
 });

@@ -63,7 +63,7 @@ async function bundle(code: string, conditions: string[] = []): Promise<Bundle> 
 const everythingOf = (path: string): string =>
   `import * as all from "${path}"; globalThis.all = all;`;
 
-test("the check sees what it should", async () => {
+test("the check finds imports and globals of runtimes", async () => {
   const seen = await bundle(`
     import "node:fs"; import "tls"; import "undici";
     console.log(process.env, typeof Buffer, ((global) => global)(1), globalThis.setImmediate);
@@ -76,14 +76,14 @@ test("the check sees what it should", async () => {
 });
 
 describe("neutral", () => {
-  test.each(["./src/index.ts", "./src/proxy.ts"])("%s needs nothing at all", async (path) => {
+  test.each(["./src/index.ts", "./src/proxy.ts"])("%s needs no import", async (path) => {
     const { files, packages, free } = await bundle(everythingOf(path));
     expect(files.filter((file) => !file.startsWith("src/") && file !== "<stdin>")).toEqual([]);
     expect({ packages, free }).toEqual({ packages: [], free: [] });
   });
 
   const client = globSync("src/http1/*.ts", { cwd: root });
-  test("the HTTP/1.1 client needs nothing of a runtime but a connector", async () => {
+  test("the HTTP/1.1 client needs only a connector from a runtime", async () => {
     const all = client.map((file, i) => `export * as file${i} from "./${file}";`).join("");
     const { files, packages, free } = await bundle(all);
     expect(files.filter((file) => !file.startsWith("src/") && file !== "<stdin>")).toEqual([]);
@@ -91,19 +91,19 @@ describe("neutral", () => {
     expect({ packages, free }).toEqual({ packages: [], free: [] });
   });
 
-  test.each(client)("%s takes nothing from the global object", (file) => {
+  test.each(client)("%s reads nothing from the global object", (file) => {
     const code = readFileSync(`${root}${file}`, "utf8");
     expect(code).not.toMatch(/\bglobalThis\b|getBuiltinModule|\bNodeJS\.|["']node:/);
   });
 
   const others = Object.keys(entries).filter((condition) => condition !== "node");
-  test.each(others)("the %s entry has nothing of Node's", async (condition) => {
+  test.each(others)("the %s entry imports nothing of Node", async (condition) => {
     const { packages, free } = await bundle(everythingOf("#proxy"), [condition]);
     expect(packages.filter((name) => BUILTINS.has(name))).toEqual([]);
     expect({ packages, free }).toEqual({ packages: [], free: [] });
   });
 
-  test("the Worker that wrangler builds has nothing of Node's", async () => {
+  test("the Worker that wrangler builds imports nothing of Node", async () => {
     const main = /^main = "(.+)"$/m.exec(readFileSync(`${root}wrangler.toml`, "utf8"))?.[1];
     const { packages, free } = await bundle(everythingOf(`./${main}`), ["workerd"]);
     expect({ packages, free }).toEqual({ packages: [], free: [] });
@@ -111,19 +111,19 @@ describe("neutral", () => {
 });
 
 describe("conditions", () => {
-  test.each(Object.entries(entries))("%s takes %s", async (condition, path) => {
+  test.each(Object.entries(entries))("%s selects %s", async (condition, path) => {
     const conditions = condition === "default" ? [] : [condition];
     const { files } = await bundle(everythingOf("#proxy"), conditions);
     const taken = files.filter((file) => /^runtimes\/\w+\.ts$/.test(file));
     expect(taken).toEqual([path.slice("./".length)]);
   });
 
-  test("a runtime that can be taken for Node is not", () => {
+  test("a runtime that resembles Node does not get Node's entry", () => {
     expect(Object.keys(entries)).toEqual(["workerd", "deno", "bun", "node", "default"]);
   });
 });
 
-test("what integrates undici needs no other package", async () => {
+test("the undici integration needs no other package", async () => {
   const { packages } = await bundle('import "./runtimes/undici.ts"');
   expect(packages.filter((name) => !BUILTINS.has(name))).toEqual(["undici"]);
 });

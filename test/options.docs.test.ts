@@ -28,6 +28,6 @@ describe.each([
   });
 });
 
-test("optionNames has them all, in the order of the interface", () => {
+test("optionNames lists all options in the order of the interface", () => {
   expect(optionNames).toEqual(options.map(({ name }) => name));
 });

@@ -223,12 +223,12 @@ describe.each(optionNames)("%s", (name) => {
     );
   });
 
-  test("takes what it should, and undefined", () => {
+  test("accepts valid values and undefined", () => {
     for (const value of [...RIGHT[key], undefined]) expect(check(name, value)).not.toThrow();
   });
 });
 
-test("a pattern is not taken for a field name", () => {
+test("a regular expression is refused as a field name", () => {
   expect(check("forwardHeaders", ["x-forwarded-*"])).toThrow(TypeError);
   expect(check("filterHeaders", ["x-internal-*"])).toThrow(TypeError);
 });

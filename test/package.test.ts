@@ -30,7 +30,7 @@ const INTEGRATIONS = ["undici"];
 const sources = globSync("{src,runtimes}/**/*.ts", { cwd: root });
 
 describe("package.json", () => {
-  test("exports are the built entries of imports, types first", () => {
+  test("`exports` are the built files of `imports`, types first", () => {
     const built = Object.entries(manifest.imports["#proxy"]).map(([condition, path]) => {
       const base = path.replace("./", "./dist/").replace(/\.ts$/, "");
       return [condition, Object.entries({ types: `${base}.d.ts`, default: `${base}.js` })];
@@ -58,7 +58,7 @@ describe("package.json", () => {
     );
   });
 
-  test("versions are exact, and those of packages in use", () => {
+  test("dependencies have exact versions, and each is used", () => {
     const { dependencies, devDependencies, peerDependencies, peerDependenciesMeta } = manifest;
     for (const version of Object.values({ ...dependencies, ...devDependencies })) {
       expect(version).toMatch(/^\d+\.\d+\.\d+(-[\w.]+)?$/);
@@ -77,7 +77,7 @@ describe("package.json", () => {
     expect(new Set(packages)).toEqual(new Set(Object.keys(dependencies)));
   });
 
-  test("engines are what is checked when connections are made, and what README says", () => {
+  test("`engines` matches the check at run time and README", () => {
     expect(manifest.engines.node).toBe(`>=${OLDEST.Node}`);
     for (const [runtime, oldest] of Object.entries(OLDEST)) {
       const named = read("README.md").match(new RegExp(`(?<=\\b${runtime} )\\d+\\.\\d+`, "g"));
@@ -85,7 +85,7 @@ describe("package.json", () => {
     }
   });
 
-  test("deno.json says the same", () => {
+  test("deno.json agrees with it", () => {
     const deno = json("deno.json") as {
       name: string;
       version: string;
@@ -106,7 +106,7 @@ describe("package.json", () => {
     expect(Object.entries(subpaths)).toEqual(built);
   });
 
-  test("package-lock.json is whole, so that npm ci takes it, and names no host", () => {
+  test("package-lock.json is complete for npm ci and names no host", () => {
     const { packages } = json("package-lock.json") as {
       packages: Record<string, { resolved?: string }>;
     };
@@ -123,7 +123,7 @@ describe("package.json", () => {
     expect(Object.values(packages).filter(({ resolved }) => resolved !== undefined)).toEqual([]);
   });
 
-  test("CHANGELOG knows the version, or what comes after it", () => {
+  test("CHANGELOG has the version or unreleased changes", () => {
     const newest = /^## (.+)$/m.exec(read("CHANGELOG.md"))?.[1];
     expect(["Unreleased", manifest.version]).toContain(newest);
   });
@@ -136,7 +136,7 @@ function importsOf(file: string): string[] {
 }
 
 describe("sources", () => {
-  test("of the core import the core only", () => {
+  test("of the core import only the core", () => {
     for (const file of sources.filter((each) => each.startsWith("src/"))) {
       for (const path of importsOf(file)) {
         expect(path, file).toMatch(/^\.\.?\/[\w/-]+\.ts$/);
@@ -145,7 +145,7 @@ describe("sources", () => {
     }
   });
 
-  test("import each other in one direction, types excepted", () => {
+  test("import each other without cycles, types excepted", () => {
     const graph = new Map(sources.map((file) => [file, valueImportsOf(file)]));
     expect(graph.get("src/forward.ts")).toContain("src/exchange/scope.ts");
     expect(cycleIn(graph)).toBeUndefined();

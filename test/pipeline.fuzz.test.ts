@@ -133,7 +133,7 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
     expect(upstream.calls).toHaveLength(before + 1);
   }
 
-  test("any exchange", async () => {
+  test("any exchange looks the same to client and upstream", async () => {
     await fc.assert(
       fc.asyncProperty(exchanges, setup, async (steps, way) => {
         await upstream.reset();

@@ -22,17 +22,21 @@ function create(options: Partial<CreateProxyOptions> = {}): NodeProxy {
 }
 
 const servers: Record<string, (proxy: NodeProxy) => Promise<number>> = {
-  node: (proxy) => apps.serveNode(proxy.nodeHandler),
-  srvx: (proxy) => apps.serveSrvx({ fetch: (each) => proxy.fetch(each) }),
-  h3: (proxy) => apps.serveH3(new H3().all("/**", (event) => proxy.fetch(event.req))),
+  node: (proxy) => apps.serve("node", proxy.nodeHandler),
+  srvx: (proxy) => apps.serve("srvx", { fetch: (each) => proxy.fetch(each) }),
+  h3: (proxy) =>
+    apps.serve(
+      "h3",
+      new H3().all("/**", (event) => proxy.fetch(event.req)),
+    ),
   hono: (proxy) => {
     const listener = getRequestListener(proxy.fetch, { overrideGlobalObjects: false });
-    return apps.serveNode((req, res) => void listener(req, res));
+    return apps.serve("node", (req, res) => void listener(req, res));
   },
 };
 
 describe.each(Object.entries(servers))("%s", (_, serve) => {
-  test("safe requests are sent side by side", async () => {
+  test("safe requests are sent in parallel", async () => {
     const client = await apps.connect(await serve(create()));
     const methods = ["GET", "HEAD", "OPTIONS", "GET"];
     upstream.script = async (call) => {
@@ -45,7 +49,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     }
   });
 
-  test("a request whose target is still being looked up keeps its place", async () => {
+  test("a request whose target is not yet decided keeps its place", async () => {
     const found = Promise.withResolvers<string>();
     const target = ({ method }: Request): string | Promise<string> =>
       method === "PUT" ? found.promise : upstream.url;
@@ -58,7 +62,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(upstream.calls.map((call) => call.target)).toEqual(["/1", "/2"]);
   });
 
-  test("a hundred that wait are sent in their order, and the process says nothing", async () => {
+  test("a hundred waiting requests are sent in order, without a warning of the process", async () => {
     const warn = vi.fn<(warning: Error) => void>();
     process.on("warning", warn);
     try {
@@ -88,7 +92,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     }
   });
 
-  test("one that failed makes way for those behind it", async () => {
+  test("a failed request lets the following ones be sent", async () => {
     const client = await apps.connect(await serve(create({ bodyLimit: 10, timeout: 300 })));
     upstream.script = (call) => {
       if (call.method === "GET") call.reply(200, [], call.target);
@@ -105,7 +109,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(statuses).toEqual([413, 502, 504, 200]);
   });
 
-  test("the deadline of one that waits starts when its turn comes", async () => {
+  test("the deadline of a waiting request starts when it is sent", async () => {
     const timeout = 1000;
     const client = await apps.connect(await serve(create({ timeout })));
     upstream.script = async (call) => {
@@ -117,7 +121,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     for (const text of targets) expect(await client.read()).toMatchObject({ status: 200, text });
   });
 
-  test("one that waits may go to several upstreams", async () => {
+  test("waiting requests may go to several upstreams", async () => {
     const proxy = create();
     upstream.script = (call) => call.reply(200, [], call.method);
     const both: typeof proxy.fetch = async (each) => {
@@ -134,7 +138,7 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(texts.join()).toMatch(/^PUT,(?:DELETE){1,2},GET$/);
   });
 
-  test("a signal ends the waiting", async () => {
+  test("the caller's signal ends the waiting", async () => {
     const controller = new AbortController();
     const proxy = create({ signal: controller.signal });
     const client = await apps.connect(await serve(proxy));
@@ -146,13 +150,13 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     expect(upstream.calls).toHaveLength(1);
   });
 
-  test("a request after a response that the app has sent by itself does not wait", async () => {
+  test("a request after the app's own response does not wait", async () => {
     const proxy = create();
     upstream.script = (call) => {
       if (call.method === "GET") call.reply(200, [], "got");
     };
     // As a mirror does: what becomes of the first one does not matter to its client.
-    const port = await apps.serveNode((req, res) => {
+    const port = await apps.serve("node", (req, res) => {
       if (req.method === "DELETE") {
         proxy.nodeHandler(req, Object.create(res) as typeof res);
         res.end("sent away");

@@ -6,7 +6,7 @@ import { CAPABLE, FakeTransport } from "./_fakes.ts";
 const plan = (options: ProxyOptions): Plan => compile(options, () => new FakeTransport());
 
 describe("transport", () => {
-  test("is the runtime's own, for these options", () => {
+  test("is the runtime's own, created with these options", () => {
     const transport = new FakeTransport();
     const transportFor = vi.fn(() => transport);
     const options = { connectTimeout: 5 };
@@ -14,7 +14,7 @@ describe("transport", () => {
     expect(transportFor).toHaveBeenCalledExactlyOnceWith(options);
   });
 
-  test("is the one passed in, or made of the fetch passed in", () => {
+  test("is the given one, or created from the given fetch", () => {
     const transportFor = vi.fn(() => new FakeTransport());
     const transport = new FakeTransport();
     expect(compile({ transport }, transportFor).transport).toBe(transport);
@@ -22,7 +22,7 @@ describe("transport", () => {
     expect(transportFor).not.toHaveBeenCalled();
   });
 
-  test("must be able to set Host where that is asked for", () => {
+  test("must be able to set Host if an option needs it", () => {
     const transport = new FakeTransport();
     transport.capabilities = { ...CAPABLE, host: false };
     expect(() => compile({ changeOrigin: true }, () => transport)).not.toThrow();
@@ -53,7 +53,7 @@ test("defaults", () => {
   expect(plan({ changeOrigin: false }).keepHost).toBe(true);
 });
 
-test("idleTimeout is off where bodies are handed through, unless it is asked for", () => {
+test("idleTimeout is off for transports that pass bodies through, unless it is set", () => {
   const transport = Object.assign(new FakeTransport(), { handsBodiesThrough: true });
   expect(compile({}, () => transport).idleTimeout).toBe(0);
   expect(compile({ idleTimeout: 5 }, () => transport).idleTimeout).toBe(5);
@@ -67,7 +67,7 @@ test.each([
   expect(plan({ xfwd }).forwarded).toBe(forwarded);
 });
 
-test("trustProxy is compiled, nobody to nothing", () => {
+test("trustProxy is compiled, and an empty list to undefined", () => {
   expect(plan({}).trusts).toBeUndefined();
   expect(plan({ trustProxy: false }).trusts).toBeUndefined();
   expect(plan({ trustProxy: ["10.0.0.0/8"] }).trusts?.("10.0.0.1")).toBe(true);
@@ -85,18 +85,18 @@ describe("clientAddress", () => {
   );
 
   test.each(["192.0.2.7, 10.0.0.1", "", "a b", 'a"', "a;b", "a\r\nb", null, undefined, 5])(
-    "%j is none",
+    "%j is refused",
     (address) => {
       expect(told(address)).toBeUndefined();
     },
   );
 
-  test("is not there by default", () => {
+  test("is undefined by default", () => {
     expect(plan({}).clientAddress).toBeUndefined();
   });
 });
 
-test("via names this proxy in Forwarded, too, if it can stand there", () => {
+test("`via` names this proxy in Forwarded too, if it is a valid identifier", () => {
   expect(plan({}).by).toBeUndefined();
   expect(plan({ via: "edge-1.example" }).by).toBe("edge-1.example");
   expect(plan({ via: "edge!" }).by).toBeUndefined();
@@ -109,7 +109,7 @@ describe("field names", () => {
     forwardHeaders: ["x-forwarded-for", "proxy-authorization", "cookie"],
   };
 
-  test("what is set, deleted or filtered is dropped from the client's", () => {
+  test("fields that are set, deleted or filtered are dropped from the client's request", () => {
     const { dropped, droppedIfTrusted, added } = plan(options);
     for (const name of ["x-set", "X_SET", "x-deleted", "cookie", "connection", "host"]) {
       expect(dropped.has(name)).toBe(true);
@@ -119,7 +119,7 @@ describe("field names", () => {
     expect(added).toEqual(["X-Set", "1"]);
   });
 
-  test("only an untrusted peer's forwarding fields are", () => {
+  test("forwarding fields are dropped only from an untrusted peer's request", () => {
     const { dropped, droppedIfTrusted } = plan({});
     for (const name of ["x-real-ip", "x-forwarded-for", "X_Forwarded_Proto"]) {
       expect(dropped.has(name)).toBe(true);
@@ -144,7 +144,7 @@ describe("field names", () => {
     expect(kept?.has("cookie")).toBe(false);
   });
 
-  test("only what the proxy itself adds has to be taken out again", () => {
+  test("only fields that the proxy itself adds are filtered again", () => {
     expect(plan({ filterHeaders: ["cookie"], headers: { a: "1" } }).overridden).toBeUndefined();
     expect(plan({ filterHeaders: ["X-Forwarded-Host"] }).overridden?.has("x-forwarded-host")).toBe(
       true,
@@ -172,17 +172,17 @@ describe("rewriting the path", () => {
     expect(await rewrite({ stripPrefix: "/api/" }, path)).toBe(stripped);
   });
 
-  test("stripPrefix of / is none", () => {
+  test('stripPrefix: "/" strips nothing', () => {
     expect(plan({ stripPrefix: "/" }).rewrite).toBeUndefined();
   });
 
-  test("a map is applied in order, one rule on what the other made", async () => {
+  test("a map is applied in order, each rule to the result of the one before", async () => {
     const pathRewrite = { "^/old/": "/new/", "^/new/(\\d+)": "/item/$1", "\\?.*": "" };
     expect(await rewrite({ pathRewrite }, "/old/7/x?y")).toBe("/item/7/x");
     expect(await rewrite({ pathRewrite }, "/other")).toBe("/other");
   });
 
-  test("comes after stripPrefix", async () => {
+  test("is applied after stripPrefix", async () => {
     expect(await rewrite({ stripPrefix: "/api", pathRewrite: { "^/": "/v2/" } }, "/api/a")).toBe(
       "/v2/a",
     );
@@ -192,7 +192,7 @@ describe("rewriting the path", () => {
     expect(await rewrite({ stripPrefix: "/api", pathRewrite }, "/api/a")).toBe("/a!a.test");
   });
 
-  test("a function may take its time", async () => {
+  test("a function may return a promise", async () => {
     expect(await rewrite({ pathRewrite: async (path) => `${path}/later` }, "/a")).toBe("/a/later");
   });
 });

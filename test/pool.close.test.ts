@@ -2,13 +2,13 @@ import { createServer, type Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import { createProxy, createTransport } from "../runtimes/node.ts";
 import { ask, openLinks, originOf, pooled, statsOf, upstream } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { until, within } from "./_wait.ts";
 
 const CLOSED = "503 Service Unavailable: destination_unavailable\n";
 
 describe("close(timeout)", () => {
-  test("what is done in time is done", async () => {
+  test("requests that end in time succeed", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1 });
     const answers = [ask(proxy), ask(proxy)];
@@ -23,7 +23,7 @@ describe("close(timeout)", () => {
     await until(() => openLinks() === 0, "no connection left");
   });
 
-  test("the rest is cut off", async () => {
+  test("other requests are aborted", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1 });
     const answers = [ask(proxy), ask(proxy)];
@@ -35,7 +35,7 @@ describe("close(timeout)", () => {
     expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0 });
   });
 
-  test("0 lets them take as long as they like", async () => {
+  test("0 waits without a limit", async () => {
     upstream.script = () => {};
     const proxy = pooled();
     const answer = ask(proxy);
@@ -46,7 +46,7 @@ describe("close(timeout)", () => {
     await within(closing, "the close");
   });
 
-  test.each([-1, 1.5, Number.NaN, "5"])("not %j", async (timeout) => {
+  test.each([-1, 1.5, Number.NaN, "5"])("%j is refused", async (timeout) => {
     const proxy = pooled();
     await expect(proxy.close(timeout as number)).rejects.toThrow(
       /^fetchway: close\(timeout\): use whole milliseconds/,
@@ -73,7 +73,7 @@ describe("destroy()", () => {
     proxy.destroy();
   });
 
-  test("a response that has begun breaks off", async () => {
+  test("a response that has begun is truncated", async () => {
     upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
     const proxy = pooled();
     const response = await proxy.fetch(new Request("http://proxy.test/"));
@@ -81,9 +81,9 @@ describe("destroy()", () => {
     await expect(response.text()).rejects.toMatchObject({ code: "destination_unavailable" });
   });
 
-  test("a connection that is being made is given up", async () => {
+  test("a connection attempt is aborted", async () => {
     const server = createServer();
-    const port = await portOf(server);
+    const port = await listen(server);
     const proxy = pooled({ connectTimeout: 0 }, `https://127.0.0.1:${port}`);
     const answer = ask(proxy);
     const socket = await new Promise<Socket>((resolve) => server.once("connection", resolve));
@@ -96,13 +96,13 @@ describe("destroy()", () => {
     server.close();
   });
 
-  test("an origin that is new after that, too", async () => {
+  test("a request to a new origin fails, too", async () => {
     const proxy = pooled({}, "http://127.0.0.1:1");
     proxy.destroy();
     expect(await ask(proxy)).toBe(CLOSED);
   });
 
-  test("not the connections of somebody else", async () => {
+  test("a transport that was passed in is not closed", async () => {
     const transport = createTransport();
     const proxy = createProxy({ target: upstream.url, transport });
     proxy.destroy();

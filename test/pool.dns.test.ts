@@ -6,7 +6,7 @@ import type { NodeProxy } from "../runtimes/node.ts";
 import type { PoolOptions } from "../src/options/pool.ts";
 import { NameServer } from "./_dns.ts";
 import { ask, pooled, statsOf } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { startFull } from "./_full.ts";
 import { pause, until } from "./_wait.ts";
 
@@ -27,9 +27,7 @@ async function startAt(address: string, on: number): Promise<number> {
     setTimeout(() => res.end(address), slowness);
   });
   servers.set(address, server);
-  if (on === 0) return portOf(server, address);
-  await new Promise<void>((resolve) => server.listen(on, address, resolve));
-  return on;
+  return listen(server, on, address);
 }
 
 async function stopAt(address: string): Promise<void> {
@@ -69,7 +67,7 @@ async function load(proxy: NodeProxy, requests: number, clients: number): Promis
   return answers;
 }
 
-describe("requests are spread within 10 % of even", () => {
+describe("requests are spread evenly over two addresses, within 10 %", () => {
   test.each([
     [1, undefined],
     [3, undefined],
@@ -88,7 +86,7 @@ describe("requests are spread within 10 % of even", () => {
     expect(statsOf(proxy).created).toBeLessThanOrEqual(2 * clients + 2);
   });
 
-  test("over three as well", async () => {
+  test("requests are spread evenly over three addresses, within 10 %", async () => {
     record([A, B, C]);
     await startAt(C, port);
     await load(start(), 900, 5);
@@ -97,7 +95,7 @@ describe("requests are spread within 10 % of even", () => {
 });
 
 describe("an address that fails", () => {
-  test("is passed over at once, and left alone for a while", async () => {
+  test("is skipped at once, and not tried for a while", async () => {
     record([C, A, B]);
     const proxy = start();
     const answers = await load(proxy, 300, 5);
@@ -107,7 +105,7 @@ describe("an address that fails", () => {
     expect(statsOf(proxy).failed).toBe(0);
   });
 
-  test("is one that accepts nothing: the next is tried within connectTimeout", async () => {
+  test("because it accepts no connection is skipped within connectTimeout", async () => {
     await using full = await startFull(C, port);
     expect(full.sockets.length).toBeGreaterThan(0);
     record([C, A]);
@@ -121,7 +119,7 @@ describe("an address that fails", () => {
     expect(performance.now() - since).toBeLessThan(10_000);
   });
 
-  test("is the only one: connectTimeout, 504", async () => {
+  test("because it accepts no connection and is the only one becomes 504 after connectTimeout", async () => {
     await using full = await startFull(C, port);
     expect(full.sockets.length).toBeGreaterThan(0);
     record([C]);
@@ -133,7 +131,7 @@ describe("an address that fails", () => {
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
   });
 
-  test("fails in the middle of the traffic: what follows goes to the others", async () => {
+  test("in the middle of traffic is skipped by the following requests", async () => {
     record([A, B]);
     const proxy = start();
     await load(proxy, 100, 5);
@@ -143,14 +141,14 @@ describe("an address that fails", () => {
     expect(answers.filter((answer) => answer === `200 ${A}`).length).toBeGreaterThanOrEqual(195);
   });
 
-  test("all of them: refused", async () => {
+  test("like all others becomes connection_refused", async () => {
     record([C, "127.0.0.4"]);
     expect(await ask(start())).toBe("502 Bad Gateway: connection_refused\n");
   });
 });
 
 describe("a record that changes", () => {
-  test("is followed within its TTL and socketTTL under steady traffic", async () => {
+  test("is used within its TTL and socketTTL under steady traffic", async () => {
     record([A], 1);
     const proxy = start({ socketTTL: 200 });
     expect(await ask(proxy)).toBe(`200 ${A}`);
@@ -180,11 +178,11 @@ describe("a record that changes", () => {
 });
 
 describe("names", () => {
-  test("that there are not", async () => {
+  test("that do not exist become dns_error", async () => {
     expect(await ask(start())).toBe("502 Bad Gateway: dns_error\n");
   });
 
-  test("that nobody answers for, within connectTimeout", async () => {
+  test("that no name server answers for become dns_timeout after connectTimeout", async () => {
     names.silent = true;
     const proxy = start({ connectTimeout: 200 });
     expect(await ask(proxy)).toBe("504 Gateway Timeout: dns_timeout\n");
@@ -192,7 +190,7 @@ describe("names", () => {
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
   });
 
-  test("that are addresses are not looked up", async () => {
+  test("that are IP addresses are not looked up", async () => {
     const lookup = vi.spyOn(dns, "lookup");
     expect(await ask(pooled({}, `http://${A}:${port}`))).toBe(`200 ${A}`);
     expect(lookup).not.toHaveBeenCalled();
@@ -200,8 +198,11 @@ describe("names", () => {
     expect(names.asked).toEqual([]);
   });
 
-  test.each([undefined, false, { ttl: 0 }] as const)("by the system, dns: %j", async (given) => {
-    const proxy = pooled(given === undefined ? {} : { dns: given }, `http://localhost:${port}`);
-    expect(await ask(proxy)).toBe(`200 ${A}`);
-  });
+  test.each([undefined, false, { ttl: 0 }] as const)(
+    "are looked up by the operating system with dns: %j",
+    async (given) => {
+      const proxy = pooled(given === undefined ? {} : { dns: given }, `http://localhost:${port}`);
+      expect(await ask(proxy)).toBe(`200 ${A}`);
+    },
+  );
 });

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { makeCertificate } from "./_certificate.ts";
 import { ask, openLinks, pooled, statsOf, upstream } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { startProgram } from "./_program.ts";
 import { until } from "./_wait.ts";
 
@@ -16,7 +16,7 @@ afterEach(() => {
 });
 
 describe("keepAlive: false", () => {
-  test("one connection a request, and the upstream is told", async () => {
+  test("each request has a connection of its own and sends Connection: close", async () => {
     const proxy = pooled({ keepAlive: false });
     for (const init of [{}, { method: "HEAD" }, { method: "POST", body: "a" }]) {
       expect(await ask(proxy, "/", init)).toMatch(/^200 /);
@@ -27,14 +27,14 @@ describe("keepAlive: false", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 3, closed: 3, requestsPerSocket: 1 });
   });
 
-  test("waiting requests as well", async () => {
+  test("waiting requests have a connection of their own too", async () => {
     const proxy = pooled({ keepAlive: false, maxSockets: 2 });
     const answers = await Promise.all(Array.from({ length: 20 }, () => ask(proxy)));
     expect(answers).toEqual(Array(20).fill("200 "));
     expect(upstream.links).toHaveLength(20);
   });
 
-  test("by default the upstream is told to keep it", async () => {
+  test("by default no Connection: close is sent", async () => {
     await ask(pooled());
     expect(upstream.calls[0]?.get("connection")).toBe("keep-alive");
   });
@@ -95,16 +95,16 @@ test.each([
   }
 });
 
-describe("what the pool has for targets without", () => {
+describe("pool options that apply to targets without their own", () => {
   const [first, second] = [makeCertificate(), makeCertificate()];
 
   async function secure({ cert, key }: typeof first): Promise<string> {
     const server = createHttpsServer({ cert, key }, (_, res) => res.end("secure"));
     cleanups.push(() => server.close().closeAllConnections());
-    return `https://localhost:${await portOf(server)}`;
+    return `https://localhost:${await listen(server)}`;
   }
 
-  test("tls; the target's own wins", async () => {
+  test("tls, unless the target has its own", async () => {
     const url = await secure(first);
     const [ours, theirs] = [{ ca: first.cert }, { ca: second.cert }];
     expect(await ask(pooled({}, url))).toMatch(/^502 .*tls_certificate_error/);
@@ -114,7 +114,7 @@ describe("what the pool has for targets without", () => {
     expect(await ask(pooled({ tls: ours }, { url, tls: theirs }))).toMatch(/tls_certificate_error/);
   });
 
-  test("one TLS connection to an address, whatever Host says", async () => {
+  test("one TLS connection to an address serves any Host", async () => {
     const url = (await secure(first)).replace("localhost", "127.0.0.1");
     const proxy = pooled({ tls: { ca: first.cert } }, url, { changeOrigin: false });
     for (const host of ["a.test", "b.test", "a.test"]) {
@@ -125,7 +125,7 @@ describe("what the pool has for targets without", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 1, requests: 3 });
   });
 
-  test("socketPath; the target's own wins", async () => {
+  test("socketPath, unless the target has its own", async () => {
     const start = async (name: string): Promise<string> => {
       const path = join(tmpdir(), `fetchway-${process.pid}-${name}.sock`);
       const server = createHttpServer((_, res) => res.end(name));

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { poolDefaults } from "../src/options/pool.ts";
 import { connect } from "./_client.ts";
 import { ask, originOf, pooled, statsOf, upstream } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { pause, until } from "./_wait.ts";
 import { request } from "./_wire.ts";
 
@@ -15,7 +15,7 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0)) await cleanup();
 });
 
-test("without limits all requests have a connection of their own, and all are kept", async () => {
+test("without limits each request has a connection of its own, and all are kept", async () => {
   const proxy = pooled({ maxSockets: Infinity, maxFreeSockets: Infinity, maxQueued: Infinity });
   const count = poolDefaults.maxSockets + 50;
   upstream.script = async (call) => {
@@ -29,7 +29,7 @@ test("without limits all requests have a connection of their own, and all are ke
   expect(originOf(proxy)).toEqual({ inUse: 0, free: count, waiting: 0 });
 });
 
-test("without a limit to those that wait none is refused", async () => {
+test("without maxQueued no request is refused", async () => {
   const proxy = pooled({ maxSockets: 1, maxQueued: Infinity });
   const count = poolDefaults.maxQueued + 2;
   const first = Promise.withResolvers<void>();
@@ -44,7 +44,7 @@ test("without a limit to those that wait none is refused", async () => {
 });
 
 describe("maxQueued", () => {
-  test("beyond it 503, with Retry-After", async () => {
+  test("requests over the limit get 503 with Retry-After", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1, maxQueued: 2 });
     const answers = ["/1", "/2", "/3"].map((path) => ask(proxy, path));
@@ -58,7 +58,7 @@ describe("maxQueued", () => {
     expect(upstream.calls.map(({ target }) => target)).toEqual(["/1", "/2", "/3"]);
   });
 
-  test("0: nobody waits", async () => {
+  test("0: no request waits", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1, maxQueued: 0 });
     const first = ask(proxy);
@@ -68,7 +68,7 @@ describe("maxQueued", () => {
   });
 });
 
-test("queueTimeout: nobody waits for longer, and is sent after that", async () => {
+test("a request that waits longer than queueTimeout is never sent", async () => {
   upstream.script = () => {};
   const proxy = pooled({ maxSockets: 1, queueTimeout: 1000 });
   const first = ask(proxy, "/first");
@@ -82,7 +82,7 @@ test("queueTimeout: nobody waits for longer, and is sent after that", async () =
 });
 
 describe("many clients over a few connections", () => {
-  test("4096 over 50: in order, and never more than 50", async () => {
+  test("4096 requests over 50 connections are sent in order, on never more than 50 connections", async () => {
     let running = 0;
     let most = 0;
     upstream.script = () => {};
@@ -93,7 +93,7 @@ describe("many clients over a few connections", () => {
       proxy.nodeHandler(req, res);
     });
     cleanups.push(() => server.close());
-    const port = await portOf(server);
+    const port = await listen(server);
     const first = Array.from({ length: 50 }, () => ask(proxy, "/first"));
     await until(() => upstream.calls.length === 50, "all connections in use");
     const held = upstream.calls.splice(0);
@@ -121,14 +121,14 @@ describe("many clients over a few connections", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 50, requests: 50 + 4096 });
   }, 60_000);
 
-  test("clients that leave leave the queue at once, and nothing of theirs is sent", async () => {
+  test("queued requests whose clients disconnect are removed at once and never sent", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 2 });
     const busy = [ask(proxy, "/busy"), ask(proxy, "/busy")];
     await until(() => upstream.calls.length === 2, "two busy connections");
     const server = createServer(proxy.nodeHandler);
     cleanups.push(() => server.close());
-    const port = await portOf(server);
+    const port = await listen(server);
     const leave = async (): Promise<void> => {
       const clients = await Promise.all(Array.from({ length: 500 }, () => connect(port)));
       for (const client of clients) client.send(request("GET", "/gone"));
@@ -144,7 +144,7 @@ describe("many clients over a few connections", () => {
     expect(upstream.calls.map(({ target }) => target)).toEqual(["/busy", "/busy", "/last"]);
   }, 60_000);
 
-  test("a body that waits is not read: its client is held, and memory with it", async () => {
+  test("the body of a queued request is not read, so that its client pauses and memory stays flat", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1 });
     const first = ask(proxy, "/first");
@@ -155,7 +155,7 @@ describe("many clients over a few connections", () => {
       proxy.nodeHandler(req, res);
     });
     cleanups.push(() => server.close());
-    const client = await connect(await portOf(server));
+    const client = await connect(await listen(server));
     const size = 64 * 1024 * 1024;
     client.send(`POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${size}\r\n\r\n`);
     await until(() => incoming !== undefined && originOf(proxy)?.waiting === 1, "it waits");

@@ -19,12 +19,12 @@ describe.each([
     expect(() => runtime.createProxy({ target, pool })).toThrow(new TypeError(message));
   });
 
-  test("connectTimeout is the request's option, too", () => {
+  test("connectTimeout is accepted as a request's option too", () => {
     expect(runtime.createTransport({ connectTimeout }).name).toBe(name);
     expect(runtime.createProxy({ target, connectTimeout }).stats()).toBeUndefined();
   });
 
-  test("what is no option is called that", () => {
+  test("an unknown option is refused with its name", () => {
     expect(() => runtime.createTransport({ sockets: 1 } as PoolOptions)).toThrow(
       /`sockets`: there is no such option/,
     );

@@ -3,14 +3,14 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import type { RequestDraft } from "../src/index.ts";
 import type { NodeProxy } from "../runtimes/node.ts";
 import { ask, originOf, pooled, statsOf, upstream } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { echo } from "./_upstream.ts";
 import { until } from "./_wait.ts";
 
 afterEach(() => void vi.useRealTimers());
 
 describe("stats", () => {
-  test("count, by transport and by origin", async () => {
+  test("count per transport and per origin", async () => {
     const proxy = pooled({ maxSockets: 1 });
     expect(statsOf(proxy)).toEqual({
       created: 0,
@@ -38,7 +38,7 @@ describe("stats", () => {
     expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0 });
   });
 
-  test("an idle connection whose time is over has timed out, as agentkeepalive counts it", async () => {
+  test("count an idle connection past freeSocketTimeout as timed out, like agentkeepalive", async () => {
     const answers = (proxy: NodeProxy): Promise<string[]> =>
       Promise.all(Array.from({ length: 5 }, () => ask(proxy)));
     for (const pool of [{ freeSocketTimeout: 50 }, { socketTTL: 100 }]) {
@@ -49,7 +49,7 @@ describe("stats", () => {
     }
   });
 
-  test("a connection that is closed for anything else has not", async () => {
+  test("do not count connections closed for other reasons as timed out", async () => {
     // The first request leaves a time behind that is over when the second fails.
     const proxy = pooled({ freeSocketTimeout: 100 });
     await ask(proxy);
@@ -82,7 +82,7 @@ describe("stats", () => {
     for (const each of [idle, surplus, unkept, closing]) expect(statsOf(each).timedOut).toBe(0);
   });
 
-  test("are the same object until something changes, and then have a higher version", async () => {
+  test("return the same object until something changes", async () => {
     upstream.script = () => {};
     const proxy = pooled({ maxSockets: 1, freeSocketTimeout: 100 });
     let last = statsOf(proxy);
@@ -111,7 +111,7 @@ describe("stats", () => {
     expect(statsOf(proxy).closed).toBe(1);
   });
 
-  test("an origin with several pools has them added up", async () => {
+  test("add up the pools of an origin", async () => {
     const target = (request: Request): { url: string; tls?: object } =>
       request.url.endsWith("/tls") ? { url: upstream.url } : { url: upstream.url, tls: {} };
     const proxy = pooled({}, target);
@@ -120,15 +120,15 @@ describe("stats", () => {
   });
 });
 
-describe("a request counts once it is on an open connection", () => {
-  test("not where none could be opened", async () => {
+describe("a request is counted once its connection is open", () => {
+  test("a request whose connection cannot be opened is not counted", async () => {
     const proxy = pooled({}, "http://127.0.0.1:1", { retry: { attempts: 1 } });
     expect(await ask(proxy)).toBe("502 Bad Gateway: connection_refused\n");
     await until(() => statsOf(proxy).failed === 2, "both failed");
     expect(statsOf(proxy)).toMatchObject({ created: 0, requests: 0, requestsPerSocket: 0 });
   });
 
-  test("not where its client has left while it was being opened", async () => {
+  test("a request whose client disconnects while the connection opens is not counted", async () => {
     const proxy = pooled();
     const leaving = new AbortController();
     const left = ask(proxy, "/", { signal: leaving.signal });
@@ -140,7 +140,7 @@ describe("a request counts once it is on an open connection", () => {
     expect(upstream.calls).toEqual([]);
   });
 
-  test("and each attempt for itself", async () => {
+  test("each attempt is counted", async () => {
     const proxy = pooled({}, upstream.url, { retry: { attempts: 2, statusCodes: [503] } });
     upstream.script = (call) => call.reply(503);
     expect(await ask(proxy)).toBe("503 ");
@@ -148,7 +148,7 @@ describe("a request counts once it is on an open connection", () => {
   });
 });
 
-test("a request that no client sends leaves the connections as they are", async () => {
+test("a request that cannot be sent leaves the connections unchanged", async () => {
   const onRequest = ({ path, headers }: RequestDraft): void => {
     if (path === "/bad") headers.set("x-bad", "\u0001");
   };
@@ -164,7 +164,7 @@ test("a request that no client sends leaves the connections as they are", async 
   expect(statsOf(proxy)).toMatchObject({ created: 1, closed: 0 });
 });
 
-describe("origins that nobody uses any more", () => {
+describe("unused origins", () => {
   test("are forgotten after a while", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     const proxy = pooled();
@@ -186,9 +186,9 @@ describe("origins that nobody uses any more", () => {
     expect(Object.keys(statsOf(proxy).origins)).toEqual([upstream.url]);
   });
 
-  test("and at once where there are very many", async () => {
+  test("are forgotten at once when there are very many", async () => {
     const server = createServer((_, res) => res.end("ok"));
-    const port = await portOf(server, "0.0.0.0");
+    const port = await listen(server, 0, "0.0.0.0");
     // Each of these addresses is this machine.
     const target = (request: Request): string =>
       `http://127.7${new URL(request.url).pathname.replaceAll("/", ".")}:${port}`;

@@ -71,7 +71,7 @@ async function ask(proxy: NodeProxy, path: string, init?: RequestInit): Promise<
 }
 
 describe("maxSockets", () => {
-  it("bounds the connections, and what waits is sent in order", async () => {
+  it("limits the connections, and waiting requests are sent in order", async () => {
     const upstream = await startUpstream(true);
     const proxy = startProxy(upstream.url, { maxSockets: 2 });
     const answers = ["/1", "/2", "/3", "/4", "/5"].map((path) => ask(proxy, path));
@@ -86,7 +86,7 @@ describe("maxSockets", () => {
     expect(upstream.opened()).toBe(2);
   });
 
-  it("never sends a request whose client left while it waited", async () => {
+  it("a queued request whose client disconnects is never sent", async () => {
     const upstream = await startUpstream(true);
     const proxy = startProxy(upstream.url, { maxSockets: 1 });
     const first = ask(proxy, "/first");
@@ -104,7 +104,7 @@ describe("maxSockets", () => {
     expect(upstream.paths).toEqual(["/first", "/last"]);
   });
 
-  it("a connection that cannot be made lets the next request try", async () => {
+  it("a failed connection attempt lets the next request connect", async () => {
     const proxy = startProxy("http://127.0.0.1:1", { maxSockets: 1 }, { retry: false });
     const answers = await Promise.all(["/1", "/2", "/3"].map((path) => ask(proxy, path)));
     expect(answers).toEqual(Array(3).fill("502 Bad Gateway: connection_refused\n"));
@@ -122,7 +122,7 @@ describe("a body that is not sent", () => {
     }),
   });
 
-  it("is let go of when no connection can be made", async () => {
+  it("is cancelled when no connection can be made", async () => {
     let cancelled = 0;
     const proxy = startProxy("http://127.0.0.1:1");
     expect(
@@ -137,7 +137,7 @@ describe("a body that is not sent", () => {
 });
 
 describe("idle connections", () => {
-  it("keeps maxFreeSockets of them and closes the rest", async () => {
+  it("up to maxFreeSockets are kept and the others closed", async () => {
     const upstream = await startUpstream(true);
     const proxy = startProxy(upstream.url, { maxFreeSockets: 2 });
     const answers = ["/1", "/2", "/3", "/4"].map((path) => ask(proxy, path));
@@ -148,7 +148,7 @@ describe("idle connections", () => {
     expect(proxy.stats()?.origins[upstream.url]).toEqual({ inUse: 0, free: 2, waiting: 0 });
   });
 
-  it("keeps more of them for a moment: batches need them all again", async () => {
+  it("more of them are kept for a moment, because batches need all of them again", async () => {
     const upstream = await startUpstream(true);
     const proxy = startProxy(upstream.url, { maxFreeSockets: 1 });
     for (let batch = 1; batch <= 3; batch++) {
@@ -162,7 +162,7 @@ describe("idle connections", () => {
     await until(() => upstream.sockets.size === 1, "one connection left");
   });
 
-  it("closes them after freeSocketTimeout", async () => {
+  it("are closed after freeSocketTimeout", async () => {
     const upstream = await startUpstream(false);
     const proxy = startProxy(upstream.url, { freeSocketTimeout: 100 });
     expect(await ask(proxy, "/")).toBe("200 ok");
@@ -172,7 +172,7 @@ describe("idle connections", () => {
     expect(upstream.opened()).toBe(2);
   });
 
-  it("does not reuse one whose Keep-Alive hint is too short to be safe", async () => {
+  it("are not reused with a Keep-Alive hint too short to be safe", async () => {
     const hint = (res: ServerResponse): void => void res.setHeader("Keep-Alive", "timeout=1");
     const upstream = await startUpstream(false, hint);
     const proxy = startProxy(upstream.url);
@@ -182,7 +182,7 @@ describe("idle connections", () => {
     expect(upstream.opened()).toBe(2);
   });
 
-  it("reuses the one used last", async () => {
+  it("are reused in the order of last use", async () => {
     const upstream = await startUpstream(false);
     const proxy = startProxy(upstream.url);
     await Promise.all([ask(proxy, "/1"), ask(proxy, "/2"), ask(proxy, "/3")]);
@@ -211,7 +211,7 @@ describe("close", () => {
     await until(() => upstream.sockets.size === 0, "no connection left");
   });
 
-  it("leaves a transport that was passed in to its owner", async () => {
+  it("does not close a transport that was passed in", async () => {
     const upstream = await startUpstream(false);
     const transport = createTransport();
     const proxy = createProxy({ target: upstream.url, transport });

@@ -2,11 +2,11 @@ import { createServer, type Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import { mebibyte } from "./_large.ts";
 import { ask, openLinks, originOf, pooled, statsOf, upstream } from "./_pool.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { pause, until } from "./_wait.ts";
 
 describe("timeout", () => {
-  test("a connection that is silent in use is closed, and its request fails", async () => {
+  test("a connection in use that stays silent is closed, and its request fails", async () => {
     upstream.script = () => {};
     const proxy = pooled({ timeout: 100 });
     expect(await ask(proxy)).toBe("504 Gateway Timeout: connection_read_timeout\n");
@@ -14,7 +14,7 @@ describe("timeout", () => {
     expect(statsOf(proxy)).toMatchObject({ created: 1, closed: 1, timedOut: 1 });
   });
 
-  test("in the middle of a body, too", async () => {
+  test("a connection that stays silent within a body is closed", async () => {
     upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
     const proxy = pooled({ timeout: 100 });
     const response = await proxy.fetch(new Request("http://proxy.test/"));
@@ -22,7 +22,7 @@ describe("timeout", () => {
     expect(statsOf(proxy)).toMatchObject({ timedOut: 1 });
   });
 
-  test("what moves now and then is not cut", async () => {
+  test("a connection with occasional chunks is not closed", async () => {
     upstream.script = async (call) => {
       call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
       for (let i = 0; i < 10; i++) {
@@ -35,7 +35,7 @@ describe("timeout", () => {
     expect(statsOf(proxy)).toMatchObject({ timedOut: 0 });
   });
 
-  test("nor is an idle connection, which has a time of its own", async () => {
+  test("an idle connection is not closed by timeout", async () => {
     const proxy = pooled({ timeout: 300, freeSocketTimeout: 60_000 });
     await ask(proxy);
     await pause(800);
@@ -46,7 +46,7 @@ describe("timeout", () => {
     expect(await ask(proxy)).toMatch(/^504 /);
   });
 
-  test("nor what the client is slow to take", async () => {
+  test("a connection that waits for a slow client is not closed", async () => {
     const size = 32 * mebibyte;
     upstream.script = (call) => {
       call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
@@ -65,7 +65,7 @@ describe("the upstream's Keep-Alive hint", () => {
     upstream.script = (call) => call.reply(200, [["Keep-Alive", `timeout=${seconds}, max=9`]]);
   };
 
-  test("shortens freeSocketTimeout, less a second", async () => {
+  test("shortens freeSocketTimeout to one second less than the hint", async () => {
     hint(2);
     const proxy = pooled({ freeSocketTimeout: 60_000 });
     const since = performance.now();
@@ -79,14 +79,14 @@ describe("the upstream's Keep-Alive hint", () => {
     expect(originOf(proxy)?.free).toBe(1);
   });
 
-  test("of a second leaves nothing: the connection is not kept", async () => {
+  test("of one second means that the connection is not kept", async () => {
     hint(1);
     const proxy = pooled({ freeSocketTimeout: 60_000 });
     expect([await ask(proxy), await ask(proxy)]).toEqual(["200 ", "200 "]);
     expect(upstream.links).toHaveLength(2);
   });
 
-  test("does not lengthen it", async () => {
+  test("does not lengthen freeSocketTimeout", async () => {
     hint(600);
     await ask(pooled({ freeSocketTimeout: 100 }));
     await until(() => openLinks() === 0, "the connection closed", 2000);
@@ -111,7 +111,7 @@ describe("socketTTL", () => {
     await until(() => openLinks() === 0, "the connection closed", 2000);
   });
 
-  test("and takes no further request, busy as it may be", async () => {
+  test("a busy connection takes no further request after socketTTL", async () => {
     const proxy = pooled({ socketTTL: 200 });
     const since = performance.now();
     while (performance.now() - since < 1000) expect(await ask(proxy)).toBe("200 ");
@@ -121,7 +121,7 @@ describe("socketTTL", () => {
     expect(upstream.calls.length).toBeGreaterThan(2 * links);
   });
 
-  test("an idle one closes at once", async () => {
+  test("an idle connection closes at once", async () => {
     const proxy = pooled({ socketTTL: 100, freeSocketTimeout: 60_000 });
     await ask(proxy);
     await until(() => openLinks() === 0, "the connection closed", 2000);
@@ -134,7 +134,7 @@ describe("connectTimeout", () => {
     const server = createServer();
     const sockets: Socket[] = [];
     server.on("connection", (socket) => sockets.push(socket.on("error", () => {})));
-    const url = `https://127.0.0.1:${await portOf(server)}`;
+    const url = `https://127.0.0.1:${await listen(server)}`;
     const proxy = pooled({ connectTimeout: 200 }, url);
     const since = performance.now();
     expect(await ask(proxy)).toBe("504 Gateway Timeout: connection_timeout\n");

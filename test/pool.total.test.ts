@@ -3,32 +3,32 @@ import { createServer } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createProxy, createTransport } from "../runtimes/node.ts";
-import { type Idle, IdleList } from "../src/http1/idle.ts";
+import { type IdleItem, IdleList } from "../src/http1/originpool.ts";
 import type { PoolOptions } from "../src/options/pool.ts";
 import { ask, pooled, statsOf } from "./_pool.ts";
 import { until } from "./_wait.ts";
 
-/** What the list is of: each notes that it was closed. */
-function idle(name: string, closed: string[]): Idle {
-  return { before: undefined, after: undefined, destroy: () => void closed.push(name) };
+/** Returns an item that records when it is closed. */
+function idle(name: string, closed: string[]): IdleItem {
+  return { previousIdle: undefined, nextIdle: undefined, destroy: () => void closed.push(name) };
 }
 
 describe("the list", () => {
-  test("closes the one that has been idle longest", () => {
+  test("closes the connection that has been idle longest", () => {
     const closed: string[] = [];
     const list = new IdleList(3);
     const [a, b, c, d, e] = Array.from("abcde", (name) => idle(name, closed)) as [
-      Idle,
-      Idle,
-      Idle,
-      Idle,
-      Idle,
+      IdleItem,
+      IdleItem,
+      IdleItem,
+      IdleItem,
+      IdleItem,
     ];
     for (const each of [a, b, c]) list.push(each);
     expect(closed).toEqual([]);
     list.push(d);
     expect(closed).toEqual(["a"]);
-    // Used, and idle again: it is the newest now.
+    // It was used and is idle again, so it is the newest now.
     list.remove(b);
     list.push(b);
     list.push(e);
@@ -38,7 +38,7 @@ describe("the list", () => {
     expect(closed).toEqual(["a", "c"]);
   });
 
-  test("is as a simple list would be, whatever comes and goes", () => {
+  test("gives the same result as a simple list, for any sequence of operations", () => {
     let seed = 7;
     const random = (below: number): number => {
       seed = (seed * 48_271) % 2_147_483_647;
@@ -53,9 +53,9 @@ describe("the list", () => {
       const index = random(all.length);
       const isIn = expected.includes(index);
       expected = expected.filter((each) => each !== index);
-      if (isIn || random(3) === 0) list.remove(all[index] as Idle);
+      if (isIn || random(3) === 0) list.remove(all[index] as IdleItem);
       else {
-        list.push(all[index] as Idle);
+        list.push(all[index] as IdleItem);
         expected.push(index);
         if (expected.length > 5) gone.push(String(expected.shift()));
       }
@@ -85,7 +85,7 @@ afterEach(async () => {
 
 function toMany(pool: PoolOptions): (origin: number) => Promise<string> {
   const { port } = server.address() as AddressInfo;
-  // Long enough that it closes none of them.
+  // Long enough that no connection expires.
   const patient = { freeSocketTimeout: 60_000, ...pool };
   const proxy = pooled(
     patient,
@@ -98,7 +98,7 @@ describe.runIf(process.platform === "linux")("over all origins", () => {
   const left = (): string[] =>
     Array.from(sockets, (socket) => socket.localAddress ?? "").toSorted();
 
-  test("so many idle connections are kept, those that were used last", async () => {
+  test("the most recently used idle connections are kept up to the limit", async () => {
     const askAt = toMany({ maxTotalFreeSockets: 4 });
     for (let origin = 1; origin <= 20; origin++) expect(await askAt(origin)).toBe("200 ok");
     await until(() => sockets.size === 4, "4 connections left", 2000);
@@ -106,7 +106,7 @@ describe.runIf(process.platform === "linux")("over all origins", () => {
     expect(left()).toEqual(last);
     for (const origin of [17, 18, 19, 20]) await askAt(origin);
     expect(opened).toBe(20);
-    // 17 was used again: 18 has been idle longest.
+    // 17 was used again, so 18 has been idle longest.
     await askAt(17);
     await askAt(1);
     await until(() => sockets.size === 4, "4 connections left", 2000);
@@ -114,7 +114,7 @@ describe.runIf(process.platform === "linux")("over all origins", () => {
     expect(opened).toBe(21);
   });
 
-  test("connections in use do not count, and none is closed with a request on it", async () => {
+  test("connections in use are not counted and not closed", async () => {
     const askAt = toMany({ maxTotalFreeSockets: 2 });
     for (let round = 0; round < 5; round++) {
       const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => askAt(i + 1)));
@@ -123,7 +123,7 @@ describe.runIf(process.platform === "linux")("over all origins", () => {
     }
   });
 
-  test("0 keeps none", async () => {
+  test("0 keeps no connection", async () => {
     const askAt = toMany({ maxTotalFreeSockets: 0 });
     for (let count = 1; count <= 3; count++) {
       await askAt(1);
@@ -132,13 +132,13 @@ describe.runIf(process.platform === "linux")("over all origins", () => {
     }
   });
 
-  test("Infinity keeps all", async () => {
+  test("Infinity keeps all connections", async () => {
     const askAt = toMany({ maxTotalFreeSockets: Infinity });
     for (let origin = 1; origin <= 50; origin++) await askAt(origin);
     expect(sockets.size).toBe(50);
   });
 
-  test("stats() counts what was closed", async () => {
+  test("stats() counts the closed connections", async () => {
     const { port } = server.address() as AddressInfo;
     const transport = createTransport({ maxTotalFreeSockets: 1, freeSocketTimeout: 60_000 });
     const target = ({ url }: Request): string =>

@@ -14,7 +14,7 @@ import {
   type Proxy,
   type Runtime,
 } from "../src/proxy.ts";
-import { Counters } from "../src/stats.ts";
+import { Counters } from "../src/counters.ts";
 import type { Target } from "../src/request/target.ts";
 import { FakeTransport, respond, TARGET } from "./_fakes.ts";
 
@@ -36,7 +36,7 @@ const createProxy = (options: CreateProxyOptions): Proxy =>
   bindProxy(createRoute(options, runtime), runtime);
 
 describe("proxyFetch", () => {
-  test("forwards, with connections that all calls share", async () => {
+  test("forwards requests, and all calls share connections", async () => {
     const proxyFetch = bindProxyFetch(runtime);
     expect((await proxyFetch(request(), TARGET)).status).toBe(200);
     await proxyFetch(request(), "http://other.test", { xfwd: false });
@@ -47,7 +47,7 @@ describe("proxyFetch", () => {
     ]);
   });
 
-  test("has connections for each connectTimeout", async () => {
+  test("uses separate connections for each connectTimeout", async () => {
     const proxyFetch = bindProxyFetch(runtime);
     for (const connectTimeout of [5, 6, 5, 10_000])
       await proxyFetch(request(), TARGET, { connectTimeout });
@@ -59,7 +59,7 @@ describe("proxyFetch", () => {
     ]);
   });
 
-  test("reads options once per object", async () => {
+  test("reads each options object once", async () => {
     const proxyFetch = bindProxyFetch(runtime);
     const headers = vi.fn(() => ({ "x-a": "1" }));
     const options = Object.defineProperty({}, "headers", { get: headers, enumerable: true });
@@ -127,22 +127,30 @@ const HANDED: [string, () => unknown, RegExp][] = [
   ["null", () => null, /takes the incoming Request first/],
 ];
 
-describe("what is no Request", () => {
-  test.each(HANDED)("%s: proxyFetch says what to pass", async (_, hand, message) => {
-    const sent = bindProxyFetch(runtime)(hand() as Request, TARGET);
-    await expect(sent).rejects.toThrow(TypeError);
-    await expect(sent).rejects.toThrow(message);
-    await expect(sent).rejects.toThrow(/^fetchway: proxyFetch\(request, target, options\?\) takes/);
-  });
+describe("a value that is not a Request", () => {
+  test.each(HANDED)(
+    "%s: proxyFetch throws a TypeError that says what to pass",
+    async (_, hand, message) => {
+      const sent = bindProxyFetch(runtime)(hand() as Request, TARGET);
+      await expect(sent).rejects.toThrow(TypeError);
+      await expect(sent).rejects.toThrow(message);
+      await expect(sent).rejects.toThrow(
+        /^fetchway: proxyFetch\(request, target, options\?\) takes/,
+      );
+    },
+  );
 
-  test.each(HANDED)("%s: so does a proxy's fetch", async (_, hand, message) => {
-    const sent = createProxy({ target: TARGET }).fetch(hand() as Request);
-    await expect(sent).rejects.toThrow(TypeError);
-    await expect(sent).rejects.toThrow(message);
-    await expect(sent).rejects.toThrow(/^fetchway: a proxy's fetch\(request, context\?\) takes/);
-  });
+  test.each(HANDED)(
+    "%s: a proxy's fetch throws a TypeError that says what to pass",
+    async (_, hand, message) => {
+      const sent = createProxy({ target: TARGET }).fetch(hand() as Request);
+      await expect(sent).rejects.toThrow(TypeError);
+      await expect(sent).rejects.toThrow(message);
+      await expect(sent).rejects.toThrow(/^fetchway: a proxy's fetch\(request, context\?\) takes/);
+    },
+  );
 
-  test("a Request of another class is one", async () => {
+  test("a Request of another class is accepted", async () => {
     const { url, method, headers, body, signal } = request();
     const own = { url, method, headers, body, signal, clone: () => own };
     expect((await bindProxyFetch(runtime)(own as unknown as Request, TARGET)).status).toBe(200);
@@ -150,14 +158,14 @@ describe("what is no Request", () => {
 });
 
 describe("createProxy", () => {
-  test("forwards without this, with the context of the server", async () => {
+  test("its fetch works without `this`, with the server's context", async () => {
     const clientAddress = vi.fn(() => undefined);
     const { fetch } = createProxy({ target: TARGET, clientAddress });
     expect((await fetch(request(), { env: 1 })).status).toBe(200);
     expect(clientAddress).toHaveBeenCalledExactlyOnceWith(expect.any(Request), { env: 1 });
   });
 
-  test("has connections of its own, as the pool says", () => {
+  test("has connections of its own with the given pool options", () => {
     createProxy({ target: TARGET });
     createProxy({ target: TARGET, connectTimeout: 5, pool: { maxSockets: 2 } });
     createProxy({ target: TARGET, connectTimeout: 5, pool: { connectTimeout: 7 } });
@@ -168,7 +176,7 @@ describe("createProxy", () => {
     ]);
   });
 
-  test("closes its own connections, not the caller's", async () => {
+  test("closes its own connections, not those of a given transport", async () => {
     await createProxy({ target: TARGET }).close();
     expect(made[0]?.transport.closed).toBe(1);
     const transport = new FakeTransport();
@@ -176,14 +184,14 @@ describe("createProxy", () => {
     expect(transport.closed).toBe(0);
   });
 
-  test("shows the counters of its connections, where there are any", () => {
+  test("returns the counters of its connections if the transport has them", () => {
     const stats = new Counters().stats(() => ({}));
     const transport = Object.assign(new FakeTransport(), { stats: () => stats });
     expect(createProxy({ target: TARGET, transport }).stats()).toBe(stats);
     expect(createProxy({ target: TARGET }).stats()).toBeUndefined();
   });
 
-  test("takes a target that is decided later", async () => {
+  test("accepts a target function", async () => {
     const target: Target = (each) => `${TARGET}${new URL(each.url).pathname}`;
     expect((await createProxy({ target }).fetch(request())).status).toBe(200);
     expect(made[0]?.transport.hops[0]?.path).toBe("/a/a");

@@ -54,12 +54,12 @@ test.each([
   for (const name of leaving) queue.remove(items[name] as Item);
   expect(queue.length).toBe(left.length);
   expect(namesIn(queue)).toBe(left);
-  // Who left can come again.
+  // An item that was removed can be added again.
   for (const name of new Set(leaving)) queue.push(items[name] as Item);
   expect(namesIn(queue)).toBe([...new Set(leaving)].join(""));
 });
 
-test("no more than maxQueued", () => {
+test("holds at most maxQueued requests", () => {
   const [queue, items] = queueOf("abcd", { maxQueued: 2 });
   const failed = Object.values(items).map(({ error }) => error?.code);
   const limit = "connection_limit_reached";
@@ -68,7 +68,7 @@ test("no more than maxQueued", () => {
   expect(namesIn(queue)).toBe("ab");
 });
 
-test("no longer than queueTimeout, whoever is in front", async () => {
+test("a request waits at most queueTimeout, also behind others", async () => {
   const [queue, items] = queueOf("ab", { queueTimeout: 1000 });
   await pause(400);
   for (const name of "cd") queue.push((items[name] = new Item(name)));
@@ -82,16 +82,16 @@ test("no longer than queueTimeout, whoever is in front", async () => {
   await until(() => items["e"]?.error !== undefined, "e");
 });
 
-describe("what has left", () => {
+describe("a removed request", () => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
 
-  test("is not held by those who stay", async () => {
+  test("is not kept in memory by the remaining requests", async () => {
     const [queue, items] = queueOf("abcde");
     const gone = Array.from("bcd", (name) => new WeakRef(items[name] as Item));
     for (const name of "cbd") queue.remove(items[name] as Item);
     for (const name of Object.keys(items)) delete items[name];
-    // A WeakRef holds what it refers to until the turn of the event loop is over.
+    // A WeakRef keeps its target alive until the present turn of the event loop ends.
     await pause(1);
     collect();
     expect(gone.map((each) => each.deref())).toEqual([undefined, undefined, undefined]);

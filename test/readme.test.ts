@@ -4,13 +4,13 @@ import { README, readmeBlocks, updateReadme } from "./_readme.ts";
 
 const readme = readFileSync(README, "utf8");
 
-test("it has the tables, the counters and the example", () => {
+test("README has the generated tables and the example", () => {
   for (const name of Object.keys(readmeBlocks())) expect(readme).toContain(`<!-- ${name} -->\n`);
   // Otherwise: npm run readme
   expect(readme).toBe(updateReadme(readme));
 });
 
-test("its links to its own sections lead somewhere", () => {
+test("README's links to its own sections are valid", () => {
   const headings = Array.from(readme.matchAll(/^#+ (.+)$/gm), ([, text = ""]) =>
     text
       .toLowerCase()

@@ -24,7 +24,7 @@ describe("redirects", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("are followed, each from the hop before, and what they said is let go", async () => {
+  test("are followed from one request to the next, and their bodies are cancelled", async () => {
     const cancelled = vi.fn();
     const moved = { ...to("b"), body: streamOf(["moved"], cancelled) };
     const transport = answering(moved, to("c"), { body: bytes("here") });
@@ -34,14 +34,14 @@ describe("redirects", () => {
     expect(cancelled).toHaveBeenCalledOnce();
   });
 
-  test("five by default, then the last goes to the client", async () => {
+  test("are followed five times by default, then the last one goes to the client", async () => {
     const transport = new FakeTransport(({ path }) => fakeResponse(to(`${path}x`)));
     const response = await run({}, { transport, options });
     expect(response.status).toBe(302);
     expect(transport.hops).toHaveLength(6);
   });
 
-  test("as many as the number says; 0 is none", async () => {
+  test("are followed as often as the number says; 0 disables following", async () => {
     for (const followRedirects of [0, 2, 8]) {
       const transport = new FakeTransport(({ path }) => fakeResponse(to(`${path}x`)));
       await run({}, { transport, options: { ...options, followRedirects } });
@@ -49,7 +49,7 @@ describe("redirects", () => {
     }
   });
 
-  test("in a circle go to the client", async () => {
+  test("in a loop go to the client", async () => {
     const transport = new FakeTransport(({ path }) =>
       fakeResponse(to(path === "/a" ? "/b" : "/a")),
     );
@@ -58,7 +58,7 @@ describe("redirects", () => {
     expect(transport.hops).toHaveLength(2);
   });
 
-  test("a form that is answered with its own address as GET is no circle", async () => {
+  test("from a form's POST to the same URL as GET are no loop", async () => {
     const transport = answering(to("/form", 303));
     const form = { method: "POST", path: "/form" };
     expect((await run(form, { transport, options })).status).toBe(200);
@@ -91,7 +91,7 @@ describe("redirects", () => {
     ]);
   });
 
-  test("are asked of the policy at each hop", async () => {
+  test("are checked by redirectTargets at each step", async () => {
     const seen: string[] = [];
     const redirectTargets = ({ href }: URL): boolean => {
       seen.push(href);
@@ -103,7 +103,7 @@ describe("redirects", () => {
     expect(seen).toEqual(["http://b.test/1", "http://b.test/secret"]);
   });
 
-  test("a policy that throws is told to onError, and nothing is left running", async () => {
+  test("an exception of redirectTargets is passed to onError, and nothing is left running", async () => {
     const cancelled = vi.fn();
     const transport = answering({ ...to("/next"), body: streamOf(["moved"], cancelled) });
     const onError = vi.fn(({ status }: ProxyError) => new Response(null, { status }));
@@ -120,7 +120,7 @@ describe("redirects", () => {
     expect(transport.scopes[0]?.error).toEqual(proxyError("proxy_internal_error", 500));
   });
 
-  test("a promise of a policy's is no yes", async () => {
+  test("a promise returned by redirectTargets is refused", async () => {
     const transport = answering(to("/next"));
     const redirectTargets = (async () => false) as unknown as () => boolean;
     const sent = run({}, { transport, options: { ...options, redirectTargets } });
@@ -128,10 +128,10 @@ describe("redirects", () => {
     expect(transport.hops).toHaveLength(1);
   });
 
-  test("each hop may be sent once more", async () => {
+  test("each redirected request may be retried", async () => {
     const transport = answering(stale, to("/next"), stale, { status: 201 });
     expect((await run({ path: "/a" }, { transport, options })).status).toBe(201);
-    expect(transport.hops.map(({ path, fresh = false }) => [path, fresh])).toEqual([
+    expect(transport.hops.map(({ path, newConnection = false }) => [path, newConnection])).toEqual([
       ["/a", false],
       ["/a", true],
       ["/next", false],

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { nextHop, redirectPolicy, type RedirectPolicy } from "../src/exchange/redirect.ts";
+import { nextHop, compileRedirectPolicy, type RedirectPolicy } from "../src/exchange/redirect.ts";
 import { parseTarget } from "../src/request/target.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
 import { bytes, fakeRequest, fakeResponse, type Given, streamOf, TARGET } from "./_fakes.ts";
@@ -32,7 +32,7 @@ describe("the method", () => {
     [303, "GET", "GET"],
     [303, "HEAD", "HEAD"],
     [302, "HEAD", "HEAD"],
-  ])("%d makes of %s a %s", (status, method, expected) => {
+  ])("%d changes %s into %s", (status, method, expected) => {
     expect(next(status, "/next", { method })?.method).toBe(expected);
   });
 
@@ -43,7 +43,7 @@ describe("the method", () => {
     contentLength: 3,
   };
 
-  test.each([301, 302, 303])("%d drops the body with the fields about it", (status) => {
+  test.each([301, 302, 303])("%d drops the body and its header fields", (status) => {
     expect(next(status, "/next", withBody)).toMatchObject({
       method: "GET",
       body: null,
@@ -52,14 +52,14 @@ describe("the method", () => {
     });
   });
 
-  test.each([307, 308])("%d sends the body again, with all its fields", (status) => {
+  test.each([307, 308])("%d sends the body again with all header fields", (status) => {
     const { body, ...rest } = withBody;
     const hop = next(status, "/next", withBody);
     expect(hop).toMatchObject(rest);
     expect(hop?.body?.whole()).toBe(body);
   });
 
-  test("a body that is gone is not followed, unless it is not needed", () => {
+  test("a redirect that needs a consumed body is not followed", () => {
     const gone = { method: "POST", body: streamOf(["abc"]) };
     expect(next(307, "/next", gone)).toBeUndefined();
     expect(next(308, "/next", { ...gone, method: "PUT" })).toBeUndefined();
@@ -68,7 +68,7 @@ describe("the method", () => {
   });
 });
 
-describe("where to", () => {
+describe("the new URL", () => {
   test.each([
     ["/b?c", "/b?c"],
     ["b", "/dir/b"],
@@ -92,7 +92,7 @@ describe("where to", () => {
   });
 
   test.each([undefined, "", "http://", "javascript:alert(1)", "file:///etc/passwd", "data:,x"])(
-    "%j is no place to go",
+    "%j is not followed",
     (location) => {
       const hop = next(302, location);
       // "" is the same place: whoever follows sees that.
@@ -101,12 +101,12 @@ describe("where to", () => {
     },
   );
 
-  test("user and password are not taken along", () => {
+  test("user and password of the URL are not sent", () => {
     expect(next(302, "http://user:secret@up.test:4000/")).toBeUndefined();
     expect(next(302, "http://user@other.test/")).toBeUndefined();
   });
 
-  test.each([200, 201, 300, 304, 305, 306, 399, 400, 502])("%d is no redirect", (status) => {
+  test.each([200, 201, 300, 304, 305, 306, 399, 400, 502])("%d is not a redirect", (status) => {
     expect(next(status, "/next")).toBeUndefined();
   });
 });
@@ -115,7 +115,7 @@ describe("redirectTargets", () => {
   const url = (text: string): URL => new URL(text);
 
   test("same-origin", () => {
-    const allows = redirectPolicy("same-origin");
+    const allows = compileRedirectPolicy("same-origin");
     expect(allows(url("http://a.test/x"), url("http://a.test/y"))).toBe(true);
     for (const other of [
       "https://a.test",
@@ -128,16 +128,16 @@ describe("redirectTargets", () => {
   });
 
   test("any, but never from https to http", () => {
-    const allows = redirectPolicy("any");
+    const allows = compileRedirectPolicy("any");
     expect(allows(url("http://a.test"), url("http://b.test"))).toBe(true);
     expect(allows(url("http://a.test"), url("https://b.test"))).toBe(true);
     expect(allows(url("https://a.test"), url("https://b.test"))).toBe(true);
     expect(allows(url("https://a.test"), url("http://a.test"))).toBe(false);
   });
 
-  test("a predicate sees the URL and decides alone", () => {
+  test("a predicate decides by the URL", () => {
     const seen: string[] = [];
-    const allows = redirectPolicy((to) => {
+    const allows = compileRedirectPolicy((to) => {
       seen.push(to.href);
       return to.hostname === "b.test";
     });
@@ -156,12 +156,12 @@ describe("credentials", () => {
     upstream: parseTarget({ url: TARGET, socketPath: "/run/a.sock", tls: { cert: "c", key: "k" } }),
   };
 
-  test("stay at the same origin", () => {
+  test("are kept within the same origin", () => {
     expect(next(302, "/next", private_, { secrets: ["x-key"] })).toMatchObject(private_);
   });
 
   test.each(["https://up.test:4000/", "http://up.test/", "http://other.test:4000/"])(
-    "are left out on the way to %s, with everything else that was for one origin",
+    "are dropped on the way to %s, with all other fields meant for one origin",
     (location) => {
       const hop = next(307, location, private_, { secrets: ["x-key"] });
       expect(hop).toMatchObject({ headers: ["X-B", "e"], host: undefined });
@@ -169,7 +169,7 @@ describe("credentials", () => {
     },
   );
 
-  test("never come back: A, B, A", () => {
+  test("are not restored on the way back: A, B, A", () => {
     const away = next(307, "http://b.test/", private_, { secrets: ["x-key"] });
     const back = next(307, `${TARGET}/`, away, { secrets: ["x-key"] });
     expect(back).toMatchObject({ headers: ["X-B", "e"], upstream: { origin: TARGET } });

@@ -4,7 +4,7 @@ import { type IncomingMessage, request } from "node:http";
 import { afterAll, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import type { ProxyOptions } from "../src/options/options.ts";
-import { bodyOf, listen } from "./_kept.ts";
+import { bodyOf, startHttp } from "./_kept.ts";
 
 const LENGTH = 700_000;
 
@@ -23,7 +23,7 @@ async function takeAll(stream: ReadableStream<Uint8Array>): Promise<Buffer> {
 }
 
 /** Redirects /first to /second, which answers with the body that it got. */
-const upstream = await listen((req, res) => {
+const upstream = await startHttp((req, res) => {
   const answer = async (): Promise<void> => {
     const body = await readAll(req);
     if (req.url === "/first") res.writeHead(307, { location: "/second" });
@@ -53,10 +53,10 @@ const cases = Object.keys(ways).flatMap((way) =>
 );
 
 test.each(cases)(
-  "a $framing body is the same at a 307's target: $way",
+  "a $framing body reaches the target of a 307 unchanged: $way",
   async ({ way, framing }) => {
     const proxy = createProxy({ target: upstream.url, followRedirects: true, ...ways[way] });
-    const front = await listen(proxy.nodeHandler);
+    const front = await startHttp(proxy.nodeHandler);
     try {
       const body = bodyOf(7, LENGTH);
       const headers = framing === "sized" ? { "content-length": LENGTH } : {};

@@ -6,11 +6,11 @@ import { duplexPair } from "node:stream";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { createOnRead } from "../runtimes/node/reuse.ts";
 import { createProxy } from "../runtimes/node.ts";
-import { bodyOf, Keeper, listen, listenSeeded } from "./_kept.ts";
+import { bodyOf, Keeper, startHttp, startSeeded } from "./_kept.ts";
 
 const LENGTHS = [60_000, 65_536, 130_000, 1_000_000];
 
-const upstream = await listenSeeded();
+const upstream = await startSeeded();
 const proxies = {
   copying: createProxy({ target: upstream.url }),
   reusing: createProxy({ target: upstream.url, pool: { reuseBuffers: true } }),
@@ -37,7 +37,7 @@ const watchers: Record<string, (res: ServerResponse) => void> = {
   connection: (res) => void watch(res.socket as Socket),
 };
 let proxy = proxies.copying;
-const front = await listen((req, res) => {
+const front = await startHttp((req, res) => {
   watchers[String(req.headers["x-watch"])]?.(res);
   proxy.nodeHandler(req, res);
 });
@@ -70,7 +70,7 @@ const cases = (["copying", "reusing"] as const).flatMap((mode) =>
 describe.each(cases)("$mode, $framing bodies", ({ mode, framing }) => {
   beforeEach(() => void (proxy = proxies[mode]));
 
-  test("of many at once are each their own", async () => {
+  test("of many exchanges at once do not mix", async () => {
     for (let round = 0; round < 3; round++) {
       const all = Array.from({ length: 32 }, async (_, i) => {
         const length = LENGTHS[i % LENGTHS.length] as number;
@@ -82,7 +82,7 @@ describe.each(cases)("$mode, $framing bodies", ({ mode, framing }) => {
     }
   });
 
-  test("that wait for their clients stay as they are", async () => {
+  test("that wait for their clients are not overwritten", async () => {
     // More than the system takes off the proxy's hands.
     const length = 16_000_000;
     const gate = Promise.withResolvers<void>();
@@ -96,7 +96,7 @@ describe.each(cases)("$mode, $framing bodies", ({ mode, framing }) => {
     }
   });
 
-  test.each(Object.keys(watchers))("are not written over where the %s is watched", async (way) => {
+  test.each(Object.keys(watchers))("are not overwritten when the %s is wrapped", async (way) => {
     keeper = new Keeper();
     const paths = LENGTHS.map((length, i) => `/${i}/${length}/${framing}`);
     for (const path of paths) await read(path, { "x-watch": way, connection: "close" });
@@ -108,7 +108,7 @@ describe.each(cases)("$mode, $framing bodies", ({ mode, framing }) => {
     keeper.expectUnchanged();
   });
 
-  test("wait unharmed in a connection that is no socket of the system's", async () => {
+  test("are not overwritten while they wait in a connection that is not an operating system socket", async () => {
     const path = `/1/4000000/${framing}`;
     const [near, far] = duplexPair();
     keeper = new Keeper();
@@ -125,7 +125,7 @@ describe.each(cases)("$mode, $framing bodies", ({ mode, framing }) => {
 });
 
 describe.each(cases)("$mode, $framing: a chunk of a web stream", ({ mode, framing }) => {
-  test("is alone in its memory, and can be transferred", async () => {
+  test("has memory of its own and can be transferred", async () => {
     const length = 900_000;
     const paths = [1, 2, 3, 4].map((seed) => `/${seed}/${length}/${framing}`);
     const transfer = async (path: string): Promise<void> => {
@@ -144,7 +144,7 @@ describe.each(cases)("$mode, $framing: a chunk of a web stream", ({ mode, framin
     await Promise.all(paths.map(transfer));
   });
 
-  test("has nothing of another exchange behind it", async () => {
+  test("exposes no bytes of another exchange", async () => {
     const length = 700_000;
     const other = bodyOf(1, 700_000);
     // Responses to others pass through pooled memory.
@@ -162,7 +162,7 @@ describe.each(cases)("$mode, $framing: a chunk of a web stream", ({ mode, framin
   });
 });
 
-describe("a read into a buffer that is used again", () => {
+describe("a read into a reused buffer", () => {
   const reads: { piece: Uint8Array; mayTake: boolean }[] = [];
   let takes = false;
   const { buffer: next, callback } = createOnRead((piece, mayTake) => {
@@ -178,14 +178,14 @@ describe("a read into a buffer that is used again", () => {
     return reads.at(-1) as { piece: Uint8Array; mayTake: boolean };
   }
 
-  test("of few bytes keeps the buffer: chunks of it are copies", () => {
+  test("of few bytes keeps the buffer, because its chunks are copied", () => {
     takes = true;
     const before = next();
     expect(readBytes(1000, 1).mayTake).toBe(false);
     expect(next()).toBe(before);
   });
 
-  test("of many bytes goes on in another buffer, if a chunk has kept this one", () => {
+  test("of many bytes continues in another buffer if a chunk has taken this one", () => {
     const before = next();
     takes = true;
     const { piece, mayTake } = readBytes(100_000, 1);
@@ -195,7 +195,7 @@ describe("a read into a buffer that is used again", () => {
     expect(piece.every((byte) => byte === 1)).toBe(true);
   });
 
-  test("of many bytes keeps the buffer, if no chunk has kept it", () => {
+  test("of many bytes keeps the buffer if no chunk has taken it", () => {
     takes = false;
     const before = next();
     readBytes(100_000, 1);
@@ -203,7 +203,7 @@ describe("a read into a buffer that is used again", () => {
   });
 });
 
-test.each(["copying", "reusing"] as const)("a body is taken once, %s", async (mode) => {
+test.each(["copying", "reusing"] as const)("a body can be read only once, %s", async (mode) => {
   const response = await proxies[mode].fetch(new Request("http://proxy.test/1/70000/sized"));
   const body = Buffer.from(await response.arrayBuffer());
   expect(body.equals(bodyOf(1, 70_000))).toBe(true);

@@ -8,7 +8,7 @@ function rewrite(headers: string[], options: ProxyOptions = {}): string[] {
   return headers;
 }
 
-test("where nothing is to be rewritten there is nothing to call", () => {
+test("without options to rewrite there is no rewriting function", () => {
   expect(compileResponseRewrite({ locationRewrite: false }, "/api")).toBeUndefined();
 });
 
@@ -16,7 +16,7 @@ describe("fields", () => {
   const up = `${TARGET}/a`;
 
   test.each(["Location", "location", "LOCATION", "content-location", "Content-Location"])(
-    "%s is rewritten, each time it comes",
+    "every %s field is rewritten",
     (name) => {
       const other = "http://other.test/a";
       expect(rewrite([name, up, "A", "b", name, other, name, up])).toEqual([
@@ -33,18 +33,18 @@ describe("fields", () => {
   );
 
   test.each(["X-Location", "locatiom", "Content-Encoding", "content_location", "expires", "link"])(
-    "%s is not",
+    "%s is not rewritten",
     (name) => {
       expect(rewrite([name, up])).toEqual([name, up]);
     },
   );
 
-  test("without an option, Set-Cookie is not", () => {
+  test("without an option, Set-Cookie is not rewritten", () => {
     const headers = ["Set-Cookie", "a=b; Domain=up.test"];
     expect(rewrite([...headers])).toEqual(headers);
   });
 
-  test("several Set-Cookie stay several", () => {
+  test("several Set-Cookie fields stay separate", () => {
     const headers = [
       "Set-Cookie",
       "a=b; Domain=x",
@@ -84,18 +84,18 @@ describe("Refresh", () => {
   });
 
   test.each(["5", "", "5;", "5; url=", '5; url=""', "5; url=/a", `url=${up}`, `x;url=${up}`])(
-    "%j is left as it is",
+    "%j is unchanged",
     (value) => {
       expect(rewrite(["Refresh", value])).toEqual(["Refresh", value]);
     },
   );
 });
 
-describe("in a proxy", () => {
+describe("rewriting in a proxy", () => {
   const from = (headers: string[], status = 302): FakeTransport =>
     new FakeTransport(() => fakeResponse({ status, headers }));
 
-  test("it is on by default, and off with false", async () => {
+  test("is on by default and off with false", async () => {
     const transport = from(["Location", `${TARGET}/a`, "Set-Cookie", "a=b; Domain=up.test"]);
     const on = await run({}, { transport });
     expect(on.headers.get("location")).toBe("/a");
@@ -104,12 +104,12 @@ describe("in a proxy", () => {
     expect(off.headers.get("location")).toBe(`${TARGET}/a`);
   });
 
-  test.each([200, 201, 303, 404])("a %d is no exception", async (status) => {
+  test.each([200, 201, 303, 404])("applies to a %d", async (status) => {
     const transport = from(["Location", `${TARGET}/a`], status);
     expect((await run({}, { transport })).headers.get("location")).toBe("/a");
   });
 
-  test("what was put in front of the request comes off, and the prefix goes on again", async () => {
+  test("removes the base path and adds the stripped prefix again", async () => {
     const setup = {
       transport: from(["Location", `${TARGET}/v2/a?key=k&b`]),
       target: `${TARGET}/v2?key=k`,
@@ -119,7 +119,7 @@ describe("in a proxy", () => {
     expect(headers.get("location")).toBe("/api/a?b");
   });
 
-  test("a client's Host is a name of the target where it is sent, and is not told back", async () => {
+  test("treats a forwarded client's Host as a name of the target, and does not show it", async () => {
     const headers = ["Location", "http://evil.test/a"];
     const incoming = { headers: ["Host", "evil.test"] };
     const kept = await run(incoming, {
@@ -133,7 +133,7 @@ describe("in a proxy", () => {
     expect(own.headers.get("location")).toBe("/a");
   });
 
-  test("a Host that onRequest has set is one, too", async () => {
+  test("treats a Host set by onRequest as a name of the target", async () => {
     const { headers } = await run(
       {},
       {
@@ -144,7 +144,7 @@ describe("in a proxy", () => {
     expect(headers.get("location")).toBe("/a");
   });
 
-  test("onResponse sees it rewritten, and has the last word", async () => {
+  test("runs before onResponse, which can change the result", async () => {
     const seen: (string | null)[] = [];
     const { headers } = await run(
       {},
@@ -162,7 +162,7 @@ describe("in a proxy", () => {
     expect(headers.get("location")).toBe(`${TARGET}/b`);
   });
 
-  test("after redirects that were followed, what is relative is so to the last of them", async () => {
+  test("resolves relative URLs against the last followed redirect", async () => {
     const transport = new FakeTransport(({ path }) =>
       path === "/a"
         ? fakeResponse({ status: 302, headers: ["Location", "/b/c"] })
@@ -175,14 +175,14 @@ describe("in a proxy", () => {
     expect(headers.get("content-location")).toBe("/b/d");
   });
 
-  test("a target that is chosen for each request is the one that counts", async () => {
+  test("uses the target chosen for the request", async () => {
     const target = (): string => "http://chosen.test/v2";
     const transport = from(["Location", "http://chosen.test/v2/a"]);
     expect((await run({}, { transport, target })).headers.get("location")).toBe("/a");
   });
 });
 
-describe("a rewritten path cannot be led outside", () => {
+describe("a rewritten path cannot leave the target's base path", () => {
   const paths = ["/../x", "/..", "/a/..%2fx", "/..%5cx", "/%252e%252e/x", "/a/..;/x", "/\\..\\x"];
   const rewrites: [string, ProxyOptions][] = [
     ["stripPrefix", { stripPrefix: "/api" }],
@@ -192,7 +192,7 @@ describe("a rewritten path cannot be led outside", () => {
     ["both", { stripPrefix: "/api", pathRewrite: (path) => path }],
   ];
 
-  test.each(rewrites)("by %s, with a base path or without", async (_, options) => {
+  test.each(rewrites)("by %s, with or without a base path", async (_, options) => {
     for (const target of [TARGET, `${TARGET}/v2`]) {
       for (const path of paths) {
         const transport = new FakeTransport();
@@ -207,7 +207,7 @@ describe("a rewritten path cannot be led outside", () => {
     }
   });
 
-  test("not even by what a function makes of it", async () => {
+  test("by the result of a function", async () => {
     for (const made of ["/..", "/x/../../y", "/%2e%2e/", "/..%3fx", "/..%23"]) {
       const transport = new FakeTransport();
       const options: ProxyOptions = { pathRewrite: () => made };

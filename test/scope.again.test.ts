@@ -9,7 +9,7 @@ const headTimeout = proxyError("http_response_timeout", 504);
 const gone = proxyError("http_request_error", 499);
 
 describe("one more attempt", () => {
-  test("has what is left of the time", () => {
+  test("has the remaining time", () => {
     const { scope } = startScope(1_000);
     vi.advanceTimersByTime(700);
     scope.end();
@@ -20,7 +20,7 @@ describe("one more attempt", () => {
     expect(next.error).toEqual(headTimeout);
   });
 
-  test("the time goes on while a response is let go, and a piece of the request starts it anew", () => {
+  test("the timer runs while a response is cancelled, and a chunk of the request restarts it", () => {
     const { scope } = startScope(1_000);
     vi.advanceTimersByTime(500);
     scope.touch();
@@ -34,14 +34,14 @@ describe("one more attempt", () => {
     expect(next.error).toEqual(headTimeout);
   });
 
-  test("without a timeout there is none", () => {
+  test("without a timeout there is no timer", () => {
     const { scope } = startScope(0, 0);
     scope.end();
     scope.again();
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("is the same client's, and under the same signal", () => {
+  test("has the same client and the same signal", () => {
     const controller = new AbortController();
     const { client, scope } = startScope(1_000, 500, controller.signal);
     scope.end();
@@ -70,14 +70,14 @@ describe("one more attempt", () => {
     expect(scope.error).toBeUndefined();
   });
 
-  test("leaves an attempt alone that has ended", () => {
+  test("does not change an attempt that has ended", () => {
     const { scope, fail } = startScope(1_000);
     scope.end();
     scope.again().end();
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("what is waited for ends by itself, or with the exchange", async () => {
+  test("a wait ends by itself or with the exchange", async () => {
     const { scope } = startScope(1_000);
     expect(await scope.orAbort(Promise.resolve(5))).toBe(5);
     await expect(scope.orAbort(Promise.reject(new Error("oops")))).rejects.toThrow("oops");
@@ -89,10 +89,10 @@ describe("one more attempt", () => {
   });
 });
 
-describe("a scope that others have followed", () => {
+describe("a scope that has followers", () => {
   const reason = new ProxyError("http_request_error", { status: 413 });
 
-  test("aborted, it aborts the last of them", () => {
+  test("aborts the last follower when it is aborted", () => {
     const { scope: first, fail } = startScope();
     const second = first.again();
     const last = second.again();
@@ -105,7 +105,7 @@ describe("a scope that others have followed", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("has the reason of a later one as its error, but not a later one its reason", () => {
+  test("has a follower's reason as its error, but not the reverse", () => {
     const { client, scope: first } = startScope();
     first.abort(reason);
     const second = first.again();
@@ -115,7 +115,7 @@ describe("a scope that others have followed", () => {
     expect(first.error).toEqual(gone);
   });
 
-  test("asked once more for another, gives the one after the last, whose scope ends", () => {
+  test("creates the next follower after the last one, whose scope ends", () => {
     const { client, scope: first } = startScope();
     const second = first.again();
     const third = first.again();
@@ -126,7 +126,7 @@ describe("a scope that others have followed", () => {
     expect([second.error, third.error]).toEqual([reason, reason]);
   });
 
-  test("forked, it goes on, and the fork ends for itself, but with the same client", () => {
+  test("continues after a fork, which ends on its own or with the same client", () => {
     const { client, scope: main, fail } = startScope();
     const fork = main.fork();
     const stopped = vi.fn();
@@ -140,7 +140,7 @@ describe("a scope that others have followed", () => {
     expect(client.listeners.size).toBe(0);
   });
 
-  test("aborted after all of them have ended, it does nothing", () => {
+  test("does nothing when it is aborted after all have ended", () => {
     const { scope: first } = startScope();
     const last = first.again();
     const stopped = vi.fn();
@@ -151,7 +151,7 @@ describe("a scope that others have followed", () => {
     expect(first.error).toBeUndefined();
   });
 
-  test("waits for work until the last of them is stopped", async () => {
+  test("waits for work until the last follower is aborted", async () => {
     const { scope: first } = startScope();
     const last = first.again();
     last.abort(reason);

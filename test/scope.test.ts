@@ -11,7 +11,7 @@ const headTimeout = proxyError("http_response_timeout", 504);
 const gone = proxyError("http_request_error", 499);
 
 describe("until the response headers", () => {
-  test("the timeout stops the exchange", () => {
+  test("the timeout aborts the exchange", () => {
     const { scope, fail } = startScope();
     vi.advanceTimersByTime(990);
     expect(fail).not.toHaveBeenCalled();
@@ -21,7 +21,7 @@ describe("until the response headers", () => {
     expect(scope.error?.message).toContain("1000 ms");
   });
 
-  test("every piece of the request body starts it anew", () => {
+  test("each chunk of the request body restarts the timeout", () => {
     const { scope, fail } = startScope();
     for (let i = 0; i < 10; i++) {
       vi.advanceTimersByTime(900);
@@ -32,7 +32,7 @@ describe("until the response headers", () => {
     expect(fail).toHaveBeenCalledExactlyOnceWith(headTimeout);
   });
 
-  test("0 waits for ever", () => {
+  test("0 waits without a limit", () => {
     const { fail } = startScope(0);
     expect(vi.getTimerCount()).toBe(0);
     vi.advanceTimersByTime(2 ** 31);
@@ -41,7 +41,7 @@ describe("until the response headers", () => {
 });
 
 describe("in the response body", () => {
-  test("silence stops the exchange, pieces start it anew", () => {
+  test("silence aborts the exchange, and each chunk restarts the idle timeout", () => {
     const { scope, fail } = startScope();
     vi.advanceTimersByTime(900);
     scope.headersReceived(false);
@@ -54,7 +54,7 @@ describe("in the response body", () => {
     expect(fail).toHaveBeenCalledExactlyOnceWith(readTimeout);
   });
 
-  test("an event stream may be silent, and so may any where idleTimeout is 0", () => {
+  test("an event stream has no idle timeout, and neither has any body with idleTimeout: 0", () => {
     const events = startScope();
     events.scope.headersReceived(true);
     const unlimited = startScope(1_000, 0);
@@ -65,7 +65,7 @@ describe("in the response body", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("a client that does not read is not the upstream's silence", () => {
+  test("a client that does not read pauses the idle timeout", () => {
     const { scope, fail } = startScope();
     scope.headersReceived(false);
     scope.pauseIdle(true);
@@ -79,7 +79,7 @@ describe("in the response body", () => {
   });
 });
 
-describe("who stops it", () => {
+describe("what aborts it", () => {
   test("the client", () => {
     const { client, scope, fail } = startScope();
     client.leave();
@@ -95,14 +95,14 @@ describe("who stops it", () => {
     expect(scope.error?.cause).toBe("enough");
   });
 
-  test("a signal that had fired before", () => {
+  test("a signal that was already aborted", () => {
     const { client, scope } = startScope(1_000, 500, AbortSignal.abort("before"));
     expect(scope.error?.cause).toBe("before");
     expect(client.listeners.size).toBe(0);
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("a client that had left before", () => {
+  test("a client that had already disconnected", () => {
     const unlisten = vi.fn();
     const left = { listen: (listener: Listener) => listener.handleEvent(), unlisten };
     expect(new Scope(left, 1_000, 500).error).toEqual(gone);
@@ -122,8 +122,8 @@ describe("who stops it", () => {
   });
 });
 
-describe("a client that is listened to later", () => {
-  test.each([0, 100, 1_000])("within a timeout of %d", (timeout) => {
+describe("a client whose listener is added later", () => {
+  test.each([0, 100, 1_000])("is noticed within a timeout of %d", (timeout) => {
     const client = new FakeClient();
     client.listenAfter = 500;
     const scope = new Scope(client, timeout, 0);
@@ -136,7 +136,7 @@ describe("a client that is listened to later", () => {
     expect([vi.getTimerCount(), client.listeners.size]).toEqual([0, 0]);
   });
 
-  test("is not listened to if it is over before", () => {
+  test("gets no listener if the exchange ends before", () => {
     const client = new FakeClient();
     client.listenAfter = 500;
     new Scope(client, 1_000, 0).end();
@@ -156,7 +156,7 @@ describe("a client that is listened to later", () => {
     expect(scope.error).toEqual(readTimeout);
   });
 
-  test("is listened to in an event stream", () => {
+  test("gets a listener in an event stream", () => {
     const client = new FakeClient();
     client.listenAfter = 500;
     const scope = new Scope(client, 1_000, 300);
@@ -170,7 +170,7 @@ describe("a client that is listened to later", () => {
 
 describe("the end", () => {
   test.each(["end", "abort", "leave", "signal", "timeout"])(
-    "by %s leaves nothing behind",
+    "by %s leaves no timer and no listener",
     (how) => {
       const controller = new AbortController();
       const remove = vi.spyOn(controller.signal, "removeEventListener");
@@ -188,7 +188,7 @@ describe("the end", () => {
     },
   );
 
-  test("is final: nothing that comes later starts a timer or stops anything", () => {
+  test("is final: later calls start no timer and abort nothing", () => {
     const { client, scope, fail } = startScope();
     scope.end();
     scope.touch();
@@ -203,7 +203,7 @@ describe("the end", () => {
     expect(fail).not.toHaveBeenCalled();
   });
 
-  test("one timer serves any number of pieces", () => {
+  test("one timer serves any number of chunks", () => {
     const { scope } = startScope();
     scope.headersReceived(false);
     const set = vi.spyOn(globalThis, "setTimeout");
@@ -213,7 +213,7 @@ describe("the end", () => {
   });
 });
 
-test("what came while the process was busy is read before the time is over", () => {
+test("after a blocked event loop, pending reads run before the timeout fires", () => {
   const { scope, fail } = startScope(1_000);
   // Its timers are late by this much.
   vi.spyOn(performance, "now").mockReturnValueOnce(performance.now() + 5_000);

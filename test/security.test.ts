@@ -19,7 +19,7 @@ test("every promise names a test", () => {
   expect(promises.match(/^ {2}- /gm)).toHaveLength(named.length);
 });
 
-describe("the test that SECURITY.md names is there:", () => {
+describe("a test that SECURITY.md names exists:", () => {
   test.each(named)("$file › $title", ({ file, title }) => {
     expect(existsSync(resolve(root, file))).toBe(true);
     // A title is a string of its own: a test's, or the name of one in a theme of the suite.
@@ -28,7 +28,7 @@ describe("the test that SECURITY.md names is there:", () => {
   });
 });
 
-test("it is part of the package", () => {
+test("SECURITY.md is part of the package", () => {
   const { files } = JSON.parse(read("package.json")) as { files: string[] };
   const { publish } = JSON.parse(read("deno.json")) as { publish: { include: string[] } };
   expect(files).toContain("SECURITY.md");

@@ -1,11 +1,11 @@
-/** What only Node's sockets do of the port `Socket`; the transports' tests cover the rest over real connections. */
+/** `NetSocket` over a fake socket of `node:net`. The transports' tests cover the rest over real connections. */
 import { EventEmitter } from "node:events";
 import type { Socket as RawSocket } from "node:net";
 import { expect, test } from "vitest";
 import { NetSocket } from "../runtimes/sockets/netsocket.ts";
 import type { SocketHandler } from "../src/http1/connector.ts";
 
-/** As much of a socket of `node:net` as the class uses. */
+/** The part of a `node:net` socket that the class uses. */
 class FakeRaw extends EventEmitter {
   allowHalfOpen = true;
   destroyed = false;
@@ -39,7 +39,7 @@ function start(): { raw: FakeRaw; socket: NetSocket } {
   return { raw, socket: new NetSocket(raw as unknown as RawSocket) };
 }
 
-test("each event is one call of the handler; a slab of several sockets may not be taken", () => {
+test("each event calls the handler once, and a read buffer shared by several sockets is not taken over", () => {
   const { raw, socket } = start();
   const told: unknown[] = [];
   socket.attach(handler(told));
@@ -57,7 +57,7 @@ test("each event is one call of the handler; a slab of several sockets may not b
   ]);
 });
 
-test("bytes that are read before there is a handler close the connection", () => {
+test("bytes that are read before a handler is attached close the connection", () => {
   const { raw, socket } = start();
   expect(socket.onRead(new Uint8Array(1), true)).toBe(false);
   expect(raw.destroyed).toBe(true);
@@ -67,7 +67,7 @@ test("bytes that are read before there is a handler close the connection", () =>
   expect(told).toEqual([["data", 1, true]]);
 });
 
-test("an end is confirmed by a write of no bytes, where the socket stays writable", () => {
+test("an end is confirmed by an empty write if the socket is still writable", () => {
   for (const allowHalfOpen of [true, false]) {
     for (const error of [undefined, new Error("reset")]) {
       const { raw, socket } = start();

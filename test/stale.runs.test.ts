@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { createProxy, createTransport } from "../runtimes/node.ts";
 import type { Transport } from "../src/transport.ts";
 import type { Call } from "./_link.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { Upstream } from "./_upstream.ts";
 import { pause } from "./_wait.ts";
 import type { Header } from "./_wire.ts";
@@ -40,7 +40,7 @@ describe("with retries", () => {
   async function startProxy(target: string): Promise<string> {
     const { nodeHandler } = createProxy({ target, transport });
     server.removeAllListeners("request").on("request", nodeHandler);
-    if (!server.listening) await portOf(server);
+    if (!server.listening) await listen(server);
     return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   }
 
@@ -55,7 +55,7 @@ describe("with retries", () => {
   );
 
   test.each(cases)(
-    "%s %s, with %s: idempotent requests never fail, a POST is seen once at most",
+    "%s %s, with %s: idempotent requests never fail, and a POST reaches the upstream at most once",
     async (how, moment, hint) => {
       const seen = new Map<string, number>();
       const close = closings[how as "FIN" | "RST"];
@@ -95,7 +95,7 @@ describe("with retries", () => {
   );
 
   test(
-    "an upstream that closes what is idle for longer than we keep it never fails a POST",
+    "an upstream that closes idle connections later than the proxy does never fails a POST",
     async () => {
       // A usual server and our default, both ten times faster: 500 ms there, 400 ms here.
       const ids: string[] = [];
@@ -105,7 +105,7 @@ describe("with retries", () => {
       });
       Object.assign(slow, { keepAliveTimeout: 500, keepAliveTimeoutBuffer: 0 });
       slow.on("request", (_, res) => res.removeHeader("Keep-Alive"));
-      const port = await portOf(slow);
+      const port = await listen(slow);
       const proxy = await startProxy(`http://127.0.0.1:${port}`);
       const failed: number[] = [];
       let id = 0;

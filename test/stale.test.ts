@@ -19,7 +19,7 @@ import {
   textOf,
 } from "./_fakes.ts";
 import type { Call } from "./_link.ts";
-import { portOf } from "./_port.ts";
+import { listen } from "./_serve.ts";
 import { type Script, Upstream } from "./_upstream.ts";
 import { until } from "./_wait.ts";
 
@@ -56,8 +56,8 @@ const FIN = (call: Call): void => call.close();
 const RST = (call: Call): void => call.reset();
 const closings = { FIN, RST };
 
-describe("an error is stale", () => {
-  test.each(Object.entries(closings))("by %s, whatever the method", async (_, close) => {
+describe("a connection counts as stale when it is closed", () => {
+  test.each(Object.entries(closings))("by %s, for any method", async (_, close) => {
     answerOnce(close);
     for (const method of ["GET", "HEAD", "PUT", "POST"]) {
       const body = method.startsWith("P") ? bytes("a body") : null;
@@ -93,7 +93,7 @@ describe("an error is stale", () => {
       });
     });
     server.on("connection", (socket: Socket) => raw.set(socket.remotePort as number, socket));
-    const port = await portOf(server);
+    const port = await listen(server);
     const to = parseTarget({ url: `https://localhost:${port}`, tls: { ca: cert } });
     await send({ upstream: to });
     const error = await errorOf(() => send({ upstream: to }));
@@ -102,7 +102,7 @@ describe("an error is stale", () => {
   });
 });
 
-describe("an error is not stale", () => {
+describe("a connection does not count as stale", () => {
   const first = "HTTP/1.1 200 OK\r\n";
 
   test.each<[string, Script]>([
@@ -123,7 +123,7 @@ describe("an error is not stale", () => {
     expect(await errorOf(send)).toMatchObject({ code: "connection_terminated", stale: false });
   });
 
-  test("when the client leaves, or has waited for long enough", async () => {
+  test("when the client disconnects or the timeout has passed", async () => {
     answerOnce(() => {});
     await send();
     const client = new FakeClient();
@@ -137,36 +137,39 @@ describe("an error is not stale", () => {
   });
 });
 
-describe("a kept connection that is closed already when it is taken", () => {
+describe("a kept connection that is already closed when it is reused", () => {
   // The close is in the system by then, and the transport has not been told.
   const closes: Record<string, (socket: Socket) => void> = {
     FIN: (socket) => socket.end(),
     RST: (socket) => socket.resetAndDestroy(),
   };
 
-  test.each(Object.entries(closes))("%s costs nothing, not even a POST", async (_, close) => {
-    upstream.script = async (call) => {
-      await call.done;
-      call.reply(200, [], call.body);
-    };
-    const bodies = [null, bytes("a body"), streamOf(["a ", "body"])];
-    for (const [index, body] of bodies.entries()) {
-      await send();
-      close((await upstream.call(2 * index)).link.socket);
-      expect(await send({ method: "POST", body })).toBe(body === null ? "200 " : "200 a body");
-      // All that was kept is closed, or the next one would be used.
-      transport.destroy?.();
-      transport = createTransport();
-    }
-    expect(upstream.links).toHaveLength(6);
-    expect(upstream.calls).toHaveLength(6);
-  });
+  test.each(Object.entries(closes))(
+    "%s makes no request fail, not even a POST",
+    async (_, close) => {
+      upstream.script = async (call) => {
+        await call.done;
+        call.reply(200, [], call.body);
+      };
+      const bodies = [null, bytes("a body"), streamOf(["a ", "body"])];
+      for (const [index, body] of bodies.entries()) {
+        await send();
+        close((await upstream.call(2 * index)).link.socket);
+        expect(await send({ method: "POST", body })).toBe(body === null ? "200 " : "200 a body");
+        // All that was kept is closed, or the next one would be used.
+        transport.destroy?.();
+        transport = createTransport();
+      }
+      expect(upstream.links).toHaveLength(6);
+      expect(upstream.calls).toHaveLength(6);
+    },
+  );
 });
 
-describe("a fresh hop", () => {
-  const fresh = { fresh: true };
+describe("a request that requires a new connection", () => {
+  const fresh = { newConnection: true };
 
-  test("goes on a connection of its own, which is kept", async () => {
+  test("gets a connection of its own, which is kept", async () => {
     upstream.script = (call) => call.reply(200, [], String(call.link.id));
     expect([await send(), await send(), await send(fresh), await send()]).toEqual([
       "200 0",
@@ -176,14 +179,14 @@ describe("a fresh hop", () => {
     ]);
   });
 
-  test("takes the place of a free one where there is no more room", async () => {
+  test("replaces a free connection when the limit is reached", async () => {
     use({ maxSockets: 1 });
     upstream.script = (call) => call.reply(200, [], String(call.link.id));
     expect([await send(), await send(fresh), await send()]).toEqual(["200 0", "200 1", "200 1"]);
     await until(() => upstream.links[0]?.isClosed === true, "the free connection's end");
   });
 
-  test("waits for its turn, and not for the connection", async () => {
+  test("waits in the queue, and not for a free connection", async () => {
     use({ maxSockets: 1 });
     upstream.script = () => {};
     const answers = [send(), send(fresh), send()];

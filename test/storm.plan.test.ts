@@ -8,7 +8,7 @@ import { type Abilities, planSession } from "./storm/planner.ts";
 const all: Abilities = { has: () => true, intrusions: true };
 const sessions = Array.from({ length: 500 }, (_, index) => planSession(1, index, all));
 
-test("the same seed makes the same plans, whatever came before; another seed makes others", () => {
+test("the same seed creates the same plans, and another seed others", () => {
   expect(planSession(1, 77, all)).toEqual(sessions[77]);
   expect(planSession(2, 77, all)).not.toEqual(sessions[77]);
 });
@@ -28,7 +28,7 @@ test("every kind of exchange is planned", () => {
   expect(Math.max(...exchanges.map(({ response }) => response.size))).toBeGreaterThan(1_000_000);
 });
 
-test("a message that breaks off lacks at least its last byte", () => {
+test("a truncated message lacks at least its last byte", () => {
   for (const { exchanges } of sessions.slice(0, 50)) {
     for (const exchange of exchanges) {
       const wire = makeResponse(exchange);
@@ -38,7 +38,7 @@ test("a message that breaks off lacks at least its last byte", () => {
   }
 });
 
-test("a wrong byte is found and named", () => {
+test("a wrong byte is found and reported", () => {
   const body = makeBody("s", 42, 1000);
   expect(body.toString("latin1", 0, 32)).toBe("s0000002a.00000\ns0000002a.00001\n");
   expect(explainBytes(body, body.subarray(100, 700), 100)).toBe(undefined);
@@ -51,7 +51,7 @@ test("a wrong byte is found and named", () => {
   expect(explainBytes(body, hole, 0)).toContain("byte 334 of 1000 (block 20) is wrong");
 });
 
-test("each limit names a feature, once for a host, and gives its reason", () => {
+test("each limit names a feature and a reason, once per host", () => {
   const keys = limits.map(({ host, feature }) => `${host} ${feature}`);
   expect(new Set(keys).size).toBe(keys.length);
   for (const { host, feature, reason, node } of limits) {
@@ -62,7 +62,7 @@ test("each limit names a feature, once for a host, and gives its reason", () => 
   expect(canDo("node", "pipelining")).toBe(true);
 });
 
-test("a range of versions of Node holds its first and not its last", () => {
+test("a range of Node versions includes its first and not its last", () => {
   expect(isInRange("22.3.0", { below: "24" })).toBe(true);
   expect(isInRange("24.0.0", { below: "24" })).toBe(false);
   expect(isInRange("24.0.0", { from: "24" })).toBe(true);

@@ -50,7 +50,7 @@ function expectNothingWrong(name: string, storm: Storm): void {
   expect(storm.violations.length, describeStorm(name, storm)).toBe(0);
 }
 
-test("when all is over no connection is in use, and the processes have said nothing", async () => {
+test("afterwards no connection is in use, and the processes have printed nothing", async () => {
   expect(resting).toHaveLength(cases.length);
   await Promise.all(resting.map((settled) => settled()));
 }, 60_000);

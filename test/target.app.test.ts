@@ -20,7 +20,7 @@ describe("an app", () => {
     });
   });
 
-  test("is taken apart once", () => {
+  test("is parsed once", () => {
     let read = 0;
     const app = {
       fetch,
@@ -37,19 +37,21 @@ describe("an app", () => {
   });
 
   test.each(["ftp://a.test", "/relative", "http://a.test/#b", "http://u:p@a.test"])(
-    "refuses the url %j as it refuses it alone",
+    "refuses the url %j like a target of its own",
     (url) => {
       expect(() => parseTarget({ fetch, url })).toThrow(/^fetchway: (?:bad|a) target/);
     },
   );
 
-  test("is named where its fetch was passed, as a function of the request", () => {
+  test("is suggested when its fetch was passed as a target function", () => {
     const parse = (): unknown => parseTarget(fetch());
     expect(parse).toThrow(TypeError);
-    expect(parse).toThrow(/a Response is none; for an app, pass the app, not its `fetch`/);
+    expect(parse).toThrow(
+      /a Response is not a target; for an app, pass the app, not the result of its `fetch`/,
+    );
   });
 
-  test("may be a function, and a function of the request is none", () => {
+  test("may be a function with a `fetch`, while a target function is not an app", () => {
     const callable = Object.assign(() => "http://a.test", { fetch });
     expect(isAddress(callable)).toBe(true);
     expect(isAddress(() => "http://a.test")).toBe(false);
@@ -60,7 +62,7 @@ describe("an app", () => {
 describe("assertReachable", () => {
   const client = { name: "fake", capabilities: { unixSocket: false, tls: false } };
 
-  test.each(["host", "changeOrigin: false"])("an app is not sent another Host: %s", (option) => {
+  test.each(["host", "changeOrigin: false"])("an app gets no other Host: %s", (option) => {
     const app = parseTarget({ fetch: () => new Response() });
     expect(() => assertReachable(app, client)).not.toThrow();
     expect(() => assertReachable(app, client, option)).toThrow(TypeError);

@@ -13,7 +13,7 @@ import { proxyError } from "./_fakes.ts";
 const refused = proxyError("http_request_error", 400);
 
 describe("parseTarget", () => {
-  test("takes a URL apart", () => {
+  test("parses a URL", () => {
     expect(parseTarget("https://api.example:8443/v1/?key=k&x")).toEqual({
       origin: "https://api.example:8443",
       host: "api.example:8443",
@@ -42,7 +42,7 @@ describe("parseTarget", () => {
     expect(parseTarget(target)).toMatchObject(parts);
   });
 
-  test("keeps what it made of a string, within bounds", () => {
+  test("caches parsed strings, up to a limit", () => {
     const first = parseTarget("http://kept.test");
     expect(parseTarget("http://kept.test")).toBe(first);
     for (let i = 0; i < 1_000; i++) parseTarget(`http://kept-${i}.test`);
@@ -81,14 +81,14 @@ describe("assertReachable", () => {
   test.each<[TargetAddress, string]>([
     ["unix:/run/app.sock", "the fake client cannot reach unix sockets; use a URL"],
     [{ url: "https://a.test", tls: {} }, "the fake client has no TLS options; leave out `tls`"],
-  ])("%j needs a client that can", (target, fix) => {
+  ])("%j needs a transport with that capability", (target, fix) => {
     const upstream = parseTarget(target);
     expect(() => assertReachable(upstream, client(true))).not.toThrow();
     expect(() => assertReachable(upstream, client(false))).toThrow(TypeError);
     expect(() => assertReachable(upstream, client(false))).toThrow(`fetchway: ${fix}`);
   });
 
-  test("a URL needs nothing", () => {
+  test("a plain URL needs no capability", () => {
     expect(() => assertReachable(parseTarget("https://a.test"), client(false))).not.toThrow();
   });
 });
@@ -185,7 +185,7 @@ function layered(mark: string, layers: number): string {
 }
 
 describe("fuzzed", () => {
-  test("nothing leaves the base path, however often it is decoded, and all bytes are kept", () => {
+  test("no path leaves the base path after repeated decoding, and all bytes are kept", () => {
     let accepted = 0;
     fc.assert(
       fc.property(base, pathname, query, fc.boolean(), (basePath, path, search, asks) => {
@@ -228,7 +228,7 @@ describe("fuzzed", () => {
     );
   });
 
-  test("a path without .. in any reading is accepted", () => {
+  test("a path that contains no .. in any reading is accepted", () => {
     fc.assert(
       fc.property(some("/ \\ a b.c . ... .. % %2F %252f %5c %2e %3f %253B %c3 ;x", 12), (rest) => {
         const path = `/${rest}`;

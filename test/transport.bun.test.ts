@@ -37,7 +37,7 @@ async function connectTo(program: Program): Promise<Client> {
   return connect(Number((await program.printed(/port=(\d+)/))[1]));
 }
 
-test("proxies of the environment are not asked", async () => {
+test("HTTP_PROXY and similar variables are ignored", async () => {
   await using program = serve(upstream.url);
   const client = await connectTo(program);
   client.send(request("GET", "/direct"));
@@ -45,7 +45,7 @@ test("proxies of the environment are not asked", async () => {
   expect(upstream.calls.map((call) => call.target)).toEqual(["/direct"]);
 });
 
-test("a unix socket gets the path as it was", async () => {
+test("a unix socket gets the path unchanged", async () => {
   const path = join(tmpdir(), `fetchway-bun-${process.pid}.sock`);
   const server = createServer((req, res) => void res.end(`${req.headers.host} ${req.url}`));
   await new Promise<void>((resolve) => server.listen(path, resolve));
@@ -61,7 +61,7 @@ test("a unix socket gets the path as it was", async () => {
   }
 });
 
-test("the proxy is all that a server needs: it takes bodies of any size, and tells whose they are", async () => {
+test("the proxy as Bun.serve's options accepts bodies of any size and forwards the client's address", async () => {
   upstream.script = async (call) => {
     await call.done;
     call.reply(200, [], `${call.get("x-forwarded-for")} ${call.length}`);
@@ -74,7 +74,7 @@ test("the proxy is all that a server needs: it takes bodies of any size, and tel
   expect(await client.read()).toMatchObject({ status: 200, text: `127.0.0.1 ${size}` });
 });
 
-test("the server's idle timeout does not cut an exchange, and holds again after it", async () => {
+test("the server's idle timeout does not end an exchange, and applies again afterwards", async () => {
   const past = 6000;
   upstream.script = async (call) => {
     if (call.target === "/late") await pause(past);
@@ -95,7 +95,7 @@ test("the server's idle timeout does not cut an exchange, and holds again after 
   );
 }, 60_000);
 
-test("a field that cannot be sent gets 400", async () => {
+test("a header field that cannot be sent is answered with 400", async () => {
   await using program = serve(upstream.url);
   const client = await connectTo(program);
   client.send(request("GET", "/", [["X-A", "a\x7fb"]]));
@@ -103,7 +103,7 @@ test("a field that cannot be sent gets 400", async () => {
   expect(upstream.calls).toEqual([]);
 });
 
-test("a Host of which Bun makes no URL does not change the path", async () => {
+test("a Host from which Bun builds no URL does not change the path", async () => {
   await using program = serve(upstream.url);
   for (const host of ["a<b", "caf\xe9", ""]) {
     const client = await connectTo(program);
@@ -116,7 +116,7 @@ test("a Host of which Bun makes no URL does not change the path", async () => {
   }
 });
 
-test("an upstream that breaks off leaves nothing on stderr", async () => {
+test("a truncated response prints nothing to stderr", async () => {
   await using program = serve(upstream.url);
   const client = await connectTo(program);
   upstream.script = (call) => {

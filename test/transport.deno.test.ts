@@ -39,7 +39,7 @@ async function portOf(program: Program): Promise<number> {
   return Number((await program.printed(/http:\/\/127\.0\.0\.1:(\d+)/))[1]);
 }
 
-test("proxies of the environment are not asked", async () => {
+test("HTTP_PROXY and similar variables are ignored", async () => {
   await using program = serve(upstream.url);
   const client = await connect(await portOf(program));
   client.send(request("GET", "/direct"));
@@ -47,7 +47,7 @@ test("proxies of the environment are not asked", async () => {
   expect(upstream.calls.map((call) => call.target)).toEqual(["/direct"]);
 });
 
-test("under srvx, the address that it shows is the client's", async () => {
+test("under srvx the client's address is forwarded", async () => {
   await using program = run(`
     import { serve } from "srvx";
     import { proxyFetch } from ${runtime};
@@ -60,7 +60,7 @@ test("under srvx, the address that it shows is the client's", async () => {
   expect(upstream.calls[0]?.all("x-forwarded-for")).toEqual(["127.0.0.1"]);
 });
 
-test("a unix socket gets the path alone in its request line", async () => {
+test("a unix socket gets an origin-form request line", async () => {
   const path = join(tmpdir(), `fetchway-${process.pid}.sock`);
   const server = createServer((req, res) => void res.end(`${req.headers.host} ${req.url}`));
   await new Promise<void>((resolve) => server.listen(path, resolve));
@@ -76,7 +76,7 @@ test("a unix socket gets the path alone in its request line", async () => {
   }
 });
 
-test("clients that leave in the middle of large bodies do no harm", async () => {
+test("clients that disconnect during large bodies do not crash the process", async () => {
   upstream.script = async (call) => {
     call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     await call.pour(64 * mebibyte, { chunked: true });
@@ -116,7 +116,7 @@ const posts: Record<string, (id: string) => Uint8Array> = {
 };
 
 test.each(Object.entries(posts))(
-  "a POST %s is never sent twice, whenever the upstream closes",
+  "a POST %s is never sent twice, at whatever moment the upstream closes",
   async (_, post) => {
     // The second request on each connection is carried out, and the connection breaks before the answer.
     upstream.script = async (call) => {

@@ -16,7 +16,7 @@ afterEach(() => {
 });
 
 /** Servers on one port of several addresses, each of which answers with its own. */
-async function listen(...addresses: string[]): Promise<number> {
+async function start(...addresses: string[]): Promise<number> {
   let port = 0;
   for (const address of addresses) {
     const server = createServer((_, res) => res.end(address));
@@ -36,7 +36,7 @@ async function nameServer(...addresses: string[]): Promise<NameServer> {
 
 describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   test("the addresses of a name share the requests evenly", async () => {
-    const port = await listen("127.0.0.1", "127.0.0.2");
+    const port = await start("127.0.0.1", "127.0.0.2");
     await using names = await nameServer("127.0.0.1", "127.0.0.2");
     const dns = { servers: [names.address] };
     await using served = new Served(runtime, `http://app.test:${port}`, { dns });
@@ -51,8 +51,8 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(names.asked).toEqual(["app.test"]);
   });
 
-  test("an address that refuses is passed over at once", async () => {
-    const port = await listen("127.0.0.1");
+  test("an address that refuses connections is skipped at once", async () => {
+    const port = await start("127.0.0.1");
     await using names = await nameServer("127.0.0.2", "127.0.0.1");
     const pool = { keepAlive: false, dns: { servers: [names.address] } };
     const target = `http://app.test:${port}`;
@@ -61,8 +61,8 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(await served.stats()).toMatchObject({ created: 10, failed: 0 });
   });
 
-  test("a changed record is followed under steady traffic", async () => {
-    const port = await listen("127.0.0.1", "127.0.0.2");
+  test("a changed record is used under steady traffic", async () => {
+    const port = await start("127.0.0.1", "127.0.0.2");
     await using names = await nameServer("127.0.0.1");
     names.zones["app.test"] = { addresses: ["127.0.0.1"], ttl: 1 };
     const pool = { socketTTL: 200, dns: { servers: [names.address] } };
@@ -76,7 +76,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     for (let count = 0; count < 20; count++) expect(await served.ask("/")).toBe("200 127.0.0.2");
   });
 
-  test("a name that there is not, and a name server that is silent", async () => {
+  test("an unknown name becomes dns_error, and a silent name server dns_timeout", async () => {
     await using names = await nameServer("127.0.0.1");
     const pool = { connectTimeout: 300, dns: { servers: [names.address] } };
     await using served = new Served(runtime, "?to", pool, { retry: false });
@@ -85,8 +85,8 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(await served.ask("/?to=http://app.test")).toBe("504 Gateway Timeout: dns_timeout\n");
   });
 
-  test("dns: false asks the system", async () => {
-    const port = await listen("127.0.0.1");
+  test("dns: false asks the operating system", async () => {
+    const port = await start("127.0.0.1");
     await using served = new Served(runtime, "?to", { dns: false }, { retry: false });
     expect(await served.ask(`/?to=http://localhost:${port}`)).toBe("200 127.0.0.1");
     expect(await served.ask("/?to=http://nowhere.invalid")).toBe("502 Bad Gateway: dns_error\n");

@@ -2,11 +2,12 @@
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
-import { type AddressInfo, createServer, type Server } from "node:net";
+import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { makeCertificate } from "./_certificate.ts";
+import { listen } from "./_serve.ts";
 import { type RuntimeName, Served } from "./_served.ts";
 import { Upstream } from "./_upstream.ts";
 import { until } from "./_wait.ts";
@@ -22,12 +23,11 @@ afterEach(async () => {
 afterAll(() => upstream.stop());
 
 /** Listens on a port, or on a path, until the test is over. */
-async function listen(server: Server, where: number | string = 0): Promise<number> {
+async function open(server: Server, where: number | string = 0): Promise<number> {
   servers.push(server);
-  if (typeof where === "string") server.listen(where);
-  else server.listen(where, "127.0.0.1");
-  await once(server, "listening");
-  return typeof where === "string" ? 0 : (server.address() as AddressInfo).port;
+  if (typeof where === "number") return listen(server, where);
+  await once(server.listen(where), "listening");
+  return 0;
 }
 
 function openLinks(): number {
@@ -59,7 +59,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(await served.stats()).toMatchObject({ created: 3, closed: 3, timedOut: 3 });
   }, 15_000);
 
-  test("socketTTL: a connection past its time closes after its response, not during it", async () => {
+  test("socketTTL: an expired connection closes after its response, not during it", async () => {
     upstream.script = () => {};
     await using served = new Served(runtime, upstream.url, { socketTTL: 300 });
     const client = await served.send("/long");
@@ -76,14 +76,14 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(upstream.calls.length).toBeGreaterThan(upstream.links.length);
   });
 
-  test("connectTimeout: TLS that is not answered counts as connecting", async () => {
-    const port = await listen(createServer(() => {}));
+  test("connectTimeout includes the TLS handshake", async () => {
+    const port = await open(createServer(() => {}));
     await using served = new Served(runtime, `https://127.0.0.1:${port}`, { connectTimeout: 200 });
     expect(await served.ask("/")).toBe("504 Gateway Timeout: connection_timeout\n");
     expect(await served.stats()).toMatchObject({ created: 0, failed: 1 });
   });
 
-  test("maxQueued: what would have to wait behind so many gets 503 at once", async () => {
+  test("maxQueued: requests over the limit get 503 at once", async () => {
     upstream.script = () => {};
     await using served = new Served(runtime, upstream.url, { maxSockets: 1, maxQueued: 1 });
     const first = await served.send("/first");
@@ -101,7 +101,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(upstream.calls.map(({ target }) => target)).toEqual(["/first", "/second"]);
   });
 
-  test("queueTimeout: who waits longer gets 503, and is never sent", async () => {
+  test("queueTimeout: a request that waits longer gets 503 and is never sent", async () => {
     upstream.script = () => {};
     await using served = new Served(runtime, upstream.url, { maxSockets: 1, queueTimeout: 100 });
     const first = await served.send("/first");
@@ -114,7 +114,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(upstream.calls.map(({ target }) => target)).toEqual(["/first", "/next"]);
   });
 
-  test("keepAlive: false makes one connection for each request, and says so", async () => {
+  test("keepAlive: false opens one connection per request and sends Connection: close", async () => {
     await using served = new Served(runtime, upstream.url, { keepAlive: false });
     for (let count = 1; count <= 3; count++) {
       expect(await served.ask("/")).toBe("200 ");
@@ -127,7 +127,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   });
 
   test.runIf(process.platform === "linux")(
-    "noDelay and keepAliveInitialDelay are the sockets'",
+    "noDelay and keepAliveInitialDelay are set on the sockets",
     async () => {
       const seen = async (pool: object): Promise<unknown> => {
         await using served = new Served(runtime, upstream.url, pool);
@@ -142,9 +142,9 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     },
   );
 
-  test("tls: for upstreams that bring none of their own", async () => {
+  test("tls applies to targets without their own", async () => {
     const certificate = makeCertificate();
-    const port = await listen(createTlsServer(certificate, (_, res) => res.end("secret")));
+    const port = await open(createTlsServer(certificate, (_, res) => res.end("secret")));
     const target = `https://localhost:${port}`;
     await using trusting = new Served(runtime, target, { tls: { ca: certificate.cert } });
     expect(await trusting.ask("/")).toBe("200 secret");
@@ -156,11 +156,11 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(await other.ask("/")).toBe("502 Bad Gateway: tls_certificate_error\n");
   });
 
-  test("socketPath: for upstreams that bring none of their own", async () => {
+  test("socketPath applies to targets without their own", async () => {
     const path = (name: string): string =>
       join(tmpdir(), `fetchway-${name}-${runtime}-${process.pid}.sock`);
     for (const name of ["pool", "own"]) {
-      await listen(
+      await open(
         createHttpServer((_, res) => res.end(name)),
         path(name),
       );
@@ -174,7 +174,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(await own.ask("/")).toBe("200 own");
   });
 
-  test("close(timeout) breaks off what is not over in time, destroy() at once", async () => {
+  test("close(timeout) aborts requests that do not end in time, destroy() aborts them at once", async () => {
     upstream.script = () => {};
     for (const [index, path] of ["/close?100", "/destroy"].entries()) {
       await using served = new Served(runtime, upstream.url, { maxSockets: 1 });
@@ -191,7 +191,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(upstream.calls.map(({ target }) => target)).toEqual(["/running", "/running"]);
   });
 
-  test("origins that have no connection are not remembered for ever", async () => {
+  test("origins without connections are forgotten", async () => {
     await using served = new Served(runtime, "?to", {}, { retry: false });
     for (let count = 0; count < 250; count++) {
       const refused = `http://127.0.${count >> 7}.${(count & 127) + 1}:1`;
@@ -207,7 +207,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(upstream.links).toHaveLength(1);
   });
 
-  test("bytes that come while a connection is idle close it", async () => {
+  test("unsolicited bytes on an idle connection close it", async () => {
     await using served = new Served(runtime, upstream.url);
     expect(await served.ask("/")).toBe("200 ");
     upstream.calls[0]?.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned");

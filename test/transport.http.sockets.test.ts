@@ -12,7 +12,7 @@ afterEach(() => upstream.reset());
 afterAll(() => upstream.stop());
 
 describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
-  test("a connection that had to wait for a slow client is used again", async () => {
+  test("a connection that was paused by a slow client is reused", async () => {
     const size = 48 * 1024 * 1024;
     upstream.script = (call) => call.reply(200, [], Buffer.alloc(size));
     await using served = new Served(runtime, upstream.url);
@@ -31,7 +31,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(upstream.links).toHaveLength(1);
   });
 
-  test("so is one whose last piece was more than its reader wanted", async () => {
+  test("a connection whose last chunk exceeded the reader's demand is reused", async () => {
     // As Bun and Deno read them, some end with a large piece, others with a small one.
     const sizes = [65_536, 131_072, 200_000, 262_144, 400_000, 1_048_576, 3, 700_001];
     upstream.script = (call) =>
@@ -44,7 +44,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(upstream.links).toHaveLength(1);
   });
 
-  test("one that is not silent does not time out, whichever way the bytes go", async () => {
+  test("a connection with traffic in either direction does not time out", async () => {
     upstream.script = async (call) => {
       await call.done;
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -67,7 +67,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(await served.stats()).toMatchObject({ timedOut: 0 });
   });
 
-  test("a body that ends with its connection arrives whole, and breaks off where that is reset", async () => {
+  test("a close-delimited body arrives completely, and fails when the connection is reset", async () => {
     const size = 2 * 1024 * 1024;
     upstream.script = async (call) => {
       call.write("HTTP/1.1 200 OK\r\n\r\n", Buffer.alloc(size));
@@ -83,7 +83,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(upstream.links).toHaveLength(2);
   });
 
-  test("an upload that has to wait arrives as it was", async () => {
+  test("an upload that is paused arrives unchanged", async () => {
     upstream.script = async (call) => {
       call.link.socket.pause();
       await pause(300);
@@ -103,7 +103,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     }
   }, 30_000);
 
-  test("pieces are those of the exchange they belong to", async () => {
+  test("chunks of concurrent exchanges do not mix", async () => {
     // Many at once read into what they share, or into what was another's before.
     upstream.script = async (call) => {
       await call.done;

@@ -59,7 +59,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   );
 
   test.each(cases)(
-    "closed by %s as it is reused (hint: %s), a POST is seen once",
+    "closed by %s as it is reused (hint: %s), a POST reaches the upstream once",
     async (how, hint) => {
       closesWhenReused(how, hint);
       await using served = new Served(runtime, upstream.url);
@@ -80,7 +80,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   );
 
   test(
-    "no POST fails where the upstream closes what has been idle for as long as it says",
+    "no POST fails when the upstream closes idle connections after its announced time",
     async () => {
       const timers = new Set<NodeJS.Timeout>();
       upstream.script = async (call) => {
@@ -102,7 +102,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
   );
 
   test.each([256, 3])(
-    "where all kept connections are stale, the second attempt is on a new one (maxSockets: %i)",
+    "when all kept connections are stale, the second attempt uses a new one (maxSockets: %i)",
     async (maxSockets) => {
       upstream.script = () => {};
       await using served = new Served(runtime, upstream.url, { maxSockets });
@@ -117,7 +117,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     },
   );
 
-  test("a request that got a byte, or was given up, is not sent again", async () => {
+  test("a request with a byte of its response, or an aborted one, is not sent again", async () => {
     upstream.script = (call) => {
       if (call.link.calls.length === 1) return call.reply(200);
       if (call.target === "/early") call.write("HTTP/1.1 103 Early Hints\r\n\r\n");

@@ -20,7 +20,7 @@ async function requestsAt(count: number): Promise<void> {
 }
 
 describe.each(["bun", "deno"] as const)("%s", (runtime) => {
-  test("maxSockets bounds the connections; what waits is sent in order, unless its client leaves", async () => {
+  test("maxSockets limits the connections; queued requests are sent in order unless their client disconnects", async () => {
     upstream.script = () => {};
     await using served = new Served(runtime, upstream.url, { maxSockets: 1 });
     const first = await served.send("/first");
@@ -61,7 +61,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     expect(upstream.links).toHaveLength(2);
   });
 
-  test("the upstream's Keep-Alive hint shortens that time, and never lengthens it", async () => {
+  test("the upstream's Keep-Alive hint shortens freeSocketTimeout and never lengthens it", async () => {
     upstream.script = (call) =>
       call.reply(200, [["Keep-Alive", `timeout=${call.target.slice(1)}`]]);
     await using served = new Served(runtime, upstream.url);
@@ -94,7 +94,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     expect(upstream.calls.slice(3).map(({ link }) => link)).toEqual(Array(5).fill(last));
   });
 
-  test("a connection that the upstream closed while it was idle is not used", async () => {
+  test("a connection that the upstream closed while it was idle is not reused", async () => {
     upstream.script = (call) => {
       call.reply(200, [], "ok");
       call.close();
@@ -106,7 +106,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     }
   });
 
-  test("a request is carried out once, whatever its method, when its connection breaks", async () => {
+  test("a request with any method is executed once when its connection breaks", async () => {
     // The second request on each connection is taken, and the connection breaks before the answer.
     upstream.script = async (call) => {
       await call.done;
@@ -128,7 +128,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     expect(upstream.calls.map(({ method, target }) => `${method} ${target}`)).toEqual(sent);
   });
 
-  test("a connection that cannot be made is counted, and lets the next request try", async () => {
+  test("a failed connection attempt is counted, and the next request connects", async () => {
     await using served = new Served(
       runtime,
       "http://127.0.0.1:1",
@@ -158,7 +158,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     await until(() => openLinks() === 0, "no connection left");
   });
 
-  test("a body that is longer than announced does not reach the upstream beyond that", async () => {
+  test("bytes beyond the announced length do not reach the upstream", async () => {
     upstream.script = async (call) => {
       await call.done;
       if (call.state === "complete") call.reply(200);

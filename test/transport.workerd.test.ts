@@ -62,7 +62,7 @@ export default {
 
 const { upstream, send } = useWorker(worker);
 
-test("the client's address is the connection's, whatever its fields say", async () => {
+test("the client's address comes from the connection and not from header fields", async () => {
   const fields: [string, string][] = [
     ["CF-Connecting-IP", "6.6.6.6"],
     ["CF-Ray", "1-DFW"],
@@ -78,7 +78,7 @@ test.each(["global", "service"])("`fetch` may be %s", async (way) => {
   expect(upstream.calls.map((call) => call.target)).toEqual([`/${way}`]);
 });
 
-test("a service's `fetch` without its service is misuse that says the fix, not 502", async () => {
+test("a service's `fetch` without its service rejects with a TypeError that names the fix", async () => {
   const client = await send(request("GET", "/unbound"));
   const answer = await client.read();
   expect(answer.text).toMatch(/^TypeError: fetchway: bad option `fetch`: .+ env\.SERVICE\.fetch/);
@@ -86,7 +86,7 @@ test("a service's `fetch` without its service is misuse that says the fix, not 5
 });
 
 test.each(["plain", "fields", "clone", "init"])(
-  "a coded body is the same after a Worker made another response of it: %s",
+  "an encoded body is unchanged after a Worker builds another response from it: %s",
   async (way) => {
     const bytes = gzipSync("a body that compresses well; ".repeat(100));
     upstream.script = (call) => call.reply(200, [["Content-Encoding", "gzip"]], bytes);
@@ -98,7 +98,7 @@ test.each(["plain", "fields", "clone", "init"])(
 );
 
 test.each(["sized", "unsized"])(
-  "a %s body of the script's that fails never arrives whole",
+  "a failing %s body of a script never looks complete",
   async (way) => {
     upstream.script = () => {};
     const client = await send(request("GET", `/${way}`));
@@ -109,7 +109,7 @@ test.each(["sized", "unsized"])(
   },
 );
 
-test("a client that leaves closes the upstream request, although the Worker goes on", async () => {
+test("a client that disconnects closes the upstream request although the Worker continues", async () => {
   upstream.script = () => {};
   const client = await send(request("GET", "/waiting"));
   const call = await upstream.call();
@@ -142,14 +142,14 @@ describe.each(["FIN", "RST"])("a connection closed by %s as it is reused", (how)
     ["PUT", "a body"],
     ["POST", undefined],
     ["POST", "a body"],
-  ])("a %s is seen once at most (body: %s)", async (method, body) => {
+  ])("a %s reaches the upstream at most once (body: %s)", async (method, body) => {
     expect(await statusesOf(method, body)).toContain(200);
     const ids = upstream.calls.map((call) => call.get("x-id"));
     expect(new Set(ids).size).toBe(ids.length);
   });
 });
 
-describe("what Workers cannot do is refused at creation", () => {
+describe("options that Workers do not support are refused at creation", () => {
   const target = "http://127.0.0.1:4000";
   test.each([
     [{ host: "shop.example" }, /`host`.*cannot set Host/],
@@ -162,7 +162,7 @@ describe("what Workers cannot do is refused at creation", () => {
     expect(() => createProxy({ target, ...options })).toThrow(message);
   });
 
-  test("what is left to their defaults is not", () => {
+  test("unsupported options left at their defaults are accepted", () => {
     expect(createTransport({ connectTimeout: 5 }).name).toBe("workerd");
     expect(createProxy({ target, changeOrigin: true }).stats()).toBeUndefined();
   });

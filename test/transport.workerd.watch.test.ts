@@ -38,7 +38,7 @@ export default {
 const { upstream, send } = useWorker(worker);
 
 test.each(["plain", "init", "clone", "twice"])(
-  "an encoded body is the same after a Worker made another response of it: %s",
+  "an encoded body is unchanged after a Worker builds another response from it: %s",
   async (way) => {
     const bytes = gzipSync("a body that compresses well; ".repeat(100));
     upstream.script = (call) => call.reply(200, [["Content-Encoding", "gzip"]], bytes);
@@ -52,7 +52,7 @@ test.each(["plain", "init", "clone", "twice"])(
 describe("a body", () => {
   const half = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 10000\r\n\r\nhalf";
 
-  test("is read no faster than the client takes it", async () => {
+  test("is read no faster than the client reads", async () => {
     let sent = 0;
     const size = 64 * 1024 * 1024;
     upstream.script = async (call) => {
@@ -80,23 +80,26 @@ describe("a body", () => {
     await within(upstream.calls[0]?.link.closed as Promise<void>, "the connection closed", 2000);
   });
 
-  test.each(["FIN", "RST"] as const)("goes with a client that leaves by %s", async (how) => {
-    upstream.script = (call) => call.write(half);
-    const client = await send(request("GET", "/plain"));
-    const call = await upstream.call();
-    await until(() => call.link.socket.bytesWritten > 0, "the head");
-    client.leave(how);
-    await within(call.link.closed, "the upstream's connection closed", 2500);
-  });
+  test.each(["FIN", "RST"] as const)(
+    "is cancelled when the client disconnects by %s",
+    async (how) => {
+      upstream.script = (call) => call.write(half);
+      const client = await send(request("GET", "/plain"));
+      const call = await upstream.call();
+      await until(() => call.link.socket.bytesWritten > 0, "the head");
+      client.leave(how);
+      await within(call.link.closed, "the upstream's connection closed", 2500);
+    },
+  );
 
-  test("goes when the Worker cancels it", async () => {
+  test("is cancelled when the Worker cancels it", async () => {
     upstream.script = (call) => call.write(half);
     const answer = await (await send(request("GET", "/cancel"))).read();
     expect(answer.text).toBe("cancelled");
     await within(upstream.calls[0]?.link.closed as Promise<void>, "the connection closed", 2500);
   });
 
-  test("never seems whole where the upstream breaks off", async () => {
+  test("never looks complete when the upstream truncates it", async () => {
     upstream.script = (call) => {
       call.write(half);
       call.close();

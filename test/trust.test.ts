@@ -1,7 +1,7 @@
 import { BlockList, isIP } from "node:net";
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
-import { checkRange, compileTrust } from "../src/request/trust.ts";
+import { checkRange, compileTrust, unmapAddress } from "../src/request/trust.ts";
 
 const trusts = (ranges: string[], address: string | undefined): boolean | undefined =>
   compileTrust(ranges)?.(address);
@@ -78,7 +78,7 @@ describe("ranges", () => {
     ["2001:DB8::1/32", "2001:db8::/32"],
     ["2001:db8:ffff::/33", "2001:db8:8000::/33"],
     ["fe80::1%eth0/64", "fe80::%eth0/64"],
-  ])("%s is none, for whoever means %s", (entry, network) => {
+  ])("%s is refused, with %s suggested", (entry, network) => {
     const [address] = entry.split("/");
     expect(checkRange(entry)).toBe(
       `"${entry}" is no range: use "${network}", or "${address}" for that address alone`,
@@ -86,7 +86,7 @@ describe("ranges", () => {
     expect(checkRange(network)).toBeUndefined();
   });
 
-  test("nobody is in none, and an unknown address in no range", () => {
+  test("an empty list contains no address, and an invalid address is in no range", () => {
     expect(trusts([], "127.0.0.1")).toBe(false);
     expect(trusts(["0.0.0.0/0", "::/0"], undefined)).toBe(false);
   });
@@ -159,8 +159,8 @@ describe("against the ranges of node:net", () => {
   });
 });
 
-describe("compiled", () => {
-  test("true trusts everybody, known or not; false nobody", () => {
+describe("compileTrust", () => {
+  test("true trusts every peer, also of unknown address; false trusts none", () => {
     const everybody = compileTrust(true);
     for (const each of ["10.0.0.1", "unknown", "_hidden", undefined]) {
       expect(everybody?.(each)).toBe(true);
@@ -168,7 +168,7 @@ describe("compiled", () => {
     expect(compileTrust(false)).toBeUndefined();
   });
 
-  test("a predicate is asked about addresses alone", () => {
+  test("a predicate is called only with valid addresses", () => {
     const predicate = vi.fn((address: string) => address.startsWith("10."));
     const asked = compileTrust(predicate);
     expect(asked?.("10.0.0.1")).toBe(true);
@@ -180,17 +180,26 @@ describe("compiled", () => {
     expect(predicate.mock.calls.flat()).toEqual(["10.0.0.1", "10.0.0.2", "11.0.0.1"]);
   });
 
-  test("a promise is no yes, and its rejection nobody's surprise", () => {
+  test("a promise from a predicate is refused, and its rejection is handled", () => {
     const late = (async () => {
       throw new Error("late");
     }) as unknown as (address: string) => boolean;
     expect(() => compileTrust(late)?.("10.0.0.1")).toThrow(/`trustProxy`: answer at once/);
   });
 
-  test("a list counts as it was", () => {
+  test("later changes of the list have no effect", () => {
     const list = ["10.0.0.1"];
     const compiled = compileTrust(list);
     list.push("10.0.0.2");
     expect(compiled?.("10.0.0.2")).toBe(false);
   });
+});
+
+test.each([
+  ["::ffff:192.0.2.7", "192.0.2.7"],
+  ["::FFFF:192.0.2.7", "192.0.2.7"],
+  ["192.0.2.7", "192.0.2.7"],
+  ["2001:db8::7", "2001:db8::7"],
+])("unmapAddress: the address that is shown as %j is %j", (shown, address) => {
+  expect(unmapAddress(shown)).toBe(address);
 });

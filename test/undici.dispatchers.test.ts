@@ -111,7 +111,7 @@ test.each(Object.keys(dispatchers))("%s forwards requests and responses", async 
 });
 
 test.each(["ProxyAgent, absolute-form", "ProxyAgent, tunnel"])(
-  "%s sends repeated fields as lines of their own",
+  "%s sends repeated fields as separate lines",
   async (name) => {
     const dispatcher = (dispatchers[name] as () => Dispatcher)();
     closing.push(() => dispatcher.destroy());
@@ -132,16 +132,19 @@ test.each(["ProxyAgent, absolute-form", "ProxyAgent, tunnel"])(
   },
 );
 
-test.each([true, false])("a forward proxy that refuses (tunnel: %s) is a 5xx", async (tunnel) => {
-  const uri = `http://127.0.0.1:${refusing.port}`;
-  const send = through(new ProxyAgent({ uri, proxyTunnel: tunnel }));
-  const answer = await send("/");
-  expect(answer.status).toBe(tunnel ? 502 : 500);
-  expect(await answer.text()).not.toContain("who are you");
-  expect(upstream.calls).toHaveLength(0);
-});
+test.each([true, false])(
+  "a forward proxy that refuses (tunnel: %s) becomes a 5xx",
+  async (tunnel) => {
+    const uri = `http://127.0.0.1:${refusing.port}`;
+    const send = through(new ProxyAgent({ uri, proxyTunnel: tunnel }));
+    const answer = await send("/");
+    expect(answer.status).toBe(tunnel ? 502 : 500);
+    expect(await answer.text()).not.toContain("who are you");
+    expect(upstream.calls).toHaveLength(0);
+  },
+);
 
-test("interceptors: a cached response is answered again, and a redirect followed", async () => {
+test("interceptors: a cached response is reused, and a redirect is followed", async () => {
   const send = through(
     new Agent().compose(interceptors.cache(), interceptors.redirect({ maxRedirections: 1 })),
   );
@@ -156,7 +159,7 @@ test("interceptors: a cached response is answered again, and a redirect followed
   expect(await (await send("/old")).text()).toBe("kept");
 });
 
-test("RetryAgent sends what undici would: that is outside the proxy's own rules", async () => {
+test("RetryAgent retries by undici's rules and not by the proxy's", async () => {
   const send = through(new RetryAgent(new Agent(), { minTimeout: 1, maxRetries: 1 }));
   upstream.script = (call) =>
     upstream.calls.length === 1 ? call.reset() : call.reply(200, [], "at last");
@@ -186,7 +189,7 @@ describe("MockAgent", () => {
     agent.assertNoPendingInterceptors();
   });
 
-  test("what it does not know reaches onError", async () => {
+  test("a request without a mock reaches onError", async () => {
     const errors: ProxyError[] = [];
     const note = (error: ProxyError): undefined => void errors.push(error);
     const agent = mock();

@@ -1,7 +1,7 @@
-/** What undici's errors become. */
+/** How errors of undici are converted. */
 import { errors } from "undici";
 import { expect, test } from "vitest";
-import { toUndiciError } from "../runtimes/undici/errors.ts";
+import { toUndiciError } from "../runtimes/undici/undicierrors.ts";
 
 const start = { isStarted: true, isAnswered: false, isStale: false };
 test.each<[Error, Partial<typeof start>, string, number]>([

@@ -1,50 +1,16 @@
 /** Requests through undici: connections that are closed, clients that leave, bodies that are not what was said. */
-import { Agent } from "undici";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { createProxy, type ProxyOptions, type Transport } from "#proxy";
+import { type Agent } from "undici";
+import { describe, expect, test } from "vitest";
+import type { Transport } from "#proxy";
 import { createUndiciTransport } from "../runtimes/undici.ts";
-import { Upstream } from "./_upstream.ts";
-import { until, within } from "./_wait.ts";
-
-const upstream = new Upstream();
-const closing: (() => unknown)[] = [];
-beforeAll(() => upstream.listen());
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close();
-  await upstream.reset();
-});
-afterAll(() => upstream.stop());
-
-type Send = (path: string, init?: RequestInit & { duplex?: "half" }) => Promise<Response>;
-
-function through(
-  transport: Transport = createUndiciTransport(),
-  options: ProxyOptions = {},
-): Send & { transport: Transport } {
-  closing.push(() => transport.destroy?.());
-  const proxy = createProxy({ target: upstream.url, transport, ...options });
-  const send: Send = (path, init) => proxy.fetch(new Request(`http://proxy.test${path}`, init));
-  return Object.assign(send, { transport });
-}
-
-function given(options: Agent.Options = {}): Transport {
-  const agent = new Agent(options);
-  closing.push(() => agent.destroy());
-  return createUndiciTransport(agent);
-}
-
-/** undici uses a connection again only after a turn of the event loop. */
-async function untilFree(transport: Transport): Promise<void> {
-  await until(() => transport.stats?.().origins[upstream.url]?.free === 1, "a free connection");
-}
-
-const errorOf = (answer: Response): string | undefined =>
-  answer.headers.get("proxy-status")?.replace("fetchway; error=", "");
+import type { BodySource, Interceptor } from "../src/transport.ts";
+import { createAgentTransport, errorOf, through, untilFree, upstream } from "./_undici.ts";
+import { within } from "./_wait.ts";
 
 describe("a connection that the upstream closes as it is reused", () => {
   const closes: Record<string, (options?: Agent.Options) => Transport> = {
     "an agent of its own": () => createUndiciTransport(),
-    "an agent that was given": () => given(),
+    "an agent that was given": () => createAgentTransport(),
   };
 
   test.each(
@@ -78,9 +44,9 @@ describe("a connection that the upstream closes as it is reused", () => {
   });
 });
 
-describe("a client that leaves", () => {
-  test("while its request waits for a connection: it is never sent", async () => {
-    const send = through(given({ connections: 1 }));
+describe("a client that disconnects", () => {
+  test("while its request waits for a connection: the request is never sent", async () => {
+    const send = through(createAgentTransport({ connections: 1 }));
     let answer: (() => void) | undefined;
     upstream.script = (call) => void (answer = () => call.reply(200, [], call.target));
     const first = send("/first");
@@ -125,7 +91,7 @@ describe("request bodies", () => {
       },
     });
     // The agent does not check lengths: the proxy does.
-    const send = through(given({ strictContentLength: false }), {
+    const send = through(createAgentTransport({ strictContentLength: false }), {
       interceptors: {
         attempt: [(next) => (request, scope) => next({ ...request, contentLength: length }, scope)],
       },
@@ -137,7 +103,7 @@ describe("request bodies", () => {
     ["too long", 5, ["123", "456"]],
     ["too short", 5, ["123"]],
     ["broken off", 5, ["123", new Error("gone")]],
-  ])("%s: the request is broken off", async (_, length, chunks) => {
+  ])("%s: the request is aborted", async (_, length, chunks) => {
     upstream.script = async (call) => {
       await call.done;
       if (call.state === "complete") call.reply(200);
@@ -149,7 +115,20 @@ describe("request bodies", () => {
     expect(call?.state).not.toBe("complete");
   });
 
-  test("of the announced length: it arrives", async () => {
+  test("of the announced length: the request arrives", async () => {
     expect(await (await sendAs(6, "123", "456")).text()).toBe("123456");
   });
+});
+
+test("a body of an interceptor's own whose `pipeTo` rejects gets 400, and no rejection is unhandled", async () => {
+  const body: BodySource = {
+    whole: () => undefined,
+    pipeTo: () => Promise.reject(new Error("torn")),
+    stream: () => new ReadableStream(),
+    cancel() {},
+  };
+  const replaceBody: Interceptor = (next) => (request, scope) => next({ ...request, body }, scope);
+  const send = through(undefined, { interceptors: { request: [replaceBody] } });
+  const response = await within(send("/", { method: "POST", body: "abc" }), "the response");
+  expect([response.status, errorOf(response)]).toEqual([400, "http_request_error"]);
 });

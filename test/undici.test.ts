@@ -1,48 +1,13 @@
 /** undici in place of the proxy's own client: its agent, and what goes wrong on the way. */
 import { Agent, Pool } from "undici";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { createProxy, type ProxyError, type ProxyOptions, type Transport } from "#proxy";
+import { describe, expect, test } from "vitest";
+import { createProxy, type ProxyError } from "#proxy";
 import { createUndiciTransport } from "../runtimes/undici.ts";
-import { Upstream } from "./_upstream.ts";
+import { closing, createAgentTransport, errorOf, through, untilFree, upstream } from "./_undici.ts";
 import { until, within } from "./_wait.ts";
 
-const upstream = new Upstream();
-const closing: (() => unknown)[] = [];
-beforeAll(() => upstream.listen());
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close();
-  await upstream.reset();
-});
-afterAll(() => upstream.stop());
-
-type Send = (path: string, init?: RequestInit & { duplex?: "half" }) => Promise<Response>;
-
-function through(
-  transport: Transport = createUndiciTransport(),
-  options: ProxyOptions = {},
-): Send & { transport: Transport } {
-  closing.push(() => transport.destroy?.());
-  const proxy = createProxy({ target: upstream.url, transport, ...options });
-  const send: Send = (path, init) => proxy.fetch(new Request(`http://proxy.test${path}`, init));
-  return Object.assign(send, { transport });
-}
-
-function given(options: Agent.Options = {}): Transport {
-  const agent = new Agent(options);
-  closing.push(() => agent.destroy());
-  return createUndiciTransport(agent);
-}
-
-/** undici uses a connection again only after a turn of the event loop. */
-async function untilFree(transport: Transport): Promise<void> {
-  await until(() => transport.stats?.().origins[upstream.url]?.free === 1, "a free connection");
-}
-
-const errorOf = (answer: Response): string | undefined =>
-  answer.headers.get("proxy-status")?.replace("fetchway; error=", "");
-
-describe("an agent of its own", () => {
-  test("keeps connections, through HEAD and DELETE, too", async () => {
+describe("the transport's own agent", () => {
+  test("keeps connections, also after HEAD and DELETE", async () => {
     const send = through();
     // Without the field, undici closes after HEAD.
     upstream.script = async (call) => {
@@ -58,7 +23,7 @@ describe("an agent of its own", () => {
     expect(upstream.links).toHaveLength(1);
   });
 
-  test("a GET with a body is its connection's last request: not every upstream reads it", async () => {
+  test("closes the connection after a GET with a body, because not every upstream reads it", async () => {
     const transport = createUndiciTransport();
     const proxy = through(transport, {
       interceptors: {
@@ -96,7 +61,7 @@ describe("an agent of its own", () => {
     await until(() => transport.stats?.().closed === 1, "a closed connection");
   });
 
-  test("close() lets requests finish; later ones get 503", async () => {
+  test("close() lets running requests finish, and later ones get 503", async () => {
     const send = through();
     let answer: (() => void) | undefined;
     upstream.script = (call) => void (answer = () => call.reply(200, [], "late"));
@@ -111,7 +76,7 @@ describe("an agent of its own", () => {
     await send.transport.close?.();
   });
 
-  test("destroy(), and close() after its time, cut requests off", async () => {
+  test("destroy(), and close() after its timeout, abort requests", async () => {
     for (const end of ["destroy", "close"] as const) {
       const send = through();
       upstream.script = () => {};
@@ -124,13 +89,13 @@ describe("an agent of its own", () => {
   });
 });
 
-describe("a dispatcher that was given", () => {
-  test("stays its owner's to close", () => {
-    const transport = given();
+describe("a given dispatcher", () => {
+  test("is not closed by the transport", () => {
+    const transport = createAgentTransport();
     for (const method of ["close", "destroy"]) expect(transport).not.toHaveProperty(method);
   });
 
-  test("is counted once, by whatever number of transports", async () => {
+  test("is counted once, with any number of transports", async () => {
     const agent = new Agent();
     closing.push(() => agent.destroy());
     const [first, second] = [createUndiciTransport(agent), createUndiciTransport(agent)];
@@ -139,7 +104,7 @@ describe("a dispatcher that was given", () => {
     expect(agent.listenerCount("connect")).toBe(1);
   });
 
-  test("that counts nothing by origin has no stats", () => {
+  test("without counters per origin has no stats", () => {
     const pool = new Pool(upstream.url);
     closing.push(() => pool.destroy());
     expect(createUndiciTransport(pool).stats?.()).toBeUndefined();
@@ -150,7 +115,7 @@ describe("a dispatcher that was given", () => {
   });
 
   test("targets with a socket or TLS options are refused", () => {
-    const transport = given();
+    const transport = createAgentTransport();
     expect(() => createProxy({ target: "unix:/tmp/socket", transport })).toThrow(
       /the undici client cannot reach unix sockets/,
     );
@@ -162,11 +127,11 @@ describe("a dispatcher that was given", () => {
 });
 
 describe("errors", () => {
-  test("a refused connection is 502, and onError sees undici's error", async () => {
+  test("a refused connection becomes 502, and onError gets undici's error", async () => {
     const seen: ProxyError[] = [];
     const proxy = createProxy({
       target: "http://127.0.0.1:1",
-      transport: given(),
+      transport: createAgentTransport(),
       onError: (error) => void seen.push(error),
     });
     const answer = await proxy.fetch(new Request("http://proxy.test/", { method: "POST" }));
@@ -175,8 +140,10 @@ describe("errors", () => {
     expect(await answer.text()).not.toContain("127.0.0.1");
   });
 
-  test("the proxy's deadlines count, not the agent's", async () => {
-    const send = through(given({ headersTimeout: 1, bodyTimeout: 1 }), { timeout: 1500 });
+  test("the proxy's timeouts apply, not the agent's", async () => {
+    const send = through(createAgentTransport({ headersTimeout: 1, bodyTimeout: 1 }), {
+      timeout: 1500,
+    });
     upstream.script = (call) => {
       if (call.target === "/never") return;
       setTimeout(() => call.reply(200, [], "late"), 1200);

@@ -1,13 +1,12 @@
 /** TLS and HTTP/2 through undici. */
-import { once } from "node:events";
 import { createSecureServer } from "node:http2";
 import { createServer as createHttpsServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { Agent, type Dispatcher } from "undici";
 import { afterEach, expect, test } from "vitest";
 import { createProxy } from "#proxy";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import { makeCertificate } from "./_certificate.ts";
+import { listen } from "./_serve.ts";
 
 const { cert, key } = makeCertificate();
 const closing: (() => unknown)[] = [];
@@ -37,13 +36,11 @@ async function serve(version: 1 | 2): Promise<string> {
   server.on("secureConnection", (socket: { servername: string | false | null }) => {
     asked = socket.servername;
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
   closing.push(() => server.close());
-  return `https://localhost:${(server.address() as AddressInfo).port}`;
+  return `https://localhost:${await listen(server)}`;
 }
 
-test("HTTP/2, where the agent allows it", async () => {
+test("uses HTTP/2 if the agent allows it", async () => {
   const target = await serve(2);
   const send = through(new Agent({ allowH2: true, connect: { ca: cert } }), target);
   const got = await send("/a?b");
@@ -53,7 +50,7 @@ test("HTTP/2, where the agent allows it", async () => {
   expect([...got.headers.keys()].filter((name) => name.startsWith(":"))).toEqual([]);
 });
 
-test("the certificate is checked against the target, whatever Host says", async () => {
+test("the certificate is checked against the target and not against Host", async () => {
   const target = await serve(1);
   const dispatcher = new Agent({ allowH2: false, connect: { ca: cert } });
   closing.push(() => dispatcher.destroy());
@@ -65,7 +62,7 @@ test("the certificate is checked against the target, whatever Host says", async 
   expect([answer.status, asked]).toEqual([200, "localhost"]);
 });
 
-test("a certificate that is not trusted is 502", async () => {
+test("an untrusted certificate becomes 502", async () => {
   const answer = await through(new Agent(), await serve(1))("/");
   expect(answer.headers.get("proxy-status")).toBe("fetchway; error=tls_certificate_error");
 });

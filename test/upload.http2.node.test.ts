@@ -47,7 +47,7 @@ describe.each(["node:http2", "srvx"])("HTTP/2, %s: a stream that the client rese
   test.each([
     ["NO_ERROR", 0],
     ["CANCEL", 8],
-  ])("with %s is never whole", async (_, code) => {
+  ])("with %s never looks complete", async (_, code) => {
     const server = await serve();
     const { port } = server.address() as { port: number };
     const head = frame(
@@ -83,7 +83,7 @@ describe.each(["node:http2", "srvx"])("HTTP/2, %s: a stream that the client rese
     expect(upstream.calls.length).toBeGreaterThan(0);
   });
 
-  test("and one that it ends is whole", async () => {
+  test("a stream that the client ends arrives completely", async () => {
     const server = await serve();
     const session = connectHttp2(`http://127.0.0.1:${(server.address() as { port: number }).port}`);
     const stream = session.request({ ":method": "POST", ":path": "/" });

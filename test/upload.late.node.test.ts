@@ -4,7 +4,7 @@ import { PassThrough } from "node:stream";
 import { toNodeHandler } from "srvx/node";
 import { describe, expect, test } from "vitest";
 import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
-import { IncomingBody } from "../runtimes/node/upload.ts";
+import { IncomingBody } from "../runtimes/node/incomingbody.ts";
 import { useApps } from "./_apps.ts";
 import { pause, until } from "./_wait.ts";
 import { chunk, lastChunk, request } from "./_wire.ts";
@@ -43,19 +43,19 @@ const delays: Record<string, () => Partial<CreateProxyOptions>> = {
 /** How a server calls the proxy. */
 const servers: Record<string, (proxy: NodeProxy, disturb: Disturb) => Promise<number>> = {
   "node:http": (proxy, disturb) =>
-    apps.serveNode((req, res) => {
+    apps.serve("node", (req, res) => {
       if (req.url === "/disturbed") disturb(req);
       proxy.nodeHandler(req, res);
     }),
   srvx: (proxy, disturb) => {
     const handler = toNodeHandler((web) => proxy.fetch(web));
-    return apps.serveNode((req, res) => {
+    return apps.serve("node", (req, res) => {
       if (req.url === "/disturbed") disturb(req);
       void handler(req as never, res as never);
     });
   },
   hono: (proxy, disturb) =>
-    apps.serveHono({
+    apps.serve("hono", {
       fetch(web) {
         const [req] = Object.getOwnPropertySymbols(web)
           .filter(({ description }) => description === "incomingKey")
@@ -103,13 +103,13 @@ describe.each(Object.keys(servers))("%s", (server) => {
       return (servers[server] as (typeof servers)[string])(proxy, disturb);
     };
 
-    test.each(Object.keys(listening))("loses nothing to code that %s", async (name) => {
+    test.each(Object.keys(listening))("loses no byte to code that %s", async (name) => {
       const port = await listen(listening[name] as Disturb);
       const sent = await send(port, each.framing, each.split);
       expect(sent).toEqual({ status: 200, isWhole: true });
     });
 
-    test.each(Object.keys(taking))("is refused or whole beside code that %s", async (name) => {
+    test.each(Object.keys(taking))("is refused or complete with code that %s", async (name) => {
       const port = await listen(taking[name] as Disturb);
       const { status, isWhole } = await send(port, each.framing, each.split);
       // Bytes that are read before any have come are still there.
@@ -119,9 +119,9 @@ describe.each(Object.keys(servers))("%s", (server) => {
   });
 });
 
-test("an upload that waits for a connection loses nothing to code that listens meanwhile", async () => {
+test("an upload that waits for a connection loses no byte to code that listens meanwhile", async () => {
   const proxy = createProxy({ target: upstream.url, pool: { maxSockets: 1 } });
-  const port = await apps.serveNode((req, res) => {
+  const port = await apps.serve("node", (req, res) => {
     proxy.nodeHandler(req, res);
     if (req.url === "/disturbed") setTimeout(() => req.on("data", () => {}), 5);
   });
@@ -143,7 +143,7 @@ test("an upload that waits for a connection loses nothing to code that listens m
   await first;
 });
 
-test("middleware that read a part of the body before the handler gets a TypeError, whatever the server", async () => {
+test("middleware that reads a part of the body before the handler causes a TypeError on every server", async () => {
   const proxy = createProxy({ target: upstream.url });
   const thrown: unknown[] = [];
   const handler = toNodeHandler((web) =>
@@ -152,7 +152,7 @@ test("middleware that read a part of the body before the handler gets a TypeErro
       return new Response("misuse", { status: 500 });
     }),
   );
-  const port = await apps.serveNode((req, res) => {
+  const port = await apps.serve("node", (req, res) => {
     req.on("data", () => {});
     setTimeout(() => void handler(req as never, res as never), 30);
   });
@@ -165,14 +165,14 @@ test("middleware that read a part of the body before the handler gets a TypeErro
   expect(upstream.calls).toEqual([]);
 });
 
-test("other listeners get the rest of a body that was answered early", async () => {
+test("other listeners get the rest of a body after an early response", async () => {
   upstream.script = (call) => {
     call.reply(413, [["Connection", "close"]], "");
     call.close();
   };
   const proxy = createProxy({ target: upstream.url });
   const seen = { bytes: 0, ended: false };
-  const port = await apps.serveNode((req, res) => {
+  const port = await apps.serve("node", (req, res) => {
     req.on("data", (data: Buffer) => (seen.bytes += data.length));
     req.on("end", () => (seen.ended = true));
     proxy.nodeHandler(req, res);
@@ -185,7 +185,7 @@ test("other listeners get the rest of a body that was answered early", async () 
   expect(seen.bytes).toBe(50_000);
 });
 
-test("a body that Node hands over chunk by chunk is whole", () => {
+test("a body that Node delivers chunk by chunk arrives completely", () => {
   // As `read()` of Node 26 does; before, it gives all that is buffered at once.
   const chunks = [Buffer.from("one,"), Buffer.from("two,"), Buffer.from("three")];
   const message = Object.assign(new PassThrough(), {

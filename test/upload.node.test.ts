@@ -1,22 +1,16 @@
 /** A request's body on its way from Node's server to an upstream. */
 import { once } from "node:events";
-import {
-  Agent,
-  createServer,
-  request,
-  type IncomingMessage,
-  type RequestListener,
-} from "node:http";
-import type { AddressInfo } from "node:net";
+import { Agent, request, type IncomingMessage, type RequestListener } from "node:http";
 import { PassThrough } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import Fastify from "fastify";
 import { afterAll, describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
-import { IncomingBody } from "../runtimes/node/upload.ts";
+import { IncomingBody } from "../runtimes/node/incomingbody.ts";
+import { serve } from "./_serve.ts";
 import { FakeSink } from "./_sink.ts";
 
-test("a body that breaks off fails, and does not seem to have been sent", async () => {
+test("an interrupted body fails and does not count as sent", async () => {
   const message = new PassThrough();
   const sink = new FakeSink("borrowed");
   const body = new IncomingBody(message as unknown as IncomingMessage);
@@ -32,11 +26,10 @@ afterAll(async () => {
   for (const close of closing.toReversed()) await close();
 });
 
-async function listen(handler: RequestListener): Promise<string> {
-  const server = createServer(handler).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  closing.push(() => server.close());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+async function startHttp(handler: RequestListener): Promise<string> {
+  const { port, close } = await serve("node", handler);
+  closing.push(close);
+  return `http://127.0.0.1:${port}`;
 }
 
 const BODY = Buffer.from(
@@ -45,7 +38,7 @@ const BODY = Buffer.from(
 
 /** Sends what it is sent, but takes nothing before `start`: chunks wait in the proxy. */
 let start: Promise<unknown> = Promise.resolve();
-const target = await listen((req, res) => {
+const target = await startHttp((req, res) => {
   void start.then(async () => res.end(await buffer(req)));
 });
 const proxy = createProxy({ target });
@@ -57,7 +50,7 @@ closing.push(
 
 /** Uploads the body in that framing through a handler. */
 async function upload(handler: RequestListener, headers: Record<string, string>): Promise<Buffer> {
-  const sent = request(await listen(handler), { method: "POST", headers });
+  const sent = request(await startHttp(handler), { method: "POST", headers });
   sent.end(BODY);
   const [response] = (await once(sent, "response")) as [IncomingMessage];
   return buffer(response);
@@ -69,7 +62,7 @@ const framings: Record<string, Record<string, string>> = {
 };
 
 test.each(Object.keys(framings))(
-  "a body %s is sent as it is, however long it waits",
+  "a body %s is sent unchanged after any waiting time",
   async (framing) => {
     const gate = Promise.withResolvers<void>();
     start = gate.promise;
@@ -84,9 +77,9 @@ test.each(Object.keys(framings))(
   },
 );
 
-test("a body that is not sent does not keep the connection from the next request", async () => {
+test("a body that is not sent does not block the connection's next request", async () => {
   const answering = createProxy({ target, onRequest: () => new Response("mine") });
-  const url = await listen((req, res) => {
+  const url = await startHttp((req, res) => {
     // Node itself sees to a body only if nobody has asked for it.
     req.on("data", () => {});
     setImmediate(() => answering.nodeHandler(req, res));
@@ -169,7 +162,7 @@ describe.each([
   });
 });
 
-test("a body that is read as text is refused, not sent without its bytes", async () => {
+test("a body that is read as text is refused instead of sent incompletely", async () => {
   const answer = await upload((req, res) => {
     req.setEncoding("utf8");
     proxy.nodeHandler(req, res, (error) => res.writeHead(500).end(String(error)));
@@ -177,7 +170,7 @@ test("a body that is read as text is refused, not sent without its bytes", async
   expect(answer.toString()).toMatch(/TypeError: .*setEncoding/);
 });
 
-test("a payload that a test injects stays the test's", async () => {
+test("the payload that a test injects is not modified", async () => {
   const app = Fastify({ bodyLimit: BODY.length });
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
   app.post("/", ({ raw }, reply) => {

@@ -6,7 +6,7 @@ import { checkVersion, OLDEST } from "../runtimes/sockets/versions.ts";
 
 afterEach(() => vi.unstubAllGlobals());
 
-test("versions are compared by their numbers", () => {
+test("versions are compared as numbers", () => {
   for (const version of ["22.4.0", "22.19.0", "100.0.0"]) {
     expect(checkVersion("Node", version)).toBeUndefined();
   }
@@ -28,7 +28,7 @@ describe.each([
     vi.stubGlobal(name, Object.create(real, Object.fromEntries(fields)));
   };
 
-  test("an old one is refused when connections are made, with the version that is needed", () => {
+  test("an old version is refused when a connection is opened, with the required version", () => {
     pretend("1.0.0");
     const message = `fetchway: ${runtime} 1.0.0 is too old: use ${OLDEST[runtime]} or newer`;
     expect(() => entry.createTransport()).toThrow(TypeError);
@@ -36,7 +36,7 @@ describe.each([
     expect(() => entry.createProxy({ target: "http://a.test" })).toThrow(message);
   });
 
-  test("the oldest that will do is not", () => {
+  test("the minimum version is accepted", () => {
     pretend(OLDEST[runtime]);
     expect(() => entry.createTransport()).not.toThrow();
   });

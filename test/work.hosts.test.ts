@@ -33,12 +33,12 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
   const response = host === "hono" ? "built" : "lazy";
   const raw = { headers: "raw", address: "127.0.0.1", response };
 
-  test("a request is read from Node's own, and the response left to write itself", async () => {
+  test("a request is read from Node's request object, and the response writes itself to Node's", async () => {
     expect(await worker.path(get)).toEqual({ ...raw, body: "none" });
     expect(await worker.path(getInPieces)).toEqual({ ...raw, body: "none" });
   });
 
-  test("so is its body", async () => {
+  test("a request body is read from Node's request object", async () => {
     expect(await worker.path(post)).toEqual({ ...raw, body: "raw" });
     expect(await worker.path(postInPieces)).toEqual({ ...raw, body: "raw" });
   });
@@ -48,7 +48,7 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
 const transports = ["", "../../examples/transport.ts"];
 
 describe.each(["node", "srvx", "h3"] as const)("%s", (host) => {
-  test.each(transports)("builds no object of the web, with %j", async (transport) => {
+  test.each(transports)("creates no web API object, with transport %j", async (transport) => {
     const worker = await startWork(host, "counts", transport);
     try {
       for (const ask of [get, post, getInPieces, postInPieces]) {
@@ -60,7 +60,7 @@ describe.each(["node", "srvx", "h3"] as const)("%s", (host) => {
   });
 });
 
-test("hono: builds a stream for a body that is still coming, and nothing else", async () => {
+test("hono: creates a stream for a body that is still arriving, and no other web API object", async () => {
   const worker = await startWork("hono", "counts");
   try {
     for (const ask of [get, post, postInPieces]) {

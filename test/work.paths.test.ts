@@ -203,14 +203,14 @@ async function expectSame(all: [string, Ask, number][]): Promise<void> {
   await fc.assert(property, { numRuns: 60, endOnFailure: true });
 }
 
-test("raw and made by hand, untouched and touched, HTTP/1 and HTTP/2: the same bytes", async () => {
+test("Node's requests and Requests made by hand, changed and unchanged, HTTP/1 and HTTP/2: the same bytes", async () => {
   await expectSame([...(await start(ways, askHttp1)), ...(await start(http2Ways, askHttp2))]);
 }, 60_000);
 
-test("servers that change what they show: the same bytes", async () => {
+test("servers that change their undocumented properties: the same bytes", async () => {
   await expectSame(await start(changedWays, askHttp1));
 }, 60_000);
 
-test("where the global Response is another's: the same bytes", async () => {
+test("servers that replace the global Response: the same bytes", async () => {
   await expectSame(await start(replacingWays, askHttp1));
 }, 60_000);

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type BuildOptions } from "esbuild";
 import { afterAll, describe, expect, test } from "vitest";
+import { toCapnp } from "./_capnp.ts";
 import { useEcho } from "./_echo.ts";
 import { type Program, startProgram } from "./_program.ts";
 
@@ -31,26 +32,9 @@ async function serve(
     logLevel: "silent",
     ...options,
   });
-  const bindings = Object.entries(vars).map(
-    ([key, value]) => `(name = "${key}", text = ${JSON.stringify(value)})`,
-  );
-  writeFileSync(
-    join(directory, `${name}.capnp`),
-    `using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = [
-    (name = "internet", network = (allow = ["public", "private"])),
-    (name = "main", worker = (
-      modules = [(name = "worker.js", esModule = embed "${name}.js")],
-      compatibilityDate = "2026-10-01",
-      compatibilityFlags = ["nodejs_compat", "enable_request_signal"],
-      bindings = [${bindings.join(", ")}],
-    )),
-  ],
-  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
-);
-`,
-  );
+  const flags = ["nodejs_compat", "enable_request_signal"];
+  const config = toCapnp({ module: `${name}.js`, flags, vars: () => vars });
+  writeFileSync(join(directory, `${name}.capnp`), config);
   return startProgram("workerd", ["serve", join(directory, `${name}.capnp`), "--control-fd=1"]);
 }
 
@@ -61,14 +45,14 @@ async function get(program: Program, path: string): Promise<Response> {
 
 const forWorkers: BuildOptions = { conditions: ["workerd", "worker"] };
 
-test("the entry takes target and options from the Worker's vars", async () => {
+test("the entry reads target and options from the Worker's vars", async () => {
   const vars = {
     FETCHWAY_TARGET: `${upstream.url}/base`,
     FETCHWAY_OPTIONS: '{"headers":{"x-set":"1"}}',
   };
   await using program = await serve(
     "entry",
-    'export { default } from "./runtimes/entry.ts"',
+    'export { default } from "./runtimes/server.ts"',
     forWorkers,
     vars,
   );
@@ -78,11 +62,11 @@ test("the entry takes target and options from the Worker's vars", async () => {
   });
 });
 
-test("wrong vars are a 500 for clients and one clear line for the operator", async () => {
+test("wrong vars become a 500 for clients and one clear line for the operator", async () => {
   const vars = { FETCHWAY_TARGET: "ftp://u.test" };
   await using program = await serve(
     "wrong",
-    'export { default } from "./runtimes/entry.ts"',
+    'export { default } from "./runtimes/server.ts"',
     forWorkers,
     vars,
   );
@@ -105,7 +89,7 @@ describe.each(["h3", "hono"])("the %s example", (name) => {
   });
 });
 
-test("a bundle that has the entry for Node says what to change", async () => {
+test("a bundle with Node's entry throws an error that names the fix", async () => {
   await using program = await serve("node", 'export { createProxy } from "#proxy"', {
     platform: "node",
     conditions: ["node"],

@@ -6,9 +6,9 @@ import { Duplex, Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { afterAll, afterEach, describe, expect, test, vi } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
-import { bodyOf, Keeper, listen, listenSeeded } from "./_kept.ts";
+import { bodyOf, Keeper, startHttp, startSeeded } from "./_kept.ts";
 
-const upstream = await listenSeeded();
+const upstream = await startSeeded();
 const proxies = {
   copying: createProxy({ target: upstream.url }),
   reusing: createProxy({ target: upstream.url, pool: { reuseBuffers: true } }),
@@ -86,30 +86,33 @@ async function exchange(url: string): Promise<void> {
   }
 }
 
-describe.each(prototypes)("chunks that an agent keeps by wrapping %s never change", (...place) => {
-  const [, prototype, method] = place;
+describe.each(prototypes)(
+  "chunks that a monitoring agent keeps by wrapping %s never change",
+  (...place) => {
+    const [, prototype, method] = place;
 
-  test.each(["copying", "reusing"] as const)("after Fetchway was loaded, %s", async (mode) => {
-    keeper = new Keeper();
-    wrap(prototype, method);
-    const { server, url } = await listen(proxies[mode].nodeHandler);
-    await exchange(url);
-    expect(keeper.kept.some(({ piece }) => piece.length > 16_384)).toBe(true);
-    keeper.expectUnchanged();
-    server.close();
-  });
+    test.each(["copying", "reusing"] as const)("after Fetchway was loaded, %s", async (mode) => {
+      keeper = new Keeper();
+      wrap(prototype, method);
+      const { server, url } = await startHttp(proxies[mode].nodeHandler);
+      await exchange(url);
+      expect(keeper.kept.some(({ piece }) => piece.length > 16_384)).toBe(true);
+      keeper.expectUnchanged();
+      server.close();
+    });
 
-  test("before Fetchway was loaded, copying", async () => {
-    vi.resetModules();
-    keeper = new Keeper();
-    wrap(prototype, method);
-    const { createProxy: createLate } = await import("../runtimes/node.ts");
-    const late = createLate({ target: upstream.url });
-    const { server, url } = await listen(late.nodeHandler);
-    await exchange(url);
-    expect(keeper.kept.some(({ piece }) => piece.length > 16_384)).toBe(true);
-    keeper.expectUnchanged();
-    await late.close();
-    server.close();
-  });
-});
+    test("before Fetchway was loaded, copying", async () => {
+      vi.resetModules();
+      keeper = new Keeper();
+      wrap(prototype, method);
+      const { createProxy: createLate } = await import("../runtimes/node.ts");
+      const late = createLate({ target: upstream.url });
+      const { server, url } = await startHttp(late.nodeHandler);
+      await exchange(url);
+      expect(keeper.kept.some(({ piece }) => piece.length > 16_384)).toBe(true);
+      keeper.expectUnchanged();
+      await late.close();
+      server.close();
+    });
+  },
+);

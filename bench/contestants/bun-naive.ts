@@ -1,15 +1,11 @@
 /** The proxy of one line, on Bun. */
-declare const Bun: {
-  env: Record<string, string | undefined>;
-  serve(options: object): unknown;
-};
+import { getEnv, serveBun } from "../../test/_serve.bun.ts";
 
-const { PORT, TARGET } = Bun.env;
-Bun.serve({
-  port: Number(PORT),
-  hostname: "127.0.0.1",
-  fetch(request: Request) {
-    const { pathname, search } = new URL(request.url);
-    return fetch(new Request(TARGET + pathname + search, request));
-  },
-});
+const target = getEnv("TARGET");
+
+function fetchNaively(request: Request): Promise<Response> {
+  const { pathname, search } = new URL(request.url);
+  return fetch(new Request(target + pathname + search, request));
+}
+
+serveBun({ fetch: fetchNaively }, Number(getEnv("PORT")));

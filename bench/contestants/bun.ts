@@ -1,11 +1,5 @@
 /** Run by Bun itself: nothing of Node's here. */
 import { createProxy } from "#proxy";
+import { getEnv, serveBun } from "../../test/_serve.bun.ts";
 
-declare const Bun: {
-  env: Record<string, string | undefined>;
-  serve(options: object): unknown;
-};
-
-const { PORT, TARGET } = Bun.env;
-const proxy = createProxy({ target: TARGET ?? "" });
-Bun.serve({ ...proxy, port: Number(PORT), hostname: "127.0.0.1" });
+serveBun(createProxy({ target: getEnv("TARGET") ?? "" }), Number(getEnv("PORT")));

@@ -1,12 +1,11 @@
 /** The proxy of one line, on Deno. */
-declare const Deno: {
-  env: { get(name: string): string | undefined };
-  serve(options: object, handler: (request: Request) => Promise<Response>): unknown;
-};
+import { getEnv, serveDeno } from "../../test/_serve.deno.ts";
 
-const target = Deno.env.get("TARGET") ?? "";
-const port = Number(Deno.env.get("PORT"));
-Deno.serve({ port, hostname: "127.0.0.1", onListen() {} }, (request) => {
+const target = getEnv("TARGET") ?? "";
+
+function fetchNaively(request: Request): Promise<Response> {
   const { pathname, search } = new URL(request.url);
   return fetch(new Request(target + pathname + search, request));
-});
+}
+
+serveDeno(fetchNaively, Number(getEnv("PORT")));

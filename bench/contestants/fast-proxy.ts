@@ -1,10 +1,10 @@
 import { createRequire } from "node:module";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { listen, target } from "./_serve.ts";
+import { start, target } from "./_start.ts";
 
 // Its types describe exports that it has not.
 const create = createRequire(import.meta.url)("fast-proxy") as (options: { base: string }) => {
   proxy: (req: IncomingMessage, res: ServerResponse, path: string, options: object) => void;
 };
 const { proxy } = create({ base: target });
-listen((req, res) => proxy(req, res, req.url ?? "/", {}));
+await start("node", (req, res) => proxy(req, res, req.url ?? "/", {}));

@@ -1,6 +1,6 @@
 import proxy from "@fastify/http-proxy";
 import fastify from "fastify";
-import { hostname, port, target } from "./_serve.ts";
+import { hostname, port, target } from "./_start.ts";
 
 const app = fastify();
 await app.register(proxy, { upstream: target });

@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Dispatcher, Pool } from "undici";
-import { listen, target } from "./_serve.ts";
+import { start, target } from "./_start.ts";
 
 const pool = new Pool(target, { allowH2: false });
 const ROOM = 65_536;
@@ -70,7 +70,7 @@ function dispatch(
   pool.dispatch({ path, method, headers, body }, new Handler(res));
 }
 
-listen((req, res) => {
+await start("node", (req, res) => {
   if (req.method === "GET") dispatch(req, res, null);
   else if (Number(req.headers["content-length"]) <= ROOM) {
     // What is in the same packet is here one tick later, and needs no stream.

@@ -1,7 +1,7 @@
-import { H3, proxyRequest, serve } from "h3";
-import { hostname, port, target } from "./_serve.ts";
+import { H3, proxyRequest } from "h3";
+import { start, target } from "./_start.ts";
 
 const app = new H3().all("/**", (event) =>
   proxyRequest(event, target + event.url.pathname + event.url.search),
 );
-serve(app, { port, hostname, silent: true });
+await start("h3", app);

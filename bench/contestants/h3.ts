@@ -1,6 +1,4 @@
-import { H3, serve } from "h3";
 import { proxyFetch } from "#proxy";
-import { hostname, port, target } from "./_serve.ts";
+import { start, target } from "./_start.ts";
 
-const app = new H3().all("/**", (event) => proxyFetch(event.req, target));
-serve(app, { port, hostname, silent: true });
+await start("h3", (request) => proxyFetch(request, target));

@@ -1,7 +1,4 @@
-import { serve } from "@hono/node-server";
-import { Hono } from "hono";
 import { proxyFetch } from "#proxy";
-import { hostname, port, target } from "./_serve.ts";
+import { start, target } from "./_start.ts";
 
-const app = new Hono().all("*", (c) => proxyFetch(c.req.raw, target));
-serve({ fetch: app.fetch, port, hostname });
+await start("hono", (request) => proxyFetch(request, target));

@@ -1,5 +1,5 @@
 import { createProxyMiddleware } from "http-proxy-middleware";
-import { listen, target } from "./_serve.ts";
+import { start, target } from "./_start.ts";
 
 const middleware = createProxyMiddleware({ target });
-listen((req, res) => void middleware(req, res));
+await start("node", (req, res) => void middleware(req, res));

@@ -1,6 +1,6 @@
 import { Agent, type IncomingMessage, type ServerResponse } from "node:http";
 import { createRequire } from "node:module";
-import { listen, target } from "./_serve.ts";
+import { start, target } from "./_start.ts";
 
 interface ProxyServer {
   on(event: "error", listener: () => void): void;
@@ -14,4 +14,4 @@ const { createProxyServer } = createRequire(import.meta.url)("http-proxy") as {
 // By default it opens a connection for each request.
 const proxy = createProxyServer({ target, agent: new Agent({ keepAlive: true }) });
 proxy.on("error", () => {});
-listen((req, res) => proxy.web(req, res));
+await start("node", (req, res) => proxy.web(req, res));

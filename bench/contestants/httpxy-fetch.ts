@@ -1,5 +1,4 @@
 import { proxyFetch } from "httpxy";
-import { serve } from "srvx";
-import { hostname, port, target } from "./_serve.ts";
+import { start, target } from "./_start.ts";
 
-serve({ fetch: (request) => proxyFetch(target, request), port, hostname, silent: true });
+await start("srvx", (request) => proxyFetch(target, request));

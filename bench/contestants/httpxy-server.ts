@@ -1,5 +1,5 @@
 import { createProxyServer } from "httpxy";
-import { listen, target } from "./_serve.ts";
+import { start, target } from "./_start.ts";
 
 const proxy = createProxyServer({ target });
-listen((req, res) => void proxy.web(req, res).catch(() => res.destroy()));
+await start("node", (req, res) => void proxy.web(req, res).catch(() => res.destroy()));

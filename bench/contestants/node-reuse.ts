@@ -1,4 +1,4 @@
 import { createProxy } from "#proxy";
-import { listen, target } from "./_serve.ts";
+import { start, target } from "./_start.ts";
 
-listen(createProxy({ target, pool: { reuseBuffers: true } }).nodeHandler);
+await start("node", createProxy({ target, pool: { reuseBuffers: true } }).nodeHandler);

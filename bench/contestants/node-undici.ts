@@ -1,5 +1,5 @@
 import { createProxy } from "#proxy";
 import { createUndiciTransport } from "../../runtimes/undici.ts";
-import { listen, target } from "./_serve.ts";
+import { start, target } from "./_start.ts";
 
-listen(createProxy({ target, transport: createUndiciTransport() }).nodeHandler);
+await start("node", createProxy({ target, transport: createUndiciTransport() }).nodeHandler);

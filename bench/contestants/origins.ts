@@ -1,5 +1,5 @@
 import { createProxy } from "#proxy";
-import { listen, target } from "./_serve.ts";
+import { start, target } from "./_start.ts";
 
 const count = Number(process.argv[2]);
 const { port } = new URL(target);
@@ -9,4 +9,4 @@ const targets = Array.from(
   (_, i) => `http://127.1.${Math.floor(i / 250)}.${1 + (i % 250)}:${port}`,
 );
 let next = 0;
-listen(createProxy({ target: () => targets[next++ % count] as string }).nodeHandler);
+await start("node", createProxy({ target: () => targets[next++ % count] as string }).nodeHandler);

@@ -1,5 +1,4 @@
-import { serve } from "srvx";
 import { proxyFetch } from "#proxy";
-import { hostname, port, target } from "./_serve.ts";
+import { start, target } from "./_start.ts";
 
-serve({ fetch: (request) => proxyFetch(request, target), port, hostname, silent: true });
+await start("srvx", (request) => proxyFetch(request, target));

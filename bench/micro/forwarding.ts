@@ -1,10 +1,9 @@
-import { addForwarded } from "../../src/request/forwarded.ts";
+import { addForwarded, addVia } from "../../src/request/outgoing.ts";
 import { forward } from "../../src/forward.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { ProxyOptions } from "../../src/options/options.ts";
 import { compile, type Plan } from "../../src/options/plan.ts";
 import type { UpstreamResponse, Transport } from "../../src/transport.ts";
-import { addVia } from "../../src/request/via.ts";
 import { answer, browser } from "./headers.ts";
 import type { Steps } from "./run.ts";
 

@@ -1,6 +1,8 @@
+import { cleanRequestHeaders } from "../../src/request/outgoing.ts";
+import { cleanResponseHeaders } from "../../src/response/clean.ts";
+import { parseTarget } from "../../src/request/target.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
 import {
-  cleanRequest,
-  cleanResponse,
   NameSet,
   REQUEST_ASSERTIONS,
   REQUEST_DROPPED,
@@ -41,12 +43,22 @@ export const answer: string[] = [
 const dropped = new NameSet([...REQUEST_DROPPED, ...REQUEST_ASSERTIONS]);
 const nominating = [...browser, "Connection", "close, x-a, x-b"];
 const asHeaders = toHeaders(browser);
+const request: UpstreamRequest = {
+  upstream: parseTarget("http://127.0.0.1:4000"),
+  method: "GET",
+  path: "/",
+  headers: [],
+  host: undefined,
+  body: null,
+  contentLength: undefined,
+};
+const response: UpstreamResponse = { status: 200, statusText: "OK", headers: answer, body: null };
 
 export const headers: Steps = {
-  "clean a request of 3 fields": () => cleanRequest(plain, dropped),
-  "clean a request of 12 fields": () => cleanRequest(browser, dropped),
-  "clean a request that nominates fields": () => cleanRequest(nominating, dropped),
-  "clean a response of 7 fields": () => cleanResponse(200, answer),
+  "clean a request of 3 fields": () => cleanRequestHeaders(plain, dropped),
+  "clean a request of 12 fields": () => cleanRequestHeaders(browser, dropped),
+  "clean a request that nominates fields": () => cleanRequestHeaders(nominating, dropped),
+  "clean a response of 7 fields": () => cleanResponseHeaders(response, request),
   "list to Headers, 12 fields": () => toHeaders(browser),
   "Headers to list, 12 fields": () => toHeaderList(asHeaders),
 };

@@ -52,7 +52,8 @@ interface NodeServer {
   on(event: "request", listener: (request: unknown, response: NodeResponse) => void): unknown;
 }
 interface NodeResponse {
-  shouldKeepAlive: boolean;
+  readonly headersSent: boolean;
+  setHeader(name: string, value: string): unknown;
   once(event: "close", listener: () => void): unknown;
 }
 
@@ -67,7 +68,7 @@ class Running {
     (server.node?.server as NodeServer | undefined)?.on("request", (_, response) => {
       this.#responses.add(response);
       response.once("close", () => this.#responses.delete(response));
-      response.shouldKeepAlive &&= !this.#last;
+      if (this.#last) closeAfter(response);
     });
   }
 
@@ -81,7 +82,7 @@ class Running {
   async finish(): Promise<void> {
     this.#last = true;
     // Or a busy client would go on for ever on the connection that it has.
-    for (const response of this.#responses) response.shouldKeepAlive = false;
+    for (const response of this.#responses) closeAfter(response);
     let closed = false;
     this.#server.close().then(
       () => (closed = true),
@@ -89,6 +90,11 @@ class Running {
     );
     while (!closed && this.count !== 0) await delay(20);
   }
+}
+
+/** Ends the connection after a response, if its head has not been sent. */
+function closeAfter(response: NodeResponse): void {
+  if (!response.headersSent) response.setHeader("connection", "close");
 }
 
 function delay(ms: number): Promise<void> {

@@ -7,12 +7,12 @@
  * gets a copy in memory of its own.
  */
 import type { ServerResponse } from "node:http";
-import type { Recycler } from "../../src/body/response.ts";
-import type { Memory } from "../../src/http1/attempt.ts";
+import type { Recycler } from "../../src/body/memory.ts";
+import type { ChunkMemory } from "../../src/http1/attempt.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import type { SocketParts } from "../sockets/connect.ts";
 import { NetSocket } from "../sockets/netsocket.ts";
-import { isUnwrappedResponse, isUnwrappedSocket } from "./wrapped.ts";
+import { isUnwrappedResponse, isUnwrappedSocket } from "./internals/wrapped.ts";
 
 /** The maximum number of bytes of one read: a body of 64 KiB arrives in one read with its head. */
 const READ_SIZE = 131_072;
@@ -21,8 +21,8 @@ const LARGE = 32_768;
 /** The maximum number of buffers that are kept for later reads. */
 const MAX_SPARES = 64;
 
-/** Whether any transport of this process reads into pooled buffers. */
-let isReusing = false;
+/** Whether any transport of this process reads into pooled buffers. While none does, no body asks for its memory. */
+export const reuse: { isOn: boolean } = { isOn: false };
 const spares: Uint8Array[] = [];
 /** The memory of every pooled buffer. */
 const pooled: WeakSet<ArrayBufferLike> = new WeakSet();
@@ -45,7 +45,7 @@ function release({ buffer }: Uint8Array): void {
 const recycler: Recycler = {
   has: ({ buffer }) => pooled.has(buffer),
   release,
-  take(chunk) {
+  copyOut(chunk) {
     const copy = copyOf(chunk);
     release(chunk);
     return copy;
@@ -65,24 +65,19 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
 };
 
 /** The memory rules with `reuseBuffers`: response chunks are pooled, and request chunks are freed once sent. */
-const reusedChunks: Memory = {
+const reusedChunks: ChunkMemory = {
   recycler,
   ofRequests: ({ socket }) =>
     socket instanceof NetSocket && isUnwrappedSocket(socket.raw) ? "returned" : "borrowed",
 };
 
 /** Returns the memory rules with `reuseBuffers`. From then on, all transports check for memory that is returned. */
-export function reuseChunks(): Memory {
-  isReusing = true;
+export function reuseChunks(): ChunkMemory {
+  reuse.isOn = true;
   return reusedChunks;
 }
 
-/** Whether a request body may be sent by a transport that returns its memory. */
-export function mayReuse(): boolean {
-  return isReusing;
-}
-
-/** Whether a response of Node's returns the memory of chunks. */
+/** Whether a response of Node's returns the memory of chunks: no other code can see them on their way to the socket. */
 export function returnsMemory(res: ServerResponse): boolean {
-  return isReusing && isUnwrappedResponse(res);
+  return reuse.isOn && isUnwrappedResponse(res);
 }

@@ -2,21 +2,33 @@ import type { Agent, AgentOptions } from "node:http";
 import type { LookupAddress, LookupOptions } from "node:dns";
 import type { Socket as RawSocket } from "node:net";
 import { ProxyError } from "../../src/error.ts";
-import type { Connector, ConnectScope, Socket, SocketHandler } from "../../src/http1/connector.ts";
-import type { Destination } from "../../src/http1/destination.ts";
-import type { Address } from "../../src/http1/spread.ts";
-import { attemptTime } from "../../src/http1/times.ts";
+import type {
+  ResolvedAddress,
+  Connector,
+  ConnectScope,
+  Destination,
+  Socket,
+  SocketHandler,
+} from "../../src/http1/connector.ts";
 import type { FilledPoolOptions } from "../../src/options/pool.ts";
+import { sessionOptions } from "../node/internals/tlssessions.ts";
 import { Resolver } from "./dns.ts";
 import { NetSocket } from "./netsocket.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
-type Found = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
+type LookupCallback = (
+  error: Error | null,
+  address: string | LookupAddress[],
+  family?: number,
+) => void;
 
 /** Looked up at run time: a bundle for another runtime contains no module of Node's. */
 const { process } = globalThis as unknown as {
   process: { getBuiltinModule(name: string): AgentModule };
 };
+
+/** The maximum number of milliseconds for one of several addresses. The last address gets all time that is left. */
+const ATTEMPT_TIMEOUT = 1000;
 
 /** The option `onread` of `net.connect`, which makes a socket read into the given buffers. */
 export interface OnRead {
@@ -39,8 +51,9 @@ type CreateSocket = (options: object) => RawSocket;
 export class NetConnector implements Connector {
   readonly #options: FilledPoolOptions;
   readonly #parts: SocketParts;
-  /** Looks names up; undefined if the system does. */
+  /** The resolver of names; undefined if the system resolves them. */
   readonly #resolver: Resolver | undefined;
+  /** The functions that make sockets, by destination. */
   readonly #creators: WeakMap<Destination, CreateSocket> = new WeakMap();
 
   /** @throws TypeError for a name server that is not an IP address */
@@ -66,8 +79,12 @@ export class NetConnector implements Connector {
     const { hostname, secure } = destination;
     const resolver = this.#resolver;
     let resolving = false;
-    const lookup = async (name: string, { all }: LookupOptions, found: Found): Promise<void> => {
-      let addresses: Address[] = [];
+    const lookup = async (
+      name: string,
+      { all }: LookupOptions,
+      found: LookupCallback,
+    ): Promise<void> => {
+      let addresses: ResolvedAddress[] = [];
       let error: Error | null = null;
       resolving = true;
       try {
@@ -83,7 +100,7 @@ export class NetConnector implements Connector {
     // A TLS socket has no `onread`.
     const onread = secure
       ? undefined
-      : createOnRead?.((bytes, mayTake) => socket.onRead(bytes, mayTake));
+      : createOnRead?.((bytes, mayKeep) => socket.onRead(bytes, mayKeep));
     const raw = this.#creatorFor(destination)({
       ...(resolver !== undefined && { lookup }),
       ...(onread !== undefined && { onread }),
@@ -92,7 +109,7 @@ export class NetConnector implements Connector {
     const socket = new NetSocket(raw);
     scope.onCancel(() => raw.destroy());
     if (resolver !== undefined) {
-      const failed = (address: string): void => resolver.failed(hostname, address);
+      const failed = (address: string): void => resolver.markFailed(hostname, address);
       raw.on("connectionAttemptFailed", failed).on("connectionAttemptTimeout", failed);
     }
     const late = (): void => {
@@ -117,14 +134,20 @@ export class NetConnector implements Connector {
   #creatorFor(destination: Destination): CreateSocket {
     let create = this.#creators.get(destination);
     if (create === undefined) {
-      create = creatorFor(destination, this.#options);
+      create = createCreator(destination, this.#options);
       this.#creators.set(destination, create);
     }
     return create;
   }
 }
 
-function creatorFor(
+/** Returns how long one of several addresses may take: at most half of `connectTimeout`, where that is limited. */
+function attemptTimeoutOf(connectTimeout: number): number {
+  if (connectTimeout === 0) return ATTEMPT_TIMEOUT;
+  return Math.min(ATTEMPT_TIMEOUT, Math.ceil(connectTimeout / 2));
+}
+
+function createCreator(
   { origin, hostname, secure, socketPath, tls }: Destination,
   { connectTimeout, keepAliveInitialDelay }: FilledPoolOptions,
 ): CreateSocket {
@@ -132,7 +155,7 @@ function creatorFor(
   const agent = new Agent({}) as unknown as { createConnection: CreateSocket };
   const connectOptions = {
     ...tls,
-    _agentKey: origin,
+    ...(secure && sessionOptions(agent, origin)),
     ...(socketPath === undefined
       ? { host: hostname, port: Number(new URL(origin).port) || (secure ? 443 : 80) }
       : { path: socketPath }),
@@ -144,7 +167,7 @@ function creatorFor(
     ...(keepAliveInitialDelay > 0 && { keepAlive: true, keepAliveInitialDelay }),
     noDelay: true,
     autoSelectFamily: true,
-    autoSelectFamilyAttemptTimeout: attemptTime(connectTimeout),
+    autoSelectFamilyAttemptTimeout: attemptTimeoutOf(connectTimeout),
   };
   return (options) => agent.createConnection({ ...connectOptions, ...options });
 }

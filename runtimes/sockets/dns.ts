@@ -1,7 +1,7 @@
 import type { Resolver as NameServers } from "node:dns";
 import { badOption } from "../../src/options/misuse.ts";
 import { ProxyError } from "../../src/error.ts";
-import type { Address, Answer } from "../../src/http1/spread.ts";
+import type { ResolvedAddress, FoundAddresses } from "../../src/http1/connector.ts";
 import type { FilledDnsOptions } from "../../src/options/pool.ts";
 
 /** Looked up at run time: a bundle for another runtime contains no module of Node's. */
@@ -12,40 +12,40 @@ const { process } = globalThis as unknown as {
 /** Milliseconds for which an address that has failed is tried last. */
 const DOWN_TIME = 10_000;
 /** The maximum number of cached names: clients may decide how many targets there are. */
-const NAMES = 1000;
+const MAX_NAMES = 1000;
 
-interface Found {
-  readonly addresses: readonly Address[];
+interface Answer {
+  readonly addresses: readonly ResolvedAddress[];
   /** Milliseconds for which the addresses are valid. */
   readonly ttl: number;
 }
 
-interface Known extends Found {
+interface CachedAnswer extends Answer {
   /** The time until which the addresses are valid, on the clock of `performance.now()`. */
-  expiry: number;
+  validUntil: number;
 }
 
 /** The cache entry of one name. */
-interface Name {
-  known: Known | undefined;
+interface Entry {
+  answer: CachedAnswer | undefined;
   /** The lookup that is running. */
-  asked: Promise<Known> | undefined;
-  /** The number of answers so far, which rotates the addresses. */
-  turn: number;
+  lookup: Promise<CachedAnswer> | undefined;
+  /** The number of results so far, by which the addresses are rotated. */
+  results: number;
   /** The time until which each address that has failed is tried last. */
   readonly down: Map<string, number>;
 }
 
 /** Looks names up, and caches the answers while they are valid. */
 export class Resolver {
-  readonly #names: Map<string, Name> = new Map();
-  readonly #ask: (hostname: string) => Promise<Found>;
+  readonly #entries: Map<string, Entry> = new Map();
+  readonly #query: (hostname: string) => Promise<Answer>;
 
   /** @throws TypeError for a name server that is not an IP address */
   constructor({ ttl, servers = [] }: FilledDnsOptions) {
     const dns = process.getBuiltinModule("node:dns");
     if (servers.length === 0) {
-      this.#ask = (hostname) => askSystem(dns, hostname, ttl);
+      this.#query = (hostname) => askSystem(dns, hostname, ttl);
       return;
     }
     // Two tries end within the default `connectTimeout`.
@@ -55,66 +55,67 @@ export class Resolver {
     } catch {
       throw badOption("dns", 'servers: use addresses such as "10.0.0.2" or "10.0.0.2:53"');
     }
-    this.#ask = (hostname) => askServers(nameServers, hostname);
+    this.#query = (hostname) => askServers(nameServers, hostname);
   }
 
   /**
    * Returns the addresses of a name. Concurrent calls for the same name share one lookup.
    * @throws ProxyError `dns_error` or `dns_timeout`
    */
-  async resolve(hostname: string): Promise<Answer> {
-    const name = this.#name(hostname);
+  async resolve(hostname: string): Promise<FoundAddresses> {
+    const entry = this.#entryFor(hostname);
     const now = performance.now();
-    const fresh = name.known !== undefined && name.known.expiry > now;
-    const { addresses } = fresh
-      ? (name.known as Known)
-      : await (name.asked ??= this.#find(hostname, name));
-    const good: Address[] = [];
-    const down: Address[] = [];
+    const isValid = entry.answer !== undefined && entry.answer.validUntil > now;
+    const { addresses } = isValid
+      ? (entry.answer as CachedAnswer)
+      : await (entry.lookup ??= this.#lookUp(hostname, entry));
+    const good: ResolvedAddress[] = [];
+    const down: ResolvedAddress[] = [];
     for (const each of addresses) {
-      const isDown = (name.down.get(each.address) ?? 0) > now;
+      const isDown = (entry.down.get(each.address) ?? 0) > now;
       (isDown ? down : good).push(each);
     }
-    const first = good.length > 1 ? name.turn++ % good.length : 0;
+    const first = good.length > 1 ? entry.results++ % good.length : 0;
     return { good: [...good.slice(first), ...good.slice(0, first)], down };
   }
 
   /** Marks an address of a name as failed: for a while, it is tried last. */
-  failed(hostname: string, address: string): void {
-    this.#names.get(hostname)?.down.set(address, performance.now() + DOWN_TIME);
+  markFailed(hostname: string, address: string): void {
+    this.#entries.get(hostname)?.down.set(address, performance.now() + DOWN_TIME);
   }
 
-  #name(hostname: string): Name {
-    let name = this.#names.get(hostname);
-    if (name === undefined) {
-      if (this.#names.size >= NAMES) this.#names.clear();
-      name = { known: undefined, asked: undefined, turn: 0, down: new Map() };
-      this.#names.set(hostname, name);
+  #entryFor(hostname: string): Entry {
+    let entry = this.#entries.get(hostname);
+    if (entry === undefined) {
+      if (this.#entries.size >= MAX_NAMES) this.#entries.clear();
+      entry = { answer: undefined, lookup: undefined, results: 0, down: new Map() };
+      this.#entries.set(hostname, entry);
     }
-    return name;
+    return entry;
   }
 
-  async #find(hostname: string, name: Name): Promise<Known> {
-    let found: Found;
+  async #lookUp(hostname: string, entry: Entry): Promise<CachedAnswer> {
+    let found: Answer;
     try {
-      found = await this.#ask(hostname);
+      found = await this.#query(hostname);
     } catch (cause) {
-      name.asked = undefined;
+      entry.lookup = undefined;
       const { code = "" } = cause as NodeJS.ErrnoException;
       // If the lookup fails, keep the expired answer, unless name servers say that the name has no address any more.
-      const gone = code === "ENOTFOUND" || code === "ENODATA";
-      if (name.known === undefined || gone) throw toDnsError(code, cause);
-      found = name.known;
+      const isGone = code === "ENOTFOUND" || code === "ENODATA";
+      if (entry.answer === undefined || isGone) throw toDnsError(code, cause);
+      found = entry.answer;
     }
-    name.asked = undefined;
-    name.known = { ...found, expiry: performance.now() + found.ttl };
+    entry.lookup = undefined;
+    entry.answer = { ...found, validUntil: performance.now() + found.ttl };
     const addresses = new Set(found.addresses.map(({ address }) => address));
-    for (const address of name.down.keys()) if (!addresses.has(address)) name.down.delete(address);
-    return name.known;
+    for (const address of entry.down.keys())
+      if (!addresses.has(address)) entry.down.delete(address);
+    return entry.answer;
   }
 }
 
-function askSystem(dns: typeof import("node:dns"), hostname: string, ttl: number): Promise<Found> {
+function askSystem(dns: typeof import("node:dns"), hostname: string, ttl: number): Promise<Answer> {
   return new Promise((resolve, reject) => {
     dns.lookup(hostname, { all: true }, (error, addresses) => {
       if (error) reject(error);
@@ -124,11 +125,11 @@ function askSystem(dns: typeof import("node:dns"), hostname: string, ttl: number
 }
 
 /** Asks for the addresses of both families at once; the answer for one family is enough. */
-async function askServers(servers: NameServers, hostname: string): Promise<Found> {
+async function askServers(servers: NameServers, hostname: string): Promise<Answer> {
   const ask = (
     method: "resolve4" | "resolve6",
     family: number,
-  ): Promise<(Address & { ttl: number })[]> =>
+  ): Promise<(ResolvedAddress & { ttl: number })[]> =>
     new Promise((resolve, reject) => {
       servers[method](hostname, { ttl: true }, (error, records) => {
         if (error) reject(error);

@@ -24,8 +24,8 @@ export class NetSocket implements Socket {
   }
 
   /** Takes bytes that `onread` has read; such sockets emit no `data` event. */
-  onRead(bytes: Uint8Array, mayTake: boolean): boolean {
-    if (this.#handler !== undefined) return this.#handler.onData(bytes, mayTake);
+  onRead(bytes: Uint8Array, mayKeep: boolean): boolean {
+    if (this.#handler !== undefined) return this.#handler.onData(bytes, mayKeep);
     // The upstream has sent bytes before it was sent a request: they cannot be a response.
     this.raw.destroy();
     return false;

@@ -1,17 +1,17 @@
 import type { HeaderList } from "../../src/transport.ts";
 import { bufferCodec } from "../sockets/buffercodec.ts";
 
-/** Fields as undici's parser has them (bytes), HTTP/2 (an object), or interceptors (either, or strings). */
+/** Raw header fields: a list of bytes from undici's parser, an object from HTTP/2, either or strings from interceptors. */
 type RawFields = readonly (Uint8Array | string)[] | ParsedFields | null | undefined;
 type ParsedFields = Readonly<Record<string, string | string[] | undefined>>;
 
 /**
- * The header fields of a response as a flat list.
- * @param parsed the same fields as an object: without raw ones, these are all there are
+ * Returns the header fields of a response as a flat list.
+ * @param parsed the same fields as an object, which is read if there are no raw ones
  */
-export function toFields(raw: RawFields, parsed: ParsedFields): HeaderList {
-  if (!Array.isArray(raw)) return fromObject((raw as ParsedFields | null | undefined) ?? parsed);
-  if (raw.length === 0) return fromObject(parsed);
+export function readFields(raw: RawFields, parsed: ParsedFields): HeaderList {
+  if (!Array.isArray(raw)) return readObject((raw as ParsedFields | null | undefined) ?? parsed);
+  if (raw.length === 0) return readObject(parsed);
   const list: HeaderList = [];
   for (let i = 0; i < raw.length; i++) {
     const text = raw[i] as Uint8Array | string;
@@ -20,10 +20,10 @@ export function toFields(raw: RawFields, parsed: ParsedFields): HeaderList {
   return list;
 }
 
-function fromObject(fields: ParsedFields): HeaderList {
+function readObject(fields: ParsedFields): HeaderList {
   const list: HeaderList = [];
   for (const [name, value] of Object.entries(fields)) {
-    // A pseudo-header field of HTTP/2.
+    // HTTP/2 has pseudo-header fields, whose names begin with a colon.
     if (value === undefined || name.startsWith(":")) continue;
     if (typeof value === "string") list.push(name, value);
     else for (const each of value) list.push(name, each);
@@ -31,7 +31,7 @@ function fromObject(fields: ParsedFields): HeaderList {
   return list;
 }
 
-/** A list in which fields with the same name are one: its value is all of theirs, as undici sends on lines of their own. */
+/** Returns a list in which each name occurs once; a repeated field has an array of values, which undici sends as lines. */
 export function groupFields(list: HeaderList): (string | string[])[] {
   const grouped: (string | string[])[] = [];
   const places = new Map<string, number>();
@@ -49,7 +49,7 @@ export function groupFields(list: HeaderList): (string | string[])[] {
 
 const encoder = new TextEncoder();
 
-/** A reason phrase, which undici decodes as UTF-8, as characters of one byte each, as Node writes them. */
+/** Returns a reason phrase in which each byte is one character, as Node writes it; undici decodes the bytes as UTF-8. */
 export function readReason(text = ""): string {
   if (/^[\t -~]*$/.test(text)) return text;
   const bytes = encoder.encode(text);

@@ -1,4 +1,4 @@
-/** The chunks of one read; the last chunks of a stream come together with `done`, or before it. */
+/** The chunks that one read returns; the last chunks of a stream come with `done`, or in the read before. */
 interface Batch {
   readonly done: boolean;
   readonly value?: readonly Uint8Array[] | undefined;
@@ -14,20 +14,21 @@ const CHUNK_SIZE = 65_536;
 
 /** Reads a web stream with the runtime's cheapest reader: Bun's `readMany()`, a BYOB reader, or a default reader. */
 export class ChunkReader {
-  readonly #many: BatchReader | undefined;
+  /** The default reader, where there is no BYOB reader. */
+  readonly #plain: BatchReader | undefined;
   readonly #byob: ReadableStreamBYOBReader | undefined;
   /** The number of bytes that are still to come; `Infinity` where the length is unknown. */
   #left: number;
-  /** The buffer of a chunk that has been sent, for a later read. */
+  /** The buffer of a released chunk, for a later read. */
   #spare: ArrayBuffer | undefined;
-  /** Resolves the pending read as the end of the stream. */
+  /** Resolves the pending read with the end of the stream. */
   #end: (() => void) | undefined;
 
   /** @param length the length of the stream in bytes where it is known */
   constructor(stream: ReadableStream<Uint8Array>, length: number | undefined) {
     this.#left = length ?? Infinity;
     this.#byob = byobReader(stream);
-    if (this.#byob === undefined) this.#many = stream.getReader();
+    if (this.#byob === undefined) this.#plain = stream.getReader();
     // A BYOB read stays pending if the stream's source closes the stream without `byobRequest.respond(0)`:
     // https://streams.spec.whatwg.org/#readable-byte-stream-controller-close
     // So `closed` ends the read; in a later task, because `closed` may resolve before the read of the last chunk.
@@ -39,33 +40,33 @@ export class ChunkReader {
 
   /** Reads the next chunks: all that have arrived, or else the first one that arrives. */
   async read(): Promise<Batch> {
-    if (this.#many?.readMany !== undefined) {
-      const { done, value = [] } = await this.#many.readMany();
+    if (this.#plain?.readMany !== undefined) {
+      const { done, value = [] } = await this.#plain.readMany();
       return { done, value: value.map(toBytes) };
     }
-    const { done, value } = await (this.#many?.read() ?? this.#readBytes());
+    const { done, value } = await (this.#plain?.read() ?? this.#readBytes());
     if (done) return { done };
     const chunk = toBytes(value);
     return { done, value: chunk.byteLength > 0 ? [chunk] : [] };
   }
 
-  /** Whether the buffer of a released chunk is used for a later chunk. */
+  /** Whether later chunks are read into the memory of released chunks. */
   get reuses(): boolean {
     return this.#byob !== undefined;
   }
 
-  /** Takes back the memory of a chunk that is no longer needed. */
+  /** Marks the memory of a chunk as no longer needed: a later chunk may be read into it. */
   release(chunk: Uint8Array): void {
     if (this.reuses) this.#spare = chunk.buffer as ArrayBuffer;
   }
 
   /** Cancels the stream. */
   cancel(reason?: unknown): Promise<void> {
-    return (this.#byob ?? (this.#many as BatchReader)).cancel(reason);
+    return (this.#byob ?? (this.#plain as BatchReader)).cancel(reason);
   }
 
   /**
-   * Reads into a buffer of our own, which is no longer than what is still to come: Deno would allocate 64 KiB for each
+   * Reads into a buffer of our own, which is no longer than the rest of the body: Deno would allocate 64 KiB for each
    * chunk, however short.
    */
   async #readBytes(): Promise<ReadableStreamReadResult<Uint8Array>> {
@@ -83,7 +84,16 @@ export class ChunkReader {
   }
 }
 
-/** Returns a BYOB reader; undefined for a stream that is no byte stream, and where the runtime has `readMany()`. */
+/** Cancels a stream in a later task: Node's own streams throw if they are cancelled in the tick of a read. */
+export async function cancelLater(
+  reader: { cancel(reason: unknown): Promise<void> },
+  reason: unknown,
+): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve));
+  await reader.cancel(reason).catch(() => {});
+}
+
+/** Returns a BYOB reader; undefined for a stream that is not a byte stream, and where readers have `readMany()`. */
 function byobReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | undefined {
   if ("readMany" in ReadableStreamDefaultReader.prototype) return undefined;
   try {
@@ -97,9 +107,9 @@ function byobReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReade
 const encoder = new TextEncoder();
 
 /**
- * A chunk of a stream as bytes. Servers that write chunks of text as UTF-8, as Bun's and Node's do, hide that a stream
- * has none but those, so that apps make such streams.
- * @throws TypeError for anything else: it would be left out, or changed, in a body that looks whole
+ * Returns a chunk of a stream as bytes. Text is encoded as UTF-8, because servers such as Bun's and Node's do so, and
+ * apps rely on that.
+ * @throws TypeError for any other chunk: without it, the body would look complete and be wrong
  */
 function toBytes(chunk: unknown): Uint8Array {
   if (chunk instanceof Uint8Array) return chunk;

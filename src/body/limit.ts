@@ -1,10 +1,11 @@
 import type { Scope } from "../exchange/scope.ts";
 import { ProxyError } from "../error.ts";
 import type { Interceptor } from "../exchange/send.ts";
-import type { BodySource, Sink, StreamOptions } from "./source.ts";
-import { toWebStream } from "./web.ts";
+import type { HeaderList } from "../transport.ts";
+import { PassBody, PassSink } from "./pass.ts";
+import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
-/** The error of a request body that is longer than `bodyLimit`. */
+/** Returns the error of a request body that is longer than `bodyLimit`. */
 function tooLarge(limit: number): ProxyError {
   return new ProxyError("http_request_error", {
     status: 413,
@@ -27,88 +28,58 @@ export function limitBody(limit: number): Interceptor {
 }
 
 /** A body that aborts the exchange when it exceeds the limit. */
-class LimitedBody implements BodySource {
-  readonly #source: BodySource;
+class LimitedBody extends PassBody {
   readonly #limit: number;
   readonly #scope: Scope;
 
   constructor(source: BodySource, limit: number, scope: Scope) {
-    this.#source = source;
+    super(source);
     this.#limit = limit;
     this.#scope = scope;
   }
 
-  get replay(): Uint8Array | undefined {
-    return this.#source.replay;
-  }
-
-  get length(): number | undefined {
-    return this.#source.length;
-  }
-
-  whole(limit?: number): Uint8Array | undefined {
-    const bytes = this.#source.whole(limit);
+  override whole(options?: WholeOptions): Uint8Array | undefined {
+    const bytes = this.source.whole(options);
     if (bytes !== undefined && bytes.byteLength > this.#limit) throw tooLarge(this.#limit);
     return bytes;
   }
 
-  pipeTo(sink: Sink): Promise<void> {
-    return this.#source.pipeTo(new LimitSink(sink, this.#limit, () => this.#exceed(sink)));
-  }
-
-  stream(options?: StreamOptions): ReadableStream<Uint8Array> {
-    return toWebStream(this, options);
-  }
-
-  cancel(reason?: unknown): void {
-    this.#source.cancel(reason);
+  override pipeTo(sink: Sink): void | Promise<void> {
+    return this.source.pipeTo(new LimitSink(sink, this.#limit, () => this.#exceed(sink)));
   }
 
   #exceed(sink: Sink): void {
     const error = tooLarge(this.#limit);
     this.#scope.abort(error);
-    this.#source.cancel(error);
+    this.source.cancel(error);
     sink.fail(error);
   }
 }
 
-/** Counts the bytes on their way to a sink, and calls back when they exceed the limit. */
-class LimitSink implements Sink {
-  readonly #sink: Sink;
+/** Counts the bytes on their way to a sink. It calls back when they exceed the limit, and passes nothing on afterwards. */
+class LimitSink extends PassSink {
   readonly #exceed: () => void;
   #left: number;
 
   constructor(sink: Sink, limit: number, exceed: () => void) {
-    this.#sink = sink;
+    super(sink);
     this.#left = limit;
     this.#exceed = exceed;
   }
 
-  get memory(): NonNullable<Sink["memory"]> {
-    return this.#sink.memory ?? "owned";
-  }
-
-  flush(): void {
-    this.#sink.flush?.();
-  }
-
-  write(chunk: Uint8Array, release?: () => void): boolean {
+  override write(chunk: Uint8Array, release?: () => void): boolean {
     if (this.#left < 0) return true;
     this.#left -= chunk.byteLength;
-    if (this.#left >= 0) return this.#sink.write(chunk, release);
+    if (this.#left >= 0) return super.write(chunk, release);
     this.#exceed();
     return true;
   }
 
-  onDrain(callback: () => void): void {
-    this.#sink.onDrain(callback);
+  override end(trailers?: HeaderList): void {
+    if (this.#left >= 0) super.end(trailers);
   }
 
-  end(): void {
-    if (this.#left >= 0) this.#sink.end();
-  }
-
-  fail(reason: unknown): void {
-    if (this.#left >= 0) this.#sink.fail(reason);
+  override fail(reason: unknown): void {
+    if (this.#left >= 0) super.fail(reason);
   }
 }

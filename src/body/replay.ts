@@ -1,7 +1,8 @@
-import { concat, copyBytes } from "./bytes.ts";
 import type { Interceptor } from "../exchange/send.ts";
-import type { BodySource, Sink, StreamOptions } from "./source.ts";
-import { toWebStream } from "./web.ts";
+import type { HeaderList } from "../transport.ts";
+import { concat, copyBytes } from "./memory.ts";
+import { PassBody, PassSink } from "./pass.ts";
+import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
 /**
  * Returns the bytes of a request body that can be sent again; `null` for no body.
@@ -27,85 +28,81 @@ export function keepBody(limit: number, methods?: readonly string[]): Intercepto
 }
 
 /** A body that keeps a copy of its chunks while it is sent, up to a limit. */
-export class ReplayBody implements BodySource {
-  readonly length: number | undefined;
-  replay: Uint8Array | undefined;
-  readonly #source: BodySource;
+export class ReplayBody extends PassBody {
   readonly #limit: number;
+  readonly #length: number | undefined;
+  #replay: Uint8Array | undefined;
 
-  /** @param length the length in bytes where it is known */
+  /**
+   * @param limit the number of bytes above which no copy is kept
+   * @param length the length in bytes where the request declares it
+   */
   constructor(source: BodySource, limit: number, length: number | undefined) {
-    this.#source = source;
+    super(source);
     this.#limit = limit;
-    this.length = length ?? source.length;
+    this.#length = length ?? source.length;
   }
 
-  whole(limit?: number): Uint8Array | undefined {
-    const bytes = this.#source.whole(limit);
-    if (bytes !== undefined && bytes.byteLength <= this.#limit) this.replay = bytes;
+  override get length(): number | undefined {
+    return this.#length;
+  }
+
+  override get replay(): Uint8Array | undefined {
+    return this.#replay;
+  }
+
+  override whole(options?: WholeOptions): Uint8Array | undefined {
+    const bytes = this.source.whole(options);
+    if (bytes !== undefined && bytes.byteLength <= this.#limit) this.#replay = bytes;
     return bytes;
   }
 
-  pipeTo(sink: Sink): Promise<void> {
-    const isKept = (this.length ?? 0) <= this.#limit;
-    return this.#source.pipeTo(isKept ? new CopySink(sink, this, this.#limit) : sink);
-  }
-
-  stream(options?: StreamOptions): ReadableStream<Uint8Array> {
-    return toWebStream(this, options);
-  }
-
-  cancel(reason?: unknown): void {
-    this.#source.cancel(reason);
+  override pipeTo(sink: Sink): void | Promise<void> {
+    const { length } = this;
+    if ((length ?? 0) > this.#limit) return this.source.pipeTo(sink);
+    const keep = (bytes: Uint8Array): void => void (this.#replay = bytes);
+    return this.source.pipeTo(new CopySink(sink, this.#limit, length, keep));
   }
 }
 
-/** Copies the chunks on their way to a sink, and hands the copy to the body once it is complete. */
-class CopySink implements Sink {
-  readonly #sink: Sink;
-  readonly #body: ReplayBody;
+/** Copies the chunks on their way to a sink, and hands over the copy once it is complete. */
+class CopySink extends PassSink {
   readonly #limit: number;
+  readonly #length: number | undefined;
+  readonly #keep: (bytes: Uint8Array) => void;
+  /** The copies; undefined once they were handed over, or the limit was exceeded. */
   #copies: Uint8Array[] | undefined = [];
   #size = 0;
 
-  constructor(sink: Sink, body: ReplayBody, limit: number) {
-    this.#sink = sink;
-    this.#body = body;
+  /** @param keep called with the bytes of the whole body, unless they exceed the limit */
+  constructor(
+    sink: Sink,
+    limit: number,
+    length: number | undefined,
+    keep: (bytes: Uint8Array) => void,
+  ) {
+    super(sink);
     this.#limit = limit;
+    this.#length = length;
+    this.#keep = keep;
   }
 
-  get memory(): NonNullable<Sink["memory"]> {
-    return this.#sink.memory ?? "owned";
-  }
-
-  flush(): void {
-    this.#sink.flush?.();
-  }
-
-  write(chunk: Uint8Array, release?: () => void): boolean {
+  override write(chunk: Uint8Array, release?: () => void): boolean {
     this.#size += chunk.byteLength;
     if (this.#size > this.#limit) this.#copies = undefined;
     else this.#copies?.push(copyBytes(chunk));
-    // Keep a body of known length with its last chunk: the response may arrive before the source reports the end.
-    if (this.#size === this.#body.length) this.#keep();
-    return this.#sink.write(chunk, release);
+    // Hand over a body of known length with its last chunk: the response may arrive before the source reports the end.
+    if (this.#size === this.#length) this.#handOver();
+    return super.write(chunk, release);
   }
 
-  onDrain(callback: () => void): void {
-    this.#sink.onDrain(callback);
+  override end(trailers?: HeaderList): void {
+    this.#handOver();
+    super.end(trailers);
   }
 
-  end(): void {
-    this.#keep();
-    this.#sink.end();
-  }
-
-  fail(reason: unknown): void {
-    this.#sink.fail(reason);
-  }
-
-  #keep(): void {
-    if (this.#copies !== undefined) this.#body.replay = concat(this.#copies);
+  #handOver(): void {
+    if (this.#copies !== undefined) this.#keep(concat(this.#copies));
     this.#copies = undefined;
   }
 }

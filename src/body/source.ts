@@ -1,4 +1,21 @@
+/**
+ * The two ends of a body: the source, which has its chunks, and the sink, to which they go.
+ *
+ *     the server's request body → limit, copy for replay → the connection to the upstream
+ *     the transport's response body                      → the server's response
+ *
+ * A body is taken once. The code that takes it first asks for all bytes with `whole()`: most bodies are small, and have
+ * arrived by then. A body that is still arriving is piped to a sink with `pipe(body, sink)`:
+ *
+ * 1. The source calls `sink.flush()` if no chunk has arrived yet, and `sink.write(chunk)` for each chunk.
+ * 2. If `write` returns false, the source stops reading, and waits for the callback of `sink.onDrain()`.
+ * 3. The source calls `sink.end()` when the body is complete, or `sink.fail()` when it cannot be completed.
+ * 4. If the sink needs no more, the code that made the sink calls `source.cancel()`; the source then writes nothing more.
+ *
+ * `stream()` pipes the body to a sink that is a web stream. No code asks for the class of a body or of a sink.
+ */
 import type { HeaderList } from "../transport.ts";
+import type { Ownership } from "./memory.ts";
 
 /** The number of bytes that are buffered for a slow reader before the sender is paused. */
 export const HIGH_WATER_MARK = 65_536;
@@ -11,49 +28,30 @@ export const HIGH_WATER_MARK = 65_536;
  */
 export interface Sink {
   /**
-   * Takes one chunk; `memory` says what the sink may do with the chunk's memory from then on.
+   * Writes one chunk.
    * @param release called when the chunk's memory is no longer needed; given only where `memory` is `"returned"`
    * @returns whether there is room for more; after `false`, the source waits for `onDrain`
    */
   write(chunk: Uint8Array, release?: () => void): boolean;
-  /** Calls back once when there is room again. A callback costs less than a promise for each request. */
+  /** Calls the callback once, when there is room again; a callback costs less than a promise for each wait. */
   onDrain(callback: () => void): void;
   /** Sends what precedes the body, such as a message's head, alone: no chunk has arrived yet. */
   flush?(): void;
-  /** Ends the body: it is complete. */
+  /** Ends the body: all chunks have been written. */
   end(trailers?: HeaderList): void;
-  /** Ends the body before it is complete: what was written must not look complete to the receiver. */
+  /** Ends the body before it is complete: the receiver must not take what was written for the whole body. */
   fail(reason: unknown): void;
   /**
-   * What the sink does with a chunk's memory.
+   * What the sink does with the memory of a chunk; `"owned"` if it is not set.
    *
-   * - `"owned"`, the default: the sink keeps or transfers the ArrayBuffer, or passes it to other code. So the
-   *   ArrayBuffer must hold no other bytes.
-   * - `"borrowed"`: the sink only reads the bytes, and keeps no reference. The ArrayBuffer may hold other bytes.
+   * - `"owned"`: the sink keeps, changes or transfers the ArrayBuffer, or passes it to other code. So the ArrayBuffer
+   *   must hold no other bytes.
+   * - `"borrowed"`: the sink only reads the bytes, and does not tell when they are sent. The ArrayBuffer may hold other
+   *   bytes, and none of them may change.
    * - `"returned"`: like `"borrowed"`, but no other code can see the chunk, and the sink calls `release` when the chunk
    *   has been sent.
    */
-  readonly memory?: "owned" | "borrowed" | "returned";
-}
-
-/**
- * Writes a body to a sink. Where `pipeTo` throws or rejects, the sink is told: nothing else waits for that promise, and
- * on Node a rejection without a handler ends the process. A body of an app's own may do so, and one that is taken twice does.
- */
-export function pipe(body: BodySource, sink: Sink): void {
-  try {
-    if (body.feed !== undefined) body.feed(sink);
-    else body.pipeTo(sink).catch((thrown: unknown) => sink.fail(thrown));
-  } catch (thrown) {
-    sink.fail(thrown);
-  }
-}
-
-/** The error of a body that is taken for the second time. */
-export function alreadyTaken(): TypeError {
-  return new TypeError(
-    "fetchway: the body has already been taken, or cancelled; a body is taken once",
-  );
+  readonly memory?: Ownership;
 }
 
 /** Options of the web stream of a body. */
@@ -66,6 +64,12 @@ export interface StreamOptions {
   readonly onFail?: (() => void) | undefined;
 }
 
+/** Options of `BodySource.whole`. */
+export interface WholeOptions {
+  /** The number of bytes up to which several chunks are joined into one; no limit if it is not set. */
+  readonly joinUpTo?: number;
+}
+
 /**
  * The body of a request or a response.
  *
@@ -74,32 +78,57 @@ export interface StreamOptions {
  */
 export interface BodySource {
   /**
-   * Returns all bytes if all of them have arrived, else undefined.
-   * @param limit the number of bytes up to which several chunks are joined; undefined is returned for a longer body
+   * Returns all bytes if all of them have arrived, else undefined; after undefined, the body can still be taken.
+   *
+   * The bytes belong to the caller, unless `replay` has them: the caller must then not change or transfer them, because
+   * they may be sent again.
    * @throws ProxyError for a body that has failed
    */
-  whole(limit?: number): Uint8Array | undefined;
-  /** Writes the body to a sink, with backpressure. Resolves when the sink has been told of the end or the failure. */
-  pipeTo(sink: Sink): Promise<void>;
-  /** Does as `pipeTo` for callers that do not wait for the end: without promises, a response costs 2 % fewer bytes. */
-  feed?(sink: Sink): void;
+  whole(options?: WholeOptions): Uint8Array | undefined;
+  /**
+   * Writes the body to a sink, with backpressure, and tells the sink of the end or the failure.
+   *
+   * A source may return a promise that is resolved at the end. If `pipeTo` throws, or the promise rejects, the caller
+   * tells the sink of the failure.
+   */
+  pipeTo(sink: Sink): void | Promise<void>;
   /** Returns the body as a web stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array>;
+  /** Stops the body: the rest is not needed, and nothing more is written. It does nothing to a body that has ended. */
+  cancel(reason?: unknown): void;
   /**
-   * Waits a moment for the end of a body whose length nothing tells: a body that ends meanwhile is sent with its length.
+   * Waits a moment for the end of a body whose length is unknown: a body that ends meanwhile is sent with its length.
    * @returns null for an empty body, else the body to send instead of this one
    */
   measure?(): Promise<BodySource | null>;
-  /** Stops the body: the rest is not needed, and nothing more is written. It does nothing to a body that has ended. */
-  cancel(reason?: unknown): void;
   /** The bytes of the body, if all of them were kept and can be sent again. */
   readonly replay?: Uint8Array | undefined;
   /** The length of the body in bytes, where it is known. */
   readonly length?: number | undefined;
   /** The number of bytes that have arrived and were not taken yet; undefined where the source does not tell. */
   readonly buffered?: number;
-  /** Why the body failed, if it already has. */
+  /** Why the body has failed; undefined while it has not. */
   readonly error?: Error | undefined;
   /** The trailer fields, once the body has ended. */
   readonly trailers?: HeaderList | undefined;
+}
+
+/**
+ * Writes a body to a sink, and tells the sink if `pipeTo` throws or rejects, as the body of an interceptor may do, or a
+ * body that is taken twice. A rejection without a handler would end the process on Node.
+ */
+export function pipe(body: BodySource, sink: Sink): void {
+  try {
+    const piped = body.pipeTo(sink);
+    if (piped !== undefined) piped.catch((thrown: unknown) => sink.fail(thrown));
+  } catch (thrown) {
+    sink.fail(thrown);
+  }
+}
+
+/** Returns the error of a body that is taken for the second time. */
+export function alreadyTaken(): TypeError {
+  return new TypeError(
+    "fetchway: the body has already been taken, or cancelled; a body is taken once",
+  );
 }

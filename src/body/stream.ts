@@ -1,5 +1,5 @@
-import { concat, copyBytes, lengthOf } from "./bytes.ts";
-import { ChunkReader } from "./chunks.ts";
+import { cancelLater, ChunkReader } from "./chunks.ts";
+import { concat, copyBytes, sumLengths } from "./memory.ts";
 import { alreadyTaken, type BodySource, type Sink, type StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
@@ -18,7 +18,7 @@ export class StreamBody implements BodySource {
   #isOver = false;
 
   /**
-   * Makes a body of a stream that nothing else reads.
+   * Makes a body of a stream that no other code reads.
    * @param length the length in bytes where it is known
    */
   constructor(stream: ReadableStream<Uint8Array>, length?: number) {
@@ -29,10 +29,11 @@ export class StreamBody implements BodySource {
   /** Returns undefined always: a stream does not tell what has arrived. */
   whole(): undefined {}
 
-  /** Returns the stream itself, or a stream around it for `onFail` and `quiet`; `flush` has no effect. */
-  stream({ onFail, quiet = false }: StreamOptions = {}): ReadableStream<Uint8Array> {
-    const isAsIs = onFail === undefined && !quiet;
-    return isAsIs ? this.#stream : toWebStream(this, { onFail, quiet });
+  /** Returns the stream itself, or a stream around it if an option is set. */
+  stream(options: StreamOptions = {}): ReadableStream<Uint8Array> {
+    const { onFail, quiet = false, flush = false } = options;
+    const isAsIs = onFail === undefined && !quiet && !flush;
+    return isAsIs ? this.#stream : toWebStream(this, options);
   }
 
   /** Reads the stream into a sink, each chunk when there is room for it. */
@@ -47,12 +48,11 @@ export class StreamBody implements BodySource {
         clearTimeout(flush);
         if (this.#isOver) return;
         // Keep a body that one read returned as a whole, so that it can be sent again.
-        if (isFirst && lengthOf(chunks) === this.length) this.replay = concat(chunks);
+        if (isFirst && sumLengths(chunks) === this.length) this.replay = concat(chunks);
         for (const chunk of chunks) {
           if (this.#isOver) return;
-          const gone = this.#write(chunk, sink, reader);
-          if (gone === undefined) continue;
-          await gone;
+          const room = this.#write(chunk, sink, reader);
+          if (room !== undefined) await room;
         }
         if (this.#isOver) return;
         if (!done) continue;
@@ -67,7 +67,7 @@ export class StreamBody implements BodySource {
     }
   }
 
-  /** Writes a chunk. Resolves when the next one can be read; returns undefined if that is now. */
+  /** Writes a chunk. Returns undefined if the next chunk can be read now, else a promise that resolves when it can. */
   #write(chunk: Uint8Array, sink: Sink, reader: ChunkReader): Promise<void> | undefined {
     const isKept = this.replay !== undefined;
     if (isKept || sink.memory !== "returned" || !reader.reuses) {
@@ -88,9 +88,7 @@ export class StreamBody implements BodySource {
   cancel(reason?: unknown): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const reader = this.#reader;
-    if (reader === undefined) return void this.#stream.cancel(reason).catch(() => {});
-    // Cancel in a later task: Node's own streams fail if they are cancelled in the tick of a read.
-    setTimeout(() => void reader.cancel(reason).catch(() => {}));
+    if (this.#reader === undefined) this.#stream.cancel(reason).catch(() => {});
+    else void cancelLater(this.#reader, reason);
   }
 }

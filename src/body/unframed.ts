@@ -1,11 +1,13 @@
-import { brokenOff } from "../error.ts";
-import { BytesBody, concat } from "./bytes.ts";
-import type { BodySource } from "./source.ts";
+import { toRequestBodyError } from "../error.ts";
+import { BytesBody } from "./bytes.ts";
+import { cancelLater } from "./chunks.ts";
+import { concat } from "./memory.ts";
+import type { BodySource, Sink, StreamOptions } from "./source.ts";
 import { StreamBody } from "./stream.ts";
 
 /** The number of bytes above which a body of several chunks is no longer held back, but streamed. */
 const MOST_BYTES = 1_048_576;
-/** The number of chunks from which on a body is streamed: each costs memory beside its bytes, however short it is. */
+/** The number of chunks from which on a body is streamed: a chunk costs memory beside its bytes, however short it is. */
 const MOST_CHUNKS = 1024;
 /**
  * The number of timers that fire without a chunk before the body is streamed; together they take about 3 ms. Timers are
@@ -16,7 +18,7 @@ const SILENT_TIMERS = 3;
 /** The number of timers that fire before the body is streamed, even if every turn brings a chunk. */
 const MOST_TIMERS = 12;
 
-type Chunk = ReadableStreamReadResult<Uint8Array>;
+type ReadResult = ReadableStreamReadResult<Uint8Array>;
 
 /**
  * The body of a request without message framing, which declares neither a length nor chunked coding: a `Request` that
@@ -27,15 +29,32 @@ type Chunk = ReadableStreamReadResult<Uint8Array>;
  * or a form ends within a few turns of the event loop. A body that ends by then is sent with its length, and can be
  * sent again.
  */
-export class UnframedBody extends StreamBody {
+export class UnframedBody implements BodySource {
+  /** A body of the same stream, for code that takes the body without measuring it. */
+  readonly #unmeasured: StreamBody;
+  /** The reader that measures the stream. */
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
 
+  /** Makes a body of a stream that no other code reads. */
+  constructor(stream: ReadableStream<Uint8Array>) {
+    this.#unmeasured = new StreamBody(stream);
+  }
+
+  /** Returns undefined always: a stream does not tell what has arrived. */
+  whole(): undefined {}
+
+  pipeTo(sink: Sink): Promise<void> {
+    return this.#unmeasured.pipeTo(sink);
+  }
+
+  stream(options?: StreamOptions): ReadableStream<Uint8Array> {
+    return this.#unmeasured.stream(options);
+  }
+
   /** Cancels the stream, also while it is measured. */
-  override cancel(reason?: unknown): void {
-    const reader = this.#reader;
-    if (reader === undefined) return super.cancel(reason);
-    // Cancel in a later task: Node's own streams fail if they are cancelled in the tick of a read.
-    setTimeout(() => void reader.cancel(reason).catch(() => {}));
+  cancel(reason?: unknown): void {
+    if (this.#reader === undefined) this.#unmeasured.cancel(reason);
+    else void cancelLater(this.#reader, reason);
   }
 
   /**
@@ -45,33 +64,35 @@ export class UnframedBody extends StreamBody {
    * @throws TypeError for a chunk that is not bytes
    */
   async measure(): Promise<BodySource | null> {
-    const reader = (this.#reader = this.stream().getReader());
+    const reader = (this.#reader = this.#unmeasured.stream().getReader());
     const chunks: Uint8Array[] = [];
     let size = 0;
     // An HTTP/2 client may open a request long before it sends the body.
-    let next: Chunk | undefined = await readFrom(reader);
-    const clock = new Clock();
+    let next: ReadResult | undefined = await readNext(reader);
+    const turns = new TurnTimer();
     try {
       while (!next.done) {
         const { byteLength } = next.value;
         if (byteLength > 0) chunks.push(next.value);
         size += byteLength;
         const isTooMuch = chunks.length > 1 && size > MOST_BYTES;
-        if (isTooMuch || chunks.length >= MOST_CHUNKS) return join(chunks, reader);
-        const pending = readFrom(reader);
-        next = chunks.length === 0 ? await pending : await clock.wait(pending);
-        if (next === undefined) return join(chunks, reader, pending);
+        if (isTooMuch || chunks.length >= MOST_CHUNKS) return resumeBody(chunks, reader);
+        const pending = readNext(reader);
+        next = chunks.length === 0 ? await pending : await turns.wait(pending);
+        if (next === undefined) return resumeBody(chunks, reader, pending);
       }
     } finally {
-      clock.stop();
+      turns.stop();
     }
     return chunks.length === 0 ? null : new BytesBody(concat(chunks));
   }
 }
 
-/** Waits for promises, but for no longer than a few turns of the event loop. */
-class Clock {
-  #timers = 0;
+/** Waits for promises, one after the other, for no longer than a few turns of the event loop. */
+class TurnTimer {
+  /** The number of timers that have fired. */
+  #fired = 0;
+  /** The number of timers that have fired since the last promise settled. */
   #silent = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #giveUp: (() => void) | undefined;
@@ -91,19 +112,24 @@ class Clock {
   }
 
   #tick(): void {
-    this.#timers++;
+    this.#fired++;
     this.#silent++;
-    if (this.#silent >= SILENT_TIMERS || this.#timers >= MOST_TIMERS) this.#giveUp?.();
+    if (this.#silent >= SILENT_TIMERS || this.#fired >= MOST_TIMERS) this.#giveUp?.();
     else this.#timer = setTimeout(() => this.#tick());
   }
 }
 
-async function readFrom(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<Chunk> {
-  let next: Chunk;
+/**
+ * Reads the next chunk.
+ * @throws ProxyError if the stream fails
+ * @throws TypeError for a chunk that is not bytes
+ */
+async function readNext(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<ReadResult> {
+  let next: ReadResult;
   try {
     next = await reader.read();
   } catch (thrown) {
-    throw brokenOff(thrown);
+    throw toRequestBodyError(thrown);
   }
   if (next.done || next.value instanceof Uint8Array) return next;
   void reader.cancel().catch(() => {});
@@ -117,10 +143,10 @@ async function readFrom(reader: ReadableStreamDefaultReader<Uint8Array>): Promis
  * Returns a body of the chunks that have arrived, followed by those still to come.
  * @param pending a read that has not settled yet
  */
-function join(
+function resumeBody(
   chunks: Uint8Array[],
   reader: ReadableStreamDefaultReader<Uint8Array>,
-  pending?: Promise<Chunk>,
+  pending?: Promise<ReadResult>,
 ): BodySource {
   let late = pending;
   // The read may reject before the stream is read: without a handler, the rejection would be unhandled.
@@ -130,7 +156,7 @@ function join(
       async pull(controller) {
         const chunk = chunks.shift();
         if (chunk !== undefined) return controller.enqueue(chunk);
-        const next = await (late ?? readFrom(reader));
+        const next = await (late ?? readNext(reader));
         late = undefined;
         if (next.done) controller.close();
         else controller.enqueue(next.value);

@@ -1,6 +1,6 @@
 import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from "./source.ts";
 
-/** The source of a web stream, into which a body writes its chunks. */
+/** The sink of a body, which is the underlying source of a web stream. */
 class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   readonly #source: BodySource;
   readonly #options: StreamOptions;
@@ -15,8 +15,9 @@ class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
 
   start(controller: ReadableStreamDefaultController<Uint8Array>): void {
     this.#controller = controller;
-    // What `pipeTo` throws at once is thrown to the code that asked for the stream.
-    this.#source.pipeTo(this).catch((thrown: unknown) => this.fail(thrown));
+    // An exception of `pipeTo` is thrown to the code that asked for the stream, unlike in `pipe()`.
+    const piped = this.#source.pipeTo(this);
+    if (piped !== undefined) piped.catch((thrown: unknown) => this.fail(thrown));
   }
 
   pull(): void {
@@ -61,7 +62,11 @@ const STRATEGY: QueuingStrategy<Uint8Array> = {
   size: ({ byteLength }) => byteLength,
 };
 
-/** Returns a body as a web stream; cancelling the stream cancels the body. */
+/**
+ * Returns a web stream into which a body is piped; cancelling the stream cancels the body. The chunks belong to the
+ * reader of the stream.
+ * @throws what `source.pipeTo` throws
+ */
 export function toWebStream(
   source: BodySource,
   options: StreamOptions = {},

@@ -1,33 +1,79 @@
 import { badOption } from "../options/misuse.ts";
+import { BytesBody } from "../body/bytes.ts";
+import type { BodySource } from "../body/source.ts";
+import { UnframedBody } from "../body/unframed.ts";
+import { NameSet, REQUEST_DROPPED, toHeaderList, toHeaders } from "../fields/headers.ts";
+import { cleanRequestHeaders } from "../request/outgoing.ts";
+import { assertSendable } from "../request/target.ts";
+import type { UpstreamRequest } from "../transport.ts";
 
-/** A request about to be sent. `onRequest` may change every field of it. */
+/** A request that is about to be sent. `onRequest` may change every member of it. */
 export interface RequestDraft {
-  /** Method, as it goes into the request line. */
+  /** The method, as it goes into the request line. */
   method: string;
-  /** Path and query in origin-form, the target's already joined. */
+  /** The path and query in origin-form, with the target's base path and query in front. */
   path: string;
-  /** Fields without hop-by-hop ones, forwarding fields and `headers` already set. `host` overrides `Host`. */
+  /**
+   * The header fields, without hop-by-hop fields; forwarding fields and the option `headers` are set already. A field
+   * `host` sets `Host`.
+   */
   headers: Headers;
   /**
-   * `undefined` sends the request's own body, `null` none. A stream that ends within a few milliseconds is sent with
-   * its length, any other chunked.
+   * The body to send instead of the request's own: `undefined` keeps the request's own, and `null` sends none. A stream
+   * that ends within a few milliseconds is sent with its length, any other stream chunked.
    */
   body: string | Uint8Array | ReadableStream<Uint8Array> | null | undefined;
 }
 
-/** What a hook may answer with: a response of its own, or nothing. */
+/** What a hook may return: a response to send to the client instead, or nothing. */
 export type MaybeResponse = Response | void | Promise<Response | void>;
 
 /**
- * The response that a hook has answered with, or undefined for none.
- * @param hook its name, for the message
- * @throws MisuseError for any other value: an arrow function may return what it was only meant to set
+ * Returns the response that a hook has returned, or undefined if it has returned nothing.
+ * @param hook the name of the hook, for the message
+ * @throws MisuseError for any other value: an arrow function may return a value by mistake
  */
-export function takeAnswer(answer: unknown, hook: string): Response | undefined {
-  if (!answer) return undefined;
-  // Not by its class: servers have `Response` classes of their own.
-  if (typeof answer === "object" && "status" in answer && "headers" in answer) {
-    return answer as Response;
+export function readHookResponse(returned: unknown, hook: string): Response | undefined {
+  if (!returned) return undefined;
+  // Do not check the class: some servers have a `Response` class of their own.
+  if (typeof returned === "object" && "status" in returned && "headers" in returned) {
+    return returned as Response;
   }
-  throw badOption(hook, `it returned a ${typeof answer}; return a Response, or nothing`);
+  throw badOption(hook, `it returned a ${typeof returned}; return a Response, or nothing`);
+}
+
+const encoder = new TextEncoder();
+
+/** Fields that a draft cannot set. `Proxy-Authorization` is not one of them: a hook may set it for the upstream. */
+const DERIVED = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
+
+/** Makes the draft of a request for `onRequest`. */
+export function toDraft(request: UpstreamRequest): RequestDraft {
+  return {
+    method: request.method,
+    path: request.path,
+    headers: toHeaders(request.headers),
+    body: undefined,
+  };
+}
+
+/** Returns the request as `onRequest` has changed its draft. The message framing always follows the body. */
+export function fromDraft(request: UpstreamRequest, draft: RequestDraft): UpstreamRequest {
+  assertSendable(draft.path);
+  const { headers, host } = cleanRequestHeaders(toHeaderList(draft.headers), DERIVED);
+  const changed: UpstreamRequest = {
+    ...request,
+    method: draft.method,
+    path: draft.path,
+    headers,
+    host: host ?? request.host,
+  };
+  if (draft.body === undefined) return changed;
+  return { ...changed, body: toBodySource(draft.body), contentLength: undefined };
+}
+
+function toBodySource(body: NonNullable<RequestDraft["body"]> | null): BodySource | null {
+  if (body === null) return null;
+  if (body instanceof ReadableStream) return new UnframedBody(body);
+  return new BytesBody(typeof body === "string" ? encoder.encode(body) : body);
 }

@@ -1,11 +1,10 @@
 import { BytesBody } from "../body/bytes.ts";
 import { replayOf } from "../body/replay.ts";
-import { changedFields } from "../request/draft.ts";
 import { atOnce } from "../options/misuse.ts";
-import { getHeader, NameSet, withoutNames } from "../fields/headers.ts";
-import { parseReference } from "../response/reference.ts";
-import { discardBody } from "../response/reply.ts";
+import { getHeader, NameSet, toHeaders, withoutNames } from "../fields/headers.ts";
 import type { Interceptor } from "./send.ts";
+import { discardBody } from "../response/clean.ts";
+import { parseReference } from "../response/location.ts";
 import { parseTarget } from "../request/target.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
 
@@ -13,7 +12,7 @@ import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport
 export type RedirectPolicy = (from: URL, to: URL) => boolean;
 
 /** Compiles the option `redirectTargets` into a policy. */
-export function redirectPolicy(
+export function compileRedirectPolicy(
   targets: "same-origin" | "any" | ((url: URL) => boolean),
 ): RedirectPolicy {
   if (targets === "same-origin") return (from, to) => from.origin === to.origin;
@@ -50,20 +49,20 @@ export function followRedirects(
   return (next) => async (first, firstScope) => {
     let request = first;
     let scope = firstScope;
-    // An interceptor may have made a new request without `given`: then every field counts as one that the app has set.
-    const added = changedFields(first.given ?? [], first.headers);
-    const visited = [nameOf(first)];
+    // If an interceptor has made a new request without `headersBeforeHooks`, every field counts as one that the app has set.
+    const added = changedFields(first.headersBeforeHooks ?? [], first.headers);
+    const visited = [describeHop(first)];
     for (;;) {
       const response = await next(request, scope);
-      const answered = request === first ? response : { ...response, request };
-      if (visited.length > most) return answered;
+      const finalResponse = request === first ? response : { ...response, request };
+      if (visited.length > most) return finalResponse;
       const following = askForNext(request, response, allows, [...secrets, ...added]);
       // Stop at a loop: the same request would get the same response.
-      if (following === undefined || visited.includes(nameOf(following))) return answered;
+      if (following === undefined || visited.includes(describeHop(following))) return finalResponse;
       discardBody(response);
       request = following;
       scope = scope.again();
-      visited.push(nameOf(request));
+      visited.push(describeHop(request));
       if (scope.error !== undefined) throw scope.error;
     }
   };
@@ -84,8 +83,17 @@ function askForNext(
   }
 }
 
-function nameOf({ method, upstream, path }: UpstreamRequest): string {
+/** Returns a text that is equal for two requests if the upstream would see the same request. */
+function describeHop({ method, upstream, path }: UpstreamRequest): string {
   return `${method} ${upstream.origin}${path}`;
+}
+
+/** Returns the names of the fields that were added or changed between two lists. */
+export function changedFields(before: HeaderList, after: HeaderList): string[] {
+  const known = toHeaders(before);
+  return [...toHeaders(after)]
+    .filter(([name, value]) => known.get(name) !== value)
+    .map(([name]) => name);
 }
 
 /**
@@ -119,11 +127,11 @@ export function nextHop(
     path: url.pathname + url.search,
     body: bytes && new BytesBody(bytes),
     contentLength: bytes?.byteLength,
-    fresh: false,
+    newConnection: false,
   };
   if (url.origin === request.upstream.origin) return { ...next, headers: fields };
   fields = withoutNames(fields, new NameSet([...CREDENTIALS, ...secrets]));
-  // The Unix socket, the client certificate and an explicit `Host` belong to the previous origin, too.
+  // Do not take over the Unix socket, the client certificate and an explicit `Host`: they belong to the previous origin.
   return { ...next, headers: fields, upstream: parseTarget(url.origin), host: undefined };
 }
 

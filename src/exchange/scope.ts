@@ -44,18 +44,18 @@ export class Scope implements Listener {
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** The time at which the timer fires, on the clock of `performance.now()`. */
   #firesAt = 0;
-  /** The present time limit in milliseconds; 0 for none. */
+  /** The current time limit in milliseconds; 0 for none. */
   #limit = 0;
-  /** The time at which the limit began, or a chunk was last sent or received. */
-  #last = 0;
-  /** The value of `#last` when the response headers arrived: the time of the last chunk of the request. */
-  #asked: number | undefined;
+  /** The time at which a chunk was last sent or received; the time at which the limit began if none was. */
+  #lastChunkAt = 0;
+  /** The time of the last chunk of the request: the value of `#lastChunkAt` when the response headers arrived. */
+  #lastRequestChunkAt: number | undefined;
   #isIdlePaused = false;
   #isEnded = false;
   #isListening = false;
   #error: ProxyError | undefined;
   /** The scope of the next attempt. */
-  #following: Scope | undefined;
+  #next: Scope | undefined;
   readonly #client: Client;
   readonly #timeout: number;
   readonly #idleTimeout: number;
@@ -81,9 +81,12 @@ export class Scope implements Listener {
 
   // ── for transports ──
 
-  /** Sets what an abort stops, immediately if it was aborted. Throws if the scope has ended: nothing would stop it. */
+  /**
+   * Sets the attempt that an abort stops; stops it immediately if the exchange was aborted before.
+   * @throws MisuseError if the scope has ended: nothing would stop the attempt
+   */
   onAbort(target: AbortTarget): void {
-    if (this.#following !== undefined) return this.#following.onAbort(target);
+    if (this.#next !== undefined) return this.#next.onAbort(target);
     if (this.#error !== undefined) return target.fail(this.#error);
     if (this.#isEnded) throw scopeEnded();
     this.#target = target;
@@ -91,7 +94,7 @@ export class Scope implements Listener {
 
   /** Restarts the time limit: a chunk of either body was sent or received. */
   touch(): void {
-    if (this.#limit > 0) this.#last = performance.now();
+    if (this.#limit > 0) this.#lastChunkAt = performance.now();
   }
 
   /** Ends the scope: the response is complete, or the attempt has failed. */
@@ -107,14 +110,14 @@ export class Scope implements Listener {
 
   // ── for the core, and its own transports ──
 
-  /** Why the last attempt was aborted, if it was. */
+  /** The reason why the last attempt was aborted; undefined if it was not. */
   get error(): ProxyError | undefined {
-    return this.#following === undefined ? this.#error : this.#following.error;
+    return this.#next === undefined ? this.#error : this.#next.error;
   }
 
   /** Whether the response headers have arrived, in this attempt or a later one. */
   get hasHeaders(): boolean {
-    return this.#following?.hasHeaders ?? this.#asked !== undefined;
+    return this.#next?.hasHeaders ?? this.#lastRequestChunkAt !== undefined;
   }
 
   /**
@@ -122,8 +125,8 @@ export class Scope implements Listener {
    * @param isEventStream whether the body is an event stream, which may be silent for any time
    */
   headersReceived(isEventStream: boolean): void {
-    if (this.#following !== undefined) return this.#following.headersReceived(isEventStream);
-    this.#asked = this.#last;
+    if (this.#next !== undefined) return this.#next.headersReceived(isEventStream);
+    this.#lastRequestChunkAt = this.#lastChunkAt;
     this.#arm(this.#limitOf(isEventStream));
   }
 
@@ -140,7 +143,7 @@ export class Scope implements Listener {
 
   /** Aborts the exchange with this reason, unless it has ended already. */
   abort(reason: Error): void {
-    if (this.#following !== undefined) return this.#following.abort(reason);
+    if (this.#next !== undefined) return this.#next.abort(reason);
     if (this.#isEnded) return;
     const error = (this.#error = toProxyError(reason));
     const target = this.#target;
@@ -148,9 +151,12 @@ export class Scope implements Listener {
     target?.fail(error);
   }
 
-  /** Ends the scope if no body will: there is none, or an interceptor has answered and no transport has used the scope. */
+  /**
+   * Ends the scope if no body will end it: there is no body, or an interceptor has responded and no transport has used the
+   * scope.
+   */
   endUnused(hasBody: boolean): void {
-    if (this.#following !== undefined) this.#following.endUnused(hasBody);
+    if (this.#next !== undefined) this.#next.endUnused(hasBody);
     else if (!hasBody || this.#target === undefined) this.end();
   }
 
@@ -159,23 +165,24 @@ export class Scope implements Listener {
    * still runs is aborted: use `fork()` for two at the same time.
    */
   again(): Scope {
-    if (this.#following !== undefined) return this.#following.again();
+    if (this.#next !== undefined) return this.#next.again();
     const target = this.#target;
     this.end();
-    // An attempt that still runs would go on without a deadline, and without a client.
+    // Stop an attempt that still runs: it would continue without a deadline, also after the client has disconnected.
     target?.fail(superseded());
-    const left = (this.#asked ?? this.#last) + this.#timeout - performance.now();
+    const left =
+      (this.#lastRequestChunkAt ?? this.#lastChunkAt) + this.#timeout - performance.now();
     const timeout = this.#timeout > 0 ? Math.max(1, Math.ceil(left)) : 0;
-    this.#following = new Scope(this.#client, timeout, this.#idleTimeout, this.#signal);
-    return this.#following;
+    this.#next = new Scope(this.#client, timeout, this.#idleTimeout, this.#signal);
+    return this.#next;
   }
 
-  /** Returns a scope for a request beside this one, such as a mirror: it has deadlines of its own, and the same client. */
+  /** Returns a scope for an additional request, such as a mirrored one: it has its own deadlines, and the same client. */
   fork(): Scope {
     return new Scope(this.#client, this.#timeout, this.#idleTimeout, this.#signal);
   }
 
-  /** Settles as a promise does, or rejects with the reason as soon as the exchange is aborted. */
+  /** Waits for a promise; rejects with the reason as soon as the exchange is aborted. */
   orAbort<T>(work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       const waiting = { fail: reject };
@@ -211,10 +218,10 @@ export class Scope implements Listener {
       this.#timer = undefined;
       return;
     }
-    this.#last = performance.now();
+    this.#lastChunkAt = performance.now();
     // Keep an earlier timer: `expire()` restarts it for the remainder, and most exchanges end before it fires.
-    if (this.#timer === undefined || this.#firesAt > this.#last + wait) {
-      this.#start(wait, this.#last);
+    if (this.#timer === undefined || this.#firesAt > this.#lastChunkAt + wait) {
+      this.#start(wait, this.#lastChunkAt);
     }
   }
 
@@ -242,11 +249,11 @@ export class Scope implements Listener {
       if (this.#limit === 0 || this.#isEnded) return;
     }
     const now = performance.now();
-    const left = this.#isIdlePaused ? this.#limit : this.#last + this.#limit - now;
+    const left = this.#isIdlePaused ? this.#limit : this.#lastChunkAt + this.#limit - now;
     if (left > 1) return this.#start(left, now);
     // The event loop was blocked: let pending reads run before timing out.
     if (now - this.#firesAt > BLOCKED) return this.#start(1, now);
-    const isStreaming = this.#asked !== undefined;
+    const isStreaming = this.#lastRequestChunkAt !== undefined;
     const what = isStreaming ? "the next chunk of the response body" : "the response headers";
     this.abort(
       new ProxyError(isStreaming ? "connection_read_timeout" : "http_response_timeout", {

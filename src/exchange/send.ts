@@ -1,8 +1,10 @@
-import type { BodySource } from "../body/source.ts";
+import { BytesBody } from "../body/bytes.ts";
+import { replayOf } from "../body/replay.ts";
+import { ProxyError, toProxyError } from "../error.ts";
+import { MisuseError } from "../options/misuse.ts";
+import { discardBody } from "../response/clean.ts";
 import type { Scope } from "./scope.ts";
-import { badOption, MisuseError } from "../options/misuse.ts";
-import { toProxyError } from "../error.ts";
-import type { UpstreamRequest, UpstreamResponse, Transport } from "../transport.ts";
+import type { Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
 
 /**
  * Sends a request to an upstream. Resolves to the response when its headers have arrived.
@@ -12,7 +14,8 @@ import type { UpstreamRequest, UpstreamResponse, Transport } from "../transport.
 export type Send = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamResponse>;
 
 /**
- * A step around sending: it may change the request and the response, send another request, or none at all.
+ * A step around sending: it may change the request and the response, send another request, or send none and return its own
+ * response.
  * @example
  * ```ts
  * const log: Interceptor = (next) => async (request, scope) => {
@@ -25,73 +28,6 @@ export type Send = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamR
 export type Interceptor = (next: Send) => Send;
 
 /**
- * Wraps a `Send` in interceptors; the first interceptor is the outermost.
- */
-export function compose(interceptors: readonly Interceptor[], send: Send): Send {
-  return interceptors.reduceRight((next, intercept) => intercept(next), send);
-}
-
-/**
- * Wraps an interceptor of the app's in checks of what it passes on, and of what it returns.
- * @throws TypeError that says what to pass or to return instead
- */
-export function checkInterceptor(intercept: Interceptor): Interceptor {
-  return (next) => {
-    const send: unknown = intercept((request, scope) => next(checkRequest(request), scope));
-    if (typeof send !== "function") {
-      throw badOption("interceptors", "return a function: (next) => (request, scope) => …");
-    }
-    return async (request, scope) => checkResponse(await (send as Send)(request, scope));
-  };
-}
-
-function checkRequest(request: UpstreamRequest): UpstreamRequest {
-  const { upstream, headers, body, contentLength } = request;
-  if (typeof upstream?.host !== "string") {
-    throw badOption("interceptors", "pass on an `upstream` that parseTarget(url) returned");
-  }
-  if (!isHeaderList(headers)) throw badHeaders("pass on");
-  if (!isBody(body)) throw badBody("pass on");
-  // Another body has another length.
-  const length = body?.length ?? contentLength;
-  return length === contentLength ? request : { ...request, contentLength: length };
-}
-
-function checkResponse(response: UpstreamResponse | undefined): UpstreamResponse {
-  if (response === undefined || response === null || response instanceof Response) {
-    const fix =
-      "resolve to { status, statusText, headers, body }, as `next` does; a web Response is none";
-    throw badOption("interceptors", fix);
-  }
-  if (!isHeaderList(response.headers)) throw badHeaders("resolve to");
-  if (!isBody(response.body)) throw badBody("resolve to");
-  return response;
-}
-
-function isHeaderList(value: unknown): boolean {
-  if (!Array.isArray(value) || value.length % 2 !== 0) return false;
-  return value.every((each) => typeof each === "string");
-}
-
-function isBody(value: BodySource | null): boolean {
-  return (
-    value === null || (typeof value?.whole === "function" && typeof value.cancel === "function")
-  );
-}
-
-function badHeaders(verb: string): MisuseError {
-  return badOption(
-    "interceptors",
-    `${verb} \`headers\` as a list of strings, [name, value, name, value]`,
-  );
-}
-
-function badBody(verb: string): MisuseError {
-  const fix = `${verb} a \`body\` that is null, new BytesBody(bytes) or new StreamBody(stream)`;
-  return badOption("interceptors", fix);
-}
-
-/**
  * Returns the innermost `Send`. It sends to an app in this process where the upstream is one, else over the network; it
  * decides for each request, because a redirect may lead from one to the other.
  */
@@ -101,8 +37,8 @@ export function sendThrough(transport: Transport, inProcess: Transport): Send {
 }
 
 /**
- * Converts the errors of a transport of the app's own, which may reject with anything: all but misuse is about the
- * network, and becomes a response. The runtimes' transports reject with nothing but a `ProxyError` or misuse.
+ * Converts the errors of a transport that the app provides, which may reject with anything: each error except misuse
+ * counts as a network failure, and becomes a response. The runtimes' transports reject only with a `ProxyError` or misuse.
  */
 export const convertErrors: Interceptor = (next) => async (request, scope) => {
   try {
@@ -111,3 +47,90 @@ export const convertErrors: Interceptor = (next) => async (request, scope) => {
     throw thrown instanceof MisuseError ? thrown : toProxyError(thrown);
   }
 };
+
+/** When a request is sent again. A member that is left out has its default. */
+export interface RetryOptions {
+  /** The maximum number of attempts after the first one. */
+  attempts?: number;
+  /** The methods whose requests may be sent again. */
+  methods?: readonly string[];
+  /** The statuses from 400 on whose responses are discarded for another attempt; the client gets the last response. */
+  statusCodes?: readonly number[];
+  /** The milliseconds to wait before each further attempt. */
+  delay?: number;
+}
+
+/**
+ * Sends a request again if the upstream cannot have begun to respond, or has responded with one of the statuses.
+ *
+ *     request → send → response
+ *        ↑ again, on a new connection ↓
+ */
+export function retry(options: Required<RetryOptions>): Interceptor {
+  return (next) => (request, scope) => {
+    const sent = next(request, scope);
+    const { attempts, statusCodes } = options;
+    const settle = (): Promise<UpstreamResponse> =>
+      awaitAttempt(next, options, request, scope, sent, attempts);
+    // Without `statusCodes`, only a failed attempt can be repeated: a response needs no further promise.
+    return statusCodes.length === 0 ? sent.catch(settle) : settle();
+  };
+}
+
+/** Waits for an attempt, and starts the next one where the options allow it. */
+async function awaitAttempt(
+  next: Send,
+  options: Required<RetryOptions>,
+  request: UpstreamRequest,
+  scope: Scope,
+  sent: Promise<UpstreamResponse>,
+  attempts: number,
+): Promise<UpstreamResponse> {
+  let repeated: UpstreamRequest | undefined;
+  try {
+    const response = await sent;
+    if (attempts > 0 && options.statusCodes.includes(response.status)) {
+      repeated = repeatRequest(request, options.methods);
+    }
+    if (repeated === undefined) return response;
+    discardBody(response);
+  } catch (thrown) {
+    if (attempts > 0 && isUnanswered(thrown)) repeated = repeatRequest(request, options.methods);
+    if (repeated === undefined || scope.error !== undefined) throw thrown;
+    // Require a new connection: the upstream may have closed the other idle ones as well.
+    repeated = { ...repeated, newConnection: true };
+  }
+  const following = scope.again();
+  if (options.delay > 0) await pause(options.delay, following);
+  if (following.error !== undefined) throw following.error;
+  const resent = next(repeated, following);
+  return awaitAttempt(next, options, repeated, following, resent, attempts - 1);
+}
+
+/** Whether the upstream cannot have begun to respond: it has closed an idle connection, or refused a new one. */
+function isUnanswered(error: unknown): boolean {
+  return error instanceof ProxyError && (error.stale || error.code === "connection_refused");
+}
+
+/**
+ * Returns the request to send again.
+ * @returns undefined where `methods` does not allow the method, or the body was not kept
+ * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
+ */
+function repeatRequest(
+  request: UpstreamRequest,
+  methods: readonly string[],
+): UpstreamRequest | undefined {
+  if (!methods.includes(request.method)) return undefined;
+  const bytes = replayOf(request.body);
+  if (bytes === undefined) return undefined;
+  return { ...request, body: bytes && new BytesBody(bytes) };
+}
+
+function pause(delay: number, scope: Scope): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const over = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, delay);
+  });
+  return scope.orAbort(over).finally(() => clearTimeout(timer));
+}

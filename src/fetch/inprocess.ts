@@ -1,22 +1,22 @@
 import type { FetchTarget } from "../request/app.ts";
 import { ProxyError, unsendable } from "../error.ts";
-import { createFetchTransport, type FetchClient, STANDARD } from "./fetch.ts";
+import { createFetchTransport, type FetchClient, STANDARD } from "./fetchtransport.ts";
 import { badOption, type MisuseError } from "../options/misuse.ts";
 import type { HeaderList, UpstreamRequest, Transport } from "../transport.ts";
 
-/** How a runtime's calls of an app differ from those of the Fetch standard. */
+/** How a runtime's client for apps differs from one that calls them as the Fetch standard says. */
 export interface AppClient extends Partial<Omit<FetchClient, "name">> {
   /** Called with each response that the app returns, before it is changed. */
   readonly note?: (response: Response) => void;
 }
 
 /**
- * A transport to apps in this process: a fetch transport whose `fetch` is the app's.
+ * Creates a transport to apps in this process: a fetch transport whose `fetch` is the app's.
  *
- * An app may return the response of the runtime's own `fetch`, whose body that has decoded and whose fields it has not
- * changed. So this client counts as one that decodes. A response that a script makes has no URL, and stays as it is.
+ * An app may return a response of the runtime's own `fetch`, which has decoded the body and left the fields as they were.
+ * So this client counts as one that decodes. A response that a script constructed has no URL, and is not changed.
  *
- * @param clientFor how a runtime calls an app
+ * @param clientFor returns how the runtime calls an app
  */
 export function createInProcessTransport(
   clientFor: (app: FetchTarget) => AppClient = () => ({}),
@@ -37,10 +37,10 @@ export function createInProcessTransport(
           const request = client.fetch === undefined ? toRequest(url, init) : undefined;
           try {
             if (request === undefined) return assertResponse(await client.fetch?.(url, init));
-            const answer = callApp(app, request, (error) => (misuse = error));
-            const response = assertResponse(await answer);
+            const called = callApp(app, request, (error) => (misuse = error));
+            const response = assertResponse(await called);
             client.note?.(response);
-            // A pipe of a fixed length fails by itself for a body of another length.
+            // A pipe of a fixed length fails for a body of another length.
             return client.createPipe === undefined ? holdToLength(response) : response;
           } catch (thrown) {
             throw toAppError(thrown, upstreamRequest, client);
@@ -48,7 +48,7 @@ export function createInProcessTransport(
         },
       });
       try {
-        return await transport.send(withHead(upstreamRequest), scope);
+        return await transport.send(withFraming(upstreamRequest), scope);
       } catch (thrown) {
         throw misuse ?? thrown;
       }
@@ -56,21 +56,24 @@ export function createInProcessTransport(
   };
 }
 
-/** The transport to apps on runtimes that call them as the Fetch standard says: all but workerd. */
+/** The transport to apps on runtimes that call apps as the Fetch standard says: all but workerd. */
 export const inProcess: Transport = /* @__PURE__ */ createInProcessTransport();
 
-/** @throws ProxyError 501 for a method that a `Request` of this runtime cannot have */
+/**
+ * Constructs the request for an app.
+ * @throws ProxyError 501 for a method that a `Request` of this runtime cannot have
+ */
 function toRequest(url: string, init: RequestInit): Request {
   const request = new Request(url, init);
-  // Bun makes a GET of a method that it does not know.
+  // Bun replaces a method that it does not know by GET.
   if (request.method !== init.method) throw unsendable(init.method as string);
   return request;
 }
 
 /**
- * Calls the app as a method of its object.
- * @param misused called with the error of a method that was taken from another object. The runtime throws that one
- * synchronously; an async app only rejects, so an error of the app's own is not mistaken for it.
+ * Calls the app's `fetch` as a method of the app.
+ * @param misused called with an error that names the fix, if `fetch` is a method of another object. The runtime throws
+ * for such a method synchronously. An async app rejects instead, so that its own errors do not match.
  */
 function callApp(
   app: FetchTarget,
@@ -94,13 +97,13 @@ function callApp(
 }
 
 /**
- * The same response, whose body fails if it is longer or shorter than its `Content-Length`: on a connection to a client,
- * what follows would be taken for the next response, or the next response for what is missing (RFC 9112 §6.3).
+ * Returns the response with a body that fails if it is longer or shorter than its `Content-Length`. The client would
+ * take surplus bytes for the next response on the connection, and the next response for missing bytes (RFC 9112 §6.3).
  */
 function holdToLength(response: Response): Response {
   const { body, headers, url } = response;
   const length = headers.get("content-length");
-  // A response that `fetch` has given has a URL. It was held to its length, and may have been decoded since.
+  // A response of the runtime's `fetch` has a URL. Its length was checked there, and its body may have been decoded.
   if (body === null || length === null || url !== "") return response;
   let left = Number(length);
   const counter = new TransformStream<Uint8Array, Uint8Array>(
@@ -120,22 +123,26 @@ function holdToLength(response: Response): Response {
   return new Response(body.pipeThrough(counter), response);
 }
 
+/** Returns the error of an app's response whose body does not match its `Content-Length`. */
 function wrongLength(): TypeError {
   return new TypeError("the body of the app's response is not as long as its content-length");
 }
 
-/** @throws TypeError for what an app has answered that is no response, or has no body any more */
-function assertResponse(answer: Response | undefined): Response {
-  if (typeof answer?.status !== "number") {
+/**
+ * Returns what an app has returned.
+ * @throws TypeError if it is not a response, or its body has been read already
+ */
+function assertResponse(returned: Response | undefined): Response {
+  if (typeof returned?.status !== "number") {
     throw new TypeError("the app's fetch returned no Response");
   }
-  if (answer.bodyUsed) throw new TypeError("the app's Response has been read already");
-  return answer;
+  if (returned.bodyUsed) throw new TypeError("the app's Response has been read already");
+  return returned;
 }
 
 /**
- * An app that throws is an upstream that breaks off. Its errors are never taken for those of a connection: they would
- * be a reason to send the request again, although the app has had it.
+ * Converts an error of an app: an app that throws counts as an upstream that closes the connection. A `ProxyError` of
+ * the app's is converted as well: it could be one for which a request is sent again, although the app has received it.
  */
 function toAppError(
   thrown: unknown,
@@ -151,8 +158,8 @@ function toAppError(
   });
 }
 
-/** Adds the fields that a client writes on a connection: `Host`, and `Content-Length` where it is known. */
-function withHead(upstreamRequest: UpstreamRequest): UpstreamRequest {
+/** Adds the fields that other transports write themselves: `Host`, and `Content-Length` where it is known. */
+function withFraming(upstreamRequest: UpstreamRequest): UpstreamRequest {
   const { upstream, host, body, contentLength } = upstreamRequest;
   const headers: HeaderList = [...upstreamRequest.headers, "host", host ?? upstream.host];
   const length = contentLength ?? body?.length;

@@ -1,12 +1,14 @@
 import type { HeaderList, OriginalFields } from "../transport.ts";
 
 /**
- * Original fields, changed to say what the list says: a field that is the same
- * in both keeps its case, lines and bytes. A copy, unless nothing changes.
+ * Returns the runtime's own `Headers` with the changes that were made to the list. A field without a change keeps its case,
+ * lines and bytes.
+ * @param list the list that was made from `original.list`
+ * @returns a copy of the `Headers`, or the `Headers` themselves if nothing has changed
  */
 export function amend(original: OriginalFields, list: HeaderList): Headers {
   const { headers, list: before } = original;
-  // Nearly always some fields were left out and some added at the end.
+  // In nearly all cases, some fields were dropped and some were added at the end.
   const dropped: string[] = [];
   let end = 0;
   for (let i = 0; i < before.length; i += 2) {
@@ -14,7 +16,7 @@ export function amend(original: OriginalFields, list: HeaderList): Headers {
     else dropped.push((before[i] as string).toLowerCase());
   }
   if (dropped.length === 0 && end === list.length) return headers;
-  // The one field that is several in a list made of `Headers`: some of it may stay.
+  // Only `Set-Cookie` can occur several times in a list made from `Headers`: some of its fields may stay.
   if (dropped.includes("set-cookie")) return amendByName(original, list);
   for (let i = end; i < list.length; i += 2) {
     if (dropped.includes((list[i] as string).toLowerCase())) return amendByName(original, list);
@@ -27,7 +29,7 @@ export function amend(original: OriginalFields, list: HeaderList): Headers {
   return amended;
 }
 
-/** The same for fields that were changed, or moved. */
+/** Does the same for a list in which fields were changed or moved. */
 function amendByName(original: OriginalFields, list: HeaderList): Headers {
   const before = joinValues(original.list);
   const after = joinValues(list);

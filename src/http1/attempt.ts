@@ -1,47 +1,57 @@
-import { type Inlet, type Recycler, ResponseBody } from "../body/response.ts";
-import { type BodySource, pipe } from "../body/source.ts";
+import { concat, type Recycler } from "../body/memory.ts";
+import { type Inlet, ResponseBody } from "../body/responsebody.ts";
+import { type BodySource, pipe, type Sink } from "../body/source.ts";
+import {
+  badLength,
+  badRequest,
+  type ProxyError,
+  toRequestBodyError,
+  unsendable,
+} from "../error.ts";
 import type { Scope } from "../exchange/scope.ts";
-import type { ProxyError } from "../error.ts";
 import { isEventStream } from "../fields/headers.ts";
-import type { UpstreamRequest, UpstreamResponse } from "../transport.ts";
-import { toNetworkError } from "./socketerror.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
+import type { Connection, Job } from "./connection.ts";
+import type { OriginPool } from "./originpool.ts";
+import { type ResponseHead, TOKEN } from "./parser.ts";
 import type { Place } from "./queue.ts";
-import type { Connection } from "./connection.ts";
-import type { ResponseHead } from "./head.ts";
-import type { Job } from "./job.ts";
-import type { Pool } from "./originpool.ts";
-import { wholeBody, writeHead, writeHeadEnd } from "./requesthead.ts";
-import { sendWhole, Writer } from "./writer.ts";
+import { toSocketError } from "./socketerror.ts";
 
-/** How chunks of bodies share memory with later chunks; without a member, each chunk has memory of its own. */
-export interface Memory {
+/** How chunks of bodies share memory with later chunks. Without a member, each chunk has memory of its own. */
+export interface ChunkMemory {
   /** The pooled memory of response bodies. */
   readonly recycler?: Recycler | undefined;
   /** Returns what a connection does with the memory of a request body's chunks: see `Sink`. */
   readonly ofRequests?: (connection: Connection) => "borrowed" | "returned";
 }
 
-const OWN_MEMORY: Memory = {};
+const OWN_MEMORY: ChunkMemory = {};
 
-/** One attempt to send a request. It waits for a connection, writes the request to it, and receives the response. */
+/**
+ * One attempt to send a request. The calls follow this order: `begin` asks the pool for a connection, the pool calls
+ * `sendOn` with it, and the connection calls `onHead`, `onChunk` and `onEnd` with the response. `fail` may be called at
+ * any time.
+ */
 export class Attempt implements Job, Inlet {
   readonly fresh: boolean;
   place: Place | undefined;
   #isOver = false;
   #connection: Connection | undefined;
-  #pool: Pool | undefined;
-  /** The request, until it is written. */
+  #pool: OriginPool | undefined;
+  /** The request, until it is sent. */
   #request: UpstreamRequest | undefined;
+  /** The request line and the header fields, until they are sent. */
   #head = "";
   readonly #method: string;
   /** The request body, while it is piped to the connection. */
   #upload: BodySource | undefined;
-  #writer: Writer | undefined;
+  #writer: BodyWriter | undefined;
+  /** Whether the response headers have arrived. */
   #isAnswered = false;
   /** The response body, once the response headers have arrived. */
   #body: ResponseBody | undefined;
   readonly #scope: Scope;
-  readonly #memory: Memory;
+  readonly #memory: ChunkMemory;
   readonly #resolve: (response: UpstreamResponse) => void;
   readonly #reject: (error: ProxyError) => void;
 
@@ -50,7 +60,7 @@ export class Attempt implements Job, Inlet {
     scope: Scope,
     resolve: (response: UpstreamResponse) => void,
     reject: (error: ProxyError) => void,
-    memory: Memory = OWN_MEMORY,
+    memory: ChunkMemory = OWN_MEMORY,
   ) {
     this.#request = request;
     this.#scope = scope;
@@ -58,12 +68,13 @@ export class Attempt implements Job, Inlet {
     this.#reject = reject;
     this.#memory = memory;
     this.#method = request.method;
-    this.fresh = request.fresh ?? false;
+    this.fresh = request.newConnection ?? false;
     scope.onAbort(this);
   }
 
-  /** Sends the request as soon as there is a connection for it. */
-  run(pool: Pool): void {
+  /** Asks the pool for a connection, after checking that the request can be sent. */
+  begin(pool: OriginPool): void {
+    // The exchange may have been aborted since the attempt was made.
     if (this.#request === undefined) return;
     this.#pool = pool;
     try {
@@ -71,7 +82,7 @@ export class Attempt implements Job, Inlet {
     } catch (error) {
       return this.fail(error);
     }
-    pool.run(this);
+    pool.assign(this);
   }
 
   /** Stops the attempt, however far it has come. */
@@ -79,8 +90,8 @@ export class Attempt implements Job, Inlet {
     // After the end of this attempt, its connection may carry another request.
     if (this.#isOver) return;
     this.#isOver = true;
-    const stale = this.#connection?.stale === true;
-    const error = toNetworkError(thrown, this.#isAnswered, stale);
+    const isStale = this.#connection?.isStale === true;
+    const error = toSocketError(thrown, this.#isAnswered, isStale);
     if (this.place !== undefined) this.#pool?.leave(this);
     this.#connection?.destroy();
     this.#leaveBody();
@@ -91,12 +102,13 @@ export class Attempt implements Job, Inlet {
 
   // ── the request ──
 
-  start(connection: Connection): void {
+  /** Sends the request on a connection, which no other request uses until the response has ended. */
+  sendOn(connection: Connection): void {
     this.#connection = connection;
     const { body, contentLength } = this.#request as UpstreamRequest;
     let bytes: Uint8Array | undefined;
     try {
-      bytes = body === null ? undefined : wholeBody(body, contentLength);
+      bytes = body === null ? undefined : takeWhole(body, contentLength);
     } catch (error) {
       return this.fail(error);
     }
@@ -105,10 +117,10 @@ export class Attempt implements Job, Inlet {
     const head = this.#head + writeHeadEnd(this.#method, length, connection.keepAlive);
     this.#request = undefined;
     this.#head = "";
-    connection.begin(this, this.#method);
-    if (!isPiped) return sendWhole(connection, head, bytes);
+    connection.beginRequest(this, this.#method);
+    if (!isPiped) return writeWhole(connection, head, bytes);
     this.#upload = body;
-    this.#writer = new Writer(connection, head, length, this.#scope, this, this.#memory);
+    this.#writer = new BodyWriter(connection, head, length, this.#scope, this, this.#memory);
     pipe(body, this.#writer);
   }
 
@@ -119,8 +131,7 @@ export class Attempt implements Job, Inlet {
   #leaveBody(): void {
     const body = this.#request?.body;
     this.#request = undefined;
-    // A body that has arrived as a whole keeps its bytes when they are taken, so that another attempt can send them.
-    if (body && takeBytes(body) === undefined) body.cancel();
+    if (body && !hasArrived(body)) body.cancel();
     this.#stopUpload();
   }
 
@@ -139,9 +150,9 @@ export class Attempt implements Job, Inlet {
   onHead({ status, statusText, headers, length }: ResponseHead): void {
     this.#isAnswered = true;
     this.#scope.headersReceived(isEventStream(headers));
-    const bodyless = this.#method === "HEAD" || status === 204 || status === 304;
+    const isBodyless = this.#method === "HEAD" || status === 204 || status === 304;
     const { recycler } = this.#memory;
-    if (!bodyless) {
+    if (!isBodyless) {
       const known = length >= 0 ? length : undefined;
       this.#body = new ResponseBody(this.#scope, this, known, recycler);
     }
@@ -155,7 +166,7 @@ export class Attempt implements Job, Inlet {
   onEnd(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    // Read on: the connection may carry the next request.
+    // The connection may carry the next request: read on, although this client is slow.
     if (this.isPaused) this.#connection?.resume();
     this.#stopUpload();
     if (this.#body === undefined) this.#scope.end();
@@ -175,10 +186,203 @@ export class Attempt implements Job, Inlet {
   }
 }
 
-function takeBytes(body: BodySource): Uint8Array | undefined {
+/** Returns whether all bytes of a body have arrived. Such a body keeps its bytes, so that another attempt can send them. */
+function hasArrived(body: BodySource): boolean {
   try {
-    return body.whole();
+    return body.whole() !== undefined;
   } catch {
-    return undefined;
+    return false;
   }
+}
+
+// ── the head of a request ──
+
+/** Characters that are not allowed in a field value: a line end would begin another field, or another request. */
+const UNSENDABLE = /[^\t -~\u0080-\u00ff]/;
+const TARGET = /^[!-~\u0080-\u00ff]+$/;
+/** The methods whose content has no defined meaning: a request without content has no `Content-Length` (RFC 9110 §8.6). */
+const BODYLESS = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
+
+/**
+ * Returns the head of a request without the fields that are known only when it is sent.
+ * @throws ProxyError for a method, path or field that cannot be sent unchanged
+ */
+export function writeHead({ method, path, upstream, host, headers }: UpstreamRequest): string {
+  // CONNECT asks for a tunnel, not for a response.
+  if (method === "CONNECT" || !TOKEN.test(method)) throw unsendable(method);
+  if (!TARGET.test(path)) throw badRequest("path");
+  const fields = writeFields(["Host", host ?? upstream.host]) + writeFields(headers);
+  return `${method} ${path} HTTP/1.1\r\n${fields}`;
+}
+
+/**
+ * Returns the rest of a head: the message framing, and whether the connection is to stay open.
+ * @param length the length of the body in bytes, 0 for none; undefined for the chunked coding
+ */
+export function writeHeadEnd(
+  method: string,
+  length: number | undefined,
+  keepAlive: boolean,
+): string {
+  const framing = writeFraming(method, length);
+  return `${framing}Connection: ${keepAlive ? "keep-alive" : "close"}\r\n\r\n`;
+}
+
+function writeFields(list: HeaderList): string {
+  let lines = "";
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i] as string;
+    const value = list[i + 1] as string;
+    if (!TOKEN.test(name) || UNSENDABLE.test(value)) throw badRequest(name);
+    lines += `${name}: ${value}\r\n`;
+  }
+  return lines;
+}
+
+function writeFraming(method: string, length: number | undefined): string {
+  if (length === 0) return BODYLESS.test(method) ? "" : "Content-Length: 0\r\n";
+  return length === undefined ? "Transfer-Encoding: chunked\r\n" : `Content-Length: ${length}\r\n`;
+}
+
+// ── the body of a request ──
+
+/** Chunks up to this number of bytes are copied, so that they are sent in one write with the framing around them. */
+const SMALL = 16_384;
+
+/**
+ * Returns the bytes of a body of which all have arrived; undefined for a body that is still arriving.
+ * @throws ProxyError for a body that is not as long as its Content-Length, or has failed
+ */
+export function takeWhole(body: BodySource, contentLength?: number): Uint8Array | undefined {
+  const bytes = body.whole();
+  const isWrong = contentLength !== undefined && bytes?.byteLength !== contentLength;
+  if (bytes !== undefined && isWrong) throw badLength();
+  return bytes;
+}
+
+/** Writes a request that has no body, or whose body has arrived as a whole. */
+export function writeWhole(
+  connection: Connection,
+  head: string,
+  body: Uint8Array | undefined,
+): void {
+  connection.markRequestComplete();
+  if (body === undefined) connection.write(connection.codec.encode(head));
+  else writeFramed(connection, head, body, "");
+}
+
+/** Writes a request chunk by chunk: the head with the first chunk, and the body in its message framing. */
+export class BodyWriter implements Sink {
+  /** Whether all of the body has been written. */
+  isOver = false;
+  readonly #connection: Connection;
+  readonly #length: number | undefined;
+  readonly #scope: Scope;
+  readonly #attempt: Pick<Attempt, "fail">;
+  readonly #memory: ChunkMemory;
+  #head: string;
+  /** The number of bytes of the body that have been written. */
+  #written = 0;
+  /** Whether the source has ended the body: later chunks are dropped. */
+  #isEnded = false;
+
+  /**
+   * @param head the head, which is sent with the first chunk
+   * @param length the length that the head announces; undefined for the chunked coding
+   * @param attempt the attempt, which fails if the body cannot be sent as announced
+   */
+  constructor(
+    connection: Connection,
+    head: string,
+    length: number | undefined,
+    scope: Scope,
+    attempt: Pick<Attempt, "fail">,
+    memory: ChunkMemory,
+  ) {
+    this.#connection = connection;
+    this.#head = head;
+    this.#length = length;
+    this.#scope = scope;
+    this.#attempt = attempt;
+    this.#memory = memory;
+  }
+
+  get memory(): "borrowed" | "returned" {
+    return this.#memory.ofRequests?.(this.#connection) ?? "borrowed";
+  }
+
+  flush(): void {
+    if (this.#head !== "") this.#writeText(this.#takeHead());
+  }
+
+  write(chunk: Uint8Array, release?: () => void): boolean {
+    // In the chunked coding, an empty chunk would end the body (RFC 9112 §7.1), and the upstream would take bytes after
+    // the end for the next request.
+    if (chunk.byteLength === 0 || this.#isEnded) {
+      release?.();
+      return true;
+    }
+    this.#scope.touch();
+    this.#written += chunk.byteLength;
+    let before = this.#takeHead();
+    let after = "";
+    if (this.#length === undefined) {
+      before += `${chunk.byteLength.toString(16)}\r\n`;
+      after = "\r\n";
+    } else if (this.#written > this.#length) {
+      // The upstream would take the excess for the next request on the connection (RFC 9112 §6.3).
+      this.#attempt.fail(badLength());
+      release?.();
+      return true;
+    } else if (this.#written === this.#length) this.#finish();
+    return writeFramed(this.#connection, before, chunk, after, release);
+  }
+
+  onDrain(callback: () => void): void {
+    this.#connection.onceDrained(callback);
+  }
+
+  end(): void {
+    if (this.isOver) return;
+    this.#isEnded = true;
+    if (this.#length !== undefined) return this.#attempt.fail(badLength());
+    this.#finish();
+    this.#writeText(`${this.#takeHead()}0\r\n\r\n`);
+  }
+
+  fail(reason: unknown): void {
+    if (!this.isOver) this.#attempt.fail(toRequestBodyError(reason));
+  }
+
+  #writeText(text: string): void {
+    this.#connection.write(this.#connection.codec.encode(text));
+  }
+
+  #takeHead(): string {
+    const head = this.#head;
+    this.#head = "";
+    return head;
+  }
+
+  #finish(): void {
+    this.isOver = true;
+    this.#connection.markRequestComplete();
+  }
+}
+
+/** Writes bytes between two texts; few bytes are sent together with the texts in one write. */
+function writeFramed(
+  connection: Connection,
+  before: string,
+  bytes: Uint8Array,
+  after: string,
+  release?: () => void,
+): boolean {
+  const { codec } = connection;
+  if (before !== "" && bytes.byteLength <= SMALL) {
+    return connection.write(concat([codec.encode(before), bytes, codec.encode(after)]), release);
+  }
+  if (before !== "") connection.write(codec.encode(before));
+  const hasRoom = connection.write(bytes, release);
+  return after === "" ? hasRoom : connection.write(codec.encode(after));
 }

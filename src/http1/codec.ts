@@ -1,17 +1,20 @@
-/** How bytes become text, and how they are copied. A runtime may have quicker ways than the portable ones. */
+/** Converts between bytes and text, and copies bytes. A runtime may have a faster codec than the portable one. */
 export interface Codec {
-  /** Reads each byte as the character of the same number (ISO-8859-1). */
+  /** Decodes each byte as the character with the same number (ISO-8859-1). */
   decode(bytes: Uint8Array, start: number, end: number): string;
-  /** Writes each character as the byte of the same number; no character is above U+00FF. */
+  /** Encodes each character as the byte with the same number; the text has no character above U+00FF. */
   encode(text: string): Uint8Array;
-  /** Copies bytes into an ArrayBuffer that holds nothing else: its receiver may transfer it. */
+  /** Copies bytes into an ArrayBuffer that holds no other bytes, so that the receiver may transfer it. */
   copy(bytes: Uint8Array): Uint8Array;
 }
 
-/** Arguments that one call of `String.fromCharCode` gets: engines limit their number. */
+/** The number of arguments for one call of `String.fromCharCode`: JavaScript engines limit it. */
 const BATCH = 4096;
 
-/** Works on every runtime. `TextDecoder` would not: its "latin1" is windows-1252, which reads 0x80–0x9f otherwise. */
+/**
+ * The codec for every runtime. It does not use `TextDecoder`, whose "latin1" is windows-1252: that encoding has other
+ * characters for the bytes 0x80 to 0x9f.
+ */
 export const portableCodec: Codec = {
   decode(bytes, start, end) {
     let text = "";

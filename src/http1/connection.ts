@@ -1,38 +1,73 @@
 import { ProxyError } from "../error.ts";
 import type { Codec } from "./codec.ts";
 import type { Socket, SocketHandler } from "./connector.ts";
-import type { Idle } from "./idle.ts";
-import type { ResponseHead } from "./head.ts";
-import type { Job } from "./job.ts";
-import { Opening } from "./opening.ts";
-import type { ConnectionOptions, Owner } from "./owner.ts";
-import { type ResponseHandler, ResponseParser } from "./parser.ts";
+import type { IdleItem } from "./originpool.ts";
+import { type ResponseHandler, type ResponseHead, ResponseParser } from "./parser.ts";
+import type { Waiting } from "./queue.ts";
+
+/** An attempt to send a request, as its pool and its connection know it. */
+export interface Job extends Waiting {
+  /** Whether the request needs a new connection. */
+  readonly fresh: boolean;
+  /** Whether the client is slow to take the response, so that the connection may be silent. */
+  readonly isPaused: boolean;
+  /** Sends the request on a connection, which belongs to the job until the response has ended. */
+  sendOn(connection: Connection): void;
+  /** Stops the job, however far it has come. */
+  fail(thrown: unknown): void;
+  /** The response headers have arrived. */
+  onHead(head: ResponseHead): void;
+  /** A chunk of the response body has arrived, in memory that belongs to the job. */
+  onChunk(chunk: Uint8Array): void;
+  /** The response has ended. */
+  onEnd(): void;
+}
+
+/** The pool of a connection, as the connection knows it. */
+export interface ConnectionOwner {
+  /** The connection is established. */
+  onOpen(connection: Connection): void;
+  /** The response has ended, and the connection can carry another request. */
+  onFree(connection: Connection): void;
+  /** No byte was sent or received for as long as the option `timeout` allows. */
+  onSilence(connection: Connection): void;
+  /** The connection is closed, or could not be established. */
+  onClose(connection: Connection): void;
+}
+
+/** The settings of a connection. */
+export interface ConnectionOptions {
+  /** Whether the connection may carry another request after the first. */
+  readonly keepAlive: boolean;
+  /** Milliseconds that the connection may be silent during a request; 0 for no limit. */
+  readonly timeout: number;
+}
 
 /**
  * One connection, which carries one request at a time. The first request may begin while the connection is still being
  * established: the connection holds the bytes that are written until then.
  */
-export class Connection implements ResponseHandler, SocketHandler, Idle {
+export class Connection implements ResponseHandler, SocketHandler, IdleItem {
   readonly keepAlive: boolean;
   readonly openedAt: number = performance.now();
-  /** The time until which it may be idle, on the clock of `performance.now()`; `Infinity` while it is in use. */
-  expiry: number = Infinity;
+  /** The time until which the connection may be idle, on the clock of `performance.now()`; `Infinity` during a request. */
+  idleUntil: number = Infinity;
   /** The state of the connection until it is established. */
   readonly opening: Opening = new Opening();
   /** The socket, once the connection is established. */
   socket: Socket | undefined;
   /** The upstream's IP address, once the connection is established. */
   address: string | undefined;
-  /** The connection in front of this one in the list of idle connections. */
-  before: Idle | undefined;
-  /** The connection behind this one in the list of idle connections. */
-  after: Idle | undefined;
+  /** The item before this one in the list of idle connections. */
+  previousIdle: IdleItem | undefined;
+  /** The item after this one in the list of idle connections. */
+  nextIdle: IdleItem | undefined;
   /** The request that uses the connection at present. */
   job: Job | undefined;
-  /** Milliseconds for which the upstream keeps an idle connection, according to its `Keep-Alive` field. */
-  hint: number = Infinity;
+  /** Milliseconds for which the upstream keeps an idle connection, by the last response; `Infinity` if it tells none. */
+  keepAliveTimeout: number = Infinity;
   readonly codec: Codec;
-  readonly #owner: Owner;
+  readonly #owner: ConnectionOwner;
   readonly #timeout: number;
   readonly #parser: ResponseParser;
   /** Whether the socket has no room for more bytes: a write has returned false, and `onDrain` has not followed. */
@@ -42,17 +77,17 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
   /** The number of requests that the connection has carried, including the present one. */
   #requests = 0;
   /** Whether any byte has been received since the present request began. */
-  #heard = false;
+  #hasReceived = false;
   /** The number of reads and writes, which shows whether the connection is silent. */
-  #moves = 0;
+  #activity = 0;
   /** Whether all of the present request has been handed to the socket. */
-  #sent = false;
+  #isRequestComplete = false;
   /** The bytes that the socket has read, while they are parsed. */
   #read: Uint8Array | undefined;
   /** Whether the last chunk of a read may keep the memory of the read. */
-  #mayTake = false;
+  #mayKeep = false;
 
-  constructor({ keepAlive, timeout }: ConnectionOptions, codec: Codec, owner: Owner) {
+  constructor({ keepAlive, timeout }: ConnectionOptions, codec: Codec, owner: ConnectionOwner) {
     this.keepAlive = keepAlive;
     this.codec = codec;
     this.#timeout = timeout;
@@ -71,7 +106,7 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
     socket.attach(this);
     if (this.#timeout > 0) socket.setTimeout(this.#timeout);
     this.#owner.onOpen(this);
-    for (const { bytes, done } of this.opening.take()) this.write(bytes, done);
+    for (const { bytes, done } of this.opening.removeHeld()) this.write(bytes, done);
     if (!this.#isFull) this.onDrain();
   }
 
@@ -85,14 +120,14 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
   // ── the request ──
 
   /** Begins a request: the connection belongs to the job until the response has ended. */
-  begin(job: Job, method: string): void {
+  beginRequest(job: Job, method: string): void {
     this.job = job;
-    this.hint = Infinity;
-    this.expiry = Infinity;
+    this.keepAliveTimeout = Infinity;
+    this.idleUntil = Infinity;
     this.#requests++;
-    this.#heard = false;
-    this.#sent = false;
-    this.#parser.begin(method);
+    this.#hasReceived = false;
+    this.#isRequestComplete = false;
+    this.#parser.expectResponse(method);
     this.socket?.ref();
   }
 
@@ -102,7 +137,7 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
    * @returns whether there is room for more
    */
   write(bytes: Uint8Array, done?: () => void): boolean {
-    this.#moves++;
+    this.#activity++;
     const { socket } = this;
     if (socket === undefined) return this.opening.hold(bytes, done);
     const hasRoom = socket.write(bytes, done);
@@ -116,9 +151,9 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
     else this.#waiting.push(callback);
   }
 
-  /** Marks the present request as written to its end. */
-  sent(): void {
-    this.#sent = true;
+  /** Records that the last byte of the present request is being written: the connection may then be reused. */
+  markRequestComplete(): void {
+    this.#isRequestComplete = true;
   }
 
   /** Stops reading, so that further bytes wait at the upstream. */
@@ -131,7 +166,6 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
     this.socket?.resume();
   }
 
-  /** The socket has room for more. */
   onDrain(): void {
     this.#isFull = false;
     for (const resolve of this.#waiting.splice(0)) resolve();
@@ -141,19 +175,19 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
 
   /**
    * Parses what the socket has read.
-   * @param mayTake whether a chunk may keep the memory of the read
+   * @param mayKeep whether a chunk may keep the memory of the read
    * @returns whether a chunk has kept the memory
    */
-  onData(read: Uint8Array, mayTake: boolean): boolean {
-    this.#heard = true;
-    this.#moves++;
+  onData(read: Uint8Array, mayKeep: boolean): boolean {
+    this.#hasReceived = true;
+    this.#activity++;
     if (this.job === undefined) {
       // These bytes answer no request, and the next request would take them for its response.
       this.destroy();
       return false;
     }
     this.#read = read;
-    this.#mayTake = mayTake;
+    this.#mayKeep = mayKeep;
     try {
       this.#parser.feed(read);
     } catch (error) {
@@ -161,56 +195,58 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
       this.destroy();
     }
     this.#read = undefined;
-    return mayTake && !this.#mayTake;
+    return mayKeep && !this.#mayKeep;
   }
 
   /** @internal */
   onHead(head: ResponseHead): void {
-    this.hint = head.keptFor;
+    this.keepAliveTimeout = head.keepAliveTimeout;
     this.job?.onHead(head);
   }
 
   /** @internal */
-  onPiece(piece: Uint8Array): void {
-    this.job?.onChunk(this.#toOwned(piece));
+  onChunk(chunk: Uint8Array): void {
+    this.job?.onChunk(this.#toOwned(chunk));
   }
 
   /**
    * Returns a chunk of the body whose ArrayBuffer belongs to the receiver, which may transfer it. The last chunk of a
    * read keeps the memory of the read; earlier chunks are copied, so that no two chunks share an ArrayBuffer.
    */
-  #toOwned(piece: Uint8Array): Uint8Array {
+  #toOwned(chunk: Uint8Array): Uint8Array {
     const { byteOffset, byteLength } = this.#read as Uint8Array;
-    const isLast = piece.byteOffset + piece.byteLength === byteOffset + byteLength;
-    if (!isLast || !this.#mayTake) return this.codec.copy(piece);
-    this.#mayTake = false;
-    return piece;
+    const isLast = chunk.byteOffset + chunk.byteLength === byteOffset + byteLength;
+    if (!isLast || !this.#mayKeep) return this.codec.copy(chunk);
+    this.#mayKeep = false;
+    return chunk;
   }
 
   /** @internal */
-  onEnd(clean: boolean): void {
+  onEnd(isReusable: boolean): void {
     this.job?.onEnd();
     this.job = undefined;
     // If the upstream answers before the whole request was sent, the rest is never sent: do not reuse the connection.
-    const inStep = this.#sent && !this.#isFull;
-    if (clean && inStep && this.keepAlive && this.socket?.usable === true) this.#owner.onFree(this);
-    else this.destroy();
+    const isSent = this.#isRequestComplete && !this.#isFull;
+    if (isReusable && isSent && this.keepAlive && this.socket?.usable === true) {
+      this.#owner.onFree(this);
+    } else this.destroy();
   }
 
-  // ── its own life ──
+  // ── the connection itself ──
 
+  /** Whether the connection is closed, or will not be established. */
   get destroyed(): boolean {
     return this.socket?.destroyed ?? this.opening.isCancelled;
   }
 
   /** Whether the connection has carried an earlier request, and no byte has been received for the present one. */
-  get stale(): boolean {
-    return this.#requests > 1 && !this.#heard;
+  get isStale(): boolean {
+    return this.#requests > 1 && !this.#hasReceived;
   }
 
-  /** Makes the connection idle, until `expiry` at most. An idle connection does not keep the process alive. */
-  rest(expiry: number): void {
-    this.expiry = expiry;
+  /** Makes the connection idle until a time. An idle connection does not keep the process alive. */
+  setIdle(until: number): void {
+    this.idleUntil = until;
     this.socket?.unref();
   }
 
@@ -233,22 +269,80 @@ export class Connection implements ResponseHandler, SocketHandler, Idle {
 
   onClose(): void {
     this.job?.fail(new ProxyError("connection_terminated"));
-    this.opening.drop();
+    this.opening.dropHeld();
     this.onDrain();
     this.#owner.onClose(this);
   }
 
   onTimeout(): void {
     this.socket?.setTimeout(this.#timeout);
-    const moves = this.#moves;
+    const before = this.#activity;
     // The event loop may have been blocked: let pending reads run before the connection counts as silent.
     setTimeout(() => {
-      if (this.#moves === moves) this.#owner.onSilence(this);
+      if (this.#activity === before) this.#owner.onSilence(this);
     }, 1);
   }
 
   #finish(): void {
     if (!this.#parser.finish()) this.job?.fail(new ProxyError("connection_terminated"));
     if (this.socket?.allowHalfOpen === true) this.destroy();
+  }
+}
+
+/** The number of bytes that are held for a connection that is not established before the writer has to wait. */
+const HIGH_WATER_MARK = 65_536;
+
+interface HeldWrite {
+  readonly bytes: Uint8Array;
+  readonly done: (() => void) | undefined;
+}
+
+/**
+ * The state of a connection until it is established. It holds the bytes that are written meanwhile, and can be
+ * cancelled.
+ *
+ * The upload begins before the connection is established. So if the upstream refuses the connection, a copy of a small
+ * body exists already, and the body can be sent again.
+ */
+class Opening {
+  /** Whether no socket is wanted any more: the connection was cancelled, or could not be established. */
+  isCancelled = false;
+  #cancel: (() => void) | undefined;
+  #writes: HeldWrite[] = [];
+  /** The number of bytes that are held. */
+  #length = 0;
+
+  /** Sets the callback that stops connecting. */
+  onCancel(cancel: () => void): void {
+    if (this.isCancelled) cancel();
+    else this.#cancel = cancel;
+  }
+
+  /** Stops connecting. */
+  cancel(): void {
+    this.isCancelled = true;
+    this.#cancel?.();
+    this.#cancel = undefined;
+  }
+
+  /**
+   * Holds bytes until the connection is established.
+   * @returns whether there is room for more
+   */
+  hold(bytes: Uint8Array, done: (() => void) | undefined): boolean {
+    this.#writes.push({ bytes, done });
+    this.#length += bytes.byteLength;
+    return this.#length < HIGH_WATER_MARK;
+  }
+
+  /** Returns the held bytes, which the connection then sends. */
+  removeHeld(): HeldWrite[] {
+    this.#cancel = undefined;
+    return this.#writes.splice(0);
+  }
+
+  /** Drops the held bytes: there will be no connection. */
+  dropHeld(): void {
+    for (const { done } of this.removeHeld()) done?.();
   }
 }

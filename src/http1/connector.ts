@@ -1,15 +1,39 @@
-import type { Destination } from "./destination.ts";
-import type { Address, Answer } from "./spread.ts";
+import type { TlsOptions } from "../request/target.ts";
+
+/** The place to which the connections of one pool lead, with the pool's options where the target has none. */
+export interface Destination {
+  readonly origin: string;
+  readonly hostname: string;
+  /** Whether the connections use TLS. */
+  readonly secure: boolean;
+  readonly socketPath: string | undefined;
+  readonly tls: TlsOptions | undefined;
+}
+
+/** An IP address of a host name. */
+export interface ResolvedAddress {
+  readonly address: string;
+  /** 4 or 6. */
+  readonly family: number;
+}
+
+/** The result of a lookup of a host name. */
+export interface FoundAddresses {
+  /** The addresses that work, as far as is known. Each lookup returns them rotated by one. */
+  readonly good: readonly ResolvedAddress[];
+  /** The addresses to which a connection has failed lately. They are tried last. */
+  readonly down: readonly ResolvedAddress[];
+}
 
 /** The object that a socket calls. It has methods instead of events, so that a request adds and removes no listener. */
 export interface SocketHandler {
   /**
    * The socket has read bytes.
-   * @param mayTake whether the handler may keep the memory of the bytes: it holds no other bytes, and the socket does
+   * @param mayKeep whether the handler may keep the memory of the bytes: it holds no other bytes, and the socket does
    * not read into it again once the handler has kept it
    * @returns whether the handler has kept the memory
    */
-  onData(bytes: Uint8Array, mayTake: boolean): boolean;
+  onData(bytes: Uint8Array, mayKeep: boolean): boolean;
   /** The upstream has closed its direction of the connection. */
   onHalfClose(): void;
   /** The socket has room again after a `write` that returned false. */
@@ -59,7 +83,7 @@ export interface Socket {
 /** What a connector may call while it connects. */
 export interface ConnectScope {
   /** Returns the addresses of a name in the order in which to try them. */
-  order(answer: Answer): Address[];
+  order(found: FoundAddresses): ResolvedAddress[];
   /** Sets the callback that is called, at most once, when the connection is no longer wanted. */
   onCancel(cancel: () => void): void;
 }

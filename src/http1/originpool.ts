@@ -1,143 +1,153 @@
 import { ProxyError } from "../error.ts";
 import { type FilledPoolOptions, poolClosed } from "../options/pool.ts";
-import type { Counters } from "../stats.ts";
+import type { Counters } from "../counters.ts";
 import type { OriginStats } from "../transport.ts";
+import { AddressBalancer } from "./addressbalancer.ts";
 import type { Codec } from "./codec.ts";
-import { Connection } from "./connection.ts";
-import type { Connector, ConnectScope, Socket } from "./connector.ts";
-import type { Destination } from "./destination.ts";
-import type { IdleList } from "./idle.ts";
-import type { Job } from "./job.ts";
-import type { Owner } from "./owner.ts";
+import { Connection, type ConnectionOwner, type Job } from "./connection.ts";
+import type { Connector, Destination } from "./connector.ts";
+import { IdleTrimmer } from "./idletrimmer.ts";
 import { Queue } from "./queue.ts";
-import { Spread } from "./spread.ts";
-import { Surplus } from "./surplus.ts";
-import { Sweep } from "./sweep.ts";
-import { MARGIN } from "./times.ts";
+import { ExpiryTimer } from "./timers.ts";
 
-/** What the pools of one transport share. */
-export interface Shared {
+/** A connection is not reused in the last milliseconds before the upstream closes it, by its `Keep-Alive` field. */
+const KEEP_ALIVE_MARGIN = 1000;
+
+/** The parts that all pools of a transport share. */
+export interface PoolParts {
   readonly counters: Counters;
-  readonly idle: IdleList;
+  readonly idleList: IdleList;
   readonly connector: Connector;
   readonly codec: Codec;
 }
 
-/** The connections to one origin. */
-export class Pool implements Owner {
+/** The connections to one origin, and the requests that wait for one. */
+export class OriginPool implements ConnectionOwner {
+  /** The name of the origin in the statistics. */
   readonly name: string;
-  /** Whether its transport has forgotten it. */
-  evicted = false;
+  /** Whether the transport has removed this pool: later requests to the origin get a new pool. */
+  isEvicted = false;
   readonly #options: FilledPoolOptions;
+  readonly #destination: Destination;
   readonly #counters: Counters;
-  readonly #connect: (scope: ConnectScope) => Promise<Socket>;
+  readonly #connector: Connector;
   readonly #codec: Codec;
-  readonly #spread: Spread = new Spread();
+  readonly #balancer: AddressBalancer = new AddressBalancer();
   readonly #connections: Set<Connection> = new Set();
-  /** The one used last is taken first: it is the least likely to be stale, and those not needed grow old. */
-  readonly #free: Connection[] = [];
-  /** Those of all origins, these among them. */
-  readonly #idle: IdleList;
-  readonly #waiting: Queue<Job>;
-  readonly #surplus: Surplus;
-  readonly #sweep: Sweep = new Sweep((now) => this.#closeExpired(now));
+  /**
+   * The idle connections, in the order in which they became idle. The last one is used first: it is the least likely to
+   * be stale, and the connections that are not needed expire.
+   */
+  readonly #idle: Connection[] = [];
+  /** The idle connections of all pools of the transport. */
+  readonly #idleList: IdleList;
+  readonly #queue: Queue<Job>;
+  readonly #trimmer: IdleTrimmer;
+  readonly #expiryTimer: ExpiryTimer = new ExpiryTimer((now) => this.#closeExpired(now));
+  /** The number of connections that were opened. */
   #opened = 0;
-  #openedAtLook = 0;
-  #closed = false;
+  /** The value of `#opened` at the last call of `checkUnused`. */
+  #openedAtCheck = 0;
+  #isClosed = false;
+  /** The callbacks that wait until the pool has no connection. */
   #onEmpty: (() => void)[] = [];
 
   constructor(
     destination: Destination,
     options: FilledPoolOptions,
-    { counters, idle, connector, codec }: Shared,
+    { counters, idleList, connector, codec }: PoolParts,
   ) {
     const { origin, socketPath } = destination;
     this.name = socketPath === undefined ? origin : `unix:${socketPath}`;
+    this.#destination = destination;
     this.#options = options;
     this.#counters = counters;
-    this.#idle = idle;
-    this.#connect = (scope) => connector.connect(destination, scope);
+    this.#idleList = idleList;
+    this.#connector = connector;
     this.#codec = codec;
-    this.#waiting = new Queue(options);
-    this.#surplus = new Surplus(options.maxFreeSockets, (count) => {
-      for (const connection of this.#free.slice(0, count)) this.#drop(connection);
-      return this.#free.length;
+    this.#queue = new Queue(options);
+    this.#trimmer = new IdleTrimmer(options.maxFreeSockets, (count) => {
+      for (const connection of this.#idle.slice(0, count)) this.#discard(connection);
+      return this.#idle.length;
     });
   }
 
-  /** Starts a job as soon as there is a connection for it, in the order they came. */
-  run(job: Job): void {
-    if (this.#closed) return job.fail(poolClosed());
-    const kept = job.fresh ? undefined : this.#take();
-    if (kept !== undefined || this.#hasRoom()) return this.#start(job, kept);
+  /** Sends a job on a connection, as soon as there is one. Waiting jobs are sent in the order of the calls. */
+  assign(job: Job): void {
+    if (this.#isClosed) return job.fail(poolClosed());
+    const idle = job.fresh ? undefined : this.#takeIdle();
+    if (idle !== undefined || this.#makeRoom()) return this.#send(job, idle);
     this.#counters.version++;
-    this.#waiting.push(job);
+    this.#queue.push(job);
   }
 
-  /** A job does not want to wait any more. */
+  /** Removes a job that waits for a connection. */
   leave(job: Job): void {
     this.#counters.version++;
-    this.#waiting.remove(job);
+    this.#queue.remove(job);
   }
 
   get stats(): OriginStats {
-    const free = this.#free.length;
-    return { inUse: this.#connections.size - free, free, waiting: this.#waiting.length };
+    const free = this.#idle.length;
+    return { inUse: this.#connections.size - free, free, waiting: this.#queue.length };
   }
 
-  /** Whether there is nothing in it. */
-  get empty(): boolean {
+  /** Whether the pool has no connection. */
+  get isEmpty(): boolean {
     return this.#connections.size === 0;
   }
 
-  /** Whether nothing has been in it since it was last asked. */
-  wasEmpty(): boolean {
-    const opened = this.#opened !== this.#openedAtLook;
-    this.#openedAtLook = this.#opened;
-    return this.empty && !opened;
+  /** Returns whether the pool is empty, and has opened no connection since the last call. */
+  checkUnused(): boolean {
+    const hasOpened = this.#opened !== this.#openedAtCheck;
+    this.#openedAtCheck = this.#opened;
+    return this.isEmpty && !hasOpened;
   }
 
-  /** Lets running and waiting requests finish, then closes. */
+  /** Lets running and waiting requests finish, then closes the connections. */
   close(): Promise<void> {
-    this.#closed = true;
-    for (const connection of this.#free) connection.destroy();
-    if (this.empty) return Promise.resolve();
+    this.#isClosed = true;
+    for (const connection of this.#idle) connection.destroy();
+    if (this.isEmpty) return Promise.resolve();
     return new Promise((resolve) => void this.#onEmpty.push(resolve));
   }
 
-  /** Closes at once. */
+  /** Fails all requests, and closes the connections. */
   destroy(): void {
     const error = poolClosed();
-    this.#closed = true;
-    for (let job; (job = this.#waiting.shift()) !== undefined;) job.fail(error);
+    this.#isClosed = true;
+    for (let job; (job = this.#queue.shift()) !== undefined;) job.fail(error);
     for (const connection of this.#connections) {
       connection.job?.fail(error);
       connection.destroy();
     }
   }
 
-  /** A connection's request is over. */
+  // ── for connections ──
+
   onFree(connection: Connection): void {
     const { maxFreeSockets, freeSocketTimeout, socketTTL } = this.#options;
     this.#counters.version++;
     const now = performance.now();
     const end = socketTTL > 0 ? connection.openedAt + socketTTL : Infinity;
-    const next = this.#waiting.shift();
+    const next = this.#queue.length > 0 ? this.#queue.shift() : undefined;
     if (next !== undefined) {
-      const usable = now < end && !next.fresh;
-      if (!usable) this.#drop(connection);
-      return this.#start(next, usable ? connection : undefined);
+      const isUsable = now < end && !next.fresh;
+      if (!isUsable) this.#discard(connection);
+      return this.#send(next, isUsable ? connection : undefined);
     }
-    // The upstream's hint may shorten the time, never lengthen it.
-    const left = Math.min(freeSocketTimeout, connection.hint - MARGIN, end - now);
-    if (left <= 0 || maxFreeSockets === 0 || this.#closed) return connection.destroy();
-    connection.rest(now + left);
-    this.#surplus.count(this.#free.push(connection));
-    this.#idle.push(connection);
-    if (connection.expiry < this.#sweep.at) this.#sweep.arm(connection.expiry);
+    // The upstream's `Keep-Alive` field may shorten the time, but not lengthen it.
+    const limit = Math.min(freeSocketTimeout, connection.keepAliveTimeout - KEEP_ALIVE_MARGIN);
+    const left = Math.min(limit, end - now);
+    if (left <= 0 || maxFreeSockets === 0 || this.#isClosed) return connection.destroy();
+    connection.setIdle(now + left);
+    const count = this.#idle.push(connection);
+    if (count > maxFreeSockets) this.#trimmer.update(count);
+    this.#idleList.push(connection);
+    const { idleUntil } = connection;
+    if (idleUntil < this.#expiryTimer.firesAt) this.#expiryTimer.arm(idleUntil);
   }
 
-  /** A connection is established. */
   onOpen(connection: Connection): void {
     this.#counters.countOpened(connection.job !== undefined);
   }
@@ -151,92 +161,149 @@ export class Pool implements Owner {
 
   onClose(connection: Connection): void {
     this.#counters[connection.socket === undefined ? "failed" : "closed"]++;
-    if (connection.expiry <= performance.now()) this.#counters.timedOut++;
+    if (connection.idleUntil <= performance.now()) this.#counters.timedOut++;
     this.#counters.version++;
     this.#connections.delete(connection);
-    this.#unlist(connection);
+    this.#removeIdle(connection);
     if (this.#connections.size < this.#options.maxSockets) {
-      const next = this.#waiting.shift();
-      if (next !== undefined) this.#start(next);
+      const next = this.#queue.shift();
+      if (next !== undefined) this.#send(next);
     }
-    if (this.empty) for (const onEmpty of this.#onEmpty.splice(0)) onEmpty();
+    if (this.isEmpty) for (const onEmpty of this.#onEmpty.splice(0)) onEmpty();
   }
 
-  #start(job: Job, kept?: Connection): void {
-    const connection = kept ?? this.#open();
-    // On a connection that is still to be opened, a request counts once it is.
-    if (kept !== undefined) this.#counters.requests++;
+  // ── within the pool ──
+
+  /** Sends a job on this connection, or on a new one. */
+  #send(job: Job, reused?: Connection): void {
+    const connection = reused ?? this.#open();
+    // A request on a new connection is counted when the connection is established.
+    if (reused !== undefined) this.#counters.requests++;
     this.#counters.version++;
-    if (this.#spread.size > 1) this.#spread.count(connection.address);
-    job.start(connection);
+    if (this.#balancer.size > 1) this.#balancer.countRequest(connection.address);
+    job.sendOn(connection);
   }
 
   #open(): Connection {
     const connection = new Connection(this.#options, this.#codec, this);
     this.#opened++;
     this.#connections.add(connection);
-    this.#connect({
-      order: (answer) => this.#spread.order(answer),
+    const connecting = this.#connector.connect(this.#destination, {
+      order: (found) => this.#balancer.orderAddresses(found),
       onCancel: (cancel) => connection.opening.onCancel(cancel),
-    }).then(
+    });
+    connecting.then(
       (socket) => connection.open(socket),
       (error: unknown) => connection.abandon(error),
     );
     return connection;
   }
 
-  /** The free connection to use; none if there should be a new one. */
-  #take(): Connection | undefined {
-    for (let kept; (kept = this.#preferred()) !== undefined;) {
-      // A timer may be late.
-      if (kept.socket?.usable === true && kept.expiry > performance.now()) {
-        this.#unlist(kept);
-        return kept;
+  /** Removes and returns an idle connection for a request; undefined if a new connection is needed. */
+  #takeIdle(): Connection | undefined {
+    for (let idle; (idle = this.#chooseIdle()) !== undefined;) {
+      // The timer that closes expired connections may be late.
+      if (idle.socket?.usable === true && idle.idleUntil > performance.now()) {
+        this.#removeIdle(idle);
+        return idle;
       }
-      this.#drop(kept);
+      this.#discard(idle);
     }
     return undefined;
   }
 
-  /** Of those that are free, one to the address that has had the fewest requests. */
-  #preferred(): Connection | undefined {
-    const last = this.#free.at(-1);
-    if (this.#spread.size < 2 || last === undefined) return last;
-    const found = this.#free.findLast(({ address }) => address === this.#spread.least);
-    const full = this.#connections.size >= this.#options.maxSockets;
-    return found ?? (full || !this.#spread.exceeds(last.address) ? last : undefined);
+  /** Returns the idle connection to use; among several addresses, one to the address that has had the fewest requests. */
+  #chooseIdle(): Connection | undefined {
+    const last = this.#idle.at(-1);
+    if (this.#balancer.size < 2 || last === undefined) return last;
+    const { leastUsed } = this.#balancer;
+    const found = this.#idle.findLast(({ address }) => address === leastUsed);
+    const isFull = this.#connections.size >= this.#options.maxSockets;
+    return found ?? (isFull || !this.#balancer.isOverused(last.address) ? last : undefined);
   }
 
-  /** Whether there may be one more connection, where need be instead of a free one. */
-  #hasRoom(): boolean {
+  /** Makes room for one more connection, if necessary by closing an idle one; returns whether there is room. */
+  #makeRoom(): boolean {
     if (this.#connections.size < this.#options.maxSockets) return true;
-    const oldest = this.#free[0];
-    if (oldest !== undefined) this.#drop(oldest);
+    const oldest = this.#idle[0];
+    if (oldest !== undefined) this.#discard(oldest);
     return oldest !== undefined;
   }
 
-  /** Another may take its place before it is closed. */
-  #drop(connection: Connection): void {
+  /** Closes a connection. It no longer counts for `maxSockets`, although the socket closes later. */
+  #discard(connection: Connection): void {
     this.#connections.delete(connection);
-    this.#unlist(connection);
+    this.#removeIdle(connection);
     connection.destroy();
   }
 
-  #unlist(connection: Connection): void {
-    const index = this.#free.lastIndexOf(connection);
+  #removeIdle(connection: Connection): void {
+    const index = this.#idle.lastIndexOf(connection);
     if (index < 0) return;
-    this.#free.splice(index, 1);
-    this.#idle.remove(connection);
-    this.#surplus.count(this.#free.length);
+    this.#idle.splice(index, 1);
+    this.#idleList.remove(connection);
+    if (this.#trimmer.isWatching) this.#trimmer.update(this.#idle.length);
   }
 
-  /** @returns when the next free connection expires */
+  /** Closes the idle connections that have expired; returns when the next one expires, or `Infinity`. */
   #closeExpired(now: number): number {
     let next = Infinity;
-    for (const connection of this.#free) {
-      if (connection.expiry <= now) connection.destroy();
-      else next = Math.min(next, connection.expiry);
+    for (const connection of this.#idle) {
+      if (connection.idleUntil <= now) connection.destroy();
+      else next = Math.min(next, connection.idleUntil);
     }
     return next;
+  }
+}
+
+/** A connection in the list of idle connections. It holds its own links, so that a request allocates nothing. */
+export interface IdleItem {
+  /** The item before this one, which became idle earlier. */
+  previousIdle: IdleItem | undefined;
+  /** The item after this one, which became idle later. */
+  nextIdle: IdleItem | undefined;
+  /** Closes the connection. */
+  destroy(): void;
+}
+
+/**
+ * The idle connections of all pools of a transport, in the order in which they became idle. Above the limit, the
+ * connection that has been idle longest is closed. A limit for each origin alone would not limit the number of file
+ * descriptors where clients decide how many origins there are.
+ */
+export class IdleList {
+  readonly #limit: number;
+  #first: IdleItem | undefined;
+  #last: IdleItem | undefined;
+  #length = 0;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** Adds a connection that has become idle. */
+  push(item: IdleItem): void {
+    const last = this.#last;
+    item.previousIdle = last;
+    if (last === undefined) this.#first = item;
+    else last.nextIdle = item;
+    this.#last = item;
+    if (++this.#length <= this.#limit) return;
+    const oldest = this.#first as IdleItem;
+    this.remove(oldest);
+    oldest.destroy();
+  }
+
+  /** Removes a connection that is used again or closed; does nothing if the connection is not in the list. */
+  remove(item: IdleItem): void {
+    const { previousIdle, nextIdle } = item;
+    if (previousIdle === undefined && this.#first !== item) return;
+    if (previousIdle === undefined) this.#first = nextIdle;
+    else previousIdle.nextIdle = nextIdle;
+    if (nextIdle === undefined) this.#last = previousIdle;
+    else nextIdle.previousIdle = previousIdle;
+    item.previousIdle = undefined;
+    item.nextIdle = undefined;
+    this.#length--;
   }
 }

@@ -1,107 +1,161 @@
-import { ProxyError } from "../error.ts";
-import { CHUNKED, parseFields, parseHead, type ResponseHead, UNTIL_CLOSE } from "./head.ts";
-import type { Codec } from "./codec.ts";
-import { LineReader, type LinesKind, malformed } from "./lines.ts";
+import { ProxyError, type ProxyErrorCode } from "../error.ts";
+import type { HeaderList } from "../transport.ts";
+import { type Codec, portableCodec } from "./codec.ts";
 
-/** Who takes what a parser finds. */
-export interface ResponseHandler {
-  onHead(head: ResponseHead): void;
-  /** A piece of the body. */
-  onPiece(piece: Uint8Array): void;
-  /** @param clean whether the connection is in step: another request can be sent on it */
-  onEnd(clean: boolean): void;
+/** The length of a body in the chunked transfer coding, which is not known in advance. */
+const CHUNKED = -1;
+/** The length of a body that ends when the upstream closes the connection. */
+const UNTIL_CLOSE = -2;
+
+/** The head of a response, and what it says about the bytes that follow. */
+export interface ResponseHead {
+  readonly status: number;
+  readonly statusText: string;
+  readonly headers: HeaderList;
+  /** The length of the body in bytes; below 0 if the head does not tell it. */
+  readonly length: number;
+  /** Whether the connection can carry another request after this response. */
+  readonly isPersistent: boolean;
+  /** Milliseconds for which the upstream keeps an idle connection, by its `Keep-Alive` field; else `Infinity`. */
+  readonly keepAliveTimeout: number;
 }
 
-/** As much as Node's own parser takes. */
+/** The object that a parser calls. */
+export interface ResponseHandler {
+  /** The head of the response has been parsed. */
+  onHead(head: ResponseHead): void;
+  /** The parser has found a chunk of the body, which is a view of the bytes that were fed. */
+  onChunk(chunk: Uint8Array): void;
+  /**
+   * The response has ended.
+   * @param isReusable whether the connection can carry another request: it is persistent, and no byte follows
+   */
+  onEnd(isReusable: boolean): void;
+}
+
+/** The rules for one kind of lines. */
+interface LinesKind {
+  /** What error messages call the lines. */
+  readonly name: string;
+  /** Whether the lines end with an empty one; otherwise a single line is read. */
+  readonly isSection: boolean;
+  /** The maximum number of bytes of all lines together. */
+  readonly limit: number;
+  /** The code of the error for more bytes than that. */
+  readonly code: ProxyErrorCode;
+}
+
+/** The limit is that of Node's own parser. */
 const HEAD: LinesKind = {
-  section: true,
+  name: "response head",
+  isSection: true,
   limit: 16_384,
   code: "http_response_header_section_size",
 };
-/** Fields behind a body: they are read, and go no further. */
-const TRAILERS: LinesKind = { ...HEAD, code: "http_protocol_error" };
-/** The size of a chunk, and what is said of it. */
-const SIZE: LinesKind = { section: false, limit: 1024, code: "http_protocol_error" };
-/** Bytes of all that is said of the chunks of one body; without a limit, they could be most of what is sent. */
-const EXTENSIONS = 16_384;
+/** The trailer section, which is checked and dropped. */
+const TRAILERS: LinesKind = {
+  ...HEAD,
+  name: "trailer section",
+  code: "http_protocol_error",
+};
+/** The line in front of each chunk of the chunked coding: its size and its extensions. */
+const CHUNK_SIZE: LinesKind = {
+  name: "chunk size",
+  isSection: false,
+  limit: 1024,
+  code: "http_protocol_error",
+};
+/** The maximum number of bytes in the chunk extensions of one body: without a limit, they could outweigh the body. */
+const MAX_EXTENSION_BYTES = 16_384;
 
 /**
- * How many interim responses (1xx) one request may get, and how many bytes they may be in all. Each is
- * parsed, so that without a limit an upstream keeps the event loop busy until the deadline.
+ * The maximum number of interim responses (1xx) to one request, and of the bytes in all of them. Each one is parsed, so
+ * that without a limit an upstream could keep the event loop busy until the deadline.
  */
-const INTERIM = 64;
-const INTERIM_BYTES = 65_536;
+const MAX_INTERIM = 64;
+const MAX_INTERIM_BYTES = 65_536;
 
-const SIZE_LINE = /^([\da-f]+)[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;
+const CHUNK_SIZE_LINE = /^([\da-f]+)[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: (.*))?$/;
+/** Control characters, and CR or LF alone: another parser could read them differently, and see another head. */
+const UNCLEAR = /[^\t\r\n -~\u0080-\u00ff]|\r(?!\n)/;
+/** The name of a header field, or a method. */
+export const TOKEN: RegExp = /^[!#$%&'*+.^_`|~\w-]+$/;
+const CONTENT_LENGTH = /^\d{1,15}$/;
 
+const LF = 0x0a;
+const CR = 0x0d;
+/** In a line without unclear characters, the only characters up to this one are spaces and tabs. */
+const SPACE = 0x20;
+/** The bytes with which every status line begins. */
 const START = Array.from("HTTP/1.", (character) => character.charCodeAt(0));
 
-/** Whether a piece begins as a head does, as far as it goes. */
-function startsLikeHead(piece: Uint8Array, at: number): boolean {
-  return START.every((byte, i) => at + i >= piece.length || piece[at + i] === byte);
-}
-
 type Phase =
+  /** No response is expected. */
   | "idle"
   | "head"
-  | "sized"
+  /** The body has a known length. */
+  | "fixed-length"
+  /** The body ends with the connection. */
   | "until-close"
-  | "size"
-  | "chunk"
+  | "chunk-size"
+  | "chunk-data"
+  /** The line end after the data of a chunk. */
   | "chunk-end"
   | "trailers";
 
 /**
- * Reads the responses of one connection, one request at a time, from bytes that may be cut anywhere.
+ * Parses the responses on one connection, one at a time. The bytes that are fed may be split anywhere.
  *
- * It mends nothing: what two parsers could read in two ways is an error (RFC 9112 §11.1, §11.2).
+ * The parser repairs nothing: if two parsers could read the bytes in two ways, it throws (RFC 9112 §11.1, §11.2).
  */
 export class ResponseParser {
   #phase: Phase = "idle";
-  #isHead = false;
-  #persistent = false;
-  /** Bytes of the body, or of its chunk, that are still to come. */
-  #left = 0;
-  /** Bytes that chunk extensions may still be. */
-  #extensions = 0;
-  /** Interim responses, and their bytes, that may still come before the response. */
-  #interim = 0;
-  #interimBytes = 0;
-  /** How much of the line end behind a chunk has been read. */
-  #lineEnd = 0;
+  /** Whether the request was a HEAD request: its response has no body. */
+  #isHeadRequest = false;
+  #isPersistent = false;
+  /** The number of bytes that are missing of the body, or of the data of the present chunk. */
+  #remaining = 0;
+  /** The number of bytes that further chunk extensions may have. */
+  #extensionBytesLeft = 0;
+  /** The number of interim responses that may still arrive. */
+  #interimLeft = 0;
+  /** The number of bytes that further interim responses may have. */
+  #interimBytesLeft = 0;
+  /** The number of bytes that were read of the line end after a chunk. */
+  #lineEndBytes = 0;
   readonly #lines: LineReader;
   readonly #handler: ResponseHandler;
 
-  /** @param codec the portable one if left out */
-  constructor(handler: ResponseHandler, codec?: Codec) {
+  constructor(handler: ResponseHandler, codec: Codec = portableCodec) {
     this.#handler = handler;
     this.#lines = new LineReader(codec);
   }
 
-  /** Whether the connection's end is the end of the body. */
+  /** Whether the end of the connection is the end of the body. */
   get isUntilClose(): boolean {
     return this.#phase === "until-close";
   }
 
-  /** A request was sent: what comes now is its response. */
-  begin(method: string): void {
+  /** Prepares for the response to a request that is being sent. */
+  expectResponse(method: string): void {
     this.#phase = "head";
-    this.#isHead = method === "HEAD";
-    this.#extensions = EXTENSIONS;
-    this.#interim = INTERIM;
-    this.#interimBytes = INTERIM_BYTES;
+    this.#isHeadRequest = method === "HEAD";
+    this.#extensionBytesLeft = MAX_EXTENSION_BYTES;
+    this.#interimLeft = MAX_INTERIM;
+    this.#interimBytesLeft = MAX_INTERIM_BYTES;
   }
 
   /**
-   * Takes what has come. Bytes behind the response are nobody's.
-   * @throws ProxyError for what is no response; nothing may be fed after it
+   * Parses bytes as they arrive. Bytes after the end of the response are dropped.
+   * @throws ProxyError for a malformed response; the parser must not be used afterwards
    */
-  feed(piece: Uint8Array): void {
-    for (let at = 0; at >= 0 && at < piece.length;) at = this.#step(piece, at);
+  feed(bytes: Uint8Array): void {
+    for (let at = 0; at >= 0 && at < bytes.length;) at = this.#parseNext(bytes, at);
   }
 
   /**
-   * Takes the connection's end.
+   * Handles the end of the connection.
    * @returns whether the response is complete
    */
   finish(): boolean {
@@ -109,98 +163,300 @@ export class ResponseParser {
     return this.#phase === "idle";
   }
 
-  /** Reads what is next; returns the place behind it. */
-  #step(piece: Uint8Array, at: number): number {
+  /** Parses the next part of a response; returns the index after it, or -1 if all bytes were used and more are needed. */
+  #parseNext(bytes: Uint8Array, at: number): number {
     switch (this.#phase) {
       case "head":
-        return this.#readHead(piece, at);
+        return this.#parseHead(bytes, at);
       case "until-close":
-        this.#handler.onPiece(at === 0 ? piece : piece.subarray(at));
-        return piece.length;
-      case "sized":
-      case "chunk":
-        return this.#readBytes(piece, at);
+        this.#handler.onChunk(at === 0 ? bytes : bytes.subarray(at));
+        return bytes.length;
+      case "fixed-length":
+      case "chunk-data":
+        return this.#parseData(bytes, at);
       case "chunk-end":
-        return this.#readChunkEnd(piece, at);
-      case "size":
-        return this.#readSize(piece, at);
+        return this.#parseChunkEnd(bytes, at);
+      case "chunk-size":
+        return this.#parseChunkSize(bytes, at);
       case "trailers":
-        return this.#readTrailers(piece, at);
+        return this.#parseTrailers(bytes, at);
       case "idle":
-        return piece.length;
+        return bytes.length;
     }
   }
 
-  #readHead(piece: Uint8Array, at: number): number {
-    // Whoever speaks another protocol may be waiting for an answer: there will be no end of a head.
-    if (!this.#lines.isWithin && !startsLikeHead(piece, at)) throw malformed("status line");
-    const end = this.#lines.read(piece, at, HEAD);
+  #parseHead(bytes: Uint8Array, at: number): number {
+    // A server of another protocol may be waiting for an answer, so that the end of a head would never arrive.
+    if (!this.#lines.isPartial && !startsLikeHead(bytes, at)) throw malformed("status line");
+    const end = this.#lines.read(bytes, at, HEAD);
     if (end < 0) return end;
-    const head = parseHead(this.#lines.text, this.#isHead);
-    // Nobody asked for another protocol; other interim responses are nobody's to read (RFC 9110 §15.2).
+    const head = parseHead(this.#lines.text, this.#isHeadRequest);
+    // The request asked for no upgrade. Other interim responses are dropped (RFC 9110 §15.2).
     if (head.status === 101) throw malformed("upgrade");
     if (head.status < 200) {
       this.#countInterim(this.#lines.text.length);
       return end;
     }
-    this.#persistent = head.persistent;
-    this.#left = head.length;
-    if (head.length === CHUNKED) this.#phase = "size";
+    this.#isPersistent = head.isPersistent;
+    this.#remaining = head.length;
+    if (head.length === CHUNKED) this.#phase = "chunk-size";
     else if (head.length === UNTIL_CLOSE) this.#phase = "until-close";
-    else this.#phase = "sized";
+    else this.#phase = "fixed-length";
     this.#handler.onHead(head);
-    if (head.length === 0) this.#end(end === piece.length);
+    if (head.length === 0) this.#end(end === bytes.length);
     return end;
   }
 
   #countInterim(bytes: number): void {
-    this.#interim -= 1;
-    this.#interimBytes -= bytes;
-    if (this.#interim >= 0 && this.#interimBytes >= 0) return;
+    this.#interimLeft -= 1;
+    this.#interimBytesLeft -= bytes;
+    if (this.#interimLeft >= 0 && this.#interimBytesLeft >= 0) return;
     throw new ProxyError("http_protocol_error", {
-      message: `the upstream sent more than ${INTERIM} interim responses, or ${INTERIM_BYTES} bytes of them`,
+      message: `the upstream sent more than ${MAX_INTERIM} interim responses, or ${MAX_INTERIM_BYTES} bytes of them`,
     });
   }
 
-  #readBytes(piece: Uint8Array, at: number): number {
-    const end = Math.min(piece.length, at + this.#left);
-    this.#left -= end - at;
-    this.#handler.onPiece(at === 0 && end === piece.length ? piece : piece.subarray(at, end));
-    if (this.#left > 0) return end;
-    if (this.#phase === "chunk") this.#phase = "chunk-end";
-    else this.#end(end === piece.length);
+  /** Passes on bytes of the body, which has a known length, or is the data of a chunk. */
+  #parseData(bytes: Uint8Array, at: number): number {
+    const end = Math.min(bytes.length, at + this.#remaining);
+    this.#remaining -= end - at;
+    this.#handler.onChunk(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end));
+    if (this.#remaining > 0) return end;
+    if (this.#phase === "chunk-data") this.#phase = "chunk-end";
+    else this.#end(end === bytes.length);
     return end;
   }
 
-  #readChunkEnd(piece: Uint8Array, at: number): number {
-    if (piece[at] !== (this.#lineEnd === 0 ? 0x0d : 0x0a)) throw malformed("chunk");
-    this.#lineEnd = 1 - this.#lineEnd;
-    if (this.#lineEnd === 0) this.#phase = "size";
+  #parseChunkEnd(bytes: Uint8Array, at: number): number {
+    if (bytes[at] !== (this.#lineEndBytes === 0 ? CR : LF)) throw malformed("chunk");
+    this.#lineEndBytes = 1 - this.#lineEndBytes;
+    if (this.#lineEndBytes === 0) this.#phase = "chunk-size";
     return at + 1;
   }
 
-  #readSize(piece: Uint8Array, at: number): number {
-    const end = this.#lines.read(piece, at, SIZE);
+  #parseChunkSize(bytes: Uint8Array, at: number): number {
+    const end = this.#lines.read(bytes, at, CHUNK_SIZE);
     if (end < 0) return end;
-    const [, digits, extension] = SIZE_LINE.exec(this.#lines.text) ?? [];
+    const [, digits, extension] = CHUNK_SIZE_LINE.exec(this.#lines.text) ?? [];
     if (digits === undefined) throw malformed("chunk size");
-    this.#left = Number.parseInt(digits, 16);
-    this.#extensions -= extension?.length ?? 0;
-    if (this.#left > Number.MAX_SAFE_INTEGER || this.#extensions < 0) throw malformed("chunk size");
-    this.#phase = this.#left === 0 ? "trailers" : "chunk";
+    this.#remaining = Number.parseInt(digits, 16);
+    this.#extensionBytesLeft -= extension?.length ?? 0;
+    if (this.#remaining > Number.MAX_SAFE_INTEGER || this.#extensionBytesLeft < 0) {
+      throw malformed("chunk size");
+    }
+    this.#phase = this.#remaining === 0 ? "trailers" : "chunk-data";
     return end;
   }
 
-  #readTrailers(piece: Uint8Array, at: number): number {
-    const end = this.#lines.read(piece, at, TRAILERS);
+  #parseTrailers(bytes: Uint8Array, at: number): number {
+    const end = this.#lines.read(bytes, at, TRAILERS);
     if (end < 0) return end;
     parseFields(this.#lines.text, 0);
-    this.#end(end === piece.length);
+    this.#end(end === bytes.length);
     return end;
   }
 
-  #end(nothingBehind: boolean): void {
+  #end(isLastByte: boolean): void {
     this.#phase = "idle";
-    this.#handler.onEnd(this.#persistent && nothingBehind);
+    this.#handler.onEnd(this.#isPersistent && isLastByte);
   }
+}
+
+/** Returns whether bytes begin like the head of a response, as far as they go. */
+function startsLikeHead(bytes: Uint8Array, at: number): boolean {
+  return START.every((byte, i) => at + i >= bytes.length || bytes[at + i] === byte);
+}
+
+// ── lines ──
+
+/**
+ * Reads lines from bytes that may be split anywhere. Lines that arrive in one part are read without a copy.
+ *
+ * A line ends with CR LF and with nothing else: a parser that accepts CR or LF alone as a line end and one that does not
+ * would see different fields (RFC 9112 §2.2).
+ */
+class LineReader {
+  /** The lines that were read last, including their line ends. */
+  text = "";
+  /** Whether the first part of the lines has arrived. */
+  isPartial = false;
+  /** The bytes of lines that are not complete. */
+  #buffer: Uint8Array | undefined;
+  /** The number of bytes in the buffer. */
+  #buffered = 0;
+  /** The index at which the present line begins. */
+  #lineStart = 0;
+  readonly #codec: Codec;
+
+  constructor(codec: Codec) {
+    this.#codec = codec;
+  }
+
+  /**
+   * Reads on at an index, and sets `text` when the lines are complete.
+   * @returns the index after the lines; -1 if all bytes were used and more are needed
+   * @throws ProxyError for lines that are too long, or do not end with CR LF
+   */
+  read(bytes: Uint8Array, at: number, kind: LinesKind): number {
+    if (this.isPartial) return this.#readOn(bytes, at, kind);
+    const to = Math.min(bytes.length, at + kind.limit);
+    this.#lineStart = at;
+    const end = this.#findEnd(bytes, at, to, kind.isSection);
+    if (end >= 0) this.text = this.#codec.decode(bytes, at, end);
+    else if (to < bytes.length || to - at === kind.limit) throw tooLong(kind);
+    else {
+      this.#buffer = new Uint8Array(kind.limit);
+      this.#buffer.set(bytes.subarray(at));
+      this.#buffered = to - at;
+      this.#lineStart -= at;
+      this.isPartial = true;
+    }
+    return end;
+  }
+
+  #readOn(bytes: Uint8Array, at: number, kind: LinesKind): number {
+    const buffer = this.#buffer as Uint8Array;
+    const from = this.#buffered;
+    const taken = Math.min(bytes.length - at, kind.limit - from);
+    buffer.set(bytes.subarray(at, at + taken), from);
+    const end = this.#findEnd(buffer, from, from + taken, kind.isSection);
+    if (end < 0) {
+      this.#buffered += taken;
+      if (this.#buffered === kind.limit) throw tooLong(kind);
+      return -1;
+    }
+    this.text = this.#codec.decode(buffer, 0, end);
+    this.#buffer = undefined;
+    this.isPartial = false;
+    return at + end - from;
+  }
+
+  #findEnd(bytes: Uint8Array, from: number, to: number, isSection: boolean): number {
+    for (let at = from; at < to; at++) {
+      if (bytes[at] !== LF) continue;
+      if (at === this.#lineStart || bytes[at - 1] !== CR) throw malformed("line end");
+      if (!isSection || at === this.#lineStart + 1) return at + 1;
+      this.#lineStart = at + 1;
+    }
+    return -1;
+  }
+}
+
+// ── heads ──
+
+/**
+ * Parses the head of a response, including its line ends.
+ * @param isHeadRequest whether the request was a HEAD request: `Content-Length` then says nothing about this response
+ * @throws ProxyError for a malformed head, or one that could be read in two ways
+ * @see https://www.rfc-editor.org/rfc/rfc9112#section-6.3
+ */
+export function parseHead(text: string, isHeadRequest: boolean): ResponseHead {
+  const end = text.indexOf("\r\n");
+  const [, minor, digits, statusText = ""] = STATUS_LINE.exec(text.slice(0, end)) ?? [];
+  if (digits === undefined) throw malformed("status line");
+  const status = Number(digits);
+  const headers = parseFields(text, end + 2);
+  let connection = "";
+  let length: number | undefined;
+  let coding: string | undefined;
+  let keepAliveTimeout = Infinity;
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    const value = headers[i + 1] as string;
+    switch (name.length) {
+      case 10:
+        if (/^connection$/i.test(name)) connection += `${value},`;
+        else if (/^keep-alive$/i.test(name)) keepAliveTimeout = parseKeepAlive(value);
+        break;
+      case 14:
+        if (!/^content-length$/i.test(name)) break;
+        if (length !== undefined || !CONTENT_LENGTH.test(value)) throw malformed("Content-Length");
+        length = Number(value);
+        break;
+      case 17:
+        if (/^transfer-encoding$/i.test(name)) {
+          coding = coding === undefined ? value.toLowerCase() : `${coding}, ${value}`;
+        }
+        break;
+    }
+  }
+  if (coding !== undefined && length !== undefined) throw malformed("framing");
+  if (coding !== undefined && coding !== "chunked" && coding !== "identity") {
+    throw new ProxyError("http_response_transfer_coding", { message: `upstream sent ${coding}` });
+  }
+  const isBodyless = isHeadRequest || status === 204 || status === 304 || status < 200;
+  const framedLength = coding === "chunked" ? CHUNKED : (length ?? UNTIL_CLOSE);
+  // HTTP/1.0 has no Transfer-Encoding: the message framing may be wrong, so close the connection (RFC 9112 §6.1).
+  const isPersistent = readPersistence(connection, minor === "1") && !(minor === "0" && coding);
+  return {
+    status,
+    statusText,
+    headers,
+    length: isBodyless ? 0 : framedLength,
+    isPersistent,
+    keepAliveTimeout,
+  };
+}
+
+/**
+ * Parses field lines, each with its line end, and the empty line after them.
+ * @throws ProxyError for a line that is no field, also for a folded line (RFC 9112 §5.2), and for unclear characters
+ */
+function parseFields(text: string, from: number): HeaderList {
+  if (UNCLEAR.test(text)) throw malformed("head");
+  const fields: HeaderList = [];
+  for (let at = from; at < text.length - 2;) {
+    const end = text.indexOf("\r\n", at);
+    const colon = text.indexOf(":", at);
+    const name = text.slice(at, colon);
+    // If this line has no colon, the name reaches into the next line, and contains a line end.
+    if (!TOKEN.test(name)) throw malformed("field");
+    let first = colon + 1;
+    let last = end;
+    while (first < last && text.charCodeAt(first) <= SPACE) first++;
+    while (last > first && text.charCodeAt(last - 1) <= SPACE) last--;
+    fields.push(name, text.slice(first, last));
+    at = end + 2;
+  }
+  return fields;
+}
+
+/**
+ * Returns whether the connection stays open after the response (RFC 9112 §9.3).
+ * @param connection the values of all `Connection` fields, each followed by a comma
+ */
+function readPersistence(connection: string, byDefault: boolean): boolean {
+  const options = connection.toLowerCase();
+  // Skip the loop for the most frequent value.
+  if (options === "keep-alive,") return true;
+  let isPersistent = byDefault;
+  // A regular expression for commas with white space around them would take quadratic time.
+  for (let at = 0; at < options.length;) {
+    const end = options.indexOf(",", at);
+    let last = end;
+    // `trim()` would also remove characters that are not white space in HTTP.
+    while (options.charCodeAt(at) <= SPACE) at++;
+    while (last > at && options.charCodeAt(last - 1) <= SPACE) last--;
+    const option = options.slice(at, last);
+    if (option === "close") return false;
+    if (option === "keep-alive") isPersistent = true;
+    at = end + 1;
+  }
+  return isPersistent;
+}
+
+function parseKeepAlive(value: string): number {
+  const seconds = /timeout=(\d+)/i.exec(value)?.[1];
+  return seconds === undefined ? Infinity : Number(seconds) * 1000;
+}
+
+// ── errors ──
+
+/** Returns the error of an upstream that does not speak HTTP/1.1. */
+function malformed(what: string): ProxyError {
+  return new ProxyError("http_protocol_error", { message: `the upstream's ${what} is malformed` });
+}
+
+function tooLong({ name, code, limit }: LinesKind): ProxyError {
+  return new ProxyError(code, { message: `the upstream's ${name} is longer than ${limit} bytes` });
 }

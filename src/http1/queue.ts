@@ -1,68 +1,67 @@
 import { ProxyError } from "../error.ts";
-import { later } from "./times.ts";
+import { startBackgroundTimer } from "./timers.ts";
 
-/** What can wait. */
+/** An item that can wait in a queue. */
 export interface Waiting {
-  /** Where it waits. */
+  /** The item's place while it waits. The queue sets it. */
   place: Place | undefined;
-  /** It has waited in vain. */
+  /** Called when the queue refuses the item, or the item has waited too long. */
   fail(error: ProxyError): void;
 }
 
 /** A place in a queue. */
 export interface Place {
-  /** When it was taken, as `performance.now()` has it. */
+  /** The time at which the item was added, on the clock of `performance.now()`. */
   readonly since: number;
   next: Waiting | undefined;
   previous: Waiting | undefined;
 }
 
-/** How many may wait, and for how many milliseconds; `0` for as long as they like. */
+/** The limits of a queue. */
 interface Limits {
+  /** The maximum number of waiting items. */
   readonly maxQueued: number;
+  /** Milliseconds that an item may wait; 0 for no limit. */
   readonly queueTimeout: number;
 }
 
 /**
- * First in, first out; and out from anywhere between at once, with nothing left behind.
- * An array would move all that wait for each that leaves.
+ * A first-in, first-out queue from which any item can be removed at once. It is a linked list: an array would move the
+ * later items for each one that is removed.
  */
 export class Queue<T extends Waiting> {
+  /** The number of waiting items; read only. A field instead of a getter, because each response reads it. */
+  length = 0;
   readonly #limits: Limits;
   #first: T | undefined;
   #last: T | undefined;
-  #length = 0;
-  #expiring = false;
+  #hasTimer = false;
 
   constructor(limits: Limits) {
     this.#limits = limits;
   }
 
-  get length(): number {
-    return this.#length;
-  }
-
-  /** Takes one in, or fails it. */
+  /** Adds an item, or fails it if the queue is full. */
   push(item: T): void {
     const { maxQueued, queueTimeout } = this.#limits;
-    if (this.#length >= maxQueued) return item.fail(limitReached("too many requests wait"));
+    if (this.length >= maxQueued) return item.fail(limitReached("too many requests wait"));
     const last = this.#last;
     item.place = { since: performance.now(), next: undefined, previous: last };
     if (last === undefined) this.#first = item;
     else (last.place as Place).next = item;
     this.#last = item;
-    this.#length++;
-    if (queueTimeout > 0 && !this.#expiring) this.#expireIn(queueTimeout);
+    this.length++;
+    if (queueTimeout > 0 && !this.#hasTimer) this.#expireIn(queueTimeout);
   }
 
-  /** Takes the first out. */
+  /** Removes and returns the first item. */
   shift(): T | undefined {
     const first = this.#first;
     if (first !== undefined) this.remove(first);
     return first;
   }
 
-  /** Takes one out, if it is in. */
+  /** Removes an item; does nothing if the item does not wait. */
   remove(item: T): void {
     if (item.place === undefined) return;
     const next = item.place.next as T | undefined;
@@ -72,19 +71,20 @@ export class Queue<T extends Waiting> {
     if (next === undefined) this.#last = previous;
     else (next.place as Place).previous = previous;
     item.place = undefined;
-    this.#length--;
+    this.length--;
   }
 
-  /** One timer for all: who has waited longest is the first. */
+  /** Starts the timer, which serves all items: the first item has waited longest. */
   #expireIn(ms: number): void {
-    this.#expiring = true;
-    later(() => this.#expire(), ms);
+    this.#hasTimer = true;
+    startBackgroundTimer(() => this.#expire(), ms);
   }
 
+  /** Fails the items that have waited too long. */
   #expire(): void {
     const { queueTimeout } = this.#limits;
     const now = performance.now();
-    this.#expiring = false;
+    this.#hasTimer = false;
     while (this.#first !== undefined) {
       const left = (this.#first.place as Place).since + queueTimeout - now;
       if (left > 0) return this.#expireIn(Math.ceil(left));
@@ -93,7 +93,7 @@ export class Queue<T extends Waiting> {
   }
 }
 
-/** Too many at a time: a moment later there may be room. */
+/** Returns the error of a request that gets no connection. It asks the client to try again after a second. */
 function limitReached(what: string): ProxyError {
   return new ProxyError("connection_limit_reached", {
     message: `${what} for a connection`,

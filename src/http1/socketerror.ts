@@ -1,6 +1,6 @@
 import { ProxyError, type ProxyErrorCode } from "../error.ts";
 
-/** What sockets call an error, as RFC 9209 does. */
+/** The error types of RFC 9209 for the error codes of sockets. */
 const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   ECONNREFUSED: "connection_refused",
   ECONNRESET: "connection_terminated",
@@ -23,26 +23,26 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
 };
 
 /**
- * An error of a socket as a `ProxyError`.
- * @param answered whether the response headers had come already
- * @param stale whether it was a kept connection's, before any byte of a response
+ * Converts an error of a socket to a `ProxyError`.
+ * @param isAnswered whether the response headers had arrived
+ * @param isStale whether a reused connection failed before any byte of the response arrived
  */
-export function toNetworkError(thrown: unknown, answered: boolean, stale: boolean): ProxyError {
-  const error = toProxyError(thrown);
+export function toSocketError(thrown: unknown, isAnswered: boolean, isStale: boolean): ProxyError {
+  const error = withErrorType(thrown);
   if (error.code !== "connection_terminated") return error;
   const { code, cause } = error;
-  if (answered) return new ProxyError("http_response_incomplete", { cause });
-  return stale ? new ProxyError(code, { cause, stale }) : error;
+  if (isAnswered) return new ProxyError("http_response_incomplete", { cause });
+  return isStale ? new ProxyError(code, { cause, stale: true }) : error;
 }
 
-function toProxyError(thrown: unknown): ProxyError {
+function withErrorType(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const { code = "" } = (thrown ?? {}) as { code?: string };
-  // What the system says names addresses, and some servers show an error's message to the client.
-  return new ProxyError(classify(code), { cause: thrown });
+  // The message of a system error contains addresses, and some servers show messages to the client: keep it as the cause.
+  return new ProxyError(errorTypeOf(code), { cause: thrown });
 }
 
-function classify(code: string): ProxyErrorCode {
+function errorTypeOf(code: string): ProxyErrorCode {
   if (code.startsWith("CERT_")) return "tls_certificate_error";
   if (code.startsWith("ERR_SSL_")) {
     return code.includes("ALERT") ? "tls_alert_received" : "tls_protocol_error";

@@ -1,8 +1,7 @@
 import type { Context } from "../request/incoming.ts";
 import type { ProxyError } from "../error.ts";
 import type { MaybeResponse, RequestDraft } from "../exchange/hooks.ts";
-import type { RetryOptions } from "../exchange/retry.ts";
-import type { Interceptor } from "../exchange/send.ts";
+import type { Interceptor, RetryOptions } from "../exchange/send.ts";
 import type { Transport } from "../transport.ts";
 
 /** Options of `proxyFetch` and `createProxy`. */

@@ -1,18 +1,18 @@
 import { checkOptions } from "./check.ts";
 import { atOnce, badOption } from "./misuse.ts";
-import { createFetchTransport, STANDARD } from "../fetch/fetch.ts";
-import type { ForwardedStyle } from "../request/forwarded.ts";
+import { createFetchTransport, STANDARD } from "../fetch/fetchtransport.ts";
+import type { ForwardedStyle } from "../request/outgoing.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../fields/headers.ts";
 import { defaults, type ProxyOptions } from "./options.ts";
-import { followRedirects, redirectPolicy } from "../exchange/redirect.ts";
+import { followRedirects, compileRedirectPolicy } from "../exchange/redirect.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrite.ts";
 import { limitBody } from "../body/limit.ts";
 import { keepBody } from "../body/replay.ts";
-import { retry, type RetryOptions } from "../exchange/retry.ts";
+import { checkInterceptor, compose } from "../exchange/interceptor.ts";
 import {
-  checkInterceptor,
-  compose,
   convertErrors,
+  retry,
+  type RetryOptions,
   type Send,
   sendThrough,
 } from "../exchange/send.ts";
@@ -173,7 +173,7 @@ function compileSend(
   if (redirects > 0) steps.push(keepBody(limit));
   else if (options.retry && retries) steps.push(keepBody(limit, again.methods));
   if (redirects > 0) {
-    const policy = redirectPolicy(options.redirectTargets ?? defaults.redirectTargets);
+    const policy = compileRedirectPolicy(options.redirectTargets ?? defaults.redirectTargets);
     steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));
   }
   if (retries) steps.push(retry(again));

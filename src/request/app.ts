@@ -1,20 +1,20 @@
 /**
- * An app in this process, whose `fetch` answers instead of the network: a Worker's service binding, a Durable Object's
- * stub, an h3 or Hono app, another proxy.
+ * An app in this process, whose `fetch` is called instead of a server: a Worker's service binding, a Durable Object's stub,
+ * an h3 or Hono app, or another proxy.
  */
 export interface FetchTarget {
   /**
-   * Answers a request. The proxy calls it as a method of this object, with a `Request` alone, whose `signal` aborts when
-   * the client leaves or a deadline passes. An exception becomes 502.
+   * Returns the response to a request. The proxy calls it as a method of this object, with a `Request` as the only argument;
+   * the request's `signal` is aborted when the client disconnects or a deadline passes. An exception becomes 502.
    */
   fetch(request: Request): Response | Promise<Response>;
   /**
-   * The URL that the app sees as its own: scheme and authority, and the base path and query that go in front of the
-   * request's. It is read once per object.
+   * The URL of the app in the requests that it gets: the scheme, the authority, and a base path and query to put in front of
+   * the request's. It is read once per object.
    *
-   * The default is a fixed name, because a client chooses its `Host` and could so choose what the app trusts. It is not
-   * `localhost`, because many apps grant their developer's machine more. Names below `.invalid` never resolve (RFC 6761
-   * §6.4), so a URL that the app makes of it reaches no other server.
+   * The default is a fixed name: the client's `Host` would let clients choose a name that the app trusts. It is not
+   * `localhost`, because many apps give `localhost` more rights. Names below `.invalid` never resolve (RFC 6761 §6.4), so
+   * that a URL which the app makes from it reaches no other server.
    * @default "http://app.invalid"
    */
   url?: string | URL;
@@ -23,28 +23,28 @@ export interface FetchTarget {
 const DEFAULT_URL = "http://app.invalid";
 
 /**
- * Whether a target is an app. Some of workerd's stubs are functions too, so this comes before asking whether a target is
- * a function of the request.
+ * Whether a target is an app. Check this before whether the target is a function of the request: some stubs of workerd are
+ * functions, too.
  */
 export function isApp(target: unknown): target is FetchTarget {
   return typeof (target as Partial<FetchTarget> | null | undefined)?.fetch === "function";
 }
 
 /**
- * The URL that an app answers for.
+ * Returns the URL of an app.
  *
- * A stub of workerd's inherits every property as a function, for its remote object may have such a method: `"url" in
- * env.SERVICE` is true, and `typeof env.SERVICE.url` is `"function"`. So an inherited function is no `url`, and only own
- * properties are refused.
+ * A stub of workerd inherits a function for every property name, because its remote object may have such a method:
+ * `"url" in env.SERVICE` is true, and `typeof env.SERVICE.url` is `"function"`. So this function ignores an inherited
+ * function, and refuses only own properties.
  *
- * @throws TypeError for what does not go together with `fetch`
+ * @throws TypeError for an option that `fetch` excludes, and for a `url` that is not a URL
  */
 export function urlOf(app: FetchTarget): string | URL {
   for (const option of ["socketPath", "tls"] as const) {
     if (ownValue(app, option) === undefined) continue;
     throw new TypeError(
       `fetchway: bad target: it has both \`fetch\` and \`${option}\`; leave out \`${option}\`, ` +
-        "for nothing is connected to, or `fetch`",
+        "because an app needs no connection, or leave out `fetch`",
     );
   }
   const { url } = app;

@@ -1,37 +1,40 @@
 import type { HeaderList } from "../transport.ts";
 import type { Trust } from "./trust.ts";
-import { trimOws } from "../fields/whitespace.ts";
+import { trimOws } from "../fields/headers.ts";
 
 /**
- * Cuts what a trusted peer says of the client down to what trusted proxies wrote.
+ * Removes the values that no trusted proxy has written from the forwarding fields of a trusted peer.
  *
- * Each proxy appends the address of its peer. So the chain is walked from the right as long as it names
- * trusted addresses: the first other address is the client, and the client wrote what stands left of it.
- * A list in `X-Forwarded-Proto`, `-Host` or `-Port` does not tell which proxy wrote which value. So it
- * stays whole only where `X-Forwarded-For` names trusted addresses alone. Otherwise its last value stays,
- * also without `X-Forwarded-For`: then only the peer itself is known to have written one.
- * A malformed `Forwarded` is dropped as a whole, as are `_` aliases.
+ * Each proxy appends the address of its peer. So the function reads the addresses from right to left: the first address
+ * that is not trusted is the client, and the client itself may have written all values on the left of it.
+ *
+ * A list in `X-Forwarded-Proto`, `-Host` or `-Port` does not say which proxy wrote which value. It stays whole only if all
+ * addresses in `X-Forwarded-For` are trusted. Otherwise, and also without `X-Forwarded-For`, only its last value stays,
+ * because the peer has written that one.
+ *
+ * A malformed `Forwarded` is dropped as a whole, and so are names with `_` instead of `-`.
  * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1
  */
-export function cutChain(headers: HeaderList, trusts: Trust): HeaderList {
+export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
   const left: HeaderList = [];
-  const lines: string[] = [];
+  const forwardedFor: string[] = [];
   const forwarded: string[] = [];
+  /** What the client has asked for: the scheme, the host and the port. */
   const asked: [name: string, value: string][] = [];
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     const value = headers[i + 1] as string;
     const lower = name.toLowerCase();
-    if (lower === "x-forwarded-for") lines.push(value);
+    if (lower === "x-forwarded-for") forwardedFor.push(value);
     else if (lower === "forwarded") forwarded.push(value);
     else if (/^x-forwarded-(?:proto|host|port)$/.test(lower)) asked.push([name, value]);
     else if (!isAlias(lower)) left.push(name, value);
   }
-  const addresses = listOf(lines.join(","));
+  const addresses = splitList(forwardedFor.join(","));
   const client = findClient(addresses, trusts);
   if (addresses.length > 0) left.push("X-Forwarded-For", addresses.slice(client ?? 0).join(", "));
   const isAllTrusted = addresses.length > 0 && client === undefined;
-  left.push(...(isAllTrusted ? asked : lastValues(asked)).flat());
+  left.push(...(isAllTrusted ? asked : keepLastValues(asked)).flat());
 
   const elements = parseForwarded(forwarded.join(","));
   const nodes = elements.map((element) => element.node);
@@ -40,54 +43,57 @@ export function cutChain(headers: HeaderList, trusts: Trust): HeaderList {
   return left;
 }
 
-/** `X_Forwarded_For`, which CGI-like upstreams cannot tell from `X-Forwarded-For` (CVE-2026-30851). */
+/** Whether a name is like `X_Forwarded_For`, which CGI-like upstreams cannot distinguish from `X-Forwarded-For` (CVE-2026-30851). */
 function isAlias(lower: string): boolean {
   return lower.includes("_") && lower.replaceAll("_", "-").startsWith("x-forwarded-");
 }
 
-function listOf(value: string): string[] {
+function splitList(value: string): string[] {
   return value
     .split(",")
     .map(trimOws)
     .filter((each) => each !== "");
 }
 
-function lastValues(fields: [name: string, value: string][]): [name: string, value: string][] {
+function keepLastValues(fields: [name: string, value: string][]): [name: string, value: string][] {
   const last = new Map<string, [string, string]>();
   for (const [name, list] of fields) {
-    const value = listOf(list).at(-1);
+    const value = splitList(list).at(-1);
     if (value !== undefined) last.set(name.toLowerCase(), [name, value]);
   }
   return [...last.values()];
 }
 
-/** Where the first from the right stands who is not trusted; undefined if all are. */
+/** Returns the index of the last node that is not trusted; undefined if all are trusted. */
 function findClient(nodes: (string | undefined)[], trusts: Trust): number | undefined {
-  const index = nodes.findLastIndex((node) => !trusts(node && addressOf(node)));
+  const index = nodes.findLastIndex((node) => !trusts(node && withoutPort(node)));
   return index < 0 ? undefined : index;
 }
 
-/** A node without its port: `1.2.3.4:5678`, `[::1]:_hidden` (RFC 7239 §6). */
-function addressOf(node: string): string {
+/** Returns the address of a node such as `1.2.3.4:5678` or `[::1]:_hidden` (RFC 7239 §6). */
+function withoutPort(node: string): string {
   const [, v6, v4] = /^(?:\[([^\]]*)\]|([\d.]+))(?::[\w.-]+)?$/.exec(node) ?? [];
   return v6 ?? v4 ?? node;
 }
 
-/** What one proxy said in `Forwarded`. */
+/** An element of `Forwarded`, which one proxy has written. */
 interface Element {
   readonly text: string;
-  /** The value of `for`. */
+  /** The value of the parameter `for`. */
   readonly node: string | undefined;
 }
 
 const TOKEN = "[!#$%&'*+.^`|~\\w-]+";
-/** A parameter, or none, and what ends it. No two parts of it can begin alike: it takes linear time. */
+/**
+ * Matches one parameter, or none, and the separator after it. No two parts of the pattern can begin with the same
+ * character, so that it takes linear time.
+ */
 const PARAMETER = new RegExp(
   `[ \\t]*(?:(${TOKEN})=(?:(${TOKEN})|"((?:[^"\\\\]|\\\\.)*)")[ \\t]*)?([;,]|$)`,
   "y",
 );
 
-/** The elements of a `Forwarded` list (RFC 7239 §4); none if any of it is malformed. */
+/** Parses a `Forwarded` list (RFC 7239 §4). Returns no elements if any of them is malformed. */
 function parseForwarded(list: string): Element[] {
   const elements: Element[] = [];
   let names = new Map<string, string>();
@@ -99,7 +105,7 @@ function parseForwarded(list: string): Element[] {
     at += whole.length;
     if (name !== undefined) {
       const lower = name.toLowerCase();
-      // Two mean two opinions, and readers differ in which they take.
+      // Refuse a repeated parameter: some readers use the first value, others the last.
       if (names.has(lower)) return [];
       names.set(lower, token ?? (quoted as string).replaceAll(/\\(.)/g, "$1"));
     }

@@ -8,8 +8,8 @@ const FIELD = "max-forwards";
 
 /**
  * Counts `Max-Forwards` of OPTIONS and TRACE down. Other methods have no such field (RFC 9110 §7.6.2).
- * @param headers what the upstream is to be sent, changed in place
- * @returns the final recipient's response, where the request may not be forwarded; undefined where it may
+ * @param headers the header fields for the upstream, changed in place
+ * @returns the final recipient's response if the request must not be forwarded; undefined if it may be
  * @throws ProxyError 400 for a value that cannot be counted down
  */
 export function countForwards(
@@ -17,11 +17,11 @@ export function countForwards(
   headers: HeaderList,
 ): UpstreamResponse | undefined {
   countDown(headers);
-  return replyAsLast(incoming);
+  return respondAsRecipient(incoming);
 }
 
 /**
- * Counts `Max-Forwards` down by one, in place. 0 stays 0: `replyAsLast` answers that request.
+ * Counts `Max-Forwards` down by one, in place. 0 stays 0: `respondAsRecipient` answers that request.
  * @throws ProxyError 400 for a value that is no number and for a second field: neither can be counted down
  */
 function countDown(headers: HeaderList): void {
@@ -39,27 +39,30 @@ function countDown(headers: HeaderList): void {
 
 /** Names of fields that are likely to hold a secret: RFC 9110 §9.3.8 has TRACE leave them out. */
 const SECRET = /auth|cookie|credential|key|password|secret|session|token/i;
-/** Fields that proxies in front of this one write: they tell the client addresses of these proxies. */
+/** Fields that proxies in front of this one write: they would show the addresses of these proxies to the client. */
 const ASSERTED = new NameSet(REQUEST_ASSERTIONS);
 
 /**
- * The response of the final recipient to a request that may not be forwarded any further.
+ * Returns the response of the final recipient to a request that must not be forwarded any further.
  * @returns undefined for a request that may be forwarded
  */
-function replyAsLast(incoming: Incoming): UpstreamResponse | undefined {
+function respondAsRecipient(incoming: Incoming): UpstreamResponse | undefined {
   if (Number(getHeader(incoming.headers, FIELD) ?? 1) !== 0) return undefined;
-  if (incoming.method !== "TRACE") return toReply(["Content-Length", "0"], null);
-  const body = reflect(incoming);
-  const length = String(body.byteLength);
-  return toReply(["Content-Type", "message/http", "Content-Length", length], body);
+  if (incoming.method !== "TRACE") return respondOk(["Content-Length", "0"], null);
+  const bytes = reflectHead(incoming);
+  const length = String(bytes.byteLength);
+  return respondOk(
+    ["Content-Type", "message/http", "Content-Length", length],
+    new BytesBody(bytes),
+  );
 }
 
-function toReply(headers: HeaderList, bytes: Uint8Array | null): UpstreamResponse {
-  return { status: 200, statusText: "OK", headers, body: bytes && new BytesBody(bytes) };
+function respondOk(headers: HeaderList, body: BytesBody | null): UpstreamResponse {
+  return { status: 200, statusText: "OK", headers, body };
 }
 
-/** The head of a request as bytes, as it came (RFC 9110 §9.3.8). */
-function reflect(incoming: Incoming): Uint8Array {
+/** Returns the head of a request as it came, in bytes, without secrets (RFC 9110 §9.3.8). */
+function reflectHead(incoming: Incoming): Uint8Array {
   const { method, path, headers } = incoming;
   let text = `${method} ${path} HTTP/${incoming.version()}\r\n`;
   for (let i = 0; i < headers.length; i += 2) {

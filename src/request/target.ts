@@ -1,82 +1,84 @@
 import { type FetchTarget, isApp, urlOf } from "./app.ts";
 import { ProxyError } from "../error.ts";
 
-/** TLS towards the upstream, where the runtime's client can (`capabilities.tls`). */
+/** TLS options for connections to an upstream, where the transport has the capability `tls`. */
 export interface TlsOptions {
-  /** Certificate authorities to trust instead of the system's, PEM. */
+  /** The certificate authorities to trust instead of the system's, in PEM. */
   ca?: string | string[];
-  /** Client certificate, PEM. */
+  /** The client certificate, in PEM. */
   cert?: string;
-  /** Private key of the client certificate, PEM. */
+  /** The private key of the client certificate, in PEM. */
   key?: string;
-  /** Name to ask for and to check the certificate against, instead of the URL's host. */
+  /** The server name to request and to check the certificate against, instead of the URL's host. */
   servername?: string;
-  /** `false` accepts any certificate: anyone on the path can then read and change everything. */
+  /** Whether to refuse an invalid certificate. `false` lets anyone on the network path read and change everything. */
   rejectUnauthorized?: boolean;
 }
 
-/** An upstream that needs more than a URL. */
+/** A target that needs more than a URL. */
 export interface TargetOptions {
-  /** Where to: scheme, authority, and the base path and query that go in front of the request's. */
+  /** The URL of the target: the scheme, the authority, and a base path and query to put in front of the request's. */
   url: string | URL;
-  /** Path of a unix domain socket to connect to instead of the URL's authority. */
+  /** The path of a Unix domain socket to connect to instead of the URL's authority. */
   socketPath?: string;
-  /** TLS options of this upstream. */
+  /** The TLS options for connections to this target. */
   tls?: TlsOptions;
 }
 
 /**
- * Where to send requests: an `http:` or `https:` URL, `"unix:/path"`, an object with more to say, or an app in this
- * process, which is any object with a `fetch` method.
+ * Where to send requests: an `http:` or `https:` URL, `"unix:/path"`, an object with a URL and more options, or an app in
+ * this process, which is any object with a `fetch` method.
  */
 export type TargetAddress = string | URL | TargetOptions | FetchTarget;
 
 /** Where to send requests, or a function that decides it for each request. */
 export type Target = TargetAddress | ((request: Request) => TargetAddress | Promise<TargetAddress>);
 
-/** Whether a target says where to, and is no function that decides it. */
+/** Whether a target is an address, not a function that returns one. */
 export function isAddress(target: Target): target is TargetAddress {
   return typeof target !== "function" || isApp(target);
 }
 
-/** A target, checked and taken apart once. */
+/** A parsed and checked target. */
 export interface Upstream {
-  /** Scheme and authority, as in `https://api.example:8443`. */
+  /** The scheme and the authority, such as `https://api.example:8443`. */
   readonly origin: string;
-  /** Authority for `Host`. */
+  /** The authority for `Host`. */
   readonly host: string;
-  /** Host name without port or brackets. */
+  /** The host name without port and brackets. */
   readonly hostname: string;
   /** Whether the scheme is `https:`. */
   readonly secure: boolean;
-  /** Base path without its trailing slash; `""` for none. */
+  /** The base path without its trailing slash; `""` for none. */
   readonly basePath: string;
-  /** Query without its `?`; `""` for none. */
+  /** The query without its `?`; `""` for none. */
   readonly query: string;
-  /** Path of the unix domain socket to connect to instead. */
+  /** The path of the Unix domain socket to connect to instead of the host; undefined for none. */
   readonly socketPath: string | undefined;
-  /** TLS options of this upstream. */
+  /** The TLS options for connections to this upstream; undefined for the defaults. */
   readonly tls: TlsOptions | undefined;
-  /** The app in this process that answers instead of the network. */
+  /** The app in this process that responds instead of a server; undefined for a server. */
   readonly app: FetchTarget | undefined;
 }
 
-/** Targets given as strings repeat with every request: parsed once, within bounds. */
+/** Parsed targets that were given as strings: most requests have the same few targets. */
 const parsed = new Map<string, Upstream>();
+/** The maximum number of entries in `parsed`. */
 const PARSED_LIMIT = 1000;
-/** Apps are objects that stay the same as a rule. */
+/** Parsed targets that are apps. */
 const parsedApps = new WeakMap<FetchTarget, Upstream>();
 
 /**
- * Takes a target apart.
+ * Parses a target.
  * @throws TypeError that says what is wrong with the target and how to write it
  */
 export function parseTarget(target: TargetAddress): Upstream {
-  if (typeof target !== "string") return isApp(target) ? parseApp(target) : parseAddress(target);
+  if (typeof target !== "string") return isApp(target) ? parseApp(target) : parseUncached(target);
   let upstream = parsed.get(target);
   if (upstream === undefined) {
-    upstream = parseAddress(target);
-    // The oldest goes; to clear all would be to parse one more than the limit over and over.
+    upstream = parseUncached(target);
+    // Evict only the oldest entry. If all entries were evicted, a loop over one more target than the limit would parse
+    // every target again and again.
     if (parsed.size >= PARSED_LIMIT) parsed.delete(parsed.keys().next().value as string);
     parsed.set(target, upstream);
   }
@@ -92,16 +94,19 @@ function parseApp(app: FetchTarget): Upstream {
   return upstream;
 }
 
-function parseAddress(target: string | URL | TargetOptions): Upstream {
+function parseUncached(target: string | URL | TargetOptions): Upstream {
   if (typeof target === "string" && target.startsWith("unix:")) {
     const socketPath = target.slice("unix:".length);
     if (!socketPath.startsWith("/")) throw badTarget(target, 'use "unix:/path/to/socket"');
-    return parseAddress({ url: "http://localhost", socketPath });
+    return parseUncached({ url: "http://localhost", socketPath });
   }
   if (target instanceof URL || typeof target === "string") return parseUrl(target, {});
   if (typeof target === "object" && target !== null && "url" in target) {
     if ("status" in target) {
-      throw badTarget(target, "a Response is none; for an app, pass the app, not its `fetch`");
+      throw badTarget(
+        target,
+        "a Response is not a target; for an app, pass the app, not the result of its `fetch`",
+      );
     }
     return parseUrl(target.url, target);
   }
@@ -141,23 +146,24 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
 }
 
 function badTarget(target: unknown, fix: string): TypeError {
-  return new TypeError(`fetchway: bad target ${show(target)}: ${fix}`);
+  return new TypeError(`fetchway: bad target ${describeTarget(target)}: ${fix}`);
 }
 
-function show(target: unknown): string {
+/** Returns a target for a message. */
+function describeTarget(target: unknown): string {
   if (typeof target !== "string" && !(target instanceof URL)) return typeof target;
-  // What stands before an @ may be secret.
+  // The text before an @ may be a password.
   return String(target).includes("@") ? "(not shown: it has an @)" : JSON.stringify(String(target));
 }
 
 /**
- * Makes sure that a runtime's client can do what an upstream needs.
- * @param hostOption the option that asks for another `Host` than the target's, if any
- * @throws TypeError that says what it cannot
+ * Makes sure that a transport can send requests to an upstream.
+ * @param hostOption the option that asks for a `Host` other than the target's, if one is set
+ * @throws TypeError that says what the transport cannot do
  */
 export function assertReachable(
   upstream: Upstream,
-  client: { name: string; capabilities: { unixSocket: boolean; tls: boolean } },
+  transport: { name: string; capabilities: { unixSocket: boolean; tls: boolean } },
   hostOption?: string,
 ): void {
   if (upstream.app !== undefined && hostOption !== undefined) {
@@ -166,22 +172,48 @@ export function assertReachable(
         "leave the option out, and set the target's `url`, as in { fetch, url }",
     );
   }
-  if (upstream.socketPath !== undefined && !client.capabilities.unixSocket) {
-    throw new TypeError(`fetchway: the ${client.name} client cannot reach unix sockets; use a URL`);
-  }
-  if (upstream.tls !== undefined && !client.capabilities.tls) {
+  if (upstream.socketPath !== undefined && !transport.capabilities.unixSocket) {
     throw new TypeError(
-      `fetchway: the ${client.name} client has no TLS options; leave out \`tls\``,
+      `fetchway: the ${transport.name} client cannot reach unix sockets; use a URL`,
+    );
+  }
+  if (upstream.tls !== undefined && !transport.capabilities.tls) {
+    throw new TypeError(
+      `fetchway: the ${transport.name} client has no TLS options; leave out \`tls\``,
     );
   }
 }
 
-/** A request line can hold no space, control character or fragment (RFC 9112 §3). */
+// ── the path of a request, in front of which the target's base path goes ──
+
+/**
+ * Returns the index at which the authority of an absolute URL ends.
+ *
+ * It is 0 for a path alone: Bun shows such a URL if `Host` is not an authority.
+ */
+export function authorityEnd(url: string): number {
+  if (url.startsWith("/")) return 0;
+  for (let end = url.indexOf("//") + 2; end < url.length; end++) {
+    const code = url.charCodeAt(end);
+    if (code === 0x2f /* / */ || code === 0x3f /* ? */ || code === 0x23 /* # */) return end;
+  }
+  return url.length;
+}
+
+/** Returns the path and query of an absolute URL. It does not parse the URL, because a parser changes bytes. */
+export function pathOf(url: string): string {
+  const start = authorityEnd(url);
+  const hash = url.indexOf("#", start);
+  const path = hash < 0 ? url.slice(start) : url.slice(start, hash);
+  return path.startsWith("/") ? path : `/${path}`;
+}
+
+/** Matches what a request line cannot contain: spaces, control characters and fragments (RFC 9112 §3). */
 // oxlint-disable-next-line no-control-regex
 const UNSENDABLE = /[\u0000-\u0020#\u007f]|[^\u0000-\u00ff]/;
 
 /**
- * Makes sure that a path can be a request's target in origin-form.
+ * Makes sure that a path can be sent as a request target in origin-form.
  * @throws ProxyError 400
  */
 export function assertSendable(path: string): void {
@@ -191,14 +223,13 @@ export function assertSendable(path: string): void {
 }
 
 /**
- * Puts base path and query of the target in front of the request's.
+ * Puts the base path and the query of the upstream in front of the request's.
  *
- * The authority always comes from the target: the request's path is never
- * parsed as a URL, so `//evil`, `/\evil` and their like stay paths. Path and
- * query keep their bytes.
+ * The authority always comes from the target: the request's path is never parsed as a URL, so that `//evil` and `/\evil`
+ * stay paths. The path and the query keep their bytes.
  *
- * @param path origin-form path and query of the request
- * @throws ProxyError 400 where the path cannot be sent, or could leave the base path
+ * @param path the path and query of the request, in origin-form
+ * @throws ProxyError 400 for a path that cannot be sent, or that could leave the base path
  */
 export function joinTarget(upstream: Upstream, path: string): string {
   assertSendable(path);
@@ -211,17 +242,17 @@ export function joinTarget(upstream: Upstream, path: string): string {
   return `${upstream.basePath}${pathname}?${upstream.query}${query === "" ? "" : `&${query}`}`;
 }
 
-/** What upstreams read as `..`: by itself, with a path parameter (`..;x`), or before what they cut off. */
+/** Matches a segment that upstreams read as `..`: alone, with a path parameter (`..;x`), or in front of `?` or `#`. */
 const PARENT = /(?:^|[/\\])\.\.(?:[/\\;?#]|$)/;
 const ENCODED = /%(?:2[35ef]|3[bf]|5c)/gi;
-/** More layers of percent-encoding than any honest client uses. */
+/** The maximum number of layers of percent-encoding; no legitimate client uses more. */
 const LAYERS = 8;
 
 /**
- * Refuses a path that some upstream could read as leaving the base path.
+ * Refuses a path that an upstream could read as one outside the base path.
  *
- * Which decoding the upstream applies is unknown, so every layer is looked at:
- * `..`, `%2e%2e`, `%252e%252e`, `..%5c` (CVE-2026-44373).
+ * The upstream may decode the path any number of times, so the function checks every layer of percent-encoding: `..`,
+ * `%2e%2e`, `%252e%252e`, `..%5c` (CVE-2026-44373).
  *
  * @throws ProxyError 400
  */

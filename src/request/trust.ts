@@ -1,17 +1,17 @@
 import { atOnce } from "../options/misuse.ts";
 
-/** Whether somebody at this address is believed; `undefined` where the address is not known. */
+/** Tells whether an address is trusted; the address is undefined if it is not known. */
 export type Trust = (address: string | undefined) => boolean;
 
-/** An IP address; IPv4 ones are mapped into IPv6, so that both spellings are one (RFC 4291 §2.5.5.2). */
+/** An IP address. An IPv4 address is mapped into IPv6, so that both spellings are equal (RFC 4291 §2.5.5.2). */
 interface Address {
-  /** Eight numbers of 16 bits. */
+  /** The address as eight numbers of 16 bits. */
   readonly words: readonly number[];
-  /** The interface that a link-local address belongs to; `""` for none (RFC 4007 §11). */
+  /** The network interface of a link-local address; `""` for none (RFC 4007 §11). */
   readonly zone: string;
 }
 
-/** Addresses that begin with the same bits. */
+/** The addresses that begin with the same bits. */
 interface Range extends Address {
   readonly bits: number;
 }
@@ -23,9 +23,10 @@ const NAMED: ReadonlyMap<string, readonly string[]> = new Map([
 ]);
 
 /**
- * Compiles `trustProxy`, checked before by `checkRange`. Undefined trusts nobody.
+ * Compiles `trustProxy`. `checkRange` must have checked its ranges before.
  *
- * Except for `true`, only what is an IP address can be trusted: not an unknown one, nor a name.
+ * Except with `true`, only an IP address can be trusted: an unknown address or a name cannot.
+ * @returns undefined if no peer is trusted
  */
 export function compileTrust(
   trust: boolean | readonly string[] | ((address: string) => boolean),
@@ -33,20 +34,20 @@ export function compileTrust(
   if (typeof trust === "boolean") return trust ? () => true : undefined;
   if (typeof trust === "function") {
     return (text) => {
-      if (text === undefined || parseAddress(text) === undefined) return false;
-      return atOnce(trust(text.replace(/^::ffff:(?=\d+\.)/i, "")), "trustProxy");
+      if (text === undefined || parseIPAddress(text) === undefined) return false;
+      return atOnce(trust(unmapAddress(text)), "trustProxy");
     };
   }
   const ranges = trust.flatMap((entry) => NAMED.get(entry) ?? entry).map(parseRange);
   return (text) => {
-    const address = text === undefined ? undefined : parseAddress(text);
+    const address = text === undefined ? undefined : parseIPAddress(text);
     return (
       address !== undefined && ranges.some((range) => range !== undefined && isIn(address, range))
     );
   };
 }
 
-/** What is wrong with an entry of `trustProxy`: an address, a CIDR range or the name of some. */
+/** Says what is wrong with an entry of `trustProxy`: an address, a CIDR range or the name of a group of ranges. */
 export function checkRange(entry: unknown): string | undefined {
   const text = typeof entry === "string" ? entry : "";
   if (NAMED.has(text)) return undefined;
@@ -54,7 +55,7 @@ export function checkRange(entry: unknown): string | undefined {
   if (range === undefined) return `${JSON.stringify(entry)} is no address or CIDR range`;
   const words = range.words.map((word, i) => word & ~(0xffff >> clamp(range.bits - 16 * i)));
   if (words.every((word, i) => word === range.words[i])) return undefined;
-  // One address with its network's length, or the network by one of its addresses: nobody knows.
+  // The entry may mean the one address, or the whole network: let the caller choose.
   const [address, length] = text.split("/") as [string, string];
   return `"${text}" is no range: use "${render(words, address)}/${length}", or "${address}" for that address alone`;
 }
@@ -63,7 +64,7 @@ function clamp(bits: number): number {
   return Math.min(Math.max(bits, 0), 16);
 }
 
-/** Spells an address as another is. */
+/** Writes an address in the same form as another: as IPv4 or IPv6, with its zone. */
 function render(words: readonly number[], like: string): string {
   if (!like.includes(":")) {
     const [high, low] = words.slice(6) as [number, number];
@@ -84,15 +85,18 @@ function isIn(address: Address, range: Range): boolean {
 
 function parseRange(text: string): Range | undefined {
   const [, base = "", length] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
-  const address = parseAddress(base);
+  const address = parseIPAddress(base);
   if (address === undefined) return undefined;
   const unused = base.includes(":") ? 0 : 96;
   const bits = length === undefined ? 128 : unused + Number(length);
   return bits > 128 ? undefined : { ...address, bits };
 }
 
-/** Strict, as inet_pton is: what others could read as another address is none (`010.0.0.1`). */
-function parseAddress(text: string): Address | undefined {
+/**
+ * Parses an IP address as strictly as `inet_pton`: it refuses a text such as `010.0.0.1`, which other parsers read as
+ * another address.
+ */
+function parseIPAddress(text: string): Address | undefined {
   const [, plain = "", zone = ""] = /^([\da-f.:]+)(?:%([^\s%/]+))?$/i.exec(text) ?? [];
   const words = plain.includes(":") ? parseIPv6(plain) : zone === "" ? parseIPv4(plain) : undefined;
   return words && { words, zone };
@@ -114,7 +118,7 @@ function parseIPv6(text: string): number[] | undefined {
   const head = parseWords(left);
   const tail = right === undefined ? [] : parseWords(right);
   if (head === undefined || tail === undefined || more !== undefined) return undefined;
-  // `::` stands for one word of zeros or more, and only an address's end may be in IPv4's form.
+  // `::` stands for one or more words of zeros. Only the end of an address may have the form of IPv4.
   const zeros = 8 - head.length - tail.length;
   if (right === undefined ? zeros !== 0 : zeros < 1 || left.includes(".")) return undefined;
   return [...head, ...Array<number>(zeros).fill(0), ...tail];
@@ -128,4 +132,9 @@ function parseWords(text: string): number[] | undefined {
     return undefined;
   }
   return [...groups.map((group) => Number.parseInt(group, 16)), ...dotted.slice(6)];
+}
+
+/** Returns an IP address. An IPv4 address in IPv6 form (`::ffff:192.0.2.7`), as dual-stack sockets show it, becomes IPv4. */
+export function unmapAddress(address: string): string {
+  return address.replace(/^::ffff:(?=\d+\.)/i, "");
 }

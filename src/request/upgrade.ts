@@ -1,9 +1,9 @@
 import { ProxyError } from "../error.ts";
 
 /**
- * Makes sure that a request asks for no WebSocket: without its `Upgrade`, the upstream would take it for a plain
- * GET and answer 200. Other protocols are ignored, as every server may (RFC 9110 §7.8).
- * @param upgrade the request's `Upgrade`
+ * Refuses a request for a WebSocket. The proxy does not forward `Upgrade`, and the upstream would answer a plain GET with
+ * 200. Other protocols are ignored, as RFC 9110 §7.8 allows.
+ * @param upgrade the value of the request's `Upgrade`
  * @throws ProxyError 501
  */
 export function refuseWebSocket(upgrade: string): void {

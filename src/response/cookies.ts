@@ -1,20 +1,21 @@
-/** A value for all, or a map of values; `"*"` is any other. */
+/** A new value for all attributes, or a map from old values to new ones, in which `"*"` stands for all other values. */
 type Values = string | Readonly<Record<string, string>>;
 
-/** The new value of an attribute: `""` takes the attribute off, undefined leaves it. */
+/** Returns the new value of an attribute; `""` to remove the attribute, undefined to keep it. */
 type Change = (value: string) => string | undefined;
 
-/** A cookie or an attribute; quotes around a whole value keep what is in them together. */
+/** Matches the cookie or an attribute of it. A `;` inside a quoted value does not end the attribute. */
 const PART = /(?:^|;)[^=;]*(?:=[ \t]*"[^"]*"[ \t]*(?=;|$)|[^;]*)/g;
 
-/** An attribute that may be rewritten, up to its value. */
+/** Matches an attribute that may be rewritten, up to its value. */
 const ATTRIBUTE = /^;[ \t]*(domain|path)[ \t]*=[ \t]*"?/i;
-/** What may stand behind a value. */
+/** Matches what may follow a value. */
 const ATTRIBUTE_END = /^"?[ \t]*$/;
 
 /**
- * Rewrites a `Set-Cookie` value: the attributes named, and not a byte beside them.
- * @returns undefined if there is nothing to rewrite
+ * Compiles the options for cookies to a function that rewrites a `Set-Cookie` value. It changes only the values of the
+ * attributes `Domain` and `Path`; all other bytes stay as they are.
+ * @returns undefined if no option asks for a rewrite
  * @see https://www.rfc-editor.org/rfc/rfc6265#section-5.2
  */
 export function compileCookieRewrite(
@@ -28,9 +29,9 @@ export function compileCookieRewrite(
     cookie.replace(PART, (part) => {
       const [before = "", name = ""] = ATTRIBUTE.exec(part) ?? [];
       if (name === "") return part;
-      const end = valueEnd(part);
+      const end = findValueEnd(part);
       const after = part.slice(end);
-      // Without a value it is no attribute to a client.
+      // Clients ignore an attribute without a value.
       if (end <= before.length || !ATTRIBUTE_END.test(after)) return part;
       const changed = (name.length === 4 ? ofPath : ofDomain)(part.slice(before.length, end));
       if (changed === undefined) return part;
@@ -39,10 +40,10 @@ export function compileCookieRewrite(
 }
 
 /**
- * Where the value at the end of an attribute ends: white space and quotes behind it stay. A regular expression
- * would look for it from each character on, which takes quadratic time.
+ * Returns the index at which the value of an attribute ends; white space and quotes may follow. A regular expression would
+ * search from every character on, which takes quadratic time.
  */
-function valueEnd(part: string): number {
+function findValueEnd(part: string): number {
   let end = part.length;
   while (end > 0 && ' \t"'.includes(part.charAt(end - 1))) end--;
   return end;
@@ -55,7 +56,7 @@ function toChange(values: Values | undefined, plain: (value: string) => string):
   return (value) => map.get(plain(value)) ?? map.get("*");
 }
 
-/** Clients ignore case and a leading dot (RFC 6265 §5.2.3). */
+/** Returns a domain as clients compare it: they ignore letter case and a leading dot (RFC 6265 §5.2.3). */
 function plainDomain(domain: string): string {
   return domain.replace(/^\./, "").toLowerCase();
 }

@@ -1,11 +1,24 @@
-import { parseReference } from "./reference.ts";
 import type { Upstream } from "../request/target.ts";
 import type { UpstreamRequest } from "../transport.ts";
 
 /**
- * What a reference of a response is for clients of the proxy.
- * @param request what the target was sent
- * @param followed the request that redirects led to, if any: what is relative is so to its URL
+ * Parses a URL reference of a response, such as `Location`, as browsers do.
+ * @param base the URL that a relative reference is relative to
+ * @returns null if the reference is not a URL
+ */
+export function parseReference(reference: string, base?: string | URL): URL | null {
+  // Field values are read as Latin-1. Encode each byte above 0x7f as itself, not as the character that it looks like.
+  const bytes = reference.replaceAll(
+    /[\u0080-\u00ff]/g,
+    (byte) => `%${byte.charCodeAt(0).toString(16)}`,
+  );
+  return URL.parse(bytes, base);
+}
+
+/**
+ * Rewrites a URL reference of a response for clients of the proxy.
+ * @param request the request to the upstream
+ * @param followed the request that redirects led to, if they were followed: a relative reference is relative to its URL
  */
 export type LocationRewrite = (
   reference: string,
@@ -14,10 +27,10 @@ export type LocationRewrite = (
 ) => string;
 
 /**
- * Rewrites references that point into the target to paths of the proxy.
- * @param rewrite `true`, or prefixes to replace first
- * @param prefix what `stripPrefix` takes off, without a slash at its end
- * @returns undefined if there is nothing to rewrite
+ * Compiles `locationRewrite`: references that point into the target become paths of the proxy.
+ * @param rewrite `true`, or a map of prefixes to replace first
+ * @param prefix the path that `stripPrefix` removes, without a slash at its end
+ * @returns undefined if the option asks for no rewrite
  */
 export function compileLocationRewrite(
   rewrite: boolean | Readonly<Record<string, string>>,
@@ -27,7 +40,7 @@ export function compileLocationRewrite(
   const rules = Object.entries(rewrite === true ? {} : rewrite);
   rules.sort(([a], [b]) => b.length - a.length);
   return (reference, request, followed) => {
-    // URL parsers leave tabs out: what a reference with one means is anybody's guess.
+    // URL parsers remove tabs, other readers do not: such a reference has two meanings.
     if (reference.includes("\t")) return reference;
     const absolute = followed === undefined ? reference : toAbsolute(reference, followed);
     return (
@@ -38,21 +51,21 @@ export function compileLocationRewrite(
   };
 }
 
-/** A client would take it as relative to what it asked for, which is elsewhere. */
+/** Resolves a relative reference: a client would resolve it against the URL that it has requested, not the followed one. */
 function toAbsolute(reference: string, { upstream, path }: UpstreamRequest): string {
   if (URL.canParse(reference)) return reference;
   return parseReference(reference, upstream.origin + path)?.href ?? reference;
 }
 
-/** What URL parsers take for the begin of an authority, for some take `\` for `/`. */
+/** Matches the two slashes in front of an authority. Some URL parsers read `\` as `/`. */
 const TWO_SLASHES = /^[/\\]{2}/;
 
-/** A path that follows no authority: two slashes at its begin would make one of it (RFC 3986 §4.2). */
+/** Writes a path so that no URL parser reads its first segment as an authority (RFC 3986 §4.2). */
 function asPath(path: string): string {
   return TWO_SLASHES.test(path) ? `/.${path}` : path;
 }
 
-/** Replaces the first prefix that matches, up to the end of a segment, so that no name grows a suffix. */
+/** Replaces the first prefix that matches. A prefix matches only up to the end of a segment: `/a` does not match `/ab`. */
 function replacePrefix(
   reference: string,
   { upstream }: UpstreamRequest,
@@ -71,11 +84,11 @@ function replacePrefix(
 const REFERENCE = /^(?:(https?:)?[/\\]{2,}([^/\\?#]+))?([/\\][^?#]*)?([?#].*)?$/is;
 
 /**
- * A reference into the target as one into the proxy: what was put in front of
- * the path and the query is taken off again. It has no authority, so that
- * neither the upstream's name nor a `Host` that somebody made up is told to anyone.
+ * Converts a reference into the target to a reference into the proxy, by removing the target's base path and query.
  *
- * @returns undefined for what points elsewhere, is relative to the request's path, or no URL
+ * The result has no authority: it could be the upstream's name, or a `Host` that a client has invented.
+ *
+ * @returns undefined for a reference that points elsewhere, is relative to the request's path, or is not a URL
  */
 function toOwnReference(
   reference: string,
@@ -87,13 +100,13 @@ function toOwnReference(
   const [, scheme = schemeOf(upstream), authority, path, rest = ""] = match;
   let before = "";
   if (authority !== undefined) {
-    const origin = originOf(scheme, authority);
+    const origin = parseOrigin(scheme, authority);
     if (origin !== upstream.origin) {
-      // Its name may be what it was sent as `Host`.
-      if (host === undefined || origin === undefined || origin !== originOf(scheme, host)) {
+      // The upstream may call itself by the `Host` that it was sent.
+      if (host === undefined || origin === undefined || origin !== parseOrigin(scheme, host)) {
         return undefined;
       }
-      // Another scheme, such as the one to TLS, is what the upstream is after.
+      // Keep another scheme: the upstream wants the client to change it, such as from http to https.
       if (scheme.toLowerCase() !== schemeOf(upstream)) before = `${scheme}//${authority}`;
     }
   } else if (path === undefined || TWO_SLASHES.test(path)) return undefined;
@@ -110,26 +123,26 @@ function schemeOf({ secure }: Upstream): string {
   return secure ? "https:" : "http:";
 }
 
-function originOf(scheme: string, authority: string): string | undefined {
+function parseOrigin(scheme: string, authority: string): string | undefined {
   return URL.parse(`${scheme}//${authority}`)?.origin;
 }
 
-/** A path without what any client would resolve, and could leave the base path by. */
+/** Resolves the dot segments and backslashes of a path, as every client would: they could lead outside the base path. */
 function resolveDots(path: string): string {
   if (!/\\|\/(?:\.|%2e){1,2}(?:\/|$)/i.test(path)) return path;
   return parseReference(`http://a${path}`)?.pathname ?? path;
 }
 
-/** A path relative to the base path; undefined outside it. */
+/** Returns a path relative to the base path, or undefined for a path outside it. */
 function withoutBase(path: string, basePath: string): string | undefined {
   if (!path.startsWith(basePath)) return undefined;
   const inside = path.slice(basePath.length);
-  // Without a slash the base path itself can be asked of no proxy.
+  // A client cannot request the base path without its slash through the proxy.
   if (inside === "") return "/";
   return inside.startsWith("/") ? inside : undefined;
 }
 
-/** The target's query comes with every request again, and may hold a secret. */
+/** Removes the target's query: the proxy adds it to every request, and it may be a secret. */
 function withoutQuery(rest: string, query: string): string {
   if (query === "" || !rest.startsWith(`?${query}`)) return rest;
   const after = rest.slice(query.length + 1);

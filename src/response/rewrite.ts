@@ -1,12 +1,21 @@
 import { compileCookieRewrite } from "./cookies.ts";
 import { compileLocationRewrite } from "./location.ts";
+import { NameSet } from "../fields/headers.ts";
 import type { ProxyOptions } from "../options/options.ts";
 import type { HeaderList, UpstreamRequest } from "../transport.ts";
 
+/** Fields that a `ResponseRewrite` may change: it need not be called for a response without them. */
+export const REWRITABLE: NameSet = new NameSet([
+  "content-location",
+  "location",
+  "refresh",
+  "set-cookie",
+]);
+
 /**
- * Rewrites a response's fields, in place, to hold for clients of the proxy.
- * @param request what the target was sent
- * @param followed the request that redirects led to, if any
+ * Rewrites the header fields of a response for clients of the proxy, in place.
+ * @param request the request to the upstream
+ * @param followed the request that redirects led to, if they were followed
  */
 export type ResponseRewrite = (
   headers: HeaderList,
@@ -18,9 +27,9 @@ type Rewrites = Pick<ProxyOptions, "cookieDomainRewrite" | "cookiePathRewrite"> 
   Required<Pick<ProxyOptions, "locationRewrite">>;
 
 /**
- * Compiles the options about a response's fields.
- * @param prefix what `stripPrefix` takes off, without a slash at its end
- * @returns undefined if there is nothing to rewrite
+ * Compiles the options that rewrite fields of a response.
+ * @param prefix the path that `stripPrefix` removes, without a slash at its end
+ * @returns undefined if no option asks for a rewrite
  */
 export function compileResponseRewrite(
   options: Rewrites,
@@ -33,7 +42,7 @@ export function compileResponseRewrite(
     for (let i = 0; i < headers.length; i += 2) {
       const name = headers[i] as string;
       const value = headers[i + 1] as string;
-      // By length first, so that most names are never lowercased.
+      // Compare the lengths first, so that most names are never lowercased.
       switch (name.length) {
         case 7:
           if (location === undefined || name.toLowerCase() !== "refresh") break;
@@ -56,7 +65,10 @@ export function compileResponseRewrite(
   };
 }
 
-/** `5; url="/there"`, as loosely as clients read it: https://html.spec.whatwg.org/#attr-meta-http-equiv-refresh */
+/**
+ * A value of `Refresh`, such as `5; url="/there"`, in all forms that browsers accept.
+ * @see https://html.spec.whatwg.org/#attr-meta-http-equiv-refresh
+ */
 const REFRESH = /^([ \t]*[\d.]+[ \t]*[;, \t][ \t]*(?:url[ \t]*=[ \t]*)?)(["']?)(.*)$/is;
 
 function rewriteRefresh(value: string, rewrite: (url: string) => string): string {

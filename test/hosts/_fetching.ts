@@ -14,3 +14,8 @@ export function createFetching<P extends Proxy>(
     throw error;
   }
 }
+
+/** Answers in place of a proxy where the setup needs what `fetch` cannot do. */
+export const refusing = {
+  fetch: async (): Promise<Response> => new Response(null, { status: 500 }),
+};

@@ -1,29 +1,10 @@
 /** Run by Bun itself: nothing of Node's here. */
 import { createProxy } from "#proxy";
-import { createSetup, setups, type SetupName } from "../_setups.ts";
+import { exitWithParent, getEnv, serveBun } from "../_serve.bun.ts";
+import { announce } from "./_announce.ts";
 
-declare const Bun: {
-  env: Record<string, string | undefined>;
-  serve(options: {
-    port: number;
-    hostname: string;
-    fetch: (request: Request, server: unknown) => Promise<Response>;
-  }): { port: number };
-  stdin: { stream(): ReadableStream<Uint8Array> };
-};
-
-const upstream = Bun.env["UPSTREAM"];
-if (!upstream) throw new Error("UPSTREAM is not set");
-const ports: Record<string, number> = {};
-for (const name of Object.keys(setups) as SetupName[]) {
-  const { target, options } = createSetup(name, upstream, Bun.env["PROXY_OPTIONS"]);
-  // All of it, as `export default createProxy(…)` has it: limits and error handling are part of it.
-  const proxy = createProxy({ target, ...options });
-  const server = Bun.serve({ ...proxy, port: 0, hostname: "127.0.0.1" });
-  ports[name] = server.port;
-}
-console.log(JSON.stringify(ports));
-
-// The parent holds stdin open as long as it lives.
-for await (const _ of Bun.stdin.stream());
-process.exit();
+await announce(
+  ({ target, options }) => serveBun(createProxy({ target, ...options })),
+  getEnv,
+  exitWithParent,
+);

@@ -1,45 +1,10 @@
 /** Run by Deno itself: nothing of Node's here. */
-import { createProxy, ProxyError } from "#proxy";
-import { createSetup, setups, type SetupName } from "../_setups.ts";
+import { createProxy } from "#proxy";
+import { exitWithParent, getEnv, serveDeno } from "../_serve.deno.ts";
+import { announce } from "./_announce.ts";
 
-declare const Deno: {
-  env: { get(name: string): string | undefined };
-  exit(code: number): never;
-  serve(
-    options: {
-      port: number;
-      hostname: string;
-      onListen(): void;
-      onError(error: unknown): Response;
-    },
-    handler: (request: Request, info: unknown) => Promise<Response>,
-  ): { addr: { port: number } };
-  stdin: { readable: ReadableStream<Uint8Array> };
-};
-
-const upstream = Deno.env.get("UPSTREAM");
-if (!upstream) throw new Error("UPSTREAM is not set");
-const ports: Record<string, number> = {};
-for (const name of Object.keys(setups) as SetupName[]) {
-  const { target, options } = createSetup(name, upstream, Deno.env.get("PROXY_OPTIONS"));
-  const proxy = createProxy({ target, ...options });
-  const server = Deno.serve(
-    {
-      port: 0,
-      hostname: "127.0.0.1",
-      onListen() {},
-      // As Deno's own, but for response bodies that break off: those it would print, too.
-      onError(error) {
-        if (!(error instanceof ProxyError)) console.error(error);
-        return new Response(null, { status: 500 });
-      },
-    },
-    proxy.fetch,
-  );
-  ports[name] = server.addr.port;
-}
-console.log(JSON.stringify(ports));
-
-// The parent holds stdin open as long as it lives.
-for await (const _ of Deno.stdin.readable);
-Deno.exit(0);
+await announce(
+  ({ target, options }) => serveDeno(createProxy({ target, ...options }).fetch),
+  getEnv,
+  exitWithParent,
+);

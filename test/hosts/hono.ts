@@ -1,8 +1,5 @@
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
-import { serve } from "@hono/node-server";
-import { Hono } from "hono";
 import { ProxyError } from "#proxy";
+import { serve } from "../_serve.ts";
 import { announce, bindFetch } from "./_announce.ts";
 
 // @hono/node-server logs each response body that fails; anything else on stderr is a fault.
@@ -11,10 +8,4 @@ console.error = (...data: unknown[]) => {
   if (!(data[0] instanceof ProxyError)) complain(...data);
 };
 
-await announce(async (setup) => {
-  const fetch = bindFetch(setup);
-  const app = new Hono().all("*", (c) => fetch(c.req.raw));
-  const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
-  await once(server, "listening");
-  return (server.address() as AddressInfo).port;
-});
+await announce(async (setup) => (await serve("hono", bindFetch(setup))).port);

@@ -1,9 +1,8 @@
 /** A proxy on Node that tells what it holds: run with --expose-gc, asked by a line on stdin. */
-import { getEventListeners, once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { getEventListeners } from "node:events";
 import { createInterface } from "node:readline";
 import { createProxy } from "#proxy";
+import { serve } from "../_serve.ts";
 
 declare const gc: () => void;
 
@@ -22,8 +21,7 @@ export interface Holdings {
 const { signal } = new AbortController();
 const target = process.env["UPSTREAM"] ?? "";
 const proxy = createProxy({ target, signal, pool: { freeSocketTimeout: 60_000 } });
-const server = createServer(proxy.nodeHandler).listen(0, "127.0.0.1");
-await once(server, "listening");
+const { server, port } = await serve("node", proxy.nodeHandler);
 
 function listenersOf(emitter: NodeJS.EventEmitter): number {
   return emitter.eventNames().reduce((sum, name) => sum + emitter.listenerCount(name), 0);
@@ -47,7 +45,7 @@ async function measure(): Promise<Holdings> {
   };
 }
 
-console.log(JSON.stringify({ port: (server.address() as AddressInfo).port }));
+console.log(JSON.stringify({ port }));
 // The parent holds stdin open as long as it lives.
 for await (const _ of createInterface({ input: process.stdin })) {
   console.log(JSON.stringify(await measure()));

@@ -1,12 +1,11 @@
 /** srvx with every fast path left: a Request made by hand, a Response made of the proxy's. */
-import { serve } from "srvx";
 import { createProxy } from "#proxy";
-import { portOfSrvx, quietly } from "../_srvx.ts";
+import { serve } from "../_serve.ts";
 import { announce, reportError } from "./_announce.ts";
 
 await announce(async ({ target, options }) => {
   const proxy = createProxy({ target, ...options });
-  const server = serve({
+  const { port } = await serve("srvx", {
     async fetch(request) {
       const { url, method, body, signal, runtime } = request;
       const headers = new Headers([...request.headers]);
@@ -25,7 +24,6 @@ await announce(async ({ target, options }) => {
       return new Response(response.body, { status, statusText, headers: response.headers });
     },
     error: reportError,
-    ...quietly,
   });
-  return portOfSrvx(server);
+  return port;
 });

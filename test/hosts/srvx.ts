@@ -1,7 +1,6 @@
-import { serve } from "srvx";
-import { portOfSrvx, quietly } from "../_srvx.ts";
+import { serve } from "../_serve.ts";
 import { announce, bindFetch, reportError } from "./_announce.ts";
 
-await announce((setup) =>
-  portOfSrvx(serve({ fetch: bindFetch(setup), error: reportError, ...quietly })),
+await announce(
+  async (setup) => (await serve("srvx", { fetch: bindFetch(setup), error: reportError })).port,
 );

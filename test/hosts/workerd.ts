@@ -6,6 +6,7 @@ import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { toCapnp } from "../_capnp.ts";
 import { setups } from "../_setups.ts";
 
 const upstream = process.env["UPSTREAM"];
@@ -22,26 +23,14 @@ await build({
   conditions: ["workerd"],
 });
 
-const worker = (name: string): string => `(
-  modules = [(name = "worker.js", esModule = embed "worker.js")],
-  compatibilityDate = "2026-10-01",
-  compatibilityFlags = ["enable_request_signal"],
-  bindings = [
-    (name = "SETUP", text = "${name}"),
-    (name = "UPSTREAM", text = "${upstream}"),
-    (name = "PROXY_OPTIONS", text = ${JSON.stringify(process.env["PROXY_OPTIONS"] ?? "")}),
-  ],
-)`;
-const list = (lines: string[]): string => `[\n  ${lines.join(",\n  ")}\n]`;
-const config = `using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = ${list([
-    '(name = "internet", network = (allow = ["public", "private"]))',
-    ...names.map((name) => `(name = "${name}", worker = ${worker(name)})`),
-  ])},
-  sockets = ${list(names.map((name) => `(name = "${name}", address = "127.0.0.1:0", http = (), service = "${name}")`))},
-);
-`;
+const config = toCapnp({
+  sockets: Object.fromEntries(names.map((name) => [name, 0])),
+  vars: (name) => ({
+    SETUP: name,
+    UPSTREAM: upstream,
+    PROXY_OPTIONS: process.env["PROXY_OPTIONS"] ?? "",
+  }),
+});
 writeFileSync(join(directory, "config.capnp"), config);
 
 const binary = fileURLToPath(new URL("../../node_modules/.bin/workerd", import.meta.url));

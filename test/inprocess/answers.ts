@@ -13,7 +13,7 @@ import {
 } from "./_case.ts";
 
 export const answers: Record<string, Case> = {
-  async "status, reason, cookies and bodyless answers stay what they are"(create) {
+  async "status, reason phrase, cookies and bodyless responses pass unchanged"(create) {
     const app = new Hono();
     app.get("/odd", () => {
       const headers = new Headers([
@@ -42,7 +42,7 @@ export const answers: Record<string, Case> = {
     assertEqual([head.status, await head.text()], [299, ""]);
   },
 
-  async "redirects into the app become paths of the proxy"(create) {
+  async "redirects to the app become paths of the proxy"(create) {
     const target = {
       fetch: ({ url }: Request) => Response.redirect(new URL("/v1/there?x", url), 302),
       url: "https://shop.example/v1",
@@ -51,7 +51,7 @@ export const answers: Record<string, Case> = {
     assertEqual(response.headers.get("location"), "/api/there?x");
   },
 
-  async "a redirect that is followed stays with the app, within its origin"(create) {
+  async "a followed redirect within the app's origin is sent to the app"(create) {
     const { fetch, sent } = createNetwork();
     const app = new Hono()
       .post("/a", (c) => c.redirect("/b", 307))
@@ -62,7 +62,7 @@ export const answers: Record<string, Case> = {
     assertEqual(sent.length, 0);
   },
 
-  async "one that leaves its origin goes to the network, without secrets"(create) {
+  async "a followed redirect to another origin goes to the network without credentials"(create) {
     const { fetch, sent } = createNetwork();
     const target = answering(() => Response.redirect("http://other.test/x"));
     const proxy = create({
@@ -82,7 +82,7 @@ export const answers: Record<string, Case> = {
     );
   },
 
-  async "statuses that are to be retried are, with the body"(create) {
+  async "statuses that `retry` names are retried with the body"(create) {
     const bodies: string[] = [];
     const target: FetchTarget = {
       async fetch(request) {

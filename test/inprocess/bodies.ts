@@ -18,7 +18,7 @@ import {
 } from "./_case.ts";
 
 export const bodies: Record<string, Case> = {
-  async "large bodies stream both ways"(create) {
+  async "large bodies stream in both directions"(create) {
     for (const app of [
       new H3().post("/", (event) => new Response(event.req.body)),
       new Hono().post("/", (c) => new Response(c.req.raw.body)),
@@ -32,7 +32,7 @@ export const bodies: Record<string, Case> = {
     }
   },
 
-  async "an app that does not read holds the client up"(create) {
+  async "an app that does not read pauses the client"(create) {
     const source = createSource();
     const gate = Promise.withResolvers<void>();
     const proxy = create({
@@ -51,7 +51,7 @@ export const bodies: Record<string, Case> = {
     assertEqual(await (await answer).text(), String(LENGTH));
   },
 
-  async "a client that does not read holds the app up"(create) {
+  async "a client that does not read pauses the app"(create) {
     const source = createSource();
     const proxy = create({ target: answering(() => new Response(source.stream)) });
     const response = await proxy.fetch(read("/"));
@@ -60,7 +60,9 @@ export const bodies: Record<string, Case> = {
     assertEqual(await countBytes(response.body), LENGTH);
   },
 
-  async "a body that fails, or is not as long as it says, never looks whole"(create) {
+  async "a response body that fails or has another length than announced never looks complete"(
+    create,
+  ) {
     const broken = (): Response => {
       const chunks = ["half"];
       return new Response(
@@ -89,7 +91,7 @@ export const bodies: Record<string, Case> = {
     assertEqual(await whole.text(), "four");
   },
 
-  async "a client's body that fails never looks whole to the app"(create) {
+  async "a failing request body never looks complete to the app"(create) {
     const outcomes: string[] = [];
     let calls = 0;
     const target: FetchTarget = {
@@ -119,7 +121,7 @@ export const bodies: Record<string, Case> = {
     assertEqual(new Set(outcomes).has("failed") && new Set(outcomes).size, 1);
   },
 
-  async "what an app has encoded passes as it is"(create) {
+  async "an encoded body of the app passes unchanged"(create) {
     const bytes = await gzip("a body that compresses well; ".repeat(100));
     const headers = {
       "content-encoding": "gzip",

@@ -12,7 +12,7 @@ import {
 } from "./_case.ts";
 
 export const failures: Record<string, Case> = {
-  async "whatever an app throws is 502, and it is asked once"(create) {
+  async "any value that an app throws becomes 502, and the app is called once"(create) {
     const refusal = Object.assign(new TypeError("fetch failed: secret"), {
       cause: { code: "ECONNREFUSED" },
     });
@@ -47,7 +47,7 @@ export const failures: Record<string, Case> = {
     }
   },
 
-  async "the failure of another proxy, as an app, is an answer of it, or 502"(create) {
+  async "the error of another proxy used as an app is its response, or 502"(create) {
     let calls = 0;
     const inner = create({
       target: answering(() => {
@@ -59,7 +59,7 @@ export const failures: Record<string, Case> = {
     assertEqual(calls, 1);
   },
 
-  async "an answer that is no response is 502"(create) {
+  async "a returned value that is not a Response becomes 502"(create) {
     const used = new Response("x");
     await used.text();
     for (const answer of [undefined, null, "text", {}, used, Response.error()]) {
@@ -79,7 +79,7 @@ export const failures: Record<string, Case> = {
     assertEqual(signal?.aborted, true);
   },
 
-  async "the app's signal aborts when the client leaves, before the response and during it"(
+  async "the app's signal aborts when the client disconnects, before the response and during it"(
     create,
   ) {
     let signal: AbortSignal | undefined;
@@ -112,7 +112,7 @@ export const failures: Record<string, Case> = {
     await until(() => cancelled && signal?.aborted === true, "the cancellation");
   },
 
-  async "a late answer is let go of"(create) {
+  async "a late response is cancelled"(create) {
     let cancelled = false;
     const gate = Promise.withResolvers<void>();
     const target = answering(async () => {

@@ -15,7 +15,9 @@ import {
 } from "./_case.ts";
 
 export const requests: Record<string, Case> = {
-  async "an app sees the target's authority, and the request's path, query and fields"(create) {
+  async "an app sees the target's authority and the request's path, query and header fields"(
+    create,
+  ) {
     for (const target of Object.values(frameworks)) {
       const seen = await ask(
         create({ target }),
@@ -35,7 +37,7 @@ export const requests: Record<string, Case> = {
     }
   },
 
-  async "the url of an app gives authority, base path and query"(create) {
+  async "the `url` of an app sets authority, base path and query"(create) {
     for (const app of Object.values(frameworks)) {
       const target = {
         fetch: (request: Request) => app.fetch(request),

@@ -1,12 +1,14 @@
 /**
- * Runs the tests of the hosts on Node, and a storm, with other versions of Node, and of the frameworks.
+ * Runs the tests of the hosts on Node, those of Node's entry (`*.node.test.ts`), and a storm, with other versions of Node
+ * and of the frameworks.
  *
  *     npm run test:matrix [-- --nodes 22.12.0,26.1.0] [--hosts node,srvx] [--exchanges 2000]
  *
- * Vitest runs on the project's own Node; the hosts run on the other, compiled.
+ * For the hosts, Vitest runs on the project's own Node, and the hosts run on the other version, compiled. The tests of
+ * Node's entry have their servers in the process of Vitest, which then runs on the other version itself.
  */
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import {
@@ -50,9 +52,18 @@ interface Report {
   }[];
 }
 
-/** Runs a program of this project with hosts on the given Node. @returns its exit code and what it printed */
-function runOn(node: string, files: string, args: string[]): { code: number; output: string } {
-  const { status, stdout } = spawnSync(process.execPath, args, {
+/**
+ * Runs a program of this project with hosts on the given Node.
+ * @param binary the Node that the program itself runs on
+ * @returns its exit code and what it printed
+ */
+function runOn(
+  node: string,
+  files: string,
+  args: string[],
+  binary: string = process.execPath,
+): { code: number; output: string } {
+  const { status, stdout } = spawnSync(binary, args, {
     cwd: root,
     env: { ...process.env, HOST_NODE: installNode(node), HOST_FILES: files },
     stdio: ["ignore", "pipe", "inherit"],
@@ -62,26 +73,41 @@ function runOn(node: string, files: string, args: string[]): { code: number; out
   return { code: status ?? 1, output: stdout };
 }
 
+/** The tests of what rests on undocumented parts of Node and of the frameworks are among these. */
+const inProcess = readdirSync(join(root, "test"))
+  .filter((name) => name.endsWith(".node.test.ts") && !name.startsWith("hosts."))
+  .map((name) => `test/${name}`);
+
 function runTests(node: string, frameworks: string, files: string): Row {
-  const output = join(files, "../report.json");
-  rmSync(output, { force: true });
+  const row: Row = { node, frameworks, passed: 0, failed: [], code: 0 };
   // Which ways a host takes is tested beside what it does.
   const tests = [...hosts.map((host) => `test/hosts.${host}.test.ts`), "test/work.hosts.test.ts"];
+  runVitest(row, files, tests, process.execPath);
+  runVitest(row, files, inProcess, installNode(node));
+  return row;
+}
+
+/** Runs test files, and adds what has passed and failed to the row. */
+function runVitest(row: Row, files: string, tests: string[], binary: string): void {
+  const output = join(files, "../report.json");
+  rmSync(output, { force: true });
   const vitest = join(root, "node_modules/vitest/vitest.mjs");
   const args = [vitest, "run", ...tests, "--reporter=json", `--outputFile=${output}`];
-  const { code } = runOn(node, files, args);
-  const row: Row = { node, frameworks, passed: 0, failed: [], code };
-  if (!existsSync(output)) return row;
+  const { code } = runOn(row.node, files, args, binary);
+  row.code ||= code;
+  if (!existsSync(output)) {
+    row.failed.push(`no report of ${tests.join(" ")}`);
+    return;
+  }
   const { testResults } = JSON.parse(readFileSync(output, "utf8")) as Report;
   for (const { name, message, assertionResults } of testResults) {
-    const file = /(?:hosts|work)\.\w+(?=\.test\.ts$)/.exec(name)?.[0] ?? name;
+    const file = /[\w.]+(?=\.test\.ts$)/.exec(name)?.[0] ?? name;
     if (assertionResults.length === 0) row.failed.push(`${file}: ${message}`);
     for (const { fullName, status } of assertionResults) {
       if (status === "passed") row.passed++;
       else row.failed.push(`${file}: ${fullName} (${status})`);
     }
   }
-  return row;
 }
 
 /** A short storm on each host counts as a test more. */

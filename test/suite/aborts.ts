@@ -92,19 +92,19 @@ async function leaveTogether(t: Tools, how: Way): Promise<void> {
 }
 
 export const aborts = {
-  async "a client that leaves before the response headers closes the upstream request, by FIN"(
+  async "a client that disconnects by FIN before the response headers closes the upstream request"(
     t: Tools,
   ): Promise<void> {
     await leaveUnanswered(t, "FIN");
   },
 
-  async "a client that leaves before the response headers closes the upstream request, by RST"(
+  async "a client that disconnects by RST before the response headers closes the upstream request"(
     t: Tools,
   ): Promise<void> {
     await leaveUnanswered(t, "RST");
   },
 
-  async "a client that leaves after an upload in several packets closes the upstream request"(
+  async "a client that disconnects after an upload in several packets closes the upstream request"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = () => {};
@@ -119,43 +119,43 @@ export const aborts = {
     await expectStillWorks(t);
   },
 
-  async "a client that leaves during a silent body closes the upstream request, by FIN"(
+  async "a client that disconnects by FIN while the response body stalls closes the upstream request"(
     t: Tools,
   ): Promise<void> {
     for (const answer of [`${sized}half`, chunked]) await leaveSilentBody(t, answer, "FIN");
   },
 
-  async "a client that leaves during a silent body closes the upstream request, by RST"(
+  async "a client that disconnects by RST while the response body stalls closes the upstream request"(
     t: Tools,
   ): Promise<void> {
     for (const answer of [`${sized}half`, chunked]) await leaveSilentBody(t, answer, "RST");
   },
 
-  async "a client that leaves before the first byte of the body closes the upstream request, by FIN"(
+  async "a client that disconnects by FIN before the first byte of the response body closes the upstream request"(
     t: Tools,
   ): Promise<void> {
     await leaveSilentBody(t, sized, "FIN");
   },
 
-  async "a client that leaves before the first byte of the body closes the upstream request, by RST"(
+  async "a client that disconnects by RST before the first byte of the response body closes the upstream request"(
     t: Tools,
   ): Promise<void> {
     await leaveSilentBody(t, sized, "RST");
   },
 
-  async "a client that leaves a server-sent event stream closes the upstream request, by FIN"(
+  async "a client that disconnects by FIN from a server-sent event stream closes the upstream request"(
     t: Tools,
   ): Promise<void> {
     await leaveSilentBody(t, events, "FIN");
   },
 
-  async "a client that leaves a server-sent event stream closes the upstream request, by RST"(
+  async "a client that disconnects by RST from a server-sent event stream closes the upstream request"(
     t: Tools,
   ): Promise<void> {
     await leaveSilentBody(t, events, "RST");
   },
 
-  async "a client that leaves during a large body closes the upstream request"(
+  async "a client that disconnects during a large response body closes the upstream request"(
     t: Tools,
   ): Promise<void> {
     for (const how of ways) {
@@ -177,13 +177,17 @@ export const aborts = {
     await expectStillWorks(t);
   },
 
-  async "a sized upload that breaks off never arrives whole"(t: Tools): Promise<void> {
+  async "an interrupted upload with Content-Length never looks complete to the upstream"(
+    t: Tools,
+  ): Promise<void> {
     await expectIncomplete(t, (client) =>
       client.send(request("POST", "/", [["Content-Length", "100"]]), "half"),
     );
   },
 
-  async "a chunked upload that breaks off never arrives whole"(t: Tools): Promise<void> {
+  async "an interrupted chunked upload never looks complete to the upstream"(
+    t: Tools,
+  ): Promise<void> {
     await expectIncomplete(t, (client) =>
       client.send(request("PUT", "/", [["Transfer-Encoding", "chunked"]]), chunk("half")),
     );
@@ -196,36 +200,44 @@ export const aborts = {
     );
   },
 
-  async "a chunked upload without its last line end never arrives whole"(t: Tools): Promise<void> {
+  async "a chunked upload without its last CRLF never looks complete to the upstream"(
+    t: Tools,
+  ): Promise<void> {
     await expectIncomplete(t, (client) =>
       client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk("half"), "0\r\n"),
     );
   },
 
-  async "a large upload that breaks off never arrives whole"(t: Tools): Promise<void> {
+  async "an interrupted large upload never looks complete to the upstream"(
+    t: Tools,
+  ): Promise<void> {
     await expectIncomplete(t, (client) => {
       client.send(request("POST", "/", [["Content-Length", String(1024 ** 3)]]));
       void pour(client.socket, 1024 ** 3);
     });
   },
 
-  async "a client that leaves while the upstream answers its sized upload closes both"(
+  async "a client that disconnects while the upstream responds to its upload with Content-Length closes both sides"(
     t: Tools,
   ): Promise<void> {
     for (const how of ways) await leaveAnsweredUpload(t, "Content-Length: 100\r\n\r\nhalf", how);
   },
 
-  async "a client that leaves while the upstream answers its chunked upload closes both"(
+  async "a client that disconnects while the upstream responds to its chunked upload closes both sides"(
     t: Tools,
   ): Promise<void> {
     for (const how of ways) await leaveAnsweredUpload(t, chunked, how);
   },
 
-  async "100 clients that leave at once leave nothing behind, by FIN"(t: Tools): Promise<void> {
+  async "100 clients that disconnect at once by FIN leave no upstream request open"(
+    t: Tools,
+  ): Promise<void> {
     await leaveTogether(t, "FIN");
   },
 
-  async "100 clients that leave at once leave nothing behind, by RST"(t: Tools): Promise<void> {
+  async "100 clients that disconnect at once by RST leave no upstream request open"(
+    t: Tools,
+  ): Promise<void> {
     await leaveTogether(t, "RST");
   },
 };

@@ -59,7 +59,7 @@ async function leave(t: Tools, path: string): Promise<void> {
 }
 
 export const apps = {
-  async "an app in process is sent the target's authority, and the client's path, fields and body"(
+  async "an in-process app receives the target's authority and the client's path, header fields and body"(
     t: Tools,
   ): Promise<void> {
     const fields: Header[] = [
@@ -84,21 +84,21 @@ export const apps = {
     expect(t.upstream.calls).toEqual([]);
   },
 
-  async "a large body streams to an app in process"(t: Tools): Promise<void> {
+  async "a large request body streams to an in-process app"(t: Tools): Promise<void> {
     for (const chunked of [false, true]) {
       const answer = await upload(t, "/digest", chunked);
       expect([answer.status, answer.text]).toEqual([200, digestOf(size)]);
     }
   },
 
-  async "a large body streams to an app in process and back"(t: Tools): Promise<void> {
+  async "a large body streams to an in-process app and back"(t: Tools): Promise<void> {
     for (const chunked of [false, true]) {
       const answer = await upload(t, "/back", chunked);
       expect([answer.status, answer.length, answer.sha256]).toEqual([200, size, digestOf(size)]);
     }
   },
 
-  async "what an app in process has encoded passes raw, with length, ETag and each cookie"(
+  async "an in-process app's encoded body passes unchanged, with Content-Length, ETag and every cookie"(
     t: Tools,
   ): Promise<void> {
     const answer = await t.ask(request("GET", "/gzip", [["Accept-Encoding", "gzip"]]), "inProcess");
@@ -112,12 +112,16 @@ export const apps = {
     expect((await t.ask(request("GET", "/empty"), "inProcess")).status).toBe(204);
   },
 
-  async "a redirect of an app in process becomes one to the proxy"(t: Tools): Promise<void> {
+  async "an in-process app's redirect to itself becomes a redirect to the proxy"(
+    t: Tools,
+  ): Promise<void> {
     const answer = await t.ask(request("GET", "/redirect"), "inProcess");
     expect([answer.status, answer.get("location")]).toEqual([302, "/seen?x"]);
   },
 
-  async "an app in process that throws is 502, and nothing of it is told"(t: Tools): Promise<void> {
+  async "an exception of an in-process app becomes a 502 that shows none of its text"(
+    t: Tools,
+  ): Promise<void> {
     for (const path of ["/throw", "/reject"]) {
       const answer = await t.ask(request("GET", path), "inProcess");
       expect(answer.status).toBe(502);
@@ -126,7 +130,9 @@ export const apps = {
     }
   },
 
-  async "a body of an app in process that fails, or is short, is cut"(t: Tools): Promise<void> {
+  async "an in-process app's body that fails or is too short breaks off for the client"(
+    t: Tools,
+  ): Promise<void> {
     for (const path of ["/broken", "/short"]) {
       const client = await t.connect("inProcess");
       client.send(request("GET", path));
@@ -139,7 +145,7 @@ export const apps = {
     }
   },
 
-  async "what an app in process does not read of a request is not in the way of the next one"(
+  async "the part of a request body that an in-process app does not read does not disturb the next request"(
     t: Tools,
   ): Promise<void> {
     for (const path of ["/empty", "/aborted", "/throw", "/gzip"]) {
@@ -161,13 +167,13 @@ export const apps = {
     }
   },
 
-  async "a client that leaves before the response aborts an app in process"(
+  async "a client that disconnects before the response aborts the in-process app's request"(
     t: Tools,
   ): Promise<void> {
     await leave(t, "/hang");
   },
 
-  async "a client that leaves during the response aborts an app in process"(
+  async "a client that disconnects during the response aborts the in-process app's request"(
     t: Tools,
   ): Promise<void> {
     await leave(t, "/stream");

@@ -27,30 +27,34 @@ async function sendInSteps(
 }
 
 export const bodies = {
-  async "methods with a body keep it"(t: Tools): Promise<void> {
+  async "methods with a body forward it"(t: Tools): Promise<void> {
     for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"]) {
       await expectMethod(t, method, "a body");
       expect(t.upstream.calls.at(-1)?.framing, method).toEqual({ kind: "length", length: 6 });
     }
   },
 
-  async "a byte stream of a hook that is closed late ends"(t: Tools): Promise<void> {
+  async "a byte stream that a hook returns and closes late ends for the client"(
+    t: Tools,
+  ): Promise<void> {
     const answer = await t.ask(request("POST", "/", [], "its own"), "streaming");
     expect(answer).toMatchObject({ status: 200, text: "streamed by a hook" });
   },
 
-  async "QUERY keeps its body"(t: Tools): Promise<void> {
+  async "QUERY forwards its body"(t: Tools): Promise<void> {
     await expectMethod(t, "QUERY", "a body");
   },
 
-  async "methods without a body have no framing"(t: Tools): Promise<void> {
+  async "a request without a body is forwarded without Content-Length and Transfer-Encoding"(
+    t: Tools,
+  ): Promise<void> {
     for (const method of ["GET", "DELETE", "OPTIONS"]) {
       await expectMethod(t, method);
       expect(t.upstream.calls.at(-1)?.framing, method).toEqual({ kind: "none" });
     }
   },
 
-  async "methods that may have a body and have none say so at most by content-length: 0"(
+  async "a bodyless request with a method that allows a body is forwarded with no framing or content-length: 0"(
     t: Tools,
   ): Promise<void> {
     for (const method of ["PROPFIND", "MKCOL", "PURGE", "M-SEARCH", "LINK", "QUERY"]) {
@@ -61,30 +65,30 @@ export const bodies = {
     }
   },
 
-  async "the method's case is kept or refused"(t: Tools): Promise<void> {
+  async "a method in lower case is forwarded as it is, or refused"(t: Tools): Promise<void> {
     const answer = await t.ask(request("patch", "/"));
     if (answer.status === 200) expect(t.upstream.calls[0]?.method).toBe("patch");
     else expect([400, 501]).toContain(answer.status);
   },
 
-  async "an empty POST sends content-length: 0"(t: Tools): Promise<void> {
+  async "an empty POST is forwarded with content-length: 0"(t: Tools): Promise<void> {
     await expectMethod(t, "POST", "");
     expect(t.upstream.calls[0]?.all("content-length")).toEqual(["0"]);
   },
 
-  async "a POST without framing sends content-length: 0"(t: Tools): Promise<void> {
+  async "a POST without framing is forwarded with content-length: 0"(t: Tools): Promise<void> {
     await expectMethod(t, "POST");
     expect(t.upstream.calls[0]?.all("content-length")).toEqual(["0"]);
   },
 
-  async "an empty chunked POST is an empty body"(t: Tools): Promise<void> {
+  async "an empty chunked POST is forwarded with an empty body"(t: Tools): Promise<void> {
     const client = await t.connect();
     client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), lastChunk);
     expect(await client.read()).toMatchObject({ status: 200, text: "" });
     expect(t.upstream.calls[0]).toMatchObject({ length: 0, state: "complete" });
   },
 
-  async "DELETE keeps a chunked body"(t: Tools): Promise<void> {
+  async "DELETE forwards its chunked body"(t: Tools): Promise<void> {
     const client = await t.connect();
     client.send(
       request("DELETE", "/", [["Transfer-Encoding", "chunked"]]),
@@ -94,7 +98,7 @@ export const bodies = {
     expect(await client.read()).toMatchObject({ status: 200, text: "a body" });
   },
 
-  async "a chunked upload stays a stream"(t: Tools): Promise<void> {
+  async "a chunked upload is forwarded chunk by chunk"(t: Tools): Promise<void> {
     const client = await t.connect();
     const head = request("POST", "/", [["Transfer-Encoding", "chunked"]]);
     await sendInSteps(
@@ -108,7 +112,9 @@ export const bodies = {
     expect(t.upstream.calls[0]?.framing).toEqual({ kind: "chunked" });
   },
 
-  async "an upload with content-length stays a stream and keeps it"(t: Tools): Promise<void> {
+  async "an upload with Content-Length is forwarded chunk by chunk with the same Content-Length"(
+    t: Tools,
+  ): Promise<void> {
     const client = await t.connect();
     const head = request("PUT", "/", [["Content-Length", "18"]]);
     await sendInSteps(
@@ -122,7 +128,9 @@ export const bodies = {
     expect(t.upstream.calls[0]?.all("content-length")).toEqual(["18"]);
   },
 
-  async "an upload whose first byte comes after the head is sent whole"(t: Tools): Promise<void> {
+  async "an upload whose first byte arrives after the request head is forwarded completely"(
+    t: Tools,
+  ): Promise<void> {
     const client = await t.connect();
     client.send(request("POST", "/", [["Content-Length", "5"]]));
     const other = await t.connect();
@@ -132,7 +140,7 @@ export const bodies = {
     expect(await client.read()).toMatchObject({ status: 200, text: "hello" });
   },
 
-  async "an upload's head goes ahead of its body"(t: Tools): Promise<void> {
+  async "an upload's request head is forwarded before its body arrives"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.reply(401, [], "not before you log in");
     const client = await t.connect();
     client.send(request("POST", "/", [["Content-Length", "500000"]]));
@@ -140,7 +148,9 @@ export const bodies = {
     expect(await client.read()).toMatchObject({ status: 401, text: "not before you log in" });
   },
 
-  async "chunk extensions and trailers of a request do no harm"(t: Tools): Promise<void> {
+  async "a request with chunk extensions and trailers is forwarded with its body"(
+    t: Tools,
+  ): Promise<void> {
     const client = await t.connect();
     const head = request("POST", "/", [
       ["Transfer-Encoding", "chunked"],
@@ -157,7 +167,9 @@ export const bodies = {
     expect(call?.trailers.filter(([name]) => !/^x-sum$/i.test(name))).toEqual([]);
   },
 
-  async "18 Expect: 100-continue is answered here and not forwarded"(t: Tools): Promise<void> {
+  async "18 the proxy's server answers Expect: 100-continue, and Expect is not forwarded"(
+    t: Tools,
+  ): Promise<void> {
     const client = await t.connect();
     client.send(
       request("POST", "/", [
@@ -175,7 +187,7 @@ export const bodies = {
     expect(t.upstream.calls[0]?.all("expect")).toEqual([]);
   },
 
-  async "18 CVE-2024-24791: an early answer to an expected body does not spoil the next request"(
+  async "18 CVE-2024-24791: an early response to Expect: 100-continue does not disturb the next request"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => call.reply(200, [], call.target);
@@ -203,7 +215,7 @@ export const bodies = {
     ).toEqual([]);
   },
 
-  async "200 concurrent echoes do not mix"(t: Tools): Promise<void> {
+  async "200 concurrent requests each get the response to their own body"(t: Tools): Promise<void> {
     await Promise.all(
       Array.from({ length: 200 }, async (_, index) => {
         const client = await t.connect();

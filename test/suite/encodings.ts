@@ -23,26 +23,28 @@ async function expectUntouched(t: Tools, coding: string, body: Uint8Array): Prom
 }
 
 export const encodings = {
-  async "a gzip body is untouched"(t: Tools): Promise<void> {
+  async "a gzip body passes unchanged"(t: Tools): Promise<void> {
     await expectUntouched(t, "gzip", gzipSync(text));
   },
 
-  async "a br body is untouched"(t: Tools): Promise<void> {
+  async "a br body passes unchanged"(t: Tools): Promise<void> {
     await expectUntouched(t, "br", brotliCompressSync(text));
   },
 
-  async "a zstd body is untouched"(t: Tools): Promise<void> {
+  async "a zstd body passes unchanged"(t: Tools): Promise<void> {
     await expectUntouched(t, "zstd", zstdCompressSync(text));
   },
 
-  async "stacked, unknown and untrue codings are untouched"(t: Tools): Promise<void> {
+  async "bodies with several, unknown or false content codings pass unchanged"(
+    t: Tools,
+  ): Promise<void> {
     await expectUntouched(t, "gzip, br", brotliCompressSync(gzipSync(text)));
     await expectUntouched(t, "x-rot13", text);
     await expectUntouched(t, "gzip", Buffer.from("this was never gzipped"));
     await expectUntouched(t, "gzip", Buffer.alloc(0));
   },
 
-  async "a chunked gzip body is untouched"(t: Tools): Promise<void> {
+  async "a chunked gzip body passes unchanged"(t: Tools): Promise<void> {
     const body = gzipSync(text);
     t.upstream.script = (call) => {
       call.write("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -54,7 +56,9 @@ export const encodings = {
     expect(answer.body.equals(body)).toBe(true);
   },
 
-  async "HEAD of a gzip resource keeps its fields"(t: Tools): Promise<void> {
+  async "the response to HEAD of a gzip resource keeps Content-Encoding, Content-Length and ETag"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) =>
       call.reply(
         200,
@@ -71,7 +75,7 @@ export const encodings = {
     expect(answer.get("etag")).toBe('"s"');
   },
 
-  async "accept-encoding stays absent when absent, and empty or identity when so"(
+  async "an absent, empty or identity Accept-Encoding is forwarded as it is"(
     t: Tools,
   ): Promise<void> {
     await t.ask(request("GET", "/"));
@@ -84,7 +88,7 @@ export const encodings = {
     ]);
   },
 
-  async "a gzip request body is untouched"(t: Tools): Promise<void> {
+  async "a gzip request body passes unchanged"(t: Tools): Promise<void> {
     const body = gzipSync(text);
     const answer = await t.ask(request("POST", "/", [["Content-Encoding", "gzip"]], body));
     const [call] = t.upstream.calls;
@@ -94,7 +98,7 @@ export const encodings = {
     expect(answer.body.equals(body)).toBe(true);
   },
 
-  async "206 with content-range is untouched"(t: Tools): Promise<void> {
+  async "a 206 response with Content-Range passes unchanged"(t: Tools): Promise<void> {
     const fields: Header[] = [
       ["Content-Range", "bytes 2-5/10"],
       ["Accept-Ranges", "bytes"],
@@ -113,7 +117,7 @@ export const encodings = {
     for (const [name, value] of fields) expect(answer.all(name), name).toEqual([value]);
   },
 
-  async "206 of a gzip resource is untouched"(t: Tools): Promise<void> {
+  async "a 206 response of a gzip resource passes unchanged"(t: Tools): Promise<void> {
     const part = gzipSync(text).subarray(5, 25);
     const fields: Header[] = [
       ["Content-Encoding", "gzip"],
@@ -133,7 +137,9 @@ export const encodings = {
     for (const [name, value] of fields) expect(answer.all(name), name).toEqual([value]);
   },
 
-  async "16 CVE-2026-55603: CRLF and boundaries in a form are bytes"(t: Tools): Promise<void> {
+  async "16 CVE-2026-55603: a form body with CRLF and boundaries in its values is forwarded byte for byte"(
+    t: Tools,
+  ): Promise<void> {
     const body =
       '--b\r\nContent-Disposition: form-data; name="a\r\nX-Evil: 1"\r\n\r\nv\r\n\r\nGET / HTTP/1.1\r\n\r\n--b--\r\n';
     await t.ask(request("POST", "/", [["Content-Type", "multipart/form-data; boundary=b"]], body));
@@ -141,7 +147,9 @@ export const encodings = {
     expect(t.upstream.calls[0]?.get("content-type")).toBe("multipart/form-data; boundary=b");
   },
 
-  async "11 GHSA-v2v2-hph8-q5xp: a JSON body is not parsed"(t: Tools): Promise<void> {
+  async "11 GHSA-v2v2-hph8-q5xp: a JSON body is forwarded without being parsed"(
+    t: Tools,
+  ): Promise<void> {
     const body = '"a \\u0041 string"  ';
     const type = "application/json ; charset=utf-8";
     await t.ask(request("POST", "/", [["Content-Type", type]], body));

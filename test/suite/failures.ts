@@ -60,7 +60,7 @@ function halfOf({ length }: Answer): string {
 }
 
 export const failures = {
-  async "24 h3 936f14ba: a refused connection gets 502 that names no address"(
+  async "24 h3 936f14ba: a refused upstream connection becomes a 502 that shows no address"(
     t: Tools,
   ): Promise<void> {
     for (const bytes of [request("GET", "/"), request("POST", "/", [], "body")]) {
@@ -68,26 +68,32 @@ export const failures = {
     }
   },
 
-  async "an upstream that closes before it answers gets 502"(t: Tools): Promise<void> {
+  async "an upstream that closes the connection before it responds becomes 502"(
+    t: Tools,
+  ): Promise<void> {
     const type = /(connection_terminated|http_response_incomplete)/;
     await expectBad(t, (call) => call.close(), type);
     await expectBad(t, (call) => call.reset(), type);
   },
 
-  async "an upstream that closes within its head gets 502"(t: Tools): Promise<void> {
+  async "an upstream that closes the connection within the response head becomes 502"(
+    t: Tools,
+  ): Promise<void> {
     await expectBad(t, (call) => {
       call.write("HTTP/1.1 200 OK\r\nX-A: ");
       call.close();
     });
   },
 
-  async "a sized body that breaks off fails for the client"(t: Tools): Promise<void> {
+  async "a truncated response body with Content-Length fails for the client"(
+    t: Tools,
+  ): Promise<void> {
     const bytes = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
     await expectCut(t, bytes, "FIN");
     await expectCut(t, bytes, "RST");
   },
 
-  async "a chunked body that breaks off fails for the client"(t: Tools): Promise<void> {
+  async "a truncated chunked response body fails for the client"(t: Tools): Promise<void> {
     const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (const bytes of [`${head}4\r\nhalf\r\n`, `${head}a\r\nhalf`, `${head}4\r\nhalf\r\n0\r\n`]) {
       await expectCut(t, bytes, "FIN");
@@ -95,7 +101,7 @@ export const failures = {
     }
   },
 
-  async "a body that breaks off with its head, all in one packet, fails for the client"(
+  async "a truncated response whose head and body arrive in one packet fails for the client"(
     t: Tools,
   ): Promise<void> {
     for (const bytes of [
@@ -116,12 +122,12 @@ export const failures = {
     }
   },
 
-  async "a gzip body that breaks off fails for the client"(t: Tools): Promise<void> {
+  async "a truncated gzip response body fails for the client"(t: Tools): Promise<void> {
     const head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 100\r\n\r\nhalf";
     await expectCut(t, head, "FIN");
   },
 
-  async "a malformed chunk fails for the client"(t: Tools): Promise<void> {
+  async "a response body with a malformed chunk fails for the client"(t: Tools): Promise<void> {
     for (const bad of ["zz\r\n", "5\r\nhello!!\r\n", "-5\r\nhello\r\n", "5\nhello\n"]) {
       t.upstream.script = (call) =>
         call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("good"), bad);
@@ -132,7 +138,7 @@ export const failures = {
     expect((await t.ask(request("GET", "/"), "refused")).status).toBe(502);
   },
 
-  async "garbage gets 502"(t: Tools): Promise<void> {
+  async "an upstream response that is not HTTP becomes 502"(t: Tools): Promise<void> {
     await expectBad(
       t,
       (call) => call.write("\0\x01\x02 this is not HTTP\r\n\r\n"),
@@ -147,7 +153,7 @@ export const failures = {
     });
   },
 
-  async "a status of 000, under 100 or over 599 gets 502"(t: Tools): Promise<void> {
+  async "an upstream status of 000, under 100 or over 599 becomes 502"(t: Tools): Promise<void> {
     const each = Object.fromEntries(
       ["000", "099", "600", "777", "999", "20", "2000", "abc", "-20"].map((status) => [
         status,
@@ -157,7 +163,7 @@ export const failures = {
     await expectBadBytes(t, each);
   },
 
-  async "headers that overflow get 502"(t: Tools): Promise<void> {
+  async "a response head over the size limit becomes 502"(t: Tools): Promise<void> {
     const type = /http_response_header_section_size/;
     await expectBad(t, (call) => call.reply(200, [["X-A", "x".repeat(1024 * 1024)]]), type);
     await expectBad(
@@ -167,7 +173,7 @@ export const failures = {
     );
   },
 
-  async "an unsolicited 101 gets 502"(t: Tools): Promise<void> {
+  async "an unsolicited 101 response becomes 502"(t: Tools): Promise<void> {
     const head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: evil\r\n\r\n";
     await expectBad(t, (call) => call.write(head));
     await expectBad(t, (call) =>
@@ -175,7 +181,7 @@ export const failures = {
     );
   },
 
-  async "a response with both content-length and transfer-encoding gets 502 or one of them"(
+  async "a response with both Content-Length and Transfer-Encoding becomes 502 or is forwarded with one of them"(
     t: Tools,
   ): Promise<void> {
     const fields = ["Content-Length: 3", "Transfer-Encoding: chunked"];
@@ -189,7 +195,9 @@ export const failures = {
     }
   },
 
-  async "a response with two lengths or an invalid one gets 502"(t: Tools): Promise<void> {
+  async "a response with two Content-Lengths or an invalid one becomes 502"(
+    t: Tools,
+  ): Promise<void> {
     const each = [
       "Content-Length: 3\r\nContent-Length: 5",
       "Content-Length: -1",
@@ -202,7 +210,7 @@ export const failures = {
     );
   },
 
-  async "bytes after a response do not become the next one"(t: Tools): Promise<void> {
+  async "bytes behind a response are not taken for the next response"(t: Tools): Promise<void> {
     const next = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
     t.upstream.script = (call) =>
       call.target === "/first"
@@ -212,7 +220,9 @@ export const failures = {
     expect(await t.ask(request("GET", "/second"))).toMatchObject({ status: 200, text: "clean" });
   },
 
-  async "an early 413 reaches a client in the middle of a large upload"(t: Tools): Promise<void> {
+  async "an upstream's early 413 reaches a client that is still uploading"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) => {
       call.link.socket.pause();
       call.reply(413, [["Connection", "close"]], "too large");

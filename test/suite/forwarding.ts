@@ -46,9 +46,7 @@ async function expectRefused(t: Tools, head: string): Promise<void> {
 }
 
 export const forwarding = {
-  async "Host is the target's, and the client is told of in X-Forwarded-*"(
-    t: Tools,
-  ): Promise<void> {
+  async "Host is the target's, and X-Forwarded-* describes the client"(t: Tools): Promise<void> {
     await t.ask(request("GET", "/", [["Host", "shop.test:8080"]]));
     const [call] = t.upstream.calls;
     expect(call?.get("host")).toBe(t.upstream.authority);
@@ -60,7 +58,7 @@ export const forwarding = {
     ]);
   },
 
-  async "6 CVE-2021-33197: nominating X-Forwarded-* keeps the proxy's own and drops the client's"(
+  async "6 CVE-2021-33197: naming X-Forwarded-* in Connection drops the client's values and keeps the proxy's"(
     t: Tools,
   ): Promise<void> {
     const nominated =
@@ -71,26 +69,28 @@ export const forwarding = {
     expect(said(call?.headers ?? [])).toEqual(own);
   },
 
-  async "21 CVE-2026-3635: forged forwarding fields and their _ aliases are gone"(
+  async "21 CVE-2026-3635: forged forwarding fields and their _ aliases are removed"(
     t: Tools,
   ): Promise<void> {
     await t.ask(request("GET", "/", forged));
     expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual(own);
   },
 
-  async "xfwd: false tells nothing and lets nothing be made up"(t: Tools): Promise<void> {
+  async "xfwd: false adds no forwarding fields and removes the client's"(t: Tools): Promise<void> {
     await t.ask(request("GET", "/", forged), "plain");
     expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual([]);
   },
 
-  async 'xfwd: "forwarded" says it in RFC 7239 form, quoted where needed'(t: Tools): Promise<void> {
+  async 'xfwd: "forwarded" adds Forwarded in RFC 7239 form, quoted where needed'(
+    t: Tools,
+  ): Promise<void> {
     await t.ask(request("GET", "/", [["Host", "shop.test:8080"], ...forged]), "forwarded");
     expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual([
       ["forwarded", 'for=127.0.0.1;host="shop.test:8080";proto=http'],
     ]);
   },
 
-  async "20 CVE-2026-30851: copies and _ aliases of what the proxy sets or deletes are gone"(
+  async "20 CVE-2026-30851: duplicates and _ aliases of fields that the proxy sets or deletes are removed"(
     t: Tools,
   ): Promise<void> {
     const copies: Header[] = [
@@ -107,12 +107,12 @@ export const forwarding = {
     expect(found).toEqual([["X-User", "alice"]]);
   },
 
-  async "changeOrigin: false keeps the client's Host"(t: Tools): Promise<void> {
+  async "changeOrigin: false forwards the client's Host"(t: Tools): Promise<void> {
     await t.ask(request("GET", "/", [["Host", "shop.test:8080"]]), "hosted");
     expect(t.upstream.calls[0]?.all("host")).toEqual(["shop.test:8080"]);
   },
 
-  async "host sets an explicit Host, via appends to Via"(t: Tools): Promise<void> {
+  async "`host` sets the Host field, and `via` appends to Via"(t: Tools): Promise<void> {
     await t.ask(request("GET", "/", [["Via", "1.0 first"]]), "named");
     const [call] = t.upstream.calls;
     expect(call?.all("host")).toEqual(["shop.example:8443"]);
@@ -130,7 +130,7 @@ export const forwarding = {
     await expectRefused(t, "X-A: b");
   },
 
-  async "14 CVE-2026-33131, CVE-2026-33732: a Host that is no authority is refused"(
+  async "14 CVE-2026-33131, CVE-2026-33732: a request whose Host is not an authority is refused"(
     t: Tools,
   ): Promise<void> {
     const hosts = [
@@ -174,7 +174,9 @@ export const forwarding = {
     }
   },
 
-  async "a Host that is an authority is told on as it is"(t: Tools): Promise<void> {
+  async "a Host that is an authority is forwarded unchanged in X-Forwarded-Host"(
+    t: Tools,
+  ): Promise<void> {
     for (const host of [
       "a",
       "A.Test:80",

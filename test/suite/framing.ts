@@ -58,20 +58,22 @@ export const framing = {
     await sendUpgradeWithBody(t, "OPTIONS", [["Connection", "keep-alive, upgrade"]]);
   },
 
-  async "1 CVE-2026-29057: nominating Transfer-Encoding does not unframe the body"(
+  async "1 CVE-2026-29057: naming Transfer-Encoding in Connection does not remove the body's framing"(
     t: Tools,
   ): Promise<void> {
     await sendUpgradeWithBody(t, "DELETE", [["Connection", "Transfer-Encoding, upgrade"]]);
   },
 
-  async "1 CVE-2026-29057: Upgrade: h2c does not unframe the body"(t: Tools): Promise<void> {
+  async "1 CVE-2026-29057: Upgrade: h2c does not remove the body's framing"(
+    t: Tools,
+  ): Promise<void> {
     await sendUpgradeWithBody(t, "DELETE", [
       ["Connection", "keep-alive, upgrade"],
       ["Upgrade", "h2c"],
     ]);
   },
 
-  async "2 a GET's content-length and body are forwarded together or not at all"(
+  async "2 the Content-Length and the body of a GET are forwarded together or not at all"(
     t: Tools,
   ): Promise<void> {
     const body = smuggled.padEnd(200, "x");
@@ -96,7 +98,7 @@ export const framing = {
     });
   },
 
-  async "2 a GET that claims a body and sends none does not spoil the pooled connection"(
+  async "2 a GET that announces a body and sends none does not desynchronize the pooled connection"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => call.reply(200, [], call.target);
@@ -116,7 +118,9 @@ export const framing = {
     expect(others.map((call) => call.target)).toEqual(["/during", "/after", "/during", "/after"]);
   },
 
-  async "2 a GET without a body has no framing"(t: Tools): Promise<void> {
+  async "2 a GET without a body is forwarded without Content-Length and Transfer-Encoding"(
+    t: Tools,
+  ): Promise<void> {
     expect(await t.ask(request("GET", "/"))).toMatchObject({ status: 200, text: "" });
     expect(t.upstream.calls[0]?.framing).toEqual({ kind: "none" });
     const empty = request("GET", "/", [["Content-Length", "0"]]);
@@ -124,7 +128,7 @@ export const framing = {
     expect(t.upstream.calls[1]?.length).toBe(0);
   },
 
-  async "3 RFC 9112 §6.3: content-length beside transfer-encoding never reaches the upstream"(
+  async "3 RFC 9112 §6.3: Content-Length together with Transfer-Encoding never reaches the upstream"(
     t: Tools,
   ): Promise<void> {
     const headers: Header[] = [
@@ -140,7 +144,7 @@ export const framing = {
     }
   },
 
-  async "3 RFC 9112 §6.3: other transfer codings are refused or re-framed"(
+  async "3 RFC 9112 §6.3: a request with another transfer coding is refused, or forwarded with new framing"(
     t: Tools,
   ): Promise<void> {
     for (const [name, headers, body] of ambiguous) {
@@ -153,7 +157,7 @@ export const framing = {
     }
   },
 
-  async "3 RFC 9112 §6.1: a transfer coding that nobody undoes is refused"(
+  async "3 RFC 9112 §6.1: a request with a transfer coding that the server does not decode is refused"(
     t: Tools,
   ): Promise<void> {
     const headers: Header[] = [["Transfer-Encoding", "gzip, chunked"]];
@@ -162,7 +166,7 @@ export const framing = {
     expect([400, 501]).toContain((await client.read()).status);
   },
 
-  async "4 CVE-2026-1525: two different content-lengths are refused or one"(
+  async "4 CVE-2026-1525: a request with two different Content-Lengths is refused, or forwarded with one"(
     t: Tools,
   ): Promise<void> {
     const client = await t.connect();
@@ -176,7 +180,7 @@ export const framing = {
     t.refusedOrOne(await client.read());
   },
 
-  async "4 CVE-2026-1525: content-lengths that are no plain number are refused"(
+  async "4 CVE-2026-1525: a request whose Content-Length is not a plain number is refused"(
     t: Tools,
   ): Promise<void> {
     for (const value of ["5, 5", "+5", "0x5", "5 5", "-5", "5.0", "99999999999999999999"]) {
@@ -187,7 +191,7 @@ export const framing = {
     }
   },
 
-  async "5 CVE-2026-23527: Transfer-Encoding: ChunKed is forwarded and drained"(
+  async "5 CVE-2026-23527: a body with Transfer-Encoding: ChunKed is read completely and forwarded"(
     t: Tools,
   ): Promise<void> {
     const client = await t.connect();
@@ -200,7 +204,7 @@ export const framing = {
     await expectNext(t, client);
   },
 
-  async "a chunk's size, extension and line end cannot hide another request"(
+  async "a chunk's size, extension and line end cannot smuggle another request"(
     t: Tools,
   ): Promise<void> {
     const bodies = [
@@ -223,7 +227,7 @@ export const framing = {
     }
   },
 
-  async "header lines that are not of the grammar are refused"(t: Tools): Promise<void> {
+  async "a request with a malformed header line is refused"(t: Tools): Promise<void> {
     for (const line of [
       "X-A : b",
       " X-A: b",

@@ -35,7 +35,7 @@ function lower(headers: Header[]): Header[] {
 }
 
 export const headers = {
-  async "several Set-Cookie stay several, in order"(t: Tools): Promise<void> {
+  async "several Set-Cookie fields stay separate, in order"(t: Tools): Promise<void> {
     const cookies = [
       "a=1; Path=/",
       "b=2; Expires=Wed, 21 Oct 2026 07:28:00 GMT",
@@ -76,7 +76,7 @@ export const headers = {
     expect(answer.all("x-multi")).toEqual(["1", "2", "3"]);
   },
 
-  async "several Cookie lines are not joined by a comma"(t: Tools): Promise<void> {
+  async "several Cookie lines are not joined with a comma"(t: Tools): Promise<void> {
     await t.ask(
       request("GET", "/", [
         ["Cookie", "a=1"],
@@ -96,7 +96,7 @@ export const headers = {
     expect((await t.ask(request("GET", "/"))).get("x-name")).toBe("caf\xe9 \xff\x80");
   },
 
-  async "latin-1 bytes in response fields stay single bytes where the body comes late"(
+  async "latin-1 bytes in response fields stay single bytes when the body arrives late"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => {
@@ -114,7 +114,7 @@ export const headers = {
     expect(answer.text).toBe("late");
   },
 
-  async "UTF-8 bytes in fields stay these bytes both ways"(t: Tools): Promise<void> {
+  async "UTF-8 bytes in header fields pass unchanged in both directions"(t: Tools): Promise<void> {
     const utf8 = Buffer.from("naïve ☃").toString("latin1");
     t.upstream.script = (call) => call.reply(200, [["X-Name", call.get("x-name") ?? ""]], "body");
     const answer = await t.ask(request("GET", "/", [["X-Name", utf8]]));
@@ -122,7 +122,7 @@ export const headers = {
     expect(answer.get("x-name")).toBe(utf8);
   },
 
-  async "the case of request field names is kept"(t: Tools): Promise<void> {
+  async "request field names keep their case"(t: Tools): Promise<void> {
     await t.ask(
       request("GET", "/", [
         ["X-cAsE", "1"],
@@ -137,7 +137,7 @@ export const headers = {
     ]);
   },
 
-  async "the case of response field names is kept"(t: Tools): Promise<void> {
+  async "response field names keep their case"(t: Tools): Promise<void> {
     const fields: Header[] = [
       ["X-cAsE", "1"],
       ["ETAG", '"x"'],
@@ -148,12 +148,12 @@ export const headers = {
     expect(named(answer.headers, /^(x-case|etag|content-type)$/i)).toEqual(fields);
   },
 
-  async "the reason phrase is kept"(t: Tools): Promise<void> {
+  async "the response keeps the upstream's reason phrase"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.reply("299 Fine By Me", [], "body");
     expect(await t.ask(request("GET", "/"))).toMatchObject({ status: 299, reason: "Fine By Me" });
   },
 
-  async "an unusual reason phrase does no harm"(t: Tools): Promise<void> {
+  async "a response with an unusual reason phrase is forwarded"(t: Tools): Promise<void> {
     for (const line of ["200 ", "200", "200 caf\xe9", "200 tab\there", "404 \xe2\x98\x83"]) {
       t.upstream.script = (call) => call.reply(line, [], "body");
       const answer = await t.ask(request("GET", "/"));
@@ -161,7 +161,9 @@ export const headers = {
     }
   },
 
-  async "names of object properties are ordinary field names"(t: Tools): Promise<void> {
+  async "names of object properties, such as constructor, are ordinary field names"(
+    t: Tools,
+  ): Promise<void> {
     const pattern = /^(constructor|tostring|hasownproperty|valueof)$/i;
     t.upstream.script = (call) => call.reply(200, inherited, "body");
     const answer = await t.ask(request("GET", "/", inherited));
@@ -179,7 +181,7 @@ export const headers = {
     expect((await t.ask(request("GET", "/"))).all("__proto__")).toEqual(["p"]);
   },
 
-  async "nothing is invented or overwritten in a request"(t: Tools): Promise<void> {
+  async "the proxy neither adds nor overwrites other request fields"(t: Tools): Promise<void> {
     const sent: Header[] = [
       ["If-None-Match", '"x"'],
       ["Sec-Fetch-Mode", "navigate"],
@@ -191,7 +193,7 @@ export const headers = {
     expect(lower(others)).toEqual(lower(sent));
   },
 
-  async "nothing is invented or overwritten in a response"(t: Tools): Promise<void> {
+  async "the proxy neither adds nor overwrites response fields"(t: Tools): Promise<void> {
     const sent: Header[] = [
       ["Date", "Wed, 21 Oct 2015 07:28:00 GMT"],
       ["Server", "upstream/1"],
@@ -205,12 +207,12 @@ export const headers = {
     expect(sorted(others)).toEqual(sorted(sent));
   },
 
-  async "a response without content-type gets none"(t: Tools): Promise<void> {
+  async "a response without Content-Type stays without one"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.reply(200, [], "body");
     expect((await t.ask(request("GET", "/"))).all("content-type")).toEqual([]);
   },
 
-  async "hundreds of fields pass"(t: Tools): Promise<void> {
+  async "a request and a response with hundreds of header fields pass"(t: Tools): Promise<void> {
     const many = Array.from({ length: 300 }, (_, index): Header => [`x-${index}`, `${index}`]);
     t.upstream.script = (call) => call.reply(200, many, "body");
     const answer = await t.ask(request("GET", "/", many));

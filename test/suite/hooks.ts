@@ -51,7 +51,7 @@ async function askTwice(t: Tools, path: string, setup: SetupName): Promise<Answe
 }
 
 export const hooks = {
-  async "a hook that fails before anything is sent gives 500 through onError"(
+  async "onError answers with 500 when a hook throws before the request is sent"(
     t: Tools,
   ): Promise<void> {
     for (const hook of before) {
@@ -66,7 +66,7 @@ export const hooks = {
     expect(await t.ask(request("GET", "/fine"), "throwing")).toMatchObject({ status: 200 });
   },
 
-  async "an onResponse that fails gives 500 through onError, and lets go of the upstream"(
+  async "onError answers with 500 when onResponse throws, and the upstream connection is released"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) =>
@@ -80,7 +80,7 @@ export const hooks = {
     }
   },
 
-  async "an exception of a hook that onError does not answer is the framework's: 500, and reported"(
+  async "a hook's exception that onError does not answer reaches the framework, which responds with 500 and reports it"(
     t: Tools,
   ): Promise<void> {
     let count = 0;
@@ -104,7 +104,7 @@ export const hooks = {
     expect(await t.ask(request("GET", "/fine"), "unhandled")).toMatchObject({ status: 200 });
   },
 
-  async "an exception after the upstream has answered lets go of it and is reported"(
+  async "an exception after the upstream's response releases the upstream connection and is reported"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) =>
@@ -123,7 +123,7 @@ export const hooks = {
     await expectReports(t, 3);
   },
 
-  async "an exception of onError is the framework's, too"(t: Tools): Promise<void> {
+  async "an exception of onError reaches the framework too"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.reset();
     for (const way of waysOf("onError")) {
       const path = `/onError/${way}`;
@@ -133,7 +133,9 @@ export const hooks = {
     await expectReports(t, 4);
   },
 
-  async "a trustProxy that fails gives 500 and trusts nobody"(t: Tools): Promise<void> {
+  async "an exception of trustProxy becomes 500, and the peer is not trusted"(
+    t: Tools,
+  ): Promise<void> {
     for (const bytes of [request("POST", "/", [], "a body"), request("GET", "/")]) {
       expectFailure(await t.ask(bytes, "distrusting"), "trustProxy");
     }
@@ -141,7 +143,7 @@ export const hooks = {
     await expectReports(t, 2);
   },
 
-  async "hooks can be asked about any request"(t: Tools): Promise<void> {
+  async "hooks run for every kind of request"(t: Tools): Promise<void> {
     // A Request cannot be made of all that a server takes: that is no fault of the hook's.
     for (const bytes of [
       request("TRACE", "/"),

@@ -24,7 +24,7 @@ function expectNoneOf(headers: Header[]): void {
 }
 
 export const hops = {
-  async "request fields of the connection, and those it nominates, are not forwarded"(
+  async "hop-by-hop request fields and those named in Connection are not forwarded"(
     t: Tools,
   ): Promise<void> {
     const more: Header[] = [
@@ -40,7 +40,7 @@ export const hops = {
     expectNoneOf((call?.headers ?? []).filter(([name]) => !/^proxy-authenticate$/i.test(name)));
   },
 
-  async "a request's Upgrade is not forwarded"(t: Tools): Promise<void> {
+  async "a request's Upgrade field is not forwarded"(t: Tools): Promise<void> {
     const upgrade: Header[] = [
       ["Connection", "Upgrade, HTTP2-Settings, connection-777"],
       ["Upgrade", "upgrade-777"],
@@ -51,7 +51,9 @@ export const hops = {
     expectNoneOf(t.upstream.calls[0]?.headers ?? []);
   },
 
-  async "a WebSocket handshake gets 501 and a reason, and is never sent"(t: Tools): Promise<void> {
+  async "a WebSocket handshake is answered with 501 and a reason, and is never forwarded"(
+    t: Tools,
+  ): Promise<void> {
     const client = await t.connect();
     for (const [method, token] of [
       ["GET", "websocket"],
@@ -83,7 +85,7 @@ export const hops = {
     expect(t.upstream.calls.map(({ target }) => target)).toEqual(["/next"]);
   },
 
-  async "OPTIONS counts Max-Forwards down, and is answered at 0"(t: Tools): Promise<void> {
+  async "OPTIONS decrements Max-Forwards, and the proxy answers it at 0"(t: Tools): Promise<void> {
     const ask = (value: string): Promise<Answer> =>
       t.ask(request("OPTIONS", "/", [["Max-Forwards", value]]));
     expect(await ask("7")).toMatchObject({ status: 200 });
@@ -93,7 +95,7 @@ export const hops = {
     expect(t.upstream.calls).toHaveLength(1);
   },
 
-  async "TRACE is answered at Max-Forwards 0, without secrets"(t: Tools): Promise<void> {
+  async "the proxy answers TRACE at Max-Forwards 0, without credentials"(t: Tools): Promise<void> {
     const answer = await t.ask(
       request("TRACE", "/x?y", [
         ["X-Kept", "yes"],
@@ -110,15 +112,13 @@ export const hops = {
     expect(t.upstream.calls).toEqual([]);
   },
 
-  async "TRACE counts Max-Forwards down"(t: Tools): Promise<void> {
+  async "TRACE decrements Max-Forwards"(t: Tools): Promise<void> {
     const answer = await t.ask(request("TRACE", "/", [["Max-Forwards", "7"]]));
     expect(answer).toMatchObject({ status: 200 });
     expect(t.upstream.calls.map((call) => call.get("max-forwards"))).toEqual(["6"]);
   },
 
-  async "a field nominated on a second Connection line is not forwarded either"(
-    t: Tools,
-  ): Promise<void> {
+  async "a field named on a second Connection line is not forwarded"(t: Tools): Promise<void> {
     await t.ask(
       request("GET", "/", [
         ["Connection", "keep-alive"],
@@ -129,7 +129,7 @@ export const hops = {
     expectNoneOf(t.upstream.calls[0]?.headers ?? []);
   },
 
-  async "nominating an end-to-end field does not break the request's framing or Host"(
+  async "naming an end-to-end field in Connection does not change the request's framing or Host"(
     t: Tools,
   ): Promise<void> {
     const headers: Header[] = [["Connection", "content-length, host, content-type"]];
@@ -138,7 +138,7 @@ export const hops = {
     expect(t.upstream.calls[0]?.get("host")).toBe(t.upstream.authority);
   },
 
-  async "7 hono 720b5662: response fields of the connection, and those it nominates, are not relayed"(
+  async "7 hono 720b5662: hop-by-hop response fields and those named in Connection are not forwarded"(
     t: Tools,
   ): Promise<void> {
     const more: Header[] = [
@@ -153,7 +153,9 @@ export const hops = {
     expectNoneOf(answer.headers);
   },
 
-  async "an upstream that nominates framing fields breaks nothing"(t: Tools): Promise<void> {
+  async "an upstream that names framing fields in Connection does not change the response's framing"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) =>
       call.reply(
         200,
@@ -168,7 +170,7 @@ export const hops = {
     expectNoneOf(answer.headers);
   },
 
-  async "the client's Connection: close closes its connection, not the upstream's"(
+  async "the client's Connection: close closes the client's connection and not the upstream's"(
     t: Tools,
   ): Promise<void> {
     const client = await t.connect();
@@ -179,7 +181,7 @@ export const hops = {
     expect(t.upstream.links).toHaveLength(1);
   },
 
-  async "the upstream's Connection: close closes its connection, not the client's"(
+  async "the upstream's Connection: close closes the upstream's connection and not the client's"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => {
@@ -208,7 +210,7 @@ export const hops = {
     expect(t.upstream.links).toHaveLength(1);
   },
 
-  async "pipelined requests are answered in order"(t: Tools): Promise<void> {
+  async "pipelined requests get their responses in order"(t: Tools): Promise<void> {
     const client = await t.connect();
     const targets = ["/1", "/2", "/3", "/4", "/5"];
     t.upstream.script = (call) => call.reply(200, [], call.target);
@@ -218,7 +220,7 @@ export const hops = {
     }
   },
 
-  async "an HTTP/1.0 client gets a body without chunks"(t: Tools): Promise<void> {
+  async "an HTTP/1.0 client gets a body without chunked coding"(t: Tools): Promise<void> {
     t.upstream.script = (call) =>
       call.reply(200, [["Transfer-Encoding", "chunked"]], "5\r\nhello\r\n0\r\n\r\n");
     const answer = await t.ask("GET / HTTP/1.0\r\nHost: proxy.test\r\n\r\n");

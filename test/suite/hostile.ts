@@ -111,17 +111,19 @@ async function tryAnswer(t: Tools, { name, may }: AnswerEntry, at: number): Prom
 }
 
 export const hostile = {
-  async "corpus: lengths, codings and chunks that can be read in two ways"(
+  async "corpus: requests with ambiguous lengths, transfer codings and chunks"(
     t: Tools,
   ): Promise<void> {
     await tryAll(t, framings);
   },
 
-  async "corpus: heads that are malformed, odd, huge or many"(t: Tools): Promise<void> {
+  async "corpus: requests with malformed, unusual, huge or many header fields"(
+    t: Tools,
+  ): Promise<void> {
     await tryAll(t, heads);
   },
 
-  async "corpus: answers that can be read in two ways"(t: Tools): Promise<void> {
+  async "corpus: ambiguous responses"(t: Tools): Promise<void> {
     const { upstream } = t;
     upstream.script = async (call) => {
       // Each has a connection of its own: none is kept before all are there.

@@ -59,19 +59,27 @@ async function expectFlat(t: Tools, transfer: typeof upload, chunked: boolean): 
 }
 
 export const large = {
-  async "256 MiB up with content-length: equal hash, flat memory"(t: Tools): Promise<void> {
+  async "256 MiB of upload with Content-Length arrive unchanged, and memory stays flat"(
+    t: Tools,
+  ): Promise<void> {
     await expectFlat(t, upload, false);
   },
 
-  async "256 MiB up in chunks: equal hash, flat memory"(t: Tools): Promise<void> {
+  async "256 MiB of chunked upload arrive unchanged, and memory stays flat"(
+    t: Tools,
+  ): Promise<void> {
     await expectFlat(t, upload, true);
   },
 
-  async "256 MiB down with content-length: equal hash, flat memory"(t: Tools): Promise<void> {
+  async "256 MiB of response with Content-Length arrive unchanged, and memory stays flat"(
+    t: Tools,
+  ): Promise<void> {
     await expectFlat(t, download, false);
   },
 
-  async "256 MiB down in chunks: equal hash, flat memory"(t: Tools): Promise<void> {
+  async "256 MiB of chunked response arrive unchanged, and memory stays flat"(
+    t: Tools,
+  ): Promise<void> {
     await expectFlat(t, download, true);
   },
 
@@ -108,7 +116,7 @@ export const large = {
     expect((await client.read()).status).toBe(200);
   },
 
-  async "50 clients that do not read leave the others their share"(t: Tools): Promise<void> {
+  async "50 clients that do not read do not slow down the others"(t: Tools): Promise<void> {
     t.upstream.script = async (call) => {
       if (call.target !== "/large") return call.reply(200, [], "small");
       call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${mebibyte * 16}\r\n\r\n`);

@@ -9,7 +9,9 @@ import { chunk, lastChunk, request } from "../_wire.ts";
 const looking = ["limited", "hooked"] as const;
 
 export const options = {
-  async "onRequest changes what is sent, onResponse what is answered"(t: Tools): Promise<void> {
+  async "onRequest changes the upstream request, and onResponse the response"(
+    t: Tools,
+  ): Promise<void> {
     const answer = await t.ask(request("POST", "/", [["X-Id", "1"]], "body"), "hooked");
     expect(answer).toMatchObject({ status: 200, text: "body" });
     expect(answer.get("x-hooked")).toBe("response");
@@ -18,13 +20,15 @@ export const options = {
     expect(t.upstream.calls[0]?.text).toBe("body");
   },
 
-  async "onError answers instead of the gateway"(t: Tools): Promise<void> {
+  async "onError replaces the gateway's error response"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.reset();
     const answer = await t.ask(request("GET", "/"), "hooked");
     expect(answer).toMatchObject({ status: 503, text: "sorry: connection_terminated" });
   },
 
-  async "bodyLimit: a body of just that size passes, sized or chunked"(t: Tools): Promise<void> {
+  async "bodyLimit: a body of exactly that size passes, with Content-Length or chunked"(
+    t: Tools,
+  ): Promise<void> {
     const body = "x".repeat(1000);
     expect(await t.ask(request("POST", "/", [], body), "limited")).toMatchObject({ text: body });
     const client = await t.connect("limited");
@@ -32,7 +36,9 @@ export const options = {
     expect(await client.read()).toMatchObject({ status: 200, text: body });
   },
 
-  async "bodyLimit: a longer content-length gets 413 and nothing is sent"(t: Tools): Promise<void> {
+  async "bodyLimit: a larger Content-Length is answered with 413, and nothing is sent upstream"(
+    t: Tools,
+  ): Promise<void> {
     const answer = await t.ask(request("POST", "/", [], "x".repeat(1001)), "limited");
     expect(answer.status).toBe(413);
     expect(answer.get("proxy-status")).toMatch(/^fetchway; error=http_request_error/);
@@ -40,7 +46,7 @@ export const options = {
     expect(t.upstream.links).toEqual([]);
   },
 
-  async "bodyLimit: a length over the limit is refused before its body is sent"(
+  async "bodyLimit: a Content-Length over the limit is refused before the client sends the body"(
     t: Tools,
   ): Promise<void> {
     const client = await t.connect("limited");
@@ -49,7 +55,7 @@ export const options = {
     expect(t.upstream.links).toEqual([]);
   },
 
-  async "bodyLimit: a longer chunked body gets 413 and never arrives whole"(
+  async "bodyLimit: a chunked body over the limit is answered with 413, and never looks complete to the upstream"(
     t: Tools,
   ): Promise<void> {
     for (const pieces of [[1001], [600, 600], [1000, 1]]) {
@@ -67,7 +73,7 @@ export const options = {
     expect(links.filter((link) => link.calls.length > 1)).toEqual([]);
   },
 
-  async "bodyLimit: an upload over the limit is broken off although the client sends on"(
+  async "bodyLimit: an upload over the limit is stopped although the client keeps sending"(
     t: Tools,
   ): Promise<void> {
     const client = await t.connect("limited");
@@ -87,7 +93,9 @@ export const options = {
     expect(call.length).toBeLessThanOrEqual(1000);
   },
 
-  async "an upload under bodyLimit or hooks stays a stream both ways"(t: Tools): Promise<void> {
+  async "with bodyLimit or hooks, an upload and its response stream at the same time"(
+    t: Tools,
+  ): Promise<void> {
     for (const setup of looking) {
       const client = await t.connect(setup);
       client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk("first "));
@@ -99,7 +107,7 @@ export const options = {
     }
   },
 
-  async "an upload under bodyLimit or hooks whose upstream answers early does no harm"(
+  async "with bodyLimit or hooks, an early response to an upload does not disturb the next request"(
     t: Tools,
   ): Promise<void> {
     for (const setup of looking) {
@@ -114,7 +122,7 @@ export const options = {
     }
   },
 
-  async "an upload under bodyLimit or hooks that breaks off never arrives whole"(
+  async "with bodyLimit or hooks, an interrupted upload never looks complete to the upstream"(
     t: Tools,
   ): Promise<void> {
     for (const setup of looking) {
@@ -133,7 +141,9 @@ export const options = {
     }
   },
 
-  async "a proxy's gateway error leaves the client's connection in step"(t: Tools): Promise<void> {
+  async "after the proxy's own error response the client's connection is still usable"(
+    t: Tools,
+  ): Promise<void> {
     const client = await t.connect("refused");
     for (let count = 0; count < 3; count++) {
       client.send(request("POST", "/", [], "a body that nobody takes"));

@@ -51,7 +51,7 @@ async function expectTargetOrRefusal(t: Tools, more: Header[]): Promise<void> {
 }
 
 export const paths = {
-  async "path and query keep their bytes"(t: Tools): Promise<void> {
+  async "path and query pass byte for byte"(t: Tools): Promise<void> {
     const targets = [
       "/",
       "//x",
@@ -76,17 +76,17 @@ export const paths = {
     expect(await targetsOf(t, ["/x?", "/?"])).toEqual(["/x?", "/?"]);
   },
 
-  async "a percent sign that encodes nothing keeps its bytes"(t: Tools): Promise<void> {
+  async "a percent sign that starts no valid escape passes unchanged"(t: Tools): Promise<void> {
     const targets = ["/%zz", "/100%", "/%2"];
     expect(await targetsOf(t, targets)).toEqual(targets);
   },
 
-  async "characters that URL parsers escape keep their bytes"(t: Tools): Promise<void> {
+  async "characters that URL parsers escape pass unchanged"(t: Tools): Promise<void> {
     const targets = ["/a^b{c}", "/`q`", '/a"b<c>', '/x?a"b<c>', "/x?it's={^}`"];
     expect(await targetsOf(t, targets)).toEqual(targets);
   },
 
-  async "19 CVE-2022-2880: the raw query passes verbatim"(t: Tools): Promise<void> {
+  async "19 CVE-2022-2880: the query passes byte for byte"(t: Tools): Promise<void> {
     const targets = [
       "/?a=1;b=2&x=%zz",
       "/?&&=&a&a=&=b",
@@ -96,7 +96,7 @@ export const paths = {
     expect(await targetsOf(t, targets)).toEqual(targets);
   },
 
-  async "base path and query of the target come in front"(t: Tools): Promise<void> {
+  async "the target's base path and query come before the request's"(t: Tools): Promise<void> {
     expect(await targetsOf(t, ["/", "/x", "/x?y=z", "//x?y", "/x%2Fy?a;b&c"], "base")).toEqual([
       "/base/?k=v",
       "/base/x?k=v",
@@ -117,7 +117,7 @@ export const paths = {
     ]);
   },
 
-  async "8, 9 CVE-2026-44373, GHSA-2q7r-29rg-6m5h: encoded traversal out of a base path is refused"(
+  async "8, 9 CVE-2026-44373, GHSA-2q7r-29rg-6m5h: an encoded path traversal out of the base path is refused"(
     t: Tools,
   ): Promise<void> {
     const targets = [
@@ -139,7 +139,7 @@ export const paths = {
     }
   },
 
-  async "8, 9 GHSA-qmw8-3v4g-gwj4: plain dot segments never leave the base path"(
+  async "8, 9 GHSA-qmw8-3v4g-gwj4: plain dot segments never lead outside the base path"(
     t: Tools,
   ): Promise<void> {
     const targets = [
@@ -161,7 +161,7 @@ export const paths = {
     }
   },
 
-  async "8, 9 dots that are no traversal stay within the base path as they are"(
+  async "8, 9 dots that do not form dot segments pass unchanged below the base path"(
     t: Tools,
   ): Promise<void> {
     for (const target of [
@@ -178,11 +178,13 @@ export const paths = {
     }
   },
 
-  async "12 fast-proxy#42: no request target chooses another upstream"(t: Tools): Promise<void> {
+  async "12 fast-proxy#42: no request target selects another upstream"(t: Tools): Promise<void> {
     await expectTargetOrRefusal(t, []);
   },
 
-  async "13 CVE-2026-44578: nor with Upgrade: websocket"(t: Tools): Promise<void> {
+  async "13 CVE-2026-44578: no request target with Upgrade: websocket selects another upstream"(
+    t: Tools,
+  ): Promise<void> {
     await expectTargetOrRefusal(t, [
       ["Connection", "Upgrade"],
       ["Upgrade", "websocket"],
@@ -191,7 +193,7 @@ export const paths = {
     ]);
   },
 
-  async "14 CVE-2026-33732: of an absolute-form target the path is used, or it is refused"(
+  async "14 CVE-2026-33732: an absolute-form target contributes only its path, or is refused"(
     t: Tools,
   ): Promise<void> {
     for (const [target, path] of [
@@ -210,7 +212,7 @@ export const paths = {
     }
   },
 
-  async "17 CVE-2024-21536: malformed targets are refused or forwarded as they are"(
+  async "17 CVE-2024-21536: a malformed target is refused or forwarded unchanged"(
     t: Tools,
   ): Promise<void> {
     for (const target of ["/%", "/%E0%A4%A", "//x@x", "/?%", "x", "*", "/a#b", "/\x7f", "/\xe9"]) {

@@ -30,7 +30,7 @@ async function expectInTurn(t: Tools, bytes: Buffer, setup: SetupName): Promise<
 }
 
 export const pipelining = {
-  async "RFC 9112 §9.3.2: what stands behind a request that is not safe is sent when that is answered"(
+  async "RFC 9112 §9.3.2: a pipelined request behind an unsafe one is sent after that one's response"(
     t: Tools,
   ): Promise<void> {
     for (const setup of ["default", "hooked", "routed"] as const) {
@@ -42,11 +42,13 @@ export const pipelining = {
     await expectInTurn(t, Buffer.concat(bytes), "default");
   },
 
-  async "RFC 9112 §9.3.2: so it is behind a large one"(t: Tools): Promise<void> {
+  async "RFC 9112 §9.3.2: a pipelined request behind a large unsafe one is sent after that one's response"(
+    t: Tools,
+  ): Promise<void> {
     await expectInTurn(t, request("POST", "/first", [shop], "x".repeat(300_000)), "default");
   },
 
-  async "RFC 9112 §9.3.2: a request that is not safe is sent when all in front of it are answered"(
+  async "RFC 9112 §9.3.2: an unsafe pipelined request is sent after the responses to all requests before it"(
     t: Tools,
   ): Promise<void> {
     const { upstream } = t;
@@ -71,7 +73,7 @@ export const pipelining = {
     expect(order.slice(2)).toEqual(["PUT /3", "GET /4", "DELETE /5"]);
   },
 
-  async "a request that waits behind another is never sent when its client leaves"(
+  async "a queued pipelined request whose client disconnects is removed and never sent"(
     t: Tools,
   ): Promise<void> {
     const { upstream } = t;

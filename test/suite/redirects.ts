@@ -62,7 +62,7 @@ export const redirects = {
     }
   },
 
-  async "307 and 308 send the same bytes again"(t: Tools): Promise<void> {
+  async "following 307 and 308 sends the same body again"(t: Tools): Promise<void> {
     const bytes = Buffer.from(Array.from({ length: 900 }, (_, i) => i % 256));
     for (const status of [307, 308]) {
       t.upstream.script = redirecting(status, "/final");
@@ -90,7 +90,7 @@ export const redirects = {
     }
   },
 
-  async "over replayLimit the 307 itself goes to the client, 302 is followed"(
+  async "with a body over replayLimit the client gets the 307 itself, while a 302 is followed"(
     t: Tools,
   ): Promise<void> {
     const body = "x".repeat(1001);
@@ -106,7 +106,9 @@ export const redirects = {
     expect((await t.ask(request("POST", "/", [], body), "following")).status).toBe(200);
   },
 
-  async "a 307 that comes before the whole body goes to the client"(t: Tools): Promise<void> {
+  async "a 307 that arrives before the whole request body goes to the client"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) => call.reply(307, [["Location", "/final"]], "early");
     const client = await t.connect("following");
     client.send(request("POST", "/", [["Content-Length", "100"]]), "half");
@@ -114,7 +116,7 @@ export const redirects = {
     expect(t.upstream.calls).toHaveLength(1);
   },
 
-  async "23 CVE-2023-45143, CVE-2024-30260: credentials leave at another origin and never come back"(
+  async "23 CVE-2023-45143, CVE-2024-30260: a redirect to another origin drops credentials for the rest of the chain"(
     t: Tools,
   ): Promise<void> {
     await withOther(async (other) => {
@@ -145,7 +147,7 @@ export const redirects = {
     });
   },
 
-  async "to another origin the redirect goes to the client, unless it is allowed"(
+  async "a redirect to another origin goes to the client unless redirectTargets allows it"(
     t: Tools,
   ): Promise<void> {
     await withOther(async (other) => {
@@ -166,7 +168,9 @@ export const redirects = {
     });
   },
 
-  async "loops and too many redirects end with the last of them"(t: Tools): Promise<void> {
+  async "a redirect loop and too many redirects end with the last redirect going to the client"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) =>
       call.reply(302, [["Location", call.target === "/a" ? "/b" : "/a"]], call.target);
     expect(await t.ask(request("GET", "/a"), "following")).toMatchObject({
@@ -179,7 +183,7 @@ export const redirects = {
     expect(answer).toMatchObject({ status: 302, text: "/1xxxxx" });
   },
 
-  async "what cannot be followed goes to the client"(t: Tools): Promise<void> {
+  async "a redirect that cannot be followed goes to the client"(t: Tools): Promise<void> {
     for (const location of [
       "http://",
       "javascript:alert(1)",
@@ -193,7 +197,7 @@ export const redirects = {
     expect(t.upstream.calls).toHaveLength(4);
   },
 
-  async "a client that leaves while a redirect is followed takes the request with it"(
+  async "a client that disconnects while a redirect is followed closes the upstream request"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => {

@@ -26,7 +26,7 @@ async function expectInStep(
 }
 
 export const responses = {
-  async "HEAD keeps content-length and has no body"(t: Tools): Promise<void> {
+  async "the response to HEAD keeps Content-Length and has no body"(t: Tools): Promise<void> {
     const headers: Header[] = [
       ["Content-Length", "1234"],
       ["Content-Type", "text/plain"],
@@ -38,12 +38,12 @@ export const responses = {
     expect([t.upstream.calls.length, links.size]).toEqual([4, 1]);
   },
 
-  async "HEAD of a chunked resource has no body"(t: Tools): Promise<void> {
+  async "the response to HEAD of a chunked resource has no body"(t: Tools): Promise<void> {
     const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     await expectInStep(t, head, { status: 200, length: 0 }, { method: "HEAD" });
   },
 
-  async "HEAD that a hook makes GET has no body, and leaves no upstream connection in use"(
+  async "a HEAD that onRequest changes into GET gets no body, and leaves no upstream connection in use"(
     t: Tools,
   ): Promise<void> {
     const size = 1_000_000;
@@ -66,7 +66,7 @@ export const responses = {
     await within(closed, "the upstream's connections closed", 1500);
   },
 
-  async "GET that a hook makes HEAD has an empty body, and the connection is in step"(
+  async "a GET that onRequest changes into HEAD gets an empty body, and the connection stays usable"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) =>
@@ -84,7 +84,7 @@ export const responses = {
     }
   },
 
-  async "204 has no body and no framing"(t: Tools): Promise<void> {
+  async "a 204 response has no body and no framing"(t: Tools): Promise<void> {
     const headers: Header[] = [["X-A", "b"]];
     await expectInStep(
       t,
@@ -94,7 +94,9 @@ export const responses = {
     );
   },
 
-  async "204 with a content-length has none for the client"(t: Tools): Promise<void> {
+  async "a 204 response with Content-Length reaches the client without it"(
+    t: Tools,
+  ): Promise<void> {
     // RFC 9110 §8.6 forbids it to a server, yet some send it.
     await expectInStep(t, "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", {
       status: 204,
@@ -102,12 +104,12 @@ export const responses = {
     });
   },
 
-  async "205 has no body"(t: Tools): Promise<void> {
+  async "a 205 response has no body"(t: Tools): Promise<void> {
     const bytes = "HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n";
     await expectInStep(t, bytes, { status: 205, length: 0 });
   },
 
-  async "304 has no body and keeps its validators"(t: Tools): Promise<void> {
+  async "a 304 response has no body and keeps its validators"(t: Tools): Promise<void> {
     const bytes =
       'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\nContent-Length: 1234\r\nCache-Control: no-cache\r\n\r\n';
     const headers: Header[] = [
@@ -121,14 +123,14 @@ export const responses = {
     expect([[], ["1234"]]).toContainEqual(answer.all("content-length"));
   },
 
-  async "304 without any length has no body"(t: Tools): Promise<void> {
+  async "a 304 response without Content-Length has no body"(t: Tools): Promise<void> {
     await expectInStep(t, 'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n', {
       status: 304,
       length: 0,
     });
   },
 
-  async "every common status passes with its body"(t: Tools): Promise<void> {
+  async "every common status passes, with its body"(t: Tools): Promise<void> {
     for (const status of [
       200, 201, 202, 203, 207, 226, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 406, 407,
       409, 410, 413, 417, 418, 421, 429, 451, 499, 500, 501, 502, 503, 504, 511, 599,
@@ -139,18 +141,18 @@ export const responses = {
     }
   },
 
-  async "a body of known length keeps content-length"(t: Tools): Promise<void> {
+  async "a response body of known length keeps Content-Length"(t: Tools): Promise<void> {
     const bytes = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
     await expectInStep(t, bytes, { text: "hello" }, { headers: [["Content-Length", "5"]] });
     expect(t.upstream.links).toHaveLength(1);
   },
 
-  async "an empty body keeps content-length: 0"(t: Tools): Promise<void> {
+  async "an empty response body keeps content-length: 0"(t: Tools): Promise<void> {
     const bytes = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     await expectInStep(t, bytes, { text: "" }, { headers: [["Content-Length", "0"]] });
   },
 
-  async "a chunked body arrives whole, its extensions and trailers do no harm"(
+  async "a chunked response with extensions and trailers arrives completely"(
     t: Tools,
   ): Promise<void> {
     const bytes =
@@ -159,7 +161,9 @@ export const responses = {
     expect(t.upstream.links).toHaveLength(1);
   },
 
-  async "a body delimited by the connection's close ends cleanly"(t: Tools): Promise<void> {
+  async "a response body that ends with the upstream's connection ends cleanly for the client"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) => {
       call.write("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nuntil ");
       call.write("the end");
@@ -172,7 +176,7 @@ export const responses = {
     }
   },
 
-  async "an HTTP/1.0 upstream is understood"(t: Tools): Promise<void> {
+  async "responses of an HTTP/1.0 upstream are forwarded"(t: Tools): Promise<void> {
     t.upstream.script = (call) => {
       call.write("HTTP/1.0 200 OK\r\nX-A: b\r\n\r\nold");
       call.close();
@@ -193,19 +197,19 @@ export const responses = {
     });
   },
 
-  async "102 and 103 before the final response do no harm"(t: Tools): Promise<void> {
+  async "102 and 103 responses before the final one are ignored"(t: Tools): Promise<void> {
     const bytes =
       "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal";
     await expectInStep(t, bytes, { status: 200, text: "final" });
   },
 
-  async "an unsolicited 100 before the final response does no harm"(t: Tools): Promise<void> {
+  async "an unsolicited 100 before the final response is ignored"(t: Tools): Promise<void> {
     // RFC 9110 §15.2: a client must take interim responses that it did not ask for.
     const bytes = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal";
     await expectInStep(t, bytes, { status: 200, text: "final" });
   },
 
-  async "an interim response long before the final one does no harm"(t: Tools): Promise<void> {
+  async "an interim response long before the final one is ignored"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.write("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
     const client = await t.connect();
     client.send(request("GET", "/"));
@@ -217,7 +221,7 @@ export const responses = {
     expect(await answer).toMatchObject({ status: 200, text: "final" });
   },
 
-  async "3xx passes through with its Location"(t: Tools): Promise<void> {
+  async "a 3xx response passes through with its Location"(t: Tools): Promise<void> {
     for (const location of [
       "/there",
       "https://elsewhere.test/x?y#z",

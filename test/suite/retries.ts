@@ -17,7 +17,7 @@ function closesWhenReused(t: Tools, close: (call: Call) => void): void {
 }
 
 export const retries = {
-  async "a kept connection that is closed as it is reused costs an idempotent request nothing"(
+  async "an idempotent request is sent again when its reused connection turns out to be closed"(
     t: Tools,
   ): Promise<void> {
     for (const close of closings) {
@@ -35,7 +35,9 @@ export const retries = {
     expect(t.upstream.links.some(({ calls }) => calls.length > 1)).toBe(true);
   },
 
-  async "a POST on such a connection is seen once at most"(t: Tools): Promise<void> {
+  async "a POST on a reused connection that turns out to be closed reaches the upstream at most once"(
+    t: Tools,
+  ): Promise<void> {
     for (const close of closings) {
       closesWhenReused(t, close);
       const client = await t.connect();
@@ -53,7 +55,7 @@ export const retries = {
     expect(new Set(ids).size).toBe(ids.length);
   },
 
-  async "a PUT that is kept is sent again, byte for byte"(t: Tools): Promise<void> {
+  async "a PUT whose body is kept is sent again byte for byte"(t: Tools): Promise<void> {
     closesWhenReused(t, (call) => call.reset());
     const body = "0123456789".repeat(90);
     for (let id = 0; id < 20; id++) {
@@ -67,7 +69,7 @@ export const retries = {
     }
   },
 
-  async "an answer that has begun is never asked for again"(t: Tools): Promise<void> {
+  async "a request is never sent again once its response has begun"(t: Tools): Promise<void> {
     t.upstream.script = (call) => {
       if (call.target === "/first") return call.reply(200, [], "ok");
       call.write("HTTP/1.1 200 OK\r\nContent-Le");
@@ -81,7 +83,7 @@ export const retries = {
     expect(t.upstream.calls.filter(({ target }) => target === "/second")).toHaveLength(1);
   },
 
-  async "a status that `retry` names is asked for again, as often as it says"(
+  async "a response with a status that `retry` names is requested again, as often as `retry` allows"(
     t: Tools,
   ): Promise<void> {
     let busy = 2;

@@ -40,7 +40,7 @@ async function expectEach(
 const same = (value: string): [string, string] => [value, value];
 
 export const rewriting = {
-  async "URLs into the target come back as paths of the proxy"(t: Tools): Promise<void> {
+  async "URLs of the target become paths of the proxy"(t: Tools): Promise<void> {
     const { url, authority } = t.upstream;
     await expectEach(t, "Location", [
       [`${url}/a%2Fb;c?d=%zz&e#f`, "/a%2Fb;c?d=%zz&e#f"],
@@ -65,7 +65,7 @@ export const rewriting = {
     );
   },
 
-  async "URLs that point elsewhere, or are none, keep their bytes"(t: Tools): Promise<void> {
+  async "URLs of other origins and malformed URLs pass unchanged"(t: Tools): Promise<void> {
     const { url, port } = t.upstream;
     const elsewhere = [
       "https://elsewhere.test/x?y#z",
@@ -83,7 +83,7 @@ export const rewriting = {
     await expectEach(t, "Location", elsewhere.map(same), { setup: "moved" });
   },
 
-  async "base path and query of the target come off, what stripPrefix took goes on"(
+  async "the target's base path and query are removed from URLs, and the prefix of stripPrefix is added"(
     t: Tools,
   ): Promise<void> {
     const { url } = t.upstream;
@@ -102,7 +102,7 @@ export const rewriting = {
     expect(t.upstream.calls.at(-1)?.target).toBe("/v2/a?key=k&b");
   },
 
-  async "no path becomes an authority"(t: Tools): Promise<void> {
+  async "no rewritten path can be read as an authority"(t: Tools): Promise<void> {
     const { url } = t.upstream;
     await expectEach(t, "Location", [
       [`${url}//evil.test/a`, "/.//evil.test/a"],
@@ -116,7 +116,7 @@ export const rewriting = {
     });
   },
 
-  async "a client's Host is never told back"(t: Tools): Promise<void> {
+  async "a client's Host never appears in a rewritten URL"(t: Tools): Promise<void> {
     const { url } = t.upstream;
     const headers: Header[] = [["Host", "evil.test"]];
     for (const setup of ["default", "hosted", "moved"] as const) {
@@ -127,7 +127,9 @@ export const rewriting = {
     }
   },
 
-  async "where the client's Host is sent, it is a name of the target"(t: Tools): Promise<void> {
+  async "with changeOrigin: false, URLs with the client's Host count as URLs of the target"(
+    t: Tools,
+  ): Promise<void> {
     const headers: Header[] = [["Host", "shop.test:8080"]];
     const pairs = [
       ["http://shop.test:8080/a", "/a"],
@@ -139,7 +141,9 @@ export const rewriting = {
     await expectEach(t, "Location", [same("http://shop.test:8080/a")], { headers });
   },
 
-  async "a map replaces prefixes of URLs, the longest first"(t: Tools): Promise<void> {
+  async "a map of locationRewrite replaces URL prefixes, the longest first"(
+    t: Tools,
+  ): Promise<void> {
     const { url, authority } = t.upstream;
     const pairs = [
       [`${url}/a?b#c`, "https://shop.test/a?b#c"],
@@ -155,7 +159,7 @@ export const rewriting = {
     });
   },
 
-  async "locationRewrite: false leaves URLs alone"(t: Tools): Promise<void> {
+  async "locationRewrite: false leaves URLs unchanged"(t: Tools): Promise<void> {
     const { url } = t.upstream;
     for (const name of ["Location", "Content-Location"]) {
       await expectEach(t, name, [same(`${url}/v2/a`), same("/v2/a")], { setup: "unmoved" });
@@ -163,7 +167,7 @@ export const rewriting = {
     await expectEach(t, "Refresh", [same(`0; url=${url}/v2/a`)], { setup: "unmoved" });
   },
 
-  async "UTF-8 in what is rewritten keeps its bytes"(t: Tools): Promise<void> {
+  async "UTF-8 in rewritten URLs keeps its bytes"(t: Tools): Promise<void> {
     const utf8 = Buffer.from("\u00e9\u20ac").toString("latin1");
     const location = [[`${t.upstream.url}/${utf8}?${utf8}`, `/${utf8}?${utf8}`]] as const;
     await expectEach(t, "Location", location);
@@ -171,7 +175,7 @@ export const rewriting = {
     await expectEach(t, "Set-Cookie", cookie, { setup: "moved" });
   },
 
-  async "other bytes in what is rewritten are kept, too"(t: Tools): Promise<void> {
+  async "other bytes above 0x7f in rewritten URLs are kept too"(t: Tools): Promise<void> {
     const latin1 = "\u00e9\u00a0\u00ff!";
     await expectEach(t, "Location", [
       [`${t.upstream.url}/${latin1}?${latin1}`, `/${latin1}?${latin1}`],
@@ -180,7 +184,7 @@ export const rewriting = {
     await expectEach(t, "Set-Cookie", cookie, { setup: "moved" });
   },
 
-  async "domain and path of each cookie are rewritten, and nothing else of it"(
+  async "cookie options rewrite Domain and Path of each cookie, and nothing else"(
     t: Tools,
   ): Promise<void> {
     const cookies = [
@@ -199,7 +203,7 @@ export const rewriting = {
     expect(all).toEqual(["a=b; Path=/", "c=d"]);
   },
 
-  async "without an option cookies keep their bytes"(t: Tools): Promise<void> {
+  async "without cookie options, cookies pass unchanged"(t: Tools): Promise<void> {
     const cookies = ["a=b; Domain=up.test; Path=/v2", "c=d;  path=/"];
     expect(await fieldsOf(t, "Set-Cookie", cookies)).toEqual(cookies);
   },

@@ -31,7 +31,7 @@ const disagreeing = [
 ] as const;
 
 export const routes = {
-  async "14 RFC 9112 §3.2.2: where absolute-form and Host disagree, all see one name, or it is refused"(
+  async "14 RFC 9112 §3.2.2: when absolute-form and Host disagree, router and upstream see one name, or the request is refused"(
     t: Tools,
   ): Promise<void> {
     for (const [target, host] of disagreeing) {
@@ -43,7 +43,7 @@ export const routes = {
     }
   },
 
-  async "14 RFC 9112 §3.2.2: where absolute-form and Host disagree, it is refused"(
+  async "14 RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused"(
     t: Tools,
   ): Promise<void> {
     for (const [target, host] of disagreeing) {
@@ -53,7 +53,9 @@ export const routes = {
     }
   },
 
-  async "absolute-form that agrees with Host is forwarded"(t: Tools): Promise<void> {
+  async "a request whose absolute-form target agrees with Host is forwarded"(
+    t: Tools,
+  ): Promise<void> {
     for (const [target, host] of [
       ["http://shop.test/info", "shop.test"],
       ["http://shop.test:80/info", "shop.test"],
@@ -71,7 +73,7 @@ export const routes = {
     }
   },
 
-  async "15 CVE-2026-55602: a Host that only contains a routing key is not taken for it"(
+  async "15 CVE-2026-55602: a Host that only contains a routing key does not match it"(
     t: Tools,
   ): Promise<void> {
     for (const host of [
@@ -101,7 +103,7 @@ export const routes = {
     }
   },
 
-  async "14 CVE-2026-33131: the path that the router saw is the one that is forwarded"(
+  async "14 CVE-2026-33131: the path that the router sees is the path that is forwarded"(
     t: Tools,
   ): Promise<void> {
     for (const [target, host] of [

@@ -56,13 +56,13 @@ async function expectStepwise(
 }
 
 export const streams = {
-  async "response headers arrive before the first byte of a chunked body, and pieces one by one"(
+  async "response headers arrive before the first byte of a chunked body, and chunks one by one"(
     t: Tools,
   ): Promise<void> {
     await expectStepwise(t, "Transfer-Encoding: chunked", chunk, (call) => call.write(lastChunk));
   },
 
-  async "response headers arrive before the first byte of a sized body, and pieces one by one"(
+  async "response headers arrive before the first byte of a body with Content-Length, and chunks one by one"(
     t: Tools,
   ): Promise<void> {
     const head = await expectStepwise(
@@ -74,7 +74,7 @@ export const streams = {
     expect(head.all("content-length")).toEqual(["19"]);
   },
 
-  async "response headers arrive before the first byte of a close-delimited body, and pieces one by one"(
+  async "response headers arrive before the first byte of a close-delimited body, and chunks one by one"(
     t: Tools,
   ): Promise<void> {
     await expectStepwise(
@@ -85,7 +85,7 @@ export const streams = {
     );
   },
 
-  async "each server-sent event arrives as it is sent"(t: Tools): Promise<void> {
+  async "each server-sent event arrives as soon as it is sent"(t: Tools): Promise<void> {
     // With the first event: that the head does not wait for it is another test.
     let text = "data: first\n\n";
     t.upstream.script = (call) =>
@@ -115,7 +115,9 @@ export const streams = {
     await body.end();
   },
 
-  async "both directions of one exchange stream at once"(t: Tools): Promise<void> {
+  async "request body and response body of one exchange stream at the same time"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) => {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
       if (call.length > 0) call.write(chunk(call.body));
@@ -136,7 +138,9 @@ export const streams = {
     expect(t.upstream.calls[0]).toMatchObject({ state: "complete", text });
   },
 
-  async "a response that ends before its request does not lose either"(t: Tools): Promise<void> {
+  async "a response that ends before its request arrives completely, and so does the request"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) => call.reply(200, [], "early");
     const client = await t.connect();
     client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]), chunk("first"));
@@ -149,7 +153,7 @@ export const streams = {
     expect((await t.ask(request("GET", "/after"))).status).toBe(200);
   },
 
-  async "tiny pieces arrive whole"(t: Tools): Promise<void> {
+  async "bodies of many tiny chunks arrive completely"(t: Tools): Promise<void> {
     const text = "0123456789".repeat(300);
     t.upstream.script = (call) => {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -159,7 +163,7 @@ export const streams = {
     expect(await t.ask(request("GET", "/"))).toMatchObject({ text, cut: false });
   },
 
-  async "a head that arrives byte by byte is understood on both sides"(t: Tools): Promise<void> {
+  async "a head that arrives byte by byte is parsed on both sides"(t: Tools): Promise<void> {
     t.upstream.script = async (call) => {
       await call.done;
       for (const byte of "HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 5\r\n\r\nhello") {

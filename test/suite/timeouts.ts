@@ -20,7 +20,7 @@ async function expectNotCut(t: Tools, size: number): Promise<void> {
 }
 
 export const timeouts = {
-  async "a stall before the response headers gets 504"(t: Tools): Promise<void> {
+  async "an upstream that stalls before the response headers becomes 504"(t: Tools): Promise<void> {
     t.upstream.script = () => {};
     const answer = await t.ask(request("GET", "/"), "timeouts");
     expect(answer.status).toBe(504);
@@ -30,17 +30,19 @@ export const timeouts = {
     await within(call.link.closed, "the upstream's connection closed");
   },
 
-  async "a stall within the response headers gets 504"(t: Tools): Promise<void> {
+  async "an upstream that stalls within the response headers becomes 504"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nX-A: b\r\n");
     expect((await t.ask(request("POST", "/", [], "body"), "timeouts")).status).toBe(504);
   },
 
-  async "interim responses do not stand in for the final one"(t: Tools): Promise<void> {
+  async "interim responses do not stop `timeout`"(t: Tools): Promise<void> {
     t.upstream.script = (call) => call.write("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
     expect((await t.ask(request("GET", "/"), "timeouts")).status).toBe(504);
   },
 
-  async "a stall within a sized body past idleTimeout fails the body"(t: Tools): Promise<void> {
+  async "a body with Content-Length that stalls longer than idleTimeout fails"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
     const answer = await t.ask(request("GET", "/"), "timeouts");
     expect(answer).toMatchObject({ status: 200, text: "half", cut: true });
@@ -48,14 +50,14 @@ export const timeouts = {
     await within(call.link.closed, "the upstream's connection closed");
   },
 
-  async "a stall within a chunked body past idleTimeout fails the body"(t: Tools): Promise<void> {
+  async "a chunked body that stalls longer than idleTimeout fails"(t: Tools): Promise<void> {
     t.upstream.script = (call) =>
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
     const answer = await t.ask(request("GET", "/"), "timeouts");
     expect(answer).toMatchObject({ status: 200, text: "half", cut: true });
   },
 
-  async "a stall within a gzip body past idleTimeout fails the body"(t: Tools): Promise<void> {
+  async "a gzip body that stalls longer than idleTimeout fails"(t: Tools): Promise<void> {
     const coded = gzipSync("a body that compresses well; ".repeat(100));
     for (const field of [`Content-Length: ${coded.length}`, "Transfer-Encoding: chunked"]) {
       t.upstream.script = (call) => {
@@ -71,7 +73,7 @@ export const timeouts = {
     }
   },
 
-  async "a body that idleTimeout watches keeps its length and its bytes"(t: Tools): Promise<void> {
+  async "a body under idleTimeout keeps its length and its bytes"(t: Tools): Promise<void> {
     const text = "a body that compresses well; ".repeat(10_000);
     for (const [coding, body] of [
       ["gzip", gzipSync(text)],
@@ -93,7 +95,9 @@ export const timeouts = {
     }
   },
 
-  async "neither timeout cuts a body that keeps coming"(t: Tools): Promise<void> {
+  async "neither `timeout` nor idleTimeout stops a body that keeps arriving"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = async (call) => {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
       for (let count = 0; count < 10; count++) {
@@ -106,7 +110,7 @@ export const timeouts = {
     expect(answer).toMatchObject({ status: 200, text: "0123456789", cut: false });
   },
 
-  async "an upload that keeps coming is not cut"(t: Tools): Promise<void> {
+  async "an upload that keeps arriving is not stopped"(t: Tools): Promise<void> {
     const client = await t.connect("timeouts");
     client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]));
     for (let count = 0; count < 10; count++) {
@@ -117,15 +121,19 @@ export const timeouts = {
     expect(await client.read()).toMatchObject({ status: 200, text: "0123456789" });
   },
 
-  async "a small upload of known length that keeps coming is not cut"(t: Tools): Promise<void> {
+  async "a small upload with Content-Length that keeps arriving is not stopped"(
+    t: Tools,
+  ): Promise<void> {
     await expectNotCut(t, 1);
   },
 
-  async "a large upload of known length that keeps coming is not cut"(t: Tools): Promise<void> {
+  async "a large upload with Content-Length that keeps arriving is not stopped"(
+    t: Tools,
+  ): Promise<void> {
     await expectNotCut(t, 10_000);
   },
 
-  async "server-sent events outlive idleTimeout"(t: Tools): Promise<void> {
+  async "server-sent events last longer than idleTimeout"(t: Tools): Promise<void> {
     t.upstream.script = async (call) => {
       call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n");
       call.write("Transfer-Encoding: chunked\r\n\r\n", chunk("data: 1\n\n"));

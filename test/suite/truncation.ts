@@ -18,7 +18,7 @@ async function wasReset(client: Client): Promise<boolean> {
 }
 
 export const truncation = {
-  async "a body that breaks off does not end in order for an HTTP/1.0 client"(
+  async "a truncated body does not end with an orderly close for an HTTP/1.0 client"(
     t: Tools,
   ): Promise<void> {
     for (const how of ["FIN", "RST"] as const) {
@@ -41,7 +41,7 @@ export const truncation = {
     }
   },
 
-  async "a body until the connection's close that is reset never looks whole"(
+  async "a close-delimited body whose upstream connection is reset never looks complete"(
     t: Tools,
   ): Promise<void> {
     const text = "x".repeat(5000);
@@ -62,7 +62,7 @@ export const truncation = {
     }
   },
 
-  async "a whole body of unknown length ends in order for an HTTP/1.0 client"(
+  async "a complete body of unknown length ends with an orderly close for an HTTP/1.0 client"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => {
@@ -77,7 +77,7 @@ export const truncation = {
     expect(isReset).toBe(false);
   },
 
-  async "a pipelined response that breaks off closes the connection"(t: Tools): Promise<void> {
+  async "a truncated pipelined response closes the client's connection"(t: Tools): Promise<void> {
     let open: (() => void) | undefined;
     t.upstream.script = async (call) => {
       if (call.target === "/first") {

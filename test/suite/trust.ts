@@ -5,7 +5,7 @@ import { request, type Header } from "../_wire.ts";
 import { forged, own, said } from "./forwarding.ts";
 
 export const trust = {
-  async "trustProxy continues what the peer said"(t: Tools): Promise<void> {
+  async "trustProxy appends to the forwarding fields of the peer"(t: Tools): Promise<void> {
     const inbound: Header[] = [
       ["X-Forwarded-For", "203.0.113.7"],
       ["X-Forwarded-For", "10.0.0.2"],
@@ -19,7 +19,7 @@ export const trust = {
     expect(call?.all("x-forwarded-host")).toEqual(["shop.example"]);
   },
 
-  async "21 CVE-2026-3635: a trusted chain is walked from the right, and cut at the client"(
+  async "21 CVE-2026-3635: a trusted chain is read from the right and trimmed at the first untrusted address"(
     t: Tools,
   ): Promise<void> {
     const chains = [
@@ -48,7 +48,7 @@ export const trust = {
     );
   },
 
-  async "21 CVE-2026-3635: a trusted peer tells scheme, host and port, but no alias and no other kind"(
+  async "21 CVE-2026-3635: a trusted peer's scheme, host and port are kept, its aliases and other forwarding fields removed"(
     t: Tools,
   ): Promise<void> {
     const inbound: Header[] = [
@@ -72,7 +72,7 @@ export const trust = {
     ]);
   },
 
-  async "21 CVE-2026-3635: without X-Forwarded-For, a trusted peer's last value counts"(
+  async "21 CVE-2026-3635: without X-Forwarded-For, the last value of a trusted peer counts"(
     t: Tools,
   ): Promise<void> {
     const inbound: Header[] = [
@@ -89,7 +89,7 @@ export const trust = {
     ]);
   },
 
-  async "21 CVE-2026-3635: a peer that is not in the list is not believed"(
+  async "21 CVE-2026-3635: forwarding fields of a peer outside the trusted list are removed"(
     t: Tools,
   ): Promise<void> {
     await t.ask(request("GET", "/", forged), "rangedElsewhere");
@@ -99,7 +99,7 @@ export const trust = {
     expect(t.upstream.calls).toHaveLength(2);
   },
 
-  async "a trusted chain in Forwarded is walked, and a malformed one dropped as a whole"(
+  async "a trusted chain in Forwarded is read like X-Forwarded-For, and a malformed one is removed as a whole"(
     t: Tools,
   ): Promise<void> {
     const chains = [
@@ -133,7 +133,9 @@ export const trust = {
     }
   },
 
-  async "via names this proxy, and a request that has passed it gets 508"(t: Tools): Promise<void> {
+  async "`via` adds this proxy to Via, and a request that already passed it is answered with 508"(
+    t: Tools,
+  ): Promise<void> {
     await t.ask(request("GET", "/", [["Via", "1.0 first, 1.1 edges"]]), "traced");
     const [call] = t.upstream.calls;
     expect(call?.all("via").join(", ")).toBe("1.0 first, 1.1 edges, 1.1 edge");
@@ -148,7 +150,7 @@ export const trust = {
     expect((await t.ask(request("GET", "/", [["Via", "1.1 edge"]]))).status).toBe(200);
   },
 
-  async "via tells the HTTP version that the request came in"(t: Tools): Promise<void> {
+  async "`via` states the HTTP version of the incoming request"(t: Tools): Promise<void> {
     await t.ask("GET / HTTP/1.0\r\nHost: proxy.test\r\nVia: 2 first\r\n\r\n", "traced");
     expect(t.upstream.calls[0]?.all("via").join(", ")).toBe("2 first, 1.0 edge");
   },

@@ -4,13 +4,13 @@
  * It prints its port, and then, for each line on stdin, one line of JSON with what was done since the last.
  */
 import { createHook } from "node:async_hooks";
-import { once } from "node:events";
-import { createServer } from "node:http";
+import { existsSync, readFileSync } from "node:fs";
 import { Session } from "node:inspector/promises";
-import type { AddressInfo } from "node:net";
+import { performance } from "node:perf_hooks";
 import { createInterface } from "node:readline";
 import { getHeapSpaceStatistics } from "node:v8";
 import type { Transport } from "#proxy";
+import { serve, type ServerKind } from "../_serve.ts";
 
 const [, , host = "", mode = ""] = process.argv;
 const upstream = process.env["UPSTREAM"] ?? "";
@@ -42,9 +42,8 @@ const seen: Record<string, unknown>[] = [];
 
 // Only now, so that they find what stands in for the globals.
 const { proxyFetch, createProxy } = await import("#proxy");
-const { readRequest } = await import("../../runtimes/node/incoming.ts");
-const { nodeSideOf } = await import("../../runtimes/node/side.ts");
-const { IncomingBody } = await import("../../runtimes/node/upload.ts");
+const { nodeSideOf, readRequest } = await import("../../runtimes/node/nodeincoming.ts");
+const { IncomingBody } = await import("../../runtimes/node/incomingbody.ts");
 
 const module = process.env["TRANSPORT"] ?? "";
 const made = module === "" ? undefined : ((await import(module)) as { transport: Transport });
@@ -75,53 +74,52 @@ async function handle(request: Request): Promise<Response> {
   return response;
 }
 
-async function listen(): Promise<number> {
-  const options = { port: 0, hostname: "127.0.0.1", silent: true, gracefulShutdown: false };
-  if (host === "node") {
+/** Starts the server; a framework is loaded only now, so that it too finds the counting globals. */
+async function start(): Promise<number> {
+  const kind = host as ServerKind;
+  if (kind === "node") {
     const { nodeHandler } = createProxy({ target: upstream, ...proxyOptions });
-    const server = createServer(nodeHandler).listen(0, "127.0.0.1");
-    await once(server, "listening");
-    return (server.address() as AddressInfo).port;
+    return (await serve(kind, nodeHandler)).port;
   }
-  if (host === "hono") {
-    const { serve } = await import("@hono/node-server");
-    const { Hono } = await import("hono");
-    const app = new Hono().all("*", (c) => handle(c.req.raw));
-    const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
-    await once(server, "listening");
-    return (server.address() as AddressInfo).port;
-  }
-  if (host === "h3") {
-    const { H3, serve } = await import("h3");
-    const server = serve(
-      new H3().all("/**", ({ req }) => handle(req)),
-      options,
-    );
-    await server.ready();
-    return Number(new URL(server.url ?? "").port);
-  }
-  const { serve } = await import("srvx");
-  const server = serve({ ...options, fetch: handle });
-  await server.ready();
-  return Number(new URL(server.url ?? "").port);
+  return (await serve(kind, handle)).port;
 }
 
 const session = new Session();
-if (mode === "counts") {
+if (mode === "way") {
   session.connect();
   await session.post("Profiler.enable");
   await session.post("Profiler.startPreciseCoverage", { callCount: true });
 }
 
-/** Calls of functions of ours since the last time. */
-async function takeCalls(): Promise<number> {
+/** The files of src/ and runtimes/ of which a function was called since the last report, with the names of these functions. */
+async function takeFiles(): Promise<Record<string, string[]>> {
   const { result } = await session.post("Profiler.takePreciseCoverage");
-  let calls = 0;
+  const files: Record<string, string[]> = {};
   for (const { url, functions } of result) {
-    if (!/\/(?:src|runtimes)\/[\w./-]+\.ts$/.test(url)) continue;
-    for (const { ranges } of functions) calls += ranges[0]?.count ?? 0;
+    const [, file] = /\/((?:src|runtimes)\/[\w./-]+\.ts)$/.exec(url) ?? [];
+    if (file === undefined) continue;
+    const called = functions.filter(({ ranges }) => (ranges[0]?.count ?? 0) > 0);
+    if (called.length > 0) files[file] = called.map(({ functionName }) => functionName);
   }
-  return calls;
+  return files;
+}
+
+/** Linux counts the system calls of a process that read and write; other systems do not tell. */
+const IO = "/proc/self/io";
+const hasIo = existsSync(IO);
+
+/**
+ * System calls of this process since it started: `read` and its variants (`recv` is not among them), `write` and its
+ * variants, and turns of the event loop, each of which is one call of `epoll_wait` or its equivalent. Node uses
+ * `read`, `write` and `writev` for TCP sockets.
+ */
+function systemCalls(): Record<string, number> {
+  const { loopCount } = performance.nodeTiming.uvMetricsInfo;
+  if (!hasIo) return { loopTurns: loopCount };
+  const io = readFileSync(IO, "latin1");
+  const read = Number(/^syscr: (\d+)$/m.exec(io)?.[1]);
+  const write = Number(/^syscw: (\d+)$/m.exec(io)?.[1]);
+  return { loopTurns: loopCount, reads: read, writes: write };
 }
 
 /** Bytes in V8's old generation. */
@@ -130,12 +128,17 @@ function oldBytes(): number {
   return old?.space_used_size ?? 0;
 }
 
-console.log(await listen());
+console.log(await start());
 let heap = 0;
 let old = 0;
+let system = mode === "system" ? systemCalls() : {};
 for await (const _ of createInterface({ input: process.stdin })) {
   const report: Record<string, unknown> = { ...counts, seen: [...seen] };
-  if (mode === "counts") report["calls"] = await takeCalls();
+  if (mode === "way") report["files"] = await takeFiles();
+  if (mode === "system") {
+    const now = systemCalls();
+    for (const [kind, total] of Object.entries(now)) report[kind] = total - (system[kind] ?? 0);
+  }
   if (mode === "heap") {
     report["bytes"] = process.memoryUsage().heapUsed - heap;
     globalThis.gc?.();
@@ -148,5 +151,6 @@ for await (const _ of createInterface({ input: process.stdin })) {
   console.log(JSON.stringify(report));
   for (const name of Object.keys(counts)) counts[name] = 0;
   seen.length = 0;
+  if (mode === "system") system = systemCalls();
 }
 process.exit();

@@ -1,21 +1,10 @@
 /** What the proxy's Worker is bound to. Run by workerd: nothing of Node's here. */
 // @ts-expect-error: a module of workerd's own
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
+import { gzip, lasting, pause } from "../_lasting.ts";
 
 /** workerd's own: the bytes are encoded already. */
 type Manual = ResponseInit & { encodeBody: "manual" };
-
-/** How the last request ended, for a later one to ask. */
-let signal: AbortSignal | undefined;
-
-async function gzip(text: string): Promise<ArrayBuffer> {
-  const zipped = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
-  return new Response(zipped).arrayBuffer();
-}
-
-function pause(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, milliseconds));
-}
 
 const ways: Record<string, (request: Request) => Response | Promise<Response>> = {
   async "/echo"(request) {
@@ -65,26 +54,7 @@ const ways: Record<string, (request: Request) => Response | Promise<Response>> =
   "/throw"() {
     throw new TypeError("Cannot read properties of undefined (reading 'secret')");
   },
-  // Both wait for timers: workerd ends a request that nothing can answer any more.
-  async "/hang"(request) {
-    ({ signal } = request);
-    await pause(60_000);
-    return new Response();
-  },
-  "/stream"(request) {
-    ({ signal } = request);
-    let isCancelled = false;
-    return new Response(
-      new ReadableStream({
-        async pull(controller) {
-          await pause(20);
-          if (!isCancelled) controller.enqueue(new Uint8Array(1));
-        },
-        cancel: () => void (isCancelled = true),
-      }),
-    );
-  },
-  "/aborted": () => new Response(String(signal?.aborted)),
+  ...lasting,
 };
 
 export function answer(request: Request): Response | Promise<Response> {

@@ -1,17 +1,10 @@
 /** Run by Deno itself: the proxy, and at /own what the server's own idle event stream costs. */
 import { createProxy } from "#proxy";
-
-declare const Deno: {
-  env: { get(name: string): string | undefined };
-  serve(
-    options: object,
-    handler: (request: Request, info: unknown) => Response | Promise<Response>,
-  ): unknown;
-};
+import { getEnv, serveDeno } from "../../../test/_serve.deno.ts";
 
 const event = new TextEncoder().encode("data: ready\n\n");
 const proxy = createProxy({
-  target: Deno.env.get("TARGET") ?? "",
+  target: getEnv("TARGET") ?? "",
   pool: { maxSockets: 20_000 },
 });
 
@@ -24,7 +17,7 @@ function ownStream(): Response {
   return new Response(new ReadableStream<Uint8Array>({ start: sendEvent }), { headers });
 }
 
-const port = Number(Deno.env.get("PORT"));
-Deno.serve({ port, hostname: "127.0.0.1", onListen() {} }, (request, info) =>
-  request.url.endsWith("/own") ? ownStream() : proxy.fetch(request, info),
+serveDeno(
+  (request, info) => (request.url.endsWith("/own") ? ownStream() : proxy.fetch(request, info)),
+  Number(getEnv("PORT")),
 );

@@ -1,11 +1,8 @@
 /** The proxy on Node's servers, and at /own what a server's own idle event stream costs. */
 import type { ServerResponse } from "node:http";
-import { serve as serveHono } from "@hono/node-server";
-import { H3, serve as serveH3 } from "h3";
-import { Hono } from "hono";
-import { serve as serveSrvx } from "srvx";
 import { createProxy } from "#proxy";
-import { hostname, listen, port, target } from "../../contestants/_serve.ts";
+import type { ServerKind } from "../../../test/_serve.ts";
+import { start, target } from "../../contestants/_start.ts";
 
 const EVENT = "data: ready\n\n";
 const headers = { "content-type": "text/event-stream" };
@@ -27,16 +24,9 @@ function writeOwn(res: ServerResponse): void {
 const fetch = (request: Request): Response | Promise<Response> =>
   request.url.endsWith("/own") ? ownStream() : proxy.fetch(request);
 
-const servers: Record<string, () => unknown> = {
-  node: () =>
-    listen((req, res) => (req.url === "/own" ? writeOwn(res) : proxy.nodeHandler(req, res))),
-  srvx: () => serveSrvx({ fetch, port, hostname, silent: true }),
-  h3: () =>
-    serveH3(
-      new H3().all("/**", ({ req }) => fetch(req)),
-      { port, hostname, silent: true },
-    ),
-  hono: () =>
-    serveHono({ fetch: new Hono().all("*", (c) => fetch(c.req.raw)).fetch, port, hostname }),
-};
-servers[process.argv[2] ?? ""]?.();
+const kind = process.argv[2] as ServerKind;
+if (kind === "node") {
+  await start(kind, (req, res) =>
+    req.url === "/own" ? writeOwn(res) : proxy.nodeHandler(req, res),
+  );
+} else await start(kind, fetch);

@@ -1,0 +1,32 @@
+import { isAuthority, isSameAuthority } from "../src/request/host.ts";
+import { authorityEnd } from "../src/request/target.ts";
+
+/** What srvx keeps of Node's own request on a web request. */
+interface OnNode {
+  runtime?: { node?: { req?: { url?: string } } };
+}
+
+/**
+ * Replaces the `Host` of a request whose request target is in absolute-form (`GET http://a.example/ HTTP/1.1`) with the
+ * authority of the request target: a server has to ignore `Host` then (RFC 9112 §3.2.2).
+ *
+ * Call this only before all other code that handles the request. Code that ran earlier may have read `Host` already, so
+ * that the two would disagree; that is why the proxy itself answers such a request with 400.
+ *
+ * On Bun and workerd this does nothing, because they do not show the authority of a request target: `Host` applies.
+ */
+export function applyAbsoluteForm(request: Request): void {
+  const requestTarget = (request as OnNode).runtime?.node?.req?.url;
+  // Deno makes the URL's authority from `Host`, unless the request target is in absolute-form.
+  if (requestTarget === undefined ? !("Deno" in globalThis) : requestTarget.startsWith("/")) return;
+  const host = request.headers.get("host");
+  const { url } = request;
+  const authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
+  // The proxy answers a Host that is no authority with 400, whatever the request target is (RFC 9112 §3.2).
+  if (host === null || !isAuthority(host)) return;
+  if (isSameAuthority(authority, host, url.startsWith("https:"))) return;
+  // The fields are copied, because Deno's are immutable.
+  const headers = new Headers(request.headers);
+  headers.set("host", authority);
+  Object.defineProperty(request, "headers", { value: headers, configurable: true });
+}

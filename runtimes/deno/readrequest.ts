@@ -1,0 +1,81 @@
+import type { Listener } from "../../src/exchange/scope.ts";
+import { type Context, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
+import { unmapAddress } from "../../src/request/trust.ts";
+
+/**
+ * The milliseconds after which the proxy begins to listen for a client's disconnect.
+ *
+ * Deno makes the signal of a request when it is first read, which costs as much as the rest of the request. Most
+ * exchanges end earlier than this and never read it.
+ */
+const LISTEN_AFTER = 200;
+
+/**
+ * The requests whose signal has not been read yet, for one timer that they share.
+ *
+ * It is an array whose members know their own index. A set, whenever it has replaced its entries, gets a new table that
+ * the old one refers to, so that tables which grew old keep later ones from the young-generation garbage collector.
+ */
+let deferred: DenoIncoming[] = [];
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+function listenToDeferred(): void {
+  const all = deferred;
+  timer = undefined;
+  deferred = [];
+  for (const each of all) each.listenNow();
+}
+
+class DenoIncoming extends WebIncoming {
+  /** The index in `deferred`; -1 if the request is not in it. */
+  #index = -1;
+  #listener: Listener | undefined;
+
+  /**
+   * The authority of the URL, which Deno takes from `Host` unless the request target is in absolute-form. If srvx trusts
+   * `X-Forwarded-Host`, it replaces the URL on the request: that authority is not one of the request target.
+   */
+  get named(): string | undefined {
+    return Object.hasOwn(this.request(), "url") ? undefined : this.authority;
+  }
+
+  override listen(listener: Listener): void {
+    this.#listener = listener;
+    this.#index = deferred.push(this) - 1;
+    timer ??= setTimeout(listenToDeferred, LISTEN_AFTER);
+  }
+
+  /** Reads the request's signal and listens to it. */
+  listenNow(): void {
+    this.#index = -1;
+    if (this.#listener !== undefined) super.listen(this.#listener);
+  }
+
+  override unlisten(listener: Listener): void {
+    if (this.#index < 0) return super.unlisten(listener);
+    const last = deferred.pop() as DenoIncoming;
+    if (last !== this) {
+      deferred[this.#index] = last;
+      last.#index = this.#index;
+    }
+    this.#index = -1;
+  }
+}
+
+/** The second argument of a handler of `Deno.serve`. */
+interface ServeInfo {
+  remoteAddr?: { hostname?: string };
+}
+
+/** Returns the address of the client. Deno passes it to the handler, and srvx and h3 keep it on the request. */
+function readPeerAddress(request: Request, context: Context): string | undefined {
+  const passed = context as ServeInfo | undefined;
+  const kept = (request as { runtime?: { deno?: { info?: ServeInfo } } }).runtime?.deno?.info;
+  const { hostname } = passed?.remoteAddr ?? kept?.remoteAddr ?? {};
+  return hostname && unmapAddress(hostname);
+}
+
+/** Reads a request of `Deno.serve`. */
+export function readRequest(request: Request, context: Context): Incoming {
+  return new DenoIncoming(request, readPeerAddress(request, context));
+}

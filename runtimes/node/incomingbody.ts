@@ -1,0 +1,212 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest } from "node:http2";
+import { concat } from "../../src/body/memory.ts";
+import type { BodySource, Sink, StreamOptions } from "../../src/body/source.ts";
+import { toWebStream } from "../../src/body/web.ts";
+import { ProxyError } from "../../src/error.ts";
+import { copyOf } from "../sockets/buffercodec.ts";
+import { Audience } from "./internals/wrapped.ts";
+import { reuse } from "./reuse.ts";
+
+/**
+ * Whether a message is of HTTP/2. Its version would not tell: the client chooses the version, and Node's HTTP/1 parser
+ * accepts 0.9 and 2.0, too.
+ */
+export function isHttp2(req: object): req is Http2ServerRequest {
+  return "stream" in req;
+}
+
+/** The body of a request that Node's server is receiving. */
+export class IncomingBody implements BodySource {
+  readonly message: IncomingMessage;
+  replay: Uint8Array | undefined;
+  #stop: (() => void) | undefined;
+
+  /**
+   * Pauses the message, so that a listener that other code adds before the body is sent gets no chunk that the upstream
+   * would miss.
+   * @throws TypeError for a message that is read as text, because its bytes are lost
+   */
+  constructor(message: IncomingMessage) {
+    if (message.readableEncoding !== null) throw new TypeError(`fetchway: ${READ_AS_TEXT}`);
+    this.message = message;
+    message.pause();
+  }
+
+  /**
+   * Returns the whole body, if all of it has arrived.
+   * @throws ProxyError if other code has read from it
+   */
+  whole(): Uint8Array | undefined {
+    const { message } = this;
+    assertUnread(message);
+    if (!isComplete(message)) return undefined;
+    const chunks: Uint8Array[] = [];
+    // From Node 26 on, `read()` returns one buffered chunk instead of all of them.
+    for (let chunk; (chunk = message.read() as Buffer | null) !== null;) chunks.push(chunk);
+    this.replay = concat(chunks);
+    return this.replay;
+  }
+
+  /** Writes the chunks to a sink as they arrive. */
+  async pipeTo(sink: Sink): Promise<void> {
+    const { message } = this;
+    try {
+      assertUnread(message);
+    } catch (error) {
+      this.cancel();
+      return sink.fail(error);
+    }
+    // A chunk that has arrived is sent in one write with the head; without one, send the head now.
+    if (message.readableLength === 0) sink.flush?.();
+    // Always created, because the sink may return memory only after its connection is established.
+    const audience = reuse.isOn ? new Audience(message) : undefined;
+    await new Promise<void>((resolve) => {
+      let isWaiting = false;
+      const goOn = (): void => {
+        isWaiting = false;
+        message.resume();
+      };
+      const onData = (chunk: Buffer): void => {
+        // Other code may call `setEncoding` during the upload: chunks are strings then, and their bytes are lost.
+        if (!((chunk as unknown) instanceof Uint8Array)) return finish(readAsText());
+        if (writeChunk(message, chunk, sink, audience)) return;
+        message.pause();
+        // Other code may have resumed the message while a callback is pending.
+        if (isWaiting) return;
+        isWaiting = true;
+        sink.onDrain(goOn);
+      };
+      const finish = (error?: Error): void => {
+        stop();
+        if (error === undefined) sink.end();
+        else sink.fail(error);
+      };
+      const stopListening = onceOver(message, finish);
+      const stop = (): void => {
+        stopListening();
+        drain(message, onData);
+        resolve();
+      };
+      this.#stop = stop;
+      message.on("data", onData);
+      message.resume();
+    });
+  }
+
+  /** Returns the body as a web stream. */
+  stream(options?: StreamOptions): ReadableStream<Uint8Array> {
+    return toWebStream(this, options);
+  }
+
+  /** Reads the rest of the body and drops it, because the next request on the connection comes after it. */
+  cancel(): void {
+    if (this.#stop !== undefined) this.#stop();
+    else this.message.resume();
+  }
+}
+
+const READ_AS_TEXT = "the request's body is read as text; leave out req.setEncoding()";
+
+function readAsText(): ProxyError {
+  return new ProxyError("proxy_internal_error", { message: READ_AS_TEXT });
+}
+
+/** The error of a body that other code has read before the handler was called. */
+export function alreadyRead(): TypeError {
+  return new TypeError(
+    "fetchway: the request's body has already been read; put the proxy before body parsers such as express.json()",
+  );
+}
+
+/** Throws if other code has read from the body: the rest would look complete to the upstream. */
+function assertUnread(message: IncomingMessage): void {
+  if (!message.readableDidRead) return;
+  throw new ProxyError("proxy_internal_error", {
+    message:
+      "other code has read from the request's body before it was sent; " +
+      "add `data` listeners only, and leave out req.resume(), req.read() and req.pipe()",
+  });
+}
+
+/** Whether all of a body has arrived. Node sets `complete` also on an HTTP/2 stream that the client has reset. */
+function isComplete(message: IncomingMessage): boolean {
+  if (!message.complete) return false;
+  return !isHttp2(message) || (message.stream.readableEnded && !message.stream.aborted);
+}
+
+/** The memory of chunks below this number of bytes is left to the garbage collector. */
+const LARGE = 16_384;
+
+/** Writes a chunk in the kind of memory that the sink requires. */
+function writeChunk(
+  message: IncomingMessage,
+  chunk: Buffer,
+  sink: Sink,
+  audience: Audience | undefined,
+): boolean {
+  const { memory = "owned" } = sink;
+  const isAll = chunk.byteLength === chunk.buffer.byteLength;
+  if (memory === "owned") {
+    const isShared = !isAll || message.listenerCount("data") > 1;
+    return sink.write(isShared ? copyOf(chunk) : chunk);
+  }
+  const isFreed = memory === "returned" && isAll && chunk.byteLength >= LARGE;
+  if (!isFreed || audience?.isEmpty !== true) return sink.write(chunk);
+  // Free the memory once it is sent. The garbage collector would free it much later, so that each chunk would get new
+  // memory, and the first access to new memory costs more than a copy into used memory.
+  const buffer = chunk.buffer as ArrayBuffer & { transfer(length: number): ArrayBuffer };
+  return sink.write(chunk, () => void buffer.transfer(0));
+}
+
+/**
+ * Calls back once when the message has ended, or has failed.
+ * @returns a function that stops listening
+ */
+function onceOver(message: IncomingMessage, callback: (error?: Error) => void): () => void {
+  // An HTTP/2 stream that the client has reset with NO_ERROR emits `end` like a complete one.
+  const onEnd = (): void =>
+    done(isHttp2(message) && message.stream.aborted ? brokenOff() : undefined);
+  const onError = (error: Error): void => done(error);
+  const onClose = (): void => {
+    if (!message.readableEnded) done(brokenOff());
+  };
+  const stop = (): void => {
+    message.off("end", onEnd).off("error", onError).off("close", onClose);
+    // A message that is destroyed later still emits `error`, which is thrown if nothing listens.
+    message.on("error", () => {});
+  };
+  const done = (error?: Error): void => {
+    stop();
+    callback(error);
+  };
+  message.on("end", onEnd).on("error", onError).on("close", onClose);
+  if (message.destroyed && !message.readableEnded) queueMicrotask(onClose);
+  return stop;
+}
+
+function brokenOff(): Error {
+  return new Error("the client broke off its request body");
+}
+
+/**
+ * Reads the rest of a body that other code has touched after the response has been sent, so that the next request on
+ * the connection is read. Node itself does so only for a body that no code has read.
+ * @param idle removes listeners that would pause the message again
+ */
+export function resumeAfter(
+  res: ServerResponse,
+  message: IncomingMessage,
+  idle: () => void = () => {},
+): void {
+  res.on("finish", () => {
+    idle();
+    message.resume();
+  });
+}
+
+/** Removes the proxy's listener and reads on: the next request on the connection comes after this body. */
+function drain(message: IncomingMessage, onData: (chunk: Buffer) => void): void {
+  message.off("data", onData);
+  message.resume();
+}

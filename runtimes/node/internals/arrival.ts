@@ -1,0 +1,32 @@
+/**
+ * How long a small body takes to arrive, in turns of the event loop.
+ *
+ * - Rests on: Node parses a small request body after the handler has run, although it is in the same packet as the head.
+ *   By the first `setImmediate`, it has arrived. By the second, Node has polled all sockets, so that the client has noticed
+ *   which idle connections the upstream has closed. The rest of a small response arrives with the next read.
+ * - Check: `BodySource.whole()` tells whether a body has arrived, after the wait and not before. The pool checks whether a
+ *   connection is usable.
+ * - Otherwise: the body is streamed. A request on a closed connection gets 502, or is retried if that is safe.
+ * - Test: test/internals.arrival.node.test.ts, and test/stale.test.ts for closed connections.
+ */
+import type { Attempt } from "../../../src/http1/attempt.ts";
+import type { OriginPool } from "../../../src/http1/originpool.ts";
+
+/** Begins an attempt when its request body has arrived, if that is small. */
+export function beginAfterArrival(attempt: Attempt, pool: OriginPool): void {
+  setImmediate(beginLater, attempt, pool);
+}
+
+/** Functions of the module make no closure for each request. */
+function beginLater(attempt: Attempt, pool: OriginPool): void {
+  setImmediate(begin, attempt, pool);
+}
+
+function begin(attempt: Attempt, pool: OriginPool): void {
+  attempt.begin(pool);
+}
+
+/** Waits for the rest of a small response body. */
+export function waitForRest(): Promise<unknown> {
+  return new Promise((resolve) => setImmediate(resolve));
+}

@@ -1,0 +1,119 @@
+/**
+ * The order of pipelined requests (RFC 9112 §9.3.2).
+ *
+ * - Rests on: `socket._httpMessage` is the response that Node writes to the connection now, the first of those that are
+ *   not finished; null if there is none. Another response becomes the first before the finished one emits `close`.
+ * - Check: the value must have a request with `rawHeaders`.
+ * - Otherwise: pipelined requests are sent when they arrive, side by side. Node still sends the responses in order.
+ * - Test: test/internals.pipelining.node.test.ts, "without the name of the current response". That the order is kept is
+ *   tested in test/pipeline.node.test.ts and test/suite/pipelining.ts.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+
+/** The name of the current response on a connection: a comparison with it costs less than a call of `turnOf`. */
+export const CURRENT = "_httpMessage";
+
+/** A connection of Node's HTTP/1 server. */
+export type Served = Socket & { readonly [CURRENT]?: Partial<ServerResponse> | null };
+
+/**
+ * Returns the response that Node writes to a connection now.
+ * @returns null for no response; undefined if this Node does not tell
+ */
+export function responseOn(socket: Socket): ServerResponse | null | undefined {
+  const current = (socket as Served)[CURRENT];
+  if (current === null || current === undefined) return current;
+  return current.req?.rawHeaders === undefined ? undefined : (current as ServerResponse);
+}
+
+/** Identifies a message: a wrapper around the message has the same list. */
+type Key = IncomingMessage["rawHeaders"];
+
+const SAFE: ReadonlySet<string | undefined> = new Set(["GET", "HEAD", "OPTIONS", "TRACE"]);
+
+/** The waiting requests of a connection that has an unsafe request in front of other requests, or behind them. */
+class Line {
+  readonly #socket: Socket;
+  /** Resolves the turn of a request when its own response becomes the first. */
+  readonly #first: Map<Key, () => void> = new Map();
+  /** Resolves the turns of safe requests when the last unsafe request in front of them has its response. */
+  readonly #behind: Map<Key, (() => void)[]> = new Map();
+  /** The last unsafe request without a response. */
+  #unsafe: Key | undefined;
+  #watched: ServerResponse | undefined;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+  }
+
+  /** Adds a request behind the first one. Resolves when the request may be sent; returns undefined if that is now. */
+  enter({ method, rawHeaders }: IncomingMessage, first: ServerResponse): Promise<void> | undefined {
+    if (!SAFE.has(first.req.method)) this.#unsafe ??= first.req.rawHeaders;
+    const inFront = this.#unsafe;
+    const isSafe = SAFE.has(method);
+    if (isSafe && inFront === undefined) return undefined;
+    if (!isSafe) this.#unsafe = rawHeaders;
+    this.#watch(first);
+    return new Promise((resolve) => {
+      const other = this.#first.get(rawHeaders);
+      // An app may send one request to several upstreams.
+      this.#first.set(rawHeaders, () => {
+        other?.();
+        resolve();
+      });
+      if (!isSafe || inFront === undefined) return;
+      const others = this.#behind.get(inFront);
+      if (others === undefined) this.#behind.set(inFront, [resolve]);
+      else others.push(resolve);
+    });
+  }
+
+  /** Adds one listener to a response, for all requests that wait behind it. */
+  #watch(response: ServerResponse): void {
+    if (this.#watched === response) return;
+    this.#watched = response;
+    response.once("close", () => this.#advance(response));
+  }
+
+  #advance(finished: ServerResponse): void {
+    // A request that came before this event may have begun to watch the next response.
+    if (this.#watched === finished) this.#watched = undefined;
+    const next = responseOn(this.#socket);
+    if (!this.#socket.writable || !next || next === finished) return this.#clear();
+    const { rawHeaders } = finished.req;
+    if (this.#unsafe === rawHeaders) this.#unsafe = undefined;
+    for (const resolve of this.#behind.get(rawHeaders) ?? []) resolve();
+    this.#behind.delete(rawHeaders);
+    // Nothing is in front of the next request any more.
+    this.#first.get(next.req.rawHeaders)?.();
+    this.#first.delete(next.req.rawHeaders);
+    if (this.#unsafe !== undefined || this.#first.size > 0) this.#watch(next);
+  }
+
+  #clear(): void {
+    this.#unsafe = undefined;
+    // On a closed connection, the waiting requests end because their client has disconnected.
+    if (this.#socket.writable) for (const resolve of this.#first.values()) resolve();
+    this.#first.clear();
+    this.#behind.clear();
+  }
+}
+
+const lines: WeakMap<Socket, Line> = new WeakMap();
+
+/**
+ * Returns when a request may be sent; undefined for now, which is nearly always.
+ *
+ * Node emits pipelined requests as it parses them, and holds back only their responses. Safe requests are sent side by
+ * side. An unsafe request is sent when all requests in front of it have their responses, and the requests behind it when
+ * it has its own. So a `PUT` and the `GET` behind it reach the upstream in this order (RFC 9112 §9.3.2).
+ */
+export function turnOf(req: IncomingMessage): Promise<void> | undefined {
+  const { socket } = req;
+  const first = responseOn(socket);
+  if (!first || first.req.rawHeaders === req.rawHeaders) return undefined;
+  let line = lines.get(socket);
+  if (line === undefined) lines.set(socket, (line = new Line(socket)));
+  return line.enter(req, first);
+}

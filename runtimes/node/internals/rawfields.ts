@@ -1,0 +1,184 @@
+/**
+ * The header fields of a request as the client sent them, with the changes of middleware.
+ *
+ * Node's parsed headers.
+ * - Rests on: `headers` has its names in the order in which `rawHeaders` has them. Middleware in Connect's style changes
+ *   `headers` and leaves `rawHeaders` as it was.
+ * - Check: each name and value of `headers` is compared with the entries of `rawHeaders`.
+ * - Otherwise: the list is built of both, name by name.
+ * - Test: test/headers.node.test.ts.
+ *
+ * The `Headers` of srvx (also under h3) and @hono/node-server.
+ * - Rests on: `get` answers from Node's parsed headers, until the `Headers` have to hold all fields themselves, as after
+ *   every change and every iteration.
+ * - Check: `readsFromNode` calls `get` while an observer stands in for Node's headers, and notes whether it was asked.
+ * - Otherwise: the fields are those that iterating the `Headers` gives.
+ * - Test: test/internals.rawfields.node.test.ts and test/headers.keepers.node.test.ts.
+ */
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import { toHeaderList } from "../../../src/fields/headers.ts";
+import type { HeaderList } from "../../../src/transport.ts";
+
+const PROBE = "fetchway-probe";
+let isAsked = false;
+
+/** Answers as the object behind it does, and notes whether it is asked for the probe. */
+const observer: ProxyHandler<IncomingHttpHeaders> = {
+  get(headers, name) {
+    if (name === PROBE) isAsked = true;
+    return headers[name as string];
+  },
+  has(headers, name) {
+    if (name === PROBE) isAsked = true;
+    return name in headers;
+  },
+  getOwnPropertyDescriptor(headers, name) {
+    if (name === PROBE) isAsked = true;
+    return Reflect.getOwnPropertyDescriptor(headers, name);
+  },
+};
+
+/**
+ * Whether the `Headers` of a server's request still answer `get` from Node's parsed headers. The observer always gives
+ * the true values, so that a server that copies or keeps what it reads at this moment has the true fields.
+ */
+function readsFromNode(headers: Headers, req: IncomingMessage): boolean {
+  const own = req.headers;
+  const observed = new Proxy(own, observer);
+  isAsked = false;
+  // In HTTP/2 `headers` is a getter of the class, without a setter.
+  const isHidden = req.httpVersionMajor !== 1 && "stream" in req;
+  if (isHidden) Object.defineProperty(req, "headers", { value: observed, configurable: true });
+  else req.headers = observed;
+  try {
+    headers.get(PROBE);
+  } finally {
+    if (isHidden) Reflect.deleteProperty(req, "headers");
+    else req.headers = own;
+  }
+  return isAsked;
+}
+
+/**
+ * Returns the fields of a server's request as a handler sees them by `get`.
+ *
+ * Some middleware changes `req.headers`, and some `request.headers`. Iterating the latter would lose the former changes:
+ * srvx and @hono/node-server then build their `Headers` from `rawHeaders`.
+ */
+export function visibleHeaders({ headers }: Request, req: IncomingMessage): HeaderList {
+  return readsFromNode(headers, req) ? messageHeaders(req, headers) : toHeaderList(headers);
+}
+
+/**
+ * Returns the fields of a message as they arrived, with the changes that middleware has made in `req.headers`: Express and
+ * Fastify change them there.
+ * @param seen the `Headers` that the handler sees, where these may differ from Node's
+ */
+export function messageHeaders(req: IncomingMessage, seen?: Headers): HeaderList {
+  const { rawHeaders, headers } = req;
+  let i = 0;
+  for (const name in headers) {
+    // A field that repeats is one property here: `withChanges` compares it with all of its lines.
+    if (headers[name] !== rawHeaders[i + 1] || rawHeaders[i]?.toLowerCase() !== name) {
+      return withChanges(req, seen);
+    }
+    i += 2;
+  }
+  return i === rawHeaders.length ? rawHeaders : withChanges(req, seen);
+}
+
+/** Fields of which Node keeps only the first line; srvx joins all lines of `rawHeaders`. */
+const FIRST_COUNTS: ReadonlySet<string> = new Set([
+  "age",
+  "authorization",
+  "content-length",
+  "content-type",
+  "etag",
+  "expires",
+  "from",
+  "host",
+  "if-modified-since",
+  "if-unmodified-since",
+  "last-modified",
+  "location",
+  "max-forwards",
+  "proxy-authorization",
+  "referer",
+  "retry-after",
+  "server",
+  "user-agent",
+]);
+
+const TOKEN = /^[!#$%&'*+.^`|~\w-]+$/;
+
+/** The value of a field. Middleware without type checks also sets numbers and null. */
+type Value = string | readonly string[] | number | null | undefined;
+
+function withChanges(
+  { rawHeaders, headers }: IncomingMessage,
+  seen: Headers | undefined,
+): HeaderList {
+  const valueOf = (name: string): Value =>
+    seen === undefined || !TOKEN.test(name) ? headers[name] : (seen.get(name) ?? undefined);
+  const lines = linesOf(rawHeaders);
+  const values = new Map<string, Value>();
+  const last: string[] = [];
+  for (const [lower, { length }] of lines) {
+    // `headers` cannot have a field of this name, because every object has such a property.
+    if (lower === "__proto__") continue;
+    if (seen === undefined || length === 1 || !FIRST_COUNTS.has(lower)) {
+      values.set(lower, valueOf(lower));
+    } else last.push(lower);
+  }
+  const added: HeaderList = [];
+  for (const name of Object.keys(headers)) {
+    if (!lines.has(name.toLowerCase())) pushAll(added, name, valueOf(name));
+  }
+  for (const lower of last) {
+    // A `get` of these names makes srvx build its `Headers` from `rawHeaders`, and later calls of `get` show no change of
+    // middleware any more. So these names come last, and only if Node's value differs from the first line.
+    const before = lines.get(lower) as string[];
+    values.set(lower, headers[lower] === before[0] ? before : valueOf(lower));
+  }
+
+  // Decide once for each name: comparing all lines of a field for each of its lines would take quadratic time.
+  const kept = new Set<string>();
+  for (const [lower, each] of lines) if (isKept(lower, each, values.get(lower))) kept.add(lower);
+  const list: HeaderList = [];
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] as string;
+    const lower = name.toLowerCase();
+    if (kept.has(lower)) {
+      list.push(name, rawHeaders[i + 1] as string);
+    } else {
+      pushAll(list, name, values.get(lower));
+      // The new value replaces all lines of the field.
+      values.delete(lower);
+    }
+  }
+  return [...list, ...added];
+}
+
+function linesOf(raw: HeaderList): Map<string, string[]> {
+  const lines = new Map<string, string[]>();
+  for (let i = 0; i < raw.length; i += 2) {
+    const lower = (raw[i] as string).toLowerCase();
+    const before = lines.get(lower);
+    if (before === undefined) lines.set(lower, [raw[i + 1] as string]);
+    else before.push(raw[i + 1] as string);
+  }
+  return lines;
+}
+
+/** Whether the lines of a field have the value that the field has now. */
+function isKept(lower: string, lines: string[], now: Value): boolean {
+  // Node keeps the first of several Host fields, but `cleanRequest` has to see all of them to refuse the request.
+  if (lower === "__proto__" || (lower === "host" && lines.length > 1)) return true;
+  if (typeof now === "object") return lines.join("\n") === now?.join("\n");
+  return now === lines.join(", ") || now === lines.join("; ");
+}
+
+function pushAll(list: HeaderList, name: string, value: Value): void {
+  if (value === undefined || value === null) return;
+  for (const each of typeof value === "object" ? value : [value]) list.push(name, `${each}`);
+}

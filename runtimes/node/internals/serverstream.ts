@@ -1,0 +1,42 @@
+/**
+ * The web stream that srvx (also under h3) or @hono/node-server makes of a request's body.
+ *
+ * - Rests on: the server makes the stream when `body` is first read. From then on, the stream listens to Node's request,
+ *   which has left its initial state (`readableFlowing` is null) and may get listeners for `data`.
+ * - Check: the state of Node's request is read before the body is read past the stream (`bodyOf` in nodeincoming.ts). The
+ *   listeners for `data` are compared before and after `body` is read.
+ * - Otherwise: the body is read from the stream. If nothing reads the stream, the listeners that it has added are removed,
+ *   so that the next request on the connection is read. If other code has read from Node's request before the stream was
+ *   made, the request is refused.
+ * - Test: test/internals.serverstream.node.test.ts and test/upload.late.node.test.ts.
+ */
+import type { BodySource } from "../../../src/body/source.ts";
+import { StreamBody } from "../../../src/body/stream.ts";
+import { alreadyRead, resumeAfter } from "../incomingbody.ts";
+import type { NodeSide } from "./srvx.ts";
+
+/**
+ * Returns a body that reads the web stream of a request.
+ * @param length the length in bytes where it is known
+ * @throws TypeError if other code has read from Node's request, and not through the web request
+ */
+export function streamedBodyOf(
+  request: Request,
+  { req, res, isFresh }: NodeSide,
+  length: number | undefined,
+): BodySource | null {
+  const wasRead = req.readableDidRead;
+  const before = req.listeners("data");
+  const { body } = request;
+  const added = req.listeners("data").filter((listener) => !before.includes(listener));
+  if (res !== undefined) {
+    resumeAfter(res, req, () => {
+      // An unread stream takes a few chunks, and then pauses Node's request.
+      if (body?.locked) return;
+      for (const listener of added) req.off("data", listener as (chunk: unknown) => void);
+    });
+  }
+  // A stream that was made only now has missed what other code has read.
+  if (wasRead && (isFresh || added.length > 0)) throw alreadyRead();
+  return body && new StreamBody(body, length);
+}

@@ -1,0 +1,19 @@
+/**
+ * The cache of TLS sessions in `https.Agent`, for connections that no request of the agent's opens.
+ *
+ * - Rests on: `createConnection` resumes the session that the agent has cached under the option `_agentKey`, and caches
+ *   the session of the new connection. The agent sets this option only for its own requests.
+ * - Check: the agent must have a method that caches sessions.
+ * - Otherwise: the option is left out, and each connection has a full TLS handshake.
+ * - Test: test/internals.tlssessions.node.test.ts.
+ */
+
+/** The options that make an agent resume the TLS session of the last connection with the same key. */
+export interface SessionOptions {
+  readonly _agentKey?: string;
+}
+
+/** Returns the options for a connection; none if the agent caches no sessions. */
+export function sessionOptions(agent: object, key: string): SessionOptions {
+  return "_cacheSession" in agent ? { _agentKey: key } : {};
+}

@@ -1,0 +1,308 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ServerHttp2Stream } from "node:http2";
+import type { Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
+import type { BodySource } from "../../src/body/source.ts";
+import { badRequest, type ProxyError } from "../../src/error.ts";
+import type { Listener } from "../../src/exchange/scope.ts";
+import { getHeader } from "../../src/fields/headers.ts";
+import {
+  bodyWasRead,
+  type Context,
+  type Incoming,
+  WebIncoming,
+} from "../../src/request/incoming.ts";
+import { authorityEnd, pathOf } from "../../src/request/target.ts";
+import type { HeaderList } from "../../src/transport.ts";
+import { toHookRequest } from "./hookrequest.ts";
+import { alreadyRead, IncomingBody, isHttp2, resumeAfter } from "./incomingbody.ts";
+import { honoSideOf } from "./internals/hono.ts";
+import { CURRENT, type Served, turnOf } from "./internals/pipelining.ts";
+import { messageHeaders, visibleHeaders } from "./internals/rawfields.ts";
+import { streamedBodyOf } from "./internals/serverstream.ts";
+import { type NodeSide, srvxSideOf } from "./internals/srvx.ts";
+
+/** The socket or the HTTP/2 stream of a request: it closes when the client disconnects. */
+type Line = Socket | ServerHttp2Stream;
+
+/**
+ * The listeners for the end of each connection, which has one listener of its own for all of its requests.
+ *
+ * Arrays, not sets: when the entries of a set have changed often enough, V8 gives the set another table, which the old
+ * table refers to. So each table that has moved to the old generation keeps the next one alive.
+ */
+const watched: WeakMap<Line, Listener[]> = new WeakMap();
+
+function watch(line: Line): Listener[] {
+  const listeners: Listener[] = [];
+  watched.set(line, listeners);
+  line.on("close", () => {
+    for (const listener of listeners.slice()) listener.handleEvent();
+  });
+  return listeners;
+}
+
+/** A request of Node's server, read from the raw message as far as no other code has changed it. */
+abstract class NodeIncoming {
+  readonly secure: boolean;
+  readonly address: string | undefined;
+  readonly named: string | undefined;
+  readonly fault: ProxyError | undefined;
+  /** The response to write to, if the server lets the proxy write it. */
+  abstract readonly res: ServerResponse | undefined;
+  /** Node's own request. */
+  readonly message: IncomingMessage;
+
+  constructor(req: IncomingMessage) {
+    this.message = req;
+    this.secure = (req.socket as TLSSocket).encrypted;
+    this.address = peerAddress(req);
+    // Nearly every request is of HTTP/1 and has a target in origin-form.
+    const isPlain = req.httpVersionMajor === 1 && req.url?.charCodeAt(0) === 0x2f; /* / */
+    this.named = isPlain ? undefined : namedAuthority(req);
+    this.fault = isPlain ? undefined : versionFault(req);
+  }
+
+  version(): string {
+    return this.message.httpVersion;
+  }
+
+  turn(): Promise<void> | undefined {
+    const { message, res } = this;
+    // Nearly always, this is the only request on its connection without a response.
+    return (message.socket as Served)[CURRENT] === res ? undefined : turnOf(message);
+  }
+
+  protected get line(): Line {
+    return this.message.socket;
+  }
+
+  listen(listener: Listener): void {
+    const { line } = this;
+    (watched.get(line) ?? watch(line)).push(listener);
+    if (line.destroyed || line.closed) listener.handleEvent();
+  }
+
+  unlisten(listener: Listener): void {
+    const listeners = watched.get(this.line) ?? [];
+    const at = listeners.indexOf(listener);
+    if (at < 0) return;
+    const last = listeners.pop() as Listener;
+    if (at < listeners.length) listeners[at] = last;
+  }
+}
+
+/** A web `Request` with Node's request under it. */
+class HostedIncoming extends NodeIncoming implements Incoming {
+  readonly method: string;
+  readonly path: string;
+  readonly authority: string;
+  readonly headers: HeaderList;
+  readonly body: BodySource | null;
+  readonly res: ServerResponse | undefined;
+  readonly #request: Request;
+
+  constructor(request: Request, side: NodeSide) {
+    const { req, res } = side;
+    super(req);
+    const { url, method } = request;
+    this.#request = request;
+    this.res = res;
+    this.method = method;
+    this.path = wirePath(pathOf(url), url, req);
+    this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
+    this.headers = visibleHeaders(request, req);
+    const bodyless = method === "GET" || method === "HEAD" || !hasBody(req);
+    this.body = bodyless ? null : bodyOf(request, side);
+  }
+
+  request(): Request {
+    return this.#request;
+  }
+}
+
+/** A request of `node:http`, Express or Fastify, without any web object. */
+export class MessageIncoming extends NodeIncoming implements Incoming {
+  readonly method: string;
+  readonly path: string;
+  readonly authority: string;
+  readonly headers: HeaderList;
+  readonly body: BodySource | null;
+  readonly res: ServerResponse;
+  #request: Request | undefined;
+
+  constructor(req: IncomingMessage, res: ServerResponse) {
+    super(req);
+    const url = req.url ?? "/";
+    this.res = res;
+    this.method = req.method ?? "GET";
+    this.authority = this.named ?? "";
+    // Absolute-form (RFC 9112 §3.2.2) has an authority in front of the path.
+    this.path = url.startsWith("/") || !url.includes("://") ? url : pathOf(url);
+    this.headers = isHttp2(req) ? toFields(messageHeaders(req)) : messageHeaders(req);
+    // A web request has no body with these methods, and an upstream may take such a body for the next request.
+    const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
+    if (!bodyless && req.readableDidRead) throw alreadyRead();
+    const isFlowing = req.readableFlowing === true;
+    this.body = bodyless ? null : new IncomingBody(req);
+    if (this.body !== null && isFlowing) resumeAfter(res, req);
+  }
+
+  request(): Request {
+    const host = this.message.headers.host || this.authority || "localhost";
+    this.#request ??= toHookRequest(this.secure ? "https" : "http", host, this);
+    return this.#request;
+  }
+
+  protected override get line(): Line {
+    const message: object = this.message;
+    return isHttp2(message) ? message.stream : super.line;
+  }
+}
+
+/** A web `Request` whose Node request tells only where the request came from. */
+class PeerIncoming extends WebIncoming {
+  readonly named: string | undefined;
+  readonly fault: ProxyError | undefined;
+  readonly #peer: IncomingMessage | undefined;
+
+  constructor(
+    request: Request,
+    peer: IncomingMessage | undefined,
+    headers?: HeaderList,
+    body?: BodySource | null,
+  ) {
+    super(request, peer && peerAddress(peer), peer?.httpVersion, headers, body);
+    this.named = peer && namedAuthority(peer);
+    this.fault = peer && versionFault(peer);
+    this.#peer = peer;
+  }
+
+  turn(): Promise<void> | undefined {
+    return this.#peer && turnOf(this.#peer);
+  }
+}
+
+/** Returns Node's request and response under a web request, if the server shows them. */
+export function nodeSideOf(request: Request): NodeSide | undefined {
+  return srvxSideOf(request) ?? honoSideOf(request);
+}
+
+/** Reads a web request, from Node's own request where there is one under it. */
+export function readRequest(request: Request, context: Context): Incoming {
+  const side = nodeSideOf(request);
+  if (side?.req.httpVersionMajor === 1 || (side && !isHttp2(side.req))) {
+    return new HostedIncoming(request, side);
+  }
+  // Hono's `mount()` makes a new `Request`, but passes its environment, where Hono documents `incoming`.
+  const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
+  const fields = side && toFields(visibleHeaders(request, side.req));
+  return new PeerIncoming(request, peer?.socket && peer, fields, http2BodyOf(request, side));
+}
+
+/** Returns Node's request under a web request. */
+export function messageOf(incoming: Incoming): IncomingMessage | undefined {
+  return incoming instanceof HostedIncoming ? incoming.message : undefined;
+}
+
+/** Returns the response of Node's to write to, if the server lets the proxy write it. */
+export function responseOf(incoming: Incoming): ServerResponse | undefined {
+  return incoming instanceof NodeIncoming ? incoming.res : undefined;
+}
+
+/**
+ * Returns the error of an HTTP version that differs from the connection's.
+ *
+ * Node's HTTP/1 parser accepts `HTTP/2.0` and `HTTP/0.9` in a request line, and takes a line without a version for
+ * HTTP/0.9. A server that cannot answer in a request's major version responds with 505 (RFC 9110 §15.6.6).
+ */
+function versionFault(req: IncomingMessage): ProxyError | undefined {
+  return req.httpVersionMajor === 1 || isHttp2(req) ? undefined : badRequest("HTTP version", 505);
+}
+
+/** Returns the authority of a target in absolute-form (RFC 9112 §3.2.2), or of `:authority` (RFC 9113 §8.3.1). */
+function namedAuthority(req: IncomingMessage): string | undefined {
+  const { url = "" } = req;
+  if (isHttp2(req)) return getHeader(req.rawHeaders, ":authority");
+  if (url.startsWith("/") || !url.includes("://")) return undefined;
+  return url.slice(url.indexOf("//") + 2, authorityEnd(url));
+}
+
+const MAPPED_IPV4 = "::ffff:";
+
+/** Returns the peer's address. A dual-stack socket shows IPv4 addresses mapped to IPv6: these are returned as IPv4. */
+function peerAddress(req: IncomingMessage): string | undefined {
+  const address = req.socket.remoteAddress;
+  return address?.startsWith(MAPPED_IPV4) && address.includes(".")
+    ? address.slice(MAPPED_IPV4.length)
+    : address;
+}
+
+/** What URL parsers resolve or cut off: the router has then seen another path than the one that was received. */
+const RESOLVED = /[\\#]|\/(?:\.|%2e){1,2}(?:[/?]|$)/i;
+
+/**
+ * Returns the path with the bytes that were received, if the server has only escaped some of them in the request's URL.
+ * Escaping treats bytes above 0x7f as UTF-8, although they may be of another encoding.
+ */
+function wirePath(path: string, url: string, { url: wire = "" }: IncomingMessage): string {
+  if (path === wire || !wire.startsWith("/") || RESOLVED.test(wire)) return path;
+  const base = url.slice(0, authorityEnd(url));
+  return URL.parse(base + wire)?.href === url ? wire : path;
+}
+
+/** Whether an HTTP/1 message has content (RFC 9112 §6.3). */
+function hasBody({ rawHeaders }: IncomingMessage): boolean {
+  return (
+    getHeader(rawHeaders, "transfer-encoding") !== undefined ||
+    Number(getHeader(rawHeaders, "content-length") ?? 0) > 0
+  );
+}
+
+/** Whether a message of HTTP/1 or HTTP/2 has content. */
+function messageHasBody(req: IncomingMessage): boolean {
+  return isHttp2(req) ? !req.stream.endAfterHeaders : hasBody(req);
+}
+
+/**
+ * Returns the body of a web request: from Node's request if no other code reads it, else from the server's web stream.
+ * @throws TypeError if other code has read from it, but not through the web request: the rest would look complete
+ */
+function bodyOf(request: Request, side: NodeSide): BodySource | null {
+  const { req, ownBody, isFresh } = side;
+  if (request.bodyUsed) throw bodyWasRead();
+  if (ownBody && !req.readableDidRead && (isFresh || req.readableFlowing === null)) {
+    return new IncomingBody(req);
+  }
+  const length = getHeader(req.rawHeaders, "content-length");
+  return streamedBodyOf(request, side, length === undefined ? undefined : Number(length));
+}
+
+/**
+ * Returns the body of a web request over HTTP/2, past its web stream: that stream ends like the stream of a complete body
+ * if the client resets the HTTP/2 stream with NO_ERROR.
+ */
+function http2BodyOf(request: Request, side: NodeSide | undefined): BodySource | null | undefined {
+  const { method } = request;
+  if (side === undefined || !isHttp2(side.req)) return undefined;
+  if (method === "GET" || method === "HEAD" || side.req.stream.endAfterHeaders) return null;
+  return bodyOf(request, side);
+}
+
+/**
+ * Returns the fields of an HTTP/2 request in the form of HTTP/1: without pseudo-header fields such as `:method`
+ * (RFC 9113 §8.3), and with all Cookie fields joined to one (RFC 9113 §8.2.3).
+ */
+function toFields(raw: HeaderList): HeaderList {
+  const fields: HeaderList = [];
+  let cookieAt = -1;
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = raw[i] as string;
+    const value = raw[i + 1] as string;
+    if (name.startsWith(":")) continue;
+    if (name.toLowerCase() !== "cookie") fields.push(name, value);
+    else if (cookieAt >= 0) fields[cookieAt] += `; ${value}`;
+    else cookieAt = fields.push(name, value) - 1;
+  }
+  return fields;
+}

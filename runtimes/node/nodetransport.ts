@@ -1,0 +1,23 @@
+import type { PoolOptions } from "../../src/options/pool.ts";
+import type { Transport } from "../../src/transport.ts";
+import { HttpTransport } from "../../src/http1/client.ts";
+import { bufferCodec } from "../sockets/buffercodec.ts";
+import { NetConnector } from "../sockets/connect.ts";
+import { beginAfterArrival } from "./internals/arrival.ts";
+import { createOnRead, reuseChunks } from "./reuse.ts";
+
+/** Creates the HTTP/1.1 client on Node's sockets. */
+export function createNodeTransport(options: PoolOptions): Transport {
+  const reuses = options.reuseBuffers === true;
+  return new HttpTransport("node", options, {
+    eviction: { origins: 1000, interval: 60_000 },
+    schedule: beginAfterArrival,
+    chunkMemory: reuses ? reuseChunks() : undefined,
+    createConnector: (filled) =>
+      new NetConnector(filled, {
+        createOnRead: reuses ? createOnRead : undefined,
+        allowHalfOpen: true,
+      }),
+    codec: bufferCodec,
+  });
+}

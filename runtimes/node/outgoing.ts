@@ -1,0 +1,301 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { type BodySource, HIGH_WATER_MARK, pipe, type Sink } from "../../src/body/source.ts";
+import { StreamBody } from "../../src/body/stream.ts";
+import { toHeaderList, toHeaders } from "../../src/fields/headers.ts";
+import type { Incoming } from "../../src/request/incoming.ts";
+import type { HeaderList, UpstreamResponse } from "../../src/transport.ts";
+import { waitForRest } from "./internals/arrival.ts";
+import { breakOff, breakOffRequest } from "./internals/breakoff.ts";
+import { flushHead, hasObsText } from "./internals/headbytes.ts";
+import { sendHeadWithBody, toRecord } from "./internals/hono.ts";
+import {
+  acceptsOwnResponses,
+  NativeResponse,
+  type SrvxBody,
+  type SrvxParts,
+  SrvxResponse,
+} from "./internals/srvx.ts";
+import { messageOf, responseOf } from "./nodeincoming.ts";
+import { returnsMemory, reuse } from "./reuse.ts";
+
+/** The head of a response that is sent. */
+interface Head {
+  readonly status: number;
+  readonly statusText: string;
+  readonly headers: HeaderList;
+}
+
+/** The parts of a response that is sent. */
+interface Parts extends Head {
+  readonly body: BodySource | null;
+}
+
+/** Writes a body to a response of Node's. */
+class PipedBody implements Sink, SrvxBody {
+  readonly #body: BodySource;
+  readonly #head: Head;
+  #res!: ServerResponse;
+  #onDrain: (() => void) | undefined;
+  #isListening = false;
+
+  /** @param head the head, which is written before the body */
+  constructor(body: BodySource, head: Head) {
+    this.#body = body;
+    this.#head = head;
+  }
+
+  /** Called by srvx, which has written the head. */
+  pipe(res: ServerResponse): void {
+    if (!res.headersSent) writeHead(res, this.#head);
+    this.send(res);
+  }
+
+  /** Sends the body after the head, and ends the response. */
+  send(res: ServerResponse): void {
+    const body = this.#body;
+    this.#res = res;
+    // Write the bytes and the end in one call, unless the response returns pooled memory: `whole()` would copy it.
+    const isWanted = body.error === undefined && this.memory === "borrowed";
+    const bytes = isWanted ? body.whole() : undefined;
+    if (bytes !== undefined) return void res.end(bytes);
+    // A body without `buffered`, such as a web stream of the app's, does not tell whether chunks have arrived: send the
+    // head now. No transport fills it either, so nothing else tells it that the client has disconnected.
+    if (body.buffered === undefined) {
+      this.flush();
+      res.on("close", () => body.cancel());
+    }
+    pipe(body, this);
+  }
+
+  /** Cancels the body, because the client has disconnected, or has sent HEAD. */
+  destroy(): void {
+    this.#body.cancel();
+  }
+
+  get memory(): "borrowed" | "returned" {
+    return reuse.isOn && returnsMemory(this.#res) ? "returned" : "borrowed";
+  }
+
+  flush(): void {
+    flushHead(this.#res, this.#head.headers);
+  }
+
+  write(chunk: Uint8Array, release?: () => void): boolean {
+    return release === undefined ? this.#res.write(chunk) : this.#res.write(chunk, release);
+  }
+
+  onDrain(callback: () => void): void {
+    this.#onDrain = callback;
+    if (this.#isListening) return;
+    this.#isListening = true;
+    this.#res.on("drain", () => this.#onDrain?.());
+  }
+
+  end(): void {
+    this.#res.end();
+  }
+
+  fail(): void {
+    breakOff(this.#res);
+  }
+}
+
+/**
+ * A `Response` that makes its web objects only when other code reads them.
+ *
+ * The server under the handler calls `_toNodeResponse()`, and lets the body write itself. If other code has read
+ * `headers` or `body` before, these are real web objects, and they are sent with the changes that the code has made.
+ */
+class LazyResponse extends SrvxResponse {
+  readonly #received: UpstreamResponse;
+  readonly #message: IncomingMessage | undefined;
+  #headers: Headers | undefined;
+  #real: Response | undefined;
+
+  constructor(received: UpstreamResponse, message: IncomingMessage | undefined) {
+    super();
+    this.#received = received;
+    this.#message = message;
+  }
+
+  get status(): number {
+    return this.#received.status;
+  }
+  get statusText(): string {
+    return this.#received.statusText;
+  }
+  get ok(): boolean {
+    return this.status >= 200 && this.status < 300;
+  }
+  get headers(): Headers {
+    return (this.#headers ??= toHeaders(this.#received.headers));
+  }
+  get type(): ResponseType {
+    return "default";
+  }
+  get url(): string {
+    return "";
+  }
+  get redirected(): boolean {
+    return false;
+  }
+  get body(): ReadableStream<Uint8Array> | null {
+    return this.#received.body === null ? null : this.#response.body;
+  }
+  get bodyUsed(): boolean {
+    return this.#real?.bodyUsed ?? false;
+  }
+  text(): Promise<string> {
+    return this.#response.text();
+  }
+  json(): Promise<unknown> {
+    return this.#response.json();
+  }
+  arrayBuffer(): Promise<ArrayBuffer> {
+    return this.#response.arrayBuffer();
+  }
+  bytes(): Promise<Uint8Array> {
+    return this.#response.bytes();
+  }
+  blob(): Promise<Blob> {
+    return this.#response.blob();
+  }
+  formData(): Promise<FormData> {
+    return this.#response.formData();
+  }
+  clone(): Response {
+    const { body } = this.#response.clone();
+    return new NativeResponse(body, this);
+  }
+
+  protected toSrvxParts(): SrvxParts {
+    const { status, statusText, body } = this.#received;
+    const headers =
+      this.#headers === undefined ? this.#received.headers : toHeaderList(this.#headers);
+    const parts: SrvxParts = { status, statusText, headers, body: null };
+    if (this.#real !== undefined) parts.body = this.#real.body;
+    else if (body !== null) parts.body = new PipedBody(body, parts);
+    return parts;
+  }
+
+  /** Returns the parts to send, for `sendResponse`. */
+  toParts(): Parts {
+    const { status, statusText, body } = this.#received;
+    const headers =
+      this.#headers === undefined ? this.#received.headers : toHeaderList(this.#headers);
+    if (this.#real === undefined) return { status, statusText, headers, body };
+    const stream = this.#real.body;
+    return { status, statusText, headers, body: stream && new StreamBody(stream) };
+  }
+
+  get #response(): Response {
+    // The real response copies the fields; those of `this.headers` are sent.
+    return (this.#real ??= new NativeResponse(
+      toBodyInit(this.#received.body, true, this.#message),
+      this,
+    ));
+  }
+}
+
+/**
+ * Returns what a web `Response` is constructed from.
+ * @param flush whether a stream begins with an empty chunk while no other has arrived
+ * @param message Node's request, whose connection is closed if a stream fails
+ */
+function toBodyInit(
+  body: BodySource | null,
+  flush: boolean,
+  message: IncomingMessage | undefined,
+): BodyInit | null {
+  if (body === null) return null;
+  const bytes = body.error === undefined ? body.whole() : undefined;
+  if (bytes !== undefined) return bytes as BodyInit;
+  const onFail = message && ((): void => breakOffRequest(message));
+  return body.stream({ flush, onFail });
+}
+
+/**
+ * Returns the response for the server that has received the request: a lazy one if that server can send it.
+ * @throws ProxyError if the body has failed already
+ */
+export function respond(
+  received: UpstreamResponse,
+  incoming: Incoming,
+): Response | Promise<Response> {
+  assertIntact(received);
+  const message = messageOf(incoming);
+  if (responseOf(incoming) !== undefined && acceptsOwnResponses()) {
+    return new LazyResponse(received, message) as unknown as Response;
+  }
+  // Waiting for the rest costs less than a stream.
+  return isNearlyWhole(received.body) ? buildLater(received, message) : build(received, message);
+}
+
+function assertIntact({ body }: UpstreamResponse): void {
+  if (body?.error !== undefined) throw body.error;
+}
+
+/** Whether a small body has arrived in part: one read may not return all of it, and the rest follows with the next. */
+function isNearlyWhole(body: BodySource | null): boolean {
+  const { length = Infinity, buffered = 0 } = body ?? {};
+  return buffered > 0 && length <= HIGH_WATER_MARK && length > buffered;
+}
+
+function build(received: UpstreamResponse, message: IncomingMessage | undefined): Response {
+  const { status, statusText, headers, body } = received;
+  // The server may write a head alone as UTF-8, and changes these bytes then.
+  const flush = body?.buffered === 0 && hasObsText(headers);
+  const response = new Response(toBodyInit(body, flush, message), {
+    status,
+    statusText,
+    headers: toRecord(headers) ?? toHeaders(headers),
+  });
+  if (flush) sendHeadWithBody(response);
+  return response;
+}
+
+async function buildLater(
+  received: UpstreamResponse,
+  message: IncomingMessage | undefined,
+): Promise<Response> {
+  await waitForRest();
+  assertIntact(received);
+  return build(received, message);
+}
+
+/**
+ * Sends a web `Response` as a response of Node's.
+ * @throws what `writeHead` throws for fields that a hook has made invalid
+ */
+export function sendResponse(response: Response, res: ServerResponse): void {
+  const parts =
+    response instanceof LazyResponse
+      ? response.toParts()
+      : { ...headOf(response), body: response.body && new StreamBody(response.body) };
+  const { body } = parts;
+  if (res.destroyed || res.headersSent) return body?.cancel();
+  try {
+    writeHead(res, parts);
+  } catch (error) {
+    body?.cancel();
+    throw error;
+  }
+  if (body === null) return void res.end();
+  // Node drops the body of a response to HEAD, so do not read it: it may have no end.
+  if (res.req.method === "HEAD") {
+    body.cancel();
+    return void res.end();
+  }
+  new PipedBody(body, parts).send(res);
+}
+
+function writeHead(res: ServerResponse, { status, statusText, headers }: Head): void {
+  // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
+  if ("stream" in res) res.writeHead(status, headers);
+  else res.writeHead(status, statusText, headers);
+}
+
+function headOf(response: Response): Head {
+  const { status, statusText } = response;
+  return { status, statusText, headers: toHeaderList(response.headers) };
+}

@@ -1,0 +1,268 @@
+import { isIP } from "node:net";
+import type { Dispatcher } from "undici";
+import { type Inlet, ResponseBody } from "../../src/body/responsebody.ts";
+import type { BodySource } from "../../src/body/source.ts";
+import type { Scope } from "../../src/exchange/scope.ts";
+import { badLength, ProxyError, unsendable } from "../../src/error.ts";
+import { isEventStream } from "../../src/fields/headers.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
+import { copyOf } from "../sockets/buffercodec.ts";
+import { groupFields, readFields, readReason } from "./fields.ts";
+import { hadReceived, isConnectionFailing, toUndiciError } from "./undicierrors.ts";
+import { UploadStream } from "./uploadstream.ts";
+
+/** A dispatcher, and what an attempt has to know about it. */
+export interface DispatcherUse {
+  readonly dispatcher: Dispatcher;
+  /** Whether the transport made the dispatcher itself, so that it contains no code of the app's. */
+  readonly isOwn: boolean;
+  /** Called when undici begins to send a request on a connection. */
+  onStart?(): void;
+}
+
+/** undici's options of a request, and an option that undici does not document. */
+interface DispatchOptions extends Dispatcher.DispatchOptions {
+  /** The name for SNI and the certificate check; by default, undici takes the name in `Host`. */
+  servername?: string | undefined;
+}
+
+/** Methods whose body some upstreams do not read: they would take it for the next request on the connection. */
+const RARELY_READ = /^(?:GET|HEAD|OPTIONS|TRACE)$/;
+
+/**
+ * Converts a request into the options that undici dispatches.
+ * @param body the body in the form in which it is sent
+ * @param isOwn whether the dispatcher is the transport's own
+ * @throws ProxyError for a method that opens a tunnel
+ */
+function toDispatchOptions(
+  request: UpstreamRequest,
+  body: Uint8Array | UploadStream | null,
+  isOwn: boolean,
+): DispatchOptions {
+  const { upstream, method, path, host, headers, contentLength } = request;
+  if (method === "CONNECT") throw unsendable(method);
+  const { origin, hostname, secure } = upstream;
+  let list: (string | string[])[] = headers;
+  if (host !== undefined) list = ["Host", host, ...headers];
+  // ProxyAgent converts the list into an object, which would keep only the last line of a repeated field.
+  if (!isOwn) list = groupFields(list as string[]);
+  if (contentLength !== undefined && body instanceof UploadStream) {
+    list = [...list, "Content-Length", String(contentLength)];
+  }
+  return {
+    origin,
+    path,
+    method,
+    headers: list as string[],
+    body,
+    // The proxy has deadlines of its own.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    // By default, undici closes the connection after each HEAD.
+    reset: body !== null && RARELY_READ.test(method),
+    // Without `Host`, undici takes the host name of the origin itself, and no name if that is an IP address.
+    servername: secure && (host !== undefined || isIP(hostname) === 0) ? hostname : undefined,
+  };
+}
+
+/** The maximum number of interim responses (1xx): without it, an upstream could keep the event loop busy by them. */
+const MAX_INTERIM = 64;
+
+/** One attempt to send a request through a dispatcher. It is the handler that undici calls with the response. */
+export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
+  readonly #use: DispatcherUse;
+  readonly #scope: Scope;
+  readonly #method: string;
+  readonly #resolve: (response: UpstreamResponse) => void;
+  readonly #reject: (error: ProxyError) => void;
+  /** The request, until undici has it. */
+  #request: UpstreamRequest | undefined;
+  #upload: UploadStream | undefined;
+  #controller: Dispatcher.DispatchController | undefined;
+  #body: ResponseBody | undefined;
+  #error: ProxyError | undefined;
+  #isOver = false;
+  /** Whether a byte of a response, interim or final, has arrived. */
+  #isResponding = false;
+  /** Whether the headers of the final response have arrived. */
+  #isAnswered = false;
+  /** Whether the body ends when the connection is closed (RFC 9112 §6.3). */
+  #endsWithConnection = false;
+  /** The number of interim responses so far. */
+  #interim = 0;
+
+  constructor(
+    use: DispatcherUse,
+    request: UpstreamRequest,
+    scope: Scope,
+    resolve: (response: UpstreamResponse) => void,
+    reject: (error: ProxyError) => void,
+  ) {
+    this.#use = use;
+    this.#request = request;
+    this.#method = request.method;
+    this.#scope = scope;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    scope.onAbort(this);
+  }
+
+  /** Passes the request to undici, unless the exchange was aborted before. */
+  dispatch(): void {
+    if (this.#isOver) return;
+    try {
+      const request = this.#request as UpstreamRequest;
+      const body = this.#toSendable(request.body, request.contentLength);
+      this.#request = undefined;
+      const { dispatcher, isOwn } = this.#use;
+      dispatcher.dispatch(toDispatchOptions(request, body, isOwn), this);
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+  }
+
+  /** Stops the attempt, at any point of it. */
+  fail(thrown: unknown): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const error = toUndiciError(thrown, {
+      isStarted: this.#controller !== undefined,
+      isAnswered: this.#isAnswered,
+      isStale: !this.#isResponding && hadReceived(thrown),
+    });
+    this.#error = error;
+    this.#cancelRequestBody();
+    this.#scope.end();
+    this.#reject(error);
+    this.#body?.fail(error);
+    // undici then calls onResponseError, which does nothing because the attempt is over.
+    this.#controller?.abort(error);
+  }
+
+  /** Converts the request body into what undici takes: bytes if all of them have arrived, else a stream. */
+  #toSendable(
+    body: BodySource | null,
+    contentLength: number | undefined,
+  ): Uint8Array | UploadStream | null {
+    if (body === null) return null;
+    const { isOwn } = this.#use;
+    const bytes = body.whole();
+    if (bytes === undefined) {
+      return (this.#upload = new UploadStream(body, contentLength, this.#scope, !isOwn));
+    }
+    if (bytes.byteLength !== (contentLength ?? bytes.byteLength)) throw badLength();
+    if (bytes.byteLength === 0) return null;
+    // An interceptor of the app's may keep or change the bytes that it sees, and these may be sent again.
+    return isOwn ? bytes : copyOf(bytes);
+  }
+
+  /**
+   * Cancels a request body that was not sent to its end: a client may wait until it has been read before it reads the
+   * response. A body that has arrived as a whole is left as it is, for another attempt.
+   */
+  #cancelRequestBody(): void {
+    const body = this.#request?.body;
+    this.#request = undefined;
+    if (this.#upload !== undefined) this.#upload.destroy();
+    else if (body && !hasArrived(body)) body.cancel();
+  }
+
+  // ── DispatchHandler: undici calls these ──
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    // The attempt was aborted while it waited for a connection. An exception keeps undici from sending the request;
+    // `controller.abort()` would close the connection.
+    if (this.#error !== undefined) throw this.#error;
+    if (this.#controller === undefined) this.#use.onStart?.();
+    this.#controller = controller;
+  }
+
+  onResponseStarted(): void {
+    this.#isResponding = true;
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    parsed: Record<string, string | string[] | undefined>,
+    statusText?: string,
+  ): void {
+    if (this.#isOver) return;
+    // The final response follows an interim one (RFC 9110 §15.2).
+    if (status < 200) return this.#onInterim();
+    this.#isResponding = this.#isAnswered = true;
+    const headers = readFields(controller.rawHeaders, parsed);
+    // Each raw field is a view of the whole read buffer, which would stay in memory until the response ends.
+    controller.rawHeaders = null;
+    this.#scope.headersReceived(isEventStream(headers));
+    const hasBody = this.#method !== "HEAD" && status !== 204 && status !== 304;
+    if (hasBody) {
+      const length = parsed["content-length"];
+      this.#endsWithConnection = length === undefined && parsed["transfer-encoding"] === undefined;
+      this.#body = new ResponseBody(this.#scope, this, parseContentLength(length));
+    }
+    this.#resolve({
+      status,
+      statusText: readReason(statusText),
+      headers,
+      body: this.#body ?? null,
+    });
+  }
+
+  #onInterim(): void {
+    this.#isResponding = true;
+    if (++this.#interim <= MAX_INTERIM) return;
+    this.fail(new ProxyError("http_protocol_error", { message: "too many interim responses" }));
+  }
+
+  onResponseData(_controller: unknown, chunk: Buffer): void {
+    if (this.#isOver) return;
+    // The body's sink may transfer the memory of a chunk, so the memory must hold nothing else.
+    const isAlone = chunk.byteLength === chunk.buffer.byteLength;
+    this.#body?.push(isAlone ? chunk : copyOf(chunk));
+  }
+
+  onResponseEnd(): void {
+    if (this.#isOver) return;
+    if (this.#endsWithConnection && isConnectionFailing()) {
+      return this.fail(new ProxyError("http_response_incomplete", { message: "reset" }));
+    }
+    this.#isOver = true;
+    // If the response is complete before the request body, undici stops reading the body.
+    if (this.#upload?.readableEnded === false) this.#upload.destroy();
+    if (this.#body === undefined) this.#scope.end();
+    else this.#body.end();
+  }
+
+  onResponseError(_controller: unknown, thrown: Error): void {
+    this.fail(thrown);
+  }
+
+  // ── Inlet: the response body calls these ──
+
+  cancel(reason: ProxyError): void {
+    this.fail(reason);
+  }
+
+  pause(): void {
+    if (!this.#isOver) this.#controller?.pause();
+  }
+
+  resume(): void {
+    // After the end of this response, the connection's parser may be reading another one.
+    if (!this.#isOver) this.#controller?.resume();
+  }
+}
+
+function hasArrived(body: BodySource): boolean {
+  try {
+    return body.whole() !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+function parseContentLength(value: string | string[] | undefined): number | undefined {
+  return typeof value === "string" && /^\d{1,15}$/.test(value) ? Number(value) : undefined;
+}

@@ -1,0 +1,121 @@
+import { subscribe } from "node:diagnostics_channel";
+import type { Socket } from "node:net";
+import { ProxyError, type ProxyErrorCode } from "../../src/error.ts";
+import { toSocketError } from "../../src/http1/socketerror.ts";
+import { poolClosed } from "../../src/options/pool.ts";
+
+/**
+ * RFC 9209's names for undici's error codes. undici passes errors of sockets on as they are: `toSocketError` classifies
+ * those.
+ */
+const CODES: Readonly<Record<string, ProxyErrorCode>> = {
+  UND_ERR_CONNECT_TIMEOUT: "connection_timeout",
+  UND_ERR_HEADERS_TIMEOUT: "http_response_timeout",
+  UND_ERR_BODY_TIMEOUT: "connection_read_timeout",
+  UND_ERR_HEADERS_OVERFLOW: "http_response_header_section_size",
+  HPE_HEADER_OVERFLOW: "http_response_header_section_size",
+  UND_ERR_SOCKET: "connection_terminated",
+  UND_ERR_INFO: "connection_terminated",
+  UND_ERR_REQ_RETRY: "connection_terminated",
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: "http_response_incomplete",
+  UND_ERR_RES_EXCEEDED_MAX_SIZE: "http_response_incomplete",
+  UND_ERR_REQ_CONTENT_LENGTH_MISMATCH: "http_request_error",
+  UND_ERR_NOT_SUPPORTED: "http_request_error",
+  UND_ERR_MAX_ORIGINS_REACHED: "connection_limit_reached",
+  UND_ERR_BPL_MISSING_UPSTREAM: "destination_unavailable",
+  UND_ERR_PRX_TLS: "tls_certificate_error",
+  // A forward proxy could not connect to the upstream: no byte of the request was sent.
+  UND_ERR_PRX_CONN: "connection_refused",
+  // The interceptor `responseError` turns responses with a status from 400 on into errors.
+  UND_ERR_RESPONSE: "http_protocol_error",
+  // undici's parser accepts some bytes that HTTP does not allow, such as the status 000, and an assertion fails later.
+  ERR_ASSERTION: "http_protocol_error",
+};
+
+/** How far a request had come when it failed. */
+export interface Progress {
+  /** Whether undici had begun to send it. */
+  readonly isStarted: boolean;
+  /** Whether the headers of the response had arrived. */
+  readonly isAnswered: boolean;
+  /** Whether its connection had carried a response before, and no byte of this response had arrived. */
+  readonly isStale: boolean;
+}
+
+/** Converts an error of undici's into a `ProxyError`, whose cause it becomes. */
+export function toUndiciError(thrown: unknown, progress: Progress): ProxyError {
+  if (thrown instanceof ProxyError) return thrown;
+  const { name = "", code = "", message = "" } = (thrown ?? {}) as Partial<NodeJS.ErrnoException>;
+  if (code === "UND_ERR_CLOSED" || code === "UND_ERR_DESTROYED") return poolClosed();
+  const known = classifyUndiciError(name, code, message, progress.isStarted);
+  const error = known === undefined ? thrown : new ProxyError(known, { cause: thrown });
+  return toSocketError(error, progress.isAnswered, progress.isStale);
+}
+
+function classifyUndiciError(
+  name: string,
+  code: string,
+  message: string,
+  isStarted: boolean,
+): ProxyErrorCode | undefined {
+  switch (code) {
+    case "UND_ERR_SOCKET":
+      // "bad response" and "bad upgrade" are undici's messages for a status 100 or 101 that the request did not ask for.
+      return message.startsWith("bad ") ? "http_protocol_error" : CODES[code];
+    case "UND_ERR_INVALID_ARG":
+      // Before the start, a path or a field that cannot be sent. After the start, status 407 of a forward proxy.
+      return isStarted ? "proxy_internal_error" : "http_request_error";
+    case "UND_ERR_ABORTED":
+      // Before the start, a forward proxy has refused the tunnel.
+      return isStarted ? "connection_terminated" : "connection_refused";
+  }
+  const known = CODES[code];
+  if (known !== undefined) return known;
+  if (code.startsWith("UND_ERR_SOCKS5")) return "connection_refused";
+  // Some of undici's errors have no code.
+  if (name === "HTTPParserError" || code.startsWith("ERR_HTTP2_")) return "http_protocol_error";
+  return undefined;
+}
+
+// ── What undici's errors do not tell: the state of the connection that failed ──
+
+/** The number of bytes that a connection had received before the error that ended it, by that error. */
+const received = new WeakMap<object, number>();
+/** Whether undici is handling the error of a connection in the current callback of the event loop. */
+let isFailing = false;
+let isWatching = false;
+
+function onConnectionError(this: Socket, error: Error): void {
+  received.set(error, this.bytesRead);
+  isFailing = true;
+  // The socket's `error` and `close` listeners run in one callback of the event loop, before any microtask.
+  queueMicrotask(() => (isFailing = false));
+}
+
+/**
+ * Watches the connections of all dispatchers for errors. undici does not show the connection of a request, but it
+ * announces each new connection on a diagnostics channel. The listener is prepended, because undici's own `error` listener
+ * passes the error to the request.
+ */
+export function watchConnections(): void {
+  if (isWatching) return;
+  isWatching = true;
+  subscribe("undici:client:connected", (message) => {
+    (message as { socket?: Socket }).socket?.prependListener?.("error", onConnectionError);
+  });
+}
+
+/** Whether the connection that an error ended had received any bytes. */
+export function hadReceived(error: unknown): boolean {
+  if (typeof error !== "object" || error === null) return false;
+  const { socket } = error as { socket?: { bytesRead?: number } | null };
+  return (received.get(error) ?? socket?.bytesRead ?? 0) > 0;
+}
+
+/**
+ * Whether a response that ends now ends because its connection failed. undici takes the reset of a connection for the
+ * regular end of a body without a length.
+ */
+export function isConnectionFailing(): boolean {
+  return isFailing;
+}

@@ -1,0 +1,83 @@
+import { Readable } from "node:stream";
+import { type BodySource, HIGH_WATER_MARK, pipe, type Sink } from "../../src/body/source.ts";
+import type { Scope } from "../../src/exchange/scope.ts";
+import { badLength, toRequestBodyError } from "../../src/error.ts";
+
+/**
+ * A request body that is still arriving, as a stream that undici reads.
+ *
+ * undici destroys the stream when the response is complete before the body, or when the request fails; that cancels the
+ * body.
+ */
+export class UploadStream extends Readable implements Sink {
+  readonly #source: BodySource;
+  readonly #length: number | undefined;
+  readonly #scope: Scope;
+  #written = 0;
+  #isPiped = false;
+  #onDrain: (() => void) | undefined;
+
+  /** What happens to the memory of a chunk: an interceptor of the app's may keep the chunks that it sees. */
+  readonly memory: "owned" | "borrowed";
+
+  /**
+   * @param length the length that was announced; undefined for chunked coding
+   * @param isSeen whether code other than undici's sees the chunks
+   */
+  constructor(source: BodySource, length: number | undefined, scope: Scope, isSeen: boolean) {
+    super({ highWaterMark: HIGH_WATER_MARK });
+    this.#source = source;
+    this.#length = length;
+    this.#scope = scope;
+    this.memory = isSeen ? "owned" : "borrowed";
+    // undici removes its listeners when the request is over, and Node throws an error that has no listener.
+    this.on("error", () => {});
+  }
+
+  // ── Sink: the body writes here ──
+
+  write(chunk: Uint8Array): boolean {
+    if (this.destroyed || chunk.byteLength === 0) return true;
+    this.#scope.touch();
+    this.#written += chunk.byteLength;
+    // A dispatcher with `strictContentLength: false` would send the rest as the next request (RFC 9112 §6.3).
+    if (this.#length !== undefined && this.#written > this.#length) {
+      this.destroy(badLength());
+      return true;
+    }
+    return this.push(chunk);
+  }
+
+  onDrain(callback: () => void): void {
+    this.#onDrain = callback;
+  }
+
+  end(): void {
+    if (this.destroyed) return;
+    if (this.#length !== undefined && this.#written < this.#length) this.destroy(badLength());
+    else this.push(null);
+  }
+
+  fail(reason: unknown): void {
+    this.destroy(toRequestBodyError(reason));
+  }
+
+  // ── Readable: undici reads here ──
+
+  override _read(): void {
+    if (!this.#isPiped) {
+      this.#isPiped = true;
+      return pipe(this.#source, this);
+    }
+    const onDrain = this.#onDrain;
+    this.#onDrain = undefined;
+    onDrain?.();
+  }
+
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
+    if (!this.readableEnded) this.#source.cancel(error);
+    // A source that waits for room continues, and then finds that it is cancelled.
+    this.#onDrain?.();
+    callback(error);
+  }
+}

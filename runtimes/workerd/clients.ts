@@ -1,0 +1,95 @@
+import { ProxyError, unsendable } from "../../src/error.ts";
+import type { FetchClient, FetchLike } from "../../src/fetch/fetchtransport.ts";
+import type { AppClient } from "../../src/fetch/inprocess.ts";
+import type { FetchTarget } from "../../src/request/app.ts";
+import type { Capabilities, UpstreamRequest } from "../../src/transport.ts";
+import { rememberResponse } from "./respond.ts";
+
+/** A class of workerd's, declared here, so that no types package is needed. */
+declare class FixedLengthStream extends TransformStream<Uint8Array, Uint8Array> {
+  constructor(length: number);
+}
+
+/** `decodes` is empty because a body that no script reads passes as it is, also if it is encoded. */
+const CAPABILITIES: Capabilities = { decodes: [], host: false, unixSocket: false, tls: false };
+
+/** What all clients on workerd have in common. */
+const COMMON = {
+  capabilities: CAPABILITIES,
+  toError: toWorkerdError,
+  amendsHeaders: true,
+  handsBodiesThrough: true,
+  isOwn: isNativeStream,
+  createPipe: createFixedLengthPipe,
+} as const;
+
+/** Describes workerd's own clients: the global `fetch`, and the stubs of other Workers and of Durable Objects. */
+export function describeNativeClient(fetch: FetchLike): FetchClient {
+  return {
+    ...COMMON,
+    name: "workerd",
+    fetch,
+    prepare: assertUpperCase,
+    rawBodies: { encodeResponseBody: "manual" },
+  };
+}
+
+/**
+ * Describes how an app in the same isolate is called: for workerd, that is a plain function call. The proxy reads the
+ * bodies of the app's responses, so that a client's disconnect aborts the app's `signal`. It does not read encoded bodies,
+ * because only workerd knows whether their bytes are encoded already.
+ */
+const APP_CLIENT: AppClient = { ...COMMON, watchesBodies: true, note: rememberResponse };
+
+/** Describes how an app is called. */
+export function describeAppClient(app: FetchTarget): AppClient {
+  if (!isStub(app)) return APP_CLIENT;
+  const stub = app as unknown as { fetch: FetchLike };
+  // The stub gets a URL and an init object, because a `Request` loses the property `encodeResponseBody` of `rawBodies`.
+  return describeNativeClient((url, init) => stub.fetch(url, init));
+}
+
+const STUB = /^\[object (?:Fetcher|DurableObject|Loopback\w+)\]$/;
+
+/**
+ * Whether an app is a stub of another Worker or of a Durable Object: workerd sends requests to a stub as it does to the
+ * network. The classes of stubs are not global, so the name of the class decides.
+ */
+function isStub(app: FetchTarget): boolean {
+  return STUB.test(Object.prototype.toString.call(app));
+}
+
+/** @throws ProxyError for a method with lower-case letters, which workerd would send in upper case */
+function assertUpperCase({ method }: UpstreamRequest): void {
+  if (method !== method.toUpperCase()) throw unsendable(method);
+}
+
+/** Whether a stream is one of workerd's own, such as a request's body. Those are byte streams; a script's usually are not. */
+function isNativeStream(stream: ReadableStream): boolean {
+  try {
+    stream.getReader({ mode: "byob" }).releaseLock();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** workerd sends a body of unknown length chunked; only this class tells it the length of a script's stream. */
+function createFixedLengthPipe(length: number): TransformStream<Uint8Array, Uint8Array> {
+  return new FixedLengthStream(length);
+}
+
+/** Classifies an exception of workerd's by its message, because workerd's exceptions have no codes. */
+function toWorkerdError(thrown: unknown, { method }: UpstreamRequest): ProxyError | undefined {
+  const { message = "" } = thrown as Partial<Error>;
+  if (message.startsWith("Invalid HTTP method")) return unsendable(method);
+  // One message for a refused connection, a broken connection, and a response that is not HTTP.
+  if (message === "Network connection lost.") {
+    return new ProxyError("connection_terminated", { message, cause: thrown });
+  }
+  // One message for an unknown name, a network that the configuration forbids, and a failed TLS handshake.
+  if (message.startsWith("internal error")) {
+    return new ProxyError("destination_unavailable", { message, cause: thrown });
+  }
+  return undefined;
+}

@@ -1,0 +1,55 @@
+import { type Incoming, WebIncoming } from "../../src/request/incoming.ts";
+import type { OriginalFields } from "../../src/transport.ts";
+
+/**
+ * The milliseconds after which the proxy begins to listen for a client's disconnect.
+ *
+ * Listening to a request's signal costs as much as reading and writing all its header fields, and most exchanges end
+ * earlier than this. When a client disconnects before, workerd itself ends the exchange, if the Worker does nothing
+ * else. Half a second keeps the promise that the upstream request is aborted within 1 s.
+ */
+const LISTEN_AFTER = 500;
+
+class WorkerIncoming extends WebIncoming {
+  readonly original: OriginalFields;
+  readonly listenAfter: number = LISTEN_AFTER;
+
+  constructor(request: Request) {
+    super(request, readPeerAddress(request));
+    this.original = { headers: request.headers, list: this.headers };
+  }
+
+  override version(): string {
+    const { cf } = this.request() as { cf?: Cf };
+    return cf?.httpProtocol?.replace("HTTP/", "") || super.version();
+  }
+}
+
+/** What workerd and Cloudflare tell about a request in `request.cf`, which a client cannot forge. */
+interface Cf {
+  /** The address and port of the peer, if workerd itself is the server. */
+  clientIp?: string;
+  /** The data center, on Cloudflare. */
+  colo?: string;
+  /** The HTTP version such as `HTTP/2`, on Cloudflare. */
+  httpProtocol?: string;
+}
+
+/** Whether the Worker runs on Cloudflare. It is remembered, because reading `cf` costs as much as all header fields. */
+let isOnCloudflare = false;
+
+/** Returns the address of the client. */
+function readPeerAddress(request: Request): string | undefined {
+  if (!isOnCloudflare) {
+    const { cf } = request as { cf?: Cf };
+    if (cf?.clientIp) return cf.clientIp.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
+    isOnCloudflare = cf?.colo !== undefined;
+  }
+  // Cloudflare overwrites this field of every request. Elsewhere a client could forge it.
+  return isOnCloudflare ? (request.headers.get("cf-connecting-ip") ?? undefined) : undefined;
+}
+
+/** Reads a request of a Worker. */
+export function readRequest(request: Request): Incoming {
+  return new WorkerIncoming(request);
+}

@@ -1,0 +1,71 @@
+import { amend } from "../../src/fields/amend.ts";
+import { getHeader, toHeaders } from "../../src/fields/headers.ts";
+import type { UpstreamResponse } from "../../src/transport.ts";
+
+/** workerd's `ResponseInit`. */
+interface Init extends ResponseInit {
+  /** `manual` says that the body is encoded already; with `automatic`, workerd encodes it as `Content-Encoding` says. */
+  encodeBody: "automatic" | "manual";
+}
+
+/** Builds the `Response` that a Worker returns. */
+export function respond({
+  status,
+  statusText,
+  headers,
+  original,
+  body,
+  isEncoded,
+}: UpstreamResponse): Response {
+  const init: Init = {
+    status,
+    // workerd throws for a reason phrase with other characters.
+    statusText: /^[ -~]*$/.test(statusText) ? statusText : "",
+    headers: original ? amend(original, headers) : toHeaders(headers),
+    encodeBody: isEncoded ? "manual" : "automatic",
+  };
+  const bytes = body?.whole() as BodyInit | undefined;
+  const content = bytes ?? body?.stream() ?? null;
+  const source = hasSources && original ? sources.get(original.headers) : undefined;
+  if (source !== undefined && getHeader(headers, "content-encoding") !== undefined) {
+    return correctClone(copyResponse(source, content, init));
+  }
+  const response = new Response(content, init);
+  return isEncoded ? correctClone(response) : response;
+}
+
+/** The responses of apps in the same isolate, by their `Headers`. */
+const sources = new WeakMap<Headers, Response>();
+/** Whether `sources` was ever used: if not, a response needs no lookup. */
+let hasSources = false;
+
+/** Remembers a response of an app in the same isolate, which `respond` may have to copy. */
+export function rememberResponse(response: Response): void {
+  hasSources = true;
+  sources.set(response.headers, response);
+}
+
+/**
+ * Copies an app's response, with other header fields. Only a copy keeps whether the body is encoded already
+ * (`encodeBody: "manual"`) or workerd has to encode it: no property of a response tells this.
+ */
+function copyResponse(source: Response, content: BodyInit | null, init: Init): Response {
+  const response = new Response(content, source);
+  const names = Array.from(response.headers.keys());
+  for (const name of names) response.headers.delete(name);
+  for (const [name, value] of init.headers as Headers) response.headers.append(name, value);
+  return response;
+}
+
+/**
+ * Corrects `clone()` of a response whose body is encoded already. workerd's own clone forgets that, so that a clone which
+ * is put into a cache would be encoded twice.
+ */
+function correctClone(response: Response): Response {
+  const clone = (): Response => {
+    const { body } = Response.prototype.clone.call(response);
+    // A response that is made from this one keeps the property.
+    return correctClone(new Response(body, response));
+  };
+  return Object.defineProperty(response, "clone", { value: clone });
+}

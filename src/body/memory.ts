@@ -1,0 +1,59 @@
+/**
+ * The memory of chunks: which code may keep a chunk, and for how long.
+ *
+ * A chunk is a `Uint8Array`, which is a view of an `ArrayBuffer`. To copy every chunk would be safe and slow. So a sink
+ * tells in `Sink.memory` what it does with its chunks. The source passes a chunk as it is, or a copy where it must:
+ *
+ * | `memory`     | the sink                                           | the chunk that the source passes                |
+ * | ------------ | -------------------------------------------------- | ----------------------------------------------- |
+ * | `"owned"`    | may keep, change or transfer the ArrayBuffer       | is alone in its ArrayBuffer, and the sink's now |
+ * | `"borrowed"` | reads the bytes, at a time that it does not tell   | never changes, and may share its ArrayBuffer    |
+ * | `"returned"` | reads the bytes, and calls `release` once they are | may lie in memory that the source uses again    |
+ * |              | sent; no other code sees them                      | after `release`                                 |
+ *
+ * `BodySource.whole()` returns bytes that are the caller's, except where `replay` has them: those never change.
+ *
+ * More words:
+ *
+ * - *Pooled* memory belongs to a transport, which reads later chunks into it. A `Recycler` tells it from other memory.
+ * - A socket says with each read whether its reader *may keep* the memory: the socket then reads into other memory. The
+ *   reader keeps it for one chunk, and copies the other chunks of the read, so that each has an ArrayBuffer of its own.
+ * - A *spare* is a buffer whose bytes have been sent; the next chunk is read into it.
+ */
+
+/** What a sink does with the memory of a chunk: it keeps it, only reads it, or reads it and then releases it. */
+export type Ownership = "owned" | "borrowed" | "returned";
+
+/** A transport's pooled memory: the transport reads later chunks into the memory of chunks that were released. */
+export interface Recycler {
+  /** Tells whether a chunk lies in pooled memory. */
+  has(chunk: Uint8Array): boolean;
+  /** Returns a copy of a chunk in memory of its own, and releases the chunk. */
+  copyOut(chunk: Uint8Array): Uint8Array;
+  /** Returns the memory of a chunk to the pool; no code may read the chunk afterwards. */
+  release(chunk: Uint8Array): void;
+}
+
+/** Returns the total length of the chunks in bytes. */
+export function sumLengths(chunks: readonly Uint8Array[]): number {
+  let length = 0;
+  for (const chunk of chunks) length += chunk.byteLength;
+  return length;
+}
+
+/** Copies bytes into an ArrayBuffer of their own; the `slice()` of Node's `Buffer` would return a view instead. */
+export function copyBytes(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(bytes);
+}
+
+/** Joins chunks into one; a single chunk is returned without a copy. */
+export function concat(chunks: readonly Uint8Array[]): Uint8Array {
+  if (chunks.length === 1) return chunks[0] as Uint8Array;
+  const bytes = new Uint8Array(sumLengths(chunks));
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return bytes;
+}

@@ -1,0 +1,66 @@
+import type { HeaderList } from "../transport.ts";
+import type { Ownership } from "./memory.ts";
+import type { BodySource, Sink, StreamOptions, WholeOptions } from "./source.ts";
+import { toWebStream } from "./web.ts";
+
+/** A body that passes on another body. A subclass sees the bytes in `whole` and `pipeTo`; a stream is piped as well. */
+export abstract class PassBody implements BodySource {
+  protected readonly source: BodySource;
+
+  constructor(source: BodySource) {
+    this.source = source;
+  }
+
+  abstract whole(options?: WholeOptions): Uint8Array | undefined;
+
+  abstract pipeTo(sink: Sink): void | Promise<void>;
+
+  stream(options?: StreamOptions): ReadableStream<Uint8Array> {
+    return toWebStream(this, options);
+  }
+
+  cancel(reason?: unknown): void {
+    this.source.cancel(reason);
+  }
+
+  get replay(): Uint8Array | undefined {
+    return this.source.replay;
+  }
+
+  get length(): number | undefined {
+    return this.source.length;
+  }
+}
+
+/** A sink that passes everything on to another sink. */
+export class PassSink implements Sink {
+  protected readonly sink: Sink;
+
+  constructor(sink: Sink) {
+    this.sink = sink;
+  }
+
+  write(chunk: Uint8Array, release?: () => void): boolean {
+    return this.sink.write(chunk, release);
+  }
+
+  onDrain(callback: () => void): void {
+    this.sink.onDrain(callback);
+  }
+
+  flush(): void {
+    this.sink.flush?.();
+  }
+
+  end(trailers?: HeaderList): void {
+    this.sink.end(trailers);
+  }
+
+  fail(reason: unknown): void {
+    this.sink.fail(reason);
+  }
+
+  get memory(): Ownership {
+    return this.sink.memory ?? "owned";
+  }
+}

@@ -1,0 +1,208 @@
+import type { Scope } from "../exchange/scope.ts";
+import { clientGone, type ProxyError } from "../error.ts";
+import type { HeaderList } from "../transport.ts";
+import { concat, type Recycler } from "./memory.ts";
+import {
+  alreadyTaken,
+  type BodySource,
+  HIGH_WATER_MARK,
+  type Sink,
+  type StreamOptions,
+  type WholeOptions,
+} from "./source.ts";
+import { toWebStream } from "./web.ts";
+
+/** The transport's side of a response body: the body tells it when the client is slow or needs no more. */
+export interface Inlet {
+  /** Stops reading, so that further bytes wait at the upstream: the client is slow. */
+  pause(): void;
+  /** Continues reading: the client takes chunks again. */
+  resume(): void;
+  /** Aborts the exchange: the rest of the body is not needed. */
+  cancel(reason: ProxyError): void;
+}
+
+/**
+ * A response body that a transport fills with chunks as they arrive.
+ *
+ * A small body arrives in the same event as its head, and `whole()` returns its bytes; only a body that is still
+ * arriving is piped or streamed. Each chunk restarts the idle timeout, which is paused while the client takes none.
+ */
+export class ResponseBody implements BodySource {
+  /** The length in bytes, where it is known. */
+  readonly length: number | undefined;
+  /** The number of bytes that have arrived and were not taken yet. */
+  buffered = 0;
+  /** Why the body has failed; undefined while it has not. */
+  error: ProxyError | undefined;
+  /** The trailer fields, once the body has ended. */
+  trailers: HeaderList | undefined;
+  /** Whether the transport was told to pause. */
+  isPaused = false;
+  readonly #scope: Scope;
+  readonly #inlet: Inlet;
+  readonly #recycler: Recycler | undefined;
+  /** Chunks that arrived before the body was taken. */
+  #chunks: Uint8Array[] = [];
+  #isTaken = false;
+  #isComplete = false;
+  #isCancelled = false;
+  #sink: Sink | undefined;
+  /** Whether an `onDrain` callback is pending at the sink. */
+  #isWaiting = false;
+
+  /**
+   * Makes the body of a response whose headers have arrived.
+   * @param inlet the transport's side, which is told when the client is slow, and when the rest is not needed
+   * @param length the length in bytes where it is known
+   * @param recycler tells which chunks lie in pooled memory; undefined if none does
+   */
+  constructor(scope: Scope, inlet: Inlet, length?: number, recycler?: Recycler) {
+    this.#scope = scope;
+    this.#inlet = inlet;
+    this.length = length;
+    this.#recycler = recycler;
+  }
+
+  // ── for the transport ──
+
+  /** Adds a chunk that has arrived. Its bytes must not change any more. */
+  push(chunk: Uint8Array): void {
+    if (this.#isOver) return;
+    this.#scope.touch();
+    const sink = this.#sink;
+    if (sink === undefined) {
+      this.#chunks.push(chunk);
+      this.buffered += chunk.byteLength;
+      // The idle timer keeps running, so that it aborts an exchange whose body is never taken.
+      if (this.buffered >= HIGH_WATER_MARK) this.#pause();
+      return;
+    }
+    if (!this.#write(sink, chunk) && this.#sink !== undefined) this.#wait(sink);
+  }
+
+  /** Ends the body: all chunks have arrived. */
+  end(trailers?: HeaderList): void {
+    if (this.#isOver) return;
+    this.#isComplete = true;
+    this.trailers = trailers;
+    this.#scope.end();
+    this.#sink?.end(trailers);
+  }
+
+  /** Fails the body: the upstream closed the connection too early, or the exchange was aborted. */
+  fail(error: ProxyError): void {
+    if (this.#isOver) return;
+    this.error = error;
+    this.#scope.end();
+    const sink = this.#sink;
+    this.#sink = undefined;
+    sink?.fail(error);
+  }
+
+  // ── for the server ──
+
+  /**
+   * Returns all bytes if all of them have arrived, else undefined; after undefined, the body can still be taken.
+   * @throws ProxyError for a body that has failed
+   */
+  whole(options?: WholeOptions): Uint8Array | undefined {
+    if (this.error !== undefined) throw this.error;
+    if (!this.#isComplete) return undefined;
+    if (this.#chunks.length > 1 && this.buffered > (options?.joinUpTo ?? Infinity))
+      return undefined;
+    return this.#join(this.#takeChunks());
+  }
+
+  /** Writes the chunks to a sink, those that have arrived now, and the others as they arrive. */
+  pipeTo(sink: Sink): void {
+    const chunks = this.#takeChunks();
+    if (this.error !== undefined || (chunks.length === 0 && !this.#isComplete)) sink.flush?.();
+    let hasRoom = true;
+    for (const chunk of chunks) {
+      if (this.error !== undefined) break;
+      hasRoom = this.#write(sink, chunk);
+      // The sink may have cancelled the body, or the exchange may have been aborted.
+      if (this.#isCancelled) return;
+    }
+    if (this.error !== undefined) return sink.fail(this.error);
+    if (this.#isComplete) return sink.end(this.trailers);
+    this.#sink = sink;
+    if (hasRoom) this.#resume();
+    else this.#wait(sink);
+  }
+
+  /** Returns the chunks as a web stream. */
+  stream(options?: StreamOptions): ReadableStream<Uint8Array> {
+    return toWebStream(this, options);
+  }
+
+  /** Aborts the exchange, unless the body has ended. */
+  cancel(reason?: unknown): void {
+    if (this.#isCancelled) return;
+    this.#isCancelled = true;
+    this.#sink = undefined;
+    if (!this.#isOver) this.#inlet.cancel(clientGone(reason));
+  }
+
+  get #isOver(): boolean {
+    return this.#isComplete || this.error !== undefined;
+  }
+
+  /** Marks the body as taken, and returns the chunks that have arrived. */
+  #takeChunks(): Uint8Array[] {
+    if (this.#isTaken) throw alreadyTaken();
+    this.#isTaken = true;
+    this.buffered = 0;
+    return this.#chunks.splice(0);
+  }
+
+  /** Joins chunks into one that does not lie in pooled memory. */
+  #join(chunks: readonly Uint8Array[]): Uint8Array {
+    const recycler = this.#recycler;
+    if (chunks.length === 1) {
+      const chunk = chunks[0] as Uint8Array;
+      return recycler?.has(chunk) === true ? recycler.copyOut(chunk) : chunk;
+    }
+    if (chunks.length === 0) return new Uint8Array(0);
+    const bytes = concat(chunks);
+    if (recycler !== undefined) {
+      for (const chunk of chunks) if (recycler.has(chunk)) recycler.release(chunk);
+    }
+    return bytes;
+  }
+
+  /** Writes a chunk. Pooled memory goes only to a sink that returns it; any other sink gets a copy. */
+  #write(sink: Sink, chunk: Uint8Array): boolean {
+    const recycler = this.#recycler;
+    if (recycler === undefined || !recycler.has(chunk)) return sink.write(chunk);
+    if (sink.memory !== "returned") return sink.write(recycler.copyOut(chunk));
+    return sink.write(chunk, () => recycler.release(chunk));
+  }
+
+  /** Pauses the transport and the idle timeout until the sink has room: the client is slow, not the upstream. */
+  #wait(sink: Sink): void {
+    this.#scope.pauseIdle(true);
+    this.#pause();
+    // Chunks that were read before the pause still arrive: one callback is enough for all of them.
+    if (this.#isWaiting) return;
+    this.#isWaiting = true;
+    sink.onDrain(() => {
+      this.#isWaiting = false;
+      this.#resume();
+    });
+  }
+
+  #pause(): void {
+    if (this.isPaused) return;
+    this.isPaused = true;
+    this.#inlet.pause();
+  }
+
+  #resume(): void {
+    if (!this.isPaused || this.#isOver) return;
+    this.isPaused = false;
+    this.#scope.pauseIdle(false);
+    this.#inlet.resume();
+  }
+}

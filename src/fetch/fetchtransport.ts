@@ -1,0 +1,243 @@
+import { amend } from "../fields/amend.ts";
+import { copyBytes } from "../body/memory.ts";
+import { StreamBody } from "../body/stream.ts";
+import { ProxyError, toProxyError, unsendable } from "../error.ts";
+import { getHeader, isEventStream, toHeaderList, toHeaders } from "../fields/headers.ts";
+import { badOption } from "../options/misuse.ts";
+import type {
+  Capabilities,
+  HeaderList,
+  UpstreamRequest,
+  UpstreamResponse,
+  Transport,
+} from "../transport.ts";
+import {
+  type FetchAttempt,
+  stopRequestStream,
+  type StreamClient,
+  toRequestStream,
+} from "./requeststream.ts";
+import { toResponseStream } from "./responsestream.ts";
+import { trimOws } from "../fields/headers.ts";
+
+/** A `fetch`, or a function with its interface. */
+export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;
+
+/** A client with a `fetch` interface, and how it differs from others. */
+export interface FetchClient extends StreamClient {
+  readonly name: string;
+  readonly capabilities: Capabilities;
+  readonly fetch: FetchLike;
+  /**
+   * Called before a request is sent.
+   * @throws ProxyError for a request that this client would change
+   */
+  readonly prepare?: (request: UpstreamRequest) => void;
+  /** Converts an error of this client; returns undefined for an error that this client does not know. */
+  readonly toError?: (thrown: unknown, request: UpstreamRequest) => ProxyError | undefined;
+  /** Whether the client's `Headers` keep more than a list that is read from them: changes are made to a copy of them. */
+  readonly amendsHeaders?: boolean;
+  /**
+   * Whether a response body is handed to the server as the client's own stream: the runtime then moves and cancels the
+   * body. A body that a deadline or a `signal` may abort is read by the proxy instead.
+   */
+  readonly handsBodiesThrough?: boolean;
+  /**
+   * Whether the proxy reads a body without content coding, even if no deadline and no `signal` may abort the body: the
+   * request is then aborted when the reader cancels the body, which the runtime would not do.
+   */
+  readonly watchesBodies?: boolean;
+  /** Members for `RequestInit` with which a script reads encoded bodies as they are, where the client would decode them. */
+  readonly rawBodies?: object;
+}
+
+/** The capabilities of an unknown `fetch`: it may decode what any known one decodes, and has the standard's features only. */
+export const STANDARD: Capabilities = {
+  decodes: ["gzip", "x-gzip", "deflate", "br", "zstd"],
+  host: false,
+  unixSocket: false,
+  tls: false,
+};
+
+/** Creates a transport that sends requests through a client with a `fetch` interface. */
+export function createFetchTransport(client: FetchClient): Transport {
+  // Called without a receiver: some runtimes throw if the global `fetch` is called as a method of another object.
+  const { name, capabilities, fetch: send } = client;
+  return {
+    name,
+    capabilities,
+    handsBodiesThrough: client.handsBodiesThrough ?? false,
+    async send(request, scope) {
+      const controller = new AbortController();
+      const attempt: FetchAttempt<FetchClient> = { client, scope, controller, isUploading: false };
+      let reject: ((error: ProxyError) => void) | undefined;
+      // A variable, because V8 allocates a function in the old generation if its literal is assigned to a property. The
+      // function refers to the request, which would then stay in memory until the next major garbage collection.
+      const stop = (error: ProxyError): void => {
+        controller.abort(error);
+        reject?.(error);
+      };
+      scope.onAbort({ fail: stop });
+      try {
+        client.prepare?.(request);
+        const init = toInit(request, attempt);
+        const isRaw = client.rawBodies !== undefined && scope.mayAbort(false);
+        if (isRaw) Object.assign(init, client.rawBodies);
+        if (scope.error !== undefined) throw scope.error;
+        const response = await new Promise<Response>((resolve, rejected) => {
+          reject = rejected;
+          const fetched = send(request.upstream.origin + request.path, init);
+          const receive = (received: Response): void =>
+            scope.error === undefined ? resolve(received) : discardLate(received);
+          Promise.resolve(fetched).then(receive, rejected);
+        });
+        return toUpstreamResponse(response, attempt, isRaw);
+      } catch (thrown) {
+        const error = scope.error ?? toNetworkError(thrown, request, client);
+        scope.end();
+        stopRequestStream(attempt);
+        throw error;
+      }
+    },
+  };
+}
+
+/** Cancels the body of a response to an aborted request: not every function with this interface obeys its signal. */
+function discardLate({ body }: Response): void {
+  body?.cancel().catch(() => {});
+}
+
+function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): RequestInit {
+  const { client, controller } = attempt;
+  const { method, headers, original, body, contentLength } = request;
+  if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw unsendable(method);
+  checkValues(headers);
+  const init: RequestInit & { duplex?: "half" } = {
+    method,
+    headers: client.amendsHeaders && original ? amend(original, headers) : toHeaders(headers),
+    redirect: "manual",
+    signal: controller.signal,
+  };
+  if (body !== null && method !== "GET" && method !== "HEAD") {
+    const bytes = body.whole();
+    // A copy, because the bytes may be sent again, and a `fetch` of the app's own may change or transfer them.
+    init.body = bytes ? copyBytes(bytes) : toRequestStream(body, contentLength, attempt);
+    // The Fetch standard requires it for a stream (node#46221).
+    init.duplex = "half";
+  }
+  return init;
+}
+
+/**
+ * Refuses values with control characters: some clients send them as they are (Bun), others throw.
+ * @throws ProxyError that names the field
+ */
+function checkValues(list: HeaderList): void {
+  for (let i = 1; i < list.length; i += 2) {
+    // oxlint-disable-next-line no-control-regex
+    if (/[\u0000-\u0008\u000a-\u001f\u007f]/.test(list[i] as string)) {
+      throw new ProxyError("http_request_error", { message: `bad characters in ${list[i - 1]}` });
+    }
+  }
+}
+
+/** @param isRaw whether `rawBodies` was sent, so that a script reads an encoded body as it is */
+function toUpstreamResponse(
+  response: Response,
+  attempt: FetchAttempt<FetchClient>,
+  isRaw: boolean,
+): UpstreamResponse {
+  const { status, statusText, body } = response;
+  const { client, scope } = attempt;
+  const headers = toHeaderList(response.headers);
+  // A response that a script constructed has no URL, and its body was not decoded.
+  const isDecoded = response.url !== "" && wasDecoded(client.capabilities.decodes, headers);
+  // If the proxy read an encoded body, the client would decode it, except where `rawBodies` prevents that.
+  const readDecodes = !isRaw && getHeader(headers, "content-encoding") !== undefined;
+  const isEvents = isEventStream(headers);
+  const watches = client.watchesBodies || scope.mayAbort(isEvents);
+  const isThrough = client.handsBodiesThrough && (readDecodes || !watches);
+  if (body === null || isThrough) scope.end();
+  if (body === null) stopRequestStream(attempt);
+  else scope.headersReceived(isEvents);
+  const length = isDecoded ? undefined : readLength(headers);
+  return {
+    status,
+    statusText,
+    headers: isDecoded ? withoutCoding(headers) : headers,
+    original: client.amendsHeaders ? { headers: response.headers, list: headers } : undefined,
+    body: body && new StreamBody(isThrough ? body : toResponseStream(body, length, attempt)),
+    isEncoded: isRaw,
+  };
+}
+
+/** Returns the number in `Content-Length`; undefined where there is none. */
+function readLength(headers: HeaderList): number | undefined {
+  const length = getHeader(headers, "content-length");
+  return length !== undefined && /^\d{1,15}$/.test(length) ? Number(length) : undefined;
+}
+
+/** Tells whether the client has decoded the body: a client decodes all content codings of a body, or none. */
+function wasDecoded(decodes: readonly string[], headers: HeaderList): boolean {
+  const codings = getHeader(headers, "content-encoding");
+  if (codings === undefined) return false;
+  return codings.split(",").every((coding) => decodes.includes(trimOws(coding).toLowerCase()));
+}
+
+/**
+ * Returns the fields of a decoded body: no content coding, no length, and a weak `ETag`, because the bytes are not those
+ * that the upstream's strong `ETag` is for (RFC 9110 §8.8.1).
+ */
+function withoutCoding(headers: HeaderList): HeaderList {
+  const left: HeaderList = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    const value = headers[i + 1] as string;
+    if (name === "content-encoding" || name === "content-length") continue;
+    left.push(name, name === "etag" && value.startsWith('"') ? `W/${value}` : value);
+  }
+  return left;
+}
+
+/**
+ * Matches the messages of a method that is called without its object: those of workerd, Deno and Node's classes, then of
+ * code that reads from `this`, in V8 and in JavaScriptCore. No network error has such a message.
+ */
+const UNBOUND =
+  /illegal invocation|of undefined \(reading|value of "this"|evaluating 'this\.|can only (?:call|be called)/i;
+
+/**
+ * Converts the error of a `fetch`. The standard has one TypeError for all failures; some runtimes tell more in the code
+ * of its cause.
+ * @throws TypeError for a `fetch` that needs its object
+ */
+function toNetworkError(
+  thrown: unknown,
+  request: UpstreamRequest,
+  client: FetchClient,
+): ProxyError {
+  if (thrown instanceof ProxyError) return thrown;
+  if (thrown instanceof TypeError && UNBOUND.test(thrown.message)) {
+    throw badOption(
+      "fetch",
+      `called without its object it fails (${thrown.message}); bind it, or wrap it as in ` +
+        "`fetch: (url, init) => env.SERVICE.fetch(url, init)`",
+    );
+  }
+  const known = client.toError?.(thrown, request);
+  if (known !== undefined) return known;
+  const cause = (thrown as { cause?: unknown } | null)?.cause ?? thrown;
+  const code = (cause as { code?: unknown } | null)?.code;
+  // The errors of Deno's fetch have no codes.
+  const text = cause instanceof Error ? cause.message : "";
+  const isRefused = code === "ECONNREFUSED" || code === "ConnectionRefused";
+  if (isRefused || /connection refused/i.test(text)) {
+    return new ProxyError("connection_refused", { cause: thrown });
+  }
+  if (code === "ENOTFOUND" || code === "EAI_AGAIN" || /\bdns error\b/.test(text)) {
+    return new ProxyError("dns_error", { cause: thrown });
+  }
+  if (thrown instanceof TypeError)
+    return new ProxyError("connection_terminated", { cause: thrown });
+  return toProxyError(thrown);
+}

@@ -1,0 +1,71 @@
+import type { ResolvedAddress, FoundAddresses } from "./connector.ts";
+
+/**
+ * The number of requests by which an address may be ahead of another before a new connection is opened to the other one:
+ * with reused connections alone, requests would go only to the addresses that have connections.
+ */
+const WORTH_A_CONNECTION = 8;
+/**
+ * The maximum number of requests by which an address counts as behind the most used one. Without it, an address that was
+ * unused for long would get all requests until it has caught up.
+ */
+const MAX_BEHIND = 2 * WORTH_A_CONNECTION;
+
+/** Balances requests over the IP addresses of one host name. */
+export class AddressBalancer {
+  /** The number of addresses; 0 if no name was resolved. Read only: a field, because each request reads it. */
+  size = 0;
+  /** The number of requests by address. */
+  readonly #counts: Map<string, number> = new Map();
+  /** The highest of these numbers. */
+  #most = 0;
+
+  /** Returns the addresses in the order in which a new connection tries them: the least used one is the first. */
+  orderAddresses({ good, down }: FoundAddresses): ResolvedAddress[] {
+    this.#update(good.map(({ address }) => address));
+    const { leastUsed } = this;
+    this.countRequest(leastUsed);
+    const first = good.filter(({ address }) => address === leastUsed);
+    return [...first, ...good.filter(({ address }) => address !== leastUsed), ...down];
+  }
+
+  /** Counts a request to an address. */
+  countRequest(address: string | undefined): void {
+    const before = address === undefined ? undefined : this.#counts.get(address);
+    if (before === undefined) return;
+    const now = Math.max(before, this.#most - MAX_BEHIND) + 1;
+    this.#counts.set(address as string, now);
+    this.#most = Math.max(this.#most, now);
+  }
+
+  /** The address that has had the fewest requests. */
+  get leastUsed(): string | undefined {
+    let least: string | undefined;
+    let fewest = Infinity;
+    for (const [address, count] of this.#counts) {
+      if (count >= fewest) continue;
+      least = address;
+      fewest = count;
+    }
+    return least;
+  }
+
+  /** Returns whether a new connection to the least used address is better than an idle connection to this address. */
+  isOverused(address: string | undefined): boolean {
+    const { leastUsed } = this;
+    if (address === undefined || leastUsed === undefined) return false;
+    const count = this.#counts.get(address) ?? 0;
+    return count - (this.#counts.get(leastUsed) ?? 0) >= WORTH_A_CONNECTION;
+  }
+
+  /** Replaces the addresses by those of the last lookup. */
+  #update(addresses: readonly string[]): void {
+    for (const address of this.#counts.keys()) {
+      if (!addresses.includes(address)) this.#counts.delete(address);
+    }
+    for (const address of addresses) {
+      if (!this.#counts.has(address)) this.#counts.set(address, this.#most);
+    }
+    this.size = this.#counts.size;
+  }
+}

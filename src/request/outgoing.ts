@@ -1,0 +1,259 @@
+import { dropUntrusted } from "./chain.ts";
+import { badRequest, ProxyError } from "../error.ts";
+import { agreeOnHost, isAuthority, NAME_AND_PORT } from "./host.ts";
+import {
+  getHeader,
+  type NameSet,
+  removeHeader,
+  trimOws,
+  withoutNames,
+  withoutNominated,
+} from "../fields/headers.ts";
+import type { Context, Incoming } from "./incoming.ts";
+import type { Plan } from "../options/plan.ts";
+import { joinTarget, type Upstream } from "./target.ts";
+import type { HeaderList, UpstreamRequest } from "../transport.ts";
+import { refuseWebSocket } from "./upgrade.ts";
+
+/**
+ * Makes the request to the upstream from the incoming request.
+ *
+ * Fields are dropped first and added afterwards, so that a client can neither set, change nor remove the fields that this
+ * proxy adds (CVE-2021-33197).
+ *
+ * @param path the path and query to request, relative to the upstream's base path
+ * @throws ProxyError 400 or 501 for a request that must not be forwarded, 508 for one that has passed this proxy before
+ */
+export function toUpstreamRequest(
+  incoming: Incoming,
+  upstream: Upstream,
+  path: string,
+  plan: Plan,
+  context: Context,
+): UpstreamRequest {
+  const { options } = plan;
+  const address = plan.clientAddress
+    ? plan.clientAddress(incoming.request(), context)
+    : incoming.address;
+  const trusts = plan.trusts?.(incoming.address ?? address) ? plan.trusts : undefined;
+  const head = cleanRequestHeaders(
+    incoming.headers,
+    trusts ? plan.droppedIfTrusted : plan.dropped,
+    plan.kept,
+  );
+  if (head.upgrade !== undefined) refuseWebSocket(head.upgrade);
+  const host =
+    incoming.named === undefined
+      ? (head.host ?? incoming.authority)
+      : agreeOnHost(incoming.named, head.host, incoming.secure);
+
+  let headers = trusts ? dropUntrusted(head.headers, trusts) : head.headers;
+  addForwarded(headers, plan.forwarded, trusts !== undefined || plan.kept !== undefined, {
+    address,
+    host,
+    secure: incoming.secure,
+    by: plan.by,
+  });
+  if (options.via) addVia(headers, options.via, incoming.version());
+  if (plan.overridden !== undefined) headers = withoutNames(headers, plan.overridden);
+  for (let i = 0; i < plan.added.length; i++) headers.push(plan.added[i] as string);
+
+  // The message framing follows the actual body, not the client's fields (RFC 9112 §6.3).
+  const body = head.contentLength === 0 ? null : incoming.body;
+  return {
+    upstream,
+    method: incoming.method,
+    path: joinTarget(upstream, path),
+    headers,
+    original: incoming.original,
+    host: options.host ?? (plan.keepHost ? host : undefined),
+    body,
+    contentLength: body === null ? undefined : head.contentLength,
+    headersBeforeHooks: plan.follows ? [...headers] : undefined,
+  };
+}
+
+/** The header fields of a request that may be forwarded, and the values of those that end at this proxy. */
+export interface RequestHead {
+  /** The fields that are left. */
+  readonly headers: HeaderList;
+  /** The value of `Host`. */
+  readonly host: string | undefined;
+  /** The value of `Content-Length`. */
+  readonly contentLength: number | undefined;
+  /** The value of `Upgrade`. */
+  readonly upgrade: string | undefined;
+}
+
+/**
+ * Drops the fields of a request that must not be forwarded: those in `dropped`, and those that `Connection` nominates.
+ *
+ * @param kept names of fields that stay although they are in `dropped`
+ * @throws ProxyError 400 for two `Host` fields, or for one that is not an authority, and 501 for a transfer coding other
+ * than `chunked`
+ */
+export function cleanRequestHeaders(
+  raw: HeaderList,
+  dropped: NameSet,
+  kept?: NameSet,
+): RequestHead {
+  const headers: HeaderList = [];
+  let host: string | undefined;
+  let contentLength: number | undefined;
+  let connection: string | undefined;
+  let upgrade: string | undefined;
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = raw[i] as string;
+    const value = raw[i + 1] as string;
+    if (!dropped.has(name)) {
+      headers.push(name, value);
+      continue;
+    }
+    switch (name.length) {
+      case 4:
+        if (name.toLowerCase() !== "host") break;
+        // Two fields name two hosts (RFC 9112 §3.2). A malformed one changes the URL made from it (CVE-2026-33131).
+        if (host !== undefined || !(NAME_AND_PORT.test(value) || isAuthority(value)))
+          throw badRequest("Host");
+        host = value;
+        continue;
+      case 7:
+        if (name.toLowerCase() !== "upgrade") break;
+        upgrade = upgrade === undefined ? value : `${upgrade},${value}`;
+        continue;
+      case 10:
+        if (name.toLowerCase() !== "connection") break;
+        connection = connection === undefined ? value : `${connection},${value}`;
+        continue;
+      case 14:
+        if (name.toLowerCase() !== "content-length") break;
+        if (contentLength !== undefined || !/^\d{1,15}$/.test(value)) {
+          throw badRequest("Content-Length");
+        }
+        contentLength = Number(value);
+        continue;
+      case 17:
+        // Servers decode only `chunked`: other codings would arrive without their name (RFC 9112 §6.1).
+        if (name.toLowerCase() === "transfer-encoding" && value.toLowerCase() !== "chunked") {
+          throw badRequest("Transfer-Encoding", 501);
+        }
+        break;
+    }
+    if (kept?.has(name)) headers.push(name, value);
+  }
+  return { headers: withoutNominated(headers, connection), host, contentLength, upgrade };
+}
+
+// ── the fields that tell the upstream about the client and this proxy ──
+
+/** What this proxy knows about the connection that a request came on. */
+export interface ClientFacts {
+  /** The IP address of the client; undefined if the server does not show it. */
+  readonly address: string | undefined;
+  /** Whether the scheme is `https`. */
+  readonly secure: boolean;
+  /** The value of the client's `Host`. */
+  readonly host: string | undefined;
+  /** The name of this proxy. */
+  readonly by?: string | undefined;
+}
+
+/** Which fields tell the upstream about the client. */
+export type ForwardedStyle = "x-forwarded" | "forwarded" | "none";
+
+/**
+ * Adds the forwarding fields to a list, in place.
+ *
+ * @param inbound whether `headers` may hold forwarding fields already, because the client is trusted or an option forwards
+ * them: this proxy then appends to these fields; otherwise it writes new ones
+ * @see https://www.rfc-editor.org/rfc/rfc7239
+ */
+export function addForwarded(
+  headers: HeaderList,
+  style: ForwardedStyle,
+  inbound: boolean,
+  client: ClientFacts,
+): void {
+  if (style === "none") return;
+  const proto = client.secure ? "https" : "http";
+  const address = client.address && withoutZone(client.address);
+  if (style === "forwarded") {
+    append(headers, "Forwarded", toElement(client, address, proto), inbound);
+    return;
+  }
+  if (address !== undefined) append(headers, "X-Forwarded-For", address, inbound);
+  const scheme = setUnlessThere(headers, "X-Forwarded-Proto", proto, inbound);
+  if (client.host === undefined) return;
+  const host = setUnlessThere(headers, "X-Forwarded-Host", client.host, inbound);
+  const port = /:(\d+)$/.exec(host)?.[1] ?? (scheme === "https" ? "443" : "80");
+  setUnlessThere(headers, "X-Forwarded-Port", port, inbound);
+}
+
+/** Removes the zone from an address: the name of a network interface is meaningless on other machines (RFC 4007 §11.2). */
+function withoutZone(address: string): string {
+  const end = address.indexOf("%");
+  return end < 0 ? address : address.slice(0, end);
+}
+
+/** Adds `value` to the end of a list field; all lines of the field become one. */
+function append(headers: HeaderList, name: string, value: string, inbound: boolean): void {
+  if (!inbound) headers.push(name, value);
+  else headers.push(name, [...removeHeader(headers, name.toLowerCase()), value].join(", "));
+}
+
+/**
+ * Adds a field unless it is there: the first proxy on the way knows what the client asked for.
+ * @returns the value of the field; the first value if it is a list
+ */
+function setUnlessThere(
+  headers: HeaderList,
+  name: string,
+  value: string,
+  inbound: boolean,
+): string {
+  const there = inbound ? getHeader(headers, name.toLowerCase()) : undefined;
+  if (there !== undefined) return trimOws(there.split(",", 1)[0] as string);
+  headers.push(name, value);
+  return value;
+}
+
+/** Makes the element of `Forwarded` that describes this request (RFC 7239 §4). */
+function toElement({ by, host }: ClientFacts, address = "unknown", proto: string): string {
+  // An IPv6 address stands in brackets, and a value that is not a token in quotes (RFC 7239 §6).
+  const node = isIPv6(address) ? `"[${address}]"` : quote(address);
+  // An identifier that is not an address begins with an underscore (RFC 7239 §6.3).
+  const self = by === undefined ? "" : `;by=_${by}`;
+  return `for=${node}${self}${host === undefined ? "" : `;host=${quote(host)}`};proto=${proto}`;
+}
+
+function isIPv6(address: string): boolean {
+  return address.includes(":") && /^[\da-f:.]+$/i.test(address);
+}
+
+function quote(value: string): string {
+  return /^[\w!#$%&'*+.^`|~-]+$/.test(value) ? value : `"${value.replace(/[\\"]/g, "\\$&")}"`;
+}
+
+/**
+ * Appends this proxy to `Via`, in place.
+ * @param version the HTTP version of the incoming request
+ * @throws ProxyError 508 if `Via` names this proxy already: the request travels in a loop
+ * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
+ */
+export function addVia(headers: HeaderList, pseudonym: string, version: string): void {
+  const passed = removeHeader(headers, "via").filter((value) => trimOws(value) !== "");
+  const names = passed.join(",").split(",").map(readPseudonym);
+  if (names.includes(pseudonym.toLowerCase())) {
+    throw new ProxyError("proxy_loop_detected", {
+      message: `the request has passed ${pseudonym} before`,
+    });
+  }
+  headers.push("Via", [...passed, `${version} ${pseudonym}`].join(", "));
+}
+
+/** Returns the name in an entry of `Via`, such as `1.1 name (comment)`, in lower case. */
+function readPseudonym(entry: string): string | undefined {
+  return trimOws(entry)
+    .split(/[ \t(]+/)[1]
+    ?.toLowerCase();
+}

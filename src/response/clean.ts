@@ -1,0 +1,124 @@
+import { ProxyError } from "../error.ts";
+import { HOP_BY_HOP, NameSet, withoutNames, withoutNominated } from "../fields/headers.ts";
+import { MisuseError } from "../options/misuse.ts";
+import type { BodySource } from "../body/source.ts";
+import { type ResponseRewrite, REWRITABLE } from "./rewrite.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
+
+/** Fields that are never forwarded from an upstream. `Alt-Svc` would make clients bypass the proxy. */
+const DROPPED = new NameSet([...HOP_BY_HOP, "alt-svc", "proxy-authenticate"]);
+
+const CONTENT_LENGTH = new NameSet(["content-length"]);
+
+/**
+ * Makes the response to the client from the response of the upstream.
+ *
+ * The method of the request to the upstream may differ from the client's, because a hook may change it. If only the
+ * client's method is HEAD, the body is discarded: a server need not read it, and its connection would stay in use. If only
+ * the upstream's is HEAD, `Content-Length` is dropped: the client would wait for a body of that length (RFC 9110 §8.6).
+ *
+ * @param asked the method of the client's request
+ * @param request the request to the upstream
+ * @param rewrite rewrites references and cookies, if the options ask for it
+ * @throws ProxyError 502 for a response that must not be sent to any client
+ */
+export function cleanResponse(
+  received: UpstreamResponse,
+  asked: string,
+  request: UpstreamRequest,
+  rewrite?: ResponseRewrite,
+): UpstreamResponse {
+  if (received === undefined || received === null) {
+    throw new MisuseError("fetchway: a transport's `send` must resolve to a response");
+  }
+  const { status, body } = received;
+  if (body !== null && typeof body?.whole !== "function") {
+    throw new MisuseError(
+      "fetchway: the body of a response must be null or a body of fetchway/transport: " +
+        "new BytesBody(bytes), new StreamBody(stream), or a ResponseBody",
+    );
+  }
+  let headers: HeaderList;
+  try {
+    if (status < 200 || status > 599) {
+      throw new ProxyError("http_protocol_error", {
+        message: `the upstream's status was ${status}`,
+      });
+    }
+    headers = cleanResponseHeaders(received, request, rewrite);
+  } catch (error) {
+    discardBody(received);
+    throw error;
+  }
+  const bodyless = status === 204 || status === 205 || status === 304 || asked === "HEAD";
+  if (bodyless) discardBody(received);
+  else if (request.method === "HEAD") headers = withoutNames(headers, CONTENT_LENGTH);
+  return {
+    status,
+    statusText: cleanReason(received.statusText),
+    headers,
+    original: received.original,
+    body: bodyless ? null : body,
+    isEncoded: received.isEncoded ?? false,
+  };
+}
+
+/**
+ * Drops the fields of a response that must not be forwarded, and rewrites the others for clients of the proxy.
+ *
+ * `Content-Length` is dropped where it cannot be the length of the body: beside `Transfer-Encoding` (RFC 9112 §6.3), and
+ * on a 204 or 205, which have no content (RFC 9110 §8.6, §15.3.6).
+ * @throws ProxyError 502 for a transfer coding that is still on the body
+ */
+export function cleanResponseHeaders(
+  { status, headers: raw, request: followed }: UpstreamResponse,
+  request: UpstreamRequest,
+  rewrite?: ResponseRewrite,
+): HeaderList {
+  const headers: HeaderList = [];
+  let connection: string | undefined;
+  let hasNoLength = status === 204 || status === 205;
+  let lengthAt = -1;
+  let isRewritable = false;
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = raw[i] as string;
+    const value = raw[i + 1] as string;
+    if (DROPPED.has(name)) {
+      if (name.length === 10 && name.toLowerCase() === "connection") {
+        connection = connection === undefined ? value : `${connection},${value}`;
+      } else if (name.length === 17 && name.toLowerCase() === "transfer-encoding") {
+        // Not every parser removes the white space after a value.
+        if (!/^(?:chunked|identity)[\t ]*$/i.test(value)) {
+          throw new ProxyError("http_response_transfer_coding", {
+            message: `the upstream sent Transfer-Encoding: ${value}`,
+          });
+        }
+        hasNoLength = true;
+      }
+      continue;
+    }
+    if (name.length === 14 && name.toLowerCase() === "content-length") lengthAt = headers.length;
+    else if (REWRITABLE.has(name)) isRewritable = true;
+    headers.push(name, value);
+  }
+  if (hasNoLength && lengthAt >= 0) headers.splice(lengthAt, 2);
+  if (isRewritable) rewrite?.(headers, request, followed);
+  return withoutNominated(headers, connection);
+}
+
+/** Returns a reason phrase that every server can send: `new Response` and node:http throw for others (RFC 9112 §4). */
+function cleanReason(statusText: string): string {
+  return /^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(statusText) ? statusText : "";
+}
+
+/** Cancels the body of a request or a response that nothing will read. */
+export function discardBody({ body }: { readonly body: BodySource | null }): void {
+  body?.cancel();
+}
+
+/** Cancels the body of a `Response` that is not sent, unless the replacement is made from the same body. */
+export function discardResponse(response: Response, replacement?: Response): void {
+  const { body } = response;
+  if (body === null || body.locked || body === replacement?.body) return;
+  void body.cancel().catch(() => {});
+}

@@ -1,0 +1,55 @@
+/** The configurations of workerd that serves one Worker, or the same Worker under several names. */
+
+export interface WorkerdConfig {
+  /** The file of the bundled Worker, beside the configuration. */
+  module?: string;
+  flags?: readonly string[];
+  /** Names of the sockets, each with a Worker of its own, and their ports; a free one if 0. */
+  sockets?: Readonly<Record<string, number>>;
+  /** Text bindings of the Worker behind a socket. */
+  vars?: (socket: string) => Readonly<Record<string, string>>;
+  /** Service bindings to the network. */
+  services?: readonly string[];
+}
+
+export function toCapnp({
+  module = "worker.js",
+  flags = ["enable_request_signal"],
+  sockets = { http: 0 },
+  vars = () => ({}),
+  services = [],
+}: WorkerdConfig): string {
+  const names = Object.keys(sockets);
+  const worker = (socket: string): string => {
+    const bindings = [
+      ...Object.entries(vars(socket)).map(
+        ([name, text]) => `(name = "${name}", text = ${JSON.stringify(text)})`,
+      ),
+      ...services.map((name) => `(name = "${name}", service = "internet")`),
+    ];
+    return `(
+      modules = [(name = "worker.js", esModule = embed "${module}")],
+      compatibilityDate = "2026-10-01",
+      compatibilityFlags = ${JSON.stringify(flags)},
+      bindings = ${toList(bindings)},
+    )`;
+  };
+  return `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = ${toList([
+    '(name = "internet", network = (allow = ["public", "private"]))',
+    ...names.map((name) => `(name = "main-${name}", worker = ${worker(name)})`),
+  ])},
+  sockets = ${toList(
+    names.map(
+      (name) =>
+        `(name = "${name}", address = "127.0.0.1:${sockets[name]}", http = (), service = "main-${name}")`,
+    ),
+  )},
+);
+`;
+}
+
+function toList(items: readonly string[]): string {
+  return `[\n  ${items.join(",\n  ")}\n]`;
+}

@@ -1,0 +1,87 @@
+/** The home of servers on Node, for tests, hosts and the bench: each listens on 127.0.0.1, and on a free port unless told. */
+import { once } from "node:events";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo, Server } from "node:net";
+import type { H3 } from "h3";
+import type { ServerOptions } from "srvx";
+
+export type Fetch = (request: Request) => Response | Promise<Response>;
+
+/** The handler that each kind of server takes. */
+export interface Handlers {
+  node: RequestListener;
+  srvx: Fetch | Omit<ServerOptions, "port" | "hostname">;
+  /** An app, or the handler of all of its routes. */
+  h3: Fetch | H3;
+  hono: Fetch | { fetch: Fetch };
+}
+
+export type ServerKind = keyof Handlers;
+
+export interface Serving {
+  readonly port: number;
+  readonly server: Server;
+  /** Takes no more connections. */
+  readonly close: () => void;
+}
+
+/** Connections that wait to be accepted: the bench opens thousands at once. */
+const BACKLOG = 4096;
+
+/** srvx's options, under h3 too: it prints nothing, and does not wait for requests when the process ends. */
+const quiet = { hostname: "127.0.0.1", silent: true, gracefulShutdown: false } as const;
+
+/** Starts to listen. @returns the port */
+export async function listen(server: Server, port = 0, host = "127.0.0.1"): Promise<number> {
+  server.listen(port, host, BACKLOG);
+  if (!server.listening) await once(server, "listening");
+  return (server.address() as AddressInfo).port;
+}
+
+/** Starts a server of this kind. A framework is loaded only here: @hono/node-server replaces the global `Response`. */
+export async function serve<Kind extends ServerKind>(
+  kind: Kind,
+  handler: Handlers[Kind],
+  port = 0,
+): Promise<Serving> {
+  const start = starters[kind] as (handler: Handlers[Kind], port: number) => Promise<Server>;
+  const server = await start(handler, port);
+  if (!server.listening) await once(server, "listening");
+  return {
+    port: (server.address() as AddressInfo).port,
+    server,
+    close: () => void server.close(),
+  };
+}
+
+const starters: {
+  [Kind in ServerKind]: (handler: Handlers[Kind], port: number) => Promise<Server>;
+} = {
+  async node(handler, port) {
+    const server = createServer(handler);
+    await listen(server, port);
+    return server;
+  },
+  async srvx(handler, port) {
+    const { serve: serveSrvx } = await import("srvx");
+    const own = typeof handler === "function" ? { fetch: handler } : handler;
+    const server = serveSrvx({ ...own, ...quiet, port });
+    await server.ready();
+    return server.node?.server as Server;
+  },
+  async h3(handler, port) {
+    const { H3, serve: serveH3 } = await import("h3");
+    const app =
+      typeof handler === "function" ? new H3().all("/**", ({ req }) => handler(req)) : handler;
+    const server = serveH3(app, { ...quiet, port });
+    await server.ready();
+    return server.node?.server as Server;
+  },
+  async hono(handler, port) {
+    const { serve: serveHono } = await import("@hono/node-server");
+    const { Hono } = await import("hono");
+    const { fetch } =
+      typeof handler === "function" ? new Hono().all("*", (c) => handler(c.req.raw)) : handler;
+    return serveHono({ fetch: fetch, port, hostname: "127.0.0.1" });
+  },
+};

@@ -1,0 +1,61 @@
+/**
+ * One request's way: the files of src/ and runtimes/ through which a warm request in an h3 handler goes.
+ *
+ *     npm run way                  # prints the files and the functions of each
+ *     node test/_way.ts node       # in a handler of another server: node, srvx, h3, hono
+ */
+import { readFileSync } from "node:fs";
+import {
+  type Ask,
+  type Files,
+  get,
+  postInPieces,
+  startWork,
+  type WorkHost,
+  workHosts,
+} from "./_work.ts";
+
+export type WayName = "GET" | "streaming POST";
+
+/** The requests whose way is held short, with the highest number of files for each. */
+export const ways: Readonly<Record<WayName, { ask: Ask; most: number }>> = {
+  GET: { ask: get, most: 20 },
+  "streaming POST": { ask: postInPieces, most: 23 },
+};
+
+/** Sends each request to a host, and returns the files that it passes. */
+export async function findWays(host: WorkHost): Promise<Record<WayName, Files>> {
+  const worker = await startWork(host, "way");
+  try {
+    return {
+      GET: await worker.way(ways.GET.ask),
+      "streaming POST": await worker.way(ways["streaming POST"].ask),
+    };
+  } finally {
+    await worker.stop();
+  }
+}
+
+/**
+ * The files that CONTRIBUTING.md names in its section on one request's way, such as `src/forward.ts`; undefined
+ * without such a section.
+ */
+export function readDocumentedWay(): string[] | undefined {
+  const text = readFileSync(new URL("../CONTRIBUTING.md", import.meta.url), "utf8");
+  const section = text.split(/^(?=##+ )/m).find((part) => /^##+ .*request's way/i.test(part));
+  if (section === undefined) return undefined;
+  return [...new Set(section.match(/\b(?:src|runtimes)\/[\w./-]+\.ts\b/g))];
+}
+
+if (import.meta.main) {
+  const host = process.argv[2] ?? "h3";
+  if (!workHosts.includes(host as WorkHost)) {
+    throw new TypeError(`There is no host ${host}: use ${workHosts.join(", ")}`);
+  }
+  for (const [name, files] of Object.entries(await findWays(host as WorkHost))) {
+    const entries = Object.entries(files);
+    const count = entries.flatMap(([, functions]) => functions).length;
+    console.log(`${name}, ${host}: ${entries.length} files, ${count} functions`);
+    for (const [file, functions] of entries) console.log(`  ${file}: ${functions.join(" ")}`);
+  }
+}

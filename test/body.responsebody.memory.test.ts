@@ -1,0 +1,88 @@
+/** Chunks of a response body in pooled memory, which later chunks use again. */
+import { expect, test, vi } from "vitest";
+import type { Recycler } from "../src/body/memory.ts";
+import { ResponseBody } from "../src/body/responsebody.ts";
+import { bytes, fakeScope } from "./_fakes.ts";
+import { FakeSink } from "./_sink.ts";
+
+const pooled = bytes("pooled");
+const own = bytes("own");
+
+function open(): { body: ResponseBody; released: Uint8Array[]; copyOut: ReturnType<typeof vi.fn> } {
+  const released: Uint8Array[] = [];
+  const copyOut = vi.fn((chunk: Uint8Array) => {
+    released.push(chunk);
+    return chunk.slice();
+  });
+  const recycler: Recycler = {
+    has: (chunk) => chunk === pooled,
+    copyOut,
+    release: (chunk) => void released.push(chunk),
+  };
+  const inlet = { pause() {}, resume() {}, cancel() {} };
+  return { body: new ResponseBody(fakeScope(), inlet, undefined, recycler), released, copyOut };
+}
+
+test.each([true, false])(
+  "a sink that returns memory gets the pooled chunk without a copy: arrived before pipeTo: %s",
+  (isBefore) => {
+    const { body, released, copyOut } = open();
+    const sink = new FakeSink("returned");
+    if (isBefore) body.push(pooled);
+    body.pipeTo(sink);
+    if (!isBefore) body.push(pooled);
+    expect(sink.chunks).toEqual([pooled]);
+    expect(sink.chunks[0]).toBe(pooled);
+    expect(copyOut).not.toHaveBeenCalled();
+    expect(released).toEqual([]);
+    sink.releases[0]?.();
+    expect(released).toEqual([pooled]);
+  },
+);
+
+test.each(["owned", "borrowed"] as const)(
+  "a sink whose chunks are %s gets a copy of a pooled chunk",
+  (memory) => {
+    const { body, released } = open();
+    const sink = new FakeSink(memory);
+    body.push(pooled);
+    body.pipeTo(sink);
+    body.push(pooled);
+    expect(sink.chunks).toEqual([pooled, pooled]);
+    for (const chunk of sink.chunks) expect(chunk.buffer).not.toBe(pooled.buffer);
+    expect(sink.releases).toEqual([undefined, undefined]);
+    expect(released).toEqual([pooled, pooled]);
+  },
+);
+
+test("a chunk with memory of its own is not copied for any sink", () => {
+  for (const memory of ["owned", "borrowed", "returned"] as const) {
+    const { body, released } = open();
+    const sink = new FakeSink(memory);
+    body.pipeTo(sink);
+    body.push(own);
+    expect(sink.chunks[0]).toBe(own);
+    expect(sink.releases).toEqual([undefined]);
+    expect(released).toEqual([]);
+  }
+});
+
+test("a pooled body that is read as bytes is copied", () => {
+  const { body, released } = open();
+  body.push(pooled);
+  body.end();
+  const whole = body.whole();
+  expect(whole).toEqual(pooled);
+  expect(whole?.buffer).not.toBe(pooled.buffer);
+  expect(released).toEqual([pooled]);
+});
+
+test("a pooled body that is read as a stream is copied", async () => {
+  const { body, released } = open();
+  body.push(pooled);
+  body.end();
+  const { value } = await body.stream().getReader().read();
+  expect(value).toEqual(pooled);
+  expect(value?.buffer).not.toBe(pooled.buffer);
+  expect(released).toEqual([pooled]);
+});

@@ -1,0 +1,27 @@
+/** A head that is sent before any chunk of its body: bytes above 0x7f stay as they are. */
+import { expect, test, vi } from "vitest";
+import { flushHead } from "../runtimes/node/internals/headbytes.ts";
+import { useApps } from "./_apps.ts";
+import { request } from "./_wire.ts";
+
+const apps = useApps();
+
+test.each(["caf\xe9 \xff\x80", "plain"])("%j", async (value) => {
+  const end = Promise.withResolvers<void>();
+  let written: unknown[][] = [];
+  const port = await apps.serve("node", (_, res) => {
+    written = vi.spyOn(res, "write").mock.calls;
+    const headers = ["X-Name", value];
+    res.writeHead(200, headers);
+    flushHead(res, headers);
+    void end.promise.then(() => res.end("body"));
+  });
+  const client = await apps.connect(port);
+  client.send(request("GET", "/"));
+  const head = await client.readHead();
+  expect(head.get("x-name")).toBe(value);
+  end.resolve();
+  expect((await client.readBody(head)).text).toBe("body");
+  // Middleware that compresses sends nothing for an empty chunk: only such fields need one.
+  expect(written).toHaveLength(value === "plain" ? 0 : 1);
+});

@@ -1,0 +1,24 @@
+/** One request's way through the sources stays short, and CONTRIBUTING.md describes it as it is. */
+import { beforeAll, expect, test } from "vitest";
+import type { Files } from "./_work.ts";
+import { findWays, readDocumentedWay, type WayName, ways } from "./_way.ts";
+
+let found: Record<WayName, Files>;
+
+beforeAll(async () => {
+  found = await findWays("h3");
+});
+
+test.each(Object.keys(ways) as WayName[])("a warm %s in an h3 handler passes few files", (name) => {
+  const files = Object.keys(found[name]);
+  expect(files).toContain("src/proxy.ts");
+  expect(files.length, files.join("\n")).toBeLessThanOrEqual(ways[name].most);
+});
+
+test("CONTRIBUTING.md's section on one request's way names only files that the request passes", () => {
+  const documented = readDocumentedWay();
+  const passed = new Set(Object.values(found).flatMap((files) => Object.keys(files)));
+  expect(documented?.filter((file) => !passed.has(file)) ?? []).toEqual([]);
+  // Without the section there is nothing to compare; a section without files would say nothing.
+  if (documented !== undefined) expect(documented.length).toBeGreaterThan(0);
+});
