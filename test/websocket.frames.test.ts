@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { concat } from "../src/body/bytes.ts";
+import { concat } from "../src/body/memory.ts";
 import {
   CloseCode,
   type FrameHandler,
