@@ -133,9 +133,9 @@ function takeAll(): boolean {
  */
 export function plugInto(server: SrvxServer, attachment: Omit<Attachment, "match">): void {
   if (server.runtime !== "node") return;
-  const { serve } = server;
+  const serve = server.serve.bind(server);
   server.serve = () => {
     attachTo(server, attachment);
-    return serve.call(server);
+    return serve();
   };
 }

@@ -1,4 +1,9 @@
-import { type IncomingMessage, ServerResponse, validateHeaderName, validateHeaderValue } from "node:http";
+import {
+  type IncomingMessage,
+  ServerResponse,
+  validateHeaderName,
+  validateHeaderValue,
+} from "node:http";
 import type { Duplex } from "node:stream";
 import { badRequest, type ProxyError } from "../../src/error.ts";
 import type { Listener } from "../../src/exchange/scope.ts";
