@@ -107,12 +107,14 @@ export async function forward(
     const returned = await options.onResponse(response, incoming.request());
     const ownResponse = readHookResponse(returned, "onResponse");
     if (ownResponse === undefined || ownResponse === response) return response;
+    cleaned.tunnel?.destroy();
     discardResponse(response, ownResponse);
     return ownResponse;
   } catch (thrown) {
     const abortError = scope.error;
     const error = abortError ?? toProxyError(thrown);
     // Discard the response's body before the abort, so that the body is cancelled; the abort would make it fail.
+    cleaned?.tunnel?.destroy();
     if (response !== undefined) discardResponse(response);
     else if (cleaned !== undefined) discardBody(cleaned);
     // Abort the upstream request, which may have been sent already; this does nothing if the exchange has ended.

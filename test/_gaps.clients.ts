@@ -1,6 +1,7 @@
 /** The gaps of the hosts that do not use Fetchway's own HTTP client: those of their server and those of the client. */
 import { type Loss, losses } from "./_gaps.fetch.ts";
 import type { Gap } from "./_gaps.ts";
+import { withoutTunnel } from "./_gaps.upgrades.ts";
 import type { ClientHost, HostName } from "./_host.ts";
 import type { TestName } from "./_suite.ts";
 
@@ -46,7 +47,7 @@ export function clientGaps(onServers: readonly Gap[]): Gap[] {
       if (gap.host === server) inherited.push({ ...gap, host: host as ClientHost });
     }
   }
-  const own = [...toGaps(losses), ...toGaps(lostSometimes, true)];
+  const own = [...toGaps(losses), ...toGaps(lostSometimes, true), ...withoutTunnel];
   const isFirst = ({ host, test }: Gap, at: number, all: readonly Gap[]): boolean =>
     all.findIndex((gap) => gap.host === host && gap.test === test) === at;
   return [...inherited, ...own].filter(isFirst);

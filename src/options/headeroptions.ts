@@ -1,4 +1,4 @@
-import { fields, forwardableNames, names, text, toggle } from "./kinds.ts";
+import { fields, forwardableNames, names, protocols, text, toggle } from "./kinds.ts";
 import type { Flags, Schema } from "./schema.ts";
 
 /** The options about the header fields of the upstream request. */
@@ -44,14 +44,25 @@ export interface HeaderOptions {
    * @example "shop.example:8080"
    */
   host?: string;
+  /**
+   * The protocols of `Upgrade` that are tunnelled: the connection carries their bytes once the upstream has responded
+   * with 101. Any other `Upgrade` is ignored, and the request is forwarded without it; `[]` ignores every `Upgrade`.
+   *
+   * The upstream must speak such a protocol or refuse it: the bytes that the client sends after a 101 are neither parsed
+   * nor limited. If the server does not hand over upgrades (on Node: `proxy.attach(server)`), the client gets 501.
+   * @default ["websocket"]
+   * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.8
+   */
+  upgrades?: readonly string[];
 }
 
-export const headerSchema: Schema<HeaderOptions, "changeOrigin"> = {
+export const headerSchema: Schema<HeaderOptions, "changeOrigin" | "upgrades"> = {
   headers: { kind: fields },
   filterHeaders: { kind: names },
   forwardHeaders: { kind: forwardableNames },
   changeOrigin: { kind: toggle, default: true },
   host: { kind: text(/^[\w.~:[\]-]+$/, 'use "name" or "name:port"') },
+  upgrades: { kind: protocols, default: ["websocket"] },
 };
 
 export const headerFlags: Flags<HeaderOptions> = {
@@ -62,5 +73,6 @@ export const headerFlags: Flags<HeaderOptions> = {
     forwardHeaders: "fields to forward although dropped by default",
     changeOrigin: "send the target's Host, not the client's",
     host: { name: "host-header", value: "<name>", help: "send this Host" },
+    upgrades: "protocols of Upgrade to tunnel",
   },
 };

@@ -99,6 +99,23 @@ function checkNames(value: unknown): string | undefined {
 /** Names of fields. */
 export const names: Kind<readonly string[]> = { name: "names", check: checkNames };
 
+/** A protocol of `Upgrade`, with or without a version (RFC 9110 §7.8). */
+const PROTOCOL = /^[!#$%&'*+.^_`|~\w-]+(?:\/[!#$%&'*+.^_`|~\w-]+)?$/;
+
+/** Protocols of `Upgrade` other than HTTP itself. */
+export const protocols: Kind<readonly string[]> = {
+  name: "names",
+  check(value) {
+    const isList =
+      Array.isArray(value) &&
+      value.every(
+        (each) =>
+          typeof each === "string" && PROTOCOL.test(each) && !/^(?:h2c|http)(?:\/|$)/i.test(each),
+      );
+    return isList ? undefined : 'use an array of protocols other than HTTP, such as ["websocket"]';
+  },
+};
+
 /** Names of fields that may be forwarded. */
 export const forwardableNames: Kind<readonly string[]> = {
   name: "names",

@@ -35,13 +35,25 @@ export interface LimitOptions {
    * Maximum bytes of a request body; a longer body gets 413, and the upstream request is aborted. No limit by default.
    */
   bodyLimit?: number;
+  /**
+   * Milliseconds that a tunnel may be silent in both directions; then it is closed. `0` for no limit.
+   *
+   * A WebSocket may be silent for hours, unless its application sends pings. `timeout` and `idleTimeout` do not apply to
+   * tunnels.
+   * @default 0
+   */
+  tunnelTimeout?: number;
 }
 
-export const limitSchema: Schema<LimitOptions, "timeout" | "connectTimeout" | "idleTimeout"> = {
+export const limitSchema: Schema<
+  LimitOptions,
+  "timeout" | "connectTimeout" | "idleTimeout" | "tunnelTimeout"
+> = {
   timeout: { kind: milliseconds, default: 60_000 },
   connectTimeout: { kind: milliseconds, default: 10_000 },
   idleTimeout: { kind: milliseconds, default: 300_000 },
   bodyLimit: { kind: bytes },
+  tunnelTimeout: { kind: milliseconds, default: 0 },
 };
 
 export const limitFlags: Flags<LimitOptions> = {
@@ -51,5 +63,6 @@ export const limitFlags: Flags<LimitOptions> = {
     connectTimeout: "to connect to the upstream",
     idleTimeout: "between two chunks of a response body",
     bodyLimit: "largest request body, such as 512k or 10mb; over it 413",
+    tunnelTimeout: "until a silent tunnel is closed; 0 waits for ever",
   },
 };

@@ -47,6 +47,9 @@ export interface Plan {
   readonly hostOption: string | undefined;
   readonly timeout: number;
   readonly idleTimeout: number;
+  /** The protocols that are tunnelled, in lower case. */
+  readonly upgrades: readonly string[];
+  readonly tunnelTimeout: number;
   /** Whether redirects are followed. */
   readonly follows: boolean;
   readonly transport: Transport;
@@ -121,6 +124,8 @@ export function compile(
     hostOption,
     timeout: options.timeout ?? defaults.timeout,
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
+    upgrades: (options.upgrades ?? defaults.upgrades).map((each) => each.toLowerCase()),
+    tunnelTimeout: options.tunnelTimeout ?? defaults.tunnelTimeout,
     follows,
     send,
     transport,

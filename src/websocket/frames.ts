@@ -1,0 +1,256 @@
+/**
+ * WebSocket frames (RFC 6455 §5) as the client of an upstream reads and writes them: the upstream's frames are not
+ * masked, ours are. No extension is negotiated, so that the reserved bits are always zero.
+ */
+
+/** The frame types (RFC 6455 §5.2). */
+export const Opcode = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 } as const;
+
+/** The status codes of a close frame that this file uses (RFC 6455 §7.4.1). */
+export const CloseCode = { protocolError: 1002, invalidData: 1007, tooLarge: 1009 } as const;
+
+/** The largest payload of a control frame in bytes (RFC 6455 §5.5). */
+const MAX_CONTROL = 125;
+
+/** Receives what a `FrameReader` reads. */
+export interface FrameHandler {
+  /** A whole message has arrived: a string for text, bytes for binary. The bytes belong to the handler. */
+  onMessage(data: string | Uint8Array<ArrayBuffer>): void;
+  /** A ping has arrived; it is to be answered with a pong of the same payload. */
+  onPing(payload: Uint8Array<ArrayBuffer>): void;
+  /** A pong has arrived. */
+  onPong(payload: Uint8Array<ArrayBuffer>): void;
+  /** A close frame has arrived; `code` is undefined if the frame has none. Nothing is read after it. */
+  onCloseFrame(code: number | undefined, reason: string): void;
+  /** The upstream has violated the protocol; the connection is to be closed with this code. Nothing is read after it. */
+  onViolation(code: number, message: string): void;
+}
+
+/** A violation on its way from where it is found to `onViolation`. */
+class Violation extends Error {
+  readonly code: number;
+
+  constructor(code: number, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** What the first bytes of a frame say about it. */
+interface FrameHead {
+  readonly isFinal: boolean;
+  readonly opcode: number;
+  readonly length: number;
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const EMPTY = new Uint8Array(0);
+
+/** Reads frames from chunks, which may be cut anywhere, and joins fragments to messages. */
+export class FrameReader {
+  readonly #handler: FrameHandler;
+  readonly #maxMessage: number;
+  /** The first bytes of a frame whose head is not complete. */
+  #partialHead: Uint8Array = EMPTY;
+  #head: FrameHead | undefined;
+  /** The payload of the frame that is being read, and how much of it has arrived. */
+  #payload: Uint8Array<ArrayBuffer> = EMPTY;
+  #filled = 0;
+  /** The type of the message that is being read, and its fragments so far. */
+  #message: number | undefined;
+  #fragments: Uint8Array<ArrayBuffer>[] = [];
+  #messageLength = 0;
+  #isOver = false;
+
+  /** @param maxMessage the largest message in bytes; a larger one is a violation with code 1009 */
+  constructor(handler: FrameHandler, maxMessage: number) {
+    this.#handler = handler;
+    this.#maxMessage = maxMessage;
+  }
+
+  /** Whether nothing more is read, because of a close frame or a violation. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** Reads a chunk. The memory of the chunk is free for other use afterwards. */
+  feed(chunk: Uint8Array): void {
+    try {
+      let at = 0;
+      while (!this.#isOver && at < chunk.byteLength) at = this.#read(chunk, at);
+    } catch (error) {
+      if (!(error instanceof Violation)) throw error;
+      this.#isOver = true;
+      this.#handler.onViolation(error.code, error.message);
+    }
+  }
+
+  /** Reads a head or a part of a payload, and returns where the next one begins. */
+  #read(chunk: Uint8Array, at: number): number {
+    if (this.#head === undefined) {
+      const before = this.#partialHead.byteLength;
+      const bytes = before === 0 ? chunk.subarray(at) : join(this.#partialHead, chunk.subarray(at));
+      const size = headSize(bytes);
+      if (size === undefined) {
+        this.#partialHead = bytes.slice();
+        return chunk.byteLength;
+      }
+      this.#partialHead = EMPTY;
+      this.#begin(parseHead(bytes, size));
+      at += size - before;
+    }
+    const part = chunk.subarray(at, at + this.#payload.byteLength - this.#filled);
+    this.#payload.set(part, this.#filled);
+    this.#filled += part.byteLength;
+    if (this.#filled === this.#payload.byteLength) this.#finish();
+    return at + part.byteLength;
+  }
+
+  #begin(head: FrameHead): void {
+    const { opcode, length } = head;
+    if (opcode === Opcode.continuation && this.#message === undefined) {
+      throw new Violation(CloseCode.protocolError, "a continuation frame continues nothing");
+    }
+    if (isData(opcode) && this.#message !== undefined) {
+      throw new Violation(CloseCode.protocolError, "a message begins inside of another message");
+    }
+    // Control frames come between the fragments of a message, and are short: the limit is not about them.
+    if (opcode < Opcode.close && this.#messageLength + length > this.#maxMessage) {
+      throw new Violation(CloseCode.tooLarge, `a message exceeds ${this.#maxMessage} bytes`);
+    }
+    this.#head = head;
+    this.#payload = length === 0 ? EMPTY : new Uint8Array(length);
+    this.#filled = 0;
+  }
+
+  #finish(): void {
+    const { opcode, isFinal } = this.#head as FrameHead;
+    const payload = this.#payload;
+    this.#head = undefined;
+    this.#payload = EMPTY;
+    this.#filled = 0;
+    if (opcode === Opcode.ping) return this.#handler.onPing(payload);
+    if (opcode === Opcode.pong) return this.#handler.onPong(payload);
+    if (opcode === Opcode.close) return this.#close(payload);
+    if (isData(opcode)) this.#message = opcode;
+    this.#fragments.push(payload);
+    this.#messageLength += payload.byteLength;
+    if (isFinal) this.#deliver();
+  }
+
+  #deliver(): void {
+    const fragments = this.#fragments;
+    const isText = this.#message === Opcode.text;
+    this.#message = undefined;
+    this.#fragments = [];
+    this.#messageLength = 0;
+    const bytes =
+      fragments.length === 1 ? (fragments[0] as (typeof fragments)[0]) : join(...fragments);
+    this.#handler.onMessage(isText ? decode(bytes, "a text message") : bytes);
+  }
+
+  #close(payload: Uint8Array): void {
+    this.#isOver = true;
+    if (payload.byteLength === 0) return this.#handler.onCloseFrame(undefined, "");
+    const [high = 0, low] = payload;
+    if (low === undefined) {
+      throw new Violation(CloseCode.protocolError, "a close frame has half a code");
+    }
+    const code = high * 256 + low;
+    if (!isCloseCode(code)) {
+      throw new Violation(CloseCode.protocolError, `a close frame has the code ${code}`);
+    }
+    this.#handler.onCloseFrame(code, decode(payload.subarray(2), "the reason of a close frame"));
+  }
+}
+
+/**
+ * Whether an endpoint may send this code in a close frame (RFC 6455 §7.4): 1004 is reserved, 1005, 1006 and 1015 only
+ * ever report that there was no close frame, and codes from 3000 on are the applications'.
+ */
+export function isCloseCode(code: number): boolean {
+  if (code >= 3000) return code <= 4999;
+  return code >= 1000 && code <= 1014 && code !== 1004 && code !== 1005 && code !== 1006;
+}
+
+/** Writes one final frame, masked (RFC 6455 §5.3). */
+export function writeFrame(opcode: number, payload: Uint8Array): Uint8Array<ArrayBuffer> {
+  const { byteLength: length } = payload;
+  const extended = length < 126 ? 0 : length < 65_536 ? 2 : 8;
+  const frame = new Uint8Array(2 + extended + 4 + length);
+  frame[0] = 0x80 | opcode;
+  frame[1] = 0x80 | (extended === 0 ? length : extended === 2 ? 126 : 127);
+  const view = new DataView(frame.buffer);
+  if (extended === 2) view.setUint16(2, length);
+  if (extended === 8) view.setBigUint64(2, BigInt(length));
+  const at = 2 + extended;
+  const mask = crypto.getRandomValues(frame.subarray(at, at + 4));
+  for (let i = 0; i < length; i++) {
+    frame[at + 4 + i] = (payload[i] as number) ^ (mask[i & 3] as number);
+  }
+  return frame;
+}
+
+/** Writes a close frame. A reason that does not fit is shortened at the end of a character. */
+export function writeClose(code: number | undefined, reason = ""): Uint8Array<ArrayBuffer> {
+  if (code === undefined) return writeFrame(Opcode.close, EMPTY);
+  const payload = new Uint8Array(MAX_CONTROL);
+  payload[0] = code >> 8;
+  payload[1] = code & 0xff;
+  // Characters that do not fit as a whole are not written.
+  const { written } = new TextEncoder().encodeInto(reason, payload.subarray(2));
+  return writeFrame(Opcode.close, payload.subarray(0, 2 + written));
+}
+
+/** Returns the length of a frame's head in bytes; undefined if too few bytes are there to tell or to read it. */
+function headSize(bytes: Uint8Array): number | undefined {
+  if (bytes.byteLength < 2) return undefined;
+  const short = (bytes[1] as number) & 0x7f;
+  const size = short < 126 ? 2 : short === 126 ? 4 : 10;
+  return bytes.byteLength < size ? undefined : size;
+}
+
+function parseHead(bytes: Uint8Array, size: number): FrameHead {
+  const [first = 0, second = 0] = bytes;
+  const opcode = first & 0x0f;
+  const isFinal = (first & 0x80) !== 0;
+  if ((first & 0x70) !== 0) {
+    throw new Violation(CloseCode.protocolError, "a frame has a reserved bit set");
+  }
+  if ((second & 0x80) !== 0) {
+    throw new Violation(CloseCode.protocolError, "a frame of the upstream is masked");
+  }
+  if (opcode > Opcode.pong || (opcode > Opcode.binary && opcode < Opcode.close)) {
+    throw new Violation(CloseCode.protocolError, `a frame has the reserved opcode ${opcode}`);
+  }
+  const view = new DataView(bytes.buffer, bytes.byteOffset, size);
+  // A length of 2^53 and more loses digits as a number; every limit is below that.
+  const length =
+    size === 2 ? second & 0x7f : size === 4 ? view.getUint16(2) : Number(view.getBigUint64(2));
+  if (opcode >= Opcode.close && (!isFinal || length > MAX_CONTROL)) {
+    throw new Violation(CloseCode.protocolError, "a control frame is fragmented or too long");
+  }
+  return { isFinal, opcode, length };
+}
+
+function isData(opcode: number): boolean {
+  return opcode === Opcode.text || opcode === Opcode.binary;
+}
+
+function decode(bytes: Uint8Array, what: string): string {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    throw new Violation(CloseCode.invalidData, `${what} is not UTF-8`);
+  }
+}
+
+function join(...parts: Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(parts.reduce((length, part) => length + part.byteLength, 0));
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.byteLength;
+  }
+  return bytes;
+}

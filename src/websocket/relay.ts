@@ -1,0 +1,211 @@
+import type { Tunnel, TunnelHandler } from "../tunnel.ts";
+import {
+  type FrameHandler,
+  FrameReader,
+  isCloseCode,
+  Opcode,
+  writeClose,
+  writeFrame,
+} from "./frames.ts";
+
+/** The client's WebSocket, as the server under the proxy shows it: messages instead of bytes. */
+export interface ClientSocket {
+  /** Sends a message. */
+  send(data: string | Uint8Array<ArrayBuffer>): void;
+  /** Returns the bytes that are sent and have not left the process. */
+  bufferedAmount(): number;
+  /** Sends a close frame. */
+  close(code: number | undefined, reason: string): void;
+  /** Closes the connection without a close frame, as far as the server can. */
+  terminate(): void;
+  /** Stops reading, so that the client has to wait; absent where the server cannot. */
+  pause?(): void;
+  /** Continues reading. */
+  resume?(): void;
+}
+
+/** The bounds of a relay. */
+export interface RelayLimits {
+  /** The largest message of the upstream in bytes. */
+  readonly maxMessage: number;
+  /** Bytes that may wait in one direction before the relay makes the sender wait. */
+  readonly highWaterMark: number;
+  /** Bytes that a client may have waiting where the server cannot make it wait; beyond them it is closed with 1013. */
+  readonly maxWaiting: number;
+  /** Milliseconds to wait for the upstream's close frame after ours. */
+  readonly closeTimeout: number;
+}
+
+/** Used unless a caller says otherwise. */
+export const relayLimits: RelayLimits = {
+  maxMessage: 16 * 1024 * 1024,
+  highWaterMark: 1024 * 1024,
+  maxWaiting: 16 * 1024 * 1024,
+  closeTimeout: 5_000,
+};
+
+/** The code for a client whose upstream broke the protocol or went away (registered with IANA as "Bad Gateway"). */
+const BAD_GATEWAY = 1014;
+/** The code for a client that is faster than its upstream for too long ("Try Again Later"). */
+const TRY_AGAIN_LATER = 1013;
+/** Milliseconds between two looks at `bufferedAmount`, for servers that do not tell when it has fallen. */
+const POLL = 10;
+
+/**
+ * Relays messages between a client's WebSocket and an upstream's connection, for servers that hand out no raw socket.
+ *
+ * Messages, subprotocols and close codes pass through. Pings and pongs do not: each side is answered by its next
+ * neighbour. Backpressure works in both directions as far as the server can stop reading.
+ */
+export class Relay implements TunnelHandler, FrameHandler {
+  readonly #client: ClientSocket;
+  readonly #upstream: Tunnel;
+  readonly #limits: RelayLimits;
+  readonly #onEnd: () => void;
+  readonly #reader: FrameReader;
+  /** Bytes of the client's messages since the upstream's connection was full. */
+  #waiting = 0;
+  #isFull = false;
+  #isClientClosed = false;
+  #isUpstreamClosed = false;
+  /** Whether a close frame was sent to the upstream; nothing may follow it. */
+  #hasSentClose = false;
+  #isOver = false;
+  #poll: ReturnType<typeof setTimeout> | undefined;
+  #closing: ReturnType<typeof setTimeout> | undefined;
+
+  /** @param onEnd called once, when both sides are closed */
+  constructor(
+    client: ClientSocket,
+    upstream: Tunnel,
+    onEnd: () => void,
+    limits: RelayLimits = relayLimits,
+  ) {
+    this.#client = client;
+    this.#upstream = upstream;
+    this.#limits = limits;
+    this.#onEnd = onEnd;
+    this.#reader = new FrameReader(this, limits.maxMessage);
+    upstream.attach(this);
+  }
+
+  // ── from the client ──
+
+  /** The client has sent a message. */
+  onClientMessage(data: string | Uint8Array): void {
+    if (this.#hasSentClose || this.#isUpstreamClosed) return;
+    const isText = typeof data === "string";
+    const payload = isText ? new TextEncoder().encode(data) : data;
+    const hasRoom = this.#upstream.write(writeFrame(isText ? Opcode.text : Opcode.binary, payload));
+    if (hasRoom) return;
+    this.#waiting += payload.byteLength;
+    if (!this.#isFull) this.#client.pause?.();
+    this.#isFull = true;
+    if (this.#waiting <= this.#limits.maxWaiting) return;
+    this.#closeUpstream(TRY_AGAIN_LATER, "the client sends faster than the upstream reads");
+    this.#closeClient(TRY_AGAIN_LATER, "the upstream reads too slowly");
+  }
+
+  /** The client has closed the WebSocket; `code` is 1005 without a code, 1006 without a close frame. */
+  onClientClose(code: number, reason: string): void {
+    this.#isClientClosed = true;
+    clearTimeout(this.#poll);
+    if (isCloseCode(code)) this.#closeUpstream(code, reason);
+    else if (code === 1005) this.#closeUpstream(undefined, "");
+    else this.#upstream.destroy();
+    // Read on: the upstream's close frame may be behind other messages.
+    if (!this.#isUpstreamClosed) this.#upstream.resume();
+    this.#finish();
+  }
+
+  /** The client has taken what was sent to it. */
+  onClientDrain(): void {
+    if (this.#isUpstreamClosed || this.#client.bufferedAmount() > 0) return;
+    this.#upstream.resume();
+  }
+
+  // ── from the upstream's connection ──
+
+  /** @internal */
+  onData(bytes: Uint8Array): void {
+    this.#reader.feed(bytes);
+    const { highWaterMark } = this.#limits;
+    if (this.#isClientClosed || this.#client.bufferedAmount() <= highWaterMark) return;
+    this.#upstream.pause();
+    this.#poll ??= setTimeout(() => this.#look(), POLL);
+  }
+
+  /** @internal */
+  onDrain(): void {
+    this.#waiting = 0;
+    if (this.#isFull && !this.#isClientClosed) this.#client.resume?.();
+    this.#isFull = false;
+  }
+
+  /** @internal */
+  onEnd(): void {
+    this.#upstream.end();
+  }
+
+  /** @internal */
+  onClose(): void {
+    this.#isUpstreamClosed = true;
+    clearTimeout(this.#closing);
+    // After a close frame, the client has been told already.
+    if (!this.#isClientClosed && !this.#reader.isOver) this.#client.terminate();
+    this.#finish();
+  }
+
+  // ── from the upstream's frames ──
+
+  /** @internal */
+  onMessage(data: string | Uint8Array<ArrayBuffer>): void {
+    if (!this.#isClientClosed) this.#client.send(data);
+  }
+
+  /** @internal */
+  onPing(payload: Uint8Array): void {
+    if (!this.#hasSentClose) this.#upstream.write(writeFrame(Opcode.pong, payload));
+  }
+
+  /** @internal The relay sends no pings: a pong answers none, and RFC 6455 §5.5.3 expects no response to it. */
+  onPong(): void {}
+
+  /** @internal */
+  onCloseFrame(code: number | undefined, reason: string): void {
+    this.#closeUpstream(code, "");
+    this.#closeClient(code, reason);
+  }
+
+  /** @internal */
+  onViolation(code: number, message: string): void {
+    this.#closeUpstream(code, message);
+    this.#closeClient(BAD_GATEWAY, "");
+  }
+
+  #look(): void {
+    this.#poll = undefined;
+    if (this.#isClientClosed || this.#isUpstreamClosed) return;
+    if (this.#client.bufferedAmount() === 0) this.#upstream.resume();
+    else this.#poll = setTimeout(() => this.#look(), POLL);
+  }
+
+  #closeClient(code: number | undefined, reason: string): void {
+    if (!this.#isClientClosed) this.#client.close(code, reason);
+  }
+
+  /** Sends a close frame, and closes the connection when the upstream has answered, or after a while. */
+  #closeUpstream(code: number | undefined, reason: string): void {
+    if (this.#isUpstreamClosed) return;
+    if (!this.#hasSentClose) this.#upstream.write(writeClose(code, reason));
+    this.#hasSentClose = true;
+    if (this.#reader.isOver) this.#upstream.end();
+    this.#closing ??= setTimeout(() => this.#upstream.destroy(), this.#limits.closeTimeout);
+  }
+
+  #finish(): void {
+    if (!this.#isClientClosed || !this.#isUpstreamClosed || this.#isOver) return;
+    this.#isOver = true;
+    this.#onEnd();
+  }
+}
