@@ -175,7 +175,7 @@ export class OriginPool implements ConnectionOwner {
 
   // ── within the pool ──
 
-  /** Sends a job on this connection, or on a new one. */
+  /** Sends a job on the connection that is reused, or on a new connection if none is given. */
   #send(job: Job, reused?: Connection): void {
     const connection = reused ?? this.#open();
     // A request on a new connection is counted when the connection is established.
