@@ -9,13 +9,14 @@ import type { Tunnel } from "./tunnel.ts";
 
 /**
  * Header fields as a flat list, `[name, value, name, value, …]`. It keeps the order, the case and the duplicates, which
- * `Headers` loses.
+ * reading a `Headers` loses.
  */
 export type HeaderList = string[];
 
 /**
- * Header fields as the runtime's own `Headers`, and as the list that was read from it. workerd's `Headers` keep the case,
- * repeated lines and bytes above 0x7f, which the list has lost; so changes are made to a copy of the `Headers`.
+ * Header fields in two forms: the runtime's own `Headers`, and the list that was read from it. workerd's `Headers` store
+ * the case, repeated lines and bytes above 0x7f, but do not show them when they are read, so the list lacks them. To
+ * preserve them, changes are made to a copy of the `Headers`.
  */
 export interface OriginalFields {
   /** The runtime's own `Headers`, which may keep more than the list. */

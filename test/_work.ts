@@ -115,7 +115,7 @@ export interface Worker {
   count(ask: Ask, times?: number): Promise<Work>;
   /** Makes the exchange once, and returns how the proxy read the request and built the response. */
   path(ask: Ask): Promise<Path>;
-  /** Makes the exchange once after warm-up, and returns the files whose functions it calls. */
+  /** Warms up, makes the exchange once, and returns the source files with a function that ran during it. */
   way(ask: Ask): Promise<Files>;
   stop(): Promise<void>;
 }

@@ -64,7 +64,10 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
   };
 };
 
-/** The memory rules with `reuseBuffers`: response chunks are pooled, and request chunks are freed once sent. */
+/**
+ * The memory rules with `reuseBuffers`. Response chunks are read into pooled buffers. The memory of a request chunk is
+ * returned once the chunk is sent, unless other code has wrapped the socket.
+ */
 const reusedChunks: ChunkMemory = {
   recycler,
   ofRequests: ({ socket }) =>

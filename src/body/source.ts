@@ -105,8 +105,9 @@ export interface BodySource {
    */
   cancel(reason?: unknown): void;
   /**
-   * Waits a moment for the end of a body whose length is unknown. If the body ends in time, its length becomes known.
-   * @returns null for an empty body, else the body to send instead of this one
+   * Waits a moment for the end of a body whose length is unknown, so that the body can be sent with a length.
+   * @returns null if the body is empty; otherwise the body to send in place of this one, which has a length if this body
+   * ended in time
    */
   measure?(): Promise<BodySource | null>;
   /** The bytes of the body, if all of them were kept and can be sent again. */

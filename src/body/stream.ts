@@ -12,7 +12,7 @@ const FLUSH_AFTER = 1;
 export class StreamBody implements BodySource {
   /** The length in bytes, where it is known. */
   readonly length: number | undefined;
-  /** The bytes of a body that the first read returned as a whole. */
+  /** The bytes of the whole body, if the first read returned all of them; otherwise undefined. */
   replay: Uint8Array | undefined;
   readonly #stream: ReadableStream<Uint8Array>;
   #reader: ChunkReader | undefined;

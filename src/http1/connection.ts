@@ -341,7 +341,7 @@ interface HeldWrite {
  * small body exists already, and the body can be sent again.
  */
 class Opening {
-  /** Whether the connection was cancelled or could not be established: a socket that still arrives is then closed. */
+  /** Whether connecting was cancelled or has failed. A socket that the connector delivers afterwards is closed at once. */
   isCancelled = false;
   #cancel: (() => void) | undefined;
   #writes: HeldWrite[] = [];

@@ -201,7 +201,7 @@ export class OriginPool implements ConnectionOwner {
 
   // ── within the pool ──
 
-  /** Sends a job on this connection, or on a new one. */
+  /** Sends a job on the connection that is reused, or on a new connection if none is given. */
   #send(job: Job, reused?: Connection): void {
     const connection = reused ?? this.#open();
     if (reused === undefined) this.#connections.add(connection);

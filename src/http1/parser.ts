@@ -303,7 +303,7 @@ class LineReader {
   #buffer: Uint8Array | undefined;
   /** The number of bytes in the buffer. */
   #buffered = 0;
-  /** The index at which the present line begins. */
+  /** The index in the last chunk or in the buffer, whichever is read, at which the current line begins. */
   #lineStart = 0;
   readonly #codec: Codec;
 

@@ -76,7 +76,7 @@ type Plain =
 /** A flag of the command whose name or value is not the usual one of its option. */
 export interface FlagText {
   readonly help: string;
-  /** The name, where it is not the option's in kebab-case. */
+  /** The name of the flag; left out if it is the name of the option in kebab-case. */
   readonly name?: string;
   readonly short?: string;
   /** The placeholder for the value in the help, where it does not follow from the kind. */

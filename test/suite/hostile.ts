@@ -16,7 +16,7 @@ import { request } from "../_wire.ts";
 /** The number of the first entry. All numbers must have three digits, because lengths in the corpus depend on it. */
 const first = 100;
 
-/** Finds the number of the entry in a target. A server may have moved it away from the beginning. */
+/** Finds the number of the entry in a request target. A server may have put a prefix in front of the number. */
 const numbered: RegExp = /^(.*?)\/([1-9]\d\d)(\/.*)$/;
 
 interface Attempt {

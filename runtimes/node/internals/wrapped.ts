@@ -2,13 +2,13 @@
  * Whether other code can see the chunks that pass through Node's objects. Such code has wrapped a method of an object or
  * of one of its prototypes, or has added a listener. It may keep chunks, so their memory must not be used again.
  *
- * - Rests on: Node passes a chunk from `response.write` to the system's socket, and from its parser to a listener, by the
- *   methods that are named here. `socket.parser.incoming` is the message whose body Node's parser reads.
- * - Check: at every use, each method must exist, and be the same as when this module was loaded. The parser's message must
- *   be the one whose chunk arrives.
+ * - Rests on: a chunk goes from `response.write` to the operating system, and from Node's parser to a listener, only
+ *   through the methods that this module names. `socket.parser.incoming` is the message whose body Node's parser reads.
+ * - Check: at every use, each of these methods must exist, and be the same function as when this module was loaded. The
+ *   message in `socket.parser.incoming` must be the one whose chunk arrives.
  * - Otherwise: chunks are copied, and their memory is left to the garbage collector.
- * - Test: test/wrapped.node.test.ts, and test/internals.wrapped.node.test.ts for methods and a parser that Node has
- *   renamed.
+ * - Test: test/wrapped.node.test.ts, and test/internals.wrapped.node.test.ts, which renames the methods and the parser as
+ *   another version of Node could.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
