@@ -125,10 +125,11 @@ export interface Transport {
    * Sends one request. It never follows a redirect, retries or decodes.
    *
    * Resolves when the response headers have arrived, and rejects with a `ProxyError` if the network fails. A transport
-   * calls at most three methods of the scope:
+   * calls at most four methods of the scope:
    *
    * - `onAbort` at the start, with what stops the request if the client disconnects or a deadline passes.
    * - `touch` for each chunk of the request body that it sends, so that `timeout` does not abort a slow upload.
+   * - `interimReceived` for each interim response (1xx, except 101), of which it must accept only a limited number.
    * - `end` when the response body has ended; a `ResponseBody` calls it itself.
    *
    * To read the request body, `whole()` and `pipeTo(sink)` cost less than `stream()`. For the response body, a

@@ -23,7 +23,24 @@ export const losses: readonly Loss[] = [
   [
     "an unsolicited 100 of the upstream becomes 502",
     UNDICI,
-    ["an unsolicited 100 before the final response is ignored"],
+    [
+      "an unsolicited 100 before the final response is ignored",
+      "a client that sends no Expect gets no 100 of the upstream",
+    ],
+  ],
+  [
+    "`onInformational` does nothing: fetch hides interim responses",
+    FETCH,
+    ["onInformational sees the interim responses of its request, with cleaned fields"],
+  ],
+  [
+    "clients get no interim responses, such as 103 (Early Hints)",
+    ON_NODE,
+    [
+      "interim responses reach the client in order, with repeated fields",
+      "an interim response reaches the client before the final one has begun",
+      "an interim response has no hop-by-hop fields, and none that are named in Connection",
+    ],
   ],
   [
     "`host` and `changeOrigin: false` are refused: fetch cannot set Host",

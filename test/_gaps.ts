@@ -30,8 +30,18 @@ const HOST_COUNTS =
   "a request whose absolute-form target and Host disagree is forwarded: Host counts";
 const UPGRADE = "a request with Upgrade and a body is answered with 400";
 
+/** The titles of the tests of interim responses that reach the client. */
+const INFORMED = [
+  "interim responses reach the client in order, with repeated fields",
+  "an interim response reaches the client before the final one has begun",
+  "an interim response has no hop-by-hop fields, and none that are named in Connection",
+] as const;
+const UNINFORMED = "clients get no interim responses, such as 103 (Early Hints)";
+const uninformed = INFORMED.map((title) => [title, UNINFORMED] as const);
+
 const onDeno: Gap[] = (
   [
+    ...uninformed,
     ["1 CVE-2026-29057: Upgrade: h2c does not remove the body's framing", UPGRADE],
     ["a request's Upgrade field is not forwarded", UPGRADE],
     ["`via` states the HTTP version of the incoming request", VERSION],
@@ -83,6 +93,11 @@ const EMPTY = "empty header fields such as Accept-Encoding are dropped";
 
 const onWorkerd: Gap[] = (
   [
+    ...uninformed,
+    [
+      "onInformational sees the interim responses of its request, with cleaned fields",
+      "`onInformational` does nothing: fetch hides interim responses",
+    ],
     ["RFC 9112 §2.2: a request head with a bare LF as a line end is refused", BARE_LF],
     [
       "RFC 9112 §2.2: a response head with a bare LF as a line end becomes 502",
@@ -192,6 +207,7 @@ const BUN_HEADERS = "repeated header fields are joined into one, and names chang
 
 const onBun: Gap[] = (
   [
+    ...uninformed,
     [
       "14 RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused",
       HOST_COUNTS,

@@ -20,6 +20,7 @@ import { headers } from "./suite/headers.ts";
 import { hooks } from "./suite/hooks.ts";
 import { hops } from "./suite/hops.ts";
 import { hostile } from "./suite/hostile.ts";
+import { interim } from "./suite/interim.ts";
 import { large } from "./suite/large.ts";
 import { lenience } from "./suite/lenience.ts";
 import { options } from "./suite/options.ts";
@@ -61,6 +62,7 @@ const themes: Record<string, Record<string, Test>> = {
   paths,
   bodies,
   responses,
+  interim,
   streams,
   options,
   hooks,
@@ -91,6 +93,7 @@ export type TestName =
   | keyof typeof paths
   | keyof typeof bodies
   | keyof typeof responses
+  | keyof typeof interim
   | keyof typeof streams
   | keyof typeof options
   | keyof typeof hooks

@@ -16,6 +16,7 @@ import { authorityEnd, pathOf } from "../../src/request/target.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { toHookRequest } from "./hookrequest.ts";
 import { alreadyRead, IncomingBody, isHttp2, resumeAfter } from "./incomingbody.ts";
+import { writeInterim } from "./interim.ts";
 import { honoSideOf } from "./internals/hono.ts";
 import { CURRENT, type Served, turnOf } from "./internals/pipelining.ts";
 import { messageHeaders, visibleHeaders } from "./internals/rawfields.ts";
@@ -81,6 +82,10 @@ abstract class NodeIncoming {
     const { connection } = this;
     (watched.get(connection) ?? watchConnection(connection)).push(listener);
     if (connection.destroyed || connection.closed) listener.handleEvent();
+  }
+
+  inform(status: number, headers: HeaderList): void {
+    writeInterim(this.message, this.res, status, headers);
   }
 
   unlisten(listener: Listener): void {
@@ -180,6 +185,10 @@ class PeerIncoming extends WebIncoming {
 
   turn(): Promise<void> | undefined {
     return this.#peer && turnOf(this.#peer);
+  }
+
+  inform(status: number, headers: HeaderList): void {
+    if (this.#peer !== undefined) writeInterim(this.#peer, undefined, status, headers);
   }
 }
 

@@ -5,7 +5,7 @@ import { type BodySource, hasArrived } from "../../src/body/source.ts";
 import type { Scope } from "../../src/exchange/scope.ts";
 import { badLength, ProxyError, unsendable } from "../../src/error.ts";
 import { isEventStream } from "../../src/fields/headers.ts";
-import type { UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import { groupFields, readFields, readReason } from "./fields.ts";
 import { hadReceived, isConnectionFailing, toUndiciError } from "./undicierrors.ts";
@@ -190,7 +190,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
   ): void {
     if (this.#isOver) return;
     // The final response follows an interim one (RFC 9110 §15.2).
-    if (status < 200) return this.#onInterim();
+    if (status < 200) return this.#onInterim(status, readFields(controller.rawHeaders, parsed));
     this.#isResponding = this.#isAnswered = true;
     const headers = readFields(controller.rawHeaders, parsed);
     // Each raw field is a view of the whole read buffer, which would stay in memory until the response ends.
@@ -210,9 +210,9 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     });
   }
 
-  #onInterim(): void {
+  #onInterim(status: number, headers: HeaderList): void {
     this.#isResponding = true;
-    if (++this.#interim <= MAX_INTERIM) return;
+    if (++this.#interim <= MAX_INTERIM) return this.#scope.interimReceived(status, headers);
     this.fail(new ProxyError("http_protocol_error", { message: "too many interim responses" }));
   }
 

@@ -147,6 +147,10 @@ export class Attempt implements Job, Inlet {
     return this.#body?.isPaused ?? false;
   }
 
+  onInterim(status: number, headers: HeaderList): void {
+    if (!this.#isOver) this.#scope.interimReceived(status, headers);
+  }
+
   onHead({ status, statusText, headers, length }: ResponseHead): void {
     this.#isAnswered = true;
     this.#scope.headersReceived(isEventStream(headers));

@@ -1,5 +1,6 @@
 import { HIGH_WATER_MARK } from "../body/source.ts";
 import { ProxyError } from "../error.ts";
+import type { HeaderList } from "../transport.ts";
 import type { Codec } from "./codec.ts";
 import type { Socket, SocketHandler } from "./connector.ts";
 import type { IdleItem } from "./originpool.ts";
@@ -16,6 +17,8 @@ export interface Job extends Waiting {
   sendOn(connection: Connection): void;
   /** Stops the job, however far it has come. */
   fail(thrown: unknown): void;
+  /** An interim response (1xx) has arrived. */
+  onInterim?(status: number, headers: HeaderList): void;
   /** The response headers have arrived. */
   onHead(head: ResponseHead): void;
   /** A chunk of the response body has arrived, in memory that belongs to the job. */
@@ -197,6 +200,11 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     }
     this.#read = undefined;
     return mayKeep && !this.#mayKeep;
+  }
+
+  /** @internal */
+  onInterim(status: number, headers: HeaderList): void {
+    this.job?.onInterim?.(status, headers);
   }
 
   /** @internal */

@@ -22,6 +22,8 @@ export interface ResponseHead {
 
 /** The object that a parser calls. */
 export interface ResponseHandler {
+  /** An interim response (1xx) has been parsed, except 101. */
+  onInterim?(status: number, headers: HeaderList): void;
   /** The head of the response has been parsed. */
   onHead(head: ResponseHead): void;
   /** The parser has found a chunk of the body, which is a view of the bytes that were fed. */
@@ -191,10 +193,11 @@ export class ResponseParser {
     const end = this.#lines.read(bytes, at, HEAD);
     if (end < 0) return end;
     const head = parseHead(this.#lines.text, this.#isHeadRequest);
-    // The request asked for no upgrade. Other interim responses are dropped (RFC 9110 §15.2).
+    // The request asked for no upgrade.
     if (head.status === 101) throw malformed("upgrade");
     if (head.status < 200) {
       this.#countInterim(this.#lines.text.length);
+      this.#handler.onInterim?.(head.status, head.headers);
       return end;
     }
     this.#isPersistent = head.isPersistent;

@@ -106,6 +106,13 @@ export function cleanResponseHeaders(
   return withoutNominated(headers, connection);
 }
 
+/** Drops the fields of an interim response that must not be forwarded. It has no body, and so no message framing. */
+export function cleanInterimHeaders(raw: HeaderList): HeaderList {
+  const connection = raw.filter((_, i) => i % 2 === 1 && raw[i - 1]?.toLowerCase() === "connection");
+  const headers = withoutNames(withoutNames(raw, DROPPED), CONTENT_LENGTH);
+  return withoutNominated(headers, connection.join());
+}
+
 /** Returns a reason phrase that every server can send: `new Response` and node:http throw for others (RFC 9112 §4). */
 function cleanReason(statusText: string): string {
   return /^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(statusText) ? statusText : "";
