@@ -44,6 +44,10 @@ export interface UpstreamRequest {
   readonly body: BodySource | null;
   /** The length of a streamed body in bytes, where it is known. */
   readonly contentLength: number | undefined;
+  /** Whether the client accepts trailer fields, and the server can send them: the transport then says so in `TE`. */
+  readonly acceptsTrailers?: boolean;
+  /** The names of the trailer fields that the client announces; the transport writes them as `Trailer`. */
+  readonly trailer?: string | undefined;
   /** Whether the request needs a new connection, because a reused one has failed already. */
   readonly newConnection?: boolean;
   /** The header fields before hooks and interceptors changed them; set only where redirects are followed. */
@@ -62,6 +66,8 @@ export interface UpstreamResponse {
   readonly original?: OriginalFields | undefined;
   /** The body; `null` for none. */
   readonly body: BodySource | null;
+  /** The names of the trailer fields that the upstream announces. */
+  readonly trailer?: string | undefined;
   /** The request that this response answers, where a redirect was followed; undefined for the first request. */
   readonly request?: UpstreamRequest | undefined;
   /** Whether the body is encoded already as `Content-Encoding` says, so that the runtime must not encode it. */

@@ -39,8 +39,25 @@ const INFORMED = [
 const UNINFORMED = "clients get no interim responses, such as 103 (Early Hints)";
 const uninformed = INFORMED.map((title) => [title, UNINFORMED] as const);
 
+/** The titles of the tests of trailer fields that arrive, by direction. */
+const TRAILERS_DOWN = [
+  "trailer fields of a response reach the client, and are announced",
+  "trailer fields of a response that does not announce them reach the client",
+  "TE: trailers is forwarded, and names itself in Connection",
+] as const;
+const TRAILERS_UP = [
+  "trailer fields of a request reach the upstream, and are announced",
+  "a request that is sent again keeps its trailer fields",
+] as const;
+const NO_TRAILERS_DOWN = "trailer fields of responses are dropped";
+const NO_TRAILERS_UP = "trailer fields of requests are dropped";
+const trailersDown = TRAILERS_DOWN.map((title) => [title, NO_TRAILERS_DOWN] as const);
+const trailersUp = TRAILERS_UP.map((title) => [title, NO_TRAILERS_UP] as const);
+
 const onDeno: Gap[] = (
   [
+    ...trailersDown,
+    ...trailersUp,
     ...uninformed,
     ["1 CVE-2026-29057: Upgrade: h2c does not remove the body's framing", UPGRADE],
     ["a request's Upgrade field is not forwarded", UPGRADE],
@@ -93,6 +110,8 @@ const EMPTY = "empty header fields such as Accept-Encoding are dropped";
 
 const onWorkerd: Gap[] = (
   [
+    ...trailersDown,
+    ...trailersUp,
     ...uninformed,
     [
       "onInformational sees the interim responses of its request, with cleaned fields",
@@ -207,6 +226,8 @@ const BUN_HEADERS = "repeated header fields are joined into one, and names chang
 
 const onBun: Gap[] = (
   [
+    ...trailersDown,
+    ...TRAILERS_UP.map((title) => [title, "requests with trailers are answered with 400"] as const),
     ...uninformed,
     [
       "14 RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused",

@@ -34,6 +34,7 @@ import { routes } from "./suite/routes.ts";
 import { streams } from "./suite/streams.ts";
 import { timeouts } from "./suite/timeouts.ts";
 import { truncation } from "./suite/truncation.ts";
+import { trailers } from "./suite/trailers.ts";
 import { trust } from "./suite/trust.ts";
 
 /** The tools of a test; after the test its connections are closed and the upstream is reset. */
@@ -63,6 +64,7 @@ const themes: Record<string, Record<string, Test>> = {
   bodies,
   responses,
   interim,
+  trailers,
   streams,
   options,
   hooks,
@@ -94,6 +96,7 @@ export type TestName =
   | keyof typeof bodies
   | keyof typeof responses
   | keyof typeof interim
+  | keyof typeof trailers
   | keyof typeof streams
   | keyof typeof options
   | keyof typeof hooks

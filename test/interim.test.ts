@@ -3,14 +3,7 @@ import { expect, test, vi } from "vitest";
 import { ProxyError } from "../src/error.ts";
 import { cleanInterimHeaders } from "../src/response/clean.ts";
 import type { HeaderList } from "../src/transport.ts";
-import {
-  errorOf,
-  FakeTransport,
-  fakeResponse,
-  proxyError,
-  run,
-  startScope,
-} from "./_fakes.ts";
+import { errorOf, FakeTransport, fakeResponse, proxyError, run, startScope } from "./_fakes.ts";
 
 const HINT: HeaderList = ["Link", "<a>", "Connection", "x-b", "X-B", "c", "Link", "<d>"];
 
@@ -26,7 +19,12 @@ const hinting = (): FakeTransport =>
 
 test("connection fields and Content-Length are dropped, repeated fields are kept", () => {
   const own = ["Keep-Alive", "timeout=5", "Content-Length", "3", "alt-svc", "clear"];
-  expect(cleanInterimHeaders([...HINT, ...own, "X_B", "c"])).toEqual(["Link", "<a>", "Link", "<d>"]);
+  expect(cleanInterimHeaders([...HINT, ...own, "X_B", "c"])).toEqual([
+    "Link",
+    "<a>",
+    "Link",
+    "<d>",
+  ]);
 });
 
 test("the client gets cleaned fields, and the hook sees the same", async () => {
@@ -54,7 +52,12 @@ test("the client gets it without a hook, and the hook sees it where the server s
 const exception = new Error("10.0.0.1 is secret");
 
 test.each([
-  ["throws", () => { throw exception; }],
+  [
+    "throws",
+    () => {
+      throw exception;
+    },
+  ],
   ["rejects", () => Promise.reject(exception)],
 ])("an exception of a hook that %s rejects the call, unless onError answers", async (_, hook) => {
   const options = { onInformational: hook };

@@ -84,7 +84,8 @@ export function fromDraft(request: UpstreamRequest, draft: RequestDraft): Upstre
     host: host ?? request.host,
   };
   if (draft.body === undefined) return changed;
-  return { ...changed, body: toBodySource(draft.body), contentLength: undefined };
+  const body = toBodySource(draft.body);
+  return { ...changed, body, contentLength: undefined, trailer: undefined };
 }
 
 function toBodySource(body: NonNullable<RequestDraft["body"]> | null): BodySource | null {

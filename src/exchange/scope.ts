@@ -205,7 +205,12 @@ export class Scope implements Listener {
    * gets no interim responses to that request.
    */
   fork(): Scope {
-    return new Scope(replaceInform(this.#client, undefined), this.#timeout, this.#idleTimeout, this.#signal);
+    return new Scope(
+      replaceInform(this.#client, undefined),
+      this.#timeout,
+      this.#idleTimeout,
+      this.#signal,
+    );
   }
 
   /** Waits for a promise; rejects with the reason as soon as the exchange is aborted. */

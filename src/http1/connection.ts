@@ -24,7 +24,7 @@ export interface Job extends Waiting {
   /** A chunk of the response body has arrived, in memory that belongs to the job. */
   onChunk(chunk: Uint8Array): void;
   /** The response has ended. */
-  onEnd(): void;
+  onEnd(trailers?: HeaderList): void;
 }
 
 /** The pool of a connection, as the connection knows it. */
@@ -231,8 +231,8 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
   }
 
   /** @internal */
-  onEnd(isReusable: boolean): void {
-    this.job?.onEnd();
+  onEnd(isReusable: boolean, trailers?: HeaderList): void {
+    this.job?.onEnd(trailers);
     this.job = undefined;
     // If the upstream answers before the whole request was sent, the rest is never sent: do not reuse the connection.
     const isSent = this.#isRequestComplete && !this.#isFull;

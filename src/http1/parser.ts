@@ -1,4 +1,5 @@
 import { ProxyError, type ProxyErrorCode } from "../error.ts";
+import { MAX_TRAILERS } from "../fields/trailers.ts";
 import type { HeaderList } from "../transport.ts";
 import { type Codec, portableCodec } from "./codec.ts";
 
@@ -31,8 +32,9 @@ export interface ResponseHandler {
   /**
    * The response has ended.
    * @param isReusable whether the connection can carry another request: it is persistent, and no byte follows
+   * @param trailers the trailer fields; undefined if there are none
    */
-  onEnd(isReusable: boolean): void;
+  onEnd(isReusable: boolean, trailers?: HeaderList): void;
 }
 
 /** The rules for one kind of lines. */
@@ -54,7 +56,6 @@ const HEAD: LinesKind = {
   limit: 16_384,
   code: "http_response_header_section_size",
 };
-/** The trailer section, which is checked and dropped. */
 const TRAILERS: LinesKind = {
   ...HEAD,
   name: "trailer section",
@@ -254,14 +255,15 @@ export class ResponseParser {
   #parseTrailers(bytes: Uint8Array, at: number): number {
     const end = this.#lines.read(bytes, at, TRAILERS);
     if (end < 0) return end;
-    parseFields(this.#lines.text, 0);
-    this.#end(end === bytes.length);
+    const trailers = parseFields(this.#lines.text, 0);
+    if (trailers.length > 2 * MAX_TRAILERS) throw malformed("trailer section");
+    this.#end(end === bytes.length, trailers.length === 0 ? undefined : trailers);
     return end;
   }
 
-  #end(isLastByte: boolean): void {
+  #end(isLastByte: boolean, trailers?: HeaderList): void {
     this.#phase = "idle";
-    this.#handler.onEnd(this.#isPersistent && isLastByte);
+    this.#handler.onEnd(this.#isPersistent && isLastByte, trailers);
   }
 }
 

@@ -9,6 +9,7 @@ import {
   withoutNames,
   withoutNominated,
 } from "../fields/headers.ts";
+import { cleanTrailerNames } from "../fields/trailers.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { Plan } from "../options/plan.ts";
 import { joinTarget, type Upstream } from "./target.ts";
@@ -60,6 +61,13 @@ export function toUpstreamRequest(
 
   // The message framing follows the actual body, not the client's fields (RFC 9112 §6.3).
   const body = head.contentLength === 0 ? null : incoming.body;
+  let trailer: string | undefined;
+  if (body !== null && head.contentLength === undefined) {
+    // What a client must not set in the header section, it must not set in the trailer section either.
+    const dropped = trusts ? plan.droppedIfTrusted : plan.dropped;
+    body.restrictTrailers?.(dropped, head.connection);
+    if (head.trailer !== undefined) trailer = cleanTrailerNames(head.trailer, dropped);
+  }
   return {
     upstream,
     method: incoming.method,
@@ -69,6 +77,8 @@ export function toUpstreamRequest(
     host: options.host ?? (plan.keepHost ? host : undefined),
     body,
     contentLength: body === null ? undefined : head.contentLength,
+    acceptsTrailers: head.acceptsTrailers && incoming.carriesTrailers === true,
+    trailer,
     headersBeforeHooks: plan.follows ? [...headers] : undefined,
   };
 }
@@ -83,6 +93,12 @@ export interface RequestHead {
   readonly contentLength: number | undefined;
   /** The value of `Upgrade`. */
   readonly upgrade: string | undefined;
+  /** Whether the client accepts trailer fields. */
+  readonly acceptsTrailers: boolean;
+  /** The value of `Trailer`. */
+  readonly trailer: string | undefined;
+  /** The value of `Connection`. */
+  readonly connection: string | undefined;
 }
 
 /**
@@ -102,6 +118,8 @@ export function cleanRequestHeaders(
   let contentLength: number | undefined;
   let connection: string | undefined;
   let upgrade: string | undefined;
+  let acceptsTrailers = false;
+  let trailer: string | undefined;
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] as string;
     const value = raw[i + 1] as string;
@@ -110,6 +128,10 @@ export function cleanRequestHeaders(
       continue;
     }
     switch (name.length) {
+      case 2:
+        // `te` is the only field of this length that is dropped. Its members are a list (RFC 9110 §10.1.4).
+        if (/(?:^|,)[\t ]*trailers[\t ]*(?:$|[,;])/i.test(value)) acceptsTrailers = true;
+        break;
       case 4:
         if (name.toLowerCase() !== "host") break;
         // Two fields name two hosts (RFC 9112 §3.2). A malformed one changes the URL made from it (CVE-2026-33131).
@@ -118,6 +140,10 @@ export function cleanRequestHeaders(
         host = value;
         continue;
       case 7:
+        if (name.toLowerCase() === "trailer") {
+          trailer = trailer === undefined ? value : `${trailer},${value}`;
+          continue;
+        }
         if (name.toLowerCase() !== "upgrade") break;
         upgrade = upgrade === undefined ? value : `${upgrade},${value}`;
         continue;
@@ -141,7 +167,15 @@ export function cleanRequestHeaders(
     }
     if (kept?.has(name)) headers.push(name, value);
   }
-  return { headers: withoutNominated(headers, connection), host, contentLength, upgrade };
+  return {
+    headers: withoutNominated(headers, connection),
+    host,
+    contentLength,
+    upgrade,
+    acceptsTrailers,
+    trailer,
+    connection,
+  };
 }
 
 // ── the fields that tell the upstream about the client and this proxy ──

@@ -209,7 +209,9 @@ export const responses = {
     await expectInStep(t, bytes, { status: 200, text: "final" });
   },
 
-  async "an interim response long before the final one does not disturb it"(t: Tools): Promise<void> {
+  async "an interim response long before the final one does not disturb it"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) => call.write("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
     const client = await t.connect();
     client.send(request("GET", "/"));
