@@ -2,7 +2,7 @@ import type { BodySource } from "./body/source.ts";
 import { Scope } from "./exchange/scope.ts";
 import { badRequest, ProxyError, toErrorResponse, toProxyError } from "./error.ts";
 import { isEventStream } from "./fields/headers.ts";
-import { fromDraft, readHookResponse, toDraft } from "./exchange/hooks.ts";
+import { fromDraft, observeInterim, readHookResponse, toDraft } from "./exchange/hooks.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
 import { countForwards } from "./request/maxforwards.ts";
 import type { ProxyOptions } from "./options/proxyoptions.ts";
@@ -28,7 +28,7 @@ export type Respond = (
  * Forwards one request, in these steps:
  *
  *     prepare    Incoming → target → path → header fields → onRequest → body
- *     exchange   plan.send: interceptors, body limit, redirects, retries → transport
+ *     exchange   plan.send: interceptors, body limit, redirects, retries → transport → onInformational
  *     finish     header fields → Response → onResponse
  *
  * A network failure becomes a response. The promise rejects only in two cases: for misuse, with a TypeError that names
@@ -59,7 +59,9 @@ export async function forward(
   }
   const upstream = parseTarget(address);
   assertReachable(upstream, plan.transport, plan.hostOption);
-  const scope = new Scope(incoming, plan.timeout, plan.idleTimeout, options.signal);
+  const hook = options.onInformational;
+  const client = hook === undefined ? incoming : observeInterim(incoming, hook);
+  const scope = new Scope(client, plan.timeout, plan.idleTimeout, options.signal);
   let cleaned: UpstreamResponse | undefined;
   let response: Response | undefined;
   try {
@@ -122,9 +124,17 @@ export async function forward(
     // No hook runs after `cleaned` is set and before `response` is. So an error in that time comes from the upstream's
     // response, and becomes an error response, although it may not be a `ProxyError`.
     const isUpstreams = cleaned !== undefined && response === undefined;
-    const reported = abortError !== undefined || isUpstreams ? error : thrown;
+    // An exception of `onInformational` aborts the exchange: it is the cause of the error.
+    const exception = hook !== undefined && isInternal(error) ? (error.cause ?? thrown) : thrown;
+    const isReason = abortError !== undefined && exception === thrown;
+    const reported = isReason || isUpstreams ? error : exception;
     return respondToError(error, reported, incoming, options, respond);
   }
+}
+
+/** Whether an error was made of an exception that is neither the network's nor the client's fault. */
+function isInternal(error: ProxyError): boolean {
+  return error.code === "proxy_internal_error";
 }
 
 /** Returns the request with the body that the measuring results in: none, bytes, or a stream. */
@@ -172,6 +182,6 @@ async function respondToError(
     if (ownResponse !== undefined) return ownResponse;
   }
   // Reject with the exception, so that the framework logs it: no framework logs a 500 that a handler returns.
-  if (!(thrown instanceof ProxyError) && error.code === "proxy_internal_error") throw thrown;
+  if (!(thrown instanceof ProxyError) && isInternal(error)) throw thrown;
   return respond(toErrorResponse(error, incoming.method), incoming);
 }

@@ -79,6 +79,9 @@ function toByteStream(text: string): ReadableStream<Uint8Array> {
 /** The message of a hook's exception. The operator may read it, but it must not reach a client. */
 export const secret = "10.0.0.1 is secret";
 
+/** What `onInformational` of the setup `hooked` has seen. */
+const informed = new WeakMap<Request, string[]>();
+
 const failing = (upstream: string): Setup => ({
   target: (request) => failIn("target", request.url) ?? upstream,
   options: {
@@ -131,8 +134,16 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
         // A request for `/as/GET` is sent with the method GET, whatever its own method is.
         if (draft.path.startsWith("/as/")) draft.method = draft.path.slice("/as/".length);
       },
-      onResponse(response) {
+      onInformational(status, headers, asked) {
+        const fields = headers.has("link") ? ` ${headers.get("link")} ${headers.get("x-b")}` : "";
+        const seen = informed.get(asked) ?? [];
+        seen.push(`${status}${fields}`);
+        informed.set(asked, seen);
+      },
+      onResponse(response, asked) {
         response.headers.set("x-hooked", "response");
+        const seen = informed.get(asked);
+        if (seen !== undefined) response.headers.set("x-informed", seen.join("; "));
       },
       onError: (error) => new Response(`sorry: ${error.code}`, { status: 503 }),
     },

@@ -160,6 +160,7 @@ const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
     [{ attempt: [async (next: Send) => next] }, /return a function/],
   ],
   onRequest: noFunction,
+  onInformational: noFunction,
   onResponse: noFunction,
   onError: noFunction,
   signal: [
@@ -212,6 +213,7 @@ const RIGHT: { [Name in keyof ProxyOptions]: NonNullable<ProxyOptions[Name]>[] }
     { request: [(next) => next], attempt: [(next) => (hop, scope) => next(hop, scope)] },
   ],
   onRequest: [() => {}],
+  onInformational: [() => {}],
   onResponse: [() => {}],
   onError: [() => {}],
   signal: [AbortSignal.timeout(1)],

@@ -16,6 +16,8 @@ import { authorityEnd, pathOf } from "../../src/request/target.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { toHookRequest } from "./hookrequest.ts";
 import { alreadyRead, IncomingBody, isHttp2, resumeAfter } from "./incomingbody.ts";
+import { writeInterim } from "./interim.ts";
+import { understandsChunks } from "./trailers.ts";
 import { honoSideOf } from "./internals/hono.ts";
 import { CURRENT, type Served, turnOf } from "./internals/pipelining.ts";
 import { messageHeaders, visibleHeaders } from "./internals/rawfields.ts";
@@ -80,6 +82,10 @@ abstract class NodeIncoming {
     return this.message.httpVersion;
   }
 
+  get carriesTrailers(): boolean {
+    return understandsChunks(this.message);
+  }
+
   turn(): Promise<void> | undefined {
     const { message, res } = this;
     // Nearly always, this request has the current response of its connection, and need not wait.
@@ -92,6 +98,10 @@ abstract class NodeIncoming {
 
   listen(listener: Listener): void {
     listenTo(this.connection, listener);
+  }
+
+  inform(status: number, headers: HeaderList): void {
+    writeInterim(this.message, this.res, status, headers);
   }
 
   unlisten(listener: Listener): void {
@@ -187,6 +197,10 @@ class PeerIncoming extends WebIncoming {
 
   turn(): Promise<void> | undefined {
     return this.#peer && turnOf(this.#peer);
+  }
+
+  inform(status: number, headers: HeaderList): void {
+    if (this.#peer !== undefined) writeInterim(this.#peer, undefined, status, headers);
   }
 }
 

@@ -1,7 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type BodySource, HIGH_WATER_MARK, pipe, type Sink } from "../../src/body/source.ts";
+import { BytesBody } from "../../src/body/bytes.ts";
 import { StreamBody } from "../../src/body/stream.ts";
 import { toHeaderList, toHeaders } from "../../src/fields/headers.ts";
+import { namesOf } from "../../src/fields/trailers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { HeaderList, UpstreamResponse } from "../../src/transport.ts";
 import type { Tunnel } from "../../src/tunnel.ts";
@@ -17,6 +19,7 @@ import {
   SrvxResponse,
 } from "./internals/srvx.ts";
 import { messageOf, responseOf } from "./nodeincoming.ts";
+import { announceTrailers, sendTrailers, sendTrailersOf } from "./trailers.ts";
 import { returnsMemory, reuse } from "./reuse.ts";
 
 /** The head of a response that is sent. */
@@ -24,6 +27,8 @@ export interface Head {
   readonly status: number;
   readonly statusText: string;
   readonly headers: HeaderList;
+  /** The names of the trailer fields to announce. */
+  readonly trailer?: string | undefined;
 }
 
 /** The parts of a response that is sent. */
@@ -60,7 +65,10 @@ class PipedBody implements Sink, SrvxBody {
     // Write the bytes and the end in one call, unless the response returns pooled memory: `whole()` would copy it.
     const isWanted = body.error === undefined && this.memory === "borrowed";
     const bytes = isWanted ? body.whole() : undefined;
-    if (bytes !== undefined) return void res.end(bytes);
+    if (bytes !== undefined) {
+      if (body.trailers !== undefined) sendTrailers(res, body.trailers);
+      return void res.end(bytes);
+    }
     // A body without `buffered`, such as a web stream that the app has made, does not tell whether chunks have arrived:
     // send the head now. No scope watches such a body, so cancel it here when the client disconnects.
     if (body.buffered === undefined) {
@@ -94,7 +102,8 @@ class PipedBody implements Sink, SrvxBody {
     this.#res.on("drain", () => this.#onDrain?.());
   }
 
-  end(): void {
+  end(trailers?: HeaderList): void {
+    if (trailers !== undefined) sendTrailers(this.#res, trailers);
     this.#res.end();
   }
 
@@ -175,7 +184,10 @@ class LazyResponse extends SrvxResponse {
     const { status, statusText, body } = this.#received;
     const headers =
       this.#headers === undefined ? this.#received.headers : toHeaderList(this.#headers);
-    const parts: SrvxParts = { status, statusText, headers, body: null };
+    const { trailer } = this.#received;
+    const isAnnounced = trailer !== undefined && this.#message !== undefined;
+    const fields = isAnnounced ? announceTrailers(headers, trailer, this.#message) : headers;
+    const parts: SrvxParts = { status, statusText, headers: fields, body: null };
     if (this.#real !== undefined) parts.body = this.#real.body;
     else if (body !== null) parts.body = new PipedBody(body, parts);
     return parts;
@@ -183,12 +195,12 @@ class LazyResponse extends SrvxResponse {
 
   /** Returns the parts to send, for `sendResponse`. */
   toParts(): Parts {
-    const { status, statusText, body, tunnel } = this.#received;
+    const { status, statusText, body, tunnel, trailer } = this.#received;
     const headers =
       this.#headers === undefined ? this.#received.headers : toHeaderList(this.#headers);
-    if (this.#real === undefined) return { status, statusText, headers, body, tunnel };
+    if (this.#real === undefined) return { status, statusText, headers, body, tunnel, trailer };
     const stream = this.#real.body;
-    return { status, statusText, headers, body: stream && new StreamBody(stream) };
+    return { status, statusText, headers, body: stream && new StreamBody(stream), trailer };
   }
 
   get #response(): Response {
@@ -212,9 +224,13 @@ function toBodyInit(
 ): BodyInit | null {
   if (body === null) return null;
   const bytes = body.error === undefined ? body.whole() : undefined;
-  if (bytes !== undefined) return bytes as BodyInit;
+  const { trailers } = body;
+  const isStreamed = message !== undefined && trailers !== undefined;
+  if (bytes !== undefined && !isStreamed) return bytes as BodyInit;
   const onFail = message && ((): void => breakOffRequest(message));
-  return body.stream({ flush, onFail });
+  const onTrailers = message && ((fields: HeaderList): void => sendTrailersOf(message, fields));
+  const source = bytes === undefined ? body : new BytesBody(bytes, trailers);
+  return source.stream({ flush, onFail, onTrailers });
 }
 
 /**
@@ -247,7 +263,8 @@ function isNearlyWhole(body: BodySource | null): boolean {
 }
 
 function build(received: UpstreamResponse, message: IncomingMessage | undefined): Response {
-  const { status, statusText, headers, body } = received;
+  const { status, statusText, body } = received;
+  const headers = message === undefined ? received.headers : frameForTrailers(received, message);
   // If the server writes the head alone, Node may encode it as UTF-8, which changes bytes above 0x7f.
   const flush = body?.buffered === 0 && hasObsText(headers);
   const response = new Response(toBodyInit(body, flush, message), {
@@ -257,6 +274,20 @@ function build(received: UpstreamResponse, message: IncomingMessage | undefined)
   });
   if (flush) sendHeadWithBody(response);
   return response;
+}
+
+/**
+ * Returns the fields of a response that a server writes from a web stream. The server would compute a length of a small
+ * body, and Node throws for `Trailer` beside it: if there are trailer fields, the response has to be chunked.
+ */
+function frameForTrailers(
+  { headers, body, trailer }: UpstreamResponse,
+  message: IncomingMessage,
+): HeaderList {
+  const names = trailer ?? (body?.trailers && namesOf(body.trailers));
+  if (names === undefined) return headers;
+  const announced = announceTrailers(headers, names, message);
+  return announced === headers ? headers : [...announced, "Transfer-Encoding", "chunked"];
 }
 
 async function buildLater(
@@ -305,7 +336,10 @@ export function sendParts(parts: Parts, res: ServerResponse): void {
   new PipedBody(body, parts).send(res);
 }
 
-function writeHeadTo(res: ServerResponse, { status, statusText, headers }: Head): void {
+function writeHeadTo(res: ServerResponse, head: Head): void {
+  const { status, statusText, trailer } = head;
+  const { headers: plain } = head;
+  const headers = trailer === undefined ? plain : announceTrailers(plain, trailer, res.req);
   // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
   if ("stream" in res) res.writeHead(status, headers);
   else res.writeHead(status, statusText, headers);

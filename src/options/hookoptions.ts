@@ -22,6 +22,17 @@ export interface HookOptions {
    */
   onResponse?: (response: Response, request: Request) => MaybeResponse;
   /**
+   * Runs for each interim response of the upstream (1xx, except 101), such as 103 (Early Hints), whose headers are cleaned
+   * already. It only observes the response.
+   *
+   * Servers on Node then send the response to the client, except 100 (Continue), which the proxy itself uses; other servers
+   * cannot send it. The hook runs before `onResponse`, for each attempt and each redirect that is followed. It does not
+   * run where the transport is a `fetch`, which hides interim responses.
+   * @example (status, headers) => console.log(status, headers.get("link"))
+   * @see https://www.rfc-editor.org/rfc/rfc9110#section-15.2
+   */
+  onInformational?: (status: number, headers: Headers, request: Request) => void | Promise<void>;
+  /**
    * Runs when there is no response of the upstream; if it returns a `Response`, the client gets that instead of the gateway
    * error. `error.cause` may name addresses: log it, and do not send it.
    *
@@ -53,6 +64,7 @@ const interceptorSchema: Schema<NonNullable<HookOptions["interceptors"]>> = {
 export const hookSchema: Schema<HookOptions> = {
   onRequest: { kind: callback },
   onResponse: { kind: callback },
+  onInformational: { kind: callback },
   onError: { kind: callback },
   interceptors: {
     kind: record(interceptorSchema, "use an object such as { attempt: [(next) => next] }"),

@@ -36,6 +36,8 @@ export interface Incoming extends Client {
   readonly body: BodySource | null;
   /** The protocol to which the server can switch the connection of this request; undefined where it cannot. */
   readonly upgrade?: string | undefined;
+  /** Whether the server can send trailer fields to this client. */
+  readonly carriesTrailers?: boolean;
   /**
    * Returns a promise that resolves when the earlier requests on the same connection are finished, if this request must
    * wait for them (RFC 9112 §9.3.2); undefined if it may be sent immediately. Called once, when the request arrives.

@@ -9,6 +9,7 @@ import {
   withoutNames,
   withoutNominated,
 } from "../fields/headers.ts";
+import { cleanTrailerNames } from "../fields/trailers.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { Plan } from "../options/plan.ts";
 import { joinTarget, type Upstream } from "./target.ts";
@@ -61,6 +62,13 @@ export function toUpstreamRequest(
 
   // The message framing follows the actual body, not the client's fields (RFC 9112 §6.3).
   const body = head.contentLength === 0 ? null : incoming.body;
+  let trailer: string | undefined;
+  if (body !== null && head.contentLength === undefined) {
+    // What a client must not set in the header section, it must not set in the trailer section either.
+    const dropped = trusts ? plan.droppedIfTrusted : plan.dropped;
+    body.restrictTrailers?.(dropped, head.connection);
+    if (head.trailer !== undefined) trailer = cleanTrailerNames(head.trailer, dropped);
+  }
   return {
     upstream,
     method: incoming.method,
@@ -71,6 +79,8 @@ export function toUpstreamRequest(
     body,
     contentLength: body === null ? undefined : head.contentLength,
     upgrade,
+    acceptsTrailers: head.acceptsTrailers && incoming.carriesTrailers === true,
+    trailer,
     headersBeforeHooks: plan.follows ? [...headers] : undefined,
   };
 }
@@ -85,6 +95,12 @@ export interface RequestHead {
   readonly contentLength: number | undefined;
   /** The value of `Upgrade`. */
   readonly upgrade: string | undefined;
+  /** Whether the client accepts trailer fields. */
+  readonly acceptsTrailers: boolean;
+  /** The value of `Trailer`. */
+  readonly trailer: string | undefined;
+  /** The value of `Connection`. */
+  readonly connection: string | undefined;
 }
 
 /**
@@ -104,6 +120,8 @@ export function cleanRequestHeaders(
   let contentLength: number | undefined;
   let connection: string | undefined;
   let upgrade: string | undefined;
+  let acceptsTrailers = false;
+  let trailer: string | undefined;
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] as string;
     const value = raw[i + 1] as string;
@@ -112,6 +130,10 @@ export function cleanRequestHeaders(
       continue;
     }
     switch (name.length) {
+      case 2:
+        // `te` is the only field of this length that is dropped. Its members are a list (RFC 9110 §10.1.4).
+        if (/(?:^|,)[\t ]*trailers[\t ]*(?:$|[,;])/i.test(value)) acceptsTrailers = true;
+        break;
       case 4:
         if (name.toLowerCase() !== "host") break;
         // Two `Host` fields name two hosts (RFC 9112 §3.2). A malformed value would change the URL that is made from it
@@ -121,6 +143,10 @@ export function cleanRequestHeaders(
         host = value;
         continue;
       case 7:
+        if (name.toLowerCase() === "trailer") {
+          trailer = trailer === undefined ? value : `${trailer},${value}`;
+          continue;
+        }
         if (name.toLowerCase() !== "upgrade") break;
         upgrade = upgrade === undefined ? value : `${upgrade},${value}`;
         continue;
@@ -145,7 +171,15 @@ export function cleanRequestHeaders(
     }
     if (kept?.has(name)) headers.push(name, value);
   }
-  return { headers: withoutNominated(headers, connection), host, contentLength, upgrade };
+  return {
+    headers: withoutNominated(headers, connection),
+    host,
+    contentLength,
+    upgrade,
+    acceptsTrailers,
+    trailer,
+    connection,
+  };
 }
 
 // ── the fields that tell the upstream about the client and this proxy ──
