@@ -17,7 +17,7 @@ import type { HeaderList } from "../../src/transport.ts";
 import { toHookRequest } from "./hookrequest.ts";
 import { alreadyRead, IncomingBody, isHttp2, resumeAfter } from "./incomingbody.ts";
 import { writeInterim } from "./interim.ts";
-import { understandsChunks } from "./trailers.ts";
+import { understandsChunks } from "./trailerframing.ts";
 import { honoSideOf } from "./internals/hono.ts";
 import { CURRENT, type Served, turnOf } from "./internals/pipelining.ts";
 import { messageHeaders, visibleHeaders } from "./internals/rawfields.ts";

@@ -19,7 +19,7 @@ import {
   SrvxResponse,
 } from "./internals/srvx.ts";
 import { messageOf, responseOf } from "./nodeincoming.ts";
-import { announceTrailers, sendTrailers, sendTrailersOf } from "./trailers.ts";
+import { announceTrailers, sendTrailers, sendTrailersOf } from "./trailerframing.ts";
 import { returnsMemory, reuse } from "./reuse.ts";
 
 /** The head of a response that is sent. */

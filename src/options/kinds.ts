@@ -99,8 +99,8 @@ function checkNames(value: unknown): string | undefined {
 /** Names of fields. */
 export const names: Kind<readonly string[]> = { name: "names", check: checkNames };
 
-/** A protocol of `Upgrade`, with or without a version (RFC 9110 §7.8). */
-const PROTOCOL = /^[!#$%&'*+.^_`|~\w-]+(?:\/[!#$%&'*+.^_`|~\w-]+)?$/;
+/** A protocol of `Upgrade`, with or without a version (RFC 9110 §7.8); not with `*`, which stands for several names. */
+const PROTOCOL = /^[!#$%&'+.^_`|~\w-]+(?:\/[!#$%&'+.^_`|~\w-]+)?$/;
 
 /** Protocols of `Upgrade` other than HTTP itself. */
 export const protocols: Kind<readonly string[]> = {

@@ -63,6 +63,6 @@ export const limitFlags: Flags<LimitOptions> = {
     connectTimeout: "to connect to the upstream",
     idleTimeout: "between two chunks of a response body",
     bodyLimit: "largest request body, such as 512k or 10mb; over it 413",
-    tunnelTimeout: "until a silent tunnel is closed; 0 waits for ever",
+    tunnelTimeout: "until a silent tunnel is closed",
   },
 };

@@ -96,7 +96,7 @@ export class FrameReader {
         return chunk.byteLength;
       }
       this.#partialHead = EMPTY;
-      this.#begin(parseHead(bytes, size));
+      this.#begin(parseFrameHead(bytes, size));
       at += size - before;
     }
     const part = chunk.subarray(at, at + this.#payload.byteLength - this.#filled);
@@ -210,7 +210,7 @@ function headSize(bytes: Uint8Array): number | undefined {
   return bytes.byteLength < size ? undefined : size;
 }
 
-function parseHead(bytes: Uint8Array, size: number): FrameHead {
+function parseFrameHead(bytes: Uint8Array, size: number): FrameHead {
   const [first = 0, second = 0] = bytes;
   const opcode = first & 0x0f;
   const isFinal = (first & 0x80) !== 0;
