@@ -11,6 +11,7 @@ import { listen, stopOnSignals } from "./cli/listen.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/stats.ts";
+import type { NodeProxy } from "./node.ts";
 import { checkVersion } from "./sockets/versions.ts";
 
 /** Does what the command line says. Returns what is wrong with it, one line each. */
@@ -57,6 +58,8 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
     return proxy.fetch(request, request.runtime?.deno?.info ?? request.runtime?.bun?.server);
   };
   const server = await listen(answer, command.port, command.host);
+  // On other runtimes, `proxy.fetch` gets upgrades like any request.
+  if ("attach" in proxy) (proxy as NodeProxy).attach(server);
   printStats(proxy, command.stats);
   stopOnSignals(server, proxy, command.stopTimeout);
 
