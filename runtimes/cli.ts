@@ -11,7 +11,6 @@ import { listen, stopOnSignals } from "./cli/listen.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/stats.ts";
-import type { NodeProxy } from "./node.ts";
 import { checkVersion } from "./sockets/versions.ts";
 
 /** Does what the command line says. Returns what is wrong with it, one line each. */
@@ -59,7 +58,7 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
   };
   const server = await listen(answer, command.port, command.host);
   // On other runtimes, `proxy.fetch` gets upgrades like any request.
-  if ("attach" in proxy) (proxy as NodeProxy).attach(server);
+  if ("attach" in proxy) proxy.attach(server);
   printStats(proxy, command.stats);
   stopOnSignals(server, proxy, command.stopTimeout);
 
