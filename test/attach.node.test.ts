@@ -152,7 +152,7 @@ describe("what the proxy does not take", () => {
     server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) => {
       if (req.url !== "/other") return;
       other.handleUpgrade(req, socket, head, (webSocket) => {
-        webSocket.on("message", (data) => webSocket.send(`other ${String(data)}`));
+        webSocket.on("message", (data: Buffer) => webSocket.send(`other ${data.toString()}`));
       });
     });
     expect(await sayHello(`ws://127.0.0.1:${port}/socket`)).toBe("hello");

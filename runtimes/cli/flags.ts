@@ -53,9 +53,14 @@ function toFlag(
   // The command's own flags, such as `--demo`, are off by default, so that a `--no-demo` would have no effect.
   const negatable = form.negatable && scope !== "command";
   const { check } = kind;
-  // A default that is an object means that the option is on: the help then shows `true`.
-  const fallback = typeof preset === "object" ? true : (preset as Flag["fallback"]);
+  const fallback = toFallback(preset);
   return { ...form, scope, heading, option, name, check, fallback, ...text, negatable };
+}
+
+/** Returns a default as the help shows it: a list as it is typed, and `true` for another object, which means on. */
+function toFallback(preset: unknown): Flag["fallback"] {
+  if (Array.isArray(preset)) return preset.join(",");
+  return typeof preset === "object" ? true : (preset as Flag["fallback"]);
 }
 
 /** Every flag of the command. */
