@@ -104,6 +104,8 @@ export interface BodySource {
    * @returns null for an empty body, else the body to send instead of this one
    */
   measure?(): Promise<BodySource | null>;
+  /** Whether the client sends the body only after a 100 (Continue), which it gets when the body is taken. */
+  readonly awaitsContinue?: boolean;
   /** The bytes of the body, if all of them were kept and can be sent again. */
   readonly replay?: Uint8Array | undefined;
   /** The length of the body in bytes, where it is known. */
