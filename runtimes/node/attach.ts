@@ -4,6 +4,7 @@ import type { Duplex } from "node:stream";
 import { ProxyError, toErrorResponse } from "../../src/error.ts";
 import type { Plan } from "../../src/options/plan.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
+import { attachContinue } from "./attachcontinue.ts";
 import { protocolOf, type UpgradeListener } from "./handleupgrade.ts";
 import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
 import { sendParts } from "./noderesponse.ts";
@@ -12,8 +13,8 @@ import { UpgradeSocket } from "./upgradesocket.ts";
 /** Which requests of a server are the proxy's. */
 export interface AttachOptions {
   /**
-   * Tells which upgrades the proxy takes; all by default. The others are left to the server's other listeners for
-   * `upgrade`. Where there are none, such a request is an ordinary one on Node 22.21, 24.9 and newer, and gets 501 on others.
+   * Tells which upgrades and which requests with `Expect: 100-continue` the proxy takes; all by default. Other upgrades
+   * are left to the server's other listeners for `upgrade`. Where there are none, such a request is an ordinary one on Node 22.21, 24.9 and newer, and gets 501 on others.
    * @example (req) => req.url?.startsWith("/api/") ?? false
    */
   match?: (req: IncomingMessage) => boolean;
@@ -122,6 +123,7 @@ export function attachTo(
   const known = servers.get(inner as Server) ?? new AttachedServer(inner as Server);
   servers.set(inner as Server, known);
   known.add({ plan, upgrade, match });
+  attachContinue(inner as Server, match);
 }
 
 function takeAll(): boolean {

@@ -19,6 +19,9 @@ export function isHttp2(req: object): req is Http2ServerRequest {
   return "stream" in req;
 }
 
+/** The requests whose clients wait for 100 (Continue) before they send the body, where the proxy decides when it is sent. */
+export const awaitingContinue: WeakSet<IncomingMessage> = new WeakSet();
+
 /** The body of a request that Node's server is receiving. */
 export class IncomingBody implements BodySource {
   readonly message: IncomingMessage;
@@ -45,6 +48,11 @@ export class IncomingBody implements BodySource {
     const trailers = trailersOf(this.message);
     if (trailers.length === 0) return undefined;
     return cleanTrailers(trailers, this.#dropped, this.#connection);
+  }
+
+  /** Whether the client sends the body only after a 100 (Continue), which it gets when the body is taken. */
+  get awaitsContinue(): boolean {
+    return awaitingContinue.has(this.message);
   }
 
   restrictTrailers(dropped: NameSet | undefined, connection: string | undefined): void {
@@ -123,7 +131,8 @@ export class IncomingBody implements BodySource {
   /** Reads the rest of the body and drops it, because the next request on the connection comes after this body. */
   cancel(): void {
     if (this.#stop !== undefined) this.#stop();
-    else this.message.resume();
+    // Reading would ask the client for a body that nothing needs. Node closes the connection after the response.
+    else if (!this.awaitsContinue) this.message.resume();
   }
 }
 

@@ -33,6 +33,10 @@ export abstract class PassBody implements BodySource {
     return this.source.length;
   }
 
+  get awaitsContinue(): boolean {
+    return this.source.awaitsContinue === true;
+  }
+
   get trailers(): HeaderList | undefined {
     return this.source.trailers;
   }

@@ -113,6 +113,8 @@ export interface BodySource {
    * ended in time
    */
   measure?(): Promise<BodySource | null>;
+  /** Whether the client sends the body only after a 100 (Continue), which it gets when the body is taken. */
+  readonly awaitsContinue?: boolean;
   /** The bytes of the body, if all of them were kept and can be sent again. */
   readonly replay?: Uint8Array | undefined;
   /** The length of the body in bytes, where it is known. */

@@ -49,6 +49,8 @@ export class Attempt implements Job, Inlet {
   /** The request body, while it is piped to the connection. */
   #upload: BodySource | undefined;
   #writer: BodyWriter | undefined;
+  /** The timer after which the body is sent without a 100 (Continue); undefined if none is expected. */
+  #continueTimer: ReturnType<typeof setTimeout> | undefined;
   /** Whether the response headers have arrived. */
   #isAnswered = false;
   /** The response body, once the response headers have arrived. */
@@ -131,8 +133,24 @@ export class Attempt implements Job, Inlet {
     connection.beginRequest(this, this.#method);
     if (piped === null) return writeWhole(connection, head, bytes);
     this.#upload = piped;
-    this.#writer = new BodyWriter(connection, head, length, this.#scope, this, this.#memory);
-    pipe(piped, this.#writer);
+    const expects = piped.awaitsContinue === true;
+    const sent = expects ? "" : head;
+    this.#writer = new BodyWriter(connection, sent, length, this.#scope, this, this.#memory);
+    if (!expects) return pipe(piped, this.#writer);
+    connection.write(connection.codec.encode(withExpectation(head)));
+    this.#continueTimer = setTimeout(() => this.#continue(), CONTINUE_TIMEOUT);
+  }
+
+  /** Sends the body that waits for a 100 (Continue) of the upstream. */
+  #continue(): void {
+    if (this.#continueTimer === undefined) return;
+    this.#stopWaiting();
+    pipe(this.#upload as BodySource, this.#writer as BodyWriter);
+  }
+
+  #stopWaiting(): void {
+    clearTimeout(this.#continueTimer);
+    this.#continueTimer = undefined;
   }
 
   /**
@@ -148,6 +166,7 @@ export class Attempt implements Job, Inlet {
   }
 
   #stopUpload(): void {
+    if (this.#continueTimer !== undefined) this.#stopWaiting();
     if (this.#writer?.isOver === false) this.#upload?.cancel();
     this.#upload = undefined;
   }
@@ -160,7 +179,9 @@ export class Attempt implements Job, Inlet {
   }
 
   onInterim(status: number, headers: HeaderList): void {
-    if (!this.#isOver) this.#scope.interimReceived(status, headers);
+    if (this.#isOver) return;
+    if (status === 100) this.#continue();
+    this.#scope.interimReceived(status, headers);
   }
 
   onHead({ status, statusText, headers, length }: ResponseHead): void {
@@ -172,6 +193,8 @@ export class Attempt implements Job, Inlet {
       const tunnel = new SwitchedTunnel(this.#connection as Connection);
       return this.#resolve({ status, statusText, headers, body: null, tunnel });
     }
+    // A final response in place of 100 (Continue) does not need the body (RFC 9110 §10.1.1).
+    if (this.#continueTimer !== undefined) this.#stopUpload();
     this.#scope.headersReceived(isEventStream(headers));
     const isBodyless = this.#method === "HEAD" || status === 204 || status === 304;
     const { recycler } = this.#memory;
@@ -254,6 +277,17 @@ export function writeHeadEnd(
     return `${framing}TE: trailers\r\nConnection: ${keepAlive ? "keep-alive" : "close"}, TE\r\n\r\n`;
   }
   return `${framing}Connection: ${keepAlive ? "keep-alive" : "close"}\r\n\r\n`;
+}
+
+/**
+ * Milliseconds after which a body is sent without a 100 (Continue): not every upstream sends one, and a client must not
+ * wait indefinitely (RFC 9110 §10.1.1).
+ */
+const CONTINUE_TIMEOUT = 1_000;
+
+/** Adds the expectation of a 100 (Continue) to a head. */
+function withExpectation(head: string): string {
+  return `${head.slice(0, -2)}Expect: 100-continue\r\n\r\n`;
 }
 
 function writeFields(list: HeaderList): string {

@@ -1,0 +1,34 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Server } from "node:net";
+import { awaitingContinue } from "./incomingbody.ts";
+import { onFirstRead } from "./internals/firstread.ts";
+
+/** The servers that this module has a listener on, and which of their requests are the proxy's. */
+const servers: WeakMap<Server, ((req: IncomingMessage) => boolean)[]> = new WeakMap();
+
+/**
+ * Passes `Expect: 100-continue` of a server's requests on to the upstream, instead of the 100 (Continue) with which Node
+ * answers each of them at once. The client then sends a body only if the upstream asks for it (RFC 9110 §10.1.1).
+ *
+ * A client gets its 100 when its request's body is first read, whether the proxy reads it or another handler does. If the
+ * response comes before that, there is no 100, and Node closes the connection after the response.
+ *
+ * A request that is not the proxy's is left to the other listeners for `checkContinue`, if the server has any.
+ * @param match tells which requests are the proxy's
+ */
+export function attachContinue(server: Server, match: (req: IncomingMessage) => boolean): void {
+  const known = servers.get(server);
+  if (known !== undefined) return void (known.includes(match) || known.push(match));
+  const matches = [match];
+  servers.set(server, matches);
+  server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
+    const isOurs = matches.some((each) => each(req));
+    if (!isOurs && server.listenerCount("checkContinue") > 1) return;
+    if (isOurs) awaitingContinue.add(req);
+    onFirstRead(req, () => {
+      awaitingContinue.delete(req);
+      if (!res.headersSent) res.writeContinue();
+    });
+    server.emit("request", req, res);
+  });
+}
