@@ -121,7 +121,8 @@ describe.each(flags.map((flag) => [`--${flag.name}`, flag] as const))("%s", (nam
       .split("\n")
       .find((each) => /^ {2}(?:-\w, | {4})--/.test(each) && withoutNo(each).includes(` ${name} `));
     expect(line).toContain(` ${flag.help}`);
-    const shown = typeof preset === "object" ? true : (preset as string | number | boolean);
+    const other = typeof preset === "object" ? true : (preset as string | number | boolean);
+    const shown = Array.isArray(preset) ? preset.join(",") : other;
     const isShown = shown !== undefined && shown !== false;
     expect(line?.endsWith(` (default ${String(shown)})`)).toBe(isShown);
     expect(line?.length).toBeLessThanOrEqual(100);
