@@ -1,6 +1,6 @@
 /** What calls are made on while bytes arrive from the upstream of a tunnel. */
 export interface TunnelHandler {
-  /** Bytes have arrived. Their memory may be used for others after the call. */
+  /** Bytes have arrived, in memory that belongs to the handler. */
   onData(bytes: Uint8Array): void;
   /** There is room again after a `write` that returned false. */
   onDrain(): void;

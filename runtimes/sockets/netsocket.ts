@@ -80,6 +80,10 @@ export class NetSocket implements Socket {
     });
   }
 
+  end(): void {
+    this.raw.end();
+  }
+
   destroy(): void {
     this.raw.destroy();
   }

@@ -110,7 +110,8 @@ export function nextHop(
   allows: RedirectPolicy,
   secrets: readonly string[],
 ): UpstreamRequest | undefined {
-  if (!isRedirect(status)) return undefined;
+  // A WebSocket client follows no redirect (RFC 6455 §4.1), and another upstream may not speak the protocol.
+  if (!isRedirect(status) || request.upgrade !== undefined) return undefined;
   const from = new URL(request.upstream.origin + request.path);
   const url = parseLocation(headers, from);
   if (url === undefined || !allows(from, url)) return undefined;

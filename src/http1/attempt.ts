@@ -15,6 +15,7 @@ import type { Connection, Job } from "./connection.ts";
 import type { OriginPool } from "./originpool.ts";
 import { type ResponseHead, TOKEN } from "./parser.ts";
 import type { Place } from "./queue.ts";
+import { SwitchedTunnel } from "./switchedtunnel.ts";
 import { toSocketError } from "./socketerror.ts";
 
 /** How chunks of bodies share memory with later chunks. Without a member, each chunk has memory of its own. */
@@ -34,6 +35,7 @@ const OWN_MEMORY: ChunkMemory = {};
  */
 export class Attempt implements Job, Inlet {
   readonly fresh: boolean;
+  readonly upgrade: string | undefined;
   place: Place | undefined;
   #isOver = false;
   #connection: Connection | undefined;
@@ -69,6 +71,7 @@ export class Attempt implements Job, Inlet {
     this.#memory = memory;
     this.#method = request.method;
     this.fresh = request.newConnection ?? false;
+    this.upgrade = request.upgrade;
     scope.onAbort(this);
   }
 
@@ -114,7 +117,8 @@ export class Attempt implements Job, Inlet {
     }
     const isPiped = body !== null && bytes === undefined;
     const length = isPiped ? contentLength : (bytes?.byteLength ?? 0);
-    const head = this.#head + writeHeadEnd(this.#method, length, connection.keepAlive);
+    const head =
+      this.#head + writeHeadEnd(this.#method, length, connection.keepAlive, this.upgrade);
     this.#request = undefined;
     this.#head = "";
     connection.beginRequest(this, this.#method);
@@ -149,6 +153,13 @@ export class Attempt implements Job, Inlet {
 
   onHead({ status, statusText, headers, length }: ResponseHead): void {
     this.#isAnswered = true;
+    if (status === 101) {
+      // The exchange is over: no deadline applies to the tunnel, and it belongs to the server from here on.
+      this.#isOver = true;
+      this.#scope.end();
+      const tunnel = new SwitchedTunnel(this.#connection as Connection);
+      return this.#resolve({ status, statusText, headers, body: null, tunnel });
+    }
     this.#scope.headersReceived(isEventStream(headers));
     const isBodyless = this.#method === "HEAD" || status === 204 || status === 304;
     const { recycler } = this.#memory;
@@ -209,13 +220,18 @@ export function writeHead({ method, path, upstream, host, headers }: UpstreamReq
 /**
  * Returns the rest of a head: the message framing, and whether the connection is to stay open.
  * @param length the length of the body in bytes, 0 for none; undefined for the chunked coding
+ * @param upgrade the protocol to which the connection is to be switched
  */
 export function writeHeadEnd(
   method: string,
   length: number | undefined,
   keepAlive: boolean,
+  upgrade?: string,
 ): string {
   const framing = writeFraming(method, length);
+  if (upgrade !== undefined) {
+    return `${framing}Connection: Upgrade\r\nUpgrade: ${upgrade}\r\n\r\n`;
+  }
   return `${framing}Connection: ${keepAlive ? "keep-alive" : "close"}\r\n\r\n`;
 }
 

@@ -32,6 +32,8 @@ export interface Incoming extends Client {
   readonly address: string | undefined;
   /** The body; `null` for none. */
   readonly body: BodySource | null;
+  /** The protocol to which the server can switch the connection of this request; undefined where it cannot. */
+  readonly upgrade?: string | undefined;
   /**
    * Resolves when the requests in front of this one on its connection are finished, as far as their order matters
    * (RFC 9112 §9.3.2). Returns undefined if the request may be sent immediately. Called once, when the request arrives.

@@ -51,28 +51,22 @@ export const hops = {
     expectNoneOf(t.upstream.calls[0]?.headers ?? []);
   },
 
-  async "a WebSocket handshake is answered with 501 and a reason, and is never forwarded"(
+  async "a WebSocket handshake where upgrades are not handed over is answered with 501, and is never forwarded"(
     t: Tools,
   ): Promise<void> {
     const client = await t.connect();
-    for (const [method, token] of [
-      ["GET", "websocket"],
-      ["GET", "WebSocket"],
-      ["HEAD", "websocket"],
-      ["GET", "h2c, websocket/13"],
-    ] as const) {
+    for (const token of ["websocket", "WebSocket", "h2c, websocket/13"]) {
       const handshake: Header[] = [
         ["Connection", "Upgrade"],
         ["Upgrade", token],
         ["Sec-WebSocket-Version", "13"],
         ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
       ];
-      client.send(request(method, "/socket", handshake));
-      const answer = await client.read(method);
+      client.send(request("GET", "/socket", handshake));
+      const answer = await client.read();
       expect(answer.status, token).toBe(501);
       expect(answer.get("proxy-status"), token).toBe("fetchway; error=http_request_error");
-      const text = method === "HEAD" ? "" : "Not Implemented: http_request_error\n";
-      expect(answer.text, token).toBe(text);
+      expect(answer.text, token).toBe("Not Implemented: http_request_error\n");
     }
     expect(t.upstream.calls).toEqual([]);
     client.send(
