@@ -5,6 +5,7 @@
  */
 import { clientGaps } from "./_gaps.clients.ts";
 import { onNode } from "./_gaps.node.ts";
+import { withoutRelay } from "./_gaps.upgrades.ts";
 import type { HostName } from "./_host.ts";
 import type { NodeRange } from "./_node.ts";
 import type { TestName } from "./_suite.ts";
@@ -34,6 +35,8 @@ const onDeno: Gap[] = (
   [
     ["1 CVE-2026-29057: Upgrade: h2c does not remove the body's framing", UPGRADE],
     ["a request's Upgrade field is not forwarded", UPGRADE],
+    ["an Upgrade that is no WebSocket handshake is ignored", UPGRADE],
+    ["a POST that offers h2c is forwarded with its body, and its connection goes on", UPGRADE],
     ["`via` states the HTTP version of the incoming request", VERSION],
     ["an HTTP/1.0 client gets no 100 (Continue)", CONTINUE],
     ["RFC 9112 §2.2: a request head with a bare LF as a line end is refused", BARE_LF],
@@ -283,6 +286,14 @@ const BACK: Gap = {
   sometimes: true,
 };
 
-const onServers: Gap[] = [...onNode, ...onBun, ...onDeno, ...onWorkerd, EARLY, BACK];
+const onServers: Gap[] = [
+  ...onNode,
+  ...onBun,
+  ...onDeno,
+  ...onWorkerd,
+  ...withoutRelay,
+  EARLY,
+  BACK,
+];
 
 export const gaps: Gap[] = [...onServers, ...clientGaps(onServers)];

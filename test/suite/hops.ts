@@ -51,34 +51,6 @@ export const hops = {
     expectNoneOf(t.upstream.calls[0]?.headers ?? []);
   },
 
-  async "a WebSocket handshake where upgrades are not handed over is answered with 501, and is never forwarded"(
-    t: Tools,
-  ): Promise<void> {
-    const client = await t.connect();
-    for (const token of ["websocket", "WebSocket", "h2c, websocket/13"]) {
-      const handshake: Header[] = [
-        ["Connection", "Upgrade"],
-        ["Upgrade", token],
-        ["Sec-WebSocket-Version", "13"],
-        ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
-      ];
-      client.send(request("GET", "/socket", handshake));
-      const answer = await client.read();
-      expect(answer.status, token).toBe(501);
-      expect(answer.get("proxy-status"), token).toBe("fetchway; error=http_request_error");
-      expect(answer.text, token).toBe("Not Implemented: http_request_error\n");
-    }
-    expect(t.upstream.calls).toEqual([]);
-    client.send(
-      request("GET", "/next", [
-        ["Connection", "Upgrade"],
-        ["Upgrade", "h2c"],
-      ]),
-    );
-    expect((await client.read()).status).toBe(200);
-    expect(t.upstream.calls.map(({ target }) => target)).toEqual(["/next"]);
-  },
-
   async "OPTIONS decrements Max-Forwards, and the proxy answers it at 0"(t: Tools): Promise<void> {
     const ask = (value: string): Promise<Answer> =>
       t.ask(request("OPTIONS", "/", [["Max-Forwards", value]]));
