@@ -86,9 +86,9 @@ function readServerOptions(): object {
   // the header section off, too.
   if ("nodeHandler" in proxy) return { node: { requestTimeout: 0, headersTimeout: 60_000 } };
   // A proxy on Bun has these options itself; on other runtimes there are none.
-  const { maxRequestBodySize, error } = proxy as Proxy &
-    Partial<Record<"maxRequestBodySize" | "error", unknown>>;
-  return maxRequestBodySize === undefined ? {} : { maxRequestBodySize, error };
+  const { maxRequestBodySize, error, websocket } = proxy as Proxy &
+    Partial<Record<"maxRequestBodySize" | "error" | "websocket", unknown>>;
+  return maxRequestBodySize === undefined ? {} : { maxRequestBodySize, error, websocket };
 }
 
 /** A proxy that is ready to run: `deno serve`, `bun run`, `wrangler` and `srvx` start a server of this default export. */

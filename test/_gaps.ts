@@ -5,7 +5,7 @@
  */
 import { clientGaps } from "./_gaps.clients.ts";
 import { onNode } from "./_gaps.node.ts";
-import { withoutRelay } from "./_gaps.upgrades.ts";
+import { onRelays } from "./_gaps.upgrades.ts";
 import type { HostName } from "./_host.ts";
 import type { NodeRange } from "./_node.ts";
 import type { TestName } from "./_suite.ts";
@@ -286,14 +286,6 @@ const BACK: Gap = {
   sometimes: true,
 };
 
-const onServers: Gap[] = [
-  ...onNode,
-  ...onBun,
-  ...onDeno,
-  ...onWorkerd,
-  ...withoutRelay,
-  EARLY,
-  BACK,
-];
+const onServers: Gap[] = [...onNode, ...onBun, ...onDeno, ...onWorkerd, ...onRelays, EARLY, BACK];
 
 export const gaps: Gap[] = [...onServers, ...clientGaps(onServers)];

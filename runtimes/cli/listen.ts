@@ -6,9 +6,15 @@ import { UsageError } from "./read.ts";
 /**
  * Starts a server.
  * @param port 0 for a free one
+ * @param websocket the handlers of WebSockets, which only Bun's server needs
  * @throws UsageError if that port or host cannot be had
  */
-export async function listen(fetch: ServerHandler, port: number, host: string): Promise<Server> {
+export async function listen(
+  fetch: ServerHandler,
+  port: number,
+  host: string,
+  websocket?: unknown,
+): Promise<Server> {
   try {
     const server = serve({
       fetch,
@@ -19,7 +25,11 @@ export async function listen(fetch: ServerHandler, port: number, host: string): 
       // Deadlines and limits are the proxy's, and never cut a body that moves; these would.
       // A head still has to come within a minute, which Node forgets without the other.
       node: { requestTimeout: 0, headersTimeout: 60_000 },
-      bun: { idleTimeout: 0, maxRequestBodySize: Number.MAX_SAFE_INTEGER },
+      bun: {
+        idleTimeout: 0,
+        maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+        ...(websocket !== undefined && { websocket: websocket as never }),
+      },
     });
     return await server.ready();
   } catch (error) {

@@ -6,7 +6,7 @@ import type { Plan } from "../../src/options/plan.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
 import { protocolOf, type UpgradeListener } from "./handleupgrade.ts";
 import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
-import { sendParts } from "./outgoing.ts";
+import { sendParts } from "./noderesponse.ts";
 import { UpgradeSocket } from "./upgradesocket.ts";
 
 /** Which requests of a server are the proxy's. */

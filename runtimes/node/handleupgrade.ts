@@ -13,7 +13,7 @@ import type { Route } from "../../src/proxy.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
 import { turnAfterAll } from "./internals/pipelining.ts";
 import { MessageIncoming } from "./nodeincoming.ts";
-import { type Head, partsOf, respond, sendParts } from "./outgoing.ts";
+import { type Head, partsOf, respond, sendParts } from "./noderesponse.ts";
 import { UpgradeSocket } from "./upgradesocket.ts";
 
 /** A listener for `upgrade` of Node's servers. */

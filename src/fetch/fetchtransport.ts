@@ -11,6 +11,7 @@ import type {
   UpstreamResponse,
   Transport,
 } from "../transport.ts";
+import type { HandedSocket } from "../tunnel.ts";
 import {
   type FetchAttempt,
   stopRequestStream,
@@ -47,6 +48,8 @@ export interface FetchClient extends StreamClient {
    * request is then aborted when the reader cancels the body, which the runtime would not do.
    */
   readonly watchesBodies?: boolean;
+  /** Returns the WebSocket of a response; absent for a client that cannot switch a connection. */
+  readonly takeWebSocket?: (response: Response) => HandedSocket | undefined;
   /** Members for `RequestInit` with which a script reads encoded bodies as they are, where the client would decode them. */
   readonly rawBodies?: object;
 }
@@ -109,7 +112,9 @@ function discardLate({ body }: Response): void {
 
 function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): RequestInit {
   const { client, controller } = attempt;
-  const { method, headers, original, body, contentLength } = request;
+  const { method, original, body, contentLength, upgrade } = request;
+  const headers =
+    upgrade === undefined ? request.headers : [...request.headers, "upgrade", upgrade];
   if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw unsendable(method);
   checkValues(headers);
   const init: RequestInit & { duplex?: "half" } = {
@@ -150,6 +155,13 @@ function toUpstreamResponse(
   const { status, statusText, body } = response;
   const { client, scope } = attempt;
   const headers = toHeaderList(response.headers);
+  const webSocket = status === 101 ? client.takeWebSocket?.(response) : undefined;
+  if (webSocket !== undefined) {
+    // The exchange is over: the runtime moves the messages.
+    scope.end();
+    const original = { headers: response.headers, list: headers };
+    return { status, statusText, headers, original, body: null, webSocket };
+  }
   // A response that a script constructed has no URL, and its body was not decoded.
   const isDecoded = response.url !== "" && wasDecoded(client.capabilities.decodes, headers);
   // If the proxy read an encoded body, the client would decode it, except where `rawBodies` prevents that.

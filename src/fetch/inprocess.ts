@@ -2,7 +2,7 @@ import type { FetchTarget } from "../request/app.ts";
 import { ProxyError, unsendable } from "../error.ts";
 import { createFetchTransport, type FetchClient, STANDARD } from "./fetchtransport.ts";
 import { badOption, type MisuseError } from "../options/misuse.ts";
-import type { HeaderList, UpstreamRequest, Transport } from "../transport.ts";
+import type { Capabilities, HeaderList, UpstreamRequest, Transport } from "../transport.ts";
 
 /** How a runtime's client for apps differs from one that calls them as the Fetch standard says. */
 export interface AppClient extends Partial<Omit<FetchClient, "name">> {
@@ -17,14 +17,16 @@ export interface AppClient extends Partial<Omit<FetchClient, "name">> {
  * So this client counts as one that decodes. A response that a script constructed has no URL, and is not changed.
  *
  * @param clientFor returns how the runtime calls an app
+ * @param capabilities of all these clients
  */
 export function createInProcessTransport(
   clientFor: (app: FetchTarget) => AppClient = () => ({}),
+  capabilities: Capabilities = STANDARD,
 ): Transport {
   const name = "in-process";
   return {
     name,
-    capabilities: STANDARD,
+    capabilities,
     async send(upstreamRequest, scope) {
       const app = upstreamRequest.upstream.app as FetchTarget;
       const client = clientFor(app);
