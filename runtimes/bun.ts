@@ -13,11 +13,13 @@ import {
 import type { Transport } from "../src/transport.ts";
 import { readRequest } from "./bun/readrequest.ts";
 import { respond } from "./bun/respond.ts";
+import { type WebSocketHandlers, websocket } from "./bun/websocket.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { NetConnector } from "./sockets/connect.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
+export { type BunSocket, type WebSocketHandlers, websocket } from "./bun/websocket.ts";
 
 /**
  * Creates a transport that sends requests by HTTP/1.1 over Bun's sockets, with a pool of connections to each upstream.
@@ -51,6 +53,12 @@ export interface BunProxy extends Proxy {
    * code to the client, unless `NODE_ENV` is `production`.
    */
   readonly error: (error: unknown) => Response;
+  /**
+   * The handlers of WebSockets, which Bun reads from a default export. A server that is started otherwise needs them as an
+   * option: `Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket })`, under srvx and h3
+   * `serve(app, { bun: { websocket: proxy.websocket } })`.
+   */
+  readonly websocket: WebSocketHandlers;
 }
 
 function reportError(error: unknown): Response {
@@ -86,5 +94,5 @@ export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
  */
 export function createProxy(options: CreateProxyOptions): BunProxy {
   const proxy = bindProxy(createRoute(options, runtime), runtime);
-  return { ...proxy, maxRequestBodySize: Number.MAX_SAFE_INTEGER, error: reportError };
+  return { ...proxy, maxRequestBodySize: Number.MAX_SAFE_INTEGER, error: reportError, websocket };
 }

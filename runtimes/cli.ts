@@ -56,7 +56,8 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
     applyAbsoluteForm(request);
     return proxy.fetch(request, request.runtime?.deno?.info ?? request.runtime?.bun?.server);
   };
-  const server = await listen(answer, command.port, command.host);
+  const { websocket } = proxy as { websocket?: unknown };
+  const server = await listen(answer, command.port, command.host, websocket);
   // On other runtimes, `proxy.fetch` gets upgrades like any request.
   if ("attach" in proxy) proxy.attach(server);
   printStats(proxy, command.stats);

@@ -88,10 +88,10 @@ function readServerOptions(): object {
   // The `srvx` command reads these. Without `headersTimeout`, `requestTimeout: 0` would turn Node's limit of one minute for
   // the header section off, too.
   if ("nodeHandler" in proxy) return { node: { requestTimeout: 0, headersTimeout: 60_000 } };
-  // A proxy on Bun has these options as members; on other runtimes both are undefined.
-  const { maxRequestBodySize, error } = proxy as Proxy &
-    Partial<Record<"maxRequestBodySize" | "error", unknown>>;
-  return maxRequestBodySize === undefined ? {} : { maxRequestBodySize, error };
+  // A proxy on Bun has these options as members; on other runtimes all are undefined.
+  const { maxRequestBodySize, error, websocket } = proxy as Proxy &
+    Partial<Record<"maxRequestBodySize" | "error" | "websocket", unknown>>;
+  return maxRequestBodySize === undefined ? {} : { maxRequestBodySize, error, websocket };
 }
 
 /** A proxy that is ready to run: `deno serve`, `bun run`, `wrangler` and `srvx` start a server of this default export. */

@@ -12,7 +12,7 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { Transport } from "../src/transport.ts";
-import { describeAppClient, describeNativeClient } from "./workerd/clients.ts";
+import { CAPABILITIES, describeAppClient, describeNativeClient } from "./workerd/clients.ts";
 import { readRequest } from "./workerd/readrequest.ts";
 import { respond } from "./workerd/respond.ts";
 
@@ -31,7 +31,7 @@ const runtime: Runtime = {
   read: readRequest,
   createTransport,
   respond,
-  inProcess: createInProcessTransport(describeAppClient),
+  inProcess: createInProcessTransport(describeAppClient, CAPABILITIES),
 };
 
 /**

@@ -8,7 +8,7 @@ import { countForwards } from "./request/maxforwards.ts";
 import type { ProxyOptions } from "./options/proxyoptions.ts";
 import type { Plan } from "./options/plan.ts";
 import { toUpstreamRequest } from "./request/outgoing.ts";
-import { cleanResponse, discardBody, discardResponse } from "./response/clean.ts";
+import { cleanResponse, closeSwitched, discardBody, discardResponse } from "./response/clean.ts";
 import {
   assertReachable,
   guardEscape,
@@ -105,18 +105,23 @@ export async function forward(
     scope.endUnused(received.body !== null);
     const responding = respond(cleaned, incoming);
     response = responding instanceof Promise ? await responding : responding;
-    if (options.onResponse === undefined) return response;
-    const returned = await options.onResponse(response, incoming.request());
-    const ownResponse = readHookResponse(returned, "onResponse");
-    if (ownResponse === undefined || ownResponse === response) return response;
-    cleaned.tunnel?.destroy();
-    discardResponse(response, ownResponse);
-    return ownResponse;
+    if (options.onResponse !== undefined) {
+      const returned = await options.onResponse(response, incoming.request());
+      const ownResponse = readHookResponse(returned, "onResponse");
+      if (ownResponse !== undefined && ownResponse !== response) {
+        closeSwitched(cleaned);
+        discardResponse(response, ownResponse);
+        return ownResponse;
+      }
+    }
+    const { tunnel } = cleaned;
+    if (tunnel === undefined || incoming.completeUpgrade === undefined) return response;
+    return incoming.completeUpgrade(response, tunnel, plan.tunnelTimeout);
   } catch (thrown) {
     const abortError = scope.error;
     const error = abortError ?? toProxyError(thrown);
     // Discard the response's body before the abort, so that the body is cancelled; the abort would make it fail.
-    cleaned?.tunnel?.destroy();
+    if (cleaned !== undefined) closeSwitched(cleaned);
     if (response !== undefined) discardResponse(response);
     else if (cleaned !== undefined) discardBody(cleaned);
     // Abort the upstream request, which may have been sent already; this does nothing if the exchange has ended.

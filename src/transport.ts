@@ -5,7 +5,7 @@
 import type { BodySource } from "./body/source.ts";
 import type { Send } from "./exchange/send.ts";
 import type { Upstream } from "./request/target.ts";
-import type { Tunnel } from "./tunnel.ts";
+import type { HandedSocket, Tunnel } from "./tunnel.ts";
 
 /**
  * Header fields as a flat list, `[name, value, name, value, …]`. It keeps the order, the case and the duplicates, which
@@ -73,10 +73,12 @@ export interface UpstreamResponse {
   readonly original?: OriginalFields | undefined;
   /** The body; `null` for none. */
   readonly body: BodySource | null;
-  /** The connection to the upstream, which has switched protocols; set if and only if the status is 101. */
+  /** The connection to the upstream, which has switched protocols. A response with the status 101 has either this or a `webSocket`. */
   readonly tunnel?: Tunnel | undefined;
   /** The names of the trailer fields that the upstream announces. */
   readonly trailer?: string | undefined;
+  /** The WebSocket to the upstream, if the client gives one in place of a connection. */
+  readonly webSocket?: HandedSocket | undefined;
   /** The request that this response answers, where a redirect was followed; undefined for the first request. */
   readonly request?: UpstreamRequest | undefined;
   /** Whether the body is encoded already as `Content-Encoding` says, so that the runtime must not encode it. */
@@ -207,7 +209,7 @@ export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts
 export { deleteHeader, getHeader, setHeader } from "./fields/headers.ts";
 export type { AbortTarget, Client, Listener, Scope } from "./exchange/scope.ts";
 export type { Interceptor, Send } from "./exchange/send.ts";
-export type { Tunnel, TunnelHandler } from "./tunnel.ts";
+export type { HandedSocket, Tunnel, TunnelHandler } from "./tunnel.ts";
 export {
   parseTarget,
   type TargetAddress,

@@ -1,3 +1,14 @@
+/**
+ * A WebSocket to an upstream, as a client gives it that hands out no connection. Only the runtime whose client it is can
+ * connect it with the client of the proxy.
+ */
+export interface HandedSocket {
+  /** The runtime's own object. */
+  readonly socket: unknown;
+  /** Closes the WebSocket. */
+  destroy(): void;
+}
+
 /** What calls are made on while bytes arrive from the upstream of a tunnel. */
 export interface TunnelHandler {
   /** Bytes have arrived, in memory that belongs to the handler. */

@@ -5,7 +5,7 @@
 import { clientGaps } from "./_gaps.clients.ts";
 import { conformanceGaps } from "./_gaps.conformance.ts";
 import { onNode } from "./_gaps.node.ts";
-import { withoutRelay } from "./_gaps.upgrades.ts";
+import { onRelays } from "./_gaps.upgrades.ts";
 import type { HostName } from "./_host.ts";
 import type { NodeRange } from "./_node.ts";
 import type { TestName } from "./_suite.ts";
@@ -328,7 +328,7 @@ const onServers: Gap[] = [
   ...onBun,
   ...onDeno,
   ...onWorkerd,
-  ...withoutRelay,
+  ...onRelays,
   EARLY,
   BACK,
   ...conformanceGaps,

@@ -1,4 +1,4 @@
-/** The hosts that do not carry WebSockets. */
+/** The hosts that do not carry WebSockets, or not as a connection of bytes. */
 import type { Gap } from "./_gaps.ts";
 import type { HostName } from "./_host.ts";
 import type { TestName } from "./_suite.ts";
@@ -28,8 +28,38 @@ function refusing(hosts: readonly HostName[]): Gap[] {
   return hosts.flatMap((host) => carried.map((test) => ({ host, test, reason: REFUSED })));
 }
 
-/** Of servers that do not hand out the connection. */
-export const withoutRelay: readonly Gap[] = refusing(["bun", "deno", "workerd"]);
+const BUN_PACKET = "a WebSocket handshake with bytes behind it in the same packet is refused";
+
+/** Of servers that do not hand out the connection: they show the proxy messages in place of bytes. */
+export const onRelays: readonly Gap[] = [
+  {
+    host: "bun",
+    test: "nothing that follows a refused upgrade reaches the upstream",
+    reason: BUN_PACKET,
+  },
+  {
+    host: "bun",
+    test: "a frame that comes with the handshake's packet reaches the upstream",
+    reason: BUN_PACKET,
+  },
+  {
+    host: "deno",
+    test: "an upstream that breaks off its WebSocket ends the client's without a close code",
+    reason: "a WebSocket whose upstream breaks off is closed with 1011",
+  },
+  {
+    host: "workerd",
+    test: "an Upgrade that is no WebSocket handshake is ignored",
+    reason:
+      "a request with `Upgrade: websocket` is a WebSocket handshake without `Connection`, too",
+  },
+  {
+    host: "workerd",
+    test: "a client that disconnects before the handshake is answered closes the upstream request",
+    reason:
+      "a client that disconnects by FIN stops the upstream request only when the next bytes are written to it",
+  },
+];
 
 /** Of clients whose connections cannot be switched. */
 export const withoutTunnel: readonly Gap[] = refusing([

@@ -6,6 +6,7 @@ export interface BunHandler {
     request: Request,
     server: { timeout(request: Request, seconds: number): void },
   ): Response | Promise<Response>;
+  websocket?: unknown;
 }
 
 declare const Bun: {

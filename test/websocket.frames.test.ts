@@ -10,7 +10,7 @@ import {
   writeClose,
   writeFrame,
 } from "../src/websocket/frames.ts";
-import { acceptOf, createKey, parseProtocols } from "../src/websocket/handshake.ts";
+import { acceptOf, createKey } from "../src/websocket/handshake.ts";
 
 type Event = [string, ...unknown[]];
 
@@ -272,10 +272,5 @@ describe("the handshake", () => {
   test("a key is 16 random bytes", () => {
     expect(atob(createKey())).toHaveLength(16);
     expect(createKey()).not.toBe(createKey());
-  });
-
-  test("subprotocols are separated by commas, with or without spaces", () => {
-    expect(parseProtocols("a,b , c,")).toEqual(["a", "b", "c"]);
-    expect(parseProtocols(undefined)).toEqual([]);
   });
 });

@@ -1,9 +1,13 @@
 import type { Listener } from "../../src/exchange/scope.ts";
 import { type Context, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { unmapAddress } from "../../src/request/trust.ts";
+import type { HeaderList } from "../../src/transport.ts";
+import type { Tunnel } from "../../src/tunnel.ts";
+import { asksForWebSocket, takeOverHandshake } from "../../src/websocket/handshake.ts";
+import { type BunUpgrader, relayWebSocket } from "./websocket.ts";
 
 /** The methods of Bun's server that the proxy calls. They are declared here, so that no types package is needed. */
-interface BunServer {
+interface BunServer extends BunUpgrader {
   requestIP(request: Request): { address: string } | null;
   timeout(request: Request, seconds: number): void;
 }
@@ -28,8 +32,11 @@ function readPeerAddress(request: Request, server: BunServer | undefined): strin
 /** The seconds after which Bun closes an idle connection by default. */
 const IDLE_TIMEOUT = 10;
 
-class BunIncoming extends WebIncoming {
+/** A request of Bun's server. */
+export class BunIncoming extends WebIncoming {
   readonly #server: BunServer | undefined;
+  /** The key of the proxy's own handshake with the upstream. */
+  webSocketKey: string | undefined;
 
   constructor(request: Request, server: BunServer | undefined) {
     super(request, readPeerAddress(request, server));
@@ -45,6 +52,18 @@ class BunIncoming extends WebIncoming {
   override unlisten(listener: Listener): void {
     super.unlisten(listener);
     this.#setIdleTimeout(IDLE_TIMEOUT);
+  }
+
+  get upgrade(): string | undefined {
+    return this.#server !== undefined && asksForWebSocket(this.headers) ? "websocket" : undefined;
+  }
+
+  prepareUpgrade(headers: HeaderList): void {
+    this.webSocketKey = takeOverHandshake(headers);
+  }
+
+  completeUpgrade(response: Response, tunnel: Tunnel, timeout: number): Response {
+    return relayWebSocket(this.request(), this.#server as BunServer, response, tunnel, timeout);
   }
 
   #setIdleTimeout(seconds: number): void {

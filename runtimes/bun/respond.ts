@@ -1,14 +1,33 @@
 import { copyBytes } from "../../src/body/memory.ts";
 import { getHeader, toHeaders } from "../../src/fields/headers.ts";
+import type { Incoming } from "../../src/request/incoming.ts";
 import type { HeaderList, UpstreamResponse } from "../../src/transport.ts";
+import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
+import type { BunIncoming } from "./readrequest.ts";
 
 /** Builds the `Response` that a handler returns to Bun. */
-export function respond({ status, statusText, headers, body }: UpstreamResponse): Response {
+export function respond(
+  { status, statusText, headers, body, tunnel }: UpstreamResponse,
+  incoming: Incoming,
+): Response | Promise<Response> {
+  if (tunnel !== undefined) return respondSwitched(headers, incoming as BunIncoming);
   return new Response(chooseBody(body, headers), {
     status,
     statusText,
     headers: toHeaders(headers),
   });
+}
+
+/**
+ * Builds the 101 for `onResponse`; the server then makes its own.
+ * @throws ProxyError 502 for a 101 that does not answer the handshake
+ */
+async function respondSwitched(
+  headers: HeaderList,
+  { webSocketKey }: BunIncoming,
+): Promise<Response> {
+  await checkAnswer(headers, webSocketKey);
+  return new Response(null, { status: 101, headers: toAnswerHeaders(headers) });
 }
 
 /** Bun sends a body below this number of bytes in one write with the head, because it buffers more than twice as much. */

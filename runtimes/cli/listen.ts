@@ -6,9 +6,15 @@ import { UsageError } from "./read.ts";
 /**
  * Starts a server.
  * @param port 0 for a free one
+ * @param websocket the handlers of WebSockets, which only Bun's server needs
  * @throws UsageError if the server cannot listen on that port or host
  */
-export async function listen(fetch: ServerHandler, port: number, host: string): Promise<Server> {
+export async function listen(
+  fetch: ServerHandler,
+  port: number,
+  host: string,
+  websocket?: unknown,
+): Promise<Server> {
   try {
     const server = serve({
       fetch,
@@ -19,7 +25,11 @@ export async function listen(fetch: ServerHandler, port: number, host: string): 
       // Turn off the servers' limits, which would end even a body whose chunks still arrive: the proxy has its own limits.
       // Keep Node's limit of one minute for the header section: `requestTimeout: 0` alone would turn it off, too.
       node: { requestTimeout: 0, headersTimeout: 60_000 },
-      bun: { idleTimeout: 0, maxRequestBodySize: Number.MAX_SAFE_INTEGER },
+      bun: {
+        idleTimeout: 0,
+        maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+        ...(websocket !== undefined && { websocket: websocket as never }),
+      },
     });
     return await server.ready();
   } catch (error) {

@@ -1,6 +1,10 @@
 import type { Listener } from "../../src/exchange/scope.ts";
 import { type Context, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { unmapAddress } from "../../src/request/trust.ts";
+import type { HeaderList } from "../../src/transport.ts";
+import type { Tunnel } from "../../src/tunnel.ts";
+import { asksForWebSocket, takeOverHandshake } from "../../src/websocket/handshake.ts";
+import { relayWebSocket } from "./websocket.ts";
 
 /**
  * The milliseconds after which the proxy begins to listen for a client's disconnect.
@@ -27,7 +31,10 @@ function listenToDeferred(): void {
   for (const each of all) each.listenNow();
 }
 
-class DenoIncoming extends WebIncoming {
+/** A request of Deno's server. */
+export class DenoIncoming extends WebIncoming {
+  /** The key of the proxy's own handshake with the upstream. */
+  webSocketKey: string | undefined;
   /** The index in `deferred`; -1 if the request is not in it. */
   #index = -1;
   #listener: Listener | undefined;
@@ -39,6 +46,18 @@ class DenoIncoming extends WebIncoming {
    */
   get named(): string | undefined {
     return Object.hasOwn(this.request(), "url") ? undefined : this.authority;
+  }
+
+  get upgrade(): string | undefined {
+    return asksForWebSocket(this.headers) ? "websocket" : undefined;
+  }
+
+  prepareUpgrade(headers: HeaderList): void {
+    this.webSocketKey = takeOverHandshake(headers);
+  }
+
+  completeUpgrade(response: Response, tunnel: Tunnel, timeout: number): Response {
+    return relayWebSocket(this.request(), response, tunnel, timeout);
   }
 
   override listen(listener: Listener): void {

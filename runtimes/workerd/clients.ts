@@ -3,6 +3,7 @@ import type { FetchClient, FetchLike } from "../../src/fetch/fetchtransport.ts";
 import type { AppClient } from "../../src/fetch/inprocess.ts";
 import type { FetchTarget } from "../../src/request/app.ts";
 import type { Capabilities, UpstreamRequest } from "../../src/transport.ts";
+import type { HandedSocket } from "../../src/tunnel.ts";
 import { rememberResponse } from "./respond.ts";
 
 /** A class of workerd. It is declared here, so that no types package is needed. */
@@ -11,7 +12,35 @@ declare class FixedLengthStream extends TransformStream<Uint8Array, Uint8Array> 
 }
 
 /** `decodes` is empty, because workerd passes an encoded body on unchanged while no JavaScript code reads it. */
-const CAPABILITIES: Capabilities = { decodes: [], host: false, unixSocket: false, tls: false };
+export const CAPABILITIES: Capabilities = {
+  decodes: [],
+  host: false,
+  unixSocket: false,
+  tls: false,
+  upgrade: true,
+};
+
+/** The WebSocket that a response with the status 101 has on workerd. */
+interface WorkerSocket {
+  accept(): void;
+  close(code?: number, reason?: string): void;
+}
+
+/** Returns the WebSocket of a response. It can be closed only after it was accepted. */
+function takeWebSocket(response: Response): HandedSocket | undefined {
+  const { webSocket } = response as { webSocket?: WorkerSocket | null };
+  if (!webSocket) return undefined;
+  return {
+    socket: webSocket,
+    destroy() {
+      webSocket.accept();
+      webSocket.close(GOING_AWAY);
+    },
+  };
+}
+
+/** The code for an upstream whose client gets another response than its 101. */
+const GOING_AWAY = 1001;
 
 /** The members that all descriptions in this file share. */
 const COMMON = {
@@ -21,6 +50,7 @@ const COMMON = {
   handsBodiesThrough: true,
   isOwn: isNativeStream,
   createPipe: createFixedLengthPipe,
+  takeWebSocket,
 } as const;
 
 /** Describes a `fetch` of workerd: the global one, or that of a stub of another Worker or of a Durable Object. */

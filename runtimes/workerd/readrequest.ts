@@ -1,3 +1,4 @@
+import { getHeader } from "../../src/fields/headers.ts";
 import { type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import type { OriginalFields } from "../../src/transport.ts";
 
@@ -17,6 +18,11 @@ class WorkerIncoming extends WebIncoming {
   constructor(request: Request) {
     super(request, readPeerAddress(request));
     this.original = { headers: request.headers, list: this.headers };
+  }
+
+  get upgrade(): string | undefined {
+    const upgrade = getHeader(this.headers, "upgrade");
+    return upgrade?.toLowerCase() === "websocket" ? "websocket" : undefined;
   }
 
   override version(): string {

@@ -16,6 +16,7 @@ export function respond({
   original,
   body,
   isEncoded,
+  webSocket,
 }: UpstreamResponse): Response {
   const init: Init = {
     status,
@@ -24,6 +25,9 @@ export function respond({
     headers: original ? amend(original, headers) : toHeaders(headers),
     encodeBody: isEncoded ? "manual" : "automatic",
   };
+  // workerd connects the client with this WebSocket.
+  if (webSocket !== undefined)
+    return new Response(null, Object.assign(init, { webSocket: webSocket.socket }));
   const bytes = body?.whole() as BodyInit | undefined;
   const content = bytes ?? body?.stream() ?? null;
   const source = hasSources && original ? sources.get(original.headers) : undefined;

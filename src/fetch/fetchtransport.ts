@@ -11,6 +11,7 @@ import type {
   UpstreamResponse,
   Transport,
 } from "../transport.ts";
+import type { HandedSocket } from "../tunnel.ts";
 import {
   type FetchAttempt,
   stopRequestStream,
@@ -51,6 +52,8 @@ export interface FetchClient extends StreamClient {
    * it. When the server cancels such a body, the proxy aborts the request; the runtime would not do that.
    */
   readonly watchesBodies?: boolean;
+  /** Returns the WebSocket of a response; undefined for a `fetch` that cannot switch a connection. */
+  readonly takeWebSocket?: (response: Response) => HandedSocket | undefined;
   /**
    * Properties for `RequestInit`, for a runtime that decodes a response body when JavaScript reads it: with them,
    * JavaScript reads the encoded bytes.
@@ -122,7 +125,9 @@ function discardLate({ body }: Response): void {
 
 function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): RequestInit {
   const { client, controller } = attempt;
-  const { method, headers, original, body, contentLength } = request;
+  const { method, original, body, contentLength, upgrade } = request;
+  const headers =
+    upgrade === undefined ? request.headers : [...request.headers, "upgrade", upgrade];
   if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw unsendable(method);
   checkValues(headers);
   const init: RequestInit & { duplex?: "half" } = {
@@ -164,6 +169,13 @@ function toUpstreamResponse(
   const { status, statusText, body } = response;
   const { client, scope } = attempt;
   const headers = toHeaderList(response.headers);
+  const webSocket = status === 101 ? client.takeWebSocket?.(response) : undefined;
+  if (webSocket !== undefined) {
+    // The exchange is over: the runtime moves the messages.
+    scope.end();
+    const original = { headers: response.headers, list: headers };
+    return { status, statusText, headers, original, body: null, webSocket };
+  }
   // A response that an app constructed has no URL, and its body was not decoded.
   const isDecoded = response.url !== "" && wasDecoded(client.capabilities.decodes, headers);
   // If the proxy read an encoded body, the runtime would decode it, except where `rawBodies` prevents that.

@@ -2,7 +2,7 @@ import type { FetchTarget } from "../request/app.ts";
 import { ProxyError, unsendable } from "../error.ts";
 import { createFetchTransport, type FetchClient, STANDARD } from "./fetchtransport.ts";
 import { badOption, type MisuseError } from "../options/misuse.ts";
-import type { HeaderList, UpstreamRequest, Transport } from "../transport.ts";
+import type { Capabilities, HeaderList, UpstreamRequest, Transport } from "../transport.ts";
 
 /** How a runtime calls an app, where that differs from a plain call of the app's `fetch` with a standard `Request`. */
 export interface AppClient extends Partial<Omit<FetchClient, "name">> {
@@ -20,14 +20,16 @@ export interface AppClient extends Partial<Omit<FetchClient, "name">> {
  * URL, and is not changed.
  *
  * @param clientFor returns a description of how the runtime calls an app
+ * @param capabilities the features that all these calls have
  */
 export function createInProcessTransport(
   clientFor: (app: FetchTarget) => AppClient = () => ({}),
+  capabilities: Capabilities = STANDARD,
 ): Transport {
   const name = "in-process";
   return {
     name,
-    capabilities: STANDARD,
+    capabilities,
     async send(upstreamRequest, scope) {
       const app = upstreamRequest.upstream.app as FetchTarget;
       const client = clientFor(app);

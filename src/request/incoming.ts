@@ -3,6 +3,7 @@ import type { BodySource } from "../body/source.ts";
 import { StreamBody } from "../body/stream.ts";
 import { UnframedBody } from "../body/unframed.ts";
 import type { HeaderList, OriginalFields } from "../transport.ts";
+import type { Tunnel } from "../tunnel.ts";
 import type { Client, Listener } from "../exchange/scope.ts";
 import type { ProxyError } from "../error.ts";
 import { authorityEnd, pathOf } from "./target.ts";
@@ -38,6 +39,20 @@ export interface Incoming extends Client {
   readonly upgrade?: string | undefined;
   /** Whether the server can send trailer fields to this client. */
   readonly carriesTrailers?: boolean;
+  /**
+   * Changes the header fields of an upgrade, in place, before they are forwarded. A server needs this if it does not hand
+   * out the connection: the proxy then makes a handshake of its own with the upstream.
+   */
+  prepareUpgrade?(headers: HeaderList): void;
+  /**
+   * Switches the client's connection by the server's own means, and connects the client with the tunnel. Called after all
+   * hooks. A server that reads the tunnel from the response does not need this.
+   * @param response the 101, as `onResponse` has left it
+   * @param timeout milliseconds that the tunnel may be silent; 0 for no limit
+   * @returns what the handler returns to the server
+   * @throws ProxyError if the server does not switch the connection; the caller closes the tunnel
+   */
+  completeUpgrade?(response: Response, tunnel: Tunnel, timeout: number): Response;
   /**
    * Returns a promise that resolves when the earlier requests on the same connection are finished, if this request must
    * wait for them (RFC 9112 §9.3.2); undefined if it may be sent immediately. Called once, when the request arrives.

@@ -44,6 +44,7 @@ export function toUpstreamRequest(
   );
   const upgrade =
     head.upgrade === undefined ? undefined : readUpgrade(incoming, head.upgrade, plan.upgrades);
+  if (upgrade !== undefined) incoming.prepareUpgrade?.(head.headers);
   const host =
     incoming.named === undefined
       ? (head.host ?? incoming.authority)

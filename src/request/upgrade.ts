@@ -29,7 +29,7 @@ export function readUpgrade(
     status: 501,
     message:
       `the request asks to switch to ${protocol}, and the server does not hand such requests over: ` +
-      "call proxy.attach(server), or pass proxy.plugin to the server",
+      "call proxy.attach(server), or give the server proxy.plugin or proxy.websocket",
   });
 }
 
@@ -49,12 +49,14 @@ export function chooseProtocol(upgrade: string, carried: readonly string[]): str
 
 /** Whether a request may ask for an upgrade: in HTTP/1.0, and without the connection option, `Upgrade` has no effect. */
 function mayUpgrade(incoming: Incoming): boolean {
-  if (incoming.method !== "GET" || incoming.version() !== "1.1") return false;
-  // A server that can switch the connection has read `Connection` itself, and may not show it.
-  return incoming.upgrade !== undefined || nominatesUpgrade(incoming.headers);
+  if (incoming.method !== "GET") return false;
+  // A server that can switch the connection has read the version and `Connection` itself, and may not show them.
+  if (incoming.upgrade !== undefined) return true;
+  return incoming.version() === "1.1" && nominatesUpgrade(incoming.headers);
 }
 
-function nominatesUpgrade(headers: HeaderList): boolean {
+/** Whether `Connection` names the option `upgrade`. */
+export function nominatesUpgrade(headers: HeaderList): boolean {
   for (let i = 0; i < headers.length; i += 2) {
     if ((headers[i] as string).toLowerCase() !== "connection") continue;
     const options = (headers[i + 1] as string).toLowerCase().split(",");

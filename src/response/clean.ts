@@ -12,7 +12,6 @@ import type { BodySource } from "../body/source.ts";
 import { chooseProtocol } from "../request/upgrade.ts";
 import { type ResponseRewrite, REWRITABLE } from "./rewrite.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
-import type { Tunnel } from "../tunnel.ts";
 
 /** Fields that are never forwarded from an upstream. `Alt-Svc` would make clients bypass the proxy. */
 const DROPPED = new NameSet([...HOP_BY_HOP, "alt-svc", "proxy-authenticate"]);
@@ -72,6 +71,7 @@ export function cleanResponse(
     trailer: bodyless || body?.length !== undefined ? undefined : readTrailer(received.headers),
     isEncoded: received.isEncoded ?? false,
     tunnel: received.tunnel,
+    webSocket: received.webSocket,
   };
 }
 
@@ -80,10 +80,12 @@ export function cleanResponse(
  * protocol, and must not choose another one (RFC 9110 §7.8).
  */
 function isSwitch(
-  { status, headers, tunnel }: UpstreamResponse,
+  { status, headers, tunnel, webSocket }: UpstreamResponse,
   { upgrade }: UpstreamRequest,
 ): boolean {
-  if (status !== 101 || tunnel === undefined || upgrade === undefined) return false;
+  if (status !== 101 || upgrade === undefined) return false;
+  if (webSocket !== undefined) return upgrade === "websocket";
+  if (tunnel === undefined) return false;
   return chooseProtocol(getHeader(headers, "upgrade") ?? "", [upgrade]) !== undefined;
 }
 
@@ -157,16 +159,22 @@ function cleanReason(statusText: string): string {
   return /^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(statusText) ? statusText : "";
 }
 
-/** Cancels the body of a request or a response that nothing will read, or closes the tunnel that came with it. */
-export function discardBody({
-  body,
-  tunnel,
-}: {
-  readonly body: BodySource | null;
-  readonly tunnel?: Tunnel | undefined;
-}): void {
-  body?.cancel();
+/** Cancels the body of a request or a response that nothing will read, or closes the connection that has been switched. */
+export function discardBody(
+  message: Switched & {
+    readonly body: BodySource | null;
+  },
+): void {
+  message.body?.cancel();
+  closeSwitched(message);
+}
+
+type Switched = Partial<Pick<UpstreamResponse, "tunnel" | "webSocket">>;
+
+/** Closes the connection of a 101 that is not sent. */
+export function closeSwitched({ tunnel, webSocket }: Switched): void {
   tunnel?.destroy();
+  webSocket?.destroy();
 }
 
 /** Cancels the body of a `Response` that is not sent, unless the replacement is made from the same body. */

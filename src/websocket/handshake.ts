@@ -1,4 +1,13 @@
 /** The opening handshake of a WebSocket, as a client does it (RFC 6455 §4.1). */
+import { ProxyError } from "../error.ts";
+import { getHeader, NameSet, toHeaders, trimOws, withoutNames } from "../fields/headers.ts";
+import { nominatesUpgrade } from "../request/upgrade.ts";
+import type { HeaderList } from "../transport.ts";
+
+/** A key is 16 bytes in Base64 (RFC 6455 §4.1). */
+const KEY = /^[+/\dA-Za-z]{21}[AQgw]==$/;
+/** Fields of a 101 that are about the proxy's handshake with the upstream; the server writes its own. */
+const OF_HANDSHAKE = new NameSet(["sec-websocket-accept", "sec-websocket-extensions"]);
 
 /** The value that both sides add to the key (RFC 6455 §1.3). */
 const GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -14,13 +23,49 @@ export async function acceptOf(key: string): Promise<string> {
   return toBase64(new Uint8Array(digest));
 }
 
-/** Splits the `Sec-WebSocket-Protocol` of a request into the names of subprotocols. */
-export function parseProtocols(value: string | undefined): string[] {
-  if (value === undefined) return [];
-  return value
-    .split(",")
-    .map((name) => name.trim())
-    .filter((name) => name !== "");
+/** Whether the header fields of a GET ask for a WebSocket, and for nothing else. */
+export function asksForWebSocket(headers: HeaderList): boolean {
+  const upgrade = getHeader(headers, "upgrade");
+  if (upgrade === undefined || trimOws(upgrade).toLowerCase() !== "websocket") return false;
+  return nominatesUpgrade(headers);
+}
+
+/**
+ * Makes a client's handshake the proxy's own, in place: with a key of the proxy's, and without extensions, because the relay
+ * reads and writes frames without any. A handshake without a valid key stays as it is: the upstream refuses it.
+ * @returns the key; undefined if the client's is not valid
+ */
+export function takeOverHandshake(headers: HeaderList): string | undefined {
+  let key: string | undefined;
+  for (let i = headers.length - 2; i >= 0; i -= 2) {
+    const name = (headers[i] as string).toLowerCase();
+    if (name === "sec-websocket-extensions") headers.splice(i, 2);
+    if (name === "sec-websocket-key" && KEY.test(headers[i + 1] as string)) {
+      headers[i + 1] = key = createKey();
+    }
+  }
+  return key;
+}
+
+/**
+ * Checks that a 101 answers the proxy's handshake (RFC 6455 §4.1).
+ * @throws ProxyError 502 if the upstream has not seen the key, or has chosen an extension unasked
+ */
+export async function checkAnswer(answer: HeaderList, key: string | undefined): Promise<void> {
+  const accept = getHeader(answer, "sec-websocket-accept");
+  if (key === undefined || accept !== (await acceptOf(key))) throw badAnswer("Accept");
+  if (getHeader(answer, "sec-websocket-extensions")) throw badAnswer("Extensions");
+}
+
+function badAnswer(name: string): ProxyError {
+  return new ProxyError("http_protocol_error", {
+    message: `the upstream's Sec-WebSocket-${name} does not answer the handshake`,
+  });
+}
+
+/** Returns the fields of a 101 that are for the client: without those that the server writes itself. */
+export function toAnswerHeaders(answer: HeaderList): Headers {
+  return toHeaders(withoutNames(answer, OF_HANDSHAKE));
 }
 
 function toBase64(bytes: Uint8Array): string {

@@ -34,6 +34,8 @@ export interface RelayLimits {
   readonly maxWaiting: number;
   /** Milliseconds to wait for the upstream's close frame after ours. */
   readonly closeTimeout: number;
+  /** Milliseconds that both sides may be silent; 0 for no limit. */
+  readonly idleTimeout: number;
 }
 
 /** Used unless a caller says otherwise. */
@@ -42,8 +44,11 @@ export const relayLimits: RelayLimits = {
   highWaterMark: 1024 * 1024,
   maxWaiting: 16 * 1024 * 1024,
   closeTimeout: 5_000,
+  idleTimeout: 0,
 };
 
+/** The code for both sides when neither has sent anything for too long ("Going Away"). */
+const GOING_AWAY = 1001;
 /** The code for a client whose upstream broke the protocol or went away (registered with IANA as "Bad Gateway"). */
 const BAD_GATEWAY = 1014;
 /** The code for a client that is faster than its upstream for too long ("Try Again Later"). */
@@ -73,6 +78,9 @@ export class Relay implements TunnelHandler, FrameHandler {
   #isOver = false;
   #poll: ReturnType<typeof setTimeout> | undefined;
   #closing: ReturnType<typeof setTimeout> | undefined;
+  #idle: ReturnType<typeof setTimeout> | undefined;
+  /** The time of the last bytes of either side, on the clock of `performance.now()`. */
+  #lastActivity = 0;
 
   /** @param onEnd called once, when both sides are closed */
   constructor(
@@ -86,13 +94,21 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#limits = limits;
     this.#onEnd = onEnd;
     this.#reader = new FrameReader(this, limits.maxMessage);
+    if (limits.idleTimeout > 0) this.#waitForSilence(limits.idleTimeout);
+    this.onActivity();
     upstream.attach(this);
   }
 
   // ── from the client ──
 
+  /** Either side has sent something: the limit for silence begins again. */
+  onActivity(): void {
+    if (this.#idle !== undefined) this.#lastActivity = performance.now();
+  }
+
   /** The client has sent a message. */
   onClientMessage(data: string | Uint8Array): void {
+    this.onActivity();
     if (this.#hasSentClose || this.#isUpstreamClosed) return;
     const isText = typeof data === "string";
     const payload = isText ? new TextEncoder().encode(data) : data;
@@ -128,6 +144,7 @@ export class Relay implements TunnelHandler, FrameHandler {
 
   /** @internal */
   onData(bytes: Uint8Array): void {
+    this.onActivity();
     this.#reader.feed(bytes);
     const { highWaterMark } = this.#limits;
     if (this.#isClientClosed || this.#client.bufferedAmount() <= highWaterMark) return;
@@ -190,6 +207,16 @@ export class Relay implements TunnelHandler, FrameHandler {
     else this.#poll = setTimeout(() => this.#look(), POLL);
   }
 
+  /** Closes both sides when they have been silent for too long. Activity does not restart the timer; that would cost more. */
+  #waitForSilence(wait: number): void {
+    this.#idle = setTimeout(() => {
+      const left = this.#lastActivity + this.#limits.idleTimeout - performance.now();
+      if (left > 1) return this.#waitForSilence(left);
+      this.#closeUpstream(GOING_AWAY, "silent for too long");
+      this.#closeClient(GOING_AWAY, "silent for too long");
+    }, wait);
+  }
+
   #closeClient(code: number | undefined, reason: string): void {
     if (!this.#isClientClosed) this.#client.close(code, reason);
   }
@@ -206,6 +233,7 @@ export class Relay implements TunnelHandler, FrameHandler {
   #finish(): void {
     if (!this.#isClientClosed || !this.#isUpstreamClosed || this.#isOver) return;
     this.#isOver = true;
+    clearTimeout(this.#idle);
     this.#onEnd();
   }
 }

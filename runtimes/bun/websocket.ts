@@ -1,0 +1,144 @@
+import { clientGone, ProxyError } from "../../src/error.ts";
+import type { Tunnel } from "../../src/tunnel.ts";
+import { type ClientSocket, Relay, relayLimits } from "../../src/websocket/relay.ts";
+
+/** A WebSocket of Bun's server, as far as the proxy uses it. It is declared here, so that no types package is needed. */
+export interface BunSocket {
+  readonly data: unknown;
+  send(data: string | Uint8Array<ArrayBuffer>): number;
+  close(code?: number, reason?: string): void;
+  terminate(): void;
+  getBufferedAmount(): number;
+  pause?(): void;
+  resume?(): void;
+}
+
+/** The option `websocket` of Bun's server. */
+export interface WebSocketHandlers {
+  /** The server has answered the handshake. */
+  open(socket: BunSocket): void;
+  /** The client has sent a message. */
+  message(socket: BunSocket, data: string | Uint8Array): void;
+  /** The client has taken what was sent to it. */
+  drain(socket: BunSocket): void;
+  /** The client has sent a ping, which the server answers. */
+  ping(socket: BunSocket): void;
+  /** The client has sent a pong. */
+  pong(socket: BunSocket): void;
+  /** The WebSocket is closed. */
+  close(socket: BunSocket, code: number, reason: string): void;
+  /** The largest message of a client in bytes; a larger one closes its WebSocket with 1009. */
+  readonly maxPayloadLength: number;
+  /** Bytes that may wait for a client. Bun drops what exceeds them: the proxy stops reading from the upstream earlier. */
+  readonly backpressureLimit: number;
+  /** A WebSocket of which Bun has dropped a message is closed: the client would miss it unnoticed. */
+  readonly closeOnBackpressureLimit: boolean;
+  /** No limit for silence: the option `tunnelTimeout` is one. */
+  readonly idleTimeout: number;
+}
+
+/** The methods of Bun's server for WebSockets. */
+export interface BunUpgrader {
+  upgrade(request: Request, options: { data: unknown; headers: Headers }): boolean;
+}
+
+/** A client's WebSocket, from the answer to its handshake to its end. */
+class BunClient implements ClientSocket {
+  readonly #tunnel: Tunnel;
+  readonly #idleTimeout: number;
+  #socket: BunSocket | undefined;
+  relay: Relay | undefined;
+
+  constructor(tunnel: Tunnel, idleTimeout: number) {
+    this.#tunnel = tunnel;
+    this.#idleTimeout = idleTimeout;
+  }
+
+  open(socket: BunSocket): void {
+    this.#socket = socket;
+    const limits = { ...relayLimits, idleTimeout: this.#idleTimeout };
+    this.relay = new Relay(this, this.#tunnel, () => (this.relay = undefined), limits);
+  }
+
+  send(data: string | Uint8Array<ArrayBuffer>): void {
+    this.#socket?.send(data);
+  }
+
+  bufferedAmount(): number {
+    return this.#socket?.getBufferedAmount() ?? 0;
+  }
+
+  close(code: number | undefined, reason: string): void {
+    // Bun sends 1000 for a missing code, and a close frame without a code for this one.
+    this.#socket?.close(code ?? 1005, reason);
+  }
+
+  terminate(): void {
+    this.#socket?.terminate();
+  }
+
+  pause(): void {
+    this.#socket?.pause?.();
+  }
+
+  resume(): void {
+    this.#socket?.resume?.();
+  }
+}
+
+/** Returns the client of a socket; undefined for a WebSocket that the app itself has accepted. */
+function clientOf({ data }: BunSocket): BunClient | undefined {
+  return data instanceof BunClient ? data : undefined;
+}
+
+/**
+ * What Bun's server needs as its option `websocket`, so that proxies on it carry WebSockets. All proxies share it.
+ * @example
+ * ```ts
+ * Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket });
+ * ```
+ */
+export const websocket: WebSocketHandlers = {
+  open: (socket) => clientOf(socket)?.open(socket),
+  message: (socket, data) => clientOf(socket)?.relay?.onClientMessage(data),
+  drain: (socket) => clientOf(socket)?.relay?.onClientDrain(),
+  ping: (socket) => clientOf(socket)?.relay?.onActivity(),
+  pong: (socket) => clientOf(socket)?.relay?.onActivity(),
+  close: (socket, code, reason) => clientOf(socket)?.relay?.onClientClose(code, reason),
+  maxPayloadLength: relayLimits.maxMessage,
+  // One chunk of the upstream's connection may complete a message when the buffer is almost full.
+  backpressureLimit: 2 * relayLimits.maxMessage,
+  closeOnBackpressureLimit: true,
+  idleTimeout: 0,
+};
+
+/**
+ * Answers a handshake, and connects the client with the upstream.
+ * @throws ProxyError if the client has disconnected, or the server does not serve WebSockets
+ */
+export function relayWebSocket(
+  request: Request,
+  server: BunUpgrader,
+  response: Response,
+  tunnel: Tunnel,
+  timeout: number,
+): Response {
+  const client = new BunClient(tunnel, timeout);
+  let isUpgraded = false;
+  let cause: unknown;
+  try {
+    isUpgraded = server.upgrade(request, { data: client, headers: response.headers });
+  } catch (thrown) {
+    cause = thrown;
+  }
+  // Bun ignores this response.
+  if (isUpgraded) return new Response(null, { status: 101 });
+  if (cause === undefined) throw clientGone();
+  throw new ProxyError("http_request_error", {
+    status: 501,
+    message:
+      "Bun's server does not serve WebSockets: give it `websocket: proxy.websocket`; " +
+      "under srvx and h3 `bun: { websocket: proxy.websocket }`",
+    cause,
+  });
+}

@@ -1,0 +1,92 @@
+import { clientGone, ProxyError } from "../../src/error.ts";
+import type { Tunnel } from "../../src/tunnel.ts";
+import { type ClientSocket, Relay, relayLimits } from "../../src/websocket/relay.ts";
+
+/** What Deno's global object has for WebSockets. It is declared here, so that no types package is needed. */
+interface DenoUpgrader {
+  upgradeWebSocket(
+    request: Request,
+    options: { idleTimeout: number },
+  ): { socket: WebSocket; response: Response };
+}
+
+/**
+ * The milliseconds until a WebSocket must be open after the handshake was answered. Deno tells nothing of a client that
+ * disconnects in between.
+ */
+const OPEN_TIMEOUT = 10_000;
+
+/**
+ * A client's WebSocket. Deno cannot stop reading from it: a client that sends more than its upstream takes is closed when
+ * too much waits.
+ */
+class DenoClient implements ClientSocket {
+  readonly #socket: WebSocket;
+
+  constructor(socket: WebSocket) {
+    this.#socket = socket;
+  }
+
+  send(data: string | Uint8Array<ArrayBuffer>): void {
+    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(data);
+  }
+
+  bufferedAmount(): number {
+    return this.#socket.bufferedAmount;
+  }
+
+  close(code: number | undefined, reason: string): void {
+    if (code === undefined) this.#socket.close();
+    else this.#socket.close(code, reason);
+  }
+
+  terminate(): void {
+    this.#socket.close(1011);
+  }
+}
+
+/** Connects a client's WebSocket with the upstream once it is open. */
+function relay(socket: WebSocket, tunnel: Tunnel, idleTimeout: number): void {
+  socket.binaryType = "arraybuffer";
+  const opening = setTimeout(() => tunnel.destroy(), OPEN_TIMEOUT);
+  socket.addEventListener("open", () => {
+    clearTimeout(opening);
+    const client = new DenoClient(socket);
+    const running = new Relay(client, tunnel, () => {}, { ...relayLimits, idleTimeout });
+    socket.addEventListener("message", ({ data }: MessageEvent<string | ArrayBuffer>) =>
+      running.onClientMessage(typeof data === "string" ? data : new Uint8Array(data)),
+    );
+    // Deno reports 0 for a connection that breaks off.
+    socket.addEventListener("close", ({ code, reason }) => running.onClientClose(code, reason));
+  });
+  // An error is followed by `close`. Without a listener, Deno would end the process.
+  socket.addEventListener("error", () => {});
+}
+
+/**
+ * Answers a handshake, and connects the client with the upstream.
+ * @throws ProxyError if the client has disconnected, or the server does not know the request
+ */
+export function relayWebSocket(
+  request: Request,
+  response: Response,
+  tunnel: Tunnel,
+  timeout: number,
+): Response {
+  if (request.signal.aborted) throw clientGone();
+  const { Deno } = globalThis as unknown as { Deno: DenoUpgrader };
+  let upgraded: ReturnType<DenoUpgrader["upgradeWebSocket"]>;
+  try {
+    upgraded = Deno.upgradeWebSocket(request, { idleTimeout: 0 });
+  } catch (cause) {
+    throw new ProxyError("http_request_error", {
+      status: 501,
+      message: "Deno cannot upgrade this request: pass the one that its server has made",
+      cause,
+    });
+  }
+  // Deno recognizes its own response only. The option `protocol` accepts only a name that it finds behind ", ".
+  for (const [name, value] of response.headers) upgraded.response.headers.append(name, value);
+  relay(upgraded.socket, tunnel, timeout);
+  return upgraded.response;
+}
