@@ -1,4 +1,4 @@
-/** Who runs side by side. */
+/** The proxies that are compared. */
 import { fileURLToPath } from "node:url";
 import {
   type Command,
@@ -9,7 +9,7 @@ import {
   workerdCommand,
 } from "./commands.ts";
 
-/** What a contestant is there for: ratios are taken between roles. */
+/** The part of a contestant in comparisons: ratios are computed between roles. */
 export type Role =
   /** This project. */
   | "fetchway"
@@ -29,11 +29,11 @@ export interface Contestant {
   readonly name: string;
   readonly title: string;
   readonly role: Role;
-  /** What it is compared with beside the others: the host's own proxy, or the naive one. */
+  /** The name of the host's own proxy, or of the naive one, that it is also compared with. */
   readonly rival?: string;
-  /** What it consists of beside Fetchway and Node: packages, or commands. */
+  /** The packages or commands that it uses, besides Fetchway and Node. */
   readonly uses: readonly string[];
-  /** Why it cannot run here; undefined if it can. */
+  /** Returns the reason why it cannot run on this machine; undefined if it can. */
   missing?(): string | undefined;
   command(place: Place): Command | Promise<Command>;
 }

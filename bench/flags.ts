@@ -11,9 +11,9 @@ export interface BenchOptions {
   readonly seconds: number;
   /** One run for each number of connections. */
   readonly connections: readonly number[];
-  /** One run for each number of upstream origins; only our own contestant for it takes part in more than one. */
+  /** One run for each number of upstream origins; only Fetchway runs with more than one. */
   readonly origins: readonly number[];
-  /** Nothing was left out: the figures may go into README. */
+  /** Whether all contestants and workloads run, so that the figures may go into README. */
   readonly complete: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** What the project wants of itself, as ratios of CPU per request. */
+/** The project's own goals, as ratios of CPU per request. */
 import { type Base, BASE_TITLES, compare, type Comparison, contestantOf } from "./ratios.ts";
 import type { Measurement } from "./rounds.ts";
 import { workloads } from "./workloads.ts";

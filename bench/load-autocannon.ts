@@ -1,8 +1,8 @@
-/** One run of the load generator of npm, in a process of its own: a line of JSON at the end. */
+/** Runs autocannon in a process of its own, which prints one line of JSON at the end. */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
-/** What is used of it; it has no types. */
+/** The part of autocannon's API that is used; it has no types. */
 type Autocannon = (settings: object) => Promise<{
   requests: { total: number };
   latency: { average: number; p50: number; p99: number };

@@ -26,7 +26,7 @@ export interface LoadResult {
 
 export const generator: "wrk" | "autocannon" = hasCommand("wrk") ? "wrk" : "autocannon";
 
-/** What a connection's timeout is, for both; nothing here takes as long. */
+/** The connection timeout of both load generators; no response takes as long. */
 const TIMEOUT = 10;
 
 const execute = promisify(execFile);

@@ -4,7 +4,7 @@ import { createServer as createSecureServer } from "node:https";
 import { createProxy } from "../runtimes/node.ts";
 import { listen } from "../test/_serve.ts";
 
-/** What a server is told at its start. */
+/** The configuration of a server, which it gets as JSON. */
 export type Role =
   | { role: "target"; delay: number; cert?: string; key?: string }
   | { role: "proxy"; target: string; keepAlive: boolean; maxSockets: number; ca?: string };

@@ -60,7 +60,7 @@ interface Run {
   failed: number;
 }
 
-/** So many clients at the same time, each with so many requests on a connection of its own. */
+/** Runs this many clients at the same time, each with this many requests on a connection of its own. */
 async function load(port: number, clients: number, requests: number): Promise<Run> {
   const pool = new Pool(`http://127.0.0.1:${port}`, { connections: clients });
   const times = new Float64Array(clients * requests);

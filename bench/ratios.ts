@@ -21,6 +21,12 @@ export function contestantOf(name: string): Contestant | undefined {
   return contestants.find((each) => each.name === name);
 }
 
+/** The title of a contestant for Markdown; Fetchway's are bold. */
+export function toTitle(name: string): string {
+  const { title = name, role } = contestantOf(name) ?? {};
+  return role === "fetchway" ? `**${title}**` : title;
+}
+
 export function valuesOf({ samples }: Measurement, what: keyof Sample): number[] {
   return samples.flatMap((sample) => sample[what] ?? []);
 }
@@ -33,7 +39,7 @@ export function besides(all: readonly Measurement[], one: Measurement): Measurem
   );
 }
 
-/** Whom a measurement is compared with: undefined if nobody of that kind has figures. */
+/** Finds the measurement to compare with; undefined if no contestant of that kind has figures. */
 export function baseOf(
   all: readonly Measurement[],
   one: Measurement,

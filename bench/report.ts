@@ -12,7 +12,7 @@ import { type Contestant, contestants } from "./contestants.ts";
 import { toGoalTable } from "./goals.ts";
 import { generator } from "./load.ts";
 import { pinned } from "./program.ts";
-import { BASES, type Base, besides, compare, contestantOf, valuesOf } from "./ratios.ts";
+import { BASES, type Base, besides, compare, toTitle, valuesOf } from "./ratios.ts";
 import type { Measurement, Sample } from "./rounds.ts";
 import { median, spread } from "./statistics.ts";
 import { summarize, type Summary, toOverview } from "./summary.ts";
@@ -36,7 +36,7 @@ export interface Report extends Machine {
 
 const pathOf = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
-/** Where it runs, and the versions of those who take part. */
+/** The machine, and the versions of the contestants that take part. */
 export function describeMachine(taking: readonly Contestant[] = contestants): Machine {
   const versions: Record<string, string> = { node: process.versions.node };
   for (const tool of new Set(taking.flatMap(({ uses }) => uses))) {
@@ -117,7 +117,7 @@ function toTable(results: readonly Measurement[], one: Measurement): string {
     .map(({ each, cpu }) => {
       const ratios = bases.map((base) => compare(results, each, base)?.ratio.toFixed(2) ?? "");
       return toRow([
-        titleOf(each),
+        toTitle(each.contestant),
         `${cpu.toFixed(1)} ± ${toPercent(spread(valuesOf(each, "cpu")) / cpu)}`,
         ...ratios,
         ...figures.map(({ of, unit, digits }) =>
@@ -130,25 +130,20 @@ function toTable(results: readonly Measurement[], one: Measurement): string {
       ({ workload, connections, failed }) =>
         failed !== undefined && workload === one.workload && connections === one.connections,
     )
-    .map((each) => `\n- ${titleOf(each)}: **no figures**, ${each.failed}`);
+    .map((each) => `\n- ${toTitle(each.contestant)}: **no figures**, ${each.failed}`);
   const titles = bases.map((base) => COLUMNS[base]);
   const head = ["", "CPU µs", ...titles, ...figures.map(({ title }) => title)];
   const line = head.map((_, i) => (i === 0 ? "---" : "--:"));
   return [toRow(head), toRow(line), ...rows].join("\n") + failures.join("");
 }
 
-/** `NaN` is what one round tells of its spread. */
+/** The spread of one round is `NaN`. */
 function toPercent(part: number): string {
   return Number.isNaN(part) ? "?" : `${(part * 100).toFixed(0)} %`;
 }
 
 function toRow(cells: readonly string[]): string {
   return `| ${cells.join(" | ")} |`;
-}
-
-function titleOf({ contestant }: Measurement): string {
-  const { title = contestant, role } = contestantOf(contestant) ?? {};
-  return role === "fetchway" ? `**${title}**` : title;
 }
 
 /** Replaces the text between two markers in bench/README.md. @returns its path */

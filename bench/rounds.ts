@@ -57,7 +57,7 @@ interface Entry {
   readonly samples: Sample[];
 }
 
-/** Starts, validates, warms up and measures; whoever fails anywhere has no figures. */
+/** Starts, validates, warms up and measures the contestants; one that fails anywhere has no figures. */
 export async function measure(
   workload: Workload,
   contestants: readonly Contestant[],
@@ -97,7 +97,7 @@ export async function measure(
     }
     for (let round = 0; round < options.rounds; round++) {
       const order = contestants.flatMap(({ name }) => entries.get(name) ?? []);
-      // There and back, so that being first or last is nobody's place.
+      // Every second round runs in reverse order, so that no contestant is always first or last.
       if (round % 2 === 1) order.reverse();
       for (const { contestant, program, samples } of order) {
         try {

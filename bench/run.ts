@@ -105,7 +105,7 @@ async function main(): Promise<void> {
   const failed = results.filter((each) => each.failed !== undefined);
   if (failed.length > 0)
     say(`no figures: ${failed.map(({ contestant }) => contestant).join(", ")}`);
-  // Others may fail at what they cannot do; we may not.
+  // Other proxies may lack a feature; Fetchway may not fail.
   if (failed.some(({ contestant }) => contestantOf(contestant)?.role === "fetchway")) {
     process.exitCode = 1;
   }

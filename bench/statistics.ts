@@ -1,4 +1,4 @@
-/** What rounds have in common. */
+/** Statistics over rounds. */
 
 export function median(values: readonly number[]): number {
   return quantile(values, 0.5);
@@ -22,7 +22,7 @@ function quantile(values: readonly number[], part: number): number {
   return below + (above - below) * (place % 1);
 }
 
-/** The ratios of rounds that stood beside each other: what the machine did meanwhile has happened to both. */
+/** The ratios of neighbouring rounds: a change of the machine's speed affects both sides of a ratio. */
 export function ratios(values: readonly number[], base: readonly number[]): number[] {
   const pairs = Math.min(values.length, base.length);
   return Array.from({ length: pairs }, (_, i) => (values[i] as number) / (base[i] as number));

@@ -1,6 +1,14 @@
 /** What a complete run has shown, in short: what `results.json` keeps, and what bench/README.md and its chart show. */
 import { GOALS } from "./goals.ts";
-import { BASE_TITLES, BASES, type Base, compare, contestantOf, valuesOf } from "./ratios.ts";
+import {
+  BASE_TITLES,
+  BASES,
+  type Base,
+  compare,
+  contestantOf,
+  toTitle,
+  valuesOf,
+} from "./ratios.ts";
 import type { Machine, Report } from "./report.ts";
 import type { Measurement } from "./rounds.ts";
 import { median, spread } from "./statistics.ts";
@@ -105,17 +113,17 @@ function toCpuTable(cpu: Summary["cpuTimes"]): string {
   const names = [...new Set(Object.values(cpu).flatMap((each) => Object.keys(each)))];
   const rows = names
     .toSorted((a, b) => rank(a) - rank(b))
-    .map((name) => [titleOf(name)].concat(columns.map((each) => showCpu(cpu[each]?.[name]))));
+    .map((name) => [toTitle(name)].concat(columns.map((each) => showCpu(cpu[each]?.[name]))));
   const failures = columns.flatMap((column) =>
     Object.entries(cpu[column] ?? {})
       .filter(([, figure]) => typeof figure === "string")
       .map(
         ([name, why]) =>
-          `\n- ${titleOf(name)}, ${titleOfWorkload(column)}: **no figures**, ${why as string}`,
+          `\n- ${toTitle(name)}, ${titleOfWorkload(column)}: **no figures**, ${why as string}`,
       ),
   );
   const list = failures.length > 0 ? `\n${failures.join("")}` : "";
-  return toTable(["", ...columns.map(titleOfWorkload)], rows) + list;
+  return joinTable(["", ...columns.map(titleOfWorkload)], rows) + list;
 }
 
 function showCpu(figure: Figure | string | undefined): string {
@@ -134,7 +142,7 @@ function toRatioTable({ ratios }: Summary): string {
     names
       .filter((name) => Object.values(ratios).some((each) => each[name]?.[base] !== undefined))
       .map((name) =>
-        [titleOf(name), BASE_TITLES[base]].concat(
+        [toTitle(name), BASE_TITLES[base]].concat(
           columns.map((workload) => {
             const figure = ratios[workload]?.[name]?.[base];
             return figure === undefined ? "" : showRatio(figure, goalOf(name, workload, base));
@@ -142,7 +150,7 @@ function toRatioTable({ ratios }: Summary): string {
         ),
       ),
   );
-  return toTable(["", "compared", ...columns.map(titleOfWorkload)], rows);
+  return joinTable(["", "compared", ...columns.map(titleOfWorkload)], rows);
 }
 
 function goalOf(contestant: string, workload: string, base: Base): number | undefined {
@@ -164,18 +172,13 @@ function showRatio([ratio, noise]: Figure, goal: number | undefined): string {
 function toLoadTable({ load }: Summary): string {
   const rows = Object.entries(load)
     .toSorted(([, a], [, b]) => b[0] - a[0])
-    .map(([name, [rps, p99, rss]]) => [titleOf(name), `${rps}`, p99.toFixed(1), `${rss}`]);
-  return toTable(["", "requests/s", "p99 ms", "RSS MiB"], rows);
+    .map(([name, [rps, p99, rss]]) => [toTitle(name), `${rps}`, p99.toFixed(1), `${rss}`]);
+  return joinTable(["", "requests/s", "p99 ms", "RSS MiB"], rows);
 }
 
-function toTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+function joinTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = head.map((title) => (title === "" || title === "compared" ? "---" : "--:"));
   return [head, line, ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
-}
-
-function titleOf(name: string): string {
-  const { title = name, role } = contestantOf(name) ?? {};
-  return role === "fetchway" ? `**${title}**` : title;
 }
 
 function titleOfWorkload(name: string): string {

@@ -1,4 +1,4 @@
-/** What a process and all that it started have used. */
+/** CPU time and memory of a process and its children. */
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 

@@ -1,4 +1,4 @@
-/** Whether a proxy does what it is measured for. */
+/** Checks that a proxy does the work for which it is measured. */
 import { Agent, request } from "node:http";
 import type { Workload } from "./workloads.ts";
 

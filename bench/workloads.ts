@@ -1,4 +1,4 @@
-/** What is asked of every contestant, and what it has to answer. */
+/** The requests that every contestant gets, and the expected responses. */
 import { crc32 } from "node:zlib";
 
 export interface Workload {
@@ -7,16 +7,16 @@ export interface Workload {
   readonly title: string;
   readonly method: "GET" | "POST";
   readonly path: string;
-  /** What is sent; undefined for none. */
+  /** The request body; undefined for none. */
   readonly body: Buffer | undefined;
-  /** What comes back, byte for byte. */
+  /** The expected response body. */
   readonly answer: Buffer;
   readonly type: string;
   /** Whether the upstream takes its time: half a round shows as much. */
   readonly paced?: true;
 }
 
-/** Text of a length, the same in every run; no two lines are equal, so that swapped pieces show. */
+/** Text of this length, the same in every run; no two lines are equal, so that swapped chunks are noticed. */
 function textOf(length: number): Buffer {
   const lines: string[] = [];
   for (let i = 0, total = 0; total < length; i++) {

@@ -13,12 +13,12 @@ import {
 import type { Transport } from "../src/transport.ts";
 import { MessageIncoming, readRequest } from "./node/nodeincoming.ts";
 import { createNodeTransport } from "./node/nodetransport.ts";
-import { respond, sendResponse } from "./node/outgoing.ts";
+import { respond, sendResponse } from "./node/noderesponse.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
 
-// At the first request it would fail with messages that help nobody.
+// Fail when the module is loaded: the first request would fail with messages that do not name the cause.
 if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
   throw new Error(
     'fetchway: this is the entry for Node; bundle with the condition "workerd" (wrangler sets it; ' +
@@ -29,8 +29,8 @@ if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
 /**
  * A handler for `node:http`, Express and Fastify.
  *
- * `next`, where the framework passes one, is called with the TypeError of a misuse or the exception of a hook
- * that `onError` has not answered. Without `next`, the client gets 500 and `console.error` the exception.
+ * It calls `next`, if the framework passes it, with the TypeError of a misuse, or with the exception of a hook that
+ * `onError` does not answer. Without `next`, the client gets 500, and the exception goes to `console.error`.
  */
 export type NodeHandler = (
   req: IncomingMessage,
@@ -38,14 +38,15 @@ export type NodeHandler = (
   next?: (error?: unknown) => void,
 ) => void;
 
-/** A proxy on Node: a `fetch`, and a handler for servers without web requests. */
+/** A proxy on Node, which also has a handler for servers without web requests. */
 export interface NodeProxy extends Proxy {
-  /** Needs no `this`. */
+  /** Handles the requests of `node:http`, Express and Fastify. Needs no `this`. */
   readonly nodeHandler: NodeHandler;
 }
 
 /**
- * Connections to upstreams, through an HTTP/1.1 client on Node's sockets. Idle ones do not keep the process alive.
+ * Creates a transport: an HTTP/1.1 client on Node's sockets, with a pool of connections to upstreams. Idle connections do
+ * not keep the process alive.
  * @example const transport = createTransport({ maxSockets: 50 });
  */
 export function createTransport(options: PoolOptions = {}): Transport {
@@ -67,7 +68,7 @@ function toError(thrown: unknown): Error {
 }
 
 /**
- * A proxy with its options compiled once and connections of its own.
+ * Creates a proxy, which compiles its options once and has its own connections.
  * @throws TypeError that names a bad option and the fix
  * @example createServer(createProxy({ target: "http://127.0.0.1:4000" }).nodeHandler).listen(3000);
  */
@@ -78,9 +79,9 @@ export function createProxy(options: CreateProxyOptions): NodeProxy {
     ...bindProxy(route, runtime),
     nodeHandler(req, res, next) {
       const fail = (thrown: unknown): void => {
-        // Express takes undefined for "go on" and some strings for commands.
+        // Express calls the next handler for `undefined`, and takes some strings as commands.
         if (next) return next(thrown instanceof Error ? thrown : toError(thrown));
-        // Nothing else reports it: a handler of node:http has no caller that waits for it.
+        // No other code reports the exception: `node:http` does not wait for its handler.
         // oxlint-disable-next-line no-console
         console.error(thrown);
         if (res.headersSent) res.destroy();

@@ -1,12 +1,13 @@
 /** The app of the setup `inProcess`. Imported by hosts: no runtime's API here. */
 import type { FetchTarget } from "#proxy";
-import { gzip, lasting, pause } from "./_lasting.ts";
+import { gzip, lasting } from "./_lasting.ts";
+import { pause } from "./_wait.ts";
 
-/** What the app throws: the operator may read it, no client may. */
+/** The message of the app's exception: the operator may read it, no client may. */
 const secret = "10.0.0.1 is the app's secret";
 
 /** Bytes, one chunk after the other, until the last one, which may be an error. */
-function streamOf(chunks: (string | Error)[]): ReadableStream<Uint8Array> {
+function createStream(chunks: (string | Error)[]): ReadableStream<Uint8Array> {
   const left = [...chunks];
   return new ReadableStream({
     async pull(controller) {
@@ -51,9 +52,11 @@ const ways: Record<string, (request: Request) => Response | Promise<Response>> =
     throw new TypeError(secret);
   },
   "/reject": () => Promise.reject(new Error(secret)),
-  "/broken": () => new Response(streamOf(["half", new Error(secret)])),
+  "/broken": () => new Response(createStream(["half", new Error(secret)])),
   "/short": () =>
-    new Response(streamOf(["half"]), { headers: { "content-type": "a/b", "content-length": "8" } }),
+    new Response(createStream(["half"]), {
+      headers: { "content-type": "a/b", "content-length": "8" },
+    }),
   "/empty": () => new Response(null, { status: 204 }),
   ...lasting,
 };

@@ -6,7 +6,7 @@ import { BodyReader, bytesOf, parseHead, readFraming, valuesOf } from "./_wire.t
 import type { Framing, Header } from "./_wire.ts";
 import { patience, within } from "./_wait.ts";
 
-/** Bodies are kept up to this size, and hashed whatever their size. */
+/** Bodies are kept up to this size; bodies of any size are hashed. */
 const kept = 4 * 1024 * 1024;
 
 export class ResponseHead {
@@ -83,7 +83,7 @@ export class Client {
     else this.socket.destroy();
   }
 
-  /** Nothing is read from the socket except here, so a client that does not call it does not read. */
+  /** Only this method reads from the socket, so that a client that does not call it exerts backpressure. */
   async #more(): Promise<boolean> {
     for (;;) {
       const data = this.socket.read() as Buffer | null;
@@ -126,7 +126,7 @@ export class Client {
     }
   }
 
-  /** Yields a body's pieces as they arrive; the last value says how it ended. */
+  /** Yields a body's chunks as they arrive; the return value says how the body ended. */
   async *pieces(
     head: ResponseHead,
     method = "GET",
@@ -174,7 +174,7 @@ export class Client {
     return this.readBody(await this.readHead(), method);
   }
 
-  /** Whatever arrives until the connection ends. */
+  /** Reads all bytes until the connection ends. */
   async rest(): Promise<Buffer> {
     while (await within(this.#more(), "the end of the connection"));
     return this.#buffer;

@@ -47,7 +47,7 @@ export class Command {
     return found;
   }
 
-  /** What it says on stderr when it is to refuse. */
+  /** Runs a command that must refuse its arguments, and returns its stderr. */
   async refusal(): Promise<string> {
     expect(await within(this.exit, "the exit")).toBe(2);
     expect(this.stdout).toBe("");

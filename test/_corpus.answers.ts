@@ -3,7 +3,7 @@
 export interface AnswerEntry {
   readonly name: string;
   readonly bytes: string;
-  /** The body, if the answer may be passed on; otherwise it is 502, or breaks off. */
+  /** The body, if the response may be forwarded; otherwise it must become 502 or be truncated. */
   readonly may: readonly string[];
 }
 

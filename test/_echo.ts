@@ -1,4 +1,4 @@
-/** An upstream that says what it was asked. */
+/** An upstream whose response describes its request. */
 import { createServer } from "node:http";
 import { afterAll, beforeAll } from "vitest";
 import { listen } from "./_serve.ts";

@@ -28,7 +28,7 @@ export const TARGET = "http://up.test:4000";
 
 export const CAPABLE: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
 
-/** A client that stays until `leave()`, and counts who listens for that. */
+/** A client that is connected until `leave()`, and counts its listeners. */
 export class FakeClient {
   readonly listeners: Set<Listener> = new Set();
   listenAfter?: number;
@@ -51,7 +51,7 @@ export function fakeScope(): Scope {
   return new Scope(new FakeClient(), 0, 0);
 }
 
-/** A scope with deadlines, its client, and who is told of its end. */
+/** A scope with deadlines, its client, and its abort target. */
 export function startScope(
   timeout = 1_000,
   idleTimeout = 500,
@@ -66,7 +66,7 @@ export function startScope(
 
 export type FakeIncoming = Incoming & FakeClient;
 
-/** What a test gives as a body: bytes, a stream, or a body as the core has it. */
+/** A body that a test passes: bytes, a stream, or a `BodySource`. */
 export type Given<T extends { body: BodySource | null }> = Partial<Omit<T, "body">> & {
   body?: BodySource | Uint8Array | ReadableStream<Uint8Array> | null;
 };
@@ -109,7 +109,7 @@ export function fakeResponse(over: Given<UpstreamResponse> = {}): UpstreamRespon
   return { status: 200, statusText: "OK", headers: [], ...over, body: toBody(over.body) };
 }
 
-/** Connections in memory: keeps what was sent, answers what it is told to. */
+/** A transport in memory: keeps the requests, and returns the responses that the test sets. */
 export class FakeTransport implements Transport {
   readonly name = "fake";
   capabilities: Capabilities = CAPABLE;
@@ -172,7 +172,7 @@ export const respond: Respond = ({ status, statusText, headers, body }) =>
 
 export const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
 
-/** A stream of pieces, one for each pull; it tells when it is cancelled. */
+/** A stream that delivers one chunk per pull, and records its cancellation. */
 export function streamOf(
   pieces: string[],
   cancelled?: (reason: unknown) => void,

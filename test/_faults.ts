@@ -1,4 +1,4 @@
-/** Upstreams that go wrong, each in its own way, and what a client behind the proxy is to see of it. */
+/** Faulty upstreams, and the response that a client of the proxy must get from each. */
 import type { Call } from "./_link.ts";
 import type { SetupName } from "./_setups.ts";
 import type { Script } from "./_upstream.ts";
@@ -14,7 +14,7 @@ export interface Fault {
   /** RFC 9209 error type of a gateway's answer. */
   readonly code?: RegExp;
   readonly text?: string;
-  /** The body breaks off: it must not seem whole. */
+  /** The body is truncated, and must not look complete. */
   readonly cut?: boolean;
   /** The proxy keeps the connection. */
   readonly kept?: boolean;
@@ -29,7 +29,7 @@ const terminated = /connection_terminated/;
 const incomplete = /(connection_terminated|http_response_incomplete)/;
 const overflow = /http_response_header_section_size/;
 
-/** Writes piece by piece, each in a packet of its own. */
+/** Writes chunk by chunk, each in a packet of its own. */
 async function trickle(call: Call, pieces: Iterable<string>): Promise<void> {
   for (const piece of pieces) {
     call.write(piece);
@@ -37,7 +37,7 @@ async function trickle(call: Call, pieces: Iterable<string>): Promise<void> {
   }
 }
 
-/** Writes again and again until the connection is gone. */
+/** Writes repeatedly until the connection is closed. */
 async function flood(call: Call, text: string, interval: number): Promise<void> {
   while (!call.link.isClosed) {
     call.write(text);

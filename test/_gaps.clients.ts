@@ -1,4 +1,4 @@
-/** The gaps of hosts with another client than the proxy's own: those of their servers, and what the client loses. */
+/** The gaps of hosts with another client than the proxy's own: their server's gaps and the client's. */
 import { type Loss, losses } from "./_gaps.fetch.ts";
 import type { Gap } from "./_gaps.ts";
 import type { ClientHost, HostName } from "./_host.ts";

@@ -1,4 +1,4 @@
-/** What is lost with the global `fetch`, or undici, in place of the proxy's own client, beside what the server cannot do. */
+/** The gaps of the global `fetch` and of undici in place of the proxy's own client, besides those of the server. */
 import type { ClientHost } from "./_host.ts";
 import type { TestName } from "./_suite.ts";
 

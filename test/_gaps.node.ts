@@ -1,4 +1,4 @@
-/** What the servers on Node cannot do. */
+/** The gaps of servers on Node. */
 import type { Gap } from "./_gaps.ts";
 
 const LISTED = "repeated header fields are joined into one, and names are in lower case";
@@ -7,7 +7,7 @@ const STREAMED = "response headers are sent only with the first chunk of the bod
 const UNSEEN =
   "a truncated response looks complete: the proxy cannot close the connection of a Request that a script made";
 
-/** A Request made by hand holds what the standard lets it hold. */
+/** Gaps of a Request that a script creates, whose content the Fetch standard restricts. */
 const onSlow: Gap[] = (
   [
     ["repeated request fields stay separate lines", LISTED],

@@ -1,7 +1,7 @@
 /**
- * What a host cannot do, and why. A gap's test is expected to fail: when it starts to pass, the run
- * fails until the entry is removed, so that the list never says less than the truth allows; but for those
- * that fail only sometimes.
+ * The features that a host lacks, each with the effect on a user. A gap's test is expected to fail: when it passes, the run
+ * fails until the entry is removed, so that the list stays true; entries with `sometimes` are
+ * exempt.
  */
 import { clientGaps } from "./_gaps.clients.ts";
 import { onNode } from "./_gaps.node.ts";
@@ -12,13 +12,13 @@ import type { TestName } from "./_suite.ts";
 export interface Gap {
   host: HostName;
   test: TestName;
-  /** What the server or the client under the proxy cannot do. */
+  /** What a user sees of it. */
   reason: string;
   /** The versions of Node that cannot; all if undefined. */
   node?: NodeRange;
-  /** What the runtime itself prints then. */
+  /** The text that the runtime itself prints in this test. */
   prints?: string;
-  /** Whether that depends on what comes first: the test may pass, too. */
+  /** Whether the test sometimes passes, because it depends on timing. */
   sometimes?: true;
 }
 

@@ -36,7 +36,7 @@ export function growthOf(make: Sized): number {
   let shortest = Infinity;
   let longest = Infinity;
   let ratio = Infinity;
-  // A machine that is busy elsewhere spoils a round, never all of them.
+  // A busy machine disturbs single rounds, but not all of them.
   for (let round = 0; round < ROUNDS && ratio >= LINEAR; round++) {
     shortest = Math.min(shortest, timeOf(short));
     longest = Math.min(longest, timeOf(long));

@@ -36,7 +36,7 @@ function pathOf(relative: string): string {
   return fileURLToPath(new URL(relative, import.meta.url));
 }
 
-/** What a host is started with, beside what the suite needs. */
+/** Further options of a host. */
 export interface HostOptions {
   /** Flags of Node, on the hosts that run on it. */
   flags?: readonly string[];

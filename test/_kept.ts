@@ -33,7 +33,7 @@ export function startSeeded(): Promise<{ server: Server; url: string }> {
   });
 }
 
-/** Chunks that other code has seen and kept, and what was in them then. */
+/** Chunks that other code keeps, each with a copy of its bytes at that time. */
 export class Keeper {
   readonly kept: { piece: Uint8Array; copy: Buffer }[] = [];
 
@@ -41,7 +41,7 @@ export class Keeper {
     if (piece instanceof Uint8Array) this.kept.push({ piece, copy: Buffer.from(piece) });
   }
 
-  /** None of them may have changed, or be detached. */
+  /** Expects that no chunk has changed or been detached. */
   expectUnchanged(): void {
     expect(this.kept.filter(({ piece, copy }) => !copy.equals(piece)).length).toBe(0);
   }

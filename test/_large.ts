@@ -5,7 +5,7 @@ import { chunk, lastChunk } from "./_wire.ts";
 
 export const mebibyte: number = 1024 * 1024;
 
-// A prime length, so that no buffer size in between divides it: lost, doubled or swapped pieces show.
+// A prime length, which no buffer size divides, so that lost, repeated or swapped chunks are noticed.
 const pattern: Buffer = randomBytes(1_048_573);
 const digests = new Map<number, string>();
 
@@ -53,7 +53,7 @@ function drained(socket: Socket): Promise<void> {
   });
 }
 
-/** What the kernel has taken of everything written so far. */
+/** The number of bytes that the kernel has accepted. */
 export function flushed(socket: Socket): number {
   return socket.bytesWritten - socket.writableLength;
 }

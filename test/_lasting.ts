@@ -1,11 +1,9 @@
 /** Routes that last until their client goes, and how they ended. Imported by hosts: no runtime's API here. */
 
+import { pause } from "./_wait.ts";
+
 /** The signal of the last request to `/hang` or `/stream`, which a later request to `/aborted` reads. */
 let signal: AbortSignal | undefined;
-
-export function pause(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, milliseconds));
-}
 
 export const lasting: Record<string, (request: Request) => Response | Promise<Response>> = {
   // Both wait for timers: workerd ends a request that nothing can answer any more.

@@ -5,7 +5,7 @@ import { pour } from "./_large.ts";
 import { BodyReader, bytesOf, parseHead, readFraming, response, valuesOf } from "./_wire.ts";
 import type { Framing, Header } from "./_wire.ts";
 
-/** Bodies are kept up to this size, and hashed whatever their size. */
+/** Bodies are kept up to this size; bodies of any size are hashed. */
 const kept = 4 * 1024 * 1024;
 
 /** One request as it arrived, and the way to answer it. */
@@ -20,7 +20,7 @@ export class Call {
   state: "reading" | "complete" | "cut" = "reading";
   length = 0;
   trailers: Header[] = [];
-  /** Called with each piece of the body as it arrives. */
+  /** Called with each chunk of the body as it arrives. */
   onData: ((piece: Buffer) => void) | undefined;
   readonly #parts: Buffer[] = [];
   readonly #hash: Hash = createHash("sha256");

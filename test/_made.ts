@@ -9,7 +9,7 @@ function makeForm(): FormData {
   return form;
 }
 
-/** What a body is made of, and how long it is; a form's boundary is each runtime's own. */
+/** Bodies of each type with their length; a form's boundary differs between runtimes. */
 export const made: Record<string, [make: () => BodyInit, length: number | undefined]> = {
   string: [() => "né", 3],
   bytes: [() => new Uint8Array(10), 10],

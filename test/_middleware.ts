@@ -1,4 +1,4 @@
-/** What an app's middleware does before and after the proxy counts, whichever framework runs it. */
+/** Changes by an app's middleware before and after the proxy take effect in every framework. */
 import { expect, test } from "vitest";
 import type { Apps } from "./_apps.ts";
 import { within } from "./_wait.ts";

@@ -22,7 +22,7 @@ export interface NodeRange {
   below?: string;
 }
 
-/** -1, 0 or 1, as sorting wants it; what is left out of a version is 0. */
+/** Returns -1, 0 or 1, as for sorting; missing parts of a version are 0. */
 export function compareVersions(a: string, b: string): number {
   const [left, right] = [a, b].map((version) => version.split(".").map(Number));
   for (let part = 0; part < 3; part++) {

@@ -17,7 +17,7 @@ afterEach(async () => {
   await upstream.reset();
 });
 
-/** A proxy that ends with its test. It asks nobody twice. */
+/** A proxy that is destroyed after its test, and never retries. */
 export function pooled(
   pool: PoolOptions = {},
   target: Target = upstream.url,
@@ -43,5 +43,5 @@ export function originOf(proxy: NodeProxy, origin: string = upstream.url): Origi
 
 /** How many connections the upstream has open. */
 export function openLinks(): number {
-  return upstream.links.filter((link) => !link.isClosed).length;
+  return upstream.openLinks;
 }

@@ -10,10 +10,10 @@ export interface Program {
   output(): string;
   /** The code that it ended with, once it has. */
   code(): number | null | undefined;
-  /** The first match in what it prints, now or later. */
+  /** Waits for the first match in its output. */
   printed(pattern: RegExp): Promise<RegExpExecArray>;
   ended(): Promise<void>;
-  /** Sends a signal to it, and to what it has started. */
+  /** Sends a signal to it and its children. */
   signal(name: NodeJS.Signals): void;
   [Symbol.asyncDispose](): Promise<void>;
 }

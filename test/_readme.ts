@@ -98,7 +98,7 @@ function statsTable(): string {
   return toTable([["`stats()`", "what it counts"], ...rows, ...each]);
 }
 
-/** An example as a project of its own has it. */
+/** An example with the imports of a user's project. */
 function example(name: string): string {
   const source = readFileSync(new URL(`../examples/${name}.ts`, import.meta.url), "utf8");
   const code = source.replace(/^\/\*\*[\s\S]*?\*\/\n/, "").replace('"#proxy"', '"fetchway"');
@@ -123,7 +123,7 @@ const CLIENTS: readonly [ClientHost, string][] = [
   ["fetch-deno", "Deno's fetch"],
 ];
 
-/** What is a client's, and not the server's under it. */
+/** The table of gaps that belong to the client and not to its server. */
 function clientTable(): string {
   const isServers = ({ host, reason }: Gap): boolean => {
     const server = serverOf[host as ClientHost];

@@ -28,7 +28,7 @@ const runtimes: Record<RuntimeName, { args: string[]; serve: string; ffi: string
   },
 };
 
-/** What the system says of this process's sockets that are connected to a port: no runtime tells. */
+/** Code that asks the operating system for options of this process's sockets to a port, which no runtime shows. */
 const socketOptions = (ffi: string): string => `
   const { symbols } = ${ffi};
   const { readdirSync } = await import("node:fs");
@@ -58,7 +58,7 @@ export class Served implements AsyncDisposable {
   readonly #program: Program;
   readonly #clients: Client[] = [];
 
-  /** @param options what JSON can say of them; a target of `"?to"` is taken from the request's query */
+  /** @param options as far as JSON can express them; a target of `"?to"` is read from the request's query */
   constructor(
     runtime: RuntimeName,
     target: CreateProxyOptions["target"],

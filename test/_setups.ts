@@ -67,7 +67,7 @@ function toByteStream(text: string): ReadableStream<Uint8Array> {
   });
 }
 
-/** What the exception of a hook says: the operator may read it, no client may. */
+/** The message of a hook's exception: the operator may read it, no client may. */
 export const secret = "10.0.0.1 is secret";
 
 const failing = (upstream: string): Setup => ({
@@ -185,7 +185,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     options: { trustProxy: () => failIn("trustProxy", "/trustProxy/throws") ?? true },
   }),
   routed: (upstream) => ({
-    /** Says what the router has seen of the path; only one name is served. */
+    /** A router that records the path that it sees; only one name is served. */
     target({ url }) {
       const { host, pathname } = new URL(url);
       if (host !== "shop.test") return "http://127.0.0.1:1";

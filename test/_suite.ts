@@ -35,7 +35,7 @@ import { timeouts } from "./suite/timeouts.ts";
 import { truncation } from "./suite/truncation.ts";
 import { trust } from "./suite/trust.ts";
 
-/** What a test is given; connections are closed and the upstream is cleared after it. */
+/** The tools of a test; after the test its connections are closed and the upstream is reset. */
 export interface Tools {
   host: Host;
   upstream: Upstream;
@@ -77,7 +77,7 @@ const themes: Record<string, Record<string, Test>> = {
   large,
 };
 
-/** The title of every test: what a gap can name. */
+/** The title of every test, by which a gap names it. */
 export type TestName =
   | keyof typeof framing
   | keyof typeof lenience

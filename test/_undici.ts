@@ -43,6 +43,6 @@ export async function untilFree(transport: Transport): Promise<void> {
 }
 
 /** The error type in a response's Proxy-Status. */
-export function errorOf(response: Response): string | undefined {
+export function errorTypeOf(response: Response): string | undefined {
   return response.headers.get("proxy-status")?.replace("fetchway; error=", "");
 }

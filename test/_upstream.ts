@@ -17,6 +17,12 @@ export class Upstream {
   /** Decides how each request is answered; called when its head has arrived. */
   script: Script = echo;
   links: Link[] = [];
+
+  /** The number of connections that are not closed. */
+  get openLinks(): number {
+    return this.links.filter((link) => !link.isClosed).length;
+  }
+
   calls: Call[] = [];
   /** What the proxy sent that is not HTTP, and what a script threw. */
   faults: string[] = [];

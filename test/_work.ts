@@ -117,7 +117,7 @@ export interface Worker {
   stop(): Promise<void>;
 }
 
-/** @param transport path of a module with a `transport` to use, from the folder of the hosts; Node's own if left out */
+/** @param transport name of a module with a `transport` to use, as `hostFile` takes it; Node's own if left out */
 export async function startWork(host: WorkHost, mode: Mode, transport = ""): Promise<Worker> {
   const upstream = new Upstream();
   await upstream.listen();
@@ -125,7 +125,7 @@ export async function startWork(host: WorkHost, mode: Mode, transport = ""): Pro
     env: {
       ...process.env,
       UPSTREAM: upstream.url,
-      TRANSPORT: transport,
+      TRANSPORT: transport === "" ? "" : hostFile(transport),
       NODE_OPTIONS: "",
       NODE_V8_COVERAGE: "",
     },

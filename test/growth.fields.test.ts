@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { expect, test } from "vitest";
 import { writeHead } from "../src/http1/attempt.ts";
 import { messageHeaders } from "../runtimes/node/internals/rawfields.ts";
-import { respond } from "../runtimes/node/outgoing.ts";
+import { respond } from "../runtimes/node/noderesponse.ts";
 import { amend } from "../src/fields/amend.ts";
 import { dropUntrusted } from "../src/request/chain.ts";
 import { fromDraft, toDraft } from "../src/exchange/hooks.ts";

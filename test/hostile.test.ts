@@ -8,7 +8,7 @@ afterEach(async () => {
   await Promise.all(upstreams.splice(0).map((upstream) => upstream.stop()));
 });
 
-async function listen(port: number): Promise<Upstream> {
+async function startUpstream(port: number): Promise<Upstream> {
   const upstream = new Upstream();
   await upstream.listen(port);
   upstreams.push(upstream);
@@ -19,7 +19,7 @@ async function listen(port: number): Promise<Upstream> {
 async function listenAlike(): Promise<[short: Upstream, long: Upstream]> {
   for (let port = 2000 + (process.pid % 3000); port < 6500; port++) {
     try {
-      return [await listen(port), await listen(port * 10 + 1)];
+      return [await startUpstream(port), await startUpstream(port * 10 + 1)];
     } catch {
       // One of them is taken.
     }

@@ -11,15 +11,20 @@ test("TextDecoder does not decode ISO-8859-1", () => {
 });
 
 describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) => {
-  test("decodes and encodes each byte as the character of the same number", () => {
+  test("decodes and encodes each of the 256 bytes as the character of its number", () => {
     expect(codec.decode(ALL, 0, 256)).toBe(TEXT);
     expect(Array.from(codec.encode(TEXT))).toEqual(Array.from(ALL));
   });
 
-  test("decodes a part of the bytes", () => {
-    expect(codec.decode(ALL, 0x41, 0x44)).toBe("ABC");
-    expect(codec.decode(ALL, 9, 9)).toBe("");
-    expect(codec.decode(ALL.subarray(0x41), 1, 3)).toBe("BC");
+  test.each([
+    ["an Uint8Array", ALL],
+    ["a Buffer", Buffer.from(ALL)],
+    ["a Buffer within other memory", Buffer.from([0, ...ALL, 0]).subarray(1, 257)],
+  ])("decodes all and a part of %s", (__, bytes) => {
+    expect(codec.decode(bytes, 0, 256)).toBe(TEXT);
+    expect(codec.decode(bytes, 0x41, 0x44)).toBe("ABC");
+    expect(codec.decode(bytes, 9, 9)).toBe("");
+    expect(codec.decode(bytes.subarray(0x41), 1, 3)).toBe("BC");
   });
 
   test.each([4095, 4096, 4097, 300_000])("decodes and encodes %i bytes", (length) => {
@@ -29,7 +34,7 @@ describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) =
     expect(Buffer.compare(codec.encode(text), bytes)).toBe(0);
   });
 
-  test("a copy has memory of its own", () => {
+  test("a copy is alone in its memory, and does not change with the original", () => {
     for (const original of [ALL.slice(), Buffer.from(ALL)]) {
       const copy = codec.copy(original.subarray(10, 20));
       original.fill(0);

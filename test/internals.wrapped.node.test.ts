@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import {
   areUnwrapped,
   Audience,
-  capture,
+  captureMethods,
   isUnwrappedResponse,
   isUnwrappedSocket,
 } from "../runtimes/node/internals/wrapped.ts";
@@ -44,10 +44,10 @@ test("this Node has every method, and its messages are unwrapped", async () => {
 });
 
 test("a method that Node has renamed counts as wrapped", () => {
-  const methods = capture(Readable.prototype, ["push", "_renamed"]);
+  const methods = captureMethods(Readable.prototype, ["push", "_renamed"]);
   expect(areUnwrapped(new Readable(), methods)).toBe(false);
-  expect(areUnwrapped(new Readable(), capture(Readable.prototype, ["push"]))).toBe(true);
-  expect(areUnwrapped(new Readable(), capture(undefined, ["push"]))).toBe(false);
+  expect(areUnwrapped(new Readable(), captureMethods(Readable.prototype, ["push"]))).toBe(true);
+  expect(areUnwrapped(new Readable(), captureMethods(undefined, ["push"]))).toBe(false);
 });
 
 test("chunks of a parser that Node has renamed count as seen", async () => {

@@ -1,4 +1,4 @@
-/** What the suite does not ask of every host: Bun's own ways of going wrong. */
+/** Tests for faults that only Bun has. */
 import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { createServer } from "node:http";
@@ -18,7 +18,7 @@ afterEach(() => upstream.reset());
 afterAll(() => upstream.stop());
 
 /** A server with a proxy to `target`, with all that an environment can say against it. */
-function serve(target: string, options = ""): Program {
+function startProxy(target: string, options = ""): Program {
   const code = `
     import { createProxy } from ${JSON.stringify(new URL("../runtimes/bun.ts", import.meta.url).href)};
     const proxy = createProxy({ target: ${JSON.stringify(target)} });
@@ -38,7 +38,7 @@ async function connectTo(program: Program): Promise<Client> {
 }
 
 test("HTTP_PROXY and similar variables are ignored", async () => {
-  await using program = serve(upstream.url);
+  await using program = startProxy(upstream.url);
   const client = await connectTo(program);
   client.send(request("GET", "/direct"));
   expect((await client.read()).status).toBe(200);
@@ -50,7 +50,7 @@ test("a unix socket gets the path unchanged", async () => {
   const server = createServer((req, res) => void res.end(`${req.headers.host} ${req.url}`));
   await new Promise<void>((resolve) => server.listen(path, resolve));
   try {
-    await using program = serve(`unix:${path}`);
+    await using program = startProxy(`unix:${path}`);
     const client = await connectTo(program);
     client.send(request("GET", "//a?b"));
     expect(await client.read()).toMatchObject({ status: 200, text: "localhost //a?b" });
@@ -66,7 +66,7 @@ test("the proxy as Bun.serve's options accepts bodies of any size and forwards t
     await call.done;
     call.reply(200, [], `${call.get("x-forwarded-for")} ${call.length}`);
   };
-  await using program = serve(upstream.url);
+  await using program = startProxy(upstream.url);
   const client = await connectTo(program);
   const size = 129 * 1024 * 1024;
   client.send(request("POST", "/", [["Content-Length", `${size}`]]));
@@ -83,7 +83,7 @@ test("the server's idle timeout does not end an exchange, and applies again afte
     if (call.target === "/silent") await pause(past);
     call.write(chunk("two"), lastChunk);
   };
-  await using program = serve(upstream.url, "idleTimeout: 1,");
+  await using program = startProxy(upstream.url, "idleTimeout: 1,");
   await Promise.all(
     ["/late", "/silent"].map(async (path) => {
       const client = await connectTo(program);
@@ -96,7 +96,7 @@ test("the server's idle timeout does not end an exchange, and applies again afte
 }, 60_000);
 
 test("a header field that cannot be sent is answered with 400", async () => {
-  await using program = serve(upstream.url);
+  await using program = startProxy(upstream.url);
   const client = await connectTo(program);
   client.send(request("GET", "/", [["X-A", "a\x7fb"]]));
   expect((await client.read()).status).toBe(400);
@@ -104,7 +104,7 @@ test("a header field that cannot be sent is answered with 400", async () => {
 });
 
 test("a Host from which Bun builds no URL does not change the path", async () => {
-  await using program = serve(upstream.url);
+  await using program = startProxy(upstream.url);
   for (const host of ["a<b", "caf\xe9", ""]) {
     const client = await connectTo(program);
     client.send(request("GET", "/public//x/admin?y", [["Host", host]]));
@@ -117,7 +117,7 @@ test("a Host from which Bun builds no URL does not change the path", async () =>
 });
 
 test("a truncated response prints nothing to stderr", async () => {
-  await using program = serve(upstream.url);
+  await using program = startProxy(upstream.url);
   const client = await connectTo(program);
   upstream.script = (call) => {
     call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");

@@ -1,4 +1,4 @@
-/** What the suite does not ask of every host: Deno's own ways of going wrong. */
+/** Tests for faults that only Deno has. */
 import { rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ afterAll(() => upstream.stop());
 const runtime = JSON.stringify(new URL("../runtimes/deno.ts", import.meta.url).href);
 
 /** A server with a proxy to `target`, with all that an environment can say against it. */
-function serve(target: string): Program {
+function startProxy(target: string): Program {
   return run(`
     import { createProxy } from ${runtime};
     const proxy = createProxy({ target: ${JSON.stringify(target)} });
@@ -35,13 +35,13 @@ function run(code: string): Program {
   });
 }
 
-async function portOf(program: Program): Promise<number> {
+async function portOfProgram(program: Program): Promise<number> {
   return Number((await program.printed(/http:\/\/127\.0\.0\.1:(\d+)/))[1]);
 }
 
 test("HTTP_PROXY and similar variables are ignored", async () => {
-  await using program = serve(upstream.url);
-  const client = await connect(await portOf(program));
+  await using program = startProxy(upstream.url);
+  const client = await connect(await portOfProgram(program));
   client.send(request("GET", "/direct"));
   expect((await client.read()).status).toBe(200);
   expect(upstream.calls.map((call) => call.target)).toEqual(["/direct"]);
@@ -54,7 +54,7 @@ test("under srvx the client's address is forwarded", async () => {
     const fetch = (request) => proxyFetch(request, ${JSON.stringify(upstream.url)});
     serve({ fetch, port: 0, hostname: "127.0.0.1", gracefulShutdown: false });
   `);
-  const client = await connect(await portOf(program));
+  const client = await connect(await portOfProgram(program));
   client.send(request("POST", "/", [["X-Forwarded-For", "6.6.6.6"]], "body"));
   expect(await client.read()).toMatchObject({ status: 200, text: "body" });
   expect(upstream.calls[0]?.all("x-forwarded-for")).toEqual(["127.0.0.1"]);
@@ -65,8 +65,8 @@ test("a unix socket gets an origin-form request line", async () => {
   const server = createServer((req, res) => void res.end(`${req.headers.host} ${req.url}`));
   await new Promise<void>((resolve) => server.listen(path, resolve));
   try {
-    await using program = serve(`unix:${path}`);
-    const client = await connect(await portOf(program));
+    await using program = startProxy(`unix:${path}`);
+    const client = await connect(await portOfProgram(program));
     client.send(request("GET", "/a/../b?c"));
     expect(await client.read()).toMatchObject({ status: 200, text: "localhost /a/../b?c" });
   } finally {
@@ -81,8 +81,8 @@ test("clients that disconnect during large bodies do not crash the process", asy
     call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     await call.pour(64 * mebibyte, { chunked: true });
   };
-  await using program = serve(upstream.url);
-  const port = await portOf(program);
+  await using program = startProxy(upstream.url);
+  const port = await portOfProgram(program);
   for (let round = 0; round < 10; round++) {
     const clients = await Promise.all(Array.from({ length: 20 }, () => connect(port)));
     await Promise.all(
@@ -126,8 +126,8 @@ test.each(Object.entries(posts))(
       else if (upstream.links.length % 2) call.close();
       else call.reset();
     };
-    await using program = serve(upstream.url);
-    const port = await portOf(program);
+    await using program = startProxy(upstream.url);
+    const port = await portOfProgram(program);
     const statuses = new Set<number>();
     for (let id = 0; id < 100; id++) {
       const client = await connect(port);

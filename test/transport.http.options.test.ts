@@ -22,16 +22,12 @@ afterEach(async () => {
 });
 afterAll(() => upstream.stop());
 
-/** Listens on a port, or on a path, until the test is over. */
+/** Listens on a port or a path until the end of the test. */
 async function open(server: Server, where: number | string = 0): Promise<number> {
   servers.push(server);
   if (typeof where === "number") return listen(server, where);
   await once(server.listen(where), "listening");
   return 0;
-}
-
-function openLinks(): number {
-  return upstream.links.filter((link) => !link.isClosed).length;
 }
 
 async function requestsAt(count: number): Promise<void> {
@@ -51,11 +47,11 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     expect(await served.ask("/silent")).toBe("504 Gateway Timeout: connection_read_timeout\n");
     const half = await (await served.send("/half")).read();
     expect(half).toMatchObject({ status: 200, text: "half", cut: true });
-    await until(() => openLinks() === 0, "the connections closed");
+    await until(() => upstream.openLinks === 0, "the connections closed");
     expect(await served.stats()).toMatchObject({ created: 2, closed: 2, timedOut: 2 });
     // Those that are idle may be silent for longer.
     expect(await served.ask("/later")).toBe("200 ok");
-    await until(() => openLinks() === 0, "the idle connection closed", 6000);
+    await until(() => upstream.openLinks === 0, "the idle connection closed", 6000);
     expect(await served.stats()).toMatchObject({ created: 3, closed: 3, timedOut: 3 });
   }, 15_000);
 
@@ -118,7 +114,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     await using served = new Served(runtime, upstream.url, { keepAlive: false });
     for (let count = 1; count <= 3; count++) {
       expect(await served.ask("/")).toBe("200 ");
-      await until(() => openLinks() === 0, "the connection closed");
+      await until(() => upstream.openLinks === 0, "the connection closed");
     }
     expect(upstream.links).toHaveLength(3);
     expect(upstream.calls.flatMap((call) => call.all("connection"))).toEqual(
@@ -184,7 +180,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
       await served.waiting(upstream.url, 1);
       expect(await served.ask(path)).toMatch(/^200 (?:closed|destroyed)$/);
       for (const client of [running, waiting]) expect((await client.read()).status).toBe(503);
-      await until(() => openLinks() === 0, "no connection left");
+      await until(() => upstream.openLinks === 0, "no connection left");
       const late = await (await served.send("/late")).read();
       expect([late.status, late.get("retry-after")]).toEqual([503, "1"]);
     }
@@ -211,7 +207,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
     await using served = new Served(runtime, upstream.url);
     expect(await served.ask("/")).toBe("200 ");
     upstream.calls[0]?.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned");
-    await until(() => openLinks() === 0, "the connection closed", 1500);
+    await until(() => upstream.openLinks === 0, "the connection closed", 1500);
     expect(await served.ask("/next")).toBe("200 ");
     expect(upstream.links).toHaveLength(2);
   });

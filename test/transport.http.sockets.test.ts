@@ -1,4 +1,4 @@
-/** Sockets under the client on Bun and Deno: what they do between two responses, and while bodies pass. */
+/** Sockets of the client on Bun and Deno, between two responses and during bodies. */
 import { createHash } from "node:crypto";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type RuntimeName, Served } from "./_served.ts";

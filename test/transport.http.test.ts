@@ -11,10 +11,6 @@ beforeAll(() => upstream.listen());
 afterEach(() => upstream.reset());
 afterAll(() => upstream.stop());
 
-function openLinks(): number {
-  return upstream.links.filter((link) => !link.isClosed).length;
-}
-
 async function requestsAt(count: number): Promise<void> {
   await until(() => upstream.calls.length === count, `${count} requests at the upstream`);
 }
@@ -46,7 +42,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     await requestsAt(4);
     for (const call of upstream.calls) call.reply(200);
     for (const client of clients) expect((await client.read()).status).toBe(200);
-    await until(() => openLinks() === maxFreeSockets, `${maxFreeSockets} connections left`);
+    await until(() => upstream.openLinks === maxFreeSockets, `${maxFreeSockets} connections left`);
     const { origins } = await served.stats();
     expect(origins[upstream.url]).toEqual({ inUse: 0, free: maxFreeSockets, waiting: 0 });
   });
@@ -55,7 +51,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     await using served = new Served(runtime, upstream.url, { freeSocketTimeout: 200 });
     for (let count = 1; count <= 2; count++) {
       expect(await served.ask("/")).toBe("200 ");
-      await until(() => openLinks() === 0, "no connection left", 2000);
+      await until(() => upstream.openLinks === 0, "no connection left", 2000);
       expect(await served.stats()).toMatchObject({ created: count, closed: count, failed: 0 });
     }
     expect(upstream.links).toHaveLength(2);
@@ -66,13 +62,13 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
       call.reply(200, [["Keep-Alive", `timeout=${call.target.slice(1)}`]]);
     await using served = new Served(runtime, upstream.url);
     expect(await served.ask("/1")).toBe("200 ");
-    await until(() => openLinks() === 0, "a connection too short-lived to keep closed", 500);
+    await until(() => upstream.openLinks === 0, "a connection too short-lived to keep closed", 500);
     expect(await served.ask("/2")).toBe("200 ");
     expect(await served.ask("/2")).toBe("200 ");
     expect(upstream.links).toHaveLength(2);
-    await until(() => openLinks() === 0, "a connection closed before its time", 1900);
+    await until(() => upstream.openLinks === 0, "a connection closed before its time", 1900);
     expect(await served.ask("/600")).toBe("200 ");
-    await until(() => openLinks() === 0, "a connection closed after our time", 5000);
+    await until(() => upstream.openLinks === 0, "a connection closed after our time", 5000);
   }, 15_000);
 
   test("the connection used last is reused first", async () => {
@@ -102,7 +98,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     await using served = new Served(runtime, upstream.url);
     for (let count = 0; count < 20; count++) {
       expect(await served.ask("/")).toBe("200 ok");
-      await until(() => openLinks() === 0, "the connection closed");
+      await until(() => upstream.openLinks === 0, "the connection closed");
     }
   });
 
@@ -155,7 +151,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     expect((await running.read()).text).toBe("one");
     expect((await waiting.read()).text).toBe("two");
     expect((await closing.read()).text).toBe("closed");
-    await until(() => openLinks() === 0, "no connection left");
+    await until(() => upstream.openLinks === 0, "no connection left");
   });
 
   test("bytes beyond the announced length do not reach the upstream", async () => {
@@ -167,7 +163,7 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     // On a connection that is there already, all goes out at once.
     expect(await served.ask("/")).toBe("200 ");
     expect(await served.ask("/lying")).toMatch(/^400 /);
-    await until(() => openLinks() === 0, "no connection left");
+    await until(() => upstream.openLinks === 0, "no connection left");
     for (const { calls, socket } of upstream.links) {
       const heads = calls.map(({ head }) => `${head}\r\n\r\n`).join("");
       expect(socket.bytesRead).toBeLessThanOrEqual(heads.length + 3);

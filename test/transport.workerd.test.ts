@@ -1,4 +1,4 @@
-/** What the suite does not ask of every host: workerd's own ways of going wrong. */
+/** Tests for faults that only workerd has. */
 import { gunzipSync, gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { createProxy, createTransport } from "../runtimes/workerd.ts";
@@ -10,7 +10,7 @@ const worker = `
 import { createProxy, proxyFetch } from "./runtimes/workerd.ts";
 let proxy;
 
-/** A body made by the script: it breaks off after the first piece. */
+/** A body that the script creates, which fails after the first chunk. */
 function broken() {
   let pieces = 0;
   return new ReadableStream({

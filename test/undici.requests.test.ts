@@ -1,10 +1,10 @@
-/** Requests through undici: connections that are closed, clients that leave, bodies that are not what was said. */
+/** Requests through undici: closed connections, clients that disconnect, bodies of another length than announced. */
 import { type Agent } from "undici";
 import { describe, expect, test } from "vitest";
 import type { Transport } from "#proxy";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import type { BodySource, Interceptor } from "../src/transport.ts";
-import { createAgentTransport, errorOf, through, untilFree, upstream } from "./_undici.ts";
+import { createAgentTransport, errorTypeOf, through, untilFree, upstream } from "./_undici.ts";
 import { within } from "./_wait.ts";
 
 describe("a connection that the upstream closes as it is reused", () => {
@@ -32,7 +32,7 @@ describe("a connection that the upstream closes as it is reused", () => {
     await (await send("/")).text();
     await untilFree(send.transport);
     const posted = await send("/post", { method: "POST", body: "x" });
-    expect([posted.status, errorOf(posted)]).toEqual([502, "connection_terminated"]);
+    expect([posted.status, errorTypeOf(posted)]).toEqual([502, "connection_terminated"]);
     expect(upstream.calls.filter(({ target }) => target === "/post")).toHaveLength(1);
   });
 
@@ -109,7 +109,7 @@ describe("request bodies", () => {
       if (call.state === "complete") call.reply(200);
     };
     const answer = await sendAs(length, ...chunks);
-    expect([answer.status, errorOf(answer)]).toEqual([400, "http_request_error"]);
+    expect([answer.status, errorTypeOf(answer)]).toEqual([400, "http_request_error"]);
     const [call] = upstream.calls;
     await call?.done;
     expect(call?.state).not.toBe("complete");
@@ -130,5 +130,5 @@ test("a body of an interceptor's own whose `pipeTo` rejects gets 400, and no rej
   const replaceBody: Interceptor = (next) => (request, scope) => next({ ...request, body }, scope);
   const send = through(undefined, { interceptors: { request: [replaceBody] } });
   const response = await within(send("/", { method: "POST", body: "abc" }), "the response");
-  expect([response.status, errorOf(response)]).toEqual([400, "http_request_error"]);
+  expect([response.status, errorTypeOf(response)]).toEqual([400, "http_request_error"]);
 });

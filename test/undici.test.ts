@@ -1,9 +1,16 @@
-/** undici in place of the proxy's own client: its agent, and what goes wrong on the way. */
+/** undici in place of the proxy's own client: its agent and its errors. */
 import { Agent, Pool } from "undici";
 import { describe, expect, test } from "vitest";
 import { createProxy, type ProxyError } from "#proxy";
 import { createUndiciTransport } from "../runtimes/undici.ts";
-import { closing, createAgentTransport, errorOf, through, untilFree, upstream } from "./_undici.ts";
+import {
+  closing,
+  createAgentTransport,
+  errorTypeOf,
+  through,
+  untilFree,
+  upstream,
+} from "./_undici.ts";
 import { until, within } from "./_wait.ts";
 
 describe("the transport's own agent", () => {
@@ -135,7 +142,7 @@ describe("errors", () => {
       onError: (error) => void seen.push(error),
     });
     const answer = await proxy.fetch(new Request("http://proxy.test/", { method: "POST" }));
-    expect([answer.status, errorOf(answer)]).toEqual([502, "connection_refused"]);
+    expect([answer.status, errorTypeOf(answer)]).toEqual([502, "connection_refused"]);
     expect(seen[0]?.cause).toMatchObject({ code: "ECONNREFUSED" });
     expect(await answer.text()).not.toContain("127.0.0.1");
   });
@@ -150,6 +157,6 @@ describe("errors", () => {
     };
     const [late, never] = await Promise.all([send("/"), send("/never")]);
     expect(await late.text()).toBe("late");
-    expect([never.status, errorOf(never)]).toEqual([504, "http_response_timeout"]);
+    expect([never.status, errorTypeOf(never)]).toEqual([504, "http_response_timeout"]);
   });
 });

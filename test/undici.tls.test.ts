@@ -26,7 +26,7 @@ function through(
 /** The name that the last client asked for. */
 let asked: string | false | null;
 
-async function serve(version: 1 | 2): Promise<string> {
+async function startUpstream(version: 1 | 2): Promise<string> {
   const handle = (req: { url?: string; method?: string }, res: { end(text: string): void }) =>
     res.end(`${req.method} ${req.url}`);
   const server =
@@ -41,7 +41,7 @@ async function serve(version: 1 | 2): Promise<string> {
 }
 
 test("uses HTTP/2 if the agent allows it", async () => {
-  const target = await serve(2);
+  const target = await startUpstream(2);
   const send = through(new Agent({ allowH2: true, connect: { ca: cert } }), target);
   const got = await send("/a?b");
   expect([got.status, await got.text()]).toEqual([200, "GET /a?b"]);
@@ -51,7 +51,7 @@ test("uses HTTP/2 if the agent allows it", async () => {
 });
 
 test("the certificate is checked against the target and not against Host", async () => {
-  const target = await serve(1);
+  const target = await startUpstream(1);
   const dispatcher = new Agent({ allowH2: false, connect: { ca: cert } });
   closing.push(() => dispatcher.destroy());
   const transport = createUndiciTransport(dispatcher);
@@ -63,6 +63,6 @@ test("the certificate is checked against the target and not against Host", async
 });
 
 test("an untrusted certificate becomes 502", async () => {
-  const answer = await through(new Agent(), await serve(1))("/");
+  const answer = await through(new Agent(), await startUpstream(1))("/");
   expect(answer.headers.get("proxy-status")).toBe("fetchway; error=tls_certificate_error");
 });

@@ -25,7 +25,7 @@ const listening: Record<string, Disturb> = {
   "listens after 5 ms": (req) => void setTimeout(() => req.on("data", () => {}), 5),
 };
 
-/** Code that takes bytes: what is left is never sent as if it were whole. */
+/** Code that reads bytes of the request: the rest is never sent as if it were complete. */
 const taking: Record<string, Disturb> = {
   "resumes in the next tick": (req) => process.nextTick(() => req.resume()),
   "resumes after 5 ms": (req) => void setTimeout(() => req.resume(), 5),
@@ -66,7 +66,7 @@ const servers: Record<string, (proxy: NodeProxy, disturb: Disturb) => Promise<nu
     }),
 };
 
-/** Sends 6000 bytes, at once or in two parts, and says what became of them. */
+/** Sends 6000 bytes, at once or in two parts, and returns the status and whether all arrived. */
 async function send(
   port: number,
   framing: string,

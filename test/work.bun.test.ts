@@ -1,4 +1,4 @@
-/** What Bun's server writes: one piece where it can be one. */
+/** Bun's server writes a response in one chunk if possible. */
 import { once } from "node:events";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect } from "./_client.ts";

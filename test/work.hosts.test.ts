@@ -1,6 +1,6 @@
 /**
- * Which way each host takes. What the fast ones rest on are parts of servers that nobody has
- * promised: if one goes, the slow way is taken, which works as well, so that only this shows it.
+ * Which way each host takes. The fast ways rest on undocumented properties of servers: if one
+ * disappears, the slow way is taken, which works as well, so that only these tests notice.
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
@@ -14,7 +14,7 @@ import {
   type Worker,
 } from "./_work.ts";
 
-/** What is built for a request where a way is slow. */
+/** The web API objects that a slow way creates for a request. */
 function webObjects(work: Work): Work {
   const names = new Set("Headers Request Response ReadableStream URL AbortController".split(" "));
   return Object.fromEntries(
@@ -45,7 +45,7 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
 });
 
 /** The client under the proxy: Node's own, and one that an app could write, over `node:http`. */
-const transports = ["", "../../examples/transport.ts"];
+const transports = ["", "../examples/transport"];
 
 describe.each(["node", "srvx", "h3"] as const)("%s", (host) => {
   test.each(transports)("creates no web API object, with transport %j", async (transport) => {

@@ -1,4 +1,4 @@
-/** Whichever way a request takes, fast or slow, the upstream and the client see the same bytes. */
+/** On every way through the proxy, fast or slow, the upstream and the client see the same bytes. */
 import { connect as connectHttp2, type OutgoingHttpHeaders } from "node:http2";
 import fc from "fast-check";
 import { expect, test } from "vitest";
@@ -22,11 +22,11 @@ interface Exchange {
   answerHeaders: Header[];
   answer: Buffer;
   framing: "length" | "chunked" | "close";
-  /** Whether the pieces of the answer come one after the other. */
+  /** Whether the chunks of the response are sent one after the other. */
   slow: boolean;
 }
 
-/** What one side saw, without what each server may say its own way: order, case, framing of what has no length. */
+/** The bytes that one side saw, without the parts that differ between servers: order, case, framing without a length. */
 interface Seen {
   start: string;
   headers: Record<string, string>;

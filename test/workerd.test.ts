@@ -14,7 +14,7 @@ const upstream = useEcho();
 afterAll(() => rmSync(directory, { recursive: true }));
 
 /** Bundles a Worker and serves it by workerd itself, on a free port that it prints. */
-async function serve(
+async function startWorker(
   name: string,
   contents: string,
   options: BuildOptions,
@@ -50,7 +50,7 @@ test("the entry reads target and options from the Worker's vars", async () => {
     FETCHWAY_TARGET: `${upstream.url}/base`,
     FETCHWAY_OPTIONS: '{"headers":{"x-set":"1"}}',
   };
-  await using program = await serve(
+  await using program = await startWorker(
     "entry",
     'export { default } from "./runtimes/server.ts"',
     forWorkers,
@@ -64,7 +64,7 @@ test("the entry reads target and options from the Worker's vars", async () => {
 
 test("wrong vars become a 500 for clients and one clear line for the operator", async () => {
   const vars = { FETCHWAY_TARGET: "ftp://u.test" };
-  await using program = await serve(
+  await using program = await startWorker(
     "wrong",
     'export { default } from "./runtimes/server.ts"',
     forWorkers,
@@ -81,7 +81,7 @@ test("wrong vars become a 500 for clients and one clear line for the operator", 
 describe.each(["h3", "hono"])("the %s example", (name) => {
   test("forwards below /api and serves the rest", async () => {
     const source = readFileSync(join(root, "examples", `${name}.ts`), "utf8");
-    await using program = await serve(name, source, forWorkers);
+    await using program = await startWorker(name, source, forWorkers);
     const response = await get(program, "/api/a%2Fb?c");
     expect(response.headers.get("x-served-by")).toBe(name);
     expect(await response.json()).toMatchObject({ method: "GET", path: "/a%2Fb?c" });
@@ -90,7 +90,7 @@ describe.each(["h3", "hono"])("the %s example", (name) => {
 });
 
 test("a bundle with Node's entry throws an error that names the fix", async () => {
-  await using program = await serve("node", 'export { createProxy } from "#proxy"', {
+  await using program = await startWorker("node", 'export { createProxy } from "#proxy"', {
     platform: "node",
     conditions: ["node"],
     banner: {

@@ -34,7 +34,7 @@ const prototypes: [name: string, prototype: object, method: string][] = [
   ["EventEmitter.emit", EventEmitter.prototype, "emit"],
 ];
 
-/** Keeps what a method is called with: chunks, chunks of `_writev`, and what is given to a `data` listener. */
+/** Keeps the chunks that a method is called with, those of `_writev`, and those that a `data` listener gets. */
 function keepArguments(self: unknown, args: unknown[]): unknown[] {
   const [first, second] = args;
   keeper.keep(first);
@@ -63,7 +63,7 @@ function wrap(prototype: object, method: string): void {
 let unwrap = (): void => {};
 afterEach(() => unwrap());
 
-/** Bodies both ways through a handler, each the same in what comes back. */
+/** Sends bodies through a handler, and expects the same bytes back. */
 async function exchange(url: string): Promise<void> {
   const body = bodyOf(7, 1_000_000);
   const upload = async (): Promise<void> => {

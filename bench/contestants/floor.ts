@@ -1,6 +1,6 @@
 /**
- * The control: `node:http` and undici's dispatch, straight into `res`, and nothing of what makes it a proxy.
- * No field is stripped or added, nobody's leaving is noticed, nothing has a deadline.
+ * The control: `node:http` and undici's dispatch, straight into `res`, without any of a proxy's tasks.
+ * It neither strips nor adds header fields, notices no disconnect, and has no deadlines.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Dispatcher, Pool } from "undici";
@@ -73,7 +73,7 @@ function dispatch(
 await start("node", (req, res) => {
   if (req.method === "GET") dispatch(req, res, null);
   else if (Number(req.headers["content-length"]) <= ROOM) {
-    // What is in the same packet is here one tick later, and needs no stream.
+    // A body in the same packet has arrived one tick later, and needs no stream.
     setImmediate(() => dispatch(req, res, req.complete ? (req.read() as Buffer) : req));
   } else dispatch(req, res, req);
 });

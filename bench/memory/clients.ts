@@ -1,4 +1,4 @@
-/** Clients that keep nothing of what they get. */
+/** Clients that discard the bytes that they receive. */
 import { once } from "node:events";
 import { Agent, request, type IncomingMessage, type RequestOptions } from "node:http";
 import { connect, type Socket } from "node:net";

@@ -102,7 +102,7 @@ const counted: Workload = {
 };
 
 async function streamCost({ pid, port }: Program, path: string, count: number): Promise<number> {
-  // What the first ones bring with them is not what one costs.
+  // The first streams also allocate shared structures, which are not the cost of one stream.
   const first = await openStreams(port, path, Math.ceil(count / 10));
   const before = await settled(pid);
   const rest = await openStreams(port, path, count - first.length);
@@ -112,7 +112,7 @@ async function streamCost({ pid, port }: Program, path: string, count: number): 
   return cost;
 }
 
-/** Resident memory while so many requests are answered: the median of what it is in the last tenth. */
+/** Resident memory while so many requests are answered: the median of the last tenth of the samples. */
 async function memoryAfter({ pid, port }: Program, requests: number): Promise<number> {
   const seen: number[] = [];
   for (let done = 0; done < requests;) {
@@ -122,7 +122,7 @@ async function memoryAfter({ pid, port }: Program, requests: number): Promise<nu
   return median(seen.slice(-Math.ceil(seen.length / 10)));
 }
 
-/** As many for a start: engines enlarge their young generations with what has survived so far. */
+/** Sends as many requests for warm-up first, because engines enlarge their young generations at the beginning. */
 async function requestGrowth(program: Program, requests: number): Promise<number> {
   const before = await memoryAfter(program, requests);
   return (await memoryAfter(program, requests)) - before;

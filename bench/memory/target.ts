@@ -3,7 +3,7 @@ import { createServer, type ServerResponse } from "node:http";
 
 const piece = Buffer.alloc(65_536, "fetchway ");
 
-/** Writes `left` bytes at the pace of who takes them. */
+/** Writes `left` bytes, as fast as the client reads them. */
 function pour(res: ServerResponse, left: number): void {
   let rest = left;
   const write = (): void => {

@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import { BytesBody } from "../../src/body/bytes.ts";
 import type { UpstreamResponse } from "../../src/transport.ts";
 import { readRequest } from "../../runtimes/node/nodeincoming.ts";
-import { respond } from "../../runtimes/node/outgoing.ts";
+import { respond } from "../../runtimes/node/noderesponse.ts";
 import { toHeaders } from "../../src/fields/headers.ts";
 import { answer, browser } from "./headers.ts";
 import type { Steps } from "./run.ts";

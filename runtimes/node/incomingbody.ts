@@ -166,10 +166,10 @@ function writeChunk(
 function onceOver(message: IncomingMessage, callback: (error?: Error) => void): () => void {
   // An HTTP/2 stream that the client has reset with NO_ERROR emits `end` like a complete one.
   const onEnd = (): void =>
-    done(isHttp2(message) && message.stream.aborted ? brokenOff() : undefined);
+    done(isHttp2(message) && message.stream.aborted ? endedEarly() : undefined);
   const onError = (error: Error): void => done(error);
   const onClose = (): void => {
-    if (!message.readableEnded) done(brokenOff());
+    if (!message.readableEnded) done(endedEarly());
   };
   const stop = (): void => {
     message.off("end", onEnd).off("error", onError).off("close", onClose);
@@ -185,8 +185,8 @@ function onceOver(message: IncomingMessage, callback: (error?: Error) => void): 
   return stop;
 }
 
-function brokenOff(): Error {
-  return new Error("the client broke off its request body");
+function endedEarly(): Error {
+  return new Error("the client ended the request body before it was complete");
 }
 
 /**

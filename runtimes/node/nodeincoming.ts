@@ -22,8 +22,8 @@ import { messageHeaders, visibleHeaders } from "./internals/rawfields.ts";
 import { streamedBodyOf } from "./internals/serverstream.ts";
 import { type NodeSide, srvxSideOf } from "./internals/srvx.ts";
 
-/** The socket or the HTTP/2 stream of a request: it closes when the client disconnects. */
-type Line = Socket | ServerHttp2Stream;
+/** The connection of a request, or its HTTP/2 stream: it closes when the client disconnects. */
+type ClientConnection = Socket | ServerHttp2Stream;
 
 /**
  * The listeners for the end of each connection, which has one listener of its own for all of its requests.
@@ -31,12 +31,12 @@ type Line = Socket | ServerHttp2Stream;
  * Arrays, not sets: when the entries of a set have changed often enough, V8 gives the set another table, which the old
  * table refers to. So each table that has moved to the old generation keeps the next one alive.
  */
-const watched: WeakMap<Line, Listener[]> = new WeakMap();
+const watched: WeakMap<ClientConnection, Listener[]> = new WeakMap();
 
-function watch(line: Line): Listener[] {
+function watchConnection(connection: ClientConnection): Listener[] {
   const listeners: Listener[] = [];
-  watched.set(line, listeners);
-  line.on("close", () => {
+  watched.set(connection, listeners);
+  connection.on("close", () => {
     for (const listener of listeners.slice()) listener.handleEvent();
   });
   return listeners;
@@ -73,18 +73,18 @@ abstract class NodeIncoming {
     return (message.socket as Served)[CURRENT] === res ? undefined : turnOf(message);
   }
 
-  protected get line(): Line {
+  protected get connection(): ClientConnection {
     return this.message.socket;
   }
 
   listen(listener: Listener): void {
-    const { line } = this;
-    (watched.get(line) ?? watch(line)).push(listener);
-    if (line.destroyed || line.closed) listener.handleEvent();
+    const { connection } = this;
+    (watched.get(connection) ?? watchConnection(connection)).push(listener);
+    if (connection.destroyed || connection.closed) listener.handleEvent();
   }
 
   unlisten(listener: Listener): void {
-    const listeners = watched.get(this.line) ?? [];
+    const listeners = watched.get(this.connection) ?? [];
     const at = listeners.indexOf(listener);
     if (at < 0) return;
     const last = listeners.pop() as Listener;
@@ -139,7 +139,7 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     this.authority = this.named ?? "";
     // Absolute-form (RFC 9112 §3.2.2) has an authority in front of the path.
     this.path = url.startsWith("/") || !url.includes("://") ? url : pathOf(url);
-    this.headers = isHttp2(req) ? toFields(messageHeaders(req)) : messageHeaders(req);
+    this.headers = isHttp2(req) ? toHttp1Fields(messageHeaders(req)) : messageHeaders(req);
     // A web request has no body with these methods, and an upstream may take such a body for the next request.
     const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
     if (!bodyless && req.readableDidRead) throw alreadyRead();
@@ -154,9 +154,9 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     return this.#request;
   }
 
-  protected override get line(): Line {
+  protected override get connection(): ClientConnection {
     const message: object = this.message;
-    return isHttp2(message) ? message.stream : super.line;
+    return isHttp2(message) ? message.stream : super.connection;
   }
 }
 
@@ -196,7 +196,7 @@ export function readRequest(request: Request, context: Context): Incoming {
   }
   // Hono's `mount()` makes a new `Request`, but passes its environment, where Hono documents `incoming`.
   const peer = side?.req ?? (context as { incoming?: IncomingMessage } | undefined)?.incoming;
-  const fields = side && toFields(visibleHeaders(request, side.req));
+  const fields = side && toHttp1Fields(visibleHeaders(request, side.req));
   return new PeerIncoming(request, peer?.socket && peer, fields, http2BodyOf(request, side));
 }
 
@@ -293,7 +293,7 @@ function http2BodyOf(request: Request, side: NodeSide | undefined): BodySource |
  * Returns the fields of an HTTP/2 request in the form of HTTP/1: without pseudo-header fields such as `:method`
  * (RFC 9113 §8.3), and with all Cookie fields joined to one (RFC 9113 §8.2.3).
  */
-function toFields(raw: HeaderList): HeaderList {
+function toHttp1Fields(raw: HeaderList): HeaderList {
   const fields: HeaderList = [];
   let cookieAt = -1;
   for (let i = 0; i < raw.length; i += 2) {

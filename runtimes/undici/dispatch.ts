@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import type { Dispatcher } from "undici";
 import { type Inlet, ResponseBody } from "../../src/body/responsebody.ts";
-import type { BodySource } from "../../src/body/source.ts";
+import { type BodySource, hasArrived } from "../../src/body/source.ts";
 import type { Scope } from "../../src/exchange/scope.ts";
 import { badLength, ProxyError, unsendable } from "../../src/error.ts";
 import { isEventStream } from "../../src/fields/headers.ts";
@@ -252,14 +252,6 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
   resume(): void {
     // After the end of this response, the connection's parser may be reading another one.
     if (!this.#isOver) this.#controller?.resume();
-  }
-}
-
-function hasArrived(body: BodySource): boolean {
-  try {
-    return body.whole() !== undefined;
-  } catch {
-    return false;
   }
 }
 

@@ -126,6 +126,15 @@ export function pipe(body: BodySource, sink: Sink): void {
   }
 }
 
+/** Returns whether all bytes of a body have arrived. Such a body keeps its bytes, so that another attempt can send them. */
+export function hasArrived(body: BodySource): boolean {
+  try {
+    return body.whole() !== undefined;
+  } catch {
+    return false;
+  }
+}
+
 /** Returns the error of a body that is taken for the second time. */
 export function alreadyTaken(): TypeError {
   return new TypeError(

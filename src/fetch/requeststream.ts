@@ -65,7 +65,7 @@ export function toRequestStream(
   if (createPipe !== undefined && length !== undefined) {
     const { readable, writable } = createPipe(length);
     const buffer = new ArrayBuffer(Math.min(length, PIPED_CHUNK_SIZE));
-    void pump(source, writable.getWriter(), buffer, scope, fail);
+    void pumpRequest(source, writable.getWriter(), buffer, scope, fail);
     return readable;
   }
   const { signal } = controller;
@@ -142,7 +142,7 @@ function createReader(stream: ReadableStream<Uint8Array>, readsInto: boolean): R
 }
 
 /** Writes a body to a pipe. Each chunk is read into the buffer of the chunk before it, which the pipe no longer needs. */
-async function pump(
+async function pumpRequest(
   source: Reader,
   sink: WritableStreamDefaultWriter<Uint8Array>,
   buffer: ArrayBuffer,

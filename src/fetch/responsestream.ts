@@ -40,7 +40,9 @@ export function toResponseStream(
     const writer = writable.getWriter();
     // The reader has cancelled the stream, or the client has disconnected: only the next write would notice.
     writer.closed.catch(cancel);
-    pump(read, writer).catch((thrown: unknown) => writer.abort(fail(thrown)).catch(() => {}));
+    pumpResponse(read, writer).catch((thrown: unknown) =>
+      writer.abort(fail(thrown)).catch(() => {}),
+    );
     return readable;
   }
   return new ReadableStream<Uint8Array>(
@@ -60,7 +62,7 @@ export function toResponseStream(
   );
 }
 
-async function pump(
+async function pumpResponse(
   read: () => Promise<ReadableStreamReadResult<Uint8Array>>,
   writer: WritableStreamDefaultWriter<Uint8Array>,
 ): Promise<void> {

@@ -1,6 +1,6 @@
 import { concat, type Recycler } from "../body/memory.ts";
 import { type Inlet, ResponseBody } from "../body/responsebody.ts";
-import { type BodySource, pipe, type Sink } from "../body/source.ts";
+import { type BodySource, hasArrived, pipe, type Sink } from "../body/source.ts";
 import {
   badLength,
   badRequest,
@@ -183,15 +183,6 @@ export class Attempt implements Job, Inlet {
 
   resume(): void {
     this.#connection?.resume();
-  }
-}
-
-/** Returns whether all bytes of a body have arrived. Such a body keeps its bytes, so that another attempt can send them. */
-function hasArrived(body: BodySource): boolean {
-  try {
-    return body.whole() !== undefined;
-  } catch {
-    return false;
   }
 }
 

@@ -1,3 +1,4 @@
+import { HIGH_WATER_MARK } from "../body/source.ts";
 import { ProxyError } from "../error.ts";
 import type { Codec } from "./codec.ts";
 import type { Socket, SocketHandler } from "./connector.ts";
@@ -288,9 +289,6 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     if (this.socket?.allowHalfOpen === true) this.destroy();
   }
 }
-
-/** The number of bytes that are held for a connection that is not established before the writer has to wait. */
-const HIGH_WATER_MARK = 65_536;
 
 interface HeldWrite {
   readonly bytes: Uint8Array;

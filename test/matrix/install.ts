@@ -88,9 +88,10 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
     absWorkingDir: root,
     entryPoints: ["node", "slow", "srvx", "h3", "hono"]
       .map((host) => `test/hosts/${host}.ts`)
-      .concat("test/work/host.ts", "test/storm/wrap.ts"),
-    outbase: "test",
-    outdir,
+      .concat("test/work/host.ts", "test/storm/wrap.ts", "examples/transport.ts"),
+    outbase: ".",
+    outdir: folder,
+    chunkNames: "test/[name]-[hash]",
     bundle: true,
     splitting: true,
     format: "esm",
@@ -100,6 +101,8 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
     external: FRAMEWORKS.slice(),
     logLevel: "warning",
   });
-  writeFileSync(join(outdir, "package.json"), '{ "type": "module" }');
+  for (const each of ["test", "examples"]) {
+    writeFileSync(join(folder, each, "package.json"), '{ "type": "module" }');
+  }
   return outdir;
 }

@@ -1,8 +1,8 @@
-/** What the storm does not ask of a host, because its server or client cannot do it. */
+/** Features that the storm does not use on a host, because its server or client lacks them. */
 import type { HostName } from "../_host.ts";
 import { hostVersion, isInRange, type NodeRange } from "../_node.ts";
 
-/** What a plan may contain. */
+/** The features that a plan may use. */
 export const FEATURES = [
   "pipelining",
   "pipelined bodies",

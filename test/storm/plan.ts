@@ -3,7 +3,7 @@ import type { SetupName } from "../_setups.ts";
 
 export type How = "FIN" | "RST";
 
-/** An offset in the bytes of a message, relative to what is there. */
+/** An offset in the bytes of a message, relative to its parts. */
 export interface Place {
   edge: "start" | "head" | "end" | "any";
   by: number;
@@ -31,7 +31,7 @@ export type Ending =
   | { kind: "whole"; after: "keep" | "close" | "fin" | "late fin" }
   /** The second attempt at the request, if there is one, meets the same if `again` is set. */
   | { kind: "cut"; at: Place; how: How; wait: Wait; again: boolean }
-  /** No answer: the client leaves. */
+  /** No response: the client disconnects. */
   | { kind: "silent" };
 
 export const INTRUSIONS = [
@@ -69,7 +69,7 @@ export interface Exchange {
   intrusion?: Intrusion;
 }
 
-/** The client leaves in the middle of an exchange. */
+/** The client disconnects during an exchange. */
 export interface Leave {
   exchange: number;
   phase: "request" | "answer" | "body";

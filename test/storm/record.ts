@@ -1,11 +1,11 @@
-/** What has become of an exchange, and the invariants that hold for it. */
+/** The result of an exchange, and the invariants that must hold for it. */
 import type { ResponseHead } from "../_client.ts";
 import type { Call } from "../_link.ts";
 import { explainBytes } from "./blocks.ts";
 import { makeRequest, makeResponse, padding, type Wire } from "./message.ts";
 import type { Exchange, Intrusion, Session } from "./plan.ts";
 
-/** What a client sees in the end. */
+/** The result that a client sees. */
 export type Outcome =
   /** The upstream's response, whole by its framing. */
   | "whole"
@@ -15,10 +15,10 @@ export type Outcome =
   | "gateway"
   /** The connection ended before a response. */
   | "closed"
-  /** The client has left. */
+  /** The client has disconnected. */
   | "left";
 
-/** What is checked; a violation names one of these. */
+/** The invariants; a violation names one of these. */
 export const INVARIANTS = [
   /** The bytes of a body, of the request line and of the padding are those of the exchange. */
   "bytes",
@@ -98,7 +98,7 @@ export class Record {
     return intrusion !== undefined && !HARMLESS.has(intrusion);
   }
 
-  /** Whether the upstream's side is over: what is under way holds a connection. */
+  /** Whether the upstream's side has ended: a running one holds a connection. */
   get isOver(): boolean {
     return this.calls.every(({ link }) => link.isClosed || this.answered);
   }

@@ -1,4 +1,4 @@
-/** What a storm has found, as text. */
+/** The findings of a storm as text. */
 import type { Storm, Violation } from "./storm.ts";
 
 export function createSeed(): number {

@@ -5,7 +5,7 @@ import { locate, waitFor, writeCut } from "./message.ts";
 import type { Leave, Session } from "./plan.ts";
 import type { Outcome, Record } from "./record.ts";
 
-/** What a session needs of the storm. */
+/** The part of the storm that a session uses. */
 export interface Tools {
   connect(): Promise<Client>;
   /** Whether the upstream has just closed idle connections. */

@@ -23,7 +23,7 @@ export interface StormOptions {
   only?: number;
   /** Options of the proxies, beside those of the setup, as JSON. */
   options?: string;
-  /** What is not checked, for as long as it is known not to hold. */
+  /** Invariants that are not checked because they are known not to hold. */
   except?: readonly Invariant[];
   /** What is not planned, beside what the host cannot do. */
   without?: readonly Feature[];
@@ -76,7 +76,7 @@ export class Storm {
     this.#options = options;
   }
 
-  /** Runs all exchanges; what is still under way then is awaited by `settle`. */
+  /** Runs all exchanges; `settle` waits for those that are still running. */
   async run(): Promise<void> {
     const { host, variant, seed, options, concurrency = 32 } = this.#options;
     await this.#upstream.listen();
@@ -200,7 +200,7 @@ export class Storm {
     }
   }
 
-  /** Forgets what is over, and looks for what is not and should be. */
+  /** Drops ended exchanges, and reports those that should have ended. */
   #sweep(isLast = false): void {
     const now = performance.now();
     for (const [id, record] of this.#records) {

@@ -35,7 +35,7 @@ function complain(what: string): void {
   if (lines-- > 0) process.stderr.write(`${what}\n`);
 }
 
-/** Says what has become of a chunk, and forgets it if it is not what it was. */
+/** Reports a chunk that has changed, and drops it. */
 function check(at: number): void {
   const entry = kept[at];
   if (entry === undefined) return;
@@ -115,7 +115,7 @@ const wrappers: Wrapper[] = [
   [ReadableStreamDefaultReader.prototype, ["read"], read],
 ];
 
-/** Some of the wrappers: with all of them at once, one alone is not seen to be missed. */
+/** Some of the wrappers: with all of them at once, the effect of a missing check for one is not visible. */
 function wrapSome(): void {
   for (const [prototype, methods, see] of wrappers) {
     if (dice.chance(30)) for (const name of methods) wrap(prototype, name, see);

@@ -1,4 +1,4 @@
-/** A client that leaves takes its upstream request with it; one half-sent is never made whole. */
+/** A client that disconnects closes its upstream request, and an incomplete upload never looks complete. */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
 import { pour } from "../_large.ts";
@@ -21,7 +21,7 @@ async function expectStillWorks(t: Tools): Promise<void> {
   await t.upstream.reset();
 }
 
-/** Leaves in the middle of an upload of which the upstream has received a part. */
+/** Disconnects during an upload of which the upstream has received a part. */
 async function expectIncomplete(t: Tools, send: (client: Client) => void): Promise<void> {
   for (const how of ways) {
     const client = await t.connect();
@@ -50,7 +50,7 @@ async function leaveUnanswered(t: Tools, how: Way): Promise<void> {
   await expectStillWorks(t);
 }
 
-/** Leaves when `answer` has arrived, and as much of a body as it has. */
+/** Disconnects when `answer` and the body that it has so far have arrived. */
 async function leaveSilentBody(t: Tools, answer: string, how: Way): Promise<void> {
   t.upstream.script = (call) => call.write(`HTTP/1.1 200 OK\r\n${answer}`);
   const client = await t.connect();

@@ -12,7 +12,7 @@ async function expectMethod(t: Tools, method: string, body?: string): Promise<vo
   expect(call, method).toMatchObject({ method, target: `/${method}`, text: body ?? "" });
 }
 
-/** Sends the pieces one by one, each only after the upstream has the one before. */
+/** Sends the chunks one by one, each after the upstream has received the one before. */
 async function sendInSteps(
   t: Tools,
   client: Client,

@@ -1,4 +1,4 @@
-/** An upstream that is not there, breaks off, or does not speak HTTP. */
+/** Upstreams that are unreachable, truncate their responses, or do not speak HTTP. */
 import { expect } from "vitest";
 import type { Answer } from "../_client.ts";
 import { pour } from "../_large.ts";

@@ -1,4 +1,4 @@
-/** Upstreams that go wrong: the status, its RFC 9209 type, and that nothing of it is left behind. */
+/** Faulty upstreams: the status, its RFC 9209 type, and that no connection stays in use. */
 import { expect } from "vitest";
 import { faults, type Fault } from "../_faults.ts";
 import type { Tools } from "../_suite.ts";

@@ -1,4 +1,4 @@
-/** What the upstream is told about the client and the target, and what a client cannot make up. */
+/** Forwarding fields that describe the client and the target, which a client cannot forge. */
 import { expect } from "vitest";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
@@ -21,7 +21,7 @@ export const forged: Header[] = [
   ["X-Cluster-Client-IP", "6.6.6.6"],
 ];
 
-/** What the proxy says of a client that nobody vouches for. */
+/** The forwarding fields for a client without a trusted proxy in front. */
 export const own: Header[] = [
   ["x-forwarded-for", "127.0.0.1"],
   ["x-forwarded-host", "proxy.test"],

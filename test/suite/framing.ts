@@ -1,4 +1,4 @@
-/** Requests whose length two parsers could read differently: smuggling, and what has no body. */
+/** Requests whose length two parsers could read differently (request smuggling), and requests without a body. */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
 import type { Tools } from "../_suite.ts";

@@ -23,7 +23,7 @@ function named(headers: Header[] | undefined, pattern: RegExp): Header[] {
   return (headers ?? []).filter(([name]) => pattern.test(name));
 }
 
-/** Where a server orders fields by name, only what they are can be compared. */
+/** Compares fields without their order, because some servers sort them by name. */
 function sorted(headers: Header[]): string[] {
   return lower(headers)
     .map((header) => header.join(": "))

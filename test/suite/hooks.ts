@@ -1,4 +1,4 @@
-/** Hooks that fail: `onError` answers, or the framework reports it; nothing is left of the exchange. */
+/** Failing hooks: `onError` responds or the framework reports the exception, and the exchange is closed. */
 import { stripVTControlCharacters } from "node:util";
 import { expect } from "vitest";
 import type { Answer } from "../_client.ts";

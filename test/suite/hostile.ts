@@ -12,7 +12,7 @@ import { request } from "../_wire.ts";
 /** So that all numbers have the three digits that lengths in the corpus count on. */
 const first = 100;
 
-/** What an entry's requests have in their targets, wherever a server has put it. */
+/** The mark in the targets of an entry's requests, at any place where a server moves it. */
 const numbered: RegExp = /^(.*?)\/([1-9]\d\d)(\/.*)$/;
 
 interface Attempt {
@@ -38,7 +38,7 @@ async function tryAll(t: Tools, entries: readonly Entry[]): Promise<void> {
     );
     return answered.reduce((sum, each) => sum + each, calls.length);
   });
-  // Whoever still waits for the rest learns now that there is none.
+  // A server that still waits for the rest sees the end of the connection.
   for (const { client } of attempts) client.finish();
   const texts = await Promise.all(attempts.map(({ rest }) => rest));
   await until(() => calls.every((call) => call.state !== "reading"), "all requests whole or cut");

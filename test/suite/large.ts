@@ -9,7 +9,7 @@ const size: number = 256 * mebibyte;
 const warmUp: number = 64 * mebibyte;
 const limit = 30_000;
 
-/** What a pause in both kernels' socket buffers and the proxy's own may take together. */
+/** The bytes that socket buffers and the proxy may hold while one side pauses. */
 const buffered: number = 40 * mebibyte;
 
 /** The growth of the host's resident memory while `work` runs, at its highest. */

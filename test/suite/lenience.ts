@@ -1,4 +1,4 @@
-/** What a server's parser may let through although it is not HTTP/1.1, and what is made of it. */
+/** Messages that are not valid HTTP/1.1 but that a server's parser may accept. */
 import { expect } from "vitest";
 import type { Tools } from "../_suite.ts";
 import { within } from "../_wait.ts";

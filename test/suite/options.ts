@@ -42,7 +42,7 @@ export const options = {
     const answer = await t.ask(request("POST", "/", [], "x".repeat(1001)), "limited");
     expect(answer.status).toBe(413);
     expect(answer.get("proxy-status")).toMatch(/^fetchway; error=http_request_error/);
-    // Not even a connection: nobody has to wait for it.
+    // No upstream connection is opened either.
     expect(t.upstream.links).toEqual([]);
   },
 

@@ -1,4 +1,4 @@
-/** Responses by status and framing, and that the connection is in step after each of them. */
+/** Responses by status and framing, after each of which the connection is usable for the next one. */
 import { expect } from "vitest";
 import type { Tools } from "../_suite.ts";
 import { until, within } from "../_wait.ts";

@@ -1,4 +1,4 @@
-/** Connections that break before an answer: what is sent once more, and what never is. */
+/** Connections that break before a response: which requests are sent again, and which never are. */
 import { expect } from "vitest";
 import type { Tools } from "../_suite.ts";
 import type { Call } from "../_link.ts";

@@ -1,4 +1,4 @@
-/** What a response says of places and of cookies holds for clients of the proxy, and all else keeps its bytes. */
+/** Locations and cookies are rewritten for clients of the proxy, and all other bytes are kept. */
 import { expect } from "vitest";
 import type { SetupName } from "../_setups.ts";
 import type { Tools } from "../_suite.ts";

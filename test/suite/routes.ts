@@ -1,4 +1,4 @@
-/** A target that is chosen by the request: what the router saw is what is forwarded. */
+/** A target that depends on the request: the router and the upstream see the same request. */
 import { expect } from "vitest";
 import type { HostName } from "../_host.ts";
 import type { Call } from "../_link.ts";
@@ -7,7 +7,7 @@ import { request } from "../_wire.ts";
 
 const shop = ["Host", "shop.test"] as const;
 
-/** What the router, the upstream's Host and the client's forwarding fields say of where a request went. */
+/** The authority of a request as seen by the router, in the upstream's Host, and in the forwarding fields. */
 function authoritiesOf(call: Call, host: HostName): (string | undefined)[] {
   const seen = new URL(call.target, "http://x").searchParams.get("saw") ?? "nothing";
   const told = call.get("x-forwarded-host");

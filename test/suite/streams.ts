@@ -6,7 +6,7 @@ import type { Call } from "../_link.ts";
 import { within } from "../_wait.ts";
 import { chunk, lastChunk, request } from "../_wire.ts";
 
-/** Reads a body's pieces until they hold as many bytes as wanted, and no more. */
+/** Reads a body's chunks until they contain the wanted number of bytes. */
 class Body {
   text = "";
   readonly #pieces: ReturnType<Client["pieces"]>;

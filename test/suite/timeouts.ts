@@ -1,4 +1,4 @@
-/** Deadlines: until the headers, between pieces of a body, and where there is none. */
+/** Timeouts: until the response headers, between chunks of a body, and cases without one. */
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { expect } from "vitest";
 import type { Tools } from "../_suite.ts";

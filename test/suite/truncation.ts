@@ -1,4 +1,4 @@
-/** Bodies that break off where only the connection's end can tell, and what is behind them. */
+/** Truncated bodies for which only the kind of the connection's end shows it, and the requests behind them. */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
 import type { Tools } from "../_suite.ts";

@@ -1,4 +1,4 @@
-/** Which proxies in front are believed, and in how much of what they say. */
+/** Which proxies in front are trusted, and for which of their fields. */
 import { expect } from "vitest";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
@@ -146,7 +146,7 @@ export const trust = {
       expect(answer.get("proxy-status")).toBe("fetchway; error=proxy_loop_detected");
     }
     expect(t.upstream.calls).toHaveLength(1);
-    // Whoever does not call itself by that name does not mind.
+    // A proxy with another pseudonym accepts the request.
     expect((await t.ask(request("GET", "/", [["Via", "1.1 edge"]]))).status).toBe(200);
   },
 

@@ -37,7 +37,7 @@ if (mode === "counts") {
   createHook({ init: (_, type) => count(type) }).enable();
 }
 
-/** What a request and its response were to the proxy: seen from within the handler. */
+/** How the proxy read each request and built its response, as seen from within the handler. */
 const seen: Record<string, unknown>[] = [];
 
 // Only now, so that they find what stands in for the globals.

@@ -1,7 +1,8 @@
-/** What the proxy's Worker is bound to. Run by workerd: nothing of Node's here. */
+/** The Worker that the proxy's Worker is bound to. Run by workerd, without Node's APIs. */
 // @ts-expect-error: a module of workerd's own
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
-import { gzip, lasting, pause } from "../_lasting.ts";
+import { gzip, lasting } from "../_lasting.ts";
+import { pause } from "../_wait.ts";
 
 /** workerd's own: the bytes are encoded already. */
 type Manual = ResponseInit & { encodeBody: "manual" };
@@ -23,7 +24,7 @@ const ways: Record<string, (request: Request) => Response | Promise<Response>> =
     };
     return new Response(bytes, { headers, encodeBody: "manual" } as Manual);
   },
-  /** Begins an encoded body, and says no more. */
+  /** Begins an encoded body, and then stalls. */
   async "/stalled"() {
     const bytes = new Uint8Array(await gzip("a body that compresses well; ".repeat(100)));
     const body = new ReadableStream({

@@ -14,15 +14,15 @@ import type { OriginPool } from "../../../src/http1/originpool.ts";
 
 /** Begins an attempt when its request body has arrived, if that is small. */
 export function beginAfterArrival(attempt: Attempt, pool: OriginPool): void {
-  setImmediate(beginLater, attempt, pool);
+  setImmediate(beginInNextTurn, attempt, pool);
 }
 
-/** Functions of the module make no closure for each request. */
-function beginLater(attempt: Attempt, pool: OriginPool): void {
-  setImmediate(begin, attempt, pool);
+/** A function of the module: a closure would be allocated for each request. */
+function beginInNextTurn(attempt: Attempt, pool: OriginPool): void {
+  setImmediate(beginAttempt, attempt, pool);
 }
 
-function begin(attempt: Attempt, pool: OriginPool): void {
+function beginAttempt(attempt: Attempt, pool: OriginPool): void {
   attempt.begin(pool);
 }
 

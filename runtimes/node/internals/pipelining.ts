@@ -33,7 +33,7 @@ type Key = IncomingMessage["rawHeaders"];
 const SAFE: ReadonlySet<string | undefined> = new Set(["GET", "HEAD", "OPTIONS", "TRACE"]);
 
 /** The waiting requests of a connection that has an unsafe request in front of other requests, or behind them. */
-class Line {
+class PipelinedConnection {
   readonly #socket: Socket;
   /** Resolves the turn of a request when its own response becomes the first. */
   readonly #first: Map<Key, () => void> = new Map();
@@ -100,7 +100,7 @@ class Line {
   }
 }
 
-const lines: WeakMap<Socket, Line> = new WeakMap();
+const connections: WeakMap<Socket, PipelinedConnection> = new WeakMap();
 
 /**
  * Returns when a request may be sent; undefined for now, which is nearly always.
@@ -113,7 +113,10 @@ export function turnOf(req: IncomingMessage): Promise<void> | undefined {
   const { socket } = req;
   const first = responseOn(socket);
   if (!first || first.req.rawHeaders === req.rawHeaders) return undefined;
-  let line = lines.get(socket);
-  if (line === undefined) lines.set(socket, (line = new Line(socket)));
-  return line.enter(req, first);
+  let connection = connections.get(socket);
+  if (connection === undefined) {
+    connection = new PipelinedConnection(socket);
+    connections.set(socket, connection);
+  }
+  return connection.enter(req, first);
 }

@@ -22,25 +22,25 @@ const builtin: typeof process.getBuiltinModule | undefined =
   globalThis.process?.getBuiltinModule?.bind(globalThis.process);
 
 /** Takes note of methods of a prototype. */
-export function capture(prototype: object | undefined, names: readonly string[]): Methods {
+export function captureMethods(prototype: object | undefined, names: readonly string[]): Methods {
   return prototype === undefined ? [] : names.map((name) => [name, Reflect.get(prototype, name)]);
 }
 
 /** The methods that Node calls with a chunk, from `response.write` down to the system's socket. */
-const RESPONSE = capture(builtin?.("node:http").OutgoingMessage.prototype, [
+const RESPONSE = captureMethods(builtin?.("node:http").OutgoingMessage.prototype, [
   "write",
   "end",
   "_send",
   "_writeRaw",
 ]);
-const SOCKET = capture(builtin?.("node:net").Socket.prototype, [
+const SOCKET = captureMethods(builtin?.("node:net").Socket.prototype, [
   "write",
   "_write",
   "_writev",
   "_writeGeneric",
 ]);
 /** The methods that Node calls with a chunk, from its parser up to a listener. */
-const MESSAGE = capture(builtin?.("node:stream").Readable.prototype, [
+const MESSAGE = captureMethods(builtin?.("node:stream").Readable.prototype, [
   "push",
   "read",
   "emit",

@@ -46,7 +46,7 @@ class PipedBody implements Sink, SrvxBody {
 
   /** Called by srvx, which has written the head. */
   pipe(res: ServerResponse): void {
-    if (!res.headersSent) writeHead(res, this.#head);
+    if (!res.headersSent) writeHeadTo(res, this.#head);
     this.send(res);
   }
 
@@ -265,7 +265,7 @@ async function buildLater(
 
 /**
  * Sends a web `Response` as a response of Node's.
- * @throws what `writeHead` throws for fields that a hook has made invalid
+ * @throws what `res.writeHead` throws for fields that a hook has made invalid
  */
 export function sendResponse(response: Response, res: ServerResponse): void {
   const parts =
@@ -275,7 +275,7 @@ export function sendResponse(response: Response, res: ServerResponse): void {
   const { body } = parts;
   if (res.destroyed || res.headersSent) return body?.cancel();
   try {
-    writeHead(res, parts);
+    writeHeadTo(res, parts);
   } catch (error) {
     body?.cancel();
     throw error;
@@ -289,7 +289,7 @@ export function sendResponse(response: Response, res: ServerResponse): void {
   new PipedBody(body, parts).send(res);
 }
 
-function writeHead(res: ServerResponse, { status, statusText, headers }: Head): void {
+function writeHeadTo(res: ServerResponse, { status, statusText, headers }: Head): void {
   // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
   if ("stream" in res) res.writeHead(status, headers);
   else res.writeHead(status, statusText, headers);
