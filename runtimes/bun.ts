@@ -14,6 +14,7 @@ import { readRequest } from "./bun/readrequest.ts";
 import { respond } from "./bun/respond.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { NetConnector } from "./sockets/connect.ts";
+import { loadHttp2 } from "./sockets/loadhttp2.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
@@ -34,6 +35,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
   return new HttpTransport("bun", options, {
     createConnector: (filled) => new NetConnector(filled),
     codec: bufferCodec,
+    loadHttp2,
   });
 }
 

@@ -44,6 +44,8 @@ export interface UpstreamRequest {
   readonly body: BodySource | null;
   /** The length of a streamed body in bytes, where it is known. */
   readonly contentLength: number | undefined;
+  /** Whether the client accepts trailer fields (`TE: trailers`). */
+  readonly acceptsTrailers?: boolean;
   /** Whether the request needs a new connection, because a reused one has failed already. */
   readonly newConnection?: boolean;
   /** The header fields before hooks and interceptors changed them; set only where redirects are followed. */
@@ -78,6 +80,8 @@ export interface Capabilities {
   readonly unixSocket: boolean;
   /** Whether TLS options (CA, client certificate) can be set. */
   readonly tls: boolean;
+  /** Whether HTTP/2 can be asked for; left out for false. */
+  readonly http2?: boolean;
 }
 
 /** Statistics of a transport's connections; the counters begin with its creation. */

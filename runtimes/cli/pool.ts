@@ -92,6 +92,12 @@ export const poolFlags: Record<Exclude<Expressible<PoolOptions>, "connectTimeout
     help: "use buffers again; the default where nothing is preloaded",
     read: asSwitch,
   },
+  http2: {
+    group: "Connections",
+    negatable: true,
+    help: "speak HTTP/2 with the target",
+    read: asSwitch,
+  },
   socketPath: {
     group: "Connections",
     value: "</path>",

@@ -189,8 +189,9 @@ export class Attempt implements Job, Inlet {
 // ── the head of a request ──
 
 /** Characters that are not allowed in a field value: a line end would begin another field, or another request. */
-const UNSENDABLE = /[^\t -~\u0080-\u00ff]/;
-const TARGET = /^[!-~\u0080-\u00ff]+$/;
+export const UNSENDABLE: RegExp = /[^\t -~\u0080-\u00ff]/;
+/** Matches a request target that can be sent unchanged. */
+export const TARGET: RegExp = /^[!-~\u0080-\u00ff]+$/;
 /** The methods whose content has no defined meaning: a request without content has no `Content-Length` (RFC 9110 §8.6). */
 const BODYLESS = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
 

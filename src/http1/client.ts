@@ -7,6 +7,7 @@ import {
   type PoolOptions,
 } from "../options/pool.ts";
 import { addOrigin, Counters } from "../counters.ts";
+import { ProxyError } from "../error.ts";
 import type { Upstream } from "../request/target.ts";
 import type {
   Capabilities,
@@ -22,7 +23,15 @@ import type { Connector, Destination } from "./connector.ts";
 import { IdleList, OriginPool } from "./originpool.ts";
 import { startBackgroundTimer } from "./timers.ts";
 
-const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
+const CAPABILITIES: Capabilities = {
+  decodes: [],
+  host: true,
+  unixSocket: true,
+  tls: true,
+  http2: true,
+};
+
+const NO_HTTP2 = "this transport was made without an HTTP/2 client";
 
 /** When the pools of unused origins are removed: clients may decide how many targets there are. */
 interface EvictionLimits {
@@ -34,6 +43,64 @@ interface EvictionLimits {
 
 /** The limits for a runtime whose timers keep the process alive: empty pools are removed by number only. */
 const UNTIMED: EvictionLimits = { origins: 100 };
+
+/** Calls `attempt.begin(pool)` later. */
+export type BeginLater = <Pool>(attempt: { begin(pool: Pool): void }, pool: Pool) => void;
+
+/** The connections to one origin, as the transport knows them. */
+export interface Pool {
+  /** The name of the origin in the statistics. */
+  readonly name: string;
+  /** Whether the transport has removed this pool: later requests to the origin get a new pool. */
+  isEvicted: boolean;
+  readonly stats: OriginStats;
+  /** Whether the pool has no connection. */
+  readonly isEmpty: boolean;
+  /** Returns whether the pool is empty, and has opened no connection since the last call. */
+  checkUnused(): boolean;
+  /** Lets running and waiting requests finish, then closes the connections. */
+  close(): Promise<void>;
+  /** Fails all requests, and closes the connections. */
+  destroy(): void;
+}
+
+/** The arguments of one attempt: the request, its scope, and the two functions of the promise for its response. */
+export type AttemptArguments = [
+  request: UpstreamRequest,
+  scope: Scope,
+  resolve: (response: UpstreamResponse) => void,
+  reject: (error: ProxyError) => void,
+];
+
+/** The connections to one origin that carry several requests at the same time. */
+export interface SharedPool extends Pool {
+  /** Sends a request, as soon as a connection has room for it. */
+  send(...attempt: AttemptArguments): void;
+}
+
+/** What an HTTP/2 client shares with the HTTP/1.1 client of the same transport. */
+export interface SharedParts {
+  readonly counters: Counters;
+  readonly idleList: IdleList;
+  readonly connector: Connector;
+  readonly beginLater: BeginLater | undefined;
+  /**
+   * Makes the pool for an upstream that does not speak HTTP/2.
+   * @param connector opens the connections of the pool
+   */
+  createHttp1Pool(connector: Connector): OriginPool;
+  /** Sends a request over HTTP/1.1. */
+  sendOverHttp1(pool: OriginPool, ...attempt: AttemptArguments): void;
+}
+
+/** An HTTP/2 client. */
+export interface Http2Client {
+  createHttp2Pool(
+    destination: Destination,
+    options: FilledPoolOptions,
+    parts: SharedParts,
+  ): SharedPool;
+}
 
 /** The parts of the client that come from a runtime. */
 export interface ClientParts {
@@ -47,9 +114,11 @@ export interface ClientParts {
    * Calls `attempt.begin(pool)` later, when a small body has arrived, or when the runtime has noticed which connections the
    * upstream has closed. A GET or HEAD without a body does not wait. Every attempt begins at once if this is left out.
    */
-  readonly schedule?: (attempt: Attempt, pool: OriginPool) => void;
+  readonly schedule?: BeginLater;
   /** How chunks of bodies share memory with later chunks. */
   readonly chunkMemory?: ChunkMemory | undefined;
+  /** Loads the HTTP/2 client, where the runtime has one; called with the first request that asks for HTTP/2. */
+  readonly loadHttp2?: () => Promise<Http2Client>;
 }
 
 /** An HTTP/1.1 client on the connections of a runtime, with a pool of connections to each origin. */
@@ -64,9 +133,11 @@ export class HttpTransport implements Transport {
   readonly #codec: Codec;
   readonly #counters: Counters = new Counters();
   readonly #idleList: IdleList;
-  readonly #pools: Map<string, OriginPool> = new Map();
+  readonly #pools: Map<string, Pool> = new Map();
   /** The pools by upstream. An upstream is parsed once and shared, so most requests find their pool by identity. */
   readonly #poolOf: WeakMap<Upstream, OriginPool> = new WeakMap();
+  readonly #http2PoolOf: WeakMap<Upstream, SharedPool> = new WeakMap();
+  readonly #loadHttp2: ClientParts["loadHttp2"];
   /** The number of pools above which empty pools are removed. */
   #limit: number;
   #evictionTimer: ReturnType<typeof setTimeout> | undefined;
@@ -77,6 +148,7 @@ export class HttpTransport implements Transport {
     this.#chunkMemory = parts.chunkMemory;
     this.#schedule = parts.schedule;
     this.#codec = parts.codec ?? portableCodec;
+    this.#loadHttp2 = parts.loadHttp2;
     this.#options = fillPoolOptions(options);
     this.#eviction = parts.eviction ?? UNTIMED;
     this.#limit = this.#eviction.origins;
@@ -85,14 +157,26 @@ export class HttpTransport implements Transport {
   }
 
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
+    const { upstream } = request;
+    if (upstream.http2 ?? this.#options.http2) return this.#sendOverHttp2(request, scope);
     return new Promise((resolve, reject) => {
       const attempt = new Attempt(request, scope, resolve, reject, this.#chunkMemory);
-      const pool = this.#poolFor(request.upstream);
-      const { method, body } = request;
-      const mayWait = body !== null || (method !== "GET" && method !== "HEAD");
-      if (mayWait && this.#schedule !== undefined) this.#schedule(attempt, pool);
-      else attempt.begin(pool);
+      this.#begin(attempt, this.#poolFor(upstream), request);
     });
+  }
+
+  async #sendOverHttp2(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
+    const client = await this.#loadHttp2?.();
+    if (client === undefined) throw new ProxyError("proxy_internal_error", { message: NO_HTTP2 });
+    return new Promise((resolve, reject) => {
+      this.#http2PoolFor(request.upstream, client).send(request, scope, resolve, reject);
+    });
+  }
+
+  #begin(attempt: Attempt, pool: OriginPool, { method, body }: UpstreamRequest): void {
+    const mayWait = body !== null || (method !== "GET" && method !== "HEAD");
+    if (mayWait && this.#schedule !== undefined) this.#schedule(attempt, pool);
+    else attempt.begin(pool);
   }
 
   stats(): PoolStats {
@@ -124,23 +208,55 @@ export class HttpTransport implements Transport {
     let pool = this.#poolOf.get(upstream);
     if (pool !== undefined && !pool.isEvicted) return pool;
     const destination = toDestination(upstream, this.#options);
-    // Only equal destinations share connections. JSON keeps the parts of the key apart (GHSA-v574-6498-x57v).
-    const key = JSON.stringify([destination.origin, destination.socketPath, destination.tls]);
-    pool = this.#pools.get(key);
-    if (pool === undefined) {
-      if (this.#isClosed) throw poolClosed();
-      if (this.#pools.size >= this.#limit) this.#evict((each) => each.isEmpty);
-      pool = new OriginPool(destination, this.#options, {
+    pool = this.#findPool(destination, () => this.#createHttp1Pool(destination, this.#connector));
+    this.#poolOf.set(upstream, pool);
+    return pool;
+  }
+
+  #http2PoolFor(upstream: Upstream, client: Http2Client): SharedPool {
+    let pool = this.#http2PoolOf.get(upstream);
+    if (pool !== undefined && !pool.isEvicted) return pool;
+    const destination = toDestination(upstream, this.#options);
+    const shared = { ...destination, http2: true };
+    pool = this.#findPool(shared, () =>
+      client.createHttp2Pool(shared, this.#options, {
         counters: this.#counters,
         idleList: this.#idleList,
         connector: this.#connector,
-        codec: this.#codec,
-      });
+        beginLater: this.#schedule,
+        createHttp1Pool: (connector) => this.#createHttp1Pool(destination, connector),
+        sendOverHttp1: (http1, request, ...rest) => {
+          this.#begin(new Attempt(request, ...rest, this.#chunkMemory), http1, request);
+        },
+      }),
+    );
+    this.#http2PoolOf.set(upstream, pool);
+    return pool;
+  }
+
+  /** Returns the pool of all upstreams with an equal destination. Its kind follows from `destination.http2`. */
+  #findPool<P extends Pool>(destination: Destination, create: () => P): P {
+    const { origin, socketPath, tls, http2 = false } = destination;
+    // Only equal destinations share connections. JSON keeps the parts of the key apart (GHSA-v574-6498-x57v).
+    const key = JSON.stringify([origin, socketPath, tls, http2]);
+    let pool = this.#pools.get(key);
+    if (pool === undefined) {
+      if (this.#isClosed) throw poolClosed();
+      if (this.#pools.size >= this.#limit) this.#evict((each) => each.isEmpty);
+      pool = create();
       this.#pools.set(key, pool);
       this.#armEviction();
     }
-    this.#poolOf.set(upstream, pool);
-    return pool;
+    return pool as P;
+  }
+
+  #createHttp1Pool(destination: Destination, connector: Connector): OriginPool {
+    return new OriginPool(destination, this.#options, {
+      counters: this.#counters,
+      idleList: this.#idleList,
+      connector,
+      codec: this.#codec,
+    });
   }
 
   #armEviction(): void {
@@ -154,7 +270,7 @@ export class HttpTransport implements Transport {
     }, interval);
   }
 
-  #evict(isUnused: (pool: OriginPool) => boolean): void {
+  #evict(isUnused: (pool: Pool) => boolean): void {
     for (const [key, pool] of this.#pools) {
       if (!isUnused(pool)) continue;
       pool.isEvicted = true;

@@ -16,6 +16,7 @@ const POOL_NAMES: Readonly<Record<keyof PoolOptions, readonly string[]>> = {
   noDelay: [],
   dns: ["lookup"],
   reuseBuffers: [],
+  http2: ["allowH2"],
   tls: [],
   socketPath: [],
 };

@@ -103,6 +103,16 @@ export interface PoolOptions {
    * @default false
    */
   reuseBuffers?: boolean;
+  /**
+   * Whether to speak HTTP/2 with upstreams: `https:` ones choose between it and HTTP/1.1 (ALPN), `http:` ones must know it.
+   * Requests share a connection up to the upstream's limit; `maxSockets` and the queue take those beyond it.
+   *
+   * HTTP/1.1 costs less for each request: turn it on for gRPC, for trailers, or where connections are expensive. The target's
+   * own `http2` wins over it.
+   * @default false
+   * @see https://www.rfc-editor.org/rfc/rfc9113
+   */
+  http2?: boolean;
   /** TLS options of upstreams that bring none of their own. */
   tls?: TlsOptions;
   /** Path of a unix domain socket to connect to, for upstreams that bring none of their own. */
@@ -132,6 +142,7 @@ export const poolDefaults: Readonly<FilledPoolOptions & { dns: FilledDnsOptions 
   noDelay: true,
   dns: { ttl: 10_000 },
   reuseBuffers: false,
+  http2: false,
 };
 
 /** Puts every default in its place. */
@@ -209,6 +220,7 @@ const POOL_CHECKS: Record<keyof PoolOptions, Check> = {
   noDelay: isBoolean,
   dns: isDns,
   reuseBuffers: isBoolean,
+  http2: isBoolean,
   tls: isTls,
   socketPath: (value) =>
     typeof value === "string" && value.startsWith("/")

@@ -69,6 +69,7 @@ export function toUpstreamRequest(
     host: options.host ?? (plan.keepHost ? host : undefined),
     body,
     contentLength: body === null ? undefined : head.contentLength,
+    acceptsTrailers: head.acceptsTrailers,
     headersBeforeHooks: plan.follows ? [...headers] : undefined,
   };
 }
@@ -83,6 +84,8 @@ export interface RequestHead {
   readonly contentLength: number | undefined;
   /** The value of `Upgrade`. */
   readonly upgrade: string | undefined;
+  /** Whether the client accepts trailer fields. */
+  readonly acceptsTrailers: boolean;
 }
 
 /**
@@ -102,6 +105,7 @@ export function cleanRequestHeaders(
   let contentLength: number | undefined;
   let connection: string | undefined;
   let upgrade: string | undefined;
+  let acceptsTrailers = false;
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] as string;
     const value = raw[i + 1] as string;
@@ -110,6 +114,10 @@ export function cleanRequestHeaders(
       continue;
     }
     switch (name.length) {
+      case 2:
+        // `te` is the only field of this length that is dropped. Its members are a list (RFC 9110 §10.1.4).
+        if (/(?:^|,)[\t ]*trailers[\t ]*(?:$|[,;])/i.test(value)) acceptsTrailers = true;
+        break;
       case 4:
         if (name.toLowerCase() !== "host") break;
         // Two fields name two hosts (RFC 9112 §3.2). A malformed one changes the URL made from it (CVE-2026-33131).
@@ -141,7 +149,7 @@ export function cleanRequestHeaders(
     }
     if (kept?.has(name)) headers.push(name, value);
   }
-  return { headers: withoutNominated(headers, connection), host, contentLength, upgrade };
+  return { headers: withoutNominated(headers, connection), host, contentLength, upgrade, acceptsTrailers };
 }
 
 // ── the fields that tell the upstream about the client and this proxy ──

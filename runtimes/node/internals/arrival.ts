@@ -9,22 +9,21 @@
  * - Otherwise: the body is streamed. A request on a closed connection gets 502, or is retried if that is safe.
  * - Test: test/internals.arrival.node.test.ts, and test/stale.test.ts for closed connections.
  */
-import type { Attempt } from "../../../src/http1/attempt.ts";
-import type { OriginPool } from "../../../src/http1/originpool.ts";
+import type { BeginLater } from "../../../src/http1/client.ts";
 
 /** Begins an attempt when its request body has arrived, if that is small. */
-export function beginAfterArrival(attempt: Attempt, pool: OriginPool): void {
+export const beginAfterArrival: BeginLater = (attempt, pool) => {
   setImmediate(beginInNextTurn, attempt, pool);
-}
+};
 
 /** A function of the module: a closure would be allocated for each request. */
-function beginInNextTurn(attempt: Attempt, pool: OriginPool): void {
+const beginInNextTurn: BeginLater = (attempt, pool) => {
   setImmediate(beginAttempt, attempt, pool);
-}
+};
 
-function beginAttempt(attempt: Attempt, pool: OriginPool): void {
+const beginAttempt: BeginLater = (attempt, pool) => {
   attempt.begin(pool);
-}
+};
 
 /** Waits for the rest of a small response body. */
 export function waitForRest(): Promise<unknown> {
