@@ -4,6 +4,7 @@ import { concat } from "../../src/body/memory.ts";
 import type { BodySource, Sink, StreamOptions } from "../../src/body/source.ts";
 import { toWebStream } from "../../src/body/web.ts";
 import { ProxyError } from "../../src/error.ts";
+import type { HeaderList } from "../../src/transport.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import { Audience } from "./internals/wrapped.ts";
 import { reuse } from "./reuse.ts";
@@ -79,7 +80,7 @@ export class IncomingBody implements BodySource {
       };
       const finish = (error?: Error): void => {
         stop();
-        if (error === undefined) sink.end();
+        if (error === undefined) sink.end(trailersOf(message));
         else sink.fail(error);
       };
       const stopListening = onceOver(message, finish);
@@ -127,6 +128,11 @@ function assertUnread(message: IncomingMessage): void {
       "other code has read from the request's body before it was sent; " +
       "add `data` listeners only, and leave out req.resume(), req.read() and req.pipe()",
   });
+}
+
+/** Returns the trailer fields of a message that has ended; undefined for none. */
+function trailersOf({ rawTrailers }: IncomingMessage): HeaderList | undefined {
+  return rawTrailers.length > 0 ? rawTrailers : undefined;
 }
 
 /** Whether all of a body has arrived. Node sets `complete` also on an HTTP/2 stream that the client has reset. */

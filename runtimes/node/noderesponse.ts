@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerResponse } from "node:http2";
 import { type BodySource, HIGH_WATER_MARK, pipe, type Sink } from "../../src/body/source.ts";
 import { StreamBody } from "../../src/body/stream.ts";
 import { toHeaderList, toHeaders } from "../../src/fields/headers.ts";
@@ -197,6 +198,33 @@ class LazyResponse extends SrvxResponse {
   }
 }
 
+/** A response on an HTTP/2 stream, which it writes by itself when srvx's server takes it apart. */
+class StreamedResponse extends LazyResponse {
+  readonly #send: (parts: Parts) => void;
+
+  constructor(received: UpstreamResponse, message: IncomingMessage, send: (parts: Parts) => void) {
+    super(received, message);
+    this.#send = send;
+  }
+
+  protected override toSrvxParts(): SrvxParts {
+    const parts = this.toParts();
+    this.#send(parts);
+    return { ...parts, body: SENT };
+  }
+}
+
+/** The body of a response that was sent already: srvx's server then writes neither a head nor a body. */
+const SENT: SrvxBody = { pipe() {}, destroy() {} };
+
+/** Loads the sending of HTTP/2 responses with the first of them: no other response needs it. */
+async function loadHttp2(res: object): Promise<(parts: Parts) => void> {
+  const { sendOnStream } = await import("./http2response.ts");
+  return ({ status, headers, body }) => {
+    sendOnStream(res as Http2ServerResponse, status, headers, body);
+  };
+}
+
 /**
  * Returns what a web `Response` is constructed from.
  * @param flush whether a stream begins with an empty chunk while no other has arrived
@@ -224,7 +252,13 @@ export function respond(
 ): Response | Promise<Response> {
   assertIntact(received);
   const message = messageOf(incoming);
-  if (responseOf(incoming) !== undefined && acceptsOwnResponses()) {
+  const res = responseOf(incoming);
+  if (res !== undefined && acceptsOwnResponses()) {
+    if (message !== undefined && message.httpVersionMajor !== 1) {
+      return loadHttp2(res).then(
+        (send) => new StreamedResponse(received, message, send) as unknown as Response,
+      );
+    }
     return new LazyResponse(received, message) as unknown as Response;
   }
   // Waiting for the rest costs less than a stream.
@@ -265,17 +299,20 @@ async function buildLater(
 
 /**
  * Sends a web `Response` as a response of Node's.
+ * @returns a promise for a response on an HTTP/2 stream
  * @throws what `res.writeHead` throws for fields that a hook has made invalid
  */
-export function sendResponse(response: Response, res: ServerResponse): void {
+export function sendResponse(response: Response, res: ServerResponse): void | Promise<void> {
   const parts =
     response instanceof LazyResponse
       ? response.toParts()
       : { ...headOf(response), body: response.body && new StreamBody(response.body) };
   const { body } = parts;
   if (res.destroyed || res.headersSent) return body?.cancel();
+  // HTTP/2 responses have a stream. Test tools have responses of their own, so do not ask for the version.
+  if ("stream" in res) return loadHttp2(res).then((send) => send(parts));
   try {
-    writeHeadTo(res, parts);
+    res.writeHead(parts.status, parts.statusText, parts.headers);
   } catch (error) {
     body?.cancel();
     throw error;

@@ -149,7 +149,13 @@ export function cleanRequestHeaders(
     }
     if (kept?.has(name)) headers.push(name, value);
   }
-  return { headers: withoutNominated(headers, connection), host, contentLength, upgrade, acceptsTrailers };
+  return {
+    headers: withoutNominated(headers, connection),
+    host,
+    contentLength,
+    upgrade,
+    acceptsTrailers,
+  };
 }
 
 // ── the fields that tell the upstream about the client and this proxy ──

@@ -75,7 +75,12 @@ export class Relay implements TunnelHandler, FrameHandler {
   #closing: ReturnType<typeof setTimeout> | undefined;
 
   /** @param onEnd called once, when both sides are closed */
-  constructor(client: ClientSocket, upstream: Tunnel, onEnd: () => void, limits: RelayLimits = relayLimits) {
+  constructor(
+    client: ClientSocket,
+    upstream: Tunnel,
+    onEnd: () => void,
+    limits: RelayLimits = relayLimits,
+  ) {
     this.#client = client;
     this.#upstream = upstream;
     this.#limits = limits;

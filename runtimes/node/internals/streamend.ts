@@ -14,11 +14,11 @@ import type { ClientHttp2Stream } from "node:http2";
 
 /** Watches a stream. The function that it returns tells at `end` whether the body is complete. */
 export function watchEnd(stream: ClientHttp2Stream): () => boolean {
-  const { push } = stream;
+  const push = stream.push.bind(stream);
   let isInOrder: boolean | undefined;
   stream.push = (chunk: unknown, encoding?: BufferEncoding) => {
     if (chunk === null) isInOrder ??= !stream.closed;
-    return push.call(stream, chunk, encoding);
+    return push(chunk, encoding);
   };
   return () => (isInOrder ?? !stream.closed) && !stream.destroyed;
 }

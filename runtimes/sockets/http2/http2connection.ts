@@ -1,4 +1,4 @@
-import type { ClientHttp2Session } from "node:http2";
+import type { ClientHttp2Session, Settings } from "node:http2";
 import { ProxyError } from "../../../src/error.ts";
 import type { IdleItem } from "../../../src/http1/originpool.ts";
 import { toSocketError } from "../../../src/http1/socketerror.ts";
@@ -111,15 +111,17 @@ export class Http2Connection implements IdleItem {
       }, connectTimeout);
     }
     session
-      .on("remoteSettings", ({ maxConcurrentStreams = Infinity }) => {
+      .on("remoteSettings", ({ maxConcurrentStreams = Infinity }: Settings) => {
         this.#countControlFrame();
         if (this.#options.keepAlive) this.#limit = Math.min(maxConcurrentStreams, MAX_STREAMS);
         if (!this.isOpen && !this.isClosed) this.#open(session);
         else this.#owner.onRelease(this);
       })
       .on("ping", () => this.#countControlFrame())
-      .on("goaway", (_code, lastStreamId) => this.#drainAfter(lastStreamId))
-      .on("error", (error) => (this.#error ??= error))
+      .on("goaway", (_code: number, lastStreamId?: number) => this.#drainAfter(lastStreamId))
+      .on("error", (error: Error) => {
+        this.#error ??= error;
+      })
       .on("close", () => this.#onClose());
     if (timeout > 0) session.setTimeout(timeout, () => this.#owner.onSilence(this));
     // The session may have failed while it was made.

@@ -36,10 +36,14 @@ export function toHttp2Fields(request: UpstreamRequest, length: number | undefin
   return list;
 }
 
-/** Returns trailer fields for HTTP/2; those that cannot be trailers are left out. */
-export function toHttp2Trailers(trailers: HeaderList): HeaderList {
+/**
+ * Returns the fields of a response, or trailer fields, for HTTP/2: in lower case, without `Content-Length` and the fields that
+ * HTTP/2 does not have.
+ * @throws ProxyError for a field that cannot be sent unchanged
+ */
+export function toRegularFields(fields: HeaderList): HeaderList {
   const list: HeaderList = [];
-  pushFields(list, trailers);
+  pushFields(list, fields);
   return list;
 }
 

@@ -1,12 +1,7 @@
 import type { Counters } from "../../../src/counters.ts";
 import { AddressBalancer } from "../../../src/http1/addressbalancer.ts";
 import type { AttemptArguments, SharedParts, SharedPool } from "../../../src/http1/client.ts";
-import type {
-  Connector,
-  ConnectScope,
-  Destination,
-  Socket,
-} from "../../../src/http1/connector.ts";
+import type { Connector, ConnectScope, Destination, Socket } from "../../../src/http1/connector.ts";
 import { IdleTrimmer } from "../../../src/http1/idletrimmer.ts";
 import type { OriginPool } from "../../../src/http1/originpool.ts";
 import { Queue } from "../../../src/http1/queue.ts";

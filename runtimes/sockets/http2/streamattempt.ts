@@ -16,7 +16,7 @@ import {
   sendFields,
   toFieldObject,
   toHttp2Fields,
-  toHttp2Trailers,
+  toRegularFields,
 } from "./http2fields.ts";
 import type { Http2Pool } from "./http2pool.ts";
 
@@ -110,8 +110,7 @@ export class StreamAttempt implements Waiting, Inlet {
   fail(thrown: unknown): void {
     if (this.#isOver) return;
     const connection = this.#connection;
-    const isStale =
-      connection?.isReused === true && connection.activity === this.#activityBefore;
+    const isStale = connection?.isReused === true && connection.activity === this.#activityBefore;
     const error = toStreamError(thrown, this.#stream?.rstCode, this.#isAnswered, isStale);
     this.#isOver = true;
     // A connection that refuses a stream is overloaded, or about to be closed.
@@ -174,7 +173,7 @@ export class StreamAttempt implements Waiting, Inlet {
       .on("headers", (headers, flags, raw?: HeaderList) => this.#onInterim(flags, raw, headers))
       .on("response", (headers, flags, raw?: HeaderList) => this.#onHead(flags, raw, headers))
       .on("data", (chunk: Uint8Array) => this.#onChunk(chunk))
-      .on("trailers", (headers, _flags, raw?: HeaderList) => {
+      .on("trailers", (headers: IncomingHttpHeaders, _flags: number, raw?: HeaderList) => {
         this.#trailers = fromHttp2Fields(raw ?? toList(headers));
       })
       .on("end", () => this.#onEnd())
@@ -195,7 +194,7 @@ export class StreamAttempt implements Waiting, Inlet {
   /** Records the end of the request body, which trailer fields may follow. */
   markUploaded(trailers: HeaderList = []): void {
     this.#isUploaded = true;
-    this.#requestTrailers = toHttp2Trailers(trailers);
+    this.#requestTrailers = toRegularFields(trailers);
   }
 
   #callBack(): void {
@@ -389,7 +388,7 @@ function parseLength(value: string | undefined): number | undefined {
 function toList(headers: IncomingHttpHeaders): HeaderList {
   const list: HeaderList = [];
   for (const [name, value] of Object.entries(headers)) {
-    for (const each of [value ?? []].flat()) list.push(name, String(each));
+    for (const each of [value ?? []].flat()) list.push(name, each);
   }
   return list;
 }
