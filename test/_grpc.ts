@@ -69,7 +69,10 @@ export interface GrpcServer {
 export async function startGrpc(): Promise<GrpcServer> {
   const seen: unknown[] = [];
   let cancelled = 0;
-  const note = (call: { metadata: Metadata; on(event: "cancelled", then: () => void): unknown }): void => {
+  const note = (call: {
+    metadata: Metadata;
+    on(event: "cancelled", then: () => void): unknown;
+  }): void => {
     seen.push(record(call.metadata));
     call.on("cancelled", () => cancelled++);
   };
@@ -121,7 +124,7 @@ export async function startGrpc(): Promise<GrpcServer> {
       call.on("data", (part: Bytes) => call.write(Buffer.from(`re:${part.toString()}`)));
       call.on("end", () => call.end(trailer()));
     },
-  } as never);
+  });
   const port = await new Promise<number>((resolve, reject) => {
     server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) => {
       if (error) reject(error);
@@ -144,12 +147,17 @@ type AnyCall =
 
 function summarize(messages: Bytes[]): string[] {
   return messages.map((each) =>
-    each.length > 100 ? `${each.length}:${each.reduce((sum, byte) => sum + byte, 0)}` : each.toString(),
+    each.length > 100
+      ? `${each.length}:${each.reduce((sum, byte) => sum + byte, 0)}`
+      : each.toString(),
   );
 }
 
 /** Makes one call of each kind, and returns what each has given. */
-export async function callAll(port: number, cancelled: () => number): Promise<Record<string, Outcome>> {
+export async function callAll(
+  port: number,
+  cancelled: () => number,
+): Promise<Record<string, Outcome>> {
   const client = new Client(`127.0.0.1:${port}`, credentials.createInsecure());
   const metadata = new Metadata();
   metadata.add("x-name", "one");
@@ -192,7 +200,14 @@ export async function callAll(port: number, cancelled: () => number): Promise<Re
 
   function list(path: string, body: Bytes): Promise<Outcome> {
     const messages: Bytes[] = [];
-    const call = client.makeServerStreamRequest(`/test.Service/${path}`, same, same, body, metadata, {});
+    const call = client.makeServerStreamRequest(
+      `/test.Service/${path}`,
+      same,
+      same,
+      body,
+      metadata,
+      {},
+    );
     call.on("data", (message: Bytes) => messages.push(message));
     return watch(call, messages);
   }
@@ -214,7 +229,9 @@ export async function callAll(port: number, cancelled: () => number): Promise<Re
     return outcome;
   }
 
-  async function chat(work: (call: ClientDuplexStream<Bytes, Bytes>, messages: Bytes[]) => Promise<void>): Promise<Outcome> {
+  async function chat(
+    work: (call: ClientDuplexStream<Bytes, Bytes>, messages: Bytes[]) => Promise<void>,
+  ): Promise<Outcome> {
     const messages: Bytes[] = [];
     const call = client.makeBidiStreamRequest("/test.Service/Chat", same, same, metadata, {});
     call.on("data", (message: Bytes) => messages.push(message));
@@ -232,7 +249,11 @@ export async function callAll(port: number, cancelled: () => number): Promise<Re
       unimplemented: await unary("Nothing", Buffer.from("x")),
       list: await list("List", Buffer.from("item ")),
       listAndFail: await list("ListAndFail", Buffer.from("x")),
-      collect: await upload("Collect", [Buffer.from("a"), Buffer.alloc(200_000, "b"), Buffer.from("c")]),
+      collect: await upload("Collect", [
+        Buffer.from("a"),
+        Buffer.alloc(200_000, "b"),
+        Buffer.from("c"),
+      ]),
       refuse: await upload("Refuse", [Buffer.from("a")]),
       chat: await chat(async (call, messages) => {
         // Each message is sent when the answer to the one before has arrived.

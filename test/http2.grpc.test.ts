@@ -1,10 +1,10 @@
 /** gRPC through the proxy equals a direct call: all kinds of calls, errors, deadlines and cancellation. */
 import { createServer } from "node:http2";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { callAll, type GrpcServer, startGrpc } from "./_grpc.ts";
 import { type Program, startProgram } from "./_program.ts";
-import { listen, serve } from "./_serve.ts";
+import { listen } from "./_serve.ts";
 
 /** Starts a proxy to a port. @returns its own port, and what closes it */
 type Front = (upstream: number) => Promise<{ port: number; close: () => unknown }>;
@@ -60,11 +60,9 @@ async function run(front?: Front): Promise<[outcomes: unknown, seen: unknown[]]>
   }
 }
 
-void serve;
 beforeAll(async () => {
   [direct, seenDirectly] = await run();
 });
-afterAll(() => {});
 
 test("the direct calls are what they should be", () => {
   expect(direct).toMatchObject({

@@ -4,11 +4,15 @@ import type { IdleItem } from "../../../src/http1/originpool.ts";
 import { toSocketError } from "../../../src/http1/socketerror.ts";
 import type { FilledPoolOptions } from "../../../src/options/pool.ts";
 import type { NetSocket } from "../netsocket.ts";
+import { MAX_FIELD_BYTES } from "./http2fields.ts";
 import type { StreamAttempt } from "./streamattempt.ts";
 
 /** Looked up at run time: a bundle for another runtime contains no module of Node's. */
 const { process } = globalThis as unknown as {
-  process: { getBuiltinModule(name: "node:http2"): typeof import("node:http2") };
+  process: {
+    versions: Partial<Record<string, string>>;
+    getBuiltinModule(name: "node:http2"): typeof import("node:http2");
+  };
 };
 
 /** The number of requests that wait for one connection to be established: as many streams as RFC 9113 §6.5.2 advises. */
@@ -21,8 +25,6 @@ const MAX_STREAMS = 256;
  */
 const STREAM_WINDOW = 262_144;
 const CONNECTION_WINDOW = 4_194_304;
-/** The maximum size of a header section, with 32 bytes for each field (RFC 9113 §6.5.2). */
-const MAX_FIELD_BYTES = 32_768;
 const MAX_FIELDS = 1024;
 /**
  * The number of SETTINGS and PING frames that an upstream may send between two parts of responses. Each asks for an
@@ -131,7 +133,8 @@ export class Http2Connection implements IdleItem {
   #open(session: ClientHttp2Session): void {
     clearTimeout(this.#settingsTimer);
     this.isOpen = true;
-    session.setLocalWindowSize(CONNECTION_WINDOW);
+    // Bun 1.4 then no longer returns the windows of streams: a response stops after the first window.
+    if (process.versions["bun"] === undefined) session.setLocalWindowSize(CONNECTION_WINDOW);
     this.#owner.onOpen(this);
   }
 
@@ -194,7 +197,9 @@ export class Http2Connection implements IdleItem {
   /** Closes the connection, or stops connecting. Its attempts fail. */
   destroy(): void {
     this.isDraining = true;
-    if (this.session !== undefined) return this.session.destroy();
+    const { session } = this;
+    // Deno 2.9 hangs if a session is destroyed while it reads frames, as in most of the events that lead here.
+    if (session !== undefined) return void setTimeout(() => session.destroy());
     this.#cancelConnecting?.();
     this.#cancelConnecting = undefined;
     this.#onClose();
@@ -215,11 +220,11 @@ export class Http2Connection implements IdleItem {
   }
 
   #countControlFrame(): void {
-    if (++this.#controlFrames <= MAX_CONTROL_FRAMES) return;
+    if (++this.#controlFrames !== MAX_CONTROL_FRAMES) return;
     this.#error ??= new ProxyError("http_protocol_error", {
       message: `the upstream sent more than ${MAX_CONTROL_FRAMES} SETTINGS and PING frames`,
     });
-    this.session?.destroy();
+    this.destroy();
   }
 
   #onClose(): void {

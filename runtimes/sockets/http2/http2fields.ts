@@ -1,5 +1,5 @@
 import type { OutgoingHttpHeaders } from "node:http2";
-import { badRequest, unsendable } from "../../../src/error.ts";
+import { badRequest, ProxyError, unsendable } from "../../../src/error.ts";
 import { TARGET, UNSENDABLE } from "../../../src/http1/attempt.ts";
 import { TOKEN } from "../../../src/http1/parser.ts";
 import type { HeaderList, UpstreamRequest } from "../../../src/transport.ts";
@@ -61,12 +61,30 @@ function pushFields(list: HeaderList, fields: HeaderList): void {
 /** Matches white space at the end, in linear time. */
 const SPACE_AT_END = /(?<![\t ])[\t ]+$/;
 
-/** Returns the fields of a response or its trailers without pseudo-header fields. */
+/** The maximum size of a header section, with 32 bytes for each field (RFC 9113 §6.5.2). */
+export const MAX_FIELD_BYTES = 32_768;
+/** Characters that end a field value, or are dangerous in it (RFC 9113 §8.2.1). */
+const FORBIDDEN = /[\0\r\n]/;
+
+/**
+ * Returns the fields of a response or its trailers without pseudo-header fields.
+ * @throws ProxyError for a field section that is too large, or not well-formed: not every runtime checks it
+ */
 export function fromHttp2Fields(raw: HeaderList): HeaderList {
   const list: HeaderList = [];
+  let size = 0;
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] as string;
-    if (!name.startsWith(":")) list.push(name, raw[i + 1] as string);
+    const value = raw[i + 1] as string;
+    size += name.length + value.length + 32;
+    if (size > MAX_FIELD_BYTES) throw new ProxyError("http_response_header_section_size");
+    if (name.startsWith(":")) continue;
+    if (!TOKEN.test(name) || FORBIDDEN.test(value)) {
+      throw new ProxyError("http_protocol_error", {
+        message: "a field of the response is malformed",
+      });
+    }
+    list.push(name, value);
   }
   return list;
 }

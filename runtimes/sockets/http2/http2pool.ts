@@ -159,9 +159,8 @@ export class Http2Pool implements SharedPool, Http2Owner {
 
   onRelease(connection: Http2Connection): void {
     this.#serveQueue();
-    if (connection.attempts.size > 0 || connection.isClosed || connection.idleUntil < Infinity) {
-      return;
-    }
+    const { attempts, isDraining, idleUntil } = connection;
+    if (attempts.size > 0 || isDraining || idleUntil < Infinity) return;
     const { freeSocketTimeout, maxFreeSockets, socketTTL } = this.#options;
     this.#counters.version++;
     const now = performance.now();

@@ -1,7 +1,12 @@
 import type { ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
 import { ResponseBody, type Inlet } from "../../../src/body/responsebody.ts";
 import { type BodySource, hasArrived, pipe, type Sink } from "../../../src/body/source.ts";
-import { badLength, ProxyError, toRequestBodyError } from "../../../src/error.ts";
+import {
+  badLength,
+  ProxyError,
+  type ProxyErrorCode,
+  toRequestBodyError,
+} from "../../../src/error.ts";
 import type { Scope } from "../../../src/exchange/scope.ts";
 import { getHeader, isEventStream } from "../../../src/fields/headers.ts";
 import { takeWhole } from "../../../src/http1/attempt.ts";
@@ -22,6 +27,10 @@ import type { Http2Pool } from "./http2pool.ts";
 
 /** The error code of a stream that is no longer needed (RFC 9113 §7). */
 const CANCEL = 8;
+const TIMEOUTS: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
+  "http_response_timeout",
+  "connection_read_timeout",
+]);
 /** The flag of a frame that is the last of its stream (RFC 9113 §6.1). */
 const END_STREAM = 1;
 
@@ -113,8 +122,9 @@ export class StreamAttempt implements Waiting, Inlet {
     const isStale = connection?.isReused === true && connection.activity === this.#activityBefore;
     const error = toStreamError(thrown, this.#stream?.rstCode, this.#isAnswered, isStale);
     this.#isOver = true;
-    // A connection that refuses a stream is overloaded, or about to be closed.
-    if (error.unprocessed) connection?.drain();
+    // A connection that refuses a stream is overloaded, or about to be closed; one that is silent may be broken, or busy with
+    // frames that answer nothing.
+    if (error.unprocessed || TIMEOUTS.has(error.code)) connection?.drain();
     if (this.place !== undefined) this.#pool?.leave(this);
     this.#closeStream();
     this.#leaveBody();
@@ -174,7 +184,11 @@ export class StreamAttempt implements Waiting, Inlet {
       .on("response", (headers, flags, raw?: HeaderList) => this.#onHead(flags, raw, headers))
       .on("data", (chunk: Uint8Array) => this.#onChunk(chunk))
       .on("trailers", (headers: IncomingHttpHeaders, _flags: number, raw?: HeaderList) => {
-        this.#trailers = fromHttp2Fields(raw ?? toList(headers));
+        try {
+          this.#trailers = fromHttp2Fields(raw ?? toList(headers));
+        } catch (error) {
+          this.fail(error);
+        }
       })
       .on("end", () => this.#onEnd())
       .on("drain", () => this.#callBack())
@@ -202,6 +216,8 @@ export class StreamAttempt implements Waiting, Inlet {
   }
 
   #sendTrailers(stream: ClientHttp2Stream): void {
+    // `close()` ends a stream that is still open: without trailers, the end is not sent, and the body does not look complete.
+    if (!this.#isUploaded) return;
     try {
       stream.sendTrailers(toFieldObject(this.#requestTrailers));
     } catch (thrown) {
@@ -212,11 +228,10 @@ export class StreamAttempt implements Waiting, Inlet {
   #closeStream(): void {
     const stream = this.#stream;
     if (stream === undefined) return this.#connection?.release(this);
-    if (!stream.destroyed) {
-      stream.close(CANCEL);
-      // A paused stream would wait for its reader before it closes.
-      stream.resume();
-    }
+    if (this.#isUploaded) resetStream(stream);
+    // Node sends END_STREAM instead of RST_STREAM if a stream is cancelled while frames are read: a request body that was
+    // cut off would look complete.
+    else setTimeout(resetStream, 0, stream);
     this.#callBack();
   }
 
@@ -253,8 +268,14 @@ export class StreamAttempt implements Waiting, Inlet {
     if (this.#isOver || this.#isAnswered) return;
     const raw = given ?? toList(parsed);
     const status = readStatus(raw);
-    const headers = fromHttp2Fields(raw);
+    let headers: HeaderList;
     this.#connection?.recordActivity();
+    try {
+      if (!(status >= 200)) throw new ProxyError("http_protocol_error", { message: "no status" });
+      headers = fromHttp2Fields(raw);
+    } catch (error) {
+      return this.fail(error);
+    }
     this.#isAnswered = true;
     this.#scope.headersReceived(isEventStream(headers));
     const hasBody = ((flags ?? 0) & END_STREAM) === 0;
@@ -308,6 +329,13 @@ export class StreamAttempt implements Waiting, Inlet {
   resume(): void {
     if (!this.#isOver) this.#stream?.resume();
   }
+}
+
+function resetStream(stream: ClientHttp2Stream): void {
+  if (stream.destroyed) return;
+  stream.close(CANCEL);
+  // A paused stream would wait for its reader before it closes.
+  stream.resume();
 }
 
 /** Writes a request body to a stream. */
