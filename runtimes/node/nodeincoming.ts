@@ -189,7 +189,7 @@ class PeerIncoming extends WebIncoming {
 
 /** Returns what closes when the client of a message disconnects. */
 function connectionOf(message: IncomingMessage): ClientConnection {
-  return isHttp2(message) ? message.stream : message.socket;
+  return message.httpVersionMajor !== 1 && isHttp2(message) ? message.stream : message.socket;
 }
 
 /** Returns Node's request and response under a web request, if the server shows them. */

@@ -94,6 +94,9 @@ export class Http2Connection implements IdleItem {
     this.#cancelConnecting = undefined;
     this.address = socket.remoteAddress;
     const { connectTimeout, timeout } = this.#options;
+    // Deno parses this name as a part of a URL, and throws for the empty one that a connection to an IP address has.
+    const named = socket.raw as { servername?: unknown };
+    if (named.servername === "") named.servername = false;
     const session = process.getBuiltinModule("node:http2").connect(origin, {
       createConnection: () => socket.raw,
       settings: {

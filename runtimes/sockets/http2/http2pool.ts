@@ -245,10 +245,8 @@ export class Http2Pool implements SharedPool, Http2Owner {
         order: (found) => this.#balancer.orderAddresses(found),
         onCancel: (cancel) => connection.onCancel(cancel),
       })
-      .then(
-        (socket) => this.#onSocket(connection, socket),
-        (error: unknown) => connection.abandon(error),
-      );
+      .then((socket) => this.#onSocket(connection, socket))
+      .catch((error: unknown) => connection.abandon(error));
     return connection;
   }
 
@@ -258,7 +256,12 @@ export class Http2Pool implements SharedPool, Http2Owner {
     const { secure, origin } = this.#destination;
     if (!secure || socket.protocol === "h2") {
       this.#http1Until = 0;
-      return connection.start(socket as NetSocket, origin);
+      try {
+        return connection.start(socket as NetSocket, origin);
+      } catch (error) {
+        socket.destroy();
+        throw error;
+      }
     }
     this.#http1Until = performance.now() + REMEMBERED;
     const waiting = [...connection.attempts];
