@@ -2,7 +2,7 @@ import type { BodySource } from "./body/source.ts";
 import { Scope } from "./exchange/scope.ts";
 import { badRequest, ProxyError, toErrorResponse, toProxyError } from "./error.ts";
 import { isEventStream } from "./fields/headers.ts";
-import { fromDraft, readHookResponse, toDraft } from "./exchange/hooks.ts";
+import { fromDraft, observeInterim, readHookResponse, toDraft } from "./exchange/hooks.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
 import { countForwards } from "./request/maxforwards.ts";
 import type { ProxyOptions } from "./options/options.ts";
@@ -28,7 +28,7 @@ export type Respond = (
  * Forwards one request. This function has the order of all steps:
  *
  *     prepare    Incoming → target → path → header fields → onRequest → body
- *     exchange   plan.send: interceptors, body limit, redirects, retries → transport
+ *     exchange   plan.send: interceptors, body limit, redirects, retries → transport → onInformational
  *     finish     header fields → Response → onResponse
  *
  * Network failures become responses; the promise does not reject for them. It rejects for misuse, with a TypeError that
@@ -58,7 +58,9 @@ export async function forward(
   }
   const upstream = parseTarget(address);
   assertReachable(upstream, plan.transport, plan.hostOption);
-  const scope = new Scope(incoming, plan.timeout, plan.idleTimeout, options.signal);
+  const hook = options.onInformational;
+  const client = hook === undefined ? incoming : observeInterim(incoming, hook);
+  const scope = new Scope(client, plan.timeout, plan.idleTimeout, options.signal);
   let cleaned: UpstreamResponse | undefined;
   let response: Response | undefined;
   try {
@@ -117,9 +119,17 @@ export async function forward(
     scope.abort(error);
     // No hook runs between `cleaned` and `response`: an error there comes from what the upstream has sent.
     const isUpstreams = cleaned !== undefined && response === undefined;
-    const reported = abortError !== undefined || isUpstreams ? error : thrown;
+    // An exception of `onInformational` aborts the exchange: it is the cause of the error.
+    const exception = hook !== undefined && isInternal(error) ? (error.cause ?? thrown) : thrown;
+    const isReason = abortError !== undefined && exception === thrown;
+    const reported = isReason || isUpstreams ? error : exception;
     return respondToError(error, reported, incoming, options, respond);
   }
+}
+
+/** Whether an error was made of an exception that is neither the network's nor the client's fault. */
+function isInternal(error: ProxyError): boolean {
+  return error.code === "proxy_internal_error";
 }
 
 /** Returns the request with its measured body: none, bytes, or a stream. */
@@ -166,6 +176,6 @@ async function respondToError(
     if (ownResponse !== undefined) return ownResponse;
   }
   // Reject with the exception: no framework logs a 500 that a handler returns as a response.
-  if (!(thrown instanceof ProxyError) && error.code === "proxy_internal_error") throw thrown;
+  if (!(thrown instanceof ProxyError) && isInternal(error)) throw thrown;
   return respond(toErrorResponse(error, incoming.method), incoming);
 }

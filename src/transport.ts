@@ -44,8 +44,10 @@ export interface UpstreamRequest {
   readonly body: BodySource | null;
   /** The length of a streamed body in bytes, where it is known. */
   readonly contentLength: number | undefined;
-  /** Whether the client accepts trailer fields (`TE: trailers`). */
+  /** Whether the client accepts trailer fields, and the server can send them: the transport then says so in `TE`. */
   readonly acceptsTrailers?: boolean;
+  /** The names of the trailer fields that the client announces; the transport writes them as `Trailer`. */
+  readonly trailer?: string | undefined;
   /** Whether the request needs a new connection, because a reused one has failed already. */
   readonly newConnection?: boolean;
   /** The header fields before hooks and interceptors changed them; set only where redirects are followed. */
@@ -64,6 +66,8 @@ export interface UpstreamResponse {
   readonly original?: OriginalFields | undefined;
   /** The body; `null` for none. */
   readonly body: BodySource | null;
+  /** The names of the trailer fields that the upstream announces. */
+  readonly trailer?: string | undefined;
   /** The request that this response answers, where a redirect was followed; undefined for the first request. */
   readonly request?: UpstreamRequest | undefined;
   /** Whether the body is encoded already as `Content-Encoding` says, so that the runtime must not encode it. */
@@ -129,10 +133,11 @@ export interface Transport {
    * Sends one request. It never follows a redirect, retries or decodes.
    *
    * Resolves when the response headers have arrived, and rejects with a `ProxyError` if the network fails. A transport
-   * calls at most three methods of the scope:
+   * calls at most four methods of the scope:
    *
    * - `onAbort` at the start, with what stops the request if the client disconnects or a deadline passes.
    * - `touch` for each chunk of the request body that it sends, so that `timeout` does not abort a slow upload.
+   * - `interimReceived` for each interim response (1xx, except 101), of which it must accept only a limited number.
    * - `end` when the response body has ended; a `ResponseBody` calls it itself.
    *
    * To read the request body, `whole()` and `pipeTo(sink)` cost less than `stream()`. For the response body, a

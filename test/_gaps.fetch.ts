@@ -23,7 +23,50 @@ export const losses: readonly Loss[] = [
   [
     "an unsolicited 100 of the upstream becomes 502",
     UNDICI,
-    ["an unsolicited 100 before the final response is ignored"],
+    [
+      "an unsolicited 100 before the final response is ignored",
+      "a client that sends no Expect gets no 100 of the upstream",
+    ],
+  ],
+  [
+    "trailer fields of requests are dropped",
+    UNDICI,
+    [
+      "trailer fields of a request reach the upstream, and are announced",
+      "a request that is sent again keeps its trailer fields",
+    ],
+  ],
+  [
+    "TE is not forwarded: the upstream may leave trailer fields out",
+    UNDICI,
+    ["TE: trailers is forwarded, and names itself in Connection"],
+  ],
+  [
+    "a response with message framing in its trailer section breaks off, or never ends",
+    ["undici", "fetch-node", "fetch-deno"],
+    ["trailer fields that a response must not have are dropped"],
+  ],
+  [
+    "trailer fields of responses are dropped",
+    ON_NODE,
+    [
+      "trailer fields of a response reach the client, and are announced",
+      "trailer fields of a response that does not announce them reach the client",
+    ],
+  ],
+  [
+    "`onInformational` does nothing: fetch hides interim responses",
+    FETCH,
+    ["onInformational sees the interim responses of its request, with cleaned fields"],
+  ],
+  [
+    "clients get no interim responses, such as 103 (Early Hints)",
+    ON_NODE,
+    [
+      "interim responses reach the client in order, with repeated fields",
+      "an interim response reaches the client before the final one has begun",
+      "an interim response has no hop-by-hop fields, and none that are named in Connection",
+    ],
   ],
   [
     "`host` and `changeOrigin: false` are refused: fetch cannot set Host",

@@ -4,12 +4,21 @@ import type { Gap } from "./_gaps.ts";
 const LISTED = "repeated header fields are joined into one, and names are in lower case";
 const STREAMED = "response headers are sent only with the first chunk of the body";
 
+const TRAILERS = [
+  "trailer fields of a response reach the client, and are announced",
+  "trailer fields of a response that does not announce them reach the client",
+  "TE: trailers is forwarded, and names itself in Connection",
+  "trailer fields of a request reach the upstream, and are announced",
+  "a request that is sent again keeps its trailer fields",
+] as const;
+
 const UNSEEN =
   "a truncated response looks complete: the proxy cannot close the connection of a Request that a script made";
 
 /** Gaps of a Request that a script creates, whose content the Fetch standard restricts. */
 const onSlow: Gap[] = (
   [
+    ...TRAILERS.map((title) => [title, "trailer fields are dropped, in both directions"] as const),
     ["repeated request fields stay separate lines", LISTED],
     ["repeated response fields stay separate lines", LISTED],
     ["request field names keep their case", LISTED],

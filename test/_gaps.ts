@@ -30,8 +30,35 @@ const HOST_COUNTS =
   "a request whose absolute-form target and Host disagree is forwarded: Host counts";
 const UPGRADE = "a request with Upgrade and a body is answered with 400";
 
+/** The titles of the tests of interim responses that reach the client. */
+const INFORMED = [
+  "interim responses reach the client in order, with repeated fields",
+  "an interim response reaches the client before the final one has begun",
+  "an interim response has no hop-by-hop fields, and none that are named in Connection",
+] as const;
+const UNINFORMED = "clients get no interim responses, such as 103 (Early Hints)";
+const uninformed = INFORMED.map((title) => [title, UNINFORMED] as const);
+
+/** The titles of the tests of trailer fields that arrive, by direction. */
+const TRAILERS_DOWN = [
+  "trailer fields of a response reach the client, and are announced",
+  "trailer fields of a response that does not announce them reach the client",
+  "TE: trailers is forwarded, and names itself in Connection",
+] as const;
+const TRAILERS_UP = [
+  "trailer fields of a request reach the upstream, and are announced",
+  "a request that is sent again keeps its trailer fields",
+] as const;
+const NO_TRAILERS_DOWN = "trailer fields of responses are dropped";
+const NO_TRAILERS_UP = "trailer fields of requests are dropped";
+const trailersDown = TRAILERS_DOWN.map((title) => [title, NO_TRAILERS_DOWN] as const);
+const trailersUp = TRAILERS_UP.map((title) => [title, NO_TRAILERS_UP] as const);
+
 const onDeno: Gap[] = (
   [
+    ...trailersDown,
+    ...trailersUp,
+    ...uninformed,
     ["1 CVE-2026-29057: Upgrade: h2c does not remove the body's framing", UPGRADE],
     ["a request's Upgrade field is not forwarded", UPGRADE],
     ["`via` states the HTTP version of the incoming request", VERSION],
@@ -83,6 +110,13 @@ const EMPTY = "empty header fields such as Accept-Encoding are dropped";
 
 const onWorkerd: Gap[] = (
   [
+    ...trailersDown,
+    ...trailersUp,
+    ...uninformed,
+    [
+      "onInformational sees the interim responses of its request, with cleaned fields",
+      "`onInformational` does nothing: fetch hides interim responses",
+    ],
     ["RFC 9112 §2.2: a request head with a bare LF as a line end is refused", BARE_LF],
     [
       "RFC 9112 §2.2: a response head with a bare LF as a line end becomes 502",
@@ -192,6 +226,9 @@ const BUN_HEADERS = "repeated header fields are joined into one, and names chang
 
 const onBun: Gap[] = (
   [
+    ...trailersDown,
+    ...TRAILERS_UP.map((title) => [title, "requests with trailers are answered with 400"] as const),
+    ...uninformed,
     [
       "14 RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused",
       HOST_COUNTS,

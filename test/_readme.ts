@@ -74,6 +74,7 @@ const SECTIONS: Readonly<Record<string, string>> = {
   cookiePathRewrite: "rewriting",
   locationRewrite: "rewriting",
   onRequest: "hooks",
+  onInformational: "hooks",
   onResponse: "hooks",
   onError: "hooks",
   transport: "connections",

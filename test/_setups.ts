@@ -70,6 +70,9 @@ function toByteStream(text: string): ReadableStream<Uint8Array> {
 /** The message of a hook's exception: the operator may read it, no client may. */
 export const secret = "10.0.0.1 is secret";
 
+/** What `onInformational` of the setup `hooked` has seen. */
+const informed = new WeakMap<Request, string[]>();
+
 const failing = (upstream: string): Setup => ({
   target: (request) => failIn("target", request.url) ?? upstream,
   options: {
@@ -122,8 +125,16 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
         // `/as/GET` is sent as GET, whatever the client has asked for.
         if (draft.path.startsWith("/as/")) draft.method = draft.path.slice("/as/".length);
       },
-      onResponse(response) {
+      onInformational(status, headers, asked) {
+        const fields = headers.has("link") ? ` ${headers.get("link")} ${headers.get("x-b")}` : "";
+        const seen = informed.get(asked) ?? [];
+        seen.push(`${status}${fields}`);
+        informed.set(asked, seen);
+      },
+      onResponse(response, asked) {
         response.headers.set("x-hooked", "response");
+        const seen = informed.get(asked);
+        if (seen !== undefined) response.headers.set("x-informed", seen.join("; "));
       },
       onError: (error) => new Response(`sorry: ${error.code}`, { status: 503 }),
     },

@@ -20,6 +20,7 @@ import { headers } from "./suite/headers.ts";
 import { hooks } from "./suite/hooks.ts";
 import { hops } from "./suite/hops.ts";
 import { hostile } from "./suite/hostile.ts";
+import { interim } from "./suite/interim.ts";
 import { large } from "./suite/large.ts";
 import { lenience } from "./suite/lenience.ts";
 import { options } from "./suite/options.ts";
@@ -33,6 +34,7 @@ import { routes } from "./suite/routes.ts";
 import { streams } from "./suite/streams.ts";
 import { timeouts } from "./suite/timeouts.ts";
 import { truncation } from "./suite/truncation.ts";
+import { trailers } from "./suite/trailers.ts";
 import { trust } from "./suite/trust.ts";
 
 /** The tools of a test; after the test its connections are closed and the upstream is reset. */
@@ -61,6 +63,8 @@ const themes: Record<string, Record<string, Test>> = {
   paths,
   bodies,
   responses,
+  interim,
+  trailers,
   streams,
   options,
   hooks,
@@ -91,6 +95,8 @@ export type TestName =
   | keyof typeof paths
   | keyof typeof bodies
   | keyof typeof responses
+  | keyof typeof interim
+  | keyof typeof trailers
   | keyof typeof streams
   | keyof typeof options
   | keyof typeof hooks

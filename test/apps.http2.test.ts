@@ -82,7 +82,7 @@ describe.each(Object.entries(servers))("%s", (_, listen) => {
       expect(await receive(stream)).toMatchObject({ body: "body", failed: false });
       const [first, second] = upstream.calls;
       expect(first).toMatchObject({ method: "GET", target: "/x?y=%2F", framing: { kind: "none" } });
-      expect(first?.headers.filter(([name]) => /^(:|te$)/i.test(name))).toEqual([]);
+      expect(first?.headers.filter(([name]) => name.startsWith(":"))).toEqual([]);
       expect(first?.get("host")).toBe(upstream.authority);
       expect(first?.get("x-forwarded-proto")).toBe("https");
       expect(first?.get("via")).toBe("2.0 edge");

@@ -181,13 +181,13 @@ describe("replayOf", () => {
   test("bytes and an absent body can be sent again, a stream cannot", () => {
     const given = bytes("abc");
     expect(replayOf(null)).toBeNull();
-    expect(replayOf(new BytesBody(given))).toBe(given);
+    expect(replayOf(new BytesBody(given))?.whole()).toBe(given);
     expect(replayOf(new StreamBody(streamOf(["abc"])))).toBeUndefined();
   });
 
   test("a stream whose bytes all arrived in one read can be sent again", async () => {
     const body = new StreamBody(streamOf(["abc"]), 3);
     await body.pipeTo(new FakeSink());
-    expect(replayOf(body)).toEqual(bytes("abc"));
+    expect(replayOf(body)?.whole()).toEqual(bytes("abc"));
   });
 });

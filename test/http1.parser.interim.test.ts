@@ -1,4 +1,4 @@
-/** Interim responses are dropped, and limited in number and length. */
+/** Interim responses are handed over, and limited in number and length. */
 import { expect, test } from "vitest";
 import { ResponseParser } from "../src/http1/parser.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";
@@ -20,6 +20,25 @@ test("at most 64 interim responses of 64 KiB in total are accepted", () => {
   const last = `HTTP/1.1 103 ${"x".repeat(rest - hint.length)}\r\n\r\n`;
   expect(whole(`${long.repeat(4)}${last}${sized}hello`)).toMatchObject({ body: "hello" });
   expect(whole(`${long.repeat(4)}${last.replace("x", "xx")}${sized}`)).toMatchObject(refused);
+});
+
+test("each interim response is handed over before the head of the final one", () => {
+  const heads: unknown[] = [];
+  const parser = new ResponseParser({
+    onInterim: (status, headers) => void heads.push(status, headers),
+    onHead: ({ status }) => void heads.push(status),
+    onChunk() {},
+    onEnd() {},
+  });
+  parser.expectResponse("GET");
+  for (const piece of piecesOf(
+    `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 \r\nLink: a\r\nLink: b\r\n\r\n${sized}hello`,
+    3,
+    30,
+  )) {
+    parser.feed(piece);
+  }
+  expect(heads).toEqual([100, [], 103, ["Link", "a", "Link", "b"], 200]);
 });
 
 test("interim responses are counted per request", () => {

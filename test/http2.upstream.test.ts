@@ -10,9 +10,12 @@ import type { CreateProxyOptions } from "../src/proxy.ts";
 import { makeCertificate } from "./_certificate.ts";
 import {
   DATA,
+  END_HEADERS,
   END_STREAM,
+  field,
   frame,
   GOAWAY,
+  HEADERS,
   maxStreams,
   RawUpstream,
   responseHead,
@@ -192,11 +195,11 @@ describe("messages", () => {
     ) as Record<string, string>;
     expect(fields).toMatchObject({
       "x-upper": "1",
-      te: "trailers",
       cookie: "a=1; b=2",
       "x-spaced": "a  b",
     });
-    for (const name of ["host", "connection", "content-length"])
+    // A web response cannot carry trailer fields.
+    for (const name of ["host", "connection", "content-length", "te"])
       expect(fields[name]).toBe(undefined);
   });
 
@@ -317,6 +320,28 @@ describe("messages", () => {
     await within(once(stream.resume(), "close"), "the stream's end");
     expect(trailers).toEqual(["x-sum", "1", "x-sum", "2", "x-bin", "\u00e9"]);
     expect(seen[0]?.trailers).toEqual(["x-up", "3", "x-up", "4"]);
+    expect(seen[0]?.raw.join(" ")).toContain("te trailers");
+  });
+
+  test("RFC 9110 §15.2: interim responses reach the client, with repeated fields", async () => {
+    const [upstream, url] = await raw();
+    const interim = (id: number, ...fields: Buffer[]): Buffer =>
+      frame(HEADERS, END_HEADERS, id, Buffer.concat([field(":status", "103"), ...fields]));
+    upstream.script = (connection, id) =>
+      connection.send(
+        interim(id, field("link", "</a>"), field("link", "</b>")),
+        interim(id, field("x-last", "1")),
+        wholeResponse(id),
+      );
+    const session = await front(url);
+    const stream = session.request({});
+    const seen: string[][] = [];
+    stream.on("headers", (_headers, _flags, list: string[]) => seen.push(list));
+    await within(once(stream.resume(), "close"), "the stream's end");
+    expect(seen).toEqual([
+      [":status", "103", "link", "</a>", "link", "</b>"],
+      [":status", "103", "x-last", "1"],
+    ]);
   });
 
   test("a response that consists of HEADERS alone stays one frame", async () => {

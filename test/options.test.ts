@@ -153,6 +153,7 @@ const WRONG: Record<keyof ProxyOptions, Wrong[]> = {
     [{ attempt: [async (next: Send) => next] }, /return a function/],
   ],
   onRequest: noFunction,
+  onInformational: noFunction,
   onResponse: noFunction,
   onError: noFunction,
   signal: [
@@ -203,6 +204,7 @@ const RIGHT: Required<{ [Name in keyof ProxyOptions]: ProxyOptions[Name][] }> = 
     { request: [(next) => next], attempt: [(next) => (hop, scope) => next(hop, scope)] },
   ],
   onRequest: [() => {}],
+  onInformational: [() => {}],
   onResponse: [() => {}],
   onError: [() => {}],
   signal: [AbortSignal.timeout(1)],

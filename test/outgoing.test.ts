@@ -20,11 +20,20 @@ describe("cleanRequestHeaders", () => {
       "3",
       "Connection",
       "close",
+      "TE",
+      "gzip, trailers;q=1",
+      "Trailer",
+      "x-a",
+      "trailer",
+      "x-b",
     ];
     expect(cleanRequestHeaders(raw, dropped)).toEqual({
       headers: ["B", "1", "a", "2", "b", "3"],
       host: "a.test:80",
       contentLength: 5,
+      connection: "close",
+      acceptsTrailers: true,
+      trailer: "x-a,x-b",
     });
   });
 

@@ -1,7 +1,8 @@
 import type { Http2ServerResponse, OutgoingHttpHeaders } from "node:http2";
 import { type BodySource, pipe, type Sink } from "../../src/body/source.ts";
 import type { HeaderList } from "../../src/transport.ts";
-import { sendFields, toFieldObject, toRegularFields } from "../sockets/http2/http2fields.ts";
+import { sendTrailers } from "./trailers.ts";
+import { sendFields, toRegularFields } from "../sockets/http2/http2fields.ts";
 
 /** The error code for a fault that is not the client's (RFC 9113 §7). */
 const INTERNAL_ERROR = 2;
@@ -35,7 +36,7 @@ export function sendOnStream(
   }
   // Node ends the stream itself where the request or the status allows no body.
   if (endStream || stream.writableEnded) return isWhole ? undefined : body.cancel();
-  addTrailers(res, trailers);
+  if (trailers.length > 0) sendTrailers(res as never, trailers);
   if (bytes !== undefined) return void stream.end(bytes);
   if (body?.buffered === undefined) stream.on("close", () => body?.cancel());
   pipe(body as BodySource, new StreamSink(res));
@@ -49,11 +50,6 @@ function withLength(list: HeaderList, headers: HeaderList): HeaderList {
     break;
   }
   return list;
-}
-
-/** Sets the trailer fields, which the response sends when its stream has sent the body. */
-function addTrailers(res: Http2ServerResponse, trailers: HeaderList): void {
-  if (trailers.length > 0) res.addTrailers(toFieldObject(toRegularFields(trailers)));
 }
 
 /** Writes a response body to a stream, and the trailer fields after it. */
@@ -78,9 +74,9 @@ class StreamSink implements Sink {
     this.#onDrain = callback;
   }
 
-  end(trailers: HeaderList = []): void {
+  end(trailers?: HeaderList): void {
     if (this.#stream.destroyed) return;
-    addTrailers(this.#res, trailers);
+    if (trailers !== undefined) sendTrailers(this.#res as never, trailers);
     this.#stream.end();
   }
 

@@ -3,7 +3,9 @@ import type { Http2ServerRequest } from "node:http2";
 import { concat } from "../../src/body/memory.ts";
 import type { BodySource, Sink, StreamOptions } from "../../src/body/source.ts";
 import { toWebStream } from "../../src/body/web.ts";
-import { ProxyError } from "../../src/error.ts";
+import { badRequest, ProxyError } from "../../src/error.ts";
+import type { NameSet } from "../../src/fields/headers.ts";
+import { cleanTrailers, MAX_TRAILERS } from "../../src/fields/trailers.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import { Audience } from "./internals/wrapped.ts";
@@ -22,6 +24,10 @@ export class IncomingBody implements BodySource {
   readonly message: IncomingMessage;
   replay: Uint8Array | undefined;
   #stop: (() => void) | undefined;
+  /** The names that trailer fields must not have. */
+  #dropped: NameSet | undefined;
+  /** The value of the request's `Connection`, if the request may have trailer fields. */
+  #connection: string | undefined;
 
   /**
    * Pauses the message, so that a listener that other code adds before the body is sent gets no chunk that the upstream
@@ -34,14 +40,27 @@ export class IncomingBody implements BodySource {
     message.pause();
   }
 
+  /** The trailer fields that may be forwarded, once the body has ended; undefined for none. */
+  get trailers(): HeaderList | undefined {
+    const trailers = trailersOf(this.message);
+    if (trailers.length === 0) return undefined;
+    return cleanTrailers(trailers, this.#dropped, this.#connection);
+  }
+
+  restrictTrailers(dropped: NameSet | undefined, connection: string | undefined): void {
+    this.#dropped = dropped;
+    this.#connection = connection;
+  }
+
   /**
    * Returns the whole body, if all of it has arrived.
-   * @throws ProxyError if other code has read from it
+   * @throws ProxyError if other code has read from it, or if it has too many trailer fields
    */
   whole(): Uint8Array | undefined {
     const { message } = this;
     assertUnread(message);
     if (!isComplete(message)) return undefined;
+    if (trailersOf(message).length > 2 * MAX_TRAILERS) throw tooManyTrailers();
     const chunks: Uint8Array[] = [];
     // From Node 26 on, `read()` returns one buffered chunk instead of all of them.
     for (let chunk; (chunk = message.read() as Buffer | null) !== null;) chunks.push(chunk);
@@ -80,8 +99,9 @@ export class IncomingBody implements BodySource {
       };
       const finish = (error?: Error): void => {
         stop();
-        if (error === undefined) sink.end(trailersOf(message));
-        else sink.fail(error);
+        if (error !== undefined) sink.fail(error);
+        else if (trailersOf(message).length > 2 * MAX_TRAILERS) sink.fail(tooManyTrailers());
+        else sink.end(this.trailers);
       };
       const stopListening = onceOver(message, finish);
       const stop = (): void => {
@@ -107,6 +127,15 @@ export class IncomingBody implements BodySource {
   }
 }
 
+/** Returns the trailer fields as they arrived. Requests that test tools make without a server have none. */
+function trailersOf({ rawTrailers }: Partial<IncomingMessage>): HeaderList {
+  return rawTrailers ?? [];
+}
+
+function tooManyTrailers(): ProxyError {
+  return badRequest("trailer section of so many fields");
+}
+
 const READ_AS_TEXT = "the request's body is read as text; leave out req.setEncoding()";
 
 function readAsText(): ProxyError {
@@ -128,11 +157,6 @@ function assertUnread(message: IncomingMessage): void {
       "other code has read from the request's body before it was sent; " +
       "add `data` listeners only, and leave out req.resume(), req.read() and req.pipe()",
   });
-}
-
-/** Returns the trailer fields of a message that has ended; undefined for none. */
-function trailersOf({ rawTrailers }: IncomingMessage): HeaderList | undefined {
-  return rawTrailers.length > 0 ? rawTrailers : undefined;
 }
 
 /** Whether all of a body has arrived. Node sets `complete` also on an HTTP/2 stream that the client has reset. */

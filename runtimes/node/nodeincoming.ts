@@ -16,6 +16,8 @@ import { authorityEnd, pathOf } from "../../src/request/target.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { toHookRequest } from "./hookrequest.ts";
 import { alreadyRead, IncomingBody, isHttp2, resumeAfter } from "./incomingbody.ts";
+import { writeInterim } from "./interim.ts";
+import { understandsChunks } from "./trailers.ts";
 import { honoSideOf } from "./internals/hono.ts";
 import { CURRENT, type Served, turnOf } from "./internals/pipelining.ts";
 import { messageHeaders, visibleHeaders } from "./internals/rawfields.ts";
@@ -67,6 +69,10 @@ abstract class NodeIncoming {
     return this.message.httpVersion;
   }
 
+  get carriesTrailers(): boolean {
+    return understandsChunks(this.message);
+  }
+
   turn(): Promise<void> | undefined {
     const { message, res } = this;
     // Nearly always, this is the only request on its connection without a response.
@@ -79,6 +85,10 @@ abstract class NodeIncoming {
     const { connection } = this;
     (watched.get(connection) ?? watchConnection(connection)).push(listener);
     if (connection.destroyed || connection.closed) listener.handleEvent();
+  }
+
+  inform(status: number, headers: HeaderList): void {
+    writeInterim(this.message, this.res, status, headers);
   }
 
   unlisten(listener: Listener): void {
@@ -184,6 +194,10 @@ class PeerIncoming extends WebIncoming {
 
   turn(): Promise<void> | undefined {
     return this.#peer && turnOf(this.#peer);
+  }
+
+  inform(status: number, headers: HeaderList): void {
+    if (this.#peer !== undefined) writeInterim(this.#peer, undefined, status, headers);
   }
 }
 

@@ -1,8 +1,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import { type BodySource, HIGH_WATER_MARK, pipe, type Sink } from "../../src/body/source.ts";
+import { BytesBody } from "../../src/body/bytes.ts";
 import { StreamBody } from "../../src/body/stream.ts";
 import { toHeaderList, toHeaders } from "../../src/fields/headers.ts";
+import { namesOf } from "../../src/fields/trailers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { HeaderList, UpstreamResponse } from "../../src/transport.ts";
 import { waitForRest } from "./internals/arrival.ts";
@@ -17,6 +19,7 @@ import {
   SrvxResponse,
 } from "./internals/srvx.ts";
 import { messageOf, responseOf } from "./nodeincoming.ts";
+import { announceTrailers, sendTrailers, sendTrailersOf } from "./trailers.ts";
 import { returnsMemory, reuse } from "./reuse.ts";
 
 /** The head of a response that is sent. */
@@ -24,6 +27,8 @@ interface Head {
   readonly status: number;
   readonly statusText: string;
   readonly headers: HeaderList;
+  /** The names of the trailer fields to announce. */
+  readonly trailer?: string | undefined;
 }
 
 /** The parts of a response that is sent. */
@@ -58,7 +63,10 @@ class PipedBody implements Sink, SrvxBody {
     // Write the bytes and the end in one call, unless the response returns pooled memory: `whole()` would copy it.
     const isWanted = body.error === undefined && this.memory === "borrowed";
     const bytes = isWanted ? body.whole() : undefined;
-    if (bytes !== undefined) return void res.end(bytes);
+    if (bytes !== undefined) {
+      if (body.trailers !== undefined) sendTrailers(res, body.trailers);
+      return void res.end(bytes);
+    }
     // A body without `buffered`, such as a web stream of the app's, does not tell whether chunks have arrived: send the
     // head now. No transport fills it either, so nothing else tells it that the client has disconnected.
     if (body.buffered === undefined) {
@@ -92,7 +100,8 @@ class PipedBody implements Sink, SrvxBody {
     this.#res.on("drain", () => this.#onDrain?.());
   }
 
-  end(): void {
+  end(trailers?: HeaderList): void {
+    if (trailers !== undefined) sendTrailers(this.#res, trailers);
     this.#res.end();
   }
 
@@ -173,7 +182,10 @@ class LazyResponse extends SrvxResponse {
     const { status, statusText, body } = this.#received;
     const headers =
       this.#headers === undefined ? this.#received.headers : toHeaderList(this.#headers);
-    const parts: SrvxParts = { status, statusText, headers, body: null };
+    const { trailer } = this.#received;
+    const isAnnounced = trailer !== undefined && this.#message !== undefined;
+    const fields = isAnnounced ? announceTrailers(headers, trailer, this.#message) : headers;
+    const parts: SrvxParts = { status, statusText, headers: fields, body: null };
     if (this.#real !== undefined) parts.body = this.#real.body;
     else if (body !== null) parts.body = new PipedBody(body, parts);
     return parts;
@@ -181,12 +193,12 @@ class LazyResponse extends SrvxResponse {
 
   /** Returns the parts to send, for `sendResponse`. */
   toParts(): Parts {
-    const { status, statusText, body } = this.#received;
+    const { status, statusText, body, trailer } = this.#received;
     const headers =
       this.#headers === undefined ? this.#received.headers : toHeaderList(this.#headers);
-    if (this.#real === undefined) return { status, statusText, headers, body };
+    if (this.#real === undefined) return { status, statusText, headers, body, trailer };
     const stream = this.#real.body;
-    return { status, statusText, headers, body: stream && new StreamBody(stream) };
+    return { status, statusText, headers, body: stream && new StreamBody(stream), trailer };
   }
 
   get #response(): Response {
@@ -220,8 +232,9 @@ const SENT: SrvxBody = { pipe() {}, destroy() {} };
 /** Loads the sending of HTTP/2 responses with the first of them: no other response needs it. */
 async function loadHttp2(res: object): Promise<(parts: Parts) => void> {
   const { sendOnStream } = await import("./http2response.ts");
-  return ({ status, headers, body }) => {
-    sendOnStream(res as Http2ServerResponse, status, headers, body);
+  return ({ status, headers, body, trailer }) => {
+    const fields = trailer === undefined ? headers : [...headers, "trailer", trailer];
+    sendOnStream(res as Http2ServerResponse, status, fields, body);
   };
 }
 
@@ -237,9 +250,13 @@ function toBodyInit(
 ): BodyInit | null {
   if (body === null) return null;
   const bytes = body.error === undefined ? body.whole() : undefined;
-  if (bytes !== undefined) return bytes as BodyInit;
+  const { trailers } = body;
+  const isStreamed = message !== undefined && trailers !== undefined;
+  if (bytes !== undefined && !isStreamed) return bytes as BodyInit;
   const onFail = message && ((): void => breakOffRequest(message));
-  return body.stream({ flush, onFail });
+  const onTrailers = message && ((fields: HeaderList): void => sendTrailersOf(message, fields));
+  const source = bytes === undefined ? body : new BytesBody(bytes, trailers);
+  return source.stream({ flush, onFail, onTrailers });
 }
 
 /**
@@ -276,7 +293,8 @@ function isNearlyWhole(body: BodySource | null): boolean {
 }
 
 function build(received: UpstreamResponse, message: IncomingMessage | undefined): Response {
-  const { status, statusText, headers, body } = received;
+  const { status, statusText, body } = received;
+  const headers = message === undefined ? received.headers : frameForTrailers(received, message);
   // The server may write a head alone as UTF-8, and changes these bytes then.
   const flush = body?.buffered === 0 && hasObsText(headers);
   const response = new Response(toBodyInit(body, flush, message), {
@@ -286,6 +304,20 @@ function build(received: UpstreamResponse, message: IncomingMessage | undefined)
   });
   if (flush) sendHeadWithBody(response);
   return response;
+}
+
+/**
+ * Returns the fields of a response that a server writes from a web stream. The server would compute a length of a small
+ * body, and Node throws for `Trailer` beside it: if there are trailer fields, the response has to be chunked.
+ */
+function frameForTrailers(
+  { headers, body, trailer }: UpstreamResponse,
+  message: IncomingMessage,
+): HeaderList {
+  const names = trailer ?? (body?.trailers && namesOf(body.trailers));
+  if (names === undefined) return headers;
+  const announced = announceTrailers(headers, names, message);
+  return announced === headers ? headers : [...announced, "Transfer-Encoding", "chunked"];
 }
 
 async function buildLater(
@@ -312,7 +344,7 @@ export function sendResponse(response: Response, res: ServerResponse): void | Pr
   // HTTP/2 responses have a stream. Test tools have responses of their own, so do not ask for the version.
   if ("stream" in res) return loadHttp2(res).then((send) => send(parts));
   try {
-    res.writeHead(parts.status, parts.statusText, parts.headers);
+    writeHeadTo(res, parts);
   } catch (error) {
     body?.cancel();
     throw error;
@@ -326,7 +358,10 @@ export function sendResponse(response: Response, res: ServerResponse): void | Pr
   new PipedBody(body, parts).send(res);
 }
 
-function writeHeadTo(res: ServerResponse, { status, statusText, headers }: Head): void {
+function writeHeadTo(res: ServerResponse, head: Head): void {
+  const { status, statusText, trailer } = head;
+  const { headers: plain } = head;
+  const headers = trailer === undefined ? plain : announceTrailers(plain, trailer, res.req);
   // HTTP/2 has no reason phrase (RFC 9113 §8.3.2).
   if ("stream" in res) res.writeHead(status, headers);
   else res.writeHead(status, statusText, headers);

@@ -5,7 +5,8 @@ import { type BodySource, hasArrived } from "../../src/body/source.ts";
 import type { Scope } from "../../src/exchange/scope.ts";
 import { badLength, ProxyError, unsendable } from "../../src/error.ts";
 import { isEventStream } from "../../src/fields/headers.ts";
-import type { UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
+import { MAX_TRAILERS } from "../../src/fields/trailers.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import { groupFields, readFields, readReason } from "./fields.ts";
 import { hadReceived, isConnectionFailing, toUndiciError } from "./undicierrors.ts";
@@ -190,7 +191,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
   ): void {
     if (this.#isOver) return;
     // The final response follows an interim one (RFC 9110 §15.2).
-    if (status < 200) return this.#onInterim();
+    if (status < 200) return this.#onInterim(status, readFields(controller.rawHeaders, parsed));
     this.#isResponding = this.#isAnswered = true;
     const headers = readFields(controller.rawHeaders, parsed);
     // Each raw field is a view of the whole read buffer, which would stay in memory until the response ends.
@@ -210,9 +211,9 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     });
   }
 
-  #onInterim(): void {
+  #onInterim(status: number, headers: HeaderList): void {
     this.#isResponding = true;
-    if (++this.#interim <= MAX_INTERIM) return;
+    if (++this.#interim <= MAX_INTERIM) return this.#scope.interimReceived(status, headers);
     this.fail(new ProxyError("http_protocol_error", { message: "too many interim responses" }));
   }
 
@@ -223,8 +224,16 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     this.#body?.push(isAlone ? chunk : copyOf(chunk));
   }
 
-  onResponseEnd(): void {
+  onResponseEnd(
+    controller?: Dispatcher.DispatchController,
+    parsed: Record<string, string | string[] | undefined> = {},
+  ): void {
     if (this.#isOver) return;
+    const trailers = readFields(controller?.rawTrailers, parsed);
+    if (trailers.length > 2 * MAX_TRAILERS) {
+      const message = "the upstream sent too many trailer fields";
+      return this.fail(new ProxyError("http_protocol_error", { message }));
+    }
     if (this.#endsWithConnection && isConnectionFailing()) {
       return this.fail(new ProxyError("http_response_incomplete", { message: "reset" }));
     }
@@ -232,7 +241,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     // If the response is complete before the request body, undici stops reading the body.
     if (this.#upload?.readableEnded === false) this.#upload.destroy();
     if (this.#body === undefined) this.#scope.end();
-    else this.#body.end();
+    else this.#body.end(trailers.length === 0 ? undefined : trailers);
   }
 
   onResponseError(_controller: unknown, thrown: Error): void {

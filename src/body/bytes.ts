@@ -1,3 +1,4 @@
+import type { HeaderList } from "../transport.ts";
 import { copyBytes } from "./memory.ts";
 import type { BodySource, Sink, StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
@@ -6,10 +7,13 @@ import { toWebStream } from "./web.ts";
 export class BytesBody implements BodySource {
   /** The bytes. */
   readonly replay: Uint8Array;
+  /** The trailer fields; undefined for none. */
+  readonly trailers: HeaderList | undefined;
 
   /** Makes a body of these bytes, which must not change any more. */
-  constructor(bytes: Uint8Array) {
+  constructor(bytes: Uint8Array, trailers?: HeaderList) {
     this.replay = bytes;
+    this.trailers = trailers;
   }
 
   /** The number of bytes. */
@@ -32,7 +36,7 @@ export class BytesBody implements BodySource {
     // A sink that owns its chunks may transfer them: it gets a copy, because the body may be sent again.
     const isOwned = (sink.memory ?? "owned") === "owned";
     if (this.length > 0) sink.write(isOwned ? copyBytes(this.replay) : this.replay);
-    sink.end();
+    sink.end(this.trailers);
   }
 
   /** Returns a web stream of one chunk, which is a copy of the bytes. */

@@ -30,6 +30,10 @@ export abstract class PassBody implements BodySource {
   get length(): number | undefined {
     return this.source.length;
   }
+
+  get trailers(): HeaderList | undefined {
+    return this.source.trailers;
+  }
 }
 
 /** A sink that passes everything on to another sink. */

@@ -1,15 +1,18 @@
 import type { Interceptor } from "../exchange/send.ts";
 import type { HeaderList } from "../transport.ts";
+import { BytesBody } from "./bytes.ts";
 import { concat, copyBytes } from "./memory.ts";
 import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
 /**
- * Returns the bytes of a request body that can be sent again; `null` for no body.
+ * Returns a body with the bytes and the trailer fields of a request body that was sent, so that it can be sent again; `null`
+ * for no body.
  * @returns undefined for a body whose bytes were not kept, or not all of them
  */
-export function replayOf(body: BodySource | null): Uint8Array | null | undefined {
-  return body === null ? null : body.replay;
+export function replayOf(body: BodySource | null): BytesBody | null | undefined {
+  if (body === null) return null;
+  return body.replay && new BytesBody(body.replay, body.trailers);
 }
 
 /**

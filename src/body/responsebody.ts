@@ -1,5 +1,6 @@
 import type { Scope } from "../exchange/scope.ts";
 import { clientGone, type ProxyError } from "../error.ts";
+import { cleanTrailers } from "../fields/trailers.ts";
 import type { HeaderList } from "../transport.ts";
 import { concat, type Recycler } from "./memory.ts";
 import {
@@ -35,8 +36,6 @@ export class ResponseBody implements BodySource {
   buffered = 0;
   /** Why the body has failed; undefined while it has not. */
   error: ProxyError | undefined;
-  /** The trailer fields, once the body has ended. */
-  trailers: HeaderList | undefined;
   /** Whether the transport was told to pause. */
   isPaused = false;
   readonly #scope: Scope;
@@ -48,6 +47,10 @@ export class ResponseBody implements BodySource {
   #isComplete = false;
   #isCancelled = false;
   #sink: Sink | undefined;
+  /** The trailer fields as they arrived. */
+  #trailers: HeaderList | undefined;
+  /** The value of the response's `Connection`, if it may nominate trailer fields. */
+  #connection: string | undefined;
   /** Whether an `onDrain` callback is pending at the sink. */
   #isWaiting = false;
 
@@ -85,9 +88,9 @@ export class ResponseBody implements BodySource {
   end(trailers?: HeaderList): void {
     if (this.#isOver) return;
     this.#isComplete = true;
-    this.trailers = trailers;
+    this.#trailers = trailers;
     this.#scope.end();
-    this.#sink?.end(trailers);
+    this.#sink?.end(this.trailers);
   }
 
   /** Fails the body: the upstream closed the connection too early, or the exchange was aborted. */
@@ -101,6 +104,16 @@ export class ResponseBody implements BodySource {
   }
 
   // ── for the server ──
+
+  /** The trailer fields that may be forwarded, once the body has ended; undefined for none. */
+  get trailers(): HeaderList | undefined {
+    return this.#trailers && cleanTrailers(this.#trailers, undefined, this.#connection);
+  }
+
+  /** Drops trailer fields that the response's `Connection` nominates. */
+  restrictTrailers(_dropped: undefined, connection: string | undefined): void {
+    this.#connection = connection;
+  }
 
   /**
    * Returns all bytes if all of them have arrived, else undefined; after undefined, the body can still be taken.

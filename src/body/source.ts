@@ -14,6 +14,7 @@
  *
  * `stream()` pipes the body to a sink that is a web stream. No code asks for the class of a body or of a sink.
  */
+import type { NameSet } from "../fields/headers.ts";
 import type { HeaderList } from "../transport.ts";
 import type { Ownership } from "./memory.ts";
 
@@ -62,6 +63,8 @@ export interface StreamOptions {
   readonly flush?: boolean;
   /** Called when the body fails, before the stream does. */
   readonly onFail?: (() => void) | undefined;
+  /** Called with the trailer fields, before the stream ends. */
+  readonly onTrailers?: ((trailers: HeaderList) => void) | undefined;
 }
 
 /** Options of `BodySource.whole`. */
@@ -109,8 +112,13 @@ export interface BodySource {
   readonly buffered?: number;
   /** Why the body has failed; undefined while it has not. */
   readonly error?: Error | undefined;
-  /** The trailer fields, once the body has ended. */
+  /** The trailer fields, once the body has ended; undefined for none. */
   readonly trailers?: HeaderList | undefined;
+  /**
+   * Drops trailer fields with these names, and those that the message's `Connection` nominates. Called before the body is
+   * taken, for a body that may have trailer fields.
+   */
+  restrictTrailers?(dropped: NameSet | undefined, connection: string | undefined): void;
 }
 
 /**

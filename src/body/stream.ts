@@ -32,6 +32,7 @@ export class StreamBody implements BodySource {
   /** Returns the stream itself, or a stream around it if an option is set. */
   stream(options: StreamOptions = {}): ReadableStream<Uint8Array> {
     const { onFail, quiet = false, flush = false } = options;
+    // A web stream has no trailers: `onTrailers` needs no stream around it.
     const isAsIs = onFail === undefined && !quiet && !flush;
     return isAsIs ? this.#stream : toWebStream(this, options);
   }

@@ -1,3 +1,4 @@
+import type { HeaderList } from "../transport.ts";
 import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from "./source.ts";
 
 /** The sink of a body, which is the underlying source of a web stream. */
@@ -46,8 +47,10 @@ class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
     this.#onDrain = callback;
   }
 
-  end(): void {
-    if (!this.#isCancelled) this.#controller.close();
+  end(trailers?: HeaderList): void {
+    if (this.#isCancelled) return;
+    if (trailers !== undefined) this.#options.onTrailers?.(trailers);
+    this.#controller.close();
   }
 
   fail(reason: unknown): void {

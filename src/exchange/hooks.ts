@@ -3,9 +3,12 @@ import { BytesBody } from "../body/bytes.ts";
 import type { BodySource } from "../body/source.ts";
 import { UnframedBody } from "../body/unframed.ts";
 import { NameSet, REQUEST_DROPPED, toHeaderList, toHeaders } from "../fields/headers.ts";
+import type { ProxyOptions } from "../options/options.ts";
+import type { Incoming } from "../request/incoming.ts";
 import { cleanRequestHeaders } from "../request/outgoing.ts";
 import { assertSendable } from "../request/target.ts";
 import type { UpstreamRequest } from "../transport.ts";
+import { type Client, replaceInform } from "./scope.ts";
 
 /** A request that is about to be sent. `onRequest` may change every member of it. */
 export interface RequestDraft {
@@ -42,6 +45,18 @@ export function readHookResponse(returned: unknown, hook: string): Response | un
   throw badOption(hook, `it returned a ${typeof returned}; return a Response, or nothing`);
 }
 
+/** Returns the client of an exchange whose interim responses the hook `onInformational` sees before the client does. */
+export function observeInterim(
+  incoming: Incoming,
+  hook: NonNullable<ProxyOptions["onInformational"]>,
+): Client {
+  return replaceInform(incoming, (status, headers) => {
+    const observed = hook(status, toHeaders(headers), incoming.request());
+    void incoming.inform?.(status, headers);
+    return observed;
+  });
+}
+
 const encoder = new TextEncoder();
 
 /** Fields that a draft cannot set. `Proxy-Authorization` is not one of them: a hook may set it for the upstream. */
@@ -69,7 +84,8 @@ export function fromDraft(request: UpstreamRequest, draft: RequestDraft): Upstre
     host: host ?? request.host,
   };
   if (draft.body === undefined) return changed;
-  return { ...changed, body: toBodySource(draft.body), contentLength: undefined };
+  const body = toBodySource(draft.body);
+  return { ...changed, body, contentLength: undefined, trailer: undefined };
 }
 
 function toBodySource(body: NonNullable<RequestDraft["body"]> | null): BodySource | null {

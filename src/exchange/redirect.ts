@@ -1,4 +1,3 @@
-import { BytesBody } from "../body/bytes.ts";
 import { replayOf } from "../body/replay.ts";
 import { atOnce } from "../options/misuse.ts";
 import { getHeader, NameSet, toHeaders, withoutNames } from "../fields/headers.ts";
@@ -117,16 +116,17 @@ export function nextHop(
 
   const toGet =
     status === 303 ? !isSafe(request.method) : status < 303 && request.method === "POST";
-  const bytes = toGet ? null : replayOf(request.body);
-  if (bytes === undefined) return undefined;
+  const body = toGet ? null : replayOf(request.body);
+  if (body === undefined) return undefined;
   let fields = toGet ? withoutNames(request.headers, ABOUT_CONTENT) : request.headers;
 
   const next = {
     ...request,
     method: toGet ? "GET" : request.method,
     path: url.pathname + url.search,
-    body: bytes && new BytesBody(bytes),
-    contentLength: bytes?.byteLength,
+    body,
+    // A body with trailer fields stays chunked.
+    contentLength: body?.trailers === undefined ? body?.length : undefined,
     newConnection: false,
   };
   if (url.origin === request.upstream.origin) return { ...next, headers: fields };

@@ -1,5 +1,7 @@
 import { clientGone, ProxyError, toProxyError } from "../error.ts";
 import { scopeEnded } from "../options/misuse.ts";
+import { cleanInterimHeaders } from "../response/clean.ts";
+import type { HeaderList } from "../transport.ts";
 
 /**
  * Listens for a client's disconnection. An `AbortSignal` accepts this object as a listener, too, so that a request
@@ -18,6 +20,12 @@ export interface Client {
   listen(listener: Listener): void;
   /** Removes a listener. */
   unlisten(listener: Listener): void;
+  /**
+   * Passes an interim response (1xx, except 101) on. Undefined where the server cannot send one.
+   *
+   * What it throws, or rejects with, aborts the exchange.
+   */
+  inform?(status: number, headers: HeaderList): void | Promise<void>;
 }
 
 /** The attempt of a transport, which is stopped when the exchange is aborted. */
@@ -33,8 +41,8 @@ const BLOCKED = 20;
  * The scope of one attempt to get a response. It aborts the exchange when a deadline passes, the client disconnects, or
  * the caller's signal is aborted.
  *
- * A transport calls at most three methods: `onAbort` with what stops the attempt, `touch` for each chunk that it sends,
- * and `end` when nothing more will happen. A `ResponseBody` calls `touch` for each chunk that it receives, and `end`
+ * A transport calls at most four methods: `onAbort` with what stops the attempt, `touch` for each chunk that it sends,
+ * `interimReceived` for each interim response, and `end` when nothing more will happen. A `ResponseBody` calls `touch` for each chunk that it receives, and `end`
  * after the last one. After `end`, the scope has no timer and no listener.
  *
  * A scope serves one attempt: `again()` returns the scope of the next attempt, with what is left of the time.
@@ -97,6 +105,21 @@ export class Scope implements Listener {
     if (this.#limit > 0) this.#lastChunkAt = performance.now();
   }
 
+  /**
+   * Passes an interim response on to the client, without the fields that describe the connection to the upstream. The
+   * transport limits how many there are. It does not report 101, which ends HTTP on a connection.
+   */
+  interimReceived(status: number, headers: HeaderList): void {
+    const client = this.#client;
+    if (this.#isEnded || client.inform === undefined) return;
+    try {
+      const informing = client.inform(status, cleanInterimHeaders(headers));
+      if (informing !== undefined) informing.catch((thrown: unknown) => this.abort(thrown));
+    } catch (thrown) {
+      this.abort(thrown);
+    }
+  }
+
   /** Ends the scope: the response is complete, or the attempt has failed. */
   end(): void {
     if (this.#isEnded) return;
@@ -142,7 +165,7 @@ export class Scope implements Listener {
   }
 
   /** Aborts the exchange with this reason, unless it has ended already. */
-  abort(reason: Error): void {
+  abort(reason: unknown): void {
     if (this.#next !== undefined) return this.#next.abort(reason);
     if (this.#isEnded) return;
     const error = (this.#error = toProxyError(reason));
@@ -177,9 +200,17 @@ export class Scope implements Listener {
     return this.#next;
   }
 
-  /** Returns a scope for an additional request, such as a mirrored one: it has its own deadlines, and the same client. */
+  /**
+   * Returns a scope for an additional request, such as a mirrored one: it has its own deadlines, and the same client, which
+   * gets no interim responses to that request.
+   */
   fork(): Scope {
-    return new Scope(this.#client, this.#timeout, this.#idleTimeout, this.#signal);
+    return new Scope(
+      replaceInform(this.#client, undefined),
+      this.#timeout,
+      this.#idleTimeout,
+      this.#signal,
+    );
   }
 
   /** Waits for a promise; rejects with the reason as soon as the exchange is aborted. */
@@ -261,6 +292,17 @@ export class Scope implements Listener {
       }),
     );
   }
+}
+
+/** Returns a client that passes interim responses on in another way; undefined for not at all. */
+export function replaceInform(client: Client, inform: Client["inform"]): Client {
+  const { listenAfter } = client;
+  return {
+    ...(listenAfter === undefined ? {} : { listenAfter }),
+    listen: (listener) => client.listen(listener),
+    unlisten: (listener) => client.unlisten(listener),
+    ...(inform === undefined ? {} : { inform }),
+  };
 }
 
 function expire(scope: Scope): void {

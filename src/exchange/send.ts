@@ -1,4 +1,3 @@
-import { BytesBody } from "../body/bytes.ts";
 import { replayOf } from "../body/replay.ts";
 import { ProxyError, toProxyError } from "../error.ts";
 import { MisuseError } from "../options/misuse.ts";
@@ -135,9 +134,8 @@ function repeatRequest(
   methods?: readonly string[],
 ): UpstreamRequest | undefined {
   if (methods?.includes(request.method) === false) return undefined;
-  const bytes = replayOf(request.body);
-  if (bytes === undefined) return undefined;
-  return { ...request, body: bytes && new BytesBody(bytes) };
+  const body = replayOf(request.body);
+  return body === undefined ? undefined : { ...request, body };
 }
 
 function pause(delay: number, scope: Scope): Promise<void> {

@@ -1,3 +1,4 @@
+import { BytesBody } from "../body/bytes.ts";
 import { concat, type Recycler } from "../body/memory.ts";
 import { type Inlet, ResponseBody } from "../body/responsebody.ts";
 import { type BodySource, hasArrived, pipe, type Sink } from "../body/source.ts";
@@ -105,23 +106,30 @@ export class Attempt implements Job, Inlet {
   /** Sends the request on a connection, which no other request uses until the response has ended. */
   sendOn(connection: Connection): void {
     this.#connection = connection;
-    const { body, contentLength } = this.#request as UpstreamRequest;
+    const request = this.#request as UpstreamRequest;
+    const { contentLength } = request;
+    let { body } = request;
     let bytes: Uint8Array | undefined;
     try {
       bytes = body === null ? undefined : takeWhole(body, contentLength);
     } catch (error) {
       return this.fail(error);
     }
-    const isPiped = body !== null && bytes === undefined;
-    const length = isPiped ? contentLength : (bytes?.byteLength ?? 0);
-    const head = this.#head + writeHeadEnd(this.#method, length, connection.keepAlive);
+    if (contentLength === undefined && body?.trailers !== undefined && bytes !== undefined) {
+      // Only the chunked coding carries trailer fields (RFC 9112 §7.1.2).
+      body = new BytesBody(bytes, body.trailers);
+      bytes = undefined;
+    }
+    const piped = bytes === undefined ? body : null;
+    const length = piped === null ? (bytes?.byteLength ?? 0) : contentLength;
+    const head = this.#head + writeHeadEnd(this.#method, length, connection.keepAlive, request);
     this.#request = undefined;
     this.#head = "";
     connection.beginRequest(this, this.#method);
-    if (!isPiped) return writeWhole(connection, head, bytes);
-    this.#upload = body;
+    if (piped === null) return writeWhole(connection, head, bytes);
+    this.#upload = piped;
     this.#writer = new BodyWriter(connection, head, length, this.#scope, this, this.#memory);
-    pipe(body, this.#writer);
+    pipe(piped, this.#writer);
   }
 
   /**
@@ -147,6 +155,10 @@ export class Attempt implements Job, Inlet {
     return this.#body?.isPaused ?? false;
   }
 
+  onInterim(status: number, headers: HeaderList): void {
+    if (!this.#isOver) this.#scope.interimReceived(status, headers);
+  }
+
   onHead({ status, statusText, headers, length }: ResponseHead): void {
     this.#isAnswered = true;
     this.#scope.headersReceived(isEventStream(headers));
@@ -163,14 +175,14 @@ export class Attempt implements Job, Inlet {
     this.#body?.push(chunk);
   }
 
-  onEnd(): void {
+  onEnd(trailers?: HeaderList): void {
     if (this.#isOver) return;
     this.#isOver = true;
     // The connection may carry the next request: read on, although this client is slow.
     if (this.isPaused) this.#connection?.resume();
     this.#stopUpload();
     if (this.#body === undefined) this.#scope.end();
-    else this.#body.end();
+    else this.#body.end(trailers);
   }
 
   cancel(reason: ProxyError): void {
@@ -208,15 +220,22 @@ export function writeHead({ method, path, upstream, host, headers }: UpstreamReq
 }
 
 /**
- * Returns the rest of a head: the message framing, and whether the connection is to stay open.
+ * Returns the rest of a head: the message framing, what the request says about trailer fields, and whether the connection
+ * is to stay open.
  * @param length the length of the body in bytes, 0 for none; undefined for the chunked coding
  */
 export function writeHeadEnd(
   method: string,
   length: number | undefined,
   keepAlive: boolean,
+  { acceptsTrailers, trailer }: Pick<UpstreamRequest, "acceptsTrailers" | "trailer"> = {},
 ): string {
-  const framing = writeFraming(method, length);
+  let framing = writeFraming(method, length);
+  if (length === undefined && trailer !== undefined) framing += `Trailer: ${trailer}\r\n`;
+  // The field belongs to the connection, and so is named in `Connection` (RFC 9110 §10.1.4).
+  if (acceptsTrailers === true) {
+    return `${framing}TE: trailers\r\nConnection: ${keepAlive ? "keep-alive" : "close"}, TE\r\n\r\n`;
+  }
   return `${framing}Connection: ${keepAlive ? "keep-alive" : "close"}\r\n\r\n`;
 }
 
@@ -334,12 +353,18 @@ export class BodyWriter implements Sink {
     this.#connection.onceDrained(callback);
   }
 
-  end(): void {
+  end(trailers?: HeaderList): void {
     if (this.isOver) return;
     this.#isEnded = true;
     if (this.#length !== undefined) return this.#attempt.fail(badLength());
+    let section = "";
+    try {
+      if (trailers !== undefined) section = writeFields(trailers);
+    } catch (error) {
+      return this.#attempt.fail(error);
+    }
     this.#finish();
-    this.#writeText(`${this.#takeHead()}0\r\n\r\n`);
+    this.#writeText(`${this.#takeHead()}0\r\n${section}\r\n`);
   }
 
   fail(reason: unknown): void {

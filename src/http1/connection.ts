@@ -1,5 +1,6 @@
 import { HIGH_WATER_MARK } from "../body/source.ts";
 import { ProxyError } from "../error.ts";
+import type { HeaderList } from "../transport.ts";
 import type { Codec } from "./codec.ts";
 import type { Socket, SocketHandler } from "./connector.ts";
 import type { IdleItem } from "./originpool.ts";
@@ -16,12 +17,14 @@ export interface Job extends Waiting {
   sendOn(connection: Connection): void;
   /** Stops the job, however far it has come. */
   fail(thrown: unknown): void;
+  /** An interim response (1xx) has arrived. */
+  onInterim?(status: number, headers: HeaderList): void;
   /** The response headers have arrived. */
   onHead(head: ResponseHead): void;
   /** A chunk of the response body has arrived, in memory that belongs to the job. */
   onChunk(chunk: Uint8Array): void;
   /** The response has ended. */
-  onEnd(): void;
+  onEnd(trailers?: HeaderList): void;
 }
 
 /** The pool of a connection, as the connection knows it. */
@@ -200,6 +203,11 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
   }
 
   /** @internal */
+  onInterim(status: number, headers: HeaderList): void {
+    this.job?.onInterim?.(status, headers);
+  }
+
+  /** @internal */
   onHead(head: ResponseHead): void {
     this.keepAliveTimeout = head.keepAliveTimeout;
     this.job?.onHead(head);
@@ -223,8 +231,8 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
   }
 
   /** @internal */
-  onEnd(isReusable: boolean): void {
-    this.job?.onEnd();
+  onEnd(isReusable: boolean, trailers?: HeaderList): void {
+    this.job?.onEnd(trailers);
     this.job = undefined;
     // If the upstream answers before the whole request was sent, the rest is never sent: do not reuse the connection.
     const isSent = this.#isRequestComplete && !this.#isFull;

@@ -1,4 +1,5 @@
 import { ProxyError, type ProxyErrorCode } from "../error.ts";
+import { MAX_TRAILERS } from "../fields/trailers.ts";
 import type { HeaderList } from "../transport.ts";
 import { type Codec, portableCodec } from "./codec.ts";
 
@@ -22,6 +23,8 @@ export interface ResponseHead {
 
 /** The object that a parser calls. */
 export interface ResponseHandler {
+  /** An interim response (1xx) has been parsed, except 101. */
+  onInterim?(status: number, headers: HeaderList): void;
   /** The head of the response has been parsed. */
   onHead(head: ResponseHead): void;
   /** The parser has found a chunk of the body, which is a view of the bytes that were fed. */
@@ -29,8 +32,9 @@ export interface ResponseHandler {
   /**
    * The response has ended.
    * @param isReusable whether the connection can carry another request: it is persistent, and no byte follows
+   * @param trailers the trailer fields; undefined if there are none
    */
-  onEnd(isReusable: boolean): void;
+  onEnd(isReusable: boolean, trailers?: HeaderList): void;
 }
 
 /** The rules for one kind of lines. */
@@ -52,7 +56,6 @@ const HEAD: LinesKind = {
   limit: 16_384,
   code: "http_response_header_section_size",
 };
-/** The trailer section, which is checked and dropped. */
 const TRAILERS: LinesKind = {
   ...HEAD,
   name: "trailer section",
@@ -191,10 +194,11 @@ export class ResponseParser {
     const end = this.#lines.read(bytes, at, HEAD);
     if (end < 0) return end;
     const head = parseHead(this.#lines.text, this.#isHeadRequest);
-    // The request asked for no upgrade. Other interim responses are dropped (RFC 9110 §15.2).
+    // The request asked for no upgrade.
     if (head.status === 101) throw malformed("upgrade");
     if (head.status < 200) {
       this.#countInterim(this.#lines.text.length);
+      this.#handler.onInterim?.(head.status, head.headers);
       return end;
     }
     this.#isPersistent = head.isPersistent;
@@ -251,14 +255,15 @@ export class ResponseParser {
   #parseTrailers(bytes: Uint8Array, at: number): number {
     const end = this.#lines.read(bytes, at, TRAILERS);
     if (end < 0) return end;
-    parseFields(this.#lines.text, 0);
-    this.#end(end === bytes.length);
+    const trailers = parseFields(this.#lines.text, 0);
+    if (trailers.length > 2 * MAX_TRAILERS) throw malformed("trailer section");
+    this.#end(end === bytes.length, trailers.length === 0 ? undefined : trailers);
     return end;
   }
 
-  #end(isLastByte: boolean): void {
+  #end(isLastByte: boolean, trailers?: HeaderList): void {
     this.#phase = "idle";
-    this.#handler.onEnd(this.#isPersistent && isLastByte);
+    this.#handler.onEnd(this.#isPersistent && isLastByte, trailers);
   }
 }
 

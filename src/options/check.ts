@@ -173,6 +173,7 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
       : 'use true, false or a map of URL prefixes such as { "http://internal:4000/": "/" }',
   bodyLimit: isBytes,
   onRequest: isFunction,
+  onInformational: isFunction,
   onResponse: isFunction,
   onError: isFunction,
   interceptors: (value) => {

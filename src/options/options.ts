@@ -184,6 +184,17 @@ export interface ProxyOptions {
    */
   onRequest?: (draft: RequestDraft, request: Request) => MaybeResponse;
   /**
+   * Runs for each interim response of the upstream (1xx, except 101), such as 103 (Early Hints), whose headers are cleaned
+   * already. It only observes: Node's servers then send the response to the client, and other servers cannot; they never
+   * send 100 (Continue), which the proxy itself uses.
+   *
+   * It runs before `onResponse`, for each attempt and each redirect that is followed. It does nothing where the client is
+   * `fetch`, which hides interim responses.
+   * @example (status, headers) => console.log(status, headers.get("link"))
+   * @see https://www.rfc-editor.org/rfc/rfc9110#section-15.2
+   */
+  onInformational?: (status: number, headers: Headers, request: Request) => void | Promise<void>;
+  /**
    * Called with the upstream's response, its headers already cleaned. A
    * `Response` that it returns is the answer instead. Not called for gateway errors.
    *

@@ -32,6 +32,8 @@ export interface Incoming extends Client {
   readonly address: string | undefined;
   /** The body; `null` for none. */
   readonly body: BodySource | null;
+  /** Whether the server can send trailer fields to this client. */
+  readonly carriesTrailers?: boolean;
   /**
    * Resolves when the requests in front of this one on its connection are finished, as far as their order matters
    * (RFC 9112 §9.3.2). Returns undefined if the request may be sent immediately. Called once, when the request arrives.

@@ -9,6 +9,7 @@ import {
   withoutNames,
   withoutNominated,
 } from "../fields/headers.ts";
+import { cleanTrailerNames } from "../fields/trailers.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { Plan } from "../options/plan.ts";
 import { joinTarget, type Upstream } from "./target.ts";
@@ -60,6 +61,13 @@ export function toUpstreamRequest(
 
   // The message framing follows the actual body, not the client's fields (RFC 9112 §6.3).
   const body = head.contentLength === 0 ? null : incoming.body;
+  let trailer: string | undefined;
+  if (body !== null && head.contentLength === undefined) {
+    // What a client must not set in the header section, it must not set in the trailer section either.
+    const dropped = trusts ? plan.droppedIfTrusted : plan.dropped;
+    body.restrictTrailers?.(dropped, head.connection);
+    if (head.trailer !== undefined) trailer = cleanTrailerNames(head.trailer, dropped);
+  }
   return {
     upstream,
     method: incoming.method,
@@ -69,7 +77,8 @@ export function toUpstreamRequest(
     host: options.host ?? (plan.keepHost ? host : undefined),
     body,
     contentLength: body === null ? undefined : head.contentLength,
-    acceptsTrailers: head.acceptsTrailers,
+    acceptsTrailers: head.acceptsTrailers && incoming.carriesTrailers === true,
+    trailer,
     headersBeforeHooks: plan.follows ? [...headers] : undefined,
   };
 }
@@ -86,6 +95,10 @@ export interface RequestHead {
   readonly upgrade: string | undefined;
   /** Whether the client accepts trailer fields. */
   readonly acceptsTrailers: boolean;
+  /** The value of `Trailer`. */
+  readonly trailer: string | undefined;
+  /** The value of `Connection`. */
+  readonly connection: string | undefined;
 }
 
 /**
@@ -106,6 +119,7 @@ export function cleanRequestHeaders(
   let connection: string | undefined;
   let upgrade: string | undefined;
   let acceptsTrailers = false;
+  let trailer: string | undefined;
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] as string;
     const value = raw[i + 1] as string;
@@ -126,6 +140,10 @@ export function cleanRequestHeaders(
         host = value;
         continue;
       case 7:
+        if (name.toLowerCase() === "trailer") {
+          trailer = trailer === undefined ? value : `${trailer},${value}`;
+          continue;
+        }
         if (name.toLowerCase() !== "upgrade") break;
         upgrade = upgrade === undefined ? value : `${upgrade},${value}`;
         continue;
@@ -155,6 +173,8 @@ export function cleanRequestHeaders(
     contentLength,
     upgrade,
     acceptsTrailers,
+    trailer,
+    connection,
   };
 }
 

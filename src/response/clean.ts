@@ -1,5 +1,6 @@
 import { ProxyError } from "../error.ts";
 import { HOP_BY_HOP, NameSet, withoutNames, withoutNominated } from "../fields/headers.ts";
+import { cleanTrailerNames } from "../fields/trailers.ts";
 import { MisuseError } from "../options/misuse.ts";
 import type { BodySource } from "../body/source.ts";
 import { type ResponseRewrite, REWRITABLE } from "./rewrite.ts";
@@ -59,6 +60,7 @@ export function cleanResponse(
     headers,
     original: received.original,
     body: bodyless ? null : body,
+    trailer: bodyless || body?.length !== undefined ? undefined : readTrailer(received.headers),
     isEncoded: received.isEncoded ?? false,
   };
 }
@@ -71,7 +73,7 @@ export function cleanResponse(
  * @throws ProxyError 502 for a transfer coding that is still on the body
  */
 export function cleanResponseHeaders(
-  { status, headers: raw, request: followed }: UpstreamResponse,
+  { status, headers: raw, body, request: followed }: UpstreamResponse,
   request: UpstreamRequest,
   rewrite?: ResponseRewrite,
 ): HeaderList {
@@ -103,7 +105,29 @@ export function cleanResponseHeaders(
   }
   if (hasNoLength && lengthAt >= 0) headers.splice(lengthAt, 2);
   if (isRewritable) rewrite?.(headers, request, followed);
+  if (connection !== undefined && connection !== "keep-alive") {
+    body?.restrictTrailers?.(undefined, connection);
+  }
   return withoutNominated(headers, connection);
+}
+
+/** Returns the names of the trailer fields that a response announces; undefined for none. */
+function readTrailer(headers: HeaderList): string | undefined {
+  const names: string[] = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    if (name.length === 7 && name.toLowerCase() === "trailer") names.push(headers[i + 1] as string);
+  }
+  return names.length === 0 ? undefined : cleanTrailerNames(names.join());
+}
+
+/** Drops the fields of an interim response that must not be forwarded. It has no body, and so no message framing. */
+export function cleanInterimHeaders(raw: HeaderList): HeaderList {
+  const connection = raw.filter(
+    (_, i) => i % 2 === 1 && raw[i - 1]?.toLowerCase() === "connection",
+  );
+  const headers = withoutNames(withoutNames(raw, DROPPED), CONTENT_LENGTH);
+  return withoutNominated(headers, connection.join());
 }
 
 /** Returns a reason phrase that every server can send: `new Response` and node:http throw for others (RFC 9112 §4). */

@@ -197,7 +197,7 @@ export const responses = {
     });
   },
 
-  async "102 and 103 responses before the final one are ignored"(t: Tools): Promise<void> {
+  async "102 and 103 responses before the final one do not disturb it"(t: Tools): Promise<void> {
     const bytes =
       "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal";
     await expectInStep(t, bytes, { status: 200, text: "final" });
@@ -209,7 +209,9 @@ export const responses = {
     await expectInStep(t, bytes, { status: 200, text: "final" });
   },
 
-  async "an interim response long before the final one is ignored"(t: Tools): Promise<void> {
+  async "an interim response long before the final one does not disturb it"(
+    t: Tools,
+  ): Promise<void> {
     t.upstream.script = (call) => call.write("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
     const client = await t.connect();
     client.send(request("GET", "/"));

@@ -209,6 +209,18 @@ export class Http2Connection implements IdleItem {
   }
 
   /**
+   * Closes a connection on which the upstream sends too many frames. To reset a stream would not stop them.
+   * @param what what there were too many of
+   */
+  stopFlood(what: string): void {
+    const message = `the upstream sent more than ${what}`;
+    const error = new ProxyError("http_protocol_error", { message });
+    this.#error ??= error;
+    for (const attempt of this.attempts) attempt.fail(error);
+    this.destroy();
+  }
+
+  /**
    * The upstream closes the connection (RFC 9113 §6.8): it has not processed the streams above the last one that it names.
    * The first of two GOAWAY frames names the highest possible stream.
    */
@@ -223,11 +235,9 @@ export class Http2Connection implements IdleItem {
   }
 
   #countControlFrame(): void {
-    if (++this.#controlFrames !== MAX_CONTROL_FRAMES) return;
-    this.#error ??= new ProxyError("http_protocol_error", {
-      message: `the upstream sent more than ${MAX_CONTROL_FRAMES} SETTINGS and PING frames`,
-    });
-    this.destroy();
+    if (++this.#controlFrames === MAX_CONTROL_FRAMES) {
+      this.stopFlood(`${MAX_CONTROL_FRAMES} SETTINGS and PING frames`);
+    }
   }
 
   #onClose(): void {

@@ -23,7 +23,7 @@ const NOT_IN_HTTP2: ReadonlySet<string> = new Set([
  * @throws ProxyError for a method, path or field that cannot be sent unchanged
  */
 export function toHttp2Fields(request: UpstreamRequest, length: number | undefined): HeaderList {
-  const { method, path, upstream, host, headers, acceptsTrailers } = request;
+  const { method, path, upstream, host, headers, acceptsTrailers, trailer } = request;
   // CONNECT asks for a tunnel, not for a response.
   if (method === "CONNECT" || !TOKEN.test(method)) throw unsendable(method);
   if (!TARGET.test(path)) throw badRequest("path");
@@ -32,6 +32,7 @@ export function toHttp2Fields(request: UpstreamRequest, length: number | undefin
   list.push(":authority", host ?? upstream.host, ":path", path);
   pushFields(list, headers);
   if (acceptsTrailers === true) list.push("te", "trailers");
+  if (trailer !== undefined) list.push("trailer", trailer);
   if (length !== undefined) list.push("content-length", String(length));
   return list;
 }

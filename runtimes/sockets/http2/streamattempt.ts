@@ -156,7 +156,12 @@ export class StreamAttempt implements Waiting, Inlet {
       bytes = body === null ? undefined : takeWhole(body, contentLength);
       isPiped = body !== null && bytes === undefined;
       const length = isPiped ? contentLength : bytes?.byteLength || undefined;
-      const options = { endStream: !isPiped && length === undefined, waitForTrailers: isPiped };
+      const trailers = isPiped ? undefined : body?.trailers;
+      const options = {
+        endStream: !isPiped && length === undefined && trailers === undefined,
+        waitForTrailers: isPiped || trailers !== undefined,
+      };
+      this.#requestTrailers = toRegularFields(trailers ?? []);
       stream = sendFields(toHttp2Fields(request, length), (fields) =>
         // oxlint-disable-next-line typescript/no-non-null-assertion
         connection.session!.request(fields as never, options),
@@ -167,20 +172,20 @@ export class StreamAttempt implements Waiting, Inlet {
     this.#request = undefined;
     this.#stream = stream;
     this.#listen(stream);
+    stream.on("wantTrailers", () => this.#sendTrailers(stream));
     if (!isPiped) {
-      if (bytes !== undefined && bytes.byteLength > 0) stream.end(bytes);
+      if (!stream.writableEnded) stream.end(bytes);
       return;
     }
     this.#isUploaded = false;
     this.#upload = body as BodySource;
-    stream.on("wantTrailers", () => this.#sendTrailers(stream));
     pipe(this.#upload, new StreamUpload(this, stream, contentLength, this.#scope));
   }
 
   #listen(stream: ClientHttp2Stream): void {
     this.#isWhole = watchEnd(stream);
     stream
-      .on("headers", (headers, flags, raw?: HeaderList) => this.#onInterim(flags, raw, headers))
+      .on("headers", (headers, _flags, raw?: HeaderList) => this.#onInterim(raw, headers))
       .on("response", (headers, flags, raw?: HeaderList) => this.#onHead(flags, raw, headers))
       .on("data", (chunk: Uint8Array) => this.#onChunk(chunk))
       .on("trailers", (headers: IncomingHttpHeaders, _flags: number, raw?: HeaderList) => {
@@ -249,15 +254,19 @@ export class StreamAttempt implements Waiting, Inlet {
 
   // ── the response ──
 
-  #onInterim(flags: number, raw: HeaderList | undefined, headers: IncomingHttpHeaders): void {
+  #onInterim(raw: HeaderList | undefined, headers: IncomingHttpHeaders): void {
     if (this.#isOver) return;
     this.#connection?.recordActivity();
-    // Bun and Deno may emit the final response of a stream here, if it has no body.
-    if (!this.#isAnswered && readStatus(raw ?? toList(headers)) >= 200) {
-      return this.#onHead(flags, raw, headers);
+    const list = raw ?? toList(headers);
+    const status = readStatus(list);
+    if (++this.#interim > MAX_INTERIM) {
+      return this.#connection?.stopFlood(`${MAX_INTERIM} interim responses`);
     }
-    if (++this.#interim <= MAX_INTERIM) return;
-    this.fail(new ProxyError("http_protocol_error", { message: "too many interim responses" }));
+    try {
+      this.#scope.interimReceived(status, fromHttp2Fields(list));
+    } catch (error) {
+      this.fail(error);
+    }
   }
 
   #onHead(

@@ -1,0 +1,42 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { HeaderList } from "../../src/transport.ts";
+import { isHttp2 } from "./incomingbody.ts";
+import { writeInformation } from "./internals/information.ts";
+import { responseOn } from "./internals/pipelining.ts";
+
+/**
+ * Sends an interim response to the client of a request, unless the client does not understand it (HTTP/1.0), or the
+ * final response has begun.
+ *
+ * 100 (Continue) is not sent: it answers the request that the proxy has sent, and Node sends its own to the client.
+ * @param res the response to the request; undefined where the server does not show it
+ */
+export function writeInterim(
+  message: IncomingMessage,
+  res: ServerResponse | undefined,
+  status: number,
+  headers: HeaderList,
+): void {
+  if (status === 100 || message.httpVersion === "1.0") return;
+  if (isHttp2(message)) {
+    const { stream } = message;
+    if (stream.headersSent || stream.destroyed) return;
+    return stream.additionalHeaders({ ":status": status, ...toHttp2Record(headers) });
+  }
+  const response = res ?? responseOn(message.socket);
+  // A response that is not this request's would send it in front of another response.
+  if (response?.req.rawHeaders !== message.rawHeaders || response.headersSent) return;
+  writeInformation(response, status, headers);
+}
+
+/** Returns fields by their names in lower case, as HTTP/2 has them; the values of repeated fields stay separate. */
+export function toHttp2Record(list: HeaderList): Record<string, string[]> {
+  const record: Record<string, string[]> = {};
+  for (let i = 0; i < list.length; i += 2) {
+    const name = (list[i] as string).toLowerCase();
+    const value = list[i + 1] as string;
+    if (Object.hasOwn(record, name)) record[name]?.push(value);
+    else Object.defineProperty(record, name, { value: [value], enumerable: true });
+  }
+  return record;
+}

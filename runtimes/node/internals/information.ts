@@ -1,0 +1,74 @@
+/**
+ * How an interim response (1xx) is written with all of its fields.
+ *
+ * - Rests on: `response.writeInformation(status, list)`, which only newer versions of Node have, takes a flat list of
+ *   names and values, as `writeHead` does. `writeEarlyHints`, which all have, needs a `Link`, checks its syntax, and joins
+ *   repeated fields.
+ * - Check: the method is called once on a stand-in that keeps the text, which must be the text that is meant.
+ * - Otherwise: 103 (Early Hints) is sent by `writeEarlyHints` if it has a `Link`, 102 (Processing) by `writeProcessing`,
+ *   and other interim responses are left out.
+ * - Test: test/internals.information.node.test.ts.
+ */
+import type { ServerResponse } from "node:http";
+import type { HeaderList } from "../../../src/transport.ts";
+
+type WriteInformation = (this: object, status: number, headers: HeaderList) => void;
+
+/** A response of a Node that may have the method. */
+type Informing = ServerResponse & { readonly writeInformation?: WriteInformation };
+
+/** Whether the prototypes that were seen have a method that takes a flat list. */
+const checked: WeakMap<WriteInformation, boolean> = new WeakMap();
+
+const EXPECTED = "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\nLink: <b>\r\n\r\n";
+
+function takesList(write: WriteInformation): boolean {
+  let takes = checked.get(write);
+  if (takes === undefined) {
+    takes = writesList(write);
+    checked.set(write, takes);
+  }
+  return takes;
+}
+
+function writesList(write: WriteInformation): boolean {
+  let text = "";
+  const standIn = {
+    headersSent: false,
+    _header: null,
+    _isLenientHeaderValidation: () => false,
+    _writeRaw: (written: string) => void (text += written),
+  };
+  try {
+    write.call(standIn, 103, ["Link", "<a>", "Link", "<b>"]);
+  } catch {
+    return false;
+  }
+  return text === EXPECTED;
+}
+
+/** Writes an interim response, as far as this Node can. */
+export function writeInformation(res: Informing, status: number, headers: HeaderList): void {
+  const write = res.writeInformation;
+  if (write !== undefined && takesList(write)) return write.call(res, status, headers);
+  if (status === 102) return res.writeProcessing();
+  const hints = status === 103 ? toHints(headers) : undefined;
+  if (hints === undefined) return;
+  try {
+    res.writeEarlyHints(hints);
+  } catch {
+    // A `Link` that Node does not accept: the hint is left out, and the final response has the field.
+  }
+}
+
+/** Returns the fields for `writeEarlyHints`; undefined if there is no `Link`. */
+function toHints(list: HeaderList): Record<string, string | string[]> | undefined {
+  const link: string[] = [];
+  const others: [string, string][] = [];
+  for (let i = 0; i < list.length; i += 2) {
+    const name = (list[i] as string).toLowerCase();
+    if (name === "link") link.push(list[i + 1] as string);
+    else others.push([name, list[i + 1] as string]);
+  }
+  return link.length === 0 ? undefined : { ...Object.fromEntries(others), link };
+}

@@ -1,0 +1,112 @@
+/** Interim responses (RFC 9110 §15.2): what the upstream sends before the final response, and who gets it. */
+import { expect } from "vitest";
+import type { Answer, Client } from "../_client.ts";
+import type { Tools } from "../_suite.ts";
+import { until } from "../_wait.ts";
+import { request, type Header } from "../_wire.ts";
+
+const hints = (...headers: string[]): string =>
+  `HTTP/1.1 103 Early Hints\r\n${headers.map((line) => `${line}\r\n`).join("")}\r\n`;
+
+function expectFields(answer: Answer, at: number, wanted: Header[]): void {
+  const { status, headers } = answer.interim[at] ?? {};
+  // HTTP/1 hosts keep the case of names; only Node's older versions write them in their own.
+  const seen = headers?.map(([name, value]) => [name.toLowerCase(), value]);
+  expect({ status, seen }).toEqual({ status: 103, seen: wanted });
+}
+
+/** Sends the interim responses first, and the final one only when the client has them. */
+async function askInSteps(t: Tools, interim: string[], setup?: "hooked"): Promise<Answer> {
+  t.upstream.script = (call) => call.write(interim.join(""));
+  const client: Client = await t.connect(setup);
+  client.send(request("GET", "/"));
+  const answering = client.read();
+  const call = await t.upstream.call();
+  call.reply(200, [], "final");
+  const answer = await answering;
+  expect(answer).toMatchObject({ status: 200, text: "final" });
+  return answer;
+}
+
+export const interim = {
+  async "interim responses reach the client in order, with repeated fields"(
+    t: Tools,
+  ): Promise<void> {
+    const answer = await askInSteps(t, [
+      hints("Link: </a.css>; rel=preload", "Link: </b.js>; rel=preload", "X-Hint: 1"),
+      hints("Link: </c.css>; rel=preload"),
+    ]);
+    expect(answer.interim).toHaveLength(2);
+    expectFields(answer, 0, [
+      ["link", "</a.css>; rel=preload"],
+      ["link", "</b.js>; rel=preload"],
+      ["x-hint", "1"],
+    ]);
+    expectFields(answer, 1, [["link", "</c.css>; rel=preload"]]);
+  },
+
+  async "an interim response reaches the client before the final one has begun"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) => call.write(hints("Link: </a>; rel=preload"));
+    const client = await t.connect();
+    client.send(request("GET", "/"));
+    const answering = client.read();
+    // Where the client gets nothing, the answer breaks off when the test ends.
+    answering.catch(() => {});
+    const call = await t.upstream.call();
+    await until(() => client.interim === 1, "the interim response", 2000);
+    call.reply(200, [], "final");
+    expect(await answering).toMatchObject({ status: 200, text: "final" });
+  },
+
+  async "an interim response has no hop-by-hop fields, and none that are named in Connection"(
+    t: Tools,
+  ): Promise<void> {
+    const answer = await askInSteps(t, [
+      hints(
+        "Link: </a>; rel=preload",
+        "Connection: x-secret, connection-777",
+        "Connection: x-other",
+        "Keep-Alive: timeout=7",
+        "X-Secret: 777",
+        "X_Other: 777",
+        "Proxy-Authenticate: Basic",
+        "Alt-Svc: clear",
+        "X-Kept: yes",
+      ),
+    ]);
+    expect(answer.interim).toHaveLength(1);
+    expectFields(answer, 0, [
+      ["link", "</a>; rel=preload"],
+      ["x-kept", "yes"],
+    ]);
+  },
+
+  async "a client of HTTP/1.0 gets no interim response"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => {
+      call.write(hints("Link: </a>; rel=preload"));
+      call.reply(200, [], "final");
+    };
+    const answer = await t.ask("GET / HTTP/1.0\r\nHost: proxy.test\r\n\r\n");
+    expect(answer).toMatchObject({ status: 200, text: "final", interim: [] });
+  },
+
+  async "a client that sends no Expect gets no 100 of the upstream"(t: Tools): Promise<void> {
+    const answer = await askInSteps(t, ["HTTP/1.1 100 Continue\r\nX-A: b\r\n\r\n"]);
+    expect(answer.interim).toEqual([]);
+  },
+
+  async "onInformational sees the interim responses of its request, with cleaned fields"(
+    t: Tools,
+  ): Promise<void> {
+    const answer = await askInSteps(
+      t,
+      ["HTTP/1.1 102 Processing\r\n\r\n", hints("Link: </a>", "Connection: x-b", "X-B: c")],
+      "hooked",
+    );
+    expect(answer.get("x-informed")).toBe("102; 103 </a> null");
+    t.upstream.script = (call) => call.reply(200, [], "final");
+    expect((await t.ask(request("GET", "/"), "hooked")).get("x-informed")).toBe(undefined);
+  },
+};
