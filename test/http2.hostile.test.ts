@@ -114,37 +114,35 @@ describe.each(runtimes)("%s", (runtime) => {
   async function flooding(
     bytes: (id: number) => Buffer,
     first?: (id: number) => Buffer,
-  ): Promise<number> {
+  ): Promise<Outcome> {
     let sent: Promise<number> | undefined;
     await start((connection, id) => {
       if (first) connection.send(first(id));
       sent ??= connection.flood(bytes(id));
     });
-    expectRefusal(await askBoth());
-    upstream.connections[0]?.socket.resume();
-    const client = upstream.connections[0] as RawConnection;
-    // What still arrives after the refusal is not read for ever: the stream is reset, or the connection closed.
-    await until(() => client.isClosed || client.resets.length > 0, "the end of the stream");
-    client.socket.destroy();
-    return (await sent) as number;
+    const outcome = await askBoth();
+    expectRefusal(outcome);
+    const connection = upstream.connections[0] as RawConnection;
+    // To reset the stream would not stop the flood.
+    await until(() => connection.isClosed, "the connection's end");
+    expect(await sent).toBeLessThan(FLOOD);
+    return outcome;
   }
 
   test("CVE-2024-27983: a flood of CONTINUATION frames", async () => {
     const part = frame(CONTINUATION, 0, 1, field("x-name", "v".repeat(100)));
-    const sent = await flooding(
+    await flooding(
       () => Buffer.concat(Array(100).fill(part)),
       (id) => frame(HEADERS, 0, id, field(":status", "200")),
     );
-    expect(sent).toBeLessThan(FLOOD);
   });
 
   test("a flood of empty CONTINUATION frames", async () => {
     const part = frame(CONTINUATION, 0, 1);
-    const sent = await flooding(
+    await flooding(
       () => Buffer.concat(Array(1000).fill(part)),
       (id) => frame(HEADERS, 0, id, field(":status", "200")),
     );
-    expect(sent).toBeLessThan(FLOOD);
   });
 
   test("a header section that a few bytes of HPACK expand to megabytes", async () => {
@@ -166,18 +164,16 @@ describe.each(runtimes)("%s", (runtime) => {
   });
 
   test("endless interim responses", async () => {
-    const sent = await flooding((id) =>
-      Buffer.concat(Array(100).fill(interim(id, field("link", "a")))),
-    );
-    expect(sent).toBeLessThan(FLOOD);
+    await flooding((id) => Buffer.concat(Array(100).fill(interim(id, field("link", "a")))));
   });
 
   test.each([
     ["SETTINGS", frame(SETTINGS, 0, 0)],
     ["PING", frame(PING, 0, 0, Buffer.alloc(8))],
   ])("CVE-2019-9512, CVE-2019-9515: a flood of %s frames", async (_, one) => {
-    const sent = await flooding(() => Buffer.concat(Array(1000).fill(one)));
-    expect(sent).toBeLessThan(FLOOD);
+    const { text } = await flooding(() => Buffer.concat(Array(1000).fill(one)));
+    // The flood was counted: no deadline had to end it.
+    expect(text).toBe("http_protocol_error");
   });
 
   test("a flood of SETTINGS and PING on an idle connection closes it", async () => {
@@ -191,11 +187,7 @@ describe.each(runtimes)("%s", (runtime) => {
   });
 
   test("CVE-2019-9518: endless empty DATA frames", async () => {
-    const sent = await flooding(
-      (id) => Buffer.concat(Array(1000).fill(frame(DATA, 0, id))),
-      responseHead,
-    );
-    expect(sent).toBeLessThan(FLOOD);
+    await flooding((id) => Buffer.concat(Array(1000).fill(frame(DATA, 0, id))), responseHead);
   });
 
   test("CVE-2023-44487: streams that are reset at once are opened twice for each request", async () => {

@@ -51,7 +51,7 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(await ask(front, `https://${await open(over2)}`)).toBe("200 2.0");
     const over1 = createHttps(certificate, version);
     let connections = 0;
-    over1.on("secureConnection", () => connections++);
+    over1.on("connection", () => connections++);
     const url = `https://${await open(over1)}`;
     expect(await ask(front, url)).toBe("200 1.1");
     expect(await ask(front, url)).toBe("200 1.1");

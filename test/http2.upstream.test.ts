@@ -82,7 +82,7 @@ describe("which version", () => {
   test("an upstream that chooses HTTP/1.1 gets its requests on the same sockets", async () => {
     const server = createHttps(certificate, versions);
     let connections = 0;
-    server.on("secureConnection", () => connections++);
+    server.on("connection", () => connections++);
     const proxy = proxyTo(`https://${await listen(server)}`, { tls });
     for (let i = 0; i < 3; i++) expect(await (await proxy.fetch(get())).text()).toBe("1.1");
     expect(connections).toBe(1);
