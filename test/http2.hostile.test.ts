@@ -50,7 +50,7 @@ const indexed = Buffer.concat([
   Buffer.from([0x7f, 0x81, 0x1e]),
   Buffer.alloc(4000, "b"),
 ]);
-const bomb = Buffer.alloc(16_000, 0xbe);
+const bomb = Buffer.alloc(12_000, 0xbe);
 
 describe.each(runtimes)("%s", (runtime) => {
   let front: Front;
@@ -174,6 +174,20 @@ describe.each(runtimes)("%s", (runtime) => {
     const { text } = await flooding(() => Buffer.concat(Array(1000).fill(one)));
     // The flood was counted: no deadline had to end it.
     expect(text).toBe("http_protocol_error");
+  });
+
+  test.each([
+    ["SETTINGS", frame(SETTINGS, 0, 0)],
+    ["PING", frame(PING, 0, 0, Buffer.alloc(8))],
+  ])("a flood of %s frames that is slow enough to be answered", async (_, one) => {
+    let timer: NodeJS.Timeout | undefined;
+    await start((connection) => {
+      const some = Buffer.concat(Array(50).fill(one));
+      timer ??= setInterval(() => connection.send(some), 5);
+    });
+    const { status, text } = await askBoth();
+    clearInterval(timer);
+    expect([status, text]).toEqual([502, "http_protocol_error"]);
   });
 
   test("a flood of SETTINGS and PING on an idle connection closes it", async () => {
