@@ -16,6 +16,7 @@ import { respond } from "./bun/respond.ts";
 import { type WebSocketHandlers, websocket } from "./bun/websocket.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { NetConnector } from "./sockets/connect.ts";
+import { loadHttp2 } from "./sockets/loadhttp2.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
@@ -37,6 +38,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
   return new HttpTransport("bun", options, {
     createConnector: (filled) => new NetConnector(filled),
     codec: bufferCodec,
+    loadHttp2,
   });
 }
 

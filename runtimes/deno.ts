@@ -16,6 +16,7 @@ import { readRequest } from "./deno/readrequest.ts";
 import { respond } from "./deno/respond.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { NetConnector } from "./sockets/connect.ts";
+import { loadHttp2 } from "./sockets/loadhttp2.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
@@ -39,6 +40,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
   return new HttpTransport("deno", options, {
     createConnector: (filled) => new NetConnector(filled),
     codec: bufferCodec,
+    loadHttp2,
     chunkMemory: REUSED_BUFFERS,
   });
 }

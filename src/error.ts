@@ -83,6 +83,11 @@ export interface ProxyErrorInit {
    * before it read the request, so the request may be sent again.
    */
   stale?: boolean;
+  /**
+   * Whether the upstream has said that it did not process the request (RFC 9113 §8.7), so that a request with any method
+   * may be sent again.
+   */
+  unprocessed?: boolean;
   /** The seconds after which the client should try again; sent as `Retry-After`. */
   retryAfter?: number;
 }
@@ -102,6 +107,8 @@ export class ProxyError extends Error {
   readonly status: number;
   /** Whether a reused connection was closed before the first byte of the response. */
   readonly stale: boolean;
+  /** Whether the upstream has said that it did not process the request. */
+  readonly unprocessed: boolean;
   /** The seconds after which the client should try again; undefined if that is not known. */
   readonly retryAfter: number | undefined;
 
@@ -118,6 +125,7 @@ export class ProxyError extends Error {
     }
     this.status = status;
     this.stale = init.stale ?? false;
+    this.unprocessed = init.unprocessed ?? false;
     this.retryAfter = init.retryAfter;
   }
 }

@@ -97,6 +97,8 @@ export interface Capabilities {
   readonly tls: boolean;
   /** Whether a connection can be switched to another protocol, such as a WebSocket; not if it is left out. */
   readonly upgrade?: boolean;
+  /** Whether HTTP/2 can be asked for; left out for false. */
+  readonly http2?: boolean;
 }
 
 /** Statistics of a transport's connections, counted since the transport was created. */

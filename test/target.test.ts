@@ -39,6 +39,8 @@ describe("parseTarget", () => {
       { socketPath: "/s", basePath: "/b" },
     ],
     [{ url: "https://a.test", tls: { servername: "b" } }, { tls: { servername: "b" } }],
+    [{ url: "https://a.test", http2: true }, { http2: true }],
+    [{ url: "https://a.test" }, { http2: undefined }],
   ])("reads %j", (target, parts) => {
     expect(parseTarget(target)).toMatchObject(parts);
   });
@@ -57,7 +59,8 @@ describe("parseTarget", () => {
     ["ftp://a.test", "its scheme must be http: or https:"],
     ["http://a.test/#top", "leave out the fragment"],
     ["unix:relative.sock", 'use "unix:/path/to/socket"'],
-    [{}, "use a URL, or { url, socketPath\\?, tls\\? }"],
+    [{}, "use a URL, or { url, socketPath\\?, tls\\?, http2\\? }"],
+    [{ url: "http://a.test", http2: "yes" }, "its `http2` must be true or false"],
     [null, "use a URL, or"],
     [42, "use a URL, or"],
   ])("refuses %j and says how to write it", (target, fix) => {

@@ -8,6 +8,7 @@ import { toNodeHandler } from "srvx/node";
 import { describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { useApps } from "./_apps.ts";
+import { field, frame } from "./_frames.ts";
 import { pause, until } from "./_wait.ts";
 
 const apps = useApps();
@@ -16,27 +17,6 @@ const { upstream } = apps;
 const HALF = "x".repeat(3000);
 
 describe.each(["node:http2", "srvx"])("HTTP/2, %s: a stream that the client resets", (kind) => {
-  /** Builds an HTTP/2 frame (RFC 9113 §4.1). */
-  function frame(
-    type: number,
-    flags: number,
-    id: number,
-    payload: Buffer = Buffer.alloc(0),
-  ): Buffer {
-    const head = Buffer.alloc(9);
-    head.writeUIntBE(payload.length, 0, 3);
-    head[3] = type;
-    head[4] = flags;
-    head.writeUInt32BE(id, 5);
-    return Buffer.concat([head, payload]);
-  }
-
-  /** Builds a header field that is not indexed, with literal name and value (RFC 7541 §6.2.2). */
-  function field(name: string, value: string): Buffer {
-    const parts = [Buffer.from([0, name.length]), Buffer.from(name), Buffer.from([value.length])];
-    return Buffer.concat([...parts, Buffer.from(value)]);
-  }
-
   async function serve(): Promise<Http2Server> {
     const proxy = createProxy({ target: upstream.url });
     const handler =

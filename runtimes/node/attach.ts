@@ -86,7 +86,7 @@ function refuse(req: IncomingMessage, socket: Duplex, head: Buffer): void {
   const res = new ServerResponse(req);
   const error = new ProxyError("http_request_error", { status: 501 });
   client.beginResponse(res);
-  sendParts(toErrorResponse(error, req.method ?? "GET"), res);
+  void sendParts(toErrorResponse(error, req.method ?? "GET"), res);
 }
 
 const servers: WeakMap<Server, AttachedServer> = new WeakMap();

@@ -92,9 +92,7 @@ abstract class NodeIncoming {
     return (message.socket as Served)[CURRENT] === res ? undefined : turnOf(message);
   }
 
-  protected get connection(): ClientConnection {
-    return this.message.socket;
-  }
+  protected abstract get connection(): ClientConnection;
 
   listen(listener: Listener): void {
     listenTo(this.connection, listener);
@@ -128,13 +126,20 @@ class HostedIncoming extends NodeIncoming implements Incoming {
     this.method = method;
     this.path = wirePath(pathOf(url), url, req);
     this.authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
-    this.headers = visibleHeaders(request, req);
-    const bodyless = method === "GET" || method === "HEAD" || !hasBody(req);
+    const fields = visibleHeaders(request, req);
+    const isHttp1 = req.httpVersionMajor === 1;
+    this.headers = isHttp1 ? fields : toHttp1Fields(fields);
+    const hasContent = isHttp1 ? hasBody(req) : messageHasBody(req);
+    const bodyless = method === "GET" || method === "HEAD" || !hasContent;
     this.body = bodyless ? null : bodyOf(request, side);
   }
 
   request(): Request {
     return this.#request;
+  }
+
+  protected override get connection(): ClientConnection {
+    return connectionOf(this.message);
   }
 }
 
@@ -172,8 +177,7 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
   }
 
   protected override get connection(): ClientConnection {
-    const message: object = this.message;
-    return isHttp2(message) ? message.stream : super.connection;
+    return connectionOf(this.message);
   }
 }
 
@@ -210,7 +214,7 @@ class RebuiltIncoming extends PeerIncoming {
 
   constructor(request: Request, peer: IncomingMessage) {
     super(request, peer);
-    this.#connection = isHttp2(peer) ? peer.stream : peer.socket;
+    this.#connection = connectionOf(peer);
   }
 
   /** The app need not have passed on the signal of the client's request, so the connection is listened to as well. */
@@ -225,6 +229,11 @@ class RebuiltIncoming extends PeerIncoming {
   }
 }
 
+/** Returns what closes when the client of a message disconnects. */
+function connectionOf(message: IncomingMessage): ClientConnection {
+  return message.httpVersionMajor !== 1 && isHttp2(message) ? message.stream : message.socket;
+}
+
 /** Returns Node's request and response under a web request, if the server shows them. */
 export function nodeSideOf(request: Request): NodeSide | undefined {
   return srvxSideOf(request) ?? honoSideOf(request);
@@ -234,7 +243,11 @@ export function nodeSideOf(request: Request): NodeSide | undefined {
 export function readRequest(request: Request, context: Context): Incoming {
   const side = nodeSideOf(request);
   if (side?.isRebuilt === true) return new RebuiltIncoming(request, side.req);
-  if (side?.req.httpVersionMajor === 1 || (side && !isHttp2(side.req))) {
+  // On HTTP/2, a server that does not show its response may only be sent web responses.
+  if (
+    side?.req.httpVersionMajor === 1 ||
+    (side && (side.res !== undefined || !isHttp2(side.req)))
+  ) {
     return new HostedIncoming(request, side);
   }
   // Hono's `mount()` makes a new `Request`, but also passes its environment, in which `incoming` is documented.

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerResponse } from "node:http2";
 import { type BodySource, HIGH_WATER_MARK, pipe, type Sink } from "../../src/body/source.ts";
 import { BytesBody } from "../../src/body/bytes.ts";
 import { StreamBody } from "../../src/body/stream.ts";
@@ -212,6 +213,34 @@ class LazyResponse extends SrvxResponse {
   }
 }
 
+/** A response on an HTTP/2 stream, which it writes by itself when srvx's server takes it apart. */
+class StreamedResponse extends LazyResponse {
+  readonly #send: (parts: Parts) => void;
+
+  constructor(received: UpstreamResponse, message: IncomingMessage, send: (parts: Parts) => void) {
+    super(received, message);
+    this.#send = send;
+  }
+
+  protected override toSrvxParts(): SrvxParts {
+    const parts = this.toParts();
+    this.#send(parts);
+    return { ...parts, body: SENT };
+  }
+}
+
+/** The body of a response that was sent already: srvx's server then writes neither a head nor a body. */
+const SENT: SrvxBody = { pipe() {}, destroy() {} };
+
+/** Loads the sending of HTTP/2 responses with the first of them: no other response needs it. */
+async function loadHttp2(res: object): Promise<(parts: Parts) => void> {
+  const { sendOnStream } = await import("./http2response.ts");
+  return ({ status, headers, body, trailer }) => {
+    const fields = trailer === undefined ? headers : [...headers, "trailer", trailer];
+    sendOnStream(res as Http2ServerResponse, status, fields, body);
+  };
+}
+
 /**
  * Returns the first argument for the constructor of a web `Response`.
  * @param flush whether a stream begins with an empty chunk while no other has arrived
@@ -243,9 +272,15 @@ export function respond(
 ): Response | Promise<Response> {
   assertIntact(received);
   const message = messageOf(incoming);
-  const isLazy = responseOf(incoming) !== undefined && acceptsOwnResponses();
+  const res = responseOf(incoming);
+  const isLazy = res !== undefined && acceptsOwnResponses();
   // No web `Response` can have the status 101. The proxy writes such a response itself.
   if (isLazy || received.tunnel !== undefined) {
+    if (isLazy && message !== undefined && message.httpVersionMajor !== 1) {
+      return loadHttp2(res).then(
+        (send) => new StreamedResponse(received, message, send) as unknown as Response,
+      );
+    }
     return new LazyResponse(received, message) as unknown as Response;
   }
   // Waiting for the rest of a small body costs less than making a stream.
@@ -307,20 +342,25 @@ export function partsOf(response: Response): Parts {
 }
 
 /**
+/**
  * Sends a web `Response` as Node's response.
+ * @returns a promise for a response on an HTTP/2 stream
  * @throws the error of `res.writeHead` for fields that a hook has made invalid
  */
-export function sendResponse(response: Response, res: ServerResponse): void {
-  sendParts(partsOf(response), res);
+export function sendResponse(response: Response, res: ServerResponse): void | Promise<void> {
+  return sendParts(partsOf(response), res);
 }
 
 /**
  * Sends a response as one of Node's.
- * @throws what `writeHead` throws for invalid fields
+ * @returns a promise for a response on an HTTP/2 stream
+ * @throws the error of `res.writeHead` for invalid fields
  */
-export function sendParts(parts: Parts, res: ServerResponse): void {
+export function sendParts(parts: Parts, res: ServerResponse): void | Promise<void> {
   const { body } = parts;
   if (res.destroyed || res.headersSent) return body?.cancel();
+  // HTTP/2 responses have a stream. Test tools have responses of their own, so do not ask for the version.
+  if ("stream" in res) return loadHttp2(res).then((send) => send(parts));
   try {
     writeHeadTo(res, parts);
   } catch (error) {

@@ -3,6 +3,7 @@ import type { Transport } from "../../src/transport.ts";
 import { HttpTransport } from "../../src/http1/client.ts";
 import { bufferCodec } from "../sockets/buffercodec.ts";
 import { NetConnector } from "../sockets/connect.ts";
+import { loadHttp2 } from "../sockets/loadhttp2.ts";
 import { beginAfterArrival } from "./internals/arrival.ts";
 import { createOnRead, reuseChunks } from "./reuse.ts";
 
@@ -19,5 +20,6 @@ export function createNodeTransport(options: PoolOptions): Transport {
         allowHalfOpen: true,
       }),
     codec: bufferCodec,
+    loadHttp2,
   });
 }

@@ -44,6 +44,8 @@ export interface SocketParts {
   readonly allowHalfOpen?: boolean;
 }
 
+const NO_PARTS: SocketParts = {};
+
 /** Makes a socket that starts to connect. */
 type CreateSocket = (options: object) => RawSocket;
 
@@ -76,7 +78,7 @@ export class NetConnector implements Connector {
     reject: (error: Error) => void,
   ): void {
     const { connectTimeout, noDelay } = this.#options;
-    const { hostname, secure } = destination;
+    const { hostname, secure, http2 = false } = destination;
     const resolver = this.#resolver;
     let resolving = false;
     const lookup = async (
@@ -96,11 +98,9 @@ export class NetConnector implements Connector {
       if (all) found(error, addresses);
       else found(error, addresses[0]?.address ?? "", addresses[0]?.family);
     };
-    const { createOnRead, allowHalfOpen = false } = this.#parts;
-    // TLS sockets do not support `onread`.
-    const onread = secure
-      ? undefined
-      : createOnRead?.((bytes, mayKeep) => socket.onRead(bytes, mayKeep));
+    // TLS sockets do not support `onread`, and an HTTP/2 session reads by itself.
+    const { createOnRead, allowHalfOpen = false } = secure || http2 ? NO_PARTS : this.#parts;
+    const onread = createOnRead?.((bytes, mayKeep) => socket.onRead(bytes, mayKeep));
     const raw = this.#creatorFor(destination)({
       ...(resolver !== undefined && { lookup }),
       ...(onread !== undefined && { onread }),
@@ -148,7 +148,7 @@ function attemptTimeoutOf(connectTimeout: number): number {
 }
 
 function createCreator(
-  { origin, hostname, secure, socketPath, tls }: Destination,
+  { origin, hostname, secure, socketPath, tls, http2 }: Destination,
   { connectTimeout, keepAliveInitialDelay }: FilledPoolOptions,
 ): CreateSocket {
   const { Agent } = process.getBuiltinModule(secure ? "node:https" : "node:http");
@@ -164,6 +164,7 @@ function createCreator(
     ...(secure && {
       servername: tls?.servername ?? (/^[\d.]+$|:/.test(hostname) ? "" : hostname),
     }),
+    ...(secure && http2 && { ALPNProtocols: ["h2", "http/1.1"] }),
     ...(keepAliveInitialDelay > 0 && { keepAlive: true, keepAliveInitialDelay }),
     noDelay: true,
     autoSelectFamily: true,

@@ -1,4 +1,5 @@
 import type { Socket as RawSocket } from "node:net";
+import type { TLSSocket } from "node:tls";
 import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
 
 /** A socket of `node:net` or `node:tls`, which Node, Bun and Deno have. It adds its listeners once for all requests. */
@@ -33,6 +34,11 @@ export class NetSocket implements Socket {
 
   get remoteAddress(): string | undefined {
     return this.raw.remoteAddress;
+  }
+
+  get protocol(): string | undefined {
+    // Bun has an empty string or `false` where Node has `false`.
+    return (this.raw as Partial<TLSSocket>).alpnProtocol || undefined;
   }
 
   get destroyed(): boolean {

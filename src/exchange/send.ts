@@ -99,7 +99,10 @@ async function awaitAttempt(
     if (repeated === undefined) return response;
     discardBody(response);
   } catch (thrown) {
-    if (attempts > 0 && isUnanswered(thrown)) repeated = repeatRequest(request, options.methods);
+    if (attempts > 0 && isUnprocessed(thrown)) repeated = repeatRequest(request);
+    else if (attempts > 0 && isUnanswered(thrown)) {
+      repeated = repeatRequest(request, options.methods);
+    }
     if (repeated === undefined || scope.error !== undefined) throw thrown;
     // Require a new connection: the upstream may have closed the other idle connections as well.
     repeated = { ...repeated, newConnection: true };
@@ -117,15 +120,25 @@ function isUnanswered(error: unknown): boolean {
 }
 
 /**
+ * Whether the upstream has said that it did not process the request: a refused HTTP/2 stream, or one above the last that a
+ * GOAWAY names. Such a request has not failed, so that a method which is not idempotent may be repeated as well.
+ * @see https://www.rfc-editor.org/rfc/rfc9113#section-8.7
+ */
+function isUnprocessed(error: unknown): boolean {
+  return error instanceof ProxyError && error.unprocessed;
+}
+
+/**
  * Returns the request to send again.
+ * @param methods the methods that may be repeated; undefined for all
  * @returns undefined where `methods` does not allow the method, or the body was not kept
  * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
  */
 function repeatRequest(
   request: UpstreamRequest,
-  methods: readonly string[],
+  methods?: readonly string[],
 ): UpstreamRequest | undefined {
-  if (!methods.includes(request.method)) return undefined;
+  if (methods?.includes(request.method) === false) return undefined;
   const body = replayOf(request.body);
   return body === undefined ? undefined : { ...request, body };
 }

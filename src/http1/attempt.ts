@@ -235,8 +235,9 @@ export class Attempt implements Job, Inlet {
 // ── the head of a request ──
 
 /** Characters that are not allowed in a field value: a line end would begin another field, or another request. */
-const UNSENDABLE = /[^\t -~\u0080-\u00ff]/;
-const TARGET = /^[!-~\u0080-\u00ff]+$/;
+export const UNSENDABLE: RegExp = /[^\t -~\u0080-\u00ff]/;
+/** Matches a request target that can be sent unchanged. */
+export const TARGET: RegExp = /^[!-~\u0080-\u00ff]+$/;
 /**
  * Methods for which content has no defined meaning. A request without content has `Content-Length: 0`, except with one of
  * these methods (RFC 9110 §8.6).

@@ -6,6 +6,7 @@ import {
   type PoolOptions,
 } from "../options/pooloptions.ts";
 import { addOrigin, Counters } from "../counters.ts";
+import { ProxyError } from "../error.ts";
 import type { Upstream } from "../request/target.ts";
 import type {
   Capabilities,
@@ -27,7 +28,10 @@ const CAPABILITIES: Capabilities = {
   unixSocket: true,
   tls: true,
   upgrade: true,
+  http2: true,
 };
+
+const NO_HTTP2 = "this transport was made without an HTTP/2 client";
 
 /** When the pools of unused origins are removed: where clients choose the target, the number of origins has no limit. */
 interface EvictionLimits {
@@ -39,6 +43,67 @@ interface EvictionLimits {
 
 /** The limits for a runtime whose timers keep the process alive: without a timer, only the number of pools counts. */
 const UNTIMED: EvictionLimits = { origins: 100 };
+
+/** Calls `attempt.begin(pool)` later. */
+export type BeginLater = <Pool>(attempt: { begin(pool: Pool): void }, pool: Pool) => void;
+
+/** The connections to one origin, as the transport knows them. */
+export interface Pool {
+  /** The name of the origin in the statistics. */
+  readonly name: string;
+  /** Whether the transport has removed this pool: later requests to the origin get a new pool. */
+  isEvicted: boolean;
+  readonly stats: OriginStats;
+  /** Whether the pool has no connection. */
+  readonly isEmpty: boolean;
+  /** Returns whether the pool is empty, and has opened no connection since the last call. */
+  checkUnused(): boolean;
+  /**
+   * Lets running and waiting requests finish, then closes the connections.
+   * @param endsTunnels whether tunnels are closed at once: no time limit would end them
+   */
+  close(endsTunnels?: boolean): Promise<void>;
+  /** Fails all requests, and closes the connections. */
+  destroy(): void;
+}
+
+/** The arguments of one attempt: the request, its scope, and the two functions of the promise for its response. */
+export type AttemptArguments = [
+  request: UpstreamRequest,
+  scope: Scope,
+  resolve: (response: UpstreamResponse) => void,
+  reject: (error: ProxyError) => void,
+];
+
+/** The connections to one origin that carry several requests at the same time. */
+export interface SharedPool extends Pool {
+  /** Sends a request, as soon as a connection has room for it. */
+  send(...attempt: AttemptArguments): void;
+}
+
+/** What an HTTP/2 client shares with the HTTP/1.1 client of the same transport. */
+export interface SharedParts {
+  readonly counters: Counters;
+  readonly idleList: IdleList;
+  readonly connector: Connector;
+  readonly beginLater: BeginLater | undefined;
+  /**
+   * Makes the pool for an upstream that does not speak HTTP/2.
+   * @param connector opens the connections of the pool
+   */
+  createHttp1Pool(connector: Connector): OriginPool;
+  /** Sends a request over HTTP/1.1. */
+  sendOverHttp1(pool: OriginPool, ...attempt: AttemptArguments): void;
+}
+
+/** An HTTP/2 client. */
+export interface Http2Client {
+  createHttp2Pool(
+    destination: Destination,
+    options: FilledPoolOptions,
+    parts: SharedParts,
+  ): SharedPool;
+}
 
 /** The parts of the transport that come from a runtime. */
 export interface ClientParts {
@@ -53,9 +118,11 @@ export interface ClientParts {
    * connections the upstream has closed. A GET or HEAD without a body begins at once. If `schedule` is not set, every
    * attempt begins at once.
    */
-  readonly schedule?: (attempt: Attempt, pool: OriginPool) => void;
+  readonly schedule?: BeginLater;
   /** Which chunks of bodies return their memory for later chunks; none by default. */
   readonly chunkMemory?: ChunkMemory | undefined;
+  /** Loads the HTTP/2 client, where the runtime has one; called with the first request that asks for HTTP/2. */
+  readonly loadHttp2?: () => Promise<Http2Client>;
 }
 
 /** A transport that sends requests by HTTP/1.1 over the sockets of a runtime. Each origin has a pool of connections. */
@@ -70,9 +137,11 @@ export class HttpTransport implements Transport {
   readonly #codec: Codec;
   readonly #counters: Counters = new Counters();
   readonly #idleList: IdleList;
-  readonly #pools: Map<string, OriginPool> = new Map();
+  readonly #pools: Map<string, Pool> = new Map();
   /** The pools by upstream. An upstream is parsed once and shared, so most requests find their pool by identity. */
   readonly #poolOf: WeakMap<Upstream, OriginPool> = new WeakMap();
+  readonly #http2PoolOf: WeakMap<Upstream, SharedPool> = new WeakMap();
+  readonly #loadHttp2: ClientParts["loadHttp2"];
   /** The number of pools above which empty pools are removed. */
   #limit: number;
   #evictionTimer: ReturnType<typeof setTimeout> | undefined;
@@ -83,6 +152,7 @@ export class HttpTransport implements Transport {
     this.#chunkMemory = parts.chunkMemory;
     this.#schedule = parts.schedule;
     this.#codec = parts.codec ?? portableCodec;
+    this.#loadHttp2 = parts.loadHttp2;
     this.#options = fillPoolOptions(options);
     this.#eviction = parts.eviction ?? UNTIMED;
     this.#limit = this.#eviction.origins;
@@ -91,14 +161,28 @@ export class HttpTransport implements Transport {
   }
 
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
+    const { upstream } = request;
+    const isHttp2 = upstream.http2 ?? this.#options.http2;
+    // HTTP/2 has no `Upgrade` (RFC 9113 §8.6).
+    if (isHttp2 && request.upgrade === undefined) return this.#sendOverHttp2(request, scope);
     return new Promise((resolve, reject) => {
       const attempt = new Attempt(request, scope, resolve, reject, this.#chunkMemory);
-      const pool = this.#poolFor(request.upstream);
-      const { method, body } = request;
-      const mayWait = body !== null || (method !== "GET" && method !== "HEAD");
-      if (mayWait && this.#schedule !== undefined) this.#schedule(attempt, pool);
-      else attempt.begin(pool);
+      this.#begin(attempt, this.#poolFor(upstream), request);
     });
+  }
+
+  async #sendOverHttp2(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
+    const client = await this.#loadHttp2?.();
+    if (client === undefined) throw new ProxyError("proxy_internal_error", { message: NO_HTTP2 });
+    return new Promise((resolve, reject) => {
+      this.#http2PoolFor(request.upstream, client).send(request, scope, resolve, reject);
+    });
+  }
+
+  #begin(attempt: Attempt, pool: OriginPool, { method, body }: UpstreamRequest): void {
+    const mayWait = body !== null || (method !== "GET" && method !== "HEAD");
+    if (mayWait && this.#schedule !== undefined) this.#schedule(attempt, pool);
+    else attempt.begin(pool);
   }
 
   stats(): PoolStats {
@@ -130,23 +214,55 @@ export class HttpTransport implements Transport {
     let pool = this.#poolOf.get(upstream);
     if (pool !== undefined && !pool.isEvicted) return pool;
     const destination = toDestination(upstream, this.#options);
-    // Only equal destinations share connections. JSON keeps the parts of the key apart (GHSA-v574-6498-x57v).
-    const key = JSON.stringify([destination.origin, destination.socketPath, destination.tls]);
-    pool = this.#pools.get(key);
-    if (pool === undefined) {
-      if (this.#isClosed) throw poolClosed();
-      if (this.#pools.size >= this.#limit) this.#evict((each) => each.isEmpty);
-      pool = new OriginPool(destination, this.#options, {
+    pool = this.#findPool(destination, () => this.#createHttp1Pool(destination, this.#connector));
+    this.#poolOf.set(upstream, pool);
+    return pool;
+  }
+
+  #http2PoolFor(upstream: Upstream, client: Http2Client): SharedPool {
+    let pool = this.#http2PoolOf.get(upstream);
+    if (pool !== undefined && !pool.isEvicted) return pool;
+    const destination = toDestination(upstream, this.#options);
+    const shared = { ...destination, http2: true };
+    pool = this.#findPool(shared, () =>
+      client.createHttp2Pool(shared, this.#options, {
         counters: this.#counters,
         idleList: this.#idleList,
         connector: this.#connector,
-        codec: this.#codec,
-      });
+        beginLater: this.#schedule,
+        createHttp1Pool: (connector) => this.#createHttp1Pool(destination, connector),
+        sendOverHttp1: (http1, request, ...rest) => {
+          this.#begin(new Attempt(request, ...rest, this.#chunkMemory), http1, request);
+        },
+      }),
+    );
+    this.#http2PoolOf.set(upstream, pool);
+    return pool;
+  }
+
+  /** Returns the pool of all upstreams with an equal destination. Its kind follows from `destination.http2`. */
+  #findPool<P extends Pool>(destination: Destination, create: () => P): P {
+    const { origin, socketPath, tls, http2 = false } = destination;
+    // Only equal destinations share connections. JSON keeps the parts of the key apart (GHSA-v574-6498-x57v).
+    const key = JSON.stringify([origin, socketPath, tls, http2]);
+    let pool = this.#pools.get(key);
+    if (pool === undefined) {
+      if (this.#isClosed) throw poolClosed();
+      if (this.#pools.size >= this.#limit) this.#evict((each) => each.isEmpty);
+      pool = create();
       this.#pools.set(key, pool);
       this.#armEviction();
     }
-    this.#poolOf.set(upstream, pool);
-    return pool;
+    return pool as P;
+  }
+
+  #createHttp1Pool(destination: Destination, connector: Connector): OriginPool {
+    return new OriginPool(destination, this.#options, {
+      counters: this.#counters,
+      idleList: this.#idleList,
+      connector,
+      codec: this.#codec,
+    });
   }
 
   #armEviction(): void {
@@ -160,7 +276,7 @@ export class HttpTransport implements Transport {
     }, interval);
   }
 
-  #evict(isUnused: (pool: OriginPool) => boolean): void {
+  #evict(isUnused: (pool: Pool) => boolean): void {
     for (const [key, pool] of this.#pools) {
       if (!isUnused(pool)) continue;
       pool.isEvicted = true;

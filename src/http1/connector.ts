@@ -8,6 +8,11 @@ export interface Destination {
   readonly secure: boolean;
   readonly socketPath: string | undefined;
   readonly tls: TlsOptions | undefined;
+  /**
+   * Whether the connections may carry HTTP/2: TLS then offers `h2` and `http/1.1` (ALPN), and the runtime's own socket
+   * takes no option of the HTTP/1.1 client, because an HTTP/2 session reads from it.
+   */
+  readonly http2?: boolean;
 }
 
 /** An IP address of a host name. */
@@ -50,6 +55,8 @@ export interface SocketHandler {
 export interface Socket {
   /** The upstream's IP address, where the runtime tells it. */
   readonly remoteAddress: string | undefined;
+  /** The protocol that TLS has negotiated (ALPN), such as `h2`; undefined if it has negotiated none. */
+  readonly protocol?: string | undefined;
   /** Whether the connection is closed. */
   readonly destroyed: boolean;
   /** Whether both directions are open, so that a request can be sent and its response read. */

@@ -75,7 +75,7 @@ const MAX_EXTENSION_BYTES = 16_384;
  * The maximum number of interim responses (1xx) to one request, and of the bytes in all of them. Each one is parsed, so
  * that without a limit an upstream could keep the event loop busy until the deadline.
  */
-const MAX_INTERIM = 64;
+export const MAX_INTERIM = 64;
 const MAX_INTERIM_BYTES = 65_536;
 
 const CHUNK_SIZE_LINE = /^([\da-f]+)[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;

@@ -130,6 +130,17 @@ export interface PoolOptions {
    * @default false
    */
   reuseBuffers?: boolean;
+  /**
+   * Whether to speak HTTP/2 with upstreams. An upstream with `https:` chooses between HTTP/2 and HTTP/1.1 (ALPN); an upstream
+   * with `http:` must speak HTTP/2.
+   *
+   * Requests share a connection up to the upstream's limit; `maxSockets` and the queue apply to further requests. HTTP/1.1
+   * costs less for each request: set this option for gRPC, for trailers, or where connections are expensive. The target's
+   * own `http2` takes precedence.
+   * @default false
+   * @see https://www.rfc-editor.org/rfc/rfc9113
+   */
+  http2?: boolean;
   /** TLS options for upstreams whose target has none. */
   tls?: TlsOptions;
   /** The path of a Unix domain socket to connect to, for upstreams whose target has none. */
@@ -166,6 +177,7 @@ export const poolSchema: Schema<PoolOptions, PoolPreset> = {
     aliases: ["lookup"],
   },
   reuseBuffers: { kind: toggle, default: false },
+  http2: { kind: toggle, default: false, aliases: ["allowH2"] },
   tls: { kind: object(isRecord, "use an object such as { ca, servername }") },
   socketPath: { kind: text(/^\//, 'use a path such as "/run/app.sock"') },
 };
@@ -187,6 +199,7 @@ export const poolFlags: Flags<Omit<PoolOptions, "connectTimeout">> = {
     noDelay: "send small writes at once",
     dns: "keep addresses of names, use them in turn",
     reuseBuffers: "use buffers again; the default where nothing is preloaded",
+    http2: "speak HTTP/2 with the target",
     socketPath: { value: "</path>", help: "connect to this unix socket" },
   },
 };

@@ -25,6 +25,8 @@ export interface TargetOptions {
   socketPath?: string;
   /** The TLS options for connections to this target. */
   tls?: TlsOptions;
+  /** Whether to speak HTTP/2 with this target. It wins over the pool's option `http2`, which says how. */
+  http2?: boolean;
 }
 
 /**
@@ -59,6 +61,8 @@ export interface Upstream {
   readonly socketPath: string | undefined;
   /** The TLS options for connections to this upstream; undefined for the defaults. */
   readonly tls: TlsOptions | undefined;
+  /** Whether to speak HTTP/2 with this upstream; undefined for what the transport's own option says. */
+  readonly http2: boolean | undefined;
   /** The app in this process that responds instead of a server; undefined for a server. */
   readonly app: FetchTarget | undefined;
 }
@@ -114,7 +118,7 @@ function parseUncached(target: string | URL | TargetOptions): Upstream {
   }
   throw badTarget(
     target,
-    "use a URL, or { url, socketPath?, tls? }, or an object with a `fetch` method",
+    "use a URL, or { url, socketPath?, tls?, http2? }, or an object with a `fetch` method",
   );
 }
 
@@ -133,6 +137,9 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
   if (url.protocol !== "http:" && url.protocol !== "https:") {
     throw badTarget(from, "its scheme must be http: or https:");
   }
+  if (more.http2 !== undefined && typeof more.http2 !== "boolean") {
+    throw badTarget(from, "its `http2` must be true or false");
+  }
   if (url.hash !== "") throw badTarget(from, "leave out the fragment, it is never sent");
   return {
     origin: url.origin,
@@ -143,6 +150,7 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
     query: url.search.slice(1),
     socketPath: more.socketPath,
     tls: more.tls,
+    http2: more.http2,
     app: undefined,
   };
 }
@@ -165,7 +173,10 @@ function describeTarget(target: unknown): string {
  */
 export function assertReachable(
   upstream: Upstream,
-  transport: { name: string; capabilities: { unixSocket: boolean; tls: boolean } },
+  transport: {
+    name: string;
+    capabilities: { unixSocket: boolean; tls: boolean; http2?: boolean | undefined };
+  },
   hostOption?: string,
 ): void {
   if (upstream.app !== undefined && hostOption !== undefined) {
@@ -182,6 +193,11 @@ export function assertReachable(
   if (upstream.tls !== undefined && !transport.capabilities.tls) {
     throw new TypeError(
       `fetchway: the ${transport.name} client has no TLS options; leave out \`tls\``,
+    );
+  }
+  if (upstream.http2 === true && transport.capabilities.http2 !== true) {
+    throw new TypeError(
+      `fetchway: the ${transport.name} client chooses the HTTP version itself; leave out \`http2\``,
     );
   }
 }

@@ -9,22 +9,21 @@
  * - Otherwise: the body is streamed. A request on a closed connection is retried if that is safe, else it gets 502.
  * - Test: test/internals.arrival.node.test.ts, and test/stale.test.ts, "costs nothing, not even a POST".
  */
-import type { Attempt } from "../../../src/http1/attempt.ts";
-import type { OriginPool } from "../../../src/http1/originpool.ts";
+import type { BeginLater } from "../../../src/http1/client.ts";
 
 /** Begins an attempt after two turns of the event loop: by then, a small request body has arrived. */
-export function beginAfterArrival(attempt: Attempt, pool: OriginPool): void {
+export const beginAfterArrival: BeginLater = (attempt, pool) => {
   setImmediate(beginInNextTurn, attempt, pool);
-}
+};
 
 /** This is a function of the module, because a closure would be allocated for each request. */
-function beginInNextTurn(attempt: Attempt, pool: OriginPool): void {
+const beginInNextTurn: BeginLater = (attempt, pool) => {
   setImmediate(beginAttempt, attempt, pool);
-}
+};
 
-function beginAttempt(attempt: Attempt, pool: OriginPool): void {
+const beginAttempt: BeginLater = (attempt, pool) => {
   attempt.begin(pool);
-}
+};
 
 /** Waits for the rest of a small response body. */
 export function waitForRest(): Promise<unknown> {

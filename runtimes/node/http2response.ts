@@ -1,0 +1,86 @@
+import type { Http2ServerResponse, OutgoingHttpHeaders } from "node:http2";
+import { type BodySource, pipe, type Sink } from "../../src/body/source.ts";
+import type { HeaderList } from "../../src/transport.ts";
+import { sendTrailers } from "./trailerframing.ts";
+import { sendFields, toRegularFields } from "../sockets/http2/http2fields.ts";
+
+/** The error code for a fault that is not the client's (RFC 9113 §7). */
+const INTERNAL_ERROR = 2;
+
+/**
+ * Sends a response on the stream of a response of Node's HTTP/2 server, past the methods of that response: they cannot send
+ * one that consists of a single HEADERS frame, as gRPC sends errors.
+ * @throws what `stream.respond` throws for fields that a hook has made invalid
+ */
+export function sendOnStream(
+  res: Http2ServerResponse,
+  status: number,
+  headers: HeaderList,
+  body: BodySource | null,
+): void {
+  const { stream } = res;
+  if (stream.destroyed || stream.headersSent) return body?.cancel();
+  const bytes = body?.error === undefined ? body?.whole() : undefined;
+  const isWhole = body === null || bytes !== undefined;
+  const trailers = isWhole ? (body?.trailers ?? []) : [];
+  const endStream = isWhole && trailers.length === 0 && (bytes?.byteLength ?? 0) === 0;
+  const waitForTrailers = !isWhole || trailers.length > 0;
+  const list = [":status", String(status), ...toRegularFields(headers)];
+  try {
+    sendFields(withLength(list, headers), (fields) =>
+      stream.respond(fields as OutgoingHttpHeaders, { endStream, waitForTrailers }),
+    );
+  } catch (error) {
+    body?.cancel();
+    throw error;
+  }
+  // Node ends the stream itself where the request or the status allows no body.
+  if (endStream || stream.writableEnded) return isWhole ? undefined : body.cancel();
+  if (trailers.length > 0) sendTrailers(res as never, trailers);
+  if (bytes !== undefined) return void stream.end(bytes);
+  if (body?.buffered === undefined) stream.on("close", () => body?.cancel());
+  pipe(body as BodySource, new StreamSink(res));
+}
+
+/** Adds the length of the body, which a response to HEAD also has. */
+function withLength(list: HeaderList, headers: HeaderList): HeaderList {
+  for (let i = 0; i < headers.length; i += 2) {
+    if ((headers[i] as string).toLowerCase() !== "content-length") continue;
+    list.push("content-length", headers[i + 1] as string);
+    break;
+  }
+  return list;
+}
+
+/** Writes a response body to a stream, and the trailer fields after it. */
+class StreamSink implements Sink {
+  /** The chunks are sent from their own memory, and Node does not tell when. */
+  readonly memory = "borrowed";
+  readonly #res: Http2ServerResponse;
+  readonly #stream: Http2ServerResponse["stream"];
+  #onDrain: (() => void) | undefined;
+
+  constructor(res: Http2ServerResponse) {
+    this.#res = res;
+    this.#stream = res.stream;
+    this.#stream.on("drain", () => this.#onDrain?.());
+  }
+
+  write(chunk: Uint8Array): boolean {
+    return this.#stream.destroyed || this.#stream.write(chunk);
+  }
+
+  onDrain(callback: () => void): void {
+    this.#onDrain = callback;
+  }
+
+  end(trailers?: HeaderList): void {
+    if (this.#stream.destroyed) return;
+    if (trailers !== undefined) sendTrailers(this.#res as never, trailers);
+    this.#stream.end();
+  }
+
+  fail(): void {
+    this.#stream.close(INTERNAL_ERROR);
+  }
+}

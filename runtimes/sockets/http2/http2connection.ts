@@ -1,0 +1,314 @@
+import type { ClientHttp2Session, Settings } from "node:http2";
+import { ProxyError } from "../../../src/error.ts";
+import type { IdleItem } from "../../../src/http1/originpool.ts";
+import { toSocketError } from "../../../src/http1/socketerror.ts";
+import type { FilledPoolOptions } from "../../../src/options/pooloptions.ts";
+import type { NetSocket } from "../netsocket.ts";
+import { MAX_FIELD_BYTES } from "./http2fields.ts";
+import type { StreamAttempt } from "./streamattempt.ts";
+
+/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
+const { process } = globalThis as unknown as {
+  process: {
+    versions: Partial<Record<string, string>>;
+    getBuiltinModule(name: "node:http2"): typeof import("node:http2");
+  };
+};
+
+/** The number of requests that wait for one connection to be established: as many streams as RFC 9113 §6.5.2 advises. */
+const ASSUMED_STREAMS = 100;
+/** The maximum number of streams on one connection: an upstream may set no limit, but its event loop has one. */
+const MAX_STREAMS = 256;
+/**
+ * The number of bytes that the upstream may send on one stream while its client is slow. The connection's window does not
+ * stop other streams: the runtimes return it as soon as bytes arrive.
+ */
+const STREAM_WINDOW = 262_144;
+const CONNECTION_WINDOW = 4_194_304;
+const MAX_FIELDS = 1024;
+/**
+ * The number of SETTINGS and PING frames that an upstream may send between two parts of responses. Each asks for an
+ * answer, so that a flood of them would keep the event loop busy (CVE-2019-9512, CVE-2019-9515).
+ */
+const MAX_CONTROL_FRAMES = 1000;
+
+/** The pool of a connection, as the connection knows it. */
+export interface Http2Owner {
+  /** The connection is established: its attempts can be sent. */
+  onOpen(connection: Http2Connection): void;
+  /** An attempt is over. */
+  onRelease(connection: Http2Connection): void;
+  /** No byte was sent or received for as long as the option `timeout` allows. */
+  onSilence(connection: Http2Connection): void;
+  /** The connection is closed, or could not be established. */
+  onClose(connection: Http2Connection): void;
+}
+
+/** One HTTP/2 connection, which carries several requests at the same time, each on a stream of its own. */
+export class Http2Connection implements IdleItem {
+  readonly openedAt: number = performance.now();
+  /** The time until which the connection may be idle, on the clock of `performance.now()`; `Infinity` during a request. */
+  idleUntil: number = Infinity;
+  previousIdle: IdleItem | undefined;
+  nextIdle: IdleItem | undefined;
+  /** The upstream's IP address, once the connection is established. */
+  address: string | undefined;
+  /** The requests that are on this connection, or wait until it is established. */
+  readonly attempts: Set<StreamAttempt> = new Set();
+  /** Whether the connection is established, and the upstream has told its limits. */
+  isOpen = false;
+  /** Whether the connection takes no further request. */
+  isDraining = false;
+  isClosed = false;
+  /** The number of parts of responses that have arrived, which shows whether the connection is alive. */
+  activity = 0;
+  /** The session, once the socket is connected. */
+  session: ClientHttp2Session | undefined;
+  readonly #options: FilledPoolOptions;
+  readonly #owner: Http2Owner;
+  #cancelConnecting: (() => void) | undefined;
+  #limit: number;
+  /** The number of requests that were sent on this connection. */
+  #requests = 0;
+  /** The number of SETTINGS and PING frames since the last part of a response. */
+  #controlFrames = 0;
+  #settingsTimer: ReturnType<typeof setTimeout> | undefined;
+  #error: unknown;
+
+  constructor(options: FilledPoolOptions, owner: Http2Owner) {
+    this.#options = options;
+    this.#owner = owner;
+    this.#limit = options.keepAlive ? ASSUMED_STREAMS : 1;
+  }
+
+  // ── opening ──
+
+  /** Sets the callback that stops connecting. */
+  onCancel(cancel: () => void): void {
+    if (this.isClosed) cancel();
+    else this.#cancelConnecting = cancel;
+  }
+
+  /** Takes the connected socket, and begins the session. The connection is open when the upstream's SETTINGS have arrived. */
+  start(socket: NetSocket, origin: string): void {
+    this.#cancelConnecting = undefined;
+    this.address = socket.remoteAddress;
+    const { connectTimeout, timeout } = this.#options;
+    // Deno parses this name as a part of a URL, and throws for the empty one that a connection to an IP address has.
+    const named = socket.raw as { servername?: unknown };
+    if (named.servername === "") named.servername = false;
+    const session = process.getBuiltinModule("node:http2").connect(origin, {
+      createConnection: () => socket.raw,
+      settings: {
+        enablePush: false,
+        initialWindowSize: STREAM_WINDOW,
+        maxHeaderListSize: MAX_FIELD_BYTES,
+      },
+      maxHeaderListPairs: MAX_FIELDS,
+      // The core decides which fields may repeat.
+      ...({ strictSingleValueFields: false } as object),
+    });
+    this.session = session;
+    if (connectTimeout > 0) {
+      this.#settingsTimer = setTimeout(() => {
+        this.#error = new ProxyError("connection_timeout", { message: "no HTTP/2 SETTINGS came" });
+        session.destroy();
+      }, connectTimeout);
+    }
+    session
+      .on("remoteSettings", ({ maxConcurrentStreams = Infinity }: Settings) => {
+        this.#countControlFrame();
+        if (this.#options.keepAlive) this.#limit = Math.min(maxConcurrentStreams, MAX_STREAMS);
+        if (!this.isOpen && !this.isClosed) this.#open(session);
+        else this.#owner.onRelease(this);
+      })
+      .on("ping", () => this.#countControlFrame())
+      .on("goaway", (_code: number, lastStreamId?: number) => this.#drainAfter(lastStreamId))
+      .on("error", (error: Error) => {
+        this.#error ??= error;
+      })
+      .on("close", () => this.#onClose());
+    if (timeout > 0) session.setTimeout(timeout, () => this.#owner.onSilence(this));
+    // The session may have failed while it was made.
+    if (session.destroyed) this.#onClose();
+  }
+
+  #open(session: ClientHttp2Session): void {
+    clearTimeout(this.#settingsTimer);
+    this.isOpen = true;
+    // Bun 1.4 then no longer returns the windows of streams: a response stops after the first window.
+    if (process.versions["bun"] === undefined) session.setLocalWindowSize(CONNECTION_WINDOW);
+    this.#owner.onOpen(this);
+  }
+
+  /** Fails the requests that wait for this connection, which cannot be established. */
+  abandon(error: unknown): void {
+    this.#error ??= error;
+    this.#onClose();
+  }
+
+  // ── requests ──
+
+  /** The number of requests that the connection can take. */
+  get room(): number {
+    return this.isDraining || this.isClosed ? 0 : this.#limit - this.attempts.size;
+  }
+
+  /** Counts a request that is sent now. A connection that is not kept carries no other. */
+  countRequest(): void {
+    this.#requests++;
+    if (!this.#options.keepAlive) this.isDraining = true;
+  }
+
+  /** Whether the connection has carried a request before the present one. */
+  get isReused(): boolean {
+    return this.#requests > 1;
+  }
+
+  /** Records that a part of a response has arrived. */
+  recordActivity(): void {
+    this.activity++;
+    this.#controlFrames = 0;
+  }
+
+  /** Removes an attempt that is over. */
+  release(attempt: StreamAttempt): void {
+    if (!this.attempts.delete(attempt)) return;
+    // Nothing waits for a connection that is still being established.
+    if (this.attempts.size === 0 && (this.isDraining || !this.isOpen)) this.destroy();
+    if (!this.isClosed) this.#owner.onRelease(this);
+  }
+
+  /** Takes no further request; closes when the present ones are over. */
+  drain(): void {
+    this.isDraining = true;
+    if (this.attempts.size === 0) this.destroy();
+  }
+
+  /** Makes the connection idle until a time. An idle connection does not keep the process alive. */
+  setIdle(until: number): void {
+    this.idleUntil = until;
+    this.session?.unref();
+  }
+
+  /** Takes the connection back into use. */
+  setInUse(): void {
+    this.idleUntil = Infinity;
+    this.session?.ref();
+  }
+
+  /** Closes the connection, or stops connecting. Its attempts fail. */
+  destroy(): void {
+    this.isDraining = true;
+    const { session } = this;
+    // Deno 2.9 hangs if a session is destroyed while it reads frames, as in most of the events that lead here.
+    if (session !== undefined) return void setTimeout(() => session.destroy());
+    this.#cancelConnecting?.();
+    this.#cancelConnecting = undefined;
+    this.#onClose();
+  }
+
+  /**
+   * Closes a connection on which the upstream sends too many frames. To reset a stream would not stop them.
+   * @param what what there were too many of
+   */
+  stopFlood(what: string): void {
+    const message = `the upstream sent more than ${what}`;
+    const error = new ProxyError("http_protocol_error", { message });
+    this.#error ??= error;
+    for (const attempt of this.attempts) attempt.fail(error);
+    this.destroy();
+  }
+
+  /**
+   * The upstream closes the connection (RFC 9113 §6.8): it has not processed the streams above the last one that it names.
+   * The first of two GOAWAY frames names the highest possible stream.
+   */
+  #drainAfter(lastStreamId: number | undefined): void {
+    this.isDraining = true;
+    for (const attempt of this.attempts) {
+      if (lastStreamId !== undefined && attempt.streamId > lastStreamId) {
+        attempt.fail(unprocessed("the upstream has closed the connection"));
+      }
+    }
+    if (this.attempts.size === 0) this.destroy();
+  }
+
+  #countControlFrame(): void {
+    if (++this.#controlFrames === MAX_CONTROL_FRAMES) {
+      this.stopFlood(`${MAX_CONTROL_FRAMES} SETTINGS and PING frames`);
+    }
+  }
+
+  #onClose(): void {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    this.isDraining = true;
+    clearTimeout(this.#settingsTimer);
+    const error = this.#toError();
+    for (const attempt of this.attempts) attempt.fail(error);
+    this.attempts.clear();
+    this.#owner.onClose(this);
+  }
+
+  #toError(): unknown {
+    const error = this.#error;
+    const { code = "" } = (error ?? {}) as NodeJS.ErrnoException;
+    // An established socket that closes before SETTINGS belongs to a server that does not speak HTTP/2.
+    const isSilent = error === undefined || code.startsWith("ERR_HTTP2");
+    if (this.session === undefined || this.isOpen || !isSilent) return error ?? closed();
+    return new ProxyError("http_protocol_error", {
+      message: "the upstream does not speak HTTP/2; leave out the option `http2`",
+      cause: error,
+    });
+  }
+}
+
+function closed(): ProxyError {
+  return new ProxyError("connection_terminated");
+}
+
+/** Returns the error of a request that the upstream has not processed. */
+export function unprocessed(message: string, cause?: unknown): ProxyError {
+  return new ProxyError("connection_terminated", { message, cause, unprocessed: true });
+}
+
+/** The error codes of RFC 9113 §7 that say that one side has broken the protocol. */
+const PROTOCOL_CODES: ReadonlySet<number> = new Set([1, 3, 4, 5, 6, 9, 12]);
+const REFUSED_STREAM = 7;
+const ENHANCE_YOUR_CALM = 11;
+
+/**
+ * Converts an error of a stream to a `ProxyError`.
+ * @param code the code with which the stream was closed
+ * @param isAnswered whether the response headers had arrived
+ * @param isStale whether a reused connection failed before any byte of the response arrived
+ */
+export function toStreamError(
+  thrown: unknown,
+  code: number | undefined,
+  isAnswered: boolean,
+  isStale: boolean,
+): ProxyError {
+  if (thrown instanceof ProxyError) {
+    const isClosed = thrown.code === "connection_terminated" && !thrown.unprocessed;
+    return isClosed ? toSocketError(thrown, isAnswered, isStale) : thrown;
+  }
+  const { code: name = "" } = (thrown ?? {}) as NodeJS.ErrnoException;
+  if (thrown !== undefined && !name.startsWith("ERR_HTTP2")) {
+    return toSocketError(thrown, isAnswered, isStale);
+  }
+  if (isAnswered) return new ProxyError("http_response_incomplete", { cause: thrown });
+  if (code === REFUSED_STREAM) return unprocessed("the upstream has refused the stream", thrown);
+  if (code === ENHANCE_YOUR_CALM || name === "ERR_HTTP2_TOO_MANY_CUSTOM_SETTINGS") {
+    return new ProxyError("http_response_header_section_size", { cause: thrown });
+  }
+  if (name === "ERR_HTTP2_ERROR" || (code !== undefined && PROTOCOL_CODES.has(code))) {
+    return new ProxyError("http_protocol_error", { cause: thrown });
+  }
+  return toSocketError(
+    new ProxyError("connection_terminated", { cause: thrown }),
+    isAnswered,
+    isStale,
+  );
+}

@@ -1,0 +1,431 @@
+import type { ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
+import { ResponseBody, type Inlet } from "../../../src/body/responsebody.ts";
+import { type BodySource, hasArrived, pipe, type Sink } from "../../../src/body/source.ts";
+import {
+  badLength,
+  ProxyError,
+  type ProxyErrorCode,
+  toRequestBodyError,
+} from "../../../src/error.ts";
+import type { Scope } from "../../../src/exchange/scope.ts";
+import { getHeader, isEventStream } from "../../../src/fields/headers.ts";
+import { takeWhole } from "../../../src/http1/attempt.ts";
+import { MAX_INTERIM } from "../../../src/http1/parser.ts";
+import type { Place, Waiting } from "../../../src/http1/queue.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../../src/transport.ts";
+import { watchEnd } from "../../node/internals/streamend.ts";
+import { copyOf } from "../buffercodec.ts";
+import { type Http2Connection, toStreamError } from "./http2connection.ts";
+import {
+  fromHttp2Fields,
+  sendFields,
+  toFieldObject,
+  toHttp2Fields,
+  toRegularFields,
+} from "./http2fields.ts";
+import type { Http2Pool } from "./http2pool.ts";
+
+/** The error code of a stream that is no longer needed (RFC 9113 §7). */
+const CANCEL = 8;
+const TIMEOUTS: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
+  "http_response_timeout",
+  "connection_read_timeout",
+]);
+/** The flag of a frame that is the last of its stream (RFC 9113 §6.1). */
+const END_STREAM = 1;
+
+/**
+ * One attempt to send a request on an HTTP/2 stream. The calls follow this order: `begin` asks the pool for a connection, the
+ * pool calls `sendOn` with it, or `sendOverHttp1` if the upstream does not speak HTTP/2. `fail` may be called at any time.
+ */
+export class StreamAttempt implements Waiting, Inlet {
+  /** Whether the request needs a new connection. */
+  readonly isFresh: boolean;
+  place: Place | undefined;
+  #isOver = false;
+  #pool: Http2Pool | undefined;
+  #connection: Http2Connection | undefined;
+  #stream: ClientHttp2Stream | undefined;
+  /** Tells at the end of the stream whether the response body is complete. */
+  #isWhole: (() => boolean) | undefined;
+  /** The request, until it is sent. */
+  #request: UpstreamRequest | undefined;
+  /** The request body, while it is piped to the stream. */
+  #upload: BodySource | undefined;
+  /** Whether all of the request body was written. */
+  #isUploaded = true;
+  #requestTrailers: HeaderList = [];
+  #callbacks: (() => void)[] = [];
+  /** The activity of the connection when the request was sent. */
+  #activityBefore = 0;
+  /** The number of interim responses so far. */
+  #interim = 0;
+  #isAnswered = false;
+  #body: ResponseBody | undefined;
+  /** Chunks that the runtime has emitted before the response headers, as Deno does. */
+  #early: Uint8Array[] = [];
+  /** The number of bytes of the response body that have to arrive; undefined where it is not known. */
+  #bytesLeft: number | undefined;
+  #trailers: HeaderList | undefined;
+  readonly #scope: Scope;
+  readonly #resolve: (response: UpstreamResponse) => void;
+  readonly #reject: (error: ProxyError) => void;
+
+  constructor(
+    request: UpstreamRequest,
+    scope: Scope,
+    resolve: (response: UpstreamResponse) => void,
+    reject: (error: ProxyError) => void,
+  ) {
+    this.#request = request;
+    this.#scope = scope;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.isFresh = request.newConnection ?? false;
+    scope.onAbort(this);
+  }
+
+  /** Asks the pool for a connection. */
+  begin(pool: Http2Pool): void {
+    // The exchange may have been aborted since the attempt was made.
+    if (this.#request === undefined) return;
+    this.#pool = pool;
+    pool.assign(this);
+  }
+
+  /** The number of the stream; 0 until the request is sent. */
+  get streamId(): number {
+    return this.#stream?.id ?? 0;
+  }
+
+  /** Whether the client is slow to take the response body. */
+  get isPaused(): boolean {
+    return this.#body?.isPaused ?? false;
+  }
+
+  /** Sets the connection that this attempt waits for or uses. */
+  join(connection: Http2Connection): void {
+    this.#connection = connection;
+    connection.attempts.add(this);
+  }
+
+  /** Leaves a connection on which this attempt was not sent. */
+  leaveConnection(): void {
+    this.#connection?.attempts.delete(this);
+    this.#connection = undefined;
+  }
+
+  /** Stops the attempt, at any point of it. */
+  fail(thrown: unknown): void {
+    if (this.#isOver) return;
+    const connection = this.#connection;
+    const isStale = connection?.isReused === true && connection.activity === this.#activityBefore;
+    const error = toStreamError(thrown, this.#stream?.rstCode, this.#isAnswered, isStale);
+    this.#isOver = true;
+    // A connection that refuses a stream is overloaded, or about to be closed; one that is silent may be broken, or busy with
+    // frames that answer nothing.
+    if (error.unprocessed || TIMEOUTS.has(error.code)) connection?.drain();
+    if (this.place !== undefined) this.#pool?.leave(this);
+    this.#closeStream();
+    this.#leaveBody();
+    this.#scope.end();
+    this.#reject(error);
+    this.#body?.fail(error);
+  }
+
+  // ── the request ──
+
+  /** Sends the request over HTTP/1.1 instead: the upstream has chosen it. */
+  sendOverHttp1(pool: Http2Pool): void {
+    const request = this.#request as UpstreamRequest;
+    this.#request = undefined;
+    this.#isOver = true;
+    pool.sendOverHttp1(request, this.#scope, this.#resolve, this.#reject);
+  }
+
+  /** Sends the request on an open connection that has room for it. */
+  sendOn(connection: Http2Connection): void {
+    const request = this.#request as UpstreamRequest;
+    const { body, contentLength } = request;
+    let stream: ClientHttp2Stream;
+    let bytes: Uint8Array | undefined;
+    let isPiped: boolean;
+    connection.countRequest();
+    this.#activityBefore = connection.activity;
+    try {
+      bytes = body === null ? undefined : takeWhole(body, contentLength);
+      isPiped = body !== null && bytes === undefined;
+      const length = isPiped ? contentLength : bytes?.byteLength || undefined;
+      const trailers = isPiped ? undefined : body?.trailers;
+      const options = {
+        endStream: !isPiped && length === undefined && trailers === undefined,
+        waitForTrailers: isPiped || trailers !== undefined,
+      };
+      this.#requestTrailers = toRegularFields(trailers ?? []);
+      stream = sendFields(toHttp2Fields(request, length), (fields) =>
+        // oxlint-disable-next-line typescript/no-non-null-assertion
+        connection.session!.request(fields as never, options),
+      );
+    } catch (thrown) {
+      return this.fail(toRequestError(thrown));
+    }
+    this.#request = undefined;
+    this.#stream = stream;
+    this.#listen(stream);
+    stream.on("wantTrailers", () => this.#sendTrailers(stream));
+    if (!isPiped) {
+      if (!stream.writableEnded) stream.end(bytes);
+      return;
+    }
+    this.#isUploaded = false;
+    this.#upload = body as BodySource;
+    pipe(this.#upload, new StreamUpload(this, stream, contentLength, this.#scope));
+  }
+
+  #listen(stream: ClientHttp2Stream): void {
+    this.#isWhole = watchEnd(stream);
+    stream
+      .on("headers", (headers, _flags, raw?: HeaderList) => this.#onInterim(raw, headers))
+      .on("response", (headers, flags, raw?: HeaderList) => this.#onHead(flags, raw, headers))
+      .on("data", (chunk: Uint8Array) => this.#onChunk(chunk))
+      .on("trailers", (headers: IncomingHttpHeaders, _flags: number, raw?: HeaderList) => {
+        try {
+          this.#trailers = fromHttp2Fields(raw ?? toList(headers));
+        } catch (error) {
+          this.fail(error);
+        }
+      })
+      .on("end", () => this.#onEnd())
+      .on("drain", () => this.#callBack())
+      .on("error", (error) => this.fail(error))
+      .on("close", () => {
+        this.fail(new ProxyError("connection_terminated"));
+        this.#connection?.release(this);
+      });
+  }
+
+  /** Calls back once when the stream has room for more bytes. */
+  onceDrained(callback: () => void): void {
+    if (this.#isOver) callback();
+    else this.#callbacks.push(callback);
+  }
+
+  /** Records the end of the request body, which trailer fields may follow. */
+  markUploaded(trailers: HeaderList = []): void {
+    this.#isUploaded = true;
+    this.#requestTrailers = toRegularFields(trailers);
+  }
+
+  #callBack(): void {
+    for (const callback of this.#callbacks.splice(0)) callback();
+  }
+
+  #sendTrailers(stream: ClientHttp2Stream): void {
+    // `close()` ends a stream that is still open: without trailers, the end is not sent, and the body does not look complete.
+    if (!this.#isUploaded) return;
+    try {
+      stream.sendTrailers(toFieldObject(this.#requestTrailers));
+    } catch (thrown) {
+      this.fail(toRequestError(thrown));
+    }
+  }
+
+  #closeStream(): void {
+    const stream = this.#stream;
+    if (stream === undefined) return this.#connection?.release(this);
+    if (this.#isUploaded) resetStream(stream);
+    // Node sends END_STREAM instead of RST_STREAM if a stream is cancelled while frames are read: a request body that was
+    // cut off would look complete.
+    else setTimeout(resetStream, 0, stream);
+    this.#callBack();
+  }
+
+  /**
+   * Cancels a request body that is not sent to its end. The server then reads the rest and drops it, because the client may
+   * not read the response before it has sent the whole request.
+   */
+  #leaveBody(): void {
+    const body = this.#request?.body;
+    this.#request = undefined;
+    if (body && !hasArrived(body)) body.cancel();
+    if (!this.#isUploaded) this.#upload?.cancel();
+    this.#upload = undefined;
+  }
+
+  // ── the response ──
+
+  #onInterim(raw: HeaderList | undefined, headers: IncomingHttpHeaders): void {
+    if (this.#isOver) return;
+    this.#connection?.recordActivity();
+    const list = raw ?? toList(headers);
+    const status = readStatus(list);
+    if (++this.#interim > MAX_INTERIM) {
+      return this.#connection?.stopFlood(`${MAX_INTERIM} interim responses`);
+    }
+    try {
+      this.#scope.interimReceived(status, fromHttp2Fields(list));
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  #onHead(
+    flags: number | undefined,
+    given: HeaderList | undefined,
+    parsed: IncomingHttpHeaders,
+  ): void {
+    if (this.#isOver || this.#isAnswered) return;
+    const raw = given ?? toList(parsed);
+    const status = readStatus(raw);
+    let headers: HeaderList;
+    this.#connection?.recordActivity();
+    try {
+      if (!(status >= 200)) throw new ProxyError("http_protocol_error", { message: "no status" });
+      headers = fromHttp2Fields(raw);
+    } catch (error) {
+      return this.fail(error);
+    }
+    this.#isAnswered = true;
+    this.#scope.headersReceived(isEventStream(headers));
+    const hasBody = ((flags ?? 0) & END_STREAM) === 0;
+    if (hasBody) {
+      this.#bytesLeft = parseLength(getHeader(headers, "content-length"));
+      this.#body = new ResponseBody(this.#scope, this, this.#bytesLeft);
+    }
+    this.#resolve({ status, statusText: "", headers, body: this.#body ?? null });
+    for (const chunk of this.#early.splice(0)) this.#onChunk(chunk);
+    if (!hasBody) this.#finish();
+  }
+
+  #onChunk(chunk: Uint8Array): void {
+    if (this.#isOver) return;
+    this.#connection?.recordActivity();
+    if (!this.#isAnswered) return void this.#early.push(chunk);
+    if (this.#bytesLeft !== undefined) this.#bytesLeft -= chunk.byteLength;
+    // The body's sink may transfer the memory of a chunk, so the memory must hold nothing else.
+    const isAlone = chunk.byteLength === chunk.buffer.byteLength;
+    this.#body?.push(isAlone ? chunk : copyOf(chunk));
+  }
+
+  #onEnd(): void {
+    // Without a response, `close` follows with the reason.
+    if (this.#isOver || !this.#isAnswered) return;
+    const isCut = this.#isWhole?.() === false;
+    const isWrong = this.#bytesLeft !== undefined && this.#bytesLeft !== 0;
+    if (!isCut && !isWrong) return this.#finish();
+    const message = isCut ? "the upstream reset the stream" : "the body has a wrong length";
+    this.fail(new ProxyError("http_response_incomplete", { message }));
+  }
+
+  /** Ends the attempt: the response is complete. */
+  #finish(): void {
+    this.#isOver = true;
+    // The upstream needs no more of the request (RFC 9113 §8.1).
+    if (!this.#isUploaded) this.#closeStream();
+    this.#leaveBody();
+    if (this.#body === undefined) this.#scope.end();
+    else this.#body.end(this.#trailers);
+  }
+
+  cancel(reason: ProxyError): void {
+    this.fail(reason);
+  }
+
+  pause(): void {
+    this.#stream?.pause();
+  }
+
+  resume(): void {
+    if (!this.#isOver) this.#stream?.resume();
+  }
+}
+
+function resetStream(stream: ClientHttp2Stream): void {
+  if (stream.destroyed) return;
+  stream.close(CANCEL);
+  // A paused stream would wait for its reader before it closes.
+  stream.resume();
+}
+
+/** Writes a request body to a stream. */
+class StreamUpload implements Sink {
+  /** The chunks are sent from their own memory, and Node does not tell when. */
+  readonly memory = "borrowed";
+  readonly #attempt: StreamAttempt;
+  readonly #stream: ClientHttp2Stream;
+  readonly #scope: Scope;
+  /** The number of bytes that are still to come; undefined where it is not known. */
+  #left: number | undefined;
+  #isEnded = false;
+
+  constructor(
+    attempt: StreamAttempt,
+    stream: ClientHttp2Stream,
+    length: number | undefined,
+    scope: Scope,
+  ) {
+    this.#attempt = attempt;
+    this.#stream = stream;
+    this.#left = length;
+    this.#scope = scope;
+  }
+
+  write(chunk: Uint8Array): boolean {
+    if (chunk.byteLength === 0 || this.#isEnded || this.#stream.destroyed) return true;
+    this.#scope.touch();
+    if (this.#left !== undefined && (this.#left -= chunk.byteLength) < 0) {
+      this.#attempt.fail(badLength());
+      return true;
+    }
+    return this.#stream.write(chunk);
+  }
+
+  onDrain(callback: () => void): void {
+    this.#attempt.onceDrained(callback);
+  }
+
+  end(trailers?: HeaderList): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    if (this.#left !== undefined && this.#left !== 0) return this.#attempt.fail(badLength());
+    try {
+      this.#attempt.markUploaded(trailers);
+    } catch (error) {
+      return this.#attempt.fail(error);
+    }
+    if (!this.#stream.destroyed) this.#stream.end();
+  }
+
+  fail(reason: unknown): void {
+    this.#attempt.fail(toRequestBodyError(reason));
+  }
+}
+
+/** Converts what `session.request()` throws: for a session that is being closed, or for a field that it does not send. */
+function toRequestError(thrown: unknown): unknown {
+  if (thrown instanceof ProxyError) return thrown;
+  const { code = "" } = thrown as NodeJS.ErrnoException;
+  const isClosing = /_SESSION$|_OUT_OF_STREAMS$/.test(code);
+  if (isClosing) {
+    return new ProxyError("connection_terminated", { cause: thrown, unprocessed: true });
+  }
+  const message = "the request has a field that HTTP/2 does not allow";
+  return new ProxyError("http_request_error", { message, cause: thrown });
+}
+
+function readStatus(raw: HeaderList): number {
+  return Number(getHeader(raw, ":status"));
+}
+
+function parseLength(value: string | undefined): number | undefined {
+  return value !== undefined && /^\d{1,15}$/.test(value) ? Number(value) : undefined;
+}
+
+/** Returns parsed fields as a list, where the runtime gives no raw ones. */
+function toList(headers: IncomingHttpHeaders): HeaderList {
+  const list: HeaderList = [];
+  for (const [name, value] of Object.entries(headers)) {
+    for (const each of [value ?? []].flat()) list.push(name, each);
+  }
+  return list;
+}

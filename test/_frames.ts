@@ -1,0 +1,178 @@
+/** An upstream that speaks HTTP/2 in raw frames (RFC 9113 §4.1), for what no server library would send. */
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+
+export const DATA = 0;
+export const HEADERS = 1;
+export const RST_STREAM = 3;
+export const SETTINGS = 4;
+export const PUSH_PROMISE = 5;
+export const PING = 6;
+export const GOAWAY = 7;
+export const WINDOW_UPDATE = 8;
+export const CONTINUATION = 9;
+/** The flags of the frames above; `END_STREAM` is `ACK` on SETTINGS and PING. */
+export const END_STREAM = 1;
+export const ACK = 1;
+export const END_HEADERS = 4;
+
+/** A frame. */
+export function frame(
+  type: number,
+  flags: number,
+  id: number,
+  payload: Uint8Array = Buffer.alloc(0),
+): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(payload.length, 0, 3);
+  head[3] = type;
+  head[4] = flags;
+  head.writeUInt32BE(id, 5);
+  return Buffer.concat([head, payload]);
+}
+
+/** A field that is not indexed, its name and value as they are (RFC 7541 §6.2.2). */
+export function field(name: string, value: string): Buffer {
+  const parts = [Buffer.from([0, name.length]), Buffer.from(name), Buffer.from([value.length])];
+  return Buffer.concat([...parts, Buffer.from(value, "latin1")]);
+}
+
+export function uint32(...values: number[]): Buffer {
+  const bytes = Buffer.alloc(4 * values.length);
+  for (const [i, value] of values.entries()) bytes.writeUInt32BE(value, 4 * i);
+  return bytes;
+}
+
+/** HEADERS of a response. */
+export function responseHead(id: number, end = false, ...fields: Buffer[]): Buffer {
+  const flags = END_HEADERS | (end ? END_STREAM : 0);
+  return frame(HEADERS, flags, id, Buffer.concat([field(":status", "200"), ...fields]));
+}
+
+/** A whole response. */
+export function wholeResponse(id: number, body = "whole"): Buffer {
+  return Buffer.concat([responseHead(id), frame(DATA, END_STREAM, id, Buffer.from(body))]);
+}
+
+/** A frame that the proxy has sent. */
+export interface ReceivedFrame {
+  type: number;
+  flags: number;
+  id: number;
+  payload: Buffer;
+}
+
+/** The number of bytes after which a flood ends that nothing has stopped. */
+export const FLOOD: number = 1024 * 1024 * 1024;
+
+/** One connection of the proxy's. */
+export class RawConnection {
+  readonly socket: Socket;
+  readonly frames: ReceivedFrame[] = [];
+  isClosed = false;
+  #rest = Buffer.alloc(0);
+  #hasPreface = false;
+
+  constructor(socket: Socket, onFrame: (frame: ReceivedFrame, connection: RawConnection) => void) {
+    this.socket = socket;
+    socket.on("error", () => {});
+    socket.on("close", () => (this.isClosed = true));
+    socket.on("data", (bytes: Buffer) => {
+      this.#rest = Buffer.concat([this.#rest, bytes]);
+      if (!this.#hasPreface) {
+        if (this.#rest.length < 24) return;
+        this.#hasPreface = true;
+        this.#rest = this.#rest.subarray(24);
+      }
+      for (let next; (next = this.#take()) !== undefined;) {
+        this.frames.push(next);
+        onFrame(next, this);
+      }
+    });
+  }
+
+  /** The streams that the proxy has opened. */
+  get streams(): number[] {
+    return this.frames.filter(({ type }) => type === HEADERS).map(({ id }) => id);
+  }
+
+  /** The streams that the proxy has reset, each with the error code. */
+  get resets(): [id: number, code: number][] {
+    return this.frames
+      .filter(({ type }) => type === RST_STREAM)
+      .map(({ id, payload }) => [id, payload.readUInt32BE(0)]);
+  }
+
+  send(...frames: Buffer[]): void {
+    if (!this.isClosed) this.socket.write(Buffer.concat(frames));
+  }
+
+  /** Sends the same bytes over and over, until the proxy closes the connection. @returns the number of bytes sent */
+  async flood(bytes: Buffer, most: number = FLOOD): Promise<number> {
+    let sent = 0;
+    while (!this.isClosed && sent < most) {
+      sent += bytes.length;
+      if (this.socket.write(bytes)) await new Promise((resolve) => setImmediate(resolve));
+      else
+        await Promise.race([once(this.socket, "drain"), once(this.socket, "close")]).catch(
+          () => {},
+        );
+    }
+    return sent;
+  }
+
+  #take(): ReceivedFrame | undefined {
+    const bytes = this.#rest;
+    if (bytes.length < 9) return undefined;
+    const end = 9 + bytes.readUIntBE(0, 3);
+    if (bytes.length < end) return undefined;
+    this.#rest = bytes.subarray(end);
+    return {
+      type: bytes[3] as number,
+      flags: bytes[4] as number,
+      id: bytes.readUInt32BE(5) & 0x7fff_ffff,
+      payload: bytes.subarray(9, end),
+    };
+  }
+}
+
+/** What the upstream does with a request, once its HEADERS have arrived. */
+export type RawScript = (connection: RawConnection, id: number) => void;
+
+export class RawUpstream {
+  script: RawScript = (connection, id) => connection.send(wholeResponse(id));
+  /** The SETTINGS that a connection begins with; undefined for none. */
+  settings: Buffer | undefined = frame(SETTINGS, 0, 0);
+  readonly connections: RawConnection[] = [];
+  readonly #server: Server = createServer((socket: Socket) => {
+    if (this.settings !== undefined) socket.write(this.settings);
+    const connection = new RawConnection(socket, ({ type, flags, id, payload }, from) => {
+      const isSilent = this.settings === undefined;
+      if (type === SETTINGS && flags === 0 && !isSilent) from.send(frame(SETTINGS, ACK, 0));
+      if (type === PING && flags === 0) from.send(frame(PING, ACK, 0, payload));
+      if (type === HEADERS) this.script(from, id);
+    });
+    this.connections.push(connection);
+  });
+
+  async listen(): Promise<string> {
+    this.#server.listen(0, "127.0.0.1");
+    await once(this.#server, "listening");
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  /** The number of requests on all connections. */
+  get requests(): number {
+    return this.connections.reduce((sum, { streams }) => sum + streams.length, 0);
+  }
+
+  close(): void {
+    for (const { socket } of this.connections) socket.destroy();
+    this.#server.close();
+  }
+}
+
+/** SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113 §6.5.2). */
+export function maxStreams(count: number): Buffer {
+  return frame(SETTINGS, 0, 0, Buffer.concat([Buffer.from([0, 3]), uint32(count)]));
+}

@@ -1,0 +1,51 @@
+/** The HTTP/2 client is loaded with the first request that asks for it, and by nothing else. */
+import { createServer } from "node:http2";
+import { createServer as createHttp1 } from "node:http";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { listen } from "./_serve.ts";
+import { startProgram } from "./_program.ts";
+
+const http1 = createHttp1((_, res) => res.end("1.1"));
+const http2 = createServer((_, res) => res.end("2.0"));
+let ports: number[];
+beforeAll(async () => {
+  ports = [await listen(http1), await listen(http2)];
+});
+afterAll(() => {
+  http1.close();
+  http2.close();
+});
+
+test("a request over HTTP/1.1 loads no file of the HTTP/2 client, a request over HTTP/2 does", async () => {
+  const entry = new URL("../runtimes/node.ts", import.meta.url).href;
+  const code = `
+    import { registerHooks } from "node:module";
+    import { createServer } from "node:http";
+    const loaded = [];
+    registerHooks({
+      load(url, context, next) {
+        loaded.push(url.split("/").pop());
+        return next(url, context);
+      },
+    });
+    const { createProxy } = await import(${JSON.stringify(entry)});
+    const count = () => loaded.filter((name) => /http2|streamattempt/.test(name)).join() || "none";
+    const target = (port) => ({ url: "http://127.0.0.1:" + port, http2: port === ${ports[1]} });
+    for (const port of ${JSON.stringify(ports)}) {
+      const proxy = createProxy({ target: target(port) });
+      // By way of a server: what a response needs is loaded as well.
+      const server = createServer(proxy.nodeHandler).listen(0, "127.0.0.1");
+      await new Promise((resolve) => server.on("listening", resolve));
+      const text = await (await fetch("http://127.0.0.1:" + server.address().port)).text();
+      console.log(text, count());
+      server.close();
+      proxy.destroy();
+    }
+    process.exit(0);
+  `;
+  await using program = startProgram("node", ["--input-type=module", "-e", code]);
+  await program.ended();
+  const [first, second] = program.output().split("\n");
+  expect(first).toBe("1.1 loadhttp2.ts");
+  expect(second).toMatch(/^2\.0 .*http2pool\.ts/);
+});
