@@ -1,7 +1,7 @@
 /** Functions that wait for a condition, so that tests need not sleep for a fixed time. */
 
 /** The time limit in milliseconds, long enough for a loaded machine. Only a failing test waits this long. */
-export const patience: number = 8000;
+export const patience: number = 15_000;
 
 export function pause(milliseconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));

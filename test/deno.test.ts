@@ -6,4 +6,4 @@ test("deno accepts the package for publishing, finds a doc for every public symb
   await program.ended();
   expect(program.output()).toMatch(/Dry run complete[\s\S]*[1-9]\d* passed \| 0 failed/);
   expect(program.code()).toBe(0);
-});
+}, 180_000);

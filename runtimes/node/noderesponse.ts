@@ -233,7 +233,7 @@ class StreamedResponse extends LazyResponse {
 const SENT: SrvxBody = { pipe() {}, destroy() {} };
 
 /** Loads the sending of HTTP/2 responses with the first of them: no other response needs it. */
-async function loadHttp2(res: object): Promise<(parts: Parts) => void> {
+async function loadHttp2Response(res: object): Promise<(parts: Parts) => void> {
   const { sendOnStream } = await import("./http2response.ts");
   return ({ status, headers, body, trailer }) => {
     const fields = trailer === undefined ? headers : [...headers, "trailer", trailer];
@@ -277,7 +277,7 @@ export function respond(
   // No web `Response` can have the status 101. The proxy writes such a response itself.
   if (isLazy || received.tunnel !== undefined) {
     if (isLazy && message !== undefined && message.httpVersionMajor !== 1) {
-      return loadHttp2(res).then(
+      return loadHttp2Response(res).then(
         (send) => new StreamedResponse(received, message, send) as unknown as Response,
       );
     }
@@ -360,7 +360,7 @@ export function sendParts(parts: Parts, res: ServerResponse): void | Promise<voi
   const { body } = parts;
   if (res.destroyed || res.headersSent) return body?.cancel();
   // HTTP/2 responses have a stream. Test tools have responses of their own, so do not ask for the version.
-  if ("stream" in res) return loadHttp2(res).then((send) => send(parts));
+  if ("stream" in res) return loadHttp2Response(res).then((send) => send(parts));
   try {
     writeHeadTo(res, parts);
   } catch (error) {

@@ -418,8 +418,12 @@ export const conformance = {
     client.send(head, "2\r\nhi\r\n0\r\nX-Trailer: b\r\nAuthorization: c\r\n\r\n");
     const answer = await client.read("POST");
     for (const name of ["x-trailer", "set-cookie"]) expect(answer.all(name)).toEqual([]);
-    const call = t.refusedOrOne(answer, [400]);
-    for (const name of ["x-trailer", "authorization"]) expect(call?.all(name) ?? []).toEqual([]);
+    expect([200, 400]).toContain(answer.status);
+    for (const call of t.upstream.calls) {
+      // A server may refuse the request when it reads the trailers, and the proxy has begun to send it by then.
+      if (answer.status === 400) expect(call.state).not.toBe("complete");
+      for (const name of ["x-trailer", "authorization"]) expect(call.all(name)).toEqual([]);
+    }
     // The host may have refused the request for its trailers, so test the response's trailers with another request.
     const next = await t.ask(request("GET", "/"));
     expect(next).toMatchObject({ status: 200, text: "ok" });
