@@ -18,6 +18,14 @@ function fieldsOf(text: string): string[] | undefined {
 }
 
 describe("heads", () => {
+  test.each(["SSH-2.0", "H\0", "HTTP/2"])("refused at the first byte that differs: %j", (text) => {
+    // Nothing follows: a server of another protocol may wait for our answer.
+    for (let cut = 1; cut <= text.length; cut++) {
+      expect(parse(piecesOf(text, cut)).error, `split at ${cut}`).toBe("http_protocol_error");
+    }
+    expect(parse(piecesOf("HTTP/1.", 1, 4)).error).toBeUndefined();
+  });
+
   test("status, reason and fields", () => {
     const head = "HTTP/1.1 404 Not \xe9 Found\r\nX-A:b\r\nx-a: \t c d\t \r\nX-E:\r\n\r\n";
     expect(whole(head).heads).toEqual([

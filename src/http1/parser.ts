@@ -132,6 +132,8 @@ export class ResponseParser {
   #interimBytesLeft = 0;
   /** The number of bytes of the line end after a chunk that have been read: 0 or 1. */
   #lineEndBytes = 0;
+  /** The number of bytes at the beginning of the present head that were compared with `START`. */
+  #startLength = 0;
   readonly #lines: LineReader;
   readonly #handler: ResponseHandler;
   /** Whether the request asks to switch protocols, so that the upstream may answer 101. */
@@ -204,7 +206,8 @@ export class ResponseParser {
 
   #parseHead(bytes: Uint8Array, at: number): number {
     // Check the first bytes at once: a server of another protocol may now wait for our answer, and never end a head.
-    if (!this.#lines.isPartial && !startsLikeHead(bytes, at)) throw malformed("status line");
+    if (!this.#lines.isPartial) this.#startLength = 0;
+    if (this.#startLength < START.length) this.#checkStart(bytes, at);
     const end = this.#lines.read(bytes, at, HEAD);
     if (end < 0) return end;
     const head = parseHead(this.#lines.text, this.#isHeadRequest);
@@ -228,6 +231,16 @@ export class ResponseParser {
     this.#handler.onHead(head);
     if (head.length === 0) this.#end(end === bytes.length);
     return end;
+  }
+
+  /**
+   * Compares the first bytes of a head, which may arrive in several chunks, with those of every status line.
+   * @throws ProxyError for the first byte that differs
+   */
+  #checkStart(bytes: Uint8Array, at: number): void {
+    for (let i = at; i < bytes.length && this.#startLength < START.length; i++) {
+      if (bytes[i] !== START[this.#startLength++]) throw malformed("status line");
+    }
   }
 
   #countInterim(bytes: number): void {
@@ -284,11 +297,6 @@ export class ResponseParser {
     this.#phase = "idle";
     this.#handler.onEnd(this.#isPersistent && isLastByte, trailers);
   }
-}
-
-/** Returns whether the bytes from an index on can be the beginning of a response head, even if they are few. */
-function startsLikeHead(bytes: Uint8Array, at: number): boolean {
-  return START.every((byte, i) => at + i >= bytes.length || bytes[at + i] === byte);
 }
 
 // ── lines ──
