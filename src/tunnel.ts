@@ -36,6 +36,6 @@ export interface Tunnel {
   resume(): void;
   /** Closes our direction once everything is written. */
   end(): void;
-  /** Closes both directions at once. */
+  /** Closes both directions at once, where the runtime can so that the upstream does not take it for an orderly end. */
   destroy(): void;
 }

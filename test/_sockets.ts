@@ -17,6 +17,7 @@ export class FakeSocket implements Socket {
   isPaused = false;
   isHeld = true;
   isEnded = false;
+  isReset = false;
   timeout = 0;
   /** The return value of `write`: whether there is room for more. */
   hasRoom = true;
@@ -73,6 +74,11 @@ export class FakeSocket implements Socket {
 
   end(): void {
     this.isEnded = true;
+  }
+
+  reset(): void {
+    this.isReset = true;
+    this.destroy();
   }
 
   destroy(): void {

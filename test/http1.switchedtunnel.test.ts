@@ -160,6 +160,15 @@ describe("the tunnel", () => {
     expect(socket.writes.slice(1)).toEqual(["a", "b", "c"]);
   });
 
+  test("destroying it resets the connection: the upstream must not take that for an orderly end", async () => {
+    const { socket, tunnel, log } = await open();
+    tunnel.attach(log);
+    tunnel.destroy();
+    await settled();
+    expect([socket.isReset, socket.destroyed]).toEqual([true, true]);
+    expect(log.calls).toHaveLength(1);
+  });
+
   test("it can be paused and resumed", async () => {
     const { socket, tunnel, log } = await open();
     tunnel.attach(log);

@@ -109,13 +109,13 @@ export const proxyFlags: Record<Expressible<ProxyOptions>, Entry> = {
     group: "Headers",
     value: "<a,b>",
     repeats: true,
-    help: "protocols of Upgrade to tunnel, such as websocket",
+    help: "protocols that Upgrade may ask for",
     read: asNames,
   },
   tunnelTimeout: {
     group: "Limits",
     value: "<ms>",
-    help: "until a silent tunnel is closed; 0 waits for ever",
+    help: "until a silent tunnel is closed; 0 never",
     read: asNumber,
   },
   bodyLimit: {

@@ -111,7 +111,8 @@ export function attachTo(
   if (typeof match !== "function") {
     throw new TypeError("fetchway: attach(server, { match }): use a function of the request");
   }
-  const inner = "serve" in server ? server.node?.server : server;
+  const isSrvx = typeof (server as SrvxServer | undefined)?.serve === "function";
+  const inner = isSrvx ? (server as SrvxServer).node?.server : server;
   if (typeof (inner as Server | undefined)?.listenerCount !== "function") {
     throw new TypeError(
       "fetchway: attach(server) takes a server of node:http, or what `serve` of srvx, h3 or Hono returned: " +

@@ -11,6 +11,7 @@ import { forward } from "../../src/forward.ts";
 import type { Plan } from "../../src/options/plan.ts";
 import type { Route } from "../../src/proxy.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
+import { discardBody } from "../../src/response/clean.ts";
 import { turnAfterAll } from "./internals/pipelining.ts";
 import { MessageIncoming } from "./nodeincoming.ts";
 import { type Head, partsOf, respond, sendParts } from "./noderesponse.ts";
@@ -70,7 +71,7 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
       // Nothing else reports it: the server's event has no caller that waits for it.
       // oxlint-disable-next-line no-console
       console.error(thrown);
-      if (res.headersSent || !client.isOpen) return void socket.destroy();
+      if (res.headersSent || !client.isWaiting) return client.destroy();
       client.beginResponse(res);
       res.writeHead(500).end();
     });
@@ -80,12 +81,14 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
       const response = await forward(incoming, target, plan, { req, socket, head }, respond);
       const parts = partsOf(response);
       const { tunnel } = parts;
+      if (!client.isWaiting) {
+        discardBody(parts);
+        return client.destroy();
+      }
       if (tunnel === undefined) {
-        if (!client.isOpen) return parts.body?.cancel();
         client.beginResponse(res);
         return sendParts(parts, res);
       }
-      if (!client.isOpen) return tunnel.destroy();
       try {
         client.switchTo(tunnel, writeSwitch(parts, protocol as string), plan.tunnelTimeout);
       } catch (error) {

@@ -52,9 +52,14 @@ export class UpgradeSocket implements TunnelHandler {
     this.#listener = undefined;
   }
 
-  /** Whether an answer still has a client. */
-  get isOpen(): boolean {
-    return !this.#socket.destroyed;
+  /** Whether the client waits for the answer. */
+  get isWaiting(): boolean {
+    return !this.#hasLeft;
+  }
+
+  /** Closes the connection without an answer. */
+  destroy(): void {
+    this.#socket.destroy();
   }
 
   // ── the answer ──
@@ -91,8 +96,7 @@ export class UpgradeSocket implements TunnelHandler {
     socket.write(head, "latin1");
     tunnel.attach(this);
     for (const bytes of this.#early.splice(0)) this.#send(bytes);
-    if (this.#hasLeft) tunnel.end();
-    else socket.resume();
+    socket.resume();
   }
 
   // ── from the upstream ──

@@ -283,6 +283,11 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     this.socket?.end();
   }
 
+  /** Closes the connection so that the upstream does not take it for an orderly end. */
+  reset(): void {
+    this.socket?.reset();
+  }
+
   /** Closes the connection, or stops connecting. */
   destroy(): void {
     if (this.socket === undefined) this.opening.cancel();

@@ -78,6 +78,8 @@ export interface Socket {
   confirmEnd(done: () => void): void;
   /** Closes our direction once everything is written. */
   end(): void;
+  /** Closes the connection at once, where the runtime can so that the upstream does not take it for an orderly end. */
+  reset(): void;
   /** Closes the connection at once, in both directions. */
   destroy(): void;
 }

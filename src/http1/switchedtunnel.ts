@@ -57,7 +57,7 @@ export class SwitchedTunnel implements Tunnel, Carried {
   }
 
   destroy(): void {
-    this.#connection.destroy();
+    this.#connection.reset();
   }
 
   // ── for the connection ──

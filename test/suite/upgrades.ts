@@ -6,7 +6,7 @@ import { WebSocket, type RawData } from "ws";
 import type { Call } from "../_link.ts";
 import type { SetupName } from "../_setups.ts";
 import type { Tools } from "../_suite.ts";
-import { until, within } from "../_wait.ts";
+import { settled, until, within } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
 import { accept } from "../_websocket.ts";
 
@@ -308,6 +308,30 @@ export const upgrades = {
     const silent = await t.ask(request("GET", "/", handshake), "timeouts");
     expect(silent.status).toBe(504);
     expect(silent.get("proxy-status")).toBe("fetchway; error=http_response_timeout");
+  },
+
+  async "an upstream that does not read its WebSocket makes the client wait"(
+    t: Tools,
+  ): Promise<void> {
+    const sockets = echoing(t);
+    const client = await open(t);
+    await until(() => sockets.length > 0, "the upstream's WebSocket");
+    const [server] = sockets as [WebSocket];
+    let received = 0;
+    server.removeAllListeners("message").on("message", (data: Buffer) => (received += data.length));
+    server.pause();
+    const message = Buffer.alloc(65_536);
+    let sent = 0;
+    const send = (): void => {
+      if (sent === 64 * 1024 * 1024) return;
+      sent += message.length;
+      client.socket.send(message, { compress: false }, (error) => error ?? send());
+    };
+    send();
+    expect(await settled(() => sent)).toBeLessThan(48 * 1024 * 1024);
+    server.resume();
+    await until(() => received === 64 * 1024 * 1024, "all messages");
+    client.socket.close();
   },
 
   async "no deadline applies to an open WebSocket"(t: Tools): Promise<void> {
