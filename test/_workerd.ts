@@ -15,7 +15,8 @@ interface Worker {
   send: (bytes: Uint8Array) => Promise<Client>;
 }
 
-/** @param worker its source, which is told the upstream's URL as `env.UPSTREAM`; `env.SERVICE` is a service binding */
+/** @param worker its source, which is told the upstream's URL as `env.UPSTREAM`; `env.SERVICE` is a service binding to the
+ * network, `env.SELF` one to the Worker itself */
 export function useWorker(worker: string): Worker {
   const directory = mkdtempSync(join(tmpdir(), "fetchway-"));
   const upstream = new Upstream();
@@ -37,7 +38,7 @@ export function useWorker(worker: string): Worker {
     });
     writeFileSync(
       join(directory, "config.capnp"),
-      toCapnp({ vars: () => ({ UPSTREAM: upstream.url }), services: ["SERVICE"] }),
+      toCapnp({ vars: () => ({ UPSTREAM: upstream.url }), services: ["SERVICE"], own: ["SELF"] }),
     );
     program = startProgram("workerd", ["serve", join(directory, "config.capnp"), "--control-fd=1"]);
     port = Number((await program.printed(/"port":\s*(\d+)/))[1]);

@@ -62,7 +62,9 @@ test.each(Object.entries(servers))(
     const port = await freePort();
     try {
       await using program = start(copy.pathname, String(port));
-      await program.printed(/http:\/\/127\.0\.0\.1:\d+|http:\/\/localhost:\d+/);
+      await program.printed(
+        name === "workers" ? /Ready on/ : /http:\/\/(?:127\.0\.0\.1|localhost):\d+/,
+      );
       const origin = `127.0.0.1:${port}`;
       expect(await (await fetch(`http://${origin}/health`)).text()).toBe("ok");
       const answer = await fetch(`http://${origin}/api/echo`, { method: "POST", body: "x" });
