@@ -10,7 +10,6 @@ import {
   writeClose,
   writeFrame,
 } from "../src/websocket/frames.ts";
-import { acceptOf, createKey } from "../src/websocket/handshake.ts";
 
 type Event = [string, ...unknown[]];
 
@@ -261,16 +260,5 @@ describe("writing", () => {
     expect(
       new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(payload.slice(2))),
     ).toBe("ä".repeat(61));
-  });
-});
-
-describe("the handshake", () => {
-  test("the example of RFC 6455 §1.3 is accepted", async () => {
-    expect(await acceptOf("dGhlIHNhbXBsZSBub25jZQ==")).toBe("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
-  });
-
-  test("a key is 16 random bytes", () => {
-    expect(atob(createKey())).toHaveLength(16);
-    expect(createKey()).not.toBe(createKey());
   });
 });
