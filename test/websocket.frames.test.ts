@@ -252,6 +252,17 @@ describe("writing", () => {
     expect(new Set(masks).size).toBeGreaterThan(15);
   });
 
+  test("payloads of all lengths and places in memory are masked", () => {
+    const bytes = Uint8Array.from({ length: 70_000 }, (_, i) => i % 251);
+    for (const length of [0, 1, 2, 3, 4, 5, 7, 8, 125, 126, 127, 65_535, 65_536, 65_539]) {
+      for (const start of [0, 1, 3]) {
+        const payload = bytes.subarray(start, start + length);
+        expect(unmask(writeFrame(Opcode.binary, payload)).payload).toEqual([...payload]);
+      }
+    }
+    expect(bytes[250]).toBe(250);
+  });
+
   test("a close frame has its code, and as much of its reason as fits", () => {
     expect(unmask(writeClose(undefined)).payload).toEqual([]);
     expect(unmask(writeClose(1001, "bye")).payload).toEqual([3, 233, 98, 121, 101]);

@@ -104,6 +104,15 @@ export const upgrades = {
     const second = await open(t);
     sockets[1]?.close(1012, "restart");
     expect(await second.end()).toEqual([1012, "restart"]);
+    const third = await open(t);
+    sockets[2]?.close();
+    expect(await third.end()).toEqual([1005, ""]);
+    const fourth = await open(t);
+    let code: number | undefined;
+    sockets[3]?.on("close", (closed) => (code = closed));
+    fourth.socket.close();
+    await until(() => code !== undefined, "the close without a code at the upstream");
+    expect(code).toBe(1005);
   },
 
   async "a WebSocket's subprotocol is the one that the upstream chooses"(t: Tools): Promise<void> {
