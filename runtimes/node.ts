@@ -67,7 +67,7 @@ export interface NodeProxy extends Proxy {
   readonly upgrade: UpgradeListener;
 }
 
-export type { AttachOptions, UpgradeListener };
+export type { AttachOptions, SrvxServer, UpgradeListener };
 
 /**
  * Connections to upstreams, through an HTTP/1.1 client on Node's sockets. Idle ones do not keep the process alive.
