@@ -138,8 +138,8 @@ describe("describes itself", () => {
       name = renamed[option],
     ): void => {
       const kebab = option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-      const shownAs = Array.isArray(preset) ? preset.join(",") : typeof preset === "object";
-      expected.set(name ?? kebab, `${shownAs || (preset ?? false)}`);
+      const value = typeof preset === "object" ? "true" : `${preset ?? false}`;
+      expected.set(name ?? kebab, Array.isArray(preset) ? preset.join(",") : value);
     };
     const { timeout, ...pool } = { ...poolDefaults, socketPath: undefined };
     add("timeout", timeout, "socket-timeout");

@@ -94,7 +94,9 @@ const servers: WeakMap<Server, AttachedServer> = new WeakMap();
 export interface SrvxServer {
   /** The name of the runtime. */
   readonly runtime: string;
+  /** What it shows on Node: the server of Node's. */
   readonly node?: { readonly server?: unknown } | undefined;
+  /** Begins to listen. */
   serve(): unknown;
 }
 
