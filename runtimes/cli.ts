@@ -56,9 +56,9 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
     applyAbsoluteForm(request);
     return proxy.fetch(request, request.runtime?.deno?.info ?? request.runtime?.bun?.server);
   };
+  // Node's server hands upgrades over by an event, the others call `fetch`; Bun's needs handlers besides.
   const { websocket } = proxy as { websocket?: unknown };
   const server = await listen(answer, command.port, command.host, websocket);
-  // On other runtimes, `proxy.fetch` gets upgrades like any request.
   if ("attach" in proxy) proxy.attach(server);
   printStats(proxy, command.stats);
   stopOnSignals(server, proxy, command.stopTimeout);

@@ -68,7 +68,7 @@ export interface NodeProxy extends Proxy {
   readonly upgrade: UpgradeListener;
 }
 
-export type { AttachOptions, UpgradeListener };
+export type { AttachOptions, SrvxServer, UpgradeListener };
 
 /**
  * Creates a transport that sends requests by HTTP/1.1 over Node's sockets, with a pool of connections to each upstream.

@@ -10,6 +10,8 @@ export interface WorkerdConfig {
   vars?: (socket: string) => Readonly<Record<string, string>>;
   /** The names of service bindings that lead to the network. */
   services?: readonly string[];
+  /** Names of service bindings to the Worker itself. */
+  own?: readonly string[];
 }
 
 export function toCapnp({
@@ -18,6 +20,7 @@ export function toCapnp({
   sockets = { http: 0 },
   vars = () => ({}),
   services = [],
+  own = [],
 }: WorkerdConfig): string {
   const names = Object.keys(sockets);
   const worker = (socket: string): string => {
@@ -26,6 +29,7 @@ export function toCapnp({
         ([name, text]) => `(name = "${name}", text = ${JSON.stringify(text)})`,
       ),
       ...services.map((name) => `(name = "${name}", service = "internet")`),
+      ...own.map((name) => `(name = "${name}", service = "main-${socket}")`),
     ];
     return `(
       modules = [(name = "worker.js", esModule = embed "${module}")],

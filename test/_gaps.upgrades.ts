@@ -18,6 +18,7 @@ const carried: readonly TestName[] = [
   "a 101 with a forged Sec-WebSocket-Accept opens no WebSocket",
   "a 101 to another protocol becomes 502",
   "a WebSocket's upstream that refuses the connection becomes 502, and one that is silent 504",
+  "an upstream that does not read its WebSocket makes the client wait",
   "no deadline applies to an open WebSocket",
   "a client that disconnects before the handshake is answered closes the upstream request",
 ];
@@ -46,6 +47,11 @@ export const onRelays: readonly Gap[] = [
     host: "deno",
     test: "an upstream that breaks off its WebSocket ends the client's without a close code",
     reason: "a WebSocket whose upstream breaks off is closed with 1011",
+  },
+  {
+    host: "deno",
+    test: "an upstream that does not read its WebSocket makes the client wait",
+    reason: "a client whose upstream does not read is closed with 1013 once 16 MiB wait",
   },
   {
     host: "workerd",

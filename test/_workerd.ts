@@ -17,7 +17,8 @@ interface Worker {
 
 /**
  * Serves a Worker during the tests of a file.
- * @param worker the Worker's source. `env.UPSTREAM` is the upstream's URL, `env.SERVICE` a service binding
+ * @param worker the Worker's source. `env.UPSTREAM` is the upstream's URL, `env.SERVICE` a service binding to the network,
+ * `env.SELF` a service binding to the Worker itself
  */
 export function useWorker(worker: string): Worker {
   const directory = mkdtempSync(join(tmpdir(), "fetchway-"));
@@ -40,7 +41,7 @@ export function useWorker(worker: string): Worker {
     });
     writeFileSync(
       join(directory, "config.capnp"),
-      toCapnp({ vars: () => ({ UPSTREAM: upstream.url }), services: ["SERVICE"] }),
+      toCapnp({ vars: () => ({ UPSTREAM: upstream.url }), services: ["SERVICE"], own: ["SELF"] }),
     );
     program = startProgram("workerd", ["serve", join(directory, "config.capnp"), "--control-fd=1"]);
     port = Number((await program.printed(/"port":\s*(\d+)/))[1]);

@@ -151,7 +151,8 @@ describe.each<HostName>(["bun", "deno", "workerd"])("on %s", (name) => {
     rawOf(server).resume();
     if (name === "deno") {
       await until(() => code !== undefined, "the end of the WebSocket", 30_000);
-      expect(code).toBe(1013);
+      // Deno closes the connection while the client still sends: the reset may overtake the close frame with 1013.
+      expect([1006, 1013]).toContain(code);
       return;
     }
     await within(running, "the end of the flood", 30_000);

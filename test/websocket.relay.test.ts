@@ -219,3 +219,24 @@ describe("closing", () => {
     expect(onEnd).toHaveBeenCalledOnce();
   });
 });
+
+describe("silence", () => {
+  test("of both sides closes them; what either sends or pings begins the limit again", () => {
+    const limits = { ...relayLimits, idleTimeout: 1_000 };
+    relay = new Relay(client, tunnel, onEnd, limits);
+    vi.advanceTimersByTime(900);
+    relay.onClientMessage("a");
+    vi.advanceTimersByTime(900);
+    tunnel.handler?.onData(frame(9, []));
+    vi.advanceTimersByTime(900);
+    relay.onActivity();
+    vi.advanceTimersByTime(900);
+    expect(client.calls).toEqual([]);
+    vi.advanceTimersByTime(200);
+    expect(client.calls).toEqual(["close", 1001, "silent for too long"]);
+    expect(tunnel.calls.slice(-3)).toEqual(["close", 1001, "silent for too long"]);
+    relay.onClientClose(1001, "");
+    close();
+    expect(onEnd).toHaveBeenCalledOnce();
+  });
+});

@@ -177,15 +177,21 @@ export function isCloseCode(code: number): boolean {
 export function writeFrame(opcode: number, payload: Uint8Array): Uint8Array<ArrayBuffer> {
   const { byteLength: length } = payload;
   const extended = length < 126 ? 0 : length < 65_536 ? 2 : 8;
-  const frame = new Uint8Array(2 + extended + 4 + length);
+  const at = 2 + extended;
+  // The payload begins at a multiple of four bytes, so that it can be masked by words in place of bytes.
+  const pad = -at & 3;
+  const frame = new Uint8Array(new ArrayBuffer(pad + at + 4 + length), pad);
   frame[0] = 0x80 | opcode;
   frame[1] = 0x80 | (extended === 0 ? length : extended === 2 ? 126 : 127);
-  const view = new DataView(frame.buffer);
+  const view = new DataView(frame.buffer, pad);
   if (extended === 2) view.setUint16(2, length);
   if (extended === 8) view.setBigUint64(2, BigInt(length));
-  const at = 2 + extended;
   const mask = crypto.getRandomValues(frame.subarray(at, at + 4));
-  for (let i = 0; i < length; i++) {
+  frame.set(payload, at + 4);
+  const words = new Uint32Array(frame.buffer, pad + at, 1 + (length >> 2));
+  const key = words[0] as number;
+  for (let i = 1; i < words.length; i++) words[i] = (words[i] as number) ^ key;
+  for (let i = length & ~3; i < length; i++) {
     frame[at + 4 + i] = (payload[i] as number) ^ (mask[i & 3] as number);
   }
   return frame;

@@ -1,6 +1,6 @@
 /**
  * Runs the Autobahn fuzzing client, a conformance test of WebSockets, directly against an echo server and through each
- * host, and compares the results.
+ * host, and compares the results. It fails for a difference that is not named here.
  *
  *     npm run test:autobahn [-- --hosts node,bun] [--cases 1.*,2.*]
  *
@@ -19,6 +19,34 @@ import { type HostName, startHost } from "../_host.ts";
 const HOSTS: readonly HostName[] = ["node", "srvx", "h3", "hono", "bun", "deno", "workerd"];
 /** All but 8 and 11, which do not exist: 9 has large messages, 12 and 13 compressed ones. */
 const CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.*", "10.*", "12.*", "13.*"];
+
+const EARLY =
+  "a client that breaks the protocol is closed before the upstream has answered its earlier messages";
+const EARLY_CASES = [
+  "3.2",
+  "3.3",
+  "3.4",
+  "4.1.3",
+  "4.1.4",
+  "4.1.5",
+  "4.2.3",
+  "4.2.4",
+  "4.2.5",
+  "5.15",
+];
+const early = Object.fromEntries(EARLY_CASES.map((id) => [id, EARLY]));
+const FAIL_FAST = "text that is not UTF-8 is refused before its message is complete";
+
+/** The results that may differ from the direct ones, each with its reason. Those of `EARLY` depend on timing. */
+const NAMED: Partial<Record<HostName, Record<string, string>>> = {
+  bun: early,
+  deno: {
+    ...early,
+    "6.4.1": FAIL_FAST,
+    "6.4.2": FAIL_FAST,
+    "7.3.6": "a close frame that is too long is answered without a close frame",
+  },
+};
 
 const { values } = parseArgs({
   options: {
@@ -123,9 +151,11 @@ for (const name of values.hosts.split(",").filter(Boolean) as HostName[]) {
     for (const [id, { behavior, behaviorClose }] of Object.entries(results)) {
       const expected = direct[id];
       if (behavior === expected?.behavior && behaviorClose === expected.behaviorClose) continue;
-      differences++;
+      const reason = behavior === "FAILED" ? undefined : NAMED[name]?.[id];
+      if (reason === undefined) differences++;
       console.log(
-        `  ${id}: ${behavior}, close ${behaviorClose}; directly ${expected?.behavior}, close ${expected?.behaviorClose}`,
+        `  ${id}: ${behavior}, close ${behaviorClose}; directly ${expected?.behavior}, close ${expected?.behaviorClose}` +
+          (reason === undefined ? "" : ` (${reason})`),
       );
     }
   } finally {
@@ -133,4 +163,5 @@ for (const name of values.hosts.split(",").filter(Boolean) as HostName[]) {
   }
 }
 echo.stop();
-console.log(`${differences} results differ from the direct ones`);
+console.log(`${differences} results differ from the direct ones without a named reason`);
+process.exitCode = differences === 0 ? 0 : 1;

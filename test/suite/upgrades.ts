@@ -6,7 +6,7 @@ import { WebSocket, type RawData } from "ws";
 import type { Call } from "../_link.ts";
 import type { SetupName } from "../_setups.ts";
 import type { Tools } from "../_suite.ts";
-import { until, within } from "../_wait.ts";
+import { settled, until, within } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
 import { accept } from "../_websocket.ts";
 
@@ -104,6 +104,15 @@ export const upgrades = {
     const second = await open(t);
     sockets[1]?.close(1012, "restart");
     expect(await second.end()).toEqual([1012, "restart"]);
+    const third = await open(t);
+    sockets[2]?.close();
+    expect(await third.end()).toEqual([1005, ""]);
+    const fourth = await open(t);
+    let code: number | undefined;
+    sockets[3]?.on("close", (closed) => (code = closed));
+    fourth.socket.close();
+    await until(() => code !== undefined, "the close without a code at the upstream");
+    expect(code).toBe(1005);
   },
 
   async "a WebSocket's subprotocol is the one that the upstream chooses"(t: Tools): Promise<void> {
@@ -258,7 +267,10 @@ export const upgrades = {
   async "a frame that comes with the handshake's packet reaches the upstream"(
     t: Tools,
   ): Promise<void> {
-    echoing(t);
+    const received: string[] = [];
+    t.upstream.script = async (call) => {
+      (await accept(call)).on("message", (data: Buffer) => received.push(data.toString()));
+    };
     const client = await t.connect();
     // Masked with zeros: "hi".
     client.send(request("GET", "/", handshake), Buffer.of(0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69));
@@ -267,8 +279,8 @@ export const upgrades = {
     expect(head.get("sec-websocket-accept")).toBe(acceptOf(KEY));
     expect(head.get("upgrade")?.toLowerCase()).toBe("websocket");
     expect(head.get("connection")?.toLowerCase()).toBe("upgrade");
-    client.finish();
-    expect((await client.rest()).subarray(0, 4)).toEqual(Buffer.of(0x81, 2, 0x68, 0x69));
+    await until(() => received.length > 0, "the message at the upstream");
+    expect(received).toEqual(["hi"]);
   },
 
   async "a 101 with a forged Sec-WebSocket-Accept opens no WebSocket"(t: Tools): Promise<void> {
@@ -308,6 +320,30 @@ export const upgrades = {
     const silent = await t.ask(request("GET", "/", handshake), "timeouts");
     expect(silent.status).toBe(504);
     expect(silent.get("proxy-status")).toBe("fetchway; error=http_response_timeout");
+  },
+
+  async "an upstream that does not read its WebSocket makes the client wait"(
+    t: Tools,
+  ): Promise<void> {
+    const sockets = echoing(t);
+    const client = await open(t);
+    await until(() => sockets.length > 0, "the upstream's WebSocket");
+    const [server] = sockets as [WebSocket];
+    let received = 0;
+    server.removeAllListeners("message").on("message", (data: Buffer) => (received += data.length));
+    server.pause();
+    const message = Buffer.alloc(65_536);
+    let sent = 0;
+    const send = (): void => {
+      if (sent === 64 * 1024 * 1024) return;
+      sent += message.length;
+      client.socket.send(message, { compress: false }, (error) => error ?? send());
+    };
+    send();
+    expect(await settled(() => sent)).toBeLessThan(48 * 1024 * 1024);
+    server.resume();
+    await until(() => received === 64 * 1024 * 1024, "all messages");
+    client.socket.close();
   },
 
   async "no deadline applies to an open WebSocket"(t: Tools): Promise<void> {
