@@ -54,6 +54,7 @@ const STATUS_OF: Readonly<Record<ProxyErrorCode, number>> = {
 /** The reason phrases of these statuses, and of those that errors set themselves. */
 const REASON: Record<number, string> = {
   400: "Bad Request",
+  405: "Method Not Allowed",
   413: "Content Too Large",
   499: "Client Closed Request",
   500: "Internal Server Error",
@@ -131,6 +132,17 @@ export function badRequest(name: string, status = 400): ProxyError {
   });
 }
 
+/** Returns the error of a method that the proxy never forwards. */
+export function methodNotAllowed(method: string): ProxyError {
+  return new ProxyError("http_request_error", {
+    status: 405,
+    message: `${method} is not forwarded`,
+  });
+}
+
+/** The methods that a 405 has to name (RFC 9110 §15.5.6): which of them the upstream allows is not known. */
+const FORWARDED_METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS, TRACE, PATCH, QUERY";
+
 /** Returns the error of a method that the runtime's client refuses, or changes into another method. */
 export function unsendable(method: string): ProxyError {
   return new ProxyError("http_request_error", {
@@ -182,6 +194,7 @@ export function toErrorResponse(error: ProxyError, method: string): UpstreamResp
     "Proxy-Status",
     `fetchway; error=${error.code}`,
   ];
+  if (error.status === 405) headers.push("Allow", FORWARDED_METHODS);
   if (error.retryAfter !== undefined) headers.push("Retry-After", String(error.retryAfter));
   const body = method === "HEAD" ? null : new BytesBody(bytes);
   return { status: error.status, statusText, headers, body };

@@ -29,6 +29,16 @@ export const losses: readonly Loss[] = [
     ],
   ],
   [
+    "`OPTIONS *` is answered with 501",
+    UNDICI,
+    [
+      "OPTIONS * reaches the upstream as OPTIONS *",
+      "OPTIONS * is not rewritten, and passes hooks",
+      "RFC 9112 §3.2.4: OPTIONS with a URL without a path reaches the upstream as OPTIONS *",
+    ],
+  ],
+  ["TRACE is answered with 501", FETCH, ["TRACE reaches the upstream, without content"]],
+  [
     "trailer fields of requests are dropped",
     UNDICI,
     [

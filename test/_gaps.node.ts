@@ -12,12 +12,24 @@ const TRAILERS = [
   "a request that is sent again keeps its trailer fields",
 ] as const;
 
+const ASTERISK = [
+  "OPTIONS * reaches the upstream as OPTIONS *",
+  "OPTIONS * asks about the base path where the target has one",
+  "OPTIONS * is not rewritten, and passes hooks",
+] as const;
+
 const UNSEEN =
   "a truncated response looks complete: the proxy cannot close the connection of a Request that a script made";
 
 /** Gaps of a Request that a script creates, whose content the Fetch standard restricts. */
 const onSlow: Gap[] = (
   [
+    ...ASTERISK.map((title) => [title, "`OPTIONS *` is forwarded as `OPTIONS /*`"] as const),
+    [
+      "RFC 9112 §3.2.4: OPTIONS with a URL without a path reaches the upstream as OPTIONS *",
+      "OPTIONS with a URL without a path is forwarded as `OPTIONS /`",
+    ],
+    ["TRACE reaches the upstream, without content", "TRACE is answered with 501"],
     ...TRAILERS.map((title) => [title, "trailer fields are dropped, in both directions"] as const),
     ["repeated request fields stay separate lines", LISTED],
     ["repeated response fields stay separate lines", LISTED],
@@ -65,6 +77,11 @@ const onAll: Gap[] = (["node", "slow", "srvx", "h3", "hono"] as const).map((host
 
 export const onNode: Gap[] = [
   ...onAll,
+  ...ASTERISK.map((test): Gap => ({
+    host: "hono",
+    test,
+    reason: "`OPTIONS *` is answered with 400",
+  })),
   ...onSlow,
   {
     host: "slow",

@@ -46,7 +46,11 @@ async function start(kind: Kind, proxy: NodeProxy, isAttached = true): Promise<n
   return port;
 }
 
-async function send(port: number, path = "/", more: Header[] = [["Content-Length", "5"]]): Promise<Client> {
+async function send(
+  port: number,
+  path = "/",
+  more: Header[] = [["Content-Length", "5"]],
+): Promise<Client> {
   const client = await apps.connect(port);
   client.send(request("POST", path, [EXPECT, ...more]));
   return client;
@@ -55,7 +59,10 @@ async function send(port: number, path = "/", more: Header[] = [["Content-Length
 describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
   test("the upstream gets Expect, and the client its 100 when the upstream sends one", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
-    for (const framing of [["Content-Length", "5"], ["Transfer-Encoding", "chunked"]] as Header[]) {
+    for (const framing of [
+      ["Content-Length", "5"],
+      ["Transfer-Encoding", "chunked"],
+    ] as Header[]) {
       await upstream.reset();
       upstream.script = () => {};
       const client = await send(port, "/", [framing]);
@@ -79,18 +86,21 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
     }
   });
 
-  test.each([403, 413, 417])("a %i comes before the body, which is never asked for", async (status) => {
-    upstream.script = (call) => call.reply(status, [], "no");
-    const port = await start(kind, createProxy({ target: upstream.url }));
-    const client = await send(port, "/", [["Content-Length", "500000"]]);
-    const answer = await client.read();
-    expect(answer).toMatchObject({ status, text: "no", interim: [] });
-    // The next bytes could be the body or another request (RFC 9110 §10.1.1).
-    expect(answer.get("connection")).toBe("close");
-    expect(await client.rest()).toHaveLength(0);
-    expect(apps.only()).toMatchObject({ length: 0 });
-    await until(() => upstream.openLinks === 0, "the upstream's connection closed");
-  });
+  test.each([403, 413, 417])(
+    "a %i comes before the body, which is never asked for",
+    async (status) => {
+      upstream.script = (call) => call.reply(status, [], "no");
+      const port = await start(kind, createProxy({ target: upstream.url }));
+      const client = await send(port, "/", [["Content-Length", "500000"]]);
+      const answer = await client.read();
+      expect(answer).toMatchObject({ status, text: "no", interim: [] });
+      // The next bytes could be the body or another request (RFC 9110 §10.1.1).
+      expect(answer.get("connection")).toBe("close");
+      expect(await client.rest()).toHaveLength(0);
+      expect(apps.only()).toMatchObject({ length: 0 });
+      await until(() => upstream.openLinks === 0, "the upstream's connection closed");
+    },
+  );
 
   test("without a 100 of the upstream, the body is sent after a time", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));

@@ -6,7 +6,7 @@ import { NameSet, REQUEST_DROPPED, toHeaderList, toHeaders } from "../fields/hea
 import type { ProxyOptions } from "../options/options.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { cleanRequestHeaders } from "../request/outgoing.ts";
-import { assertSendable } from "../request/target.ts";
+import { assertSendable, isAsterisk } from "../request/target.ts";
 import type { UpstreamRequest } from "../transport.ts";
 import { type Client, replaceInform } from "./scope.ts";
 
@@ -74,7 +74,7 @@ export function toDraft(request: UpstreamRequest): RequestDraft {
 
 /** Returns the request as `onRequest` has changed its draft. The message framing always follows the body. */
 export function fromDraft(request: UpstreamRequest, draft: RequestDraft): UpstreamRequest {
-  assertSendable(draft.path);
+  if (!isAsterisk(draft.path, draft.method)) assertSendable(draft.path);
   const { headers, host } = cleanRequestHeaders(toHeaderList(draft.headers), DERIVED);
   const changed: UpstreamRequest = {
     ...request,

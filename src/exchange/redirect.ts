@@ -109,7 +109,8 @@ export function nextHop(
   allows: RedirectPolicy,
   secrets: readonly string[],
 ): UpstreamRequest | undefined {
-  if (!isRedirect(status)) return undefined;
+  // A redirect of `OPTIONS *` has no URL that a reference could be relative to.
+  if (!isRedirect(status) || request.path === "*") return undefined;
   const from = new URL(request.upstream.origin + request.path);
   const url = parseLocation(headers, from);
   if (url === undefined || !allows(from, url)) return undefined;
