@@ -57,6 +57,8 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
     return proxy.fetch(request, request.runtime?.deno?.info ?? request.runtime?.bun?.server);
   };
   const server = await listen(answer, command.port, command.host);
+  // On other runtimes, `proxy.fetch` gets upgrades like any request.
+  if ("attach" in proxy) proxy.attach(server);
   printStats(proxy, command.stats);
   stopOnSignals(server, proxy, command.stopTimeout);
 

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Server } from "node:net";
 import { forward } from "../src/forward.ts";
 import { checkPoolOptions, type PoolOptions } from "../src/options/pool.ts";
 import {
@@ -11,6 +12,8 @@ import {
   type Runtime,
 } from "../src/proxy.ts";
 import type { Transport } from "../src/transport.ts";
+import { type AttachOptions, attachTo, plugInto, type SrvxServer } from "./node/attach.ts";
+import { createUpgradeListener, type UpgradeListener } from "./node/handleupgrade.ts";
 import { MessageIncoming, readRequest } from "./node/nodeincoming.ts";
 import { createNodeTransport } from "./node/nodetransport.ts";
 import { respond, sendResponse } from "./node/noderesponse.ts";
@@ -42,7 +45,29 @@ export type NodeHandler = (
 export interface NodeProxy extends Proxy {
   /** Handles the requests of `node:http`, Express and Fastify. Needs no `this`. */
   readonly nodeHandler: NodeHandler;
+  /**
+   * Makes the proxy take the upgrades of a server, such as WebSockets: it forwards them by the same rules as requests.
+   *
+   * The server is one of `node:http`, `node:https` or `node:http2` (with `allowHTTP1`), or what `serve` of srvx or h3
+   * returned. Its ordinary requests stay the app's. Upgrades that do not match stay those of the server's other listeners.
+   * An `Upgrade` to a protocol that no listener carries, such as `h2c`, is ignored, and the request an ordinary one.
+   * @throws TypeError for what is no such server
+   * @example proxy.attach(server, { match: (req) => req.url?.startsWith("/api/") ?? false });
+   */
+  readonly attach: (server: Server | SrvxServer, options?: AttachOptions) => void;
+  /**
+   * A plugin for `serve` of srvx and h3 that does what `attach` does, for all upgrades of the server.
+   * @example serve(app, { plugins: [proxy.plugin] });
+   */
+  readonly plugin: (server: SrvxServer) => void;
+  /**
+   * Forwards one upgrade: a listener for `upgrade` of a server, where the app decides itself. It answers in every case.
+   * `attach` also leaves requests alone that are no upgrades of the proxy's.
+   */
+  readonly upgrade: UpgradeListener;
 }
+
+export type { AttachOptions, UpgradeListener };
 
 /**
  * Creates a transport: an HTTP/1.1 client on Node's sockets, with a pool of connections to upstreams. Idle connections do
@@ -75,8 +100,12 @@ function toError(thrown: unknown): Error {
 export function createProxy(options: CreateProxyOptions): NodeProxy {
   const route = createRoute(options, runtime);
   const { target, plan } = route;
+  const upgrade = createUpgradeListener(route);
   return {
     ...bindProxy(route, runtime),
+    upgrade,
+    attach: (server, attachOptions) => attachTo(server, { plan, upgrade }, attachOptions),
+    plugin: (server) => plugInto(server, { plan, upgrade }),
     nodeHandler(req, res, next) {
       const fail = (thrown: unknown): void => {
         // Express calls the next handler for `undefined`, and takes some strings as commands.

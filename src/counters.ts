@@ -7,6 +7,7 @@ export class Counters {
   failed = 0;
   timedOut = 0;
   requests = 0;
+  tunnels = 0;
   version = 0;
   #last: PoolStats | undefined;
 
@@ -22,7 +23,7 @@ export class Counters {
 
   /** Returns the statistics: the same object until something changes. */
   stats(origins: () => PoolStats["origins"]): PoolStats {
-    const { created, closed, failed, timedOut, requests, version } = this;
+    const { created, closed, failed, timedOut, requests, tunnels, version } = this;
     if (this.#last?.version === version) return this.#last;
     const requestsPerSocket = created === 0 ? 0 : requests / created;
     this.#last = {
@@ -32,6 +33,7 @@ export class Counters {
       timedOut,
       requests,
       requestsPerSocket,
+      tunnels,
       version,
       origins: origins(),
     };
@@ -43,12 +45,13 @@ export class Counters {
 export function addOrigin(
   origins: Record<string, OriginStats>,
   name: string,
-  { inUse, free, waiting }: OriginStats,
+  { inUse, free, waiting, tunnels }: OriginStats,
 ): void {
-  const before = origins[name] ?? { inUse: 0, free: 0, waiting: 0 };
+  const before = origins[name] ?? { inUse: 0, free: 0, waiting: 0, tunnels: 0 };
   origins[name] = {
     inUse: before.inUse + inUse,
     free: before.free + free,
     waiting: before.waiting + waiting,
+    tunnels: before.tunnels + tunnels,
   };
 }

@@ -108,12 +108,14 @@ export async function forward(
     const returned = await options.onResponse(response, incoming.request());
     const ownResponse = readHookResponse(returned, "onResponse");
     if (ownResponse === undefined || ownResponse === response) return response;
+    cleaned.tunnel?.destroy();
     discardResponse(response, ownResponse);
     return ownResponse;
   } catch (thrown) {
     const abortError = scope.error;
     const error = abortError ?? toProxyError(thrown);
     // Discard before the abort: the body is then cancelled, and does not fail on its way to the client.
+    cleaned?.tunnel?.destroy();
     if (response !== undefined) discardResponse(response);
     else if (cleaned !== undefined) discardBody(cleaned);
     // Abort what may have been sent already; this does nothing if the exchange has ended.

@@ -5,6 +5,7 @@
 import type { BodySource } from "./body/source.ts";
 import type { Send } from "./exchange/send.ts";
 import type { Upstream } from "./request/target.ts";
+import type { Tunnel } from "./tunnel.ts";
 
 /**
  * Header fields as a flat list, `[name, value, name, value, …]`. It keeps the order, the case and the duplicates, which
@@ -44,6 +45,11 @@ export interface UpstreamRequest {
   readonly body: BodySource | null;
   /** The length of a streamed body in bytes, where it is known. */
   readonly contentLength: number | undefined;
+  /**
+   * The protocol to which the connection is to be switched. The transport writes it as `Upgrade`, and resolves to a
+   * response with a `tunnel` if the upstream answers 101.
+   */
+  readonly upgrade?: string | undefined;
   /** Whether the client accepts trailer fields, and the server can send them: the transport then says so in `TE`. */
   readonly acceptsTrailers?: boolean;
   /** The names of the trailer fields that the client announces; the transport writes them as `Trailer`. */
@@ -66,6 +72,8 @@ export interface UpstreamResponse {
   readonly original?: OriginalFields | undefined;
   /** The body; `null` for none. */
   readonly body: BodySource | null;
+  /** The connection to the upstream, which has switched protocols; set if and only if the status is 101. */
+  readonly tunnel?: Tunnel | undefined;
   /** The names of the trailer fields that the upstream announces. */
   readonly trailer?: string | undefined;
   /** The request that this response answers, where a redirect was followed; undefined for the first request. */
@@ -84,6 +92,8 @@ export interface Capabilities {
   readonly unixSocket: boolean;
   /** Whether TLS options (CA, client certificate) can be set. */
   readonly tls: boolean;
+  /** Whether a connection can be switched to another protocol, such as a WebSocket; not if it is left out. */
+  readonly upgrade?: boolean;
 }
 
 /** Statistics of a transport's connections; the counters begin with its creation. */
@@ -100,6 +110,8 @@ export interface PoolStats {
   readonly requests: number;
   /** The average number of requests per connection: `requests` divided by `created`. */
   readonly requestsPerSocket: number;
+  /** The number of connections that have been switched to another protocol, such as a WebSocket. */
+  readonly tunnels: number;
   /** A number that increases with every change of the statistics. */
   readonly version: number;
   /** The present state of the connections, by origin. */
@@ -114,6 +126,8 @@ export interface OriginStats {
   readonly free: number;
   /** The number of requests that wait for a connection. */
   readonly waiting: number;
+  /** The number of connections that carry a tunnel, or are about to; they do not count as `inUse`. */
+  readonly tunnels: number;
 }
 
 /** An HTTP client that sends requests for the proxy. */
@@ -172,7 +186,8 @@ export interface Transport {
   /** Returns the connection statistics, where the runtime has them: the same object until something changes. */
   stats?(): PoolStats;
   /**
-   * Lets running and waiting requests finish, then closes every connection. Later requests fail.
+   * Lets running and waiting requests finish, then closes every connection. Later requests fail. Tunnels, which have no
+   * end of their own, are closed after the timeout; without a timeout, when the requests have finished.
    * @param timeout milliseconds after which the remaining requests fail, as with `destroy`; `0` for no limit
    */
   close?(timeout?: number): Promise<void>;
@@ -190,6 +205,7 @@ export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts
 export { deleteHeader, getHeader, setHeader } from "./fields/headers.ts";
 export type { AbortTarget, Client, Listener, Scope } from "./exchange/scope.ts";
 export type { Interceptor, Send } from "./exchange/send.ts";
+export type { Tunnel, TunnelHandler } from "./tunnel.ts";
 export {
   parseTarget,
   type TargetAddress,

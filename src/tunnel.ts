@@ -1,6 +1,6 @@
 /** What calls are made on while bytes arrive from the upstream of a tunnel. */
 export interface TunnelHandler {
-  /** Bytes have arrived. Their memory may be used for others after the call. */
+  /** Bytes have arrived, in memory that belongs to the handler. */
   onData(bytes: Uint8Array): void;
   /** There is room again after a `write` that returned false. */
   onDrain(): void;
@@ -25,6 +25,6 @@ export interface Tunnel {
   resume(): void;
   /** Closes our direction once everything is written. */
   end(): void;
-  /** Closes both directions at once. */
+  /** Closes both directions at once, where the runtime can so that the upstream does not take it for an orderly end. */
   destroy(): void;
 }

@@ -1,6 +1,7 @@
 /** The gaps of hosts with another client than the proxy's own: their server's gaps and the client's. */
 import { type Loss, losses } from "./_gaps.fetch.ts";
 import type { Gap } from "./_gaps.ts";
+import { withoutTunnel } from "./_gaps.upgrades.ts";
 import type { ClientHost, HostName } from "./_host.ts";
 import type { TestName } from "./_suite.ts";
 
@@ -43,7 +44,7 @@ export function clientGaps(onServers: readonly Gap[]): Gap[] {
       if (gap.host === server) inherited.push({ ...gap, host: host as ClientHost });
     }
   }
-  const own = [...toGaps(losses), ...toGaps(lostSometimes, true)];
+  const own = [...toGaps(losses), ...toGaps(lostSometimes, true), ...withoutTunnel];
   const isFirst = ({ host, test }: Gap, at: number, all: readonly Gap[]): boolean =>
     all.findIndex((gap) => gap.host === host && gap.test === test) === at;
   return [...inherited, ...own].filter(isFirst);

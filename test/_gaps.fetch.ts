@@ -29,6 +29,14 @@ export const losses: readonly Loss[] = [
     ],
   ],
   [
+    "Expect is not forwarded: the client asks for the body before the upstream does",
+    UNDICI,
+    [
+      "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one",
+      "an upstream that refuses an expectation with 413 is never sent the body",
+    ],
+  ],
+  [
     "`OPTIONS *` is answered with 501",
     UNDICI,
     [

@@ -18,12 +18,24 @@ const ASTERISK = [
   "OPTIONS * is not rewritten, and passes hooks",
 ] as const;
 
+const EXPECTATIONS = [
+  "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one",
+  "an upstream that refuses an expectation with 413 is never sent the body",
+] as const;
+
 const UNSEEN =
   "a truncated response looks complete: the proxy cannot close the connection of a Request that a script made";
 
 /** Gaps of a Request that a script creates, whose content the Fetch standard restricts. */
 const onSlow: Gap[] = (
   [
+    ...EXPECTATIONS.map(
+      (title) =>
+        [
+          title,
+          "Expect is not forwarded: the server asks for the body before the upstream does",
+        ] as const,
+    ),
     ...ASTERISK.map((title) => [title, "`OPTIONS *` is forwarded as `OPTIONS /*`"] as const),
     [
       "RFC 9112 §3.2.4: OPTIONS with a URL without a path reaches the upstream as OPTIONS *",

@@ -5,6 +5,7 @@
  */
 import { clientGaps } from "./_gaps.clients.ts";
 import { onNode } from "./_gaps.node.ts";
+import { withoutRelay } from "./_gaps.upgrades.ts";
 import type { HostName } from "./_host.ts";
 import type { NodeRange } from "./_node.ts";
 import type { TestName } from "./_suite.ts";
@@ -54,6 +55,19 @@ const NO_TRAILERS_UP = "trailer fields of requests are dropped";
 const trailersDown = TRAILERS_DOWN.map((title) => [title, NO_TRAILERS_DOWN] as const);
 const trailersUp = TRAILERS_UP.map((title) => [title, NO_TRAILERS_UP] as const);
 
+/** The titles of the tests of an expectation from end to end. */
+const EXPECTATIONS = [
+  "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one",
+  "an upstream that refuses an expectation with 413 is never sent the body",
+] as const;
+const expectations = EXPECTATIONS.map(
+  (title) =>
+    [
+      title,
+      "Expect is not forwarded: the server asks for the body before the upstream does",
+    ] as const,
+);
+
 /** The titles of the tests of `OPTIONS *`. */
 const ASTERISK = [
   "OPTIONS * reaches the upstream as OPTIONS *",
@@ -66,6 +80,7 @@ const AS_SLASH = "OPTIONS with a URL without a path is forwarded as `OPTIONS /`"
 
 const onDeno: Gap[] = (
   [
+    ...expectations,
     ...ASTERISK.map((title) => [title, "`OPTIONS *` is forwarded as `OPTIONS /*`"] as const),
     [NO_PATH, AS_SLASH],
     ...trailersDown,
@@ -73,6 +88,8 @@ const onDeno: Gap[] = (
     ...uninformed,
     ["1 CVE-2026-29057: Upgrade: h2c does not remove the body's framing", UPGRADE],
     ["a request's Upgrade field is not forwarded", UPGRADE],
+    ["an Upgrade that is no WebSocket handshake is ignored", UPGRADE],
+    ["a POST that offers h2c is forwarded with its body, and its connection goes on", UPGRADE],
     ["`via` states the HTTP version of the incoming request", VERSION],
     ["an HTTP/1.0 client gets no 100 (Continue)", CONTINUE],
     ["RFC 9112 §2.2: a request head with a bare LF as a line end is refused", BARE_LF],
@@ -122,6 +139,7 @@ const EMPTY = "empty header fields such as Accept-Encoding are dropped";
 
 const onWorkerd: Gap[] = (
   [
+    ...expectations,
     ...ASTERISK.map((title) => [title, "`OPTIONS *` is forwarded as `OPTIONS /`"] as const),
     [NO_PATH, AS_SLASH],
     ["TRACE reaches the upstream, without content", "TRACE is answered with 501"],
@@ -245,6 +263,7 @@ const BUN_HEADERS = "repeated header fields are joined into one, and names chang
 
 const onBun: Gap[] = (
   [
+    ...expectations,
     ...ASTERISK.map((title) => [title, "`OPTIONS *` is answered with 400"] as const),
     [NO_PATH, AS_SLASH],
     ...trailersDown,
@@ -341,6 +360,14 @@ const BACK: Gap = {
   sometimes: true,
 };
 
-const onServers: Gap[] = [...onNode, ...onBun, ...onDeno, ...onWorkerd, EARLY, BACK];
+const onServers: Gap[] = [
+  ...onNode,
+  ...onBun,
+  ...onDeno,
+  ...onWorkerd,
+  ...withoutRelay,
+  EARLY,
+  BACK,
+];
 
 export const gaps: Gap[] = [...onServers, ...clientGaps(onServers)];

@@ -56,6 +56,7 @@ export class PoolBench {
 /** A job that records the calls of its connection. */
 export class FakeJob implements Job {
   readonly fresh = false;
+  readonly upgrade = undefined;
   readonly isPaused = false;
   place = undefined;
   readonly chunks: Uint8Array[] = [];

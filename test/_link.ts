@@ -143,6 +143,17 @@ export class Link {
     });
   }
 
+  /** Stops reading HTTP: the connection has switched. @returns the socket, and what arrived after the request */
+  takeOver(): { socket: Socket; rest: Buffer } {
+    const { socket } = this;
+    const rest = this.#buffer;
+    this.#buffer = Buffer.alloc(0);
+    socket.removeAllListeners("data");
+    // A socket without a listener must not lose bytes.
+    socket.pause();
+    return { socket, rest };
+  }
+
   get idle(): boolean {
     return this.#call === undefined && this.#buffer.length === 0;
   }

@@ -16,6 +16,8 @@ export class FakeSocket implements Socket {
   allowHalfOpen = false;
   isPaused = false;
   isHeld = true;
+  isEnded = false;
+  isReset = false;
   timeout = 0;
   /** The return value of `write`: whether there is room for more. */
   hasRoom = true;
@@ -70,6 +72,15 @@ export class FakeSocket implements Socket {
     else this.fail("ECONNRESET");
   }
 
+  end(): void {
+    this.isEnded = true;
+  }
+
+  reset(): void {
+    this.isReset = true;
+    this.destroy();
+  }
+
   destroy(): void {
     if (this.destroyed) return;
     this.destroyed = true;
@@ -115,16 +126,20 @@ export class FakeSocket implements Socket {
 
 /** The owner of a connection, which counts the calls. */
 export type FakeOwner = ConnectionOwner &
-  Record<"opened" | "freed" | "silences" | "closed", number>;
+  Record<"opened" | "switched" | "freed" | "silences" | "closed", number>;
 
 export function fakeOwner(): FakeOwner {
   return {
     opened: 0,
+    switched: 0,
     freed: 0,
     silences: 0,
     closed: 0,
     onOpen() {
       this.opened++;
+    },
+    onSwitch() {
+      this.switched++;
     },
     onFree() {
       this.freed++;

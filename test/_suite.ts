@@ -37,6 +37,7 @@ import { timeouts } from "./suite/timeouts.ts";
 import { truncation } from "./suite/truncation.ts";
 import { trailers } from "./suite/trailers.ts";
 import { trust } from "./suite/trust.ts";
+import { upgrades } from "./suite/upgrades.ts";
 
 /** The tools of a test; after the test its connections are closed and the upstream is reset. */
 export interface Tools {
@@ -80,6 +81,7 @@ const themes: Record<string, Record<string, Test>> = {
   retries,
   rewriting,
   apps,
+  upgrades,
   large,
 };
 
@@ -113,6 +115,7 @@ export type TestName =
   | keyof typeof retries
   | keyof typeof rewriting
   | keyof typeof apps
+  | keyof typeof upgrades
   | keyof typeof large;
 
 /** Left out of runs on the hosts with `fetch`, which take long for it, unless `ALL_THEMES` is set. */

@@ -21,8 +21,9 @@ test("the counters are formatted for people", () => {
       timedOut: 0,
       requests: 10,
       requestsPerSocket: 10 / 3,
+      tunnels: 0,
       version: 9,
-      origins: { "http://a": { inUse: 1, free: 2, waiting: 0 } },
+      origins: { "http://a": { inUse: 1, free: 2, waiting: 0, tunnels: 0 } },
     }),
   ).toBe(
     [

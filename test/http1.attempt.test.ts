@@ -21,6 +21,7 @@ class Bench {
   constructor() {
     this.connection = new Connection({ keepAlive: true, timeout: 100 }, portableCodec, {
       onOpen: () => {},
+      onSwitch: () => {},
       onFree: () => void this.freed++,
       onSilence: () => void this.silences++,
       onClose: () => {},

@@ -139,6 +139,11 @@ const WRONG: Record<keyof ProxyOptions, Wrong[]> = {
   locationRewrite: ["/a", null, ["/a"], { a: 5 }, { a: "" }, { "": "/a" }, { a: "/ b" }].map(
     (value) => [value, /use true, false or a map of URL prefixes such as/],
   ),
+  upgrades: ["websocket", [5], [""], ["a b"], ["a\r\nb"], ["h2c"], ["HTTP/2.0"]].map((value) => [
+    value,
+    /use an array of protocols other than HTTP, such as \["websocket"\]/,
+  ]),
+  tunnelTimeout: noMilliseconds,
   bodyLimit: [-1, 1.5, "1mb", Infinity, null].map((value) => [value, /use a number of bytes/]),
   interceptors: [
     [[(next: Send): Send => next], /use an object such as \{ attempt: \[\(next\) => next\] \}/],
@@ -197,6 +202,8 @@ const RIGHT: Required<{ [Name in keyof ProxyOptions]: ProxyOptions[Name][] }> = 
   cookiePathRewrite: ["", "/", { "/a": "/b c\u00e9", "*": "" }],
   locationRewrite: [true, false, {}, { "http://a/": "/b;c,d/", "/e/": "/" }],
   bodyLimit: [0, 2 ** 53 - 1],
+  upgrades: [[], ["websocket"], ["WebSocket", "tcp", "x/1.0"]],
+  tunnelTimeout: [0, 2 ** 31 - 1],
   interceptors: [
     {},
     { request: [], attempt: [] },

@@ -32,7 +32,7 @@ describe("close(timeout)", () => {
     expect(await Promise.all(answers)).toEqual([CLOSED, CLOSED]);
     await until(() => openLinks() === 0, "no connection left");
     expect(upstream.calls).toHaveLength(1);
-    expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0 });
+    expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0, tunnels: 0 });
   });
 
   test("0 waits without a limit", async () => {
@@ -66,7 +66,7 @@ describe("destroy()", () => {
     proxy.destroy();
     expect(await Promise.all([...answers, ask(proxy)])).toEqual(Array(5).fill(CLOSED));
     await until(() => openLinks() === 0, "no connection left");
-    expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0 });
+    expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0, tunnels: 0 });
     const { created, closed } = statsOf(proxy);
     expect(closed).toBe(created);
     await within(proxy.close(), "a close after that");

@@ -26,7 +26,7 @@ test("without limits each request has a connection of its own, and all are kept"
   expect(answers).toEqual(Array(count).fill("200 "));
   // Those beyond a limit are looked for after 100 ms.
   await pause(250);
-  expect(originOf(proxy)).toEqual({ inUse: 0, free: count, waiting: 0 });
+  expect(originOf(proxy)).toEqual({ inUse: 0, free: count, waiting: 0, tunnels: 0 });
 });
 
 test("without maxQueued no request is refused", async () => {
@@ -73,7 +73,7 @@ test("a request that waits longer than queueTimeout is never sent", async () => 
   const proxy = pooled({ maxSockets: 1, queueTimeout: 1000 });
   const first = ask(proxy, "/first");
   expect(await ask(proxy, "/late")).toBe(LIMITED);
-  expect(originOf(proxy)).toEqual({ inUse: 1, free: 0, waiting: 0 });
+  expect(originOf(proxy)).toEqual({ inUse: 1, free: 0, waiting: 0, tunnels: 0 });
   const next = ask(proxy, "/next");
   (await upstream.call()).reply(200);
   (await upstream.call(1)).reply(200);

@@ -19,23 +19,24 @@ describe("stats", () => {
       timedOut: 0,
       requests: 0,
       requestsPerSocket: 0,
+      tunnels: 0,
       version: 0,
       origins: {},
     });
     for (let i = 0; i < 10; i++) await ask(proxy);
     expect(statsOf(proxy)).toMatchObject({ created: 1, requests: 10, requestsPerSocket: 10 });
-    expect(originOf(proxy)).toEqual({ inUse: 0, free: 1, waiting: 0 });
+    expect(originOf(proxy)).toEqual({ inUse: 0, free: 1, waiting: 0, tunnels: 0 });
     upstream.script = () => {};
     const before = upstream.calls.length;
     const answers = [ask(proxy), ask(proxy)];
     await until(() => upstream.calls.length > before, "a request");
-    expect(originOf(proxy)).toEqual({ inUse: 1, free: 0, waiting: 1 });
+    expect(originOf(proxy)).toEqual({ inUse: 1, free: 0, waiting: 1, tunnels: 0 });
     (await upstream.call(before)).reply(200);
     (await upstream.call(before + 1)).reply(200);
     await Promise.all(answers);
     upstream.links[0]?.socket.destroy();
     await until(() => statsOf(proxy).closed === 1, "a connection less");
-    expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0 });
+    expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0, tunnels: 0 });
   });
 
   test("count an idle connection past freeSocketTimeout as timed out, like agentkeepalive", async () => {
@@ -156,10 +157,10 @@ test("a request that cannot be sent leaves the connections unchanged", async () 
   const refused = "400 Bad Request: http_request_error\n";
   expect(await ask(proxy, "/bad")).toBe(refused);
   expect(statsOf(proxy)).toMatchObject({ created: 0, failed: 0 });
-  expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0 });
+  expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0, tunnels: 0 });
   expect(await ask(proxy)).toBe("200 ");
   for (const path of ["/bad", "/bad"]) expect(await ask(proxy, path)).toBe(refused);
-  expect(originOf(proxy)).toEqual({ inUse: 0, free: 1, waiting: 0 });
+  expect(originOf(proxy)).toEqual({ inUse: 0, free: 1, waiting: 0, tunnels: 0 });
   expect(await ask(proxy)).toBe("200 ");
   expect(statsOf(proxy)).toMatchObject({ created: 1, closed: 0 });
 });

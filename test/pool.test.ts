@@ -76,7 +76,12 @@ describe("maxSockets", () => {
     const proxy = startProxy(upstream.url, { maxSockets: 2 });
     const answers = ["/1", "/2", "/3", "/4", "/5"].map((path) => ask(proxy, path));
     await until(() => upstream.held === 2, "two requests at the upstream");
-    expect(proxy.stats()?.origins[upstream.url]).toEqual({ inUse: 2, free: 0, waiting: 3 });
+    expect(proxy.stats()?.origins[upstream.url]).toEqual({
+      inUse: 2,
+      free: 0,
+      waiting: 3,
+      tunnels: 0,
+    });
     for (let left = 5; left > 0; left--) {
       await until(() => upstream.held === Math.min(left, 2), `${left} requests left`);
       upstream.answer();
@@ -145,7 +150,12 @@ describe("idle connections", () => {
     for (let i = 0; i < 4; i++) upstream.answer();
     await Promise.all(answers);
     await until(() => upstream.sockets.size === 2, "two connections left");
-    expect(proxy.stats()?.origins[upstream.url]).toEqual({ inUse: 0, free: 2, waiting: 0 });
+    expect(proxy.stats()?.origins[upstream.url]).toEqual({
+      inUse: 0,
+      free: 2,
+      waiting: 0,
+      tunnels: 0,
+    });
   });
 
   it("more of them are kept for a moment, because batches need all of them again", async () => {

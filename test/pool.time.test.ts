@@ -125,7 +125,7 @@ describe("socketTTL", () => {
     const proxy = pooled({ socketTTL: 100, freeSocketTimeout: 60_000 });
     await ask(proxy);
     await until(() => openLinks() === 0, "the connection closed", 2000);
-    expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0 });
+    expect(originOf(proxy)).toEqual({ inUse: 0, free: 0, waiting: 0, tunnels: 0 });
   });
 });
 
@@ -141,7 +141,7 @@ describe("connectTimeout", () => {
     // To the millisecond, more or less.
     expect(performance.now() - since).toBeGreaterThan(190);
     await expect.poll(() => statsOf(proxy)).toMatchObject({ created: 0, failed: 1 });
-    expect(originOf(proxy, url)).toEqual({ inUse: 0, free: 0, waiting: 0 });
+    expect(originOf(proxy, url)).toEqual({ inUse: 0, free: 0, waiting: 0, tunnels: 0 });
     expect(sockets).toHaveLength(1);
     for (const socket of sockets) socket.destroy();
     server.close();

@@ -44,7 +44,12 @@ describe.each(["bun", "deno"] as const)("%s", (runtime) => {
     for (const client of clients) expect((await client.read()).status).toBe(200);
     await until(() => upstream.openLinks === maxFreeSockets, `${maxFreeSockets} connections left`);
     const { origins } = await served.stats();
-    expect(origins[upstream.url]).toEqual({ inUse: 0, free: maxFreeSockets, waiting: 0 });
+    expect(origins[upstream.url]).toEqual({
+      inUse: 0,
+      free: maxFreeSockets,
+      waiting: 0,
+      tunnels: 0,
+    });
   });
 
   test("idle connections are closed after freeSocketTimeout", async () => {

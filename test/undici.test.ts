@@ -61,7 +61,8 @@ describe("the transport's own agent", () => {
       closed: 0,
       requests: 2,
       requestsPerSocket: 2,
-      origins: { [upstream.url]: { inUse: 0, free: 1, waiting: 0 } },
+      tunnels: 0,
+      origins: { [upstream.url]: { inUse: 0, free: 1, waiting: 0, tunnels: 0 } },
     });
     upstream.script = (call) => call.reset();
     await send("/", { method: "POST" });

@@ -82,8 +82,9 @@ function toFlags(scope: Scope, entries: Record<string, Entry>, fallbacks: object
   );
 }
 
-/** What the help shows: of defaults that are objects, that they are on. */
+/** What the help shows: lists as they are typed; of other defaults that are objects, that they are on. */
 function toFallback(preset: unknown): Flag["fallback"] {
+  if (Array.isArray(preset)) return preset.join(",");
   return typeof preset === "object" ? true : (preset as Flag["fallback"]);
 }
 

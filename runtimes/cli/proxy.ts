@@ -105,6 +105,19 @@ export const proxyFlags: Record<Expressible<ProxyOptions>, Entry> = {
     help: "between two pieces of a response body",
     read: asNumber,
   },
+  upgrades: {
+    group: "Headers",
+    value: "<a,b>",
+    repeats: true,
+    help: "protocols that Upgrade may ask for",
+    read: asNames,
+  },
+  tunnelTimeout: {
+    group: "Limits",
+    value: "<ms>",
+    help: "until a silent tunnel is closed; 0 never",
+    read: asNumber,
+  },
   bodyLimit: {
     group: "Limits",
     value: "<size>",

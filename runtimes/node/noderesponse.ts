@@ -6,6 +6,7 @@ import { toHeaderList, toHeaders } from "../../src/fields/headers.ts";
 import { namesOf } from "../../src/fields/trailers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { HeaderList, UpstreamResponse } from "../../src/transport.ts";
+import type { Tunnel } from "../../src/tunnel.ts";
 import { waitForRest } from "./internals/arrival.ts";
 import { breakOff, breakOffRequest } from "./internals/breakoff.ts";
 import { flushHead, hasObsText } from "./internals/headbytes.ts";
@@ -22,7 +23,7 @@ import { announceTrailers, sendTrailers, sendTrailersOf } from "./trailers.ts";
 import { returnsMemory, reuse } from "./reuse.ts";
 
 /** The head of a response that is sent. */
-interface Head {
+export interface Head {
   readonly status: number;
   readonly statusText: string;
   readonly headers: HeaderList;
@@ -31,8 +32,10 @@ interface Head {
 }
 
 /** The parts of a response that is sent. */
-interface Parts extends Head {
+export interface Parts extends Head {
   readonly body: BodySource | null;
+  /** The tunnel of a 101. */
+  readonly tunnel?: Tunnel | undefined;
 }
 
 /** Writes a body to a response of Node's. */
@@ -192,10 +195,10 @@ class LazyResponse extends SrvxResponse {
 
   /** Returns the parts to send, for `sendResponse`. */
   toParts(): Parts {
-    const { status, statusText, body, trailer } = this.#received;
+    const { status, statusText, body, trailer, tunnel } = this.#received;
     const headers =
       this.#headers === undefined ? this.#received.headers : toHeaderList(this.#headers);
-    if (this.#real === undefined) return { status, statusText, headers, body, trailer };
+    if (this.#real === undefined) return { status, statusText, headers, body, trailer, tunnel };
     const stream = this.#real.body;
     return { status, statusText, headers, body: stream && new StreamBody(stream), trailer };
   }
@@ -240,7 +243,9 @@ export function respond(
 ): Response | Promise<Response> {
   assertIntact(received);
   const message = messageOf(incoming);
-  if (responseOf(incoming) !== undefined && acceptsOwnResponses()) {
+  const isLazy = responseOf(incoming) !== undefined && acceptsOwnResponses();
+  // No web `Response` can have the status 101. The proxy writes such a response itself.
+  if (isLazy || received.tunnel !== undefined) {
     return new LazyResponse(received, message) as unknown as Response;
   }
   // Waiting for the rest costs less than a stream.
@@ -294,15 +299,26 @@ async function buildLater(
   return build(received, message);
 }
 
+/** Returns the parts of a web `Response` that are sent. */
+export function partsOf(response: Response): Parts {
+  return response instanceof LazyResponse
+    ? response.toParts()
+    : { ...headOf(response), body: response.body && new StreamBody(response.body) };
+}
+
 /**
  * Sends a web `Response` as a response of Node's.
  * @throws what `res.writeHead` throws for fields that a hook has made invalid
  */
 export function sendResponse(response: Response, res: ServerResponse): void {
-  const parts =
-    response instanceof LazyResponse
-      ? response.toParts()
-      : { ...headOf(response), body: response.body && new StreamBody(response.body) };
+  sendParts(partsOf(response), res);
+}
+
+/**
+ * Sends a response as one of Node's.
+ * @throws what `writeHead` throws for invalid fields
+ */
+export function sendParts(parts: Parts, res: ServerResponse): void {
   const { body } = parts;
   if (res.destroyed || res.headersSent) return body?.cancel();
   try {

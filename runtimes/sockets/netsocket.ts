@@ -80,6 +80,19 @@ export class NetSocket implements Socket {
     });
   }
 
+  end(): void {
+    this.raw.end();
+  }
+
+  reset(): void {
+    try {
+      this.raw.resetAndDestroy();
+    } catch {
+      // Only a TCP socket can be reset. A TLS connection is closed without close_notify instead.
+      this.raw.destroy();
+    }
+  }
+
   destroy(): void {
     this.raw.destroy();
   }

@@ -64,5 +64,5 @@ function toOriginStats(stats: Pool["stats"] | Client["stats"]): OriginStats {
   // the event loop after its response.
   const idle = open - Math.min(open, running);
   const free = "free" in stats ? Math.min(stats.free, idle) : idle;
-  return { inUse: open - free, free, waiting: pending };
+  return { inUse: open - free, free, waiting: pending, tunnels: 0 };
 }

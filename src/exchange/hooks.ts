@@ -75,6 +75,9 @@ export function toDraft(request: UpstreamRequest): RequestDraft {
 /** Returns the request as `onRequest` has changed its draft. The message framing always follows the body. */
 export function fromDraft(request: UpstreamRequest, draft: RequestDraft): UpstreamRequest {
   if (!isAsterisk(draft.path, draft.method)) assertSendable(draft.path);
+  if (request.upgrade !== undefined && (draft.method !== "GET" || draft.body)) {
+    throw badOption("onRequest", "leave the method and the body of an upgrade as they are");
+  }
   const { headers, host } = cleanRequestHeaders(toHeaderList(draft.headers), DERIVED);
   const changed: UpstreamRequest = {
     ...request,

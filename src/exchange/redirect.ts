@@ -109,8 +109,10 @@ export function nextHop(
   allows: RedirectPolicy,
   secrets: readonly string[],
 ): UpstreamRequest | undefined {
+  // A WebSocket client follows no redirect (RFC 6455 §4.1), and another upstream may not speak the protocol.
+  if (!isRedirect(status) || request.upgrade !== undefined) return undefined;
   // A redirect of `OPTIONS *` has no URL that a reference could be relative to.
-  if (!isRedirect(status) || request.path === "*") return undefined;
+  if (request.path === "*") return undefined;
   const from = new URL(request.upstream.origin + request.path);
   const url = parseLocation(headers, from);
   if (url === undefined || !allows(from, url)) return undefined;

@@ -31,8 +31,22 @@ export type Interceptor = (next: Send) => Send;
  * decides for each request, because a redirect may lead from one to the other.
  */
 export function sendThrough(transport: Transport, inProcess: Transport): Send {
-  return (request, scope) =>
-    (request.upstream.app === undefined ? transport : inProcess).send(request, scope);
+  return (request, scope) => {
+    const chosen = request.upstream.app === undefined ? transport : inProcess;
+    return request.upgrade === undefined || chosen.capabilities.upgrade === true
+      ? chosen.send(request, scope)
+      : Promise.reject(cannotUpgrade(chosen, request.upgrade));
+  };
+}
+
+/** Returns the error of an upgrade that a transport would send as an ordinary request, so that the answer might be 200. */
+function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
+  return new ProxyError("http_request_error", {
+    status: 501,
+    message:
+      `the transport ${name} cannot switch a connection to ${protocol}: ` +
+      "use the proxy's own client (leave out `transport` and `fetch`) and a URL as the target",
+  });
 }
 
 /**

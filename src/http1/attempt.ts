@@ -16,6 +16,7 @@ import type { Connection, Job } from "./connection.ts";
 import type { OriginPool } from "./originpool.ts";
 import { type ResponseHead, TOKEN } from "./parser.ts";
 import type { Place } from "./queue.ts";
+import { SwitchedTunnel } from "./switchedtunnel.ts";
 import { toSocketError } from "./socketerror.ts";
 
 /** How chunks of bodies share memory with later chunks. Without a member, each chunk has memory of its own. */
@@ -35,6 +36,7 @@ const OWN_MEMORY: ChunkMemory = {};
  */
 export class Attempt implements Job, Inlet {
   readonly fresh: boolean;
+  readonly upgrade: string | undefined;
   place: Place | undefined;
   #isOver = false;
   #connection: Connection | undefined;
@@ -72,6 +74,7 @@ export class Attempt implements Job, Inlet {
     this.#memory = memory;
     this.#method = request.method;
     this.fresh = request.newConnection ?? false;
+    this.upgrade = request.upgrade;
     scope.onAbort(this);
   }
 
@@ -184,6 +187,13 @@ export class Attempt implements Job, Inlet {
     this.#isAnswered = true;
     // A final response in place of 100 (Continue) does not need the body (RFC 9110 §10.1.1).
     if (this.#continueTimer !== undefined) this.#stopUpload();
+    if (status === 101) {
+      // The exchange is over: no deadline applies to the tunnel, and it belongs to the server from here on.
+      this.#isOver = true;
+      this.#scope.end();
+      const tunnel = new SwitchedTunnel(this.#connection as Connection);
+      return this.#resolve({ status, statusText, headers, body: null, tunnel });
+    }
     this.#scope.headersReceived(isEventStream(headers));
     const isBodyless = this.#method === "HEAD" || status === 204 || status === 304;
     const { recycler } = this.#memory;
@@ -241,18 +251,25 @@ export function writeHead({ method, path, upstream, host, headers }: UpstreamReq
   return `${method} ${path} HTTP/1.1\r\n${fields}`;
 }
 
+/** What the end of a head says beside the message framing. */
+type HeadEnd = Pick<UpstreamRequest, "acceptsTrailers" | "trailer" | "upgrade">;
+
 /**
  * Returns the rest of a head: the message framing, what the request says about trailer fields, and whether the connection
  * is to stay open.
  * @param length the length of the body in bytes, 0 for none; undefined for the chunked coding
+ * @param request what of the request depends on the connection: trailer fields, and the protocol to switch to
  */
 export function writeHeadEnd(
   method: string,
   length: number | undefined,
   keepAlive: boolean,
-  { acceptsTrailers, trailer }: Pick<UpstreamRequest, "acceptsTrailers" | "trailer"> = {},
+  { acceptsTrailers, trailer, upgrade }: HeadEnd = {},
 ): string {
   let framing = writeFraming(method, length);
+  if (upgrade !== undefined) {
+    return `${framing}Connection: Upgrade\r\nUpgrade: ${upgrade}\r\n\r\n`;
+  }
   if (length === undefined && trailer !== undefined) framing += `Trailer: ${trailer}\r\n`;
   // The field belongs to the connection, and so is named in `Connection` (RFC 9110 §10.1.4).
   if (acceptsTrailers === true) {

@@ -22,7 +22,13 @@ import type { Connector, Destination } from "./connector.ts";
 import { IdleList, OriginPool } from "./originpool.ts";
 import { startBackgroundTimer } from "./timers.ts";
 
-const CAPABILITIES: Capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
+const CAPABILITIES: Capabilities = {
+  decodes: [],
+  host: true,
+  unixSocket: true,
+  tls: true,
+  upgrade: true,
+};
 
 /** When the pools of unused origins are removed: clients may decide how many targets there are. */
 interface EvictionLimits {
@@ -106,7 +112,7 @@ export class HttpTransport implements Transport {
   async close(timeout = 0): Promise<void> {
     const closing = (): Promise<unknown> => {
       this.#refuseNew();
-      return Promise.all(Array.from(this.#pools.values(), (pool) => pool.close()));
+      return Promise.all(Array.from(this.#pools.values(), (pool) => pool.close(timeout === 0)));
     };
     await closeWithin(timeout, closing, () => this.destroy());
   }

@@ -7,30 +7,40 @@ import type { IdleItem } from "./originpool.ts";
 import { type ResponseHandler, type ResponseHead, ResponseParser } from "./parser.ts";
 import type { Waiting } from "./queue.ts";
 
-/** An attempt to send a request, as its pool and its connection know it. */
-export interface Job extends Waiting {
-  /** Whether the request needs a new connection. */
-  readonly fresh: boolean;
-  /** Whether the client is slow to take the response, so that the connection may be silent. */
+/** What a connection carries at present: an attempt to send a request, or the tunnel that the attempt has opened. */
+export interface Carried {
+  /** Whether the connection may be silent: the client is slow to take the response. */
   readonly isPaused: boolean;
-  /** Sends the request on a connection, which belongs to the job until the response has ended. */
-  sendOn(connection: Connection): void;
-  /** Stops the job, however far it has come. */
+  /** Stops it, however far it has come. */
   fail(thrown: unknown): void;
   /** An interim response (1xx) has arrived. */
   onInterim?(status: number, headers: HeaderList): void;
   /** The response headers have arrived. */
   onHead(head: ResponseHead): void;
-  /** A chunk of the response body has arrived, in memory that belongs to the job. */
+  /** A chunk of the response body has arrived, in memory that belongs to the receiver. */
   onChunk(chunk: Uint8Array): void;
-  /** The response has ended. */
+  /** The response has ended; for a tunnel, the upstream has closed its direction. */
   onEnd(trailers?: HeaderList): void;
+}
+
+/** An attempt to send a request, as its pool and its connection know it. */
+export interface Job extends Carried, Waiting {
+  /** Whether the request needs a new connection. */
+  readonly fresh: boolean;
+  /** The protocol to which the connection is to be switched; undefined for an ordinary request. */
+  readonly upgrade: string | undefined;
+  /** Stops the job, however far it has come. */
+  fail(thrown: unknown): void;
+  /** Sends the request on a connection, which belongs to the job until the response has ended. */
+  sendOn(connection: Connection): void;
 }
 
 /** The pool of a connection, as the connection knows it. */
 export interface ConnectionOwner {
   /** The connection is established. */
   onOpen(connection: Connection): void;
+  /** The connection has become a tunnel. */
+  onSwitch(connection: Connection): void;
   /** The response has ended, and the connection can carry another request. */
   onFree(connection: Connection): void;
   /** No byte was sent or received for as long as the option `timeout` allows. */
@@ -45,6 +55,8 @@ export interface ConnectionOptions {
   readonly keepAlive: boolean;
   /** Milliseconds that the connection may be silent during a request; 0 for no limit. */
   readonly timeout: number;
+  /** Whether the connection may be switched to another protocol. */
+  readonly maySwitch?: boolean;
 }
 
 /**
@@ -66,8 +78,8 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
   previousIdle: IdleItem | undefined;
   /** The item after this one in the list of idle connections. */
   nextIdle: IdleItem | undefined;
-  /** The request that uses the connection at present. */
-  job: Job | undefined;
+  /** The request or the tunnel that uses the connection at present. */
+  job: Carried | undefined;
   /** Milliseconds for which the upstream keeps an idle connection, by the last response; `Infinity` if it tells none. */
   keepAliveTimeout: number = Infinity;
   readonly codec: Codec;
@@ -91,12 +103,16 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
   /** Whether the last chunk of a read may keep the memory of the read. */
   #mayKeep = false;
 
-  constructor({ keepAlive, timeout }: ConnectionOptions, codec: Codec, owner: ConnectionOwner) {
+  constructor(
+    { keepAlive, timeout, maySwitch }: ConnectionOptions,
+    codec: Codec,
+    owner: ConnectionOwner,
+  ) {
     this.keepAlive = keepAlive;
     this.codec = codec;
     this.#timeout = timeout;
     this.#owner = owner;
-    this.#parser = new ResponseParser(this, codec);
+    this.#parser = new ResponseParser(this, codec, maySwitch);
   }
 
   /** Takes the socket of the established connection, and sends the bytes that were held. */
@@ -241,6 +257,17 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     } else this.destroy();
   }
 
+  /**
+   * Hands the connection over to a tunnel: the upstream has answered 101. The connection does not read before the tunnel
+   * is ready for the bytes, and may be silent for any time.
+   */
+  switchTo(tunnel: Carried): void {
+    this.job = tunnel;
+    this.pause();
+    this.socket?.setTimeout(0);
+    this.#owner.onSwitch(this);
+  }
+
   // ── the connection itself ──
 
   /** Whether the connection is closed, or will not be established. */
@@ -259,6 +286,16 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     this.socket?.unref();
   }
 
+  /** Closes our direction of the connection once everything is written. */
+  end(): void {
+    this.socket?.end();
+  }
+
+  /** Closes the connection so that the upstream does not take it for an orderly end. */
+  reset(): void {
+    this.socket?.reset();
+  }
+
   /** Closes the connection, or stops connecting. */
   destroy(): void {
     if (this.socket === undefined) this.opening.cancel();
@@ -267,7 +304,8 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
 
   /** The upstream has closed its direction, which may be the end of the body. */
   onHalfClose(): void {
-    if (this.#parser.isUntilClose) this.socket?.confirmEnd(() => this.#finish());
+    if (this.#parser.isSwitched) this.socket?.confirmEnd(() => this.job?.onEnd());
+    else if (this.#parser.isUntilClose) this.socket?.confirmEnd(() => this.#finish());
     else this.#finish();
   }
 

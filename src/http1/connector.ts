@@ -76,6 +76,10 @@ export interface Socket {
   setTimeout(ms: number): void;
   /** Calls back if the upstream has closed its direction in order; a reset is reported to `onError` instead. */
   confirmEnd(done: () => void): void;
+  /** Closes our direction once everything is written. */
+  end(): void;
+  /** Closes the connection at once, where the runtime can so that the upstream does not take it for an orderly end. */
+  reset(): void;
   /** Closes the connection at once, in both directions. */
   destroy(): void;
 }

@@ -4,7 +4,12 @@ import type { Counters } from "../counters.ts";
 import type { OriginStats } from "../transport.ts";
 import { AddressBalancer } from "./addressbalancer.ts";
 import type { Codec } from "./codec.ts";
-import { Connection, type ConnectionOwner, type Job } from "./connection.ts";
+import {
+  Connection,
+  type ConnectionOptions,
+  type ConnectionOwner,
+  type Job,
+} from "./connection.ts";
 import type { Connector, Destination } from "./connector.ts";
 import { IdleTrimmer } from "./idletrimmer.ts";
 import { Queue } from "./queue.ts";
@@ -35,6 +40,11 @@ export class OriginPool implements ConnectionOwner {
   readonly #balancer: AddressBalancer = new AddressBalancer();
   readonly #connections: Set<Connection> = new Set();
   /**
+   * The connections that carry a tunnel, or are about to. They are not shared and last for long, so they do not count for
+   * `maxSockets`: a few hundred WebSockets would leave no connection for requests.
+   */
+  readonly #tunnels: Set<Connection> = new Set();
+  /**
    * The idle connections, in the order in which they became idle. The last one is used first: it is the least likely to
    * be stale, and the connections that are not needed expire.
    */
@@ -49,6 +59,8 @@ export class OriginPool implements ConnectionOwner {
   /** The value of `#opened` at the last call of `checkUnused`. */
   #openedAtCheck = 0;
   #isClosed = false;
+  /** Whether tunnels are closed once the last request has finished. */
+  #endsTunnels = false;
   /** The callbacks that wait until the pool has no connection. */
   #onEmpty: (() => void)[] = [];
 
@@ -75,6 +87,7 @@ export class OriginPool implements ConnectionOwner {
   /** Sends a job on a connection, as soon as there is one. Waiting jobs are sent in the order of the calls. */
   assign(job: Job): void {
     if (this.#isClosed) return job.fail(poolClosed());
+    if (job.upgrade !== undefined) return this.#sendAlone(job);
     const idle = job.fresh ? undefined : this.#takeIdle();
     if (idle !== undefined || this.#makeRoom()) return this.#send(job, idle);
     this.#counters.version++;
@@ -89,12 +102,13 @@ export class OriginPool implements ConnectionOwner {
 
   get stats(): OriginStats {
     const free = this.#idle.length;
-    return { inUse: this.#connections.size - free, free, waiting: this.#queue.length };
+    const inUse = this.#connections.size - free;
+    return { inUse, free, waiting: this.#queue.length, tunnels: this.#tunnels.size };
   }
 
   /** Whether the pool has no connection. */
   get isEmpty(): boolean {
-    return this.#connections.size === 0;
+    return this.#connections.size === 0 && this.#tunnels.size === 0;
   }
 
   /** Returns whether the pool is empty, and has opened no connection since the last call. */
@@ -104,10 +118,15 @@ export class OriginPool implements ConnectionOwner {
     return this.isEmpty && !hasOpened;
   }
 
-  /** Lets running and waiting requests finish, then closes the connections. */
-  close(): Promise<void> {
+  /**
+   * Lets running and waiting requests finish, then closes the connections.
+   * @param endsTunnels whether tunnels are closed then, too; otherwise the pool waits for them
+   */
+  close(endsTunnels = false): Promise<void> {
     this.#isClosed = true;
+    this.#endsTunnels = endsTunnels;
     for (const connection of this.#idle) connection.destroy();
+    this.#closeTunnels();
     if (this.isEmpty) return Promise.resolve();
     return new Promise((resolve) => void this.#onEmpty.push(resolve));
   }
@@ -117,7 +136,7 @@ export class OriginPool implements ConnectionOwner {
     const error = poolClosed();
     this.#isClosed = true;
     for (let job; (job = this.#queue.shift()) !== undefined;) job.fail(error);
-    for (const connection of this.#connections) {
+    for (const connection of [...this.#connections, ...this.#tunnels]) {
       connection.job?.fail(error);
       connection.destroy();
     }
@@ -152,6 +171,11 @@ export class OriginPool implements ConnectionOwner {
     this.#counters.countOpened(connection.job !== undefined);
   }
 
+  onSwitch(): void {
+    this.#counters.tunnels++;
+    this.#counters.version++;
+  }
+
   onSilence({ job }: Connection): void {
     if (job === undefined || job.isPaused) return;
     this.#counters.timedOut++;
@@ -164,11 +188,13 @@ export class OriginPool implements ConnectionOwner {
     if (connection.idleUntil <= performance.now()) this.#counters.timedOut++;
     this.#counters.version++;
     this.#connections.delete(connection);
+    this.#tunnels.delete(connection);
     this.#removeIdle(connection);
     if (this.#connections.size < this.#options.maxSockets) {
       const next = this.#queue.shift();
       if (next !== undefined) this.#send(next);
     }
+    if (this.#endsTunnels) this.#closeTunnels();
     if (this.isEmpty) for (const onEmpty of this.#onEmpty.splice(0)) onEmpty();
   }
 
@@ -177,6 +203,7 @@ export class OriginPool implements ConnectionOwner {
   /** Sends a job on this connection, or on a new one. */
   #send(job: Job, reused?: Connection): void {
     const connection = reused ?? this.#open();
+    if (reused === undefined) this.#connections.add(connection);
     // A request on a new connection is counted when the connection is established.
     if (reused !== undefined) this.#counters.requests++;
     this.#counters.version++;
@@ -184,10 +211,27 @@ export class OriginPool implements ConnectionOwner {
     job.sendOn(connection);
   }
 
-  #open(): Connection {
-    const connection = new Connection(this.#options, this.#codec, this);
+  /** Sends a job that asks to switch protocols, on a connection that no other job uses before or after it. */
+  #sendAlone(job: Job): void {
+    const { timeout } = this.#options;
+    const connection = this.#open({ keepAlive: false, timeout, maySwitch: true });
+    this.#tunnels.add(connection);
+    this.#counters.version++;
+    job.sendOn(connection);
+  }
+
+  /** Closes the tunnels, if they are to be closed and no request is running. */
+  #closeTunnels(): void {
+    if (!this.#endsTunnels || this.#connections.size > 0) return;
+    for (const connection of this.#tunnels) {
+      connection.job?.fail(poolClosed());
+      connection.destroy();
+    }
+  }
+
+  #open(options: ConnectionOptions = this.#options): Connection {
+    const connection = new Connection(options, this.#codec, this);
     this.#opened++;
-    this.#connections.add(connection);
     const connecting = this.#connector.connect(this.#destination, {
       order: (found) => this.#balancer.orderAddresses(found),
       onCancel: (cancel) => connection.opening.onCancel(cancel),

@@ -105,7 +105,9 @@ type Phase =
   | "chunk-data"
   /** The line end after the data of a chunk. */
   | "chunk-end"
-  | "trailers";
+  | "trailers"
+  /** The connection has switched to another protocol: the rest are bytes of that protocol. */
+  | "switched";
 
 /**
  * Parses the responses on one connection, one at a time. The bytes that are fed may be split anywhere.
@@ -129,15 +131,23 @@ export class ResponseParser {
   #lineEndBytes = 0;
   readonly #lines: LineReader;
   readonly #handler: ResponseHandler;
+  /** Whether the request asks to switch protocols, so that the upstream may answer 101. */
+  readonly #maySwitch: boolean;
 
-  constructor(handler: ResponseHandler, codec: Codec = portableCodec) {
+  constructor(handler: ResponseHandler, codec: Codec = portableCodec, maySwitch = false) {
     this.#handler = handler;
+    this.#maySwitch = maySwitch;
     this.#lines = new LineReader(codec);
   }
 
   /** Whether the end of the connection is the end of the body. */
   get isUntilClose(): boolean {
     return this.#phase === "until-close";
+  }
+
+  /** Whether the connection has switched to another protocol: all further bytes are passed on as chunks. */
+  get isSwitched(): boolean {
+    return this.#phase === "switched";
   }
 
   /** Prepares for the response to a request that is being sent. */
@@ -172,6 +182,7 @@ export class ResponseParser {
       case "head":
         return this.#parseHead(bytes, at);
       case "until-close":
+      case "switched":
         this.#handler.onChunk(at === 0 ? bytes : bytes.subarray(at));
         return bytes.length;
       case "fixed-length":
@@ -194,8 +205,13 @@ export class ResponseParser {
     const end = this.#lines.read(bytes, at, HEAD);
     if (end < 0) return end;
     const head = parseHead(this.#lines.text, this.#isHeadRequest);
-    // The request asked for no upgrade.
-    if (head.status === 101) throw malformed("upgrade");
+    // 101 ends HTTP on this connection; all other interim responses precede the final one (RFC 9110 §15.2).
+    if (head.status === 101) {
+      if (!this.#maySwitch) throw malformed("upgrade");
+      this.#phase = "switched";
+      this.#handler.onHead(head);
+      return end;
+    }
     if (head.status < 200) {
       this.#countInterim(this.#lines.text.length);
       this.#handler.onInterim?.(head.status, head.headers);

@@ -25,6 +25,8 @@ const isBytes: Check = (value) =>
 const TOKEN = /^[!#$%&'*+.^_`|~\w-]+$/;
 /** A field's name: a token, but for `*` and a `-` at its end, by which somebody means more than one. */
 const NAME = /^[!#$%&'+.^_`|~\w-]*[!#$%&'+.^_`|~\w]$/;
+/** A protocol of `Upgrade`, with or without a version (RFC 9110 §7.8). */
+const PROTOCOL = /^[!#$%&'*+.^_`|~\w-]+(?:\/[!#$%&'*+.^_`|~\w-]+)?$/;
 /** What a field value may not hold (RFC 9110 §5.5); bytes above 0x7f are opaque. */
 const FIELD_VALUE = /^[\t\u0020-\u007e\u0080-\u00ff]*$/;
 const unforwardable = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
@@ -181,6 +183,13 @@ const CHECKS: Record<keyof ProxyOptions, Check> = {
     const [name, wrong] = findWrong(value, INTERCEPTOR_CHECKS) ?? [];
     return wrong && `${name}: ${wrong}`;
   },
+  upgrades: (value) =>
+    Array.isArray(value) &&
+    value.every((each) => typeof each === "string" && PROTOCOL.test(each)) &&
+    !value.some((each: string) => /^(?:h2c|http)(?:\/|$)/i.test(each))
+      ? undefined
+      : 'use an array of protocols other than HTTP, such as ["websocket"]',
+  tunnelTimeout: isMilliseconds,
   signal: (value) => (value instanceof AbortSignal ? undefined : "use an AbortSignal"),
   fetch: isFunction,
   transport: isTransport,

@@ -223,6 +223,22 @@ export interface ProxyOptions {
     readonly request?: readonly Interceptor[];
     readonly attempt?: readonly Interceptor[];
   };
+  /**
+   * The protocols of `Upgrade` that are tunnelled: the connection carries their bytes once the upstream has
+   * answered 101. An `Upgrade` to any other protocol is ignored, and the request forwarded without it; `[]` ignores all.
+   *
+   * The upstream must speak such a protocol or refuse it: what the client sends after a 101 is neither parsed nor limited.
+   * Where the server does not hand upgrades over (on Node: `proxy.attach(server)`), the answer is 501.
+   * @default ["websocket"]
+   * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.8
+   */
+  upgrades?: readonly string[];
+  /**
+   * Milliseconds that a tunnel may be silent in both directions; then it is closed. `0` waits for ever: a WebSocket may
+   * be silent for hours, unless its application sends pings. `timeout` and `idleTimeout` do not apply to tunnels.
+   * @default 0
+   */
+  tunnelTimeout?: number;
   /** Aborts the upstream request when it fires, as the client's leaving does. */
   signal?: AbortSignal;
   /**
@@ -251,6 +267,8 @@ export const defaults: Readonly<
       | "redirectTargets"
       | "replayLimit"
       | "locationRewrite"
+      | "upgrades"
+      | "tunnelTimeout"
     >
   > & { retry: Required<RetryOptions> }
 > = {
@@ -271,4 +289,6 @@ export const defaults: Readonly<
     delay: 0,
   },
   locationRewrite: true,
+  upgrades: ["websocket"],
+  tunnelTimeout: 0,
 };

@@ -49,6 +49,9 @@ export interface Plan {
   readonly hostOption: string | undefined;
   readonly timeout: number;
   readonly idleTimeout: number;
+  /** The protocols that are tunnelled, in lower case. */
+  readonly upgrades: readonly string[];
+  readonly tunnelTimeout: number;
   /** Whether redirects are followed. */
   readonly follows: boolean;
   readonly transport: Transport;
@@ -119,6 +122,8 @@ export function compile(
     hostOption,
     timeout: options.timeout ?? defaults.timeout,
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
+    upgrades: (options.upgrades ?? defaults.upgrades).map((each) => each.toLowerCase()),
+    tunnelTimeout: options.tunnelTimeout ?? defaults.tunnelTimeout,
     ...compileSend(options, transport, inProcess),
     transport,
   };

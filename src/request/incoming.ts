@@ -32,6 +32,8 @@ export interface Incoming extends Client {
   readonly address: string | undefined;
   /** The body; `null` for none. */
   readonly body: BodySource | null;
+  /** The protocol to which the server can switch the connection of this request; undefined where it cannot. */
+  readonly upgrade?: string | undefined;
   /** Whether the server can send trailer fields to this client. */
   readonly carriesTrailers?: boolean;
   /**

@@ -14,7 +14,7 @@ import type { Context, Incoming } from "./incoming.ts";
 import type { Plan } from "../options/plan.ts";
 import { joinTarget, type Upstream } from "./target.ts";
 import type { HeaderList, UpstreamRequest } from "../transport.ts";
-import { refuseWebSocket } from "./upgrade.ts";
+import { readUpgrade } from "./upgrade.ts";
 
 /**
  * Makes the request to the upstream from the incoming request.
@@ -44,7 +44,8 @@ export function toUpstreamRequest(
     trusts ? plan.droppedIfTrusted : plan.dropped,
     plan.kept,
   );
-  if (head.upgrade !== undefined) refuseWebSocket(head.upgrade);
+  const upgrade =
+    head.upgrade === undefined ? undefined : readUpgrade(incoming, head.upgrade, plan.upgrades);
   const host =
     incoming.named === undefined
       ? (head.host ?? incoming.authority)
@@ -84,6 +85,7 @@ export function toUpstreamRequest(
     host: options.host ?? (plan.keepHost ? host : undefined),
     body,
     contentLength: body === null ? undefined : head.contentLength,
+    upgrade,
     acceptsTrailers: head.acceptsTrailers && incoming.carriesTrailers === true,
     trailer,
     headersBeforeHooks: plan.follows ? [...headers] : undefined,

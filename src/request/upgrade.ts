@@ -1,16 +1,64 @@
-import { ProxyError } from "../error.ts";
+import { badRequest, ProxyError } from "../error.ts";
+import { getHeader, trimOws } from "../fields/headers.ts";
+import type { Incoming } from "./incoming.ts";
+import type { HeaderList } from "../transport.ts";
 
 /**
- * Refuses a request for a WebSocket. The proxy does not forward `Upgrade`, and the upstream would answer a plain GET with
- * 200. Other protocols are ignored, as RFC 9110 §7.8 allows.
+ * Returns the protocol to which a request asks to switch, if this proxy carries that protocol.
+ *
+ * Any other protocol is ignored, and the request is forwarded without `Upgrade` (RFC 9110 §7.8): so is `h2c`, which some
+ * clients ask for with every first request.
  * @param upgrade the value of the request's `Upgrade`
- * @throws ProxyError 501
+ * @param carried the protocols that this proxy carries, in lower case
+ * @throws ProxyError 400 for an upgrade with a body, and 501 where the server cannot switch the connection
  */
-export function refuseWebSocket(upgrade: string): void {
-  const protocols = upgrade.split(",");
-  if (!protocols.some((protocol) => /^[\t ]*websocket[\t ]*(?:\/|$)/i.test(protocol))) return;
+export function readUpgrade(
+  incoming: Incoming,
+  upgrade: string,
+  carried: readonly string[],
+): string | undefined {
+  const protocol = chooseProtocol(upgrade, carried);
+  if (protocol === undefined || !mayUpgrade(incoming)) return undefined;
+  const { headers } = incoming;
+  // A body would stand between the request and the bytes of the new protocol, and servers differ about its end.
+  for (const name of ["content-length", "transfer-encoding"]) {
+    if (getHeader(headers, name) !== undefined) throw badRequest(`${name} beside Upgrade`);
+  }
+  if (incoming.upgrade !== undefined) return protocol;
   throw new ProxyError("http_request_error", {
     status: 501,
-    message: "the request asks for a WebSocket: upgrades are not supported yet",
+    message:
+      `the request asks to switch to ${protocol}, and the server does not hand such requests over: ` +
+      "call proxy.attach(server), or pass proxy.plugin to the server",
   });
+}
+
+/**
+ * Returns the first protocol of an `Upgrade` field that is carried. A protocol may have a version (`name/version`), which
+ * counts only where the version is named in `carried` as well.
+ */
+export function chooseProtocol(upgrade: string, carried: readonly string[]): string | undefined {
+  for (const offer of upgrade.toLowerCase().split(",")) {
+    const protocol = trimOws(offer);
+    if (carried.includes(protocol)) return protocol;
+    const name = trimOws(protocol.split("/", 1)[0] as string);
+    if (carried.includes(name)) return name;
+  }
+  return undefined;
+}
+
+/** Whether a request may ask for an upgrade: in HTTP/1.0, and without the connection option, `Upgrade` has no effect. */
+function mayUpgrade(incoming: Incoming): boolean {
+  if (incoming.method !== "GET" || incoming.version() !== "1.1") return false;
+  // A server that can switch the connection has read `Connection` itself, and may not show it.
+  return incoming.upgrade !== undefined || nominatesUpgrade(incoming.headers);
+}
+
+function nominatesUpgrade(headers: HeaderList): boolean {
+  for (let i = 0; i < headers.length; i += 2) {
+    if ((headers[i] as string).toLowerCase() !== "connection") continue;
+    const options = (headers[i + 1] as string).toLowerCase().split(",");
+    if (options.some((option) => trimOws(option) === "upgrade")) return true;
+  }
+  return false;
 }

@@ -1,10 +1,18 @@
 import { ProxyError } from "../error.ts";
-import { HOP_BY_HOP, NameSet, withoutNames, withoutNominated } from "../fields/headers.ts";
+import {
+  getHeader,
+  HOP_BY_HOP,
+  NameSet,
+  withoutNames,
+  withoutNominated,
+} from "../fields/headers.ts";
 import { cleanTrailerNames } from "../fields/trailers.ts";
 import { MisuseError } from "../options/misuse.ts";
 import type { BodySource } from "../body/source.ts";
+import { chooseProtocol } from "../request/upgrade.ts";
 import { type ResponseRewrite, REWRITABLE } from "./rewrite.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
+import type { Tunnel } from "../tunnel.ts";
 
 /** Fields that are never forwarded from an upstream. `Alt-Svc` would make clients bypass the proxy. */
 const DROPPED = new NameSet([...HOP_BY_HOP, "alt-svc", "proxy-authenticate"]);
@@ -41,7 +49,7 @@ export function cleanResponse(
   }
   let headers: HeaderList;
   try {
-    if (status < 200 || status > 599) {
+    if ((status < 200 && !isSwitch(received, request)) || status > 599) {
       throw new ProxyError("http_protocol_error", {
         message: `the upstream's status was ${status}`,
       });
@@ -62,14 +70,27 @@ export function cleanResponse(
     body: bodyless ? null : body,
     trailer: bodyless || body?.length !== undefined ? undefined : readTrailer(received.headers),
     isEncoded: received.isEncoded ?? false,
+    tunnel: received.tunnel,
   };
+}
+
+/**
+ * Whether a response switches the connection to the protocol that the request asks for. The upstream must name the
+ * protocol, and must not choose another one (RFC 9110 §7.8).
+ */
+function isSwitch(
+  { status, headers, tunnel }: UpstreamResponse,
+  { upgrade }: UpstreamRequest,
+): boolean {
+  if (status !== 101 || tunnel === undefined || upgrade === undefined) return false;
+  return chooseProtocol(getHeader(headers, "upgrade") ?? "", [upgrade]) !== undefined;
 }
 
 /**
  * Drops the fields of a response that must not be forwarded, and rewrites the others for clients of the proxy.
  *
  * `Content-Length` is dropped where it cannot be the length of the body: beside `Transfer-Encoding` (RFC 9112 §6.3), and
- * on a 204 or 205, which have no content (RFC 9110 §8.6, §15.3.6).
+ * on a 101, 204 or 205, which have no content (RFC 9110 §8.6, §15.3.6).
  * @throws ProxyError 502 for a transfer coding that is still on the body
  */
 export function cleanResponseHeaders(
@@ -79,7 +100,7 @@ export function cleanResponseHeaders(
 ): HeaderList {
   const headers: HeaderList = [];
   let connection: string | undefined;
-  let hasNoLength = status === 204 || status === 205;
+  let hasNoLength = status === 204 || status === 205 || status === 101;
   let lengthAt = -1;
   let isRewritable = false;
   for (let i = 0; i < raw.length; i += 2) {
@@ -135,9 +156,16 @@ function cleanReason(statusText: string): string {
   return /^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(statusText) ? statusText : "";
 }
 
-/** Cancels the body of a request or a response that nothing will read. */
-export function discardBody({ body }: { readonly body: BodySource | null }): void {
+/** Cancels the body of a request or a response that nothing will read, or closes the tunnel that came with it. */
+export function discardBody({
+  body,
+  tunnel,
+}: {
+  readonly body: BodySource | null;
+  readonly tunnel?: Tunnel | undefined;
+}): void {
   body?.cancel();
+  tunnel?.destroy();
 }
 
 /** Cancels the body of a `Response` that is not sent, unless the replacement is made from the same body. */

@@ -7,5 +7,7 @@ import { createFetching } from "./_fetching.ts";
 await announce(async (setup) => {
   const proxy = createFetching(createProxy, setup);
   const handler = proxy?.nodeHandler ?? ((_, res) => void res.writeHead(500).end());
-  return (await serve("node", handler)).port;
+  const { port, server } = await serve("node", handler);
+  proxy?.attach(server);
+  return port;
 });

@@ -1,4 +1,5 @@
 import { serve } from "../_serve.ts";
+import { attach } from "./_attach.ts";
 import { announce, bindFetch } from "./_announce.ts";
 
-await announce(async (setup) => (await serve("h3", bindFetch(setup))).port);
+await announce(async (setup) => attach(setup, await serve("h3", bindFetch(setup))));

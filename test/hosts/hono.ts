@@ -1,5 +1,6 @@
 import { ProxyError } from "#proxy";
 import { serve } from "../_serve.ts";
+import { attach } from "./_attach.ts";
 import { announce, bindFetch } from "./_announce.ts";
 
 // @hono/node-server logs each response body that fails; anything else on stderr is a fault.
@@ -8,4 +9,4 @@ console.error = (...data: unknown[]) => {
   if (!(data[0] instanceof ProxyError)) complain(...data);
 };
 
-await announce(async (setup) => (await serve("hono", bindFetch(setup))).port);
+await announce(async (setup) => attach(setup, await serve("hono", bindFetch(setup))));

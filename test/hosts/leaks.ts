@@ -14,7 +14,7 @@ export interface Holdings {
   resources: Record<string, number>;
   /** Listeners on what outlives a request. */
   listeners: number;
-  pool: { inUse: number; free: number; waiting: number };
+  pool: { inUse: number; free: number; waiting: number; tunnels: number };
 }
 
 // One signal for all requests: whoever listens to it and does not stop leaks.
@@ -22,6 +22,7 @@ const { signal } = new AbortController();
 const target = process.env["UPSTREAM"] ?? "";
 const proxy = createProxy({ target, signal, pool: { freeSocketTimeout: 60_000 } });
 const { server, port } = await serve("node", proxy.nodeHandler);
+proxy.attach(server);
 
 function listenersOf(emitter: NodeJS.EventEmitter): number {
   return emitter.eventNames().reduce((sum, name) => sum + emitter.listenerCount(name), 0);
@@ -41,7 +42,7 @@ async function measure(): Promise<Holdings> {
     resources,
     listeners:
       getEventListeners(signal, "abort").length + listenersOf(server) + listenersOf(process),
-    pool: origins[0] ?? { inUse: 0, free: 0, waiting: 0 },
+    pool: origins[0] ?? { inUse: 0, free: 0, waiting: 0, tunnels: 0 },
   };
 }
 

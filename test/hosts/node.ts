@@ -3,6 +3,8 @@ import { serve } from "../_serve.ts";
 import { announce } from "./_announce.ts";
 
 await announce(async ({ target, options }) => {
-  const { nodeHandler } = createProxy({ target, ...options });
-  return (await serve("node", nodeHandler)).port;
+  const proxy = createProxy({ target, ...options });
+  const { port, server } = await serve("node", proxy.nodeHandler);
+  proxy.attach(server);
+  return port;
 });

@@ -5,7 +5,7 @@ import { announce, reportError } from "./_announce.ts";
 
 await announce(async ({ target, options }) => {
   const proxy = createProxy({ target, ...options });
-  const { port } = await serve("srvx", {
+  const { port, server } = await serve("srvx", {
     async fetch(request) {
       const { url, method, body, signal, runtime } = request;
       const headers = new Headers([...request.headers]);
@@ -25,5 +25,6 @@ await announce(async ({ target, options }) => {
     },
     error: reportError,
   });
+  proxy.attach(server);
   return port;
 });

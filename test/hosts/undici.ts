@@ -6,6 +6,8 @@ import { announce } from "./_announce.ts";
 
 await announce(async ({ target, options }) => {
   const transport = createUndiciTransport();
-  const { nodeHandler } = createProxy({ target, transport, ...options });
-  return (await serve("node", nodeHandler)).port;
+  const proxy = createProxy({ target, transport, ...options });
+  const { port, server } = await serve("node", proxy.nodeHandler);
+  proxy.attach(server);
+  return port;
 });

@@ -51,40 +51,6 @@ export const hops = {
     expectNoneOf(t.upstream.calls[0]?.headers ?? []);
   },
 
-  async "a WebSocket handshake is answered with 501 and a reason, and is never forwarded"(
-    t: Tools,
-  ): Promise<void> {
-    const client = await t.connect();
-    for (const [method, token] of [
-      ["GET", "websocket"],
-      ["GET", "WebSocket"],
-      ["HEAD", "websocket"],
-      ["GET", "h2c, websocket/13"],
-    ] as const) {
-      const handshake: Header[] = [
-        ["Connection", "Upgrade"],
-        ["Upgrade", token],
-        ["Sec-WebSocket-Version", "13"],
-        ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
-      ];
-      client.send(request(method, "/socket", handshake));
-      const answer = await client.read(method);
-      expect(answer.status, token).toBe(501);
-      expect(answer.get("proxy-status"), token).toBe("fetchway; error=http_request_error");
-      const text = method === "HEAD" ? "" : "Not Implemented: http_request_error\n";
-      expect(answer.text, token).toBe(text);
-    }
-    expect(t.upstream.calls).toEqual([]);
-    client.send(
-      request("GET", "/next", [
-        ["Connection", "Upgrade"],
-        ["Upgrade", "h2c"],
-      ]),
-    );
-    expect((await client.read()).status).toBe(200);
-    expect(t.upstream.calls.map(({ target }) => target)).toEqual(["/next"]);
-  },
-
   async "OPTIONS decrements Max-Forwards, and the proxy answers it at 0"(t: Tools): Promise<void> {
     const ask = (value: string): Promise<Answer> =>
       t.ask(request("OPTIONS", "/", [["Max-Forwards", value]]));

@@ -4,7 +4,8 @@
  * - Rests on: `socket._httpMessage` is the response that Node writes to the connection now, the first of those that are
  *   not finished; null if there is none. Another response becomes the first before the finished one emits `close`.
  * - Check: the value must have a request with `rawHeaders`.
- * - Otherwise: pipelined requests are sent when they arrive, side by side. Node still sends the responses in order.
+ * - Otherwise: pipelined requests are sent when they arrive, side by side. Node still sends the responses in order. The
+ *   answer to an upgrade, which is written past Node, may come before them.
  * - Test: test/internals.pipelining.node.test.ts, "without the name of the current response". That the order is kept is
  *   tested in test/pipeline.node.test.ts and test/suite/pipelining.ts.
  */
@@ -101,6 +102,25 @@ class PipelinedConnection {
 }
 
 const connections: WeakMap<Socket, PipelinedConnection> = new WeakMap();
+
+/**
+ * Returns when all responses on a connection are finished; undefined if they are. The answer to an upgrade is not written
+ * by Node, which keeps the order of its own responses only.
+ */
+export function turnAfterAll(socket: Socket): Promise<void> | undefined {
+  const first = responseOn(socket);
+  if (!first) return undefined;
+  return new Promise((resolve) => {
+    const wait = (response: ServerResponse): void => {
+      response.once("close", () => {
+        const next = responseOn(socket);
+        if (!socket.writable || !next || next === response) resolve();
+        else wait(next);
+      });
+    };
+    wait(first);
+  });
+}
 
 /**
  * Returns when a request may be sent; undefined for now, which is nearly always.

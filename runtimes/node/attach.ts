@@ -1,0 +1,145 @@
+import { type IncomingMessage, ServerResponse } from "node:http";
+import type { Server } from "node:net";
+import type { Duplex } from "node:stream";
+import { ProxyError, toErrorResponse } from "../../src/error.ts";
+import type { Plan } from "../../src/options/plan.ts";
+import { chooseProtocol } from "../../src/request/upgrade.ts";
+import { attachContinue } from "./attachcontinue.ts";
+import { protocolOf, type UpgradeListener } from "./handleupgrade.ts";
+import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
+import { sendParts } from "./noderesponse.ts";
+import { UpgradeSocket } from "./upgradesocket.ts";
+
+/** Which requests of a server are the proxy's. */
+export interface AttachOptions {
+  /**
+   * Tells which requests are the proxy's; all by default. Of these it takes the upgrades, and passes `Expect: 100-continue` on
+   * to the upstream; other handlers' clients get their 100 (Continue) when the handler reads the body. The others are left to the server's other listeners for
+   * `upgrade`. Where there are none, such a request is an ordinary one on Node 22.21, 24.9 and newer, and gets 501 on others.
+   * @example (req) => req.url?.startsWith("/api/") ?? false
+   */
+  match?: (req: IncomingMessage) => boolean;
+}
+
+/** What a proxy contributes to a server. */
+interface Attachment {
+  readonly plan: Plan;
+  readonly upgrade: UpgradeListener;
+  readonly match: NonNullable<AttachOptions["match"]>;
+}
+
+/** A server that the proxies of this process are attached to. */
+class AttachedServer {
+  readonly #server: Server;
+  readonly #attachments: Attachment[] = [];
+
+  constructor(server: Server) {
+    this.#server = server;
+    server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
+      this.#onUpgrade(req, socket, head),
+    );
+    chooseUpgrades(
+      server,
+      (req, byServer) => this.#find(req) !== undefined || (byServer && !asksForHttp2(req)),
+      () => this.#others,
+    );
+  }
+
+  add(attachment: Attachment): void {
+    const { upgrade, match } = attachment;
+    if (this.#attachments.some((each) => each.upgrade === upgrade && each.match === match)) return;
+    this.#attachments.push(attachment);
+  }
+
+  get #others(): number {
+    return this.#server.listenerCount("upgrade") - 1;
+  }
+
+  /** Returns the proxy that takes an upgrade. */
+  #find(req: IncomingMessage): Attachment | undefined {
+    return this.#attachments.find(
+      ({ plan, match }) => protocolOf(req, plan) !== undefined && match(req),
+    );
+  }
+
+  #onUpgrade(req: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const taking = this.#find(req);
+    if (taking !== undefined) return taking.upgrade(req, socket, head);
+    if (this.#others > 0 && !asksForHttp2(req)) return;
+    // A server that asks which requests are upgrades does not come here.
+    const isCarried = this.#attachments.some(({ plan }) => protocolOf(req, plan) !== undefined);
+    if (isCarried || !handleAsRequest(this.#server, req, socket, head)) refuse(req, socket, head);
+  }
+}
+
+/**
+ * Whether a request asks for HTTP/2 and nothing else. No server of Node's can switch to it (RFC 9113 §3.1 has removed
+ * `h2c`), but some clients ask for it with every first request, and the listeners of others would leave that request
+ * without an answer.
+ */
+function asksForHttp2({ headers }: IncomingMessage): boolean {
+  const offers = headers.upgrade?.split(",") ?? [];
+  return offers.every((offer) => chooseProtocol(offer, ["h2c", "h2"]) !== undefined);
+}
+
+function refuse(req: IncomingMessage, socket: Duplex, head: Buffer): void {
+  const client = new UpgradeSocket(socket, head);
+  const res = new ServerResponse(req);
+  const error = new ProxyError("http_request_error", { status: 501 });
+  client.beginResponse(res);
+  sendParts(toErrorResponse(error, req.method ?? "GET"), res);
+}
+
+const servers: WeakMap<Server, AttachedServer> = new WeakMap();
+
+/** A server of srvx's, also under h3, as far as it is used here. */
+export interface SrvxServer {
+  /** The name of the runtime. */
+  readonly runtime: string;
+  readonly node?: { readonly server?: unknown } | undefined;
+  serve(): unknown;
+}
+
+/**
+ * Attaches a proxy to a server of Node's, or to the one under a server of srvx's.
+ * @throws TypeError for anything else
+ */
+export function attachTo(
+  server: Server | SrvxServer,
+  { plan, upgrade }: Omit<Attachment, "match">,
+  options: AttachOptions = {},
+): void {
+  const { match = takeAll } = options;
+  if (typeof match !== "function") {
+    throw new TypeError("fetchway: attach(server, { match }): use a function of the request");
+  }
+  const isSrvx = typeof (server as SrvxServer | undefined)?.serve === "function";
+  const inner = isSrvx ? (server as SrvxServer).node?.server : server;
+  if (typeof (inner as Server | undefined)?.listenerCount !== "function") {
+    throw new TypeError(
+      "fetchway: attach(server) takes a server of node:http, or what `serve` of srvx, h3 or Hono returned: " +
+        "app.server of Fastify, app.listen() of Express",
+    );
+  }
+  const known = servers.get(inner as Server) ?? new AttachedServer(inner as Server);
+  servers.set(inner as Server, known);
+  known.add({ plan, upgrade, match });
+  attachContinue(inner as Server, match);
+}
+
+function takeAll(): boolean {
+  return true;
+}
+
+/**
+ * Attaches a proxy to a server of srvx's that is being created. Its server of Node's exists when it begins to listen, but
+ * not when it calls its plugins. On other runtimes there is nothing to attach to.
+ */
+export function plugInto(server: SrvxServer, attachment: Omit<Attachment, "match">): void {
+  if (server.runtime !== "node") return;
+  const serve = server.serve.bind(server);
+  server.serve = () => {
+    attachTo(server, attachment);
+    return serve();
+  };
+}

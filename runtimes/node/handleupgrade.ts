@@ -1,0 +1,116 @@
+import {
+  type IncomingMessage,
+  ServerResponse,
+  validateHeaderName,
+  validateHeaderValue,
+} from "node:http";
+import type { Duplex } from "node:stream";
+import { badRequest, type ProxyError } from "../../src/error.ts";
+import type { Listener } from "../../src/exchange/scope.ts";
+import { forward } from "../../src/forward.ts";
+import type { Plan } from "../../src/options/plan.ts";
+import type { Route } from "../../src/proxy.ts";
+import { chooseProtocol } from "../../src/request/upgrade.ts";
+import { discardBody } from "../../src/response/clean.ts";
+import { turnAfterAll } from "./internals/pipelining.ts";
+import { MessageIncoming } from "./nodeincoming.ts";
+import { type Head, partsOf, respond, sendParts } from "./noderesponse.ts";
+import { UpgradeSocket } from "./upgradesocket.ts";
+
+/** A listener for `upgrade` of Node's servers. */
+export type UpgradeListener = (req: IncomingMessage, socket: Duplex, head: Buffer) => void;
+
+/** A request that Node's server has handed over for an upgrade. */
+class UpgradeIncoming extends MessageIncoming {
+  readonly upgrade: string | undefined;
+  override readonly fault: ProxyError | undefined;
+  readonly #client: UpgradeSocket;
+
+  constructor(
+    req: IncomingMessage,
+    res: ServerResponse,
+    client: UpgradeSocket,
+    upgrade: string | undefined,
+  ) {
+    super(req, res);
+    this.#client = client;
+    this.upgrade = upgrade;
+    // The server has stopped parsing: the body of a request that asks for another protocol is not readable.
+    this.fault = this.body === null ? undefined : badRequest("body beside Upgrade");
+  }
+
+  override turn(): Promise<void> | undefined {
+    return turnAfterAll(this.message.socket);
+  }
+
+  override listen(listener: Listener): void {
+    this.#client.listen(listener);
+  }
+
+  override unlisten(): void {
+    this.#client.unlisten();
+  }
+}
+
+/** Returns the protocol of the proxy's to which a request asks to switch; undefined for an ordinary request. */
+export function protocolOf(
+  { method, httpVersion, headers }: IncomingMessage,
+  { upgrades }: Plan,
+): string | undefined {
+  if (method !== "GET" || httpVersion !== "1.1" || headers.upgrade === undefined) return undefined;
+  return chooseProtocol(headers.upgrade, upgrades);
+}
+
+/** Returns the listener for `upgrade` that forwards requests by a route. */
+export function createUpgradeListener({ target, plan }: Route): UpgradeListener {
+  return (req, socket, head) => {
+    const client = new UpgradeSocket(socket, head);
+    const res = new ServerResponse(req);
+    const protocol = protocolOf(req, plan);
+    answer().catch((thrown: unknown) => {
+      // Nothing else reports it: the server's event has no caller that waits for it.
+      // oxlint-disable-next-line no-console
+      console.error(thrown);
+      if (res.headersSent || !client.isWaiting) return client.destroy();
+      client.beginResponse(res);
+      res.writeHead(500).end();
+    });
+
+    async function answer(): Promise<void> {
+      const incoming = new UpgradeIncoming(req, res, client, protocol);
+      const response = await forward(incoming, target, plan, { req, socket, head }, respond);
+      const parts = partsOf(response);
+      const { tunnel } = parts;
+      if (!client.isWaiting) {
+        discardBody(parts);
+        return client.destroy();
+      }
+      if (tunnel === undefined) {
+        client.beginResponse(res);
+        return sendParts(parts, res);
+      }
+      try {
+        client.switchTo(tunnel, writeSwitch(parts, protocol as string), plan.tunnelTimeout);
+      } catch (error) {
+        tunnel.destroy();
+        throw error;
+      }
+    }
+  };
+}
+
+/**
+ * Returns the head of a 101.
+ * @throws TypeError for a field that a hook or a transport has made invalid
+ */
+function writeSwitch({ statusText, headers }: Head, protocol: string): string {
+  let lines = `HTTP/1.1 101 ${statusText || "Switching Protocols"}\r\n`;
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    const value = headers[i + 1] as string;
+    validateHeaderName(name);
+    validateHeaderValue(name, value);
+    lines += `${name}: ${value}\r\n`;
+  }
+  return `${lines}Connection: Upgrade\r\nUpgrade: ${protocol}\r\n\r\n`;
+}

@@ -1,0 +1,85 @@
+/**
+ * Which requests a server of Node's hands over as upgrades, and what becomes of the others.
+ *
+ * The server's choice.
+ * - Rests on: a server asks `shouldUpgradeCallback(req)` for each request with `Upgrade`, from Node 22.21 and 24.9 on, and
+ *   treats a request as an ordinary one where the answer is false. Only the option of `createServer` is documented, not
+ *   the property. The default counts the server's listeners for `upgrade`.
+ * - Check: the server must have the property.
+ * - Otherwise: a server with a listener hands over every request with `Upgrade`, also one with a body, of which it has
+ *   parsed the head only. Such a request is given to the server a second time, without the connection option `upgrade`.
+ *   Node documents that a connection may be given to a server by emitting `connection`.
+ * - Test: test/internals.upgradechoice.node.test.ts, "without the server's choice".
+ */
+import type { IncomingMessage } from "node:http";
+import type { Server, Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { trimOws } from "../../../src/fields/headers.ts";
+import { turnAfterAll } from "./pipelining.ts";
+
+type Choose = (this: Server, req: IncomingMessage) => boolean;
+
+/** A server that may ask which requests are upgrades. */
+type ChoosingServer = Server & { shouldUpgradeCallback?: Choose };
+
+/**
+ * Makes the server ask which requests are upgrades, where it can.
+ * @param choose tells whether a request is an upgrade, given what the server itself would say without the listener
+ * @param countOthers returns the number of listeners for `upgrade` beside the proxy's
+ */
+export function chooseUpgrades(
+  server: Server,
+  choose: (req: IncomingMessage, byServer: boolean) => boolean,
+  countOthers: () => number,
+): void {
+  const choosing: ChoosingServer = server;
+  const before = choosing.shouldUpgradeCallback;
+  if (typeof before !== "function") return;
+  // The default asks for the number of listeners, and must not count the proxy's own.
+  const withoutOurs = Object.create(server) as Server;
+  withoutOurs.listenerCount = (event: string | symbol) =>
+    event === "upgrade" ? countOthers() : server.listenerCount(event);
+  choosing.shouldUpgradeCallback = (req) => choose(req, before.call(withoutOurs, req));
+}
+
+/**
+ * Gives a request that was handed over as an upgrade to the server again, as an ordinary request with its body.
+ * @returns whether the server takes it: not over TLS, where no client asks for `h2c`
+ */
+export function handleAsRequest(
+  server: Server,
+  req: IncomingMessage,
+  socket: Duplex,
+  head: Uint8Array,
+): boolean {
+  const text = writeAgain(req);
+  if ((socket as { encrypted?: boolean }).encrypted === true || text === undefined) return false;
+  const inject = (): void => {
+    if (socket.destroyed) return;
+    socket.unshift(Buffer.concat([Buffer.from(text, "latin1"), head]));
+    server.emit("connection", socket as Socket);
+  };
+  const turn = turnAfterAll(req.socket);
+  if (turn === undefined) inject();
+  else void turn.then(inject);
+  return true;
+}
+
+/** Returns the head of a request without the connection option `upgrade`; undefined for one that cannot be written. */
+function writeAgain({ method, url, httpVersion, rawHeaders }: IncomingMessage): string | undefined {
+  let lines = `${method} ${url} HTTP/${httpVersion}\r\n`;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] as string;
+    const value = rawHeaders[i + 1] as string;
+    // A lenient parser may have joined folded lines.
+    if (/[\r\n\0]/.test(value)) return undefined;
+    const left = name.toLowerCase() === "connection" ? withoutUpgrade(value) : value;
+    lines += `${name}: ${left}\r\n`;
+  }
+  return `${lines}\r\n`;
+}
+
+function withoutUpgrade(connection: string): string {
+  const options = connection.split(",").map((option) => trimOws(option));
+  return options.filter((option) => option.toLowerCase() !== "upgrade").join(", ");
+}

@@ -1,0 +1,85 @@
+import type { Tunnel, TunnelHandler } from "../tunnel.ts";
+import type { Carried, Connection } from "./connection.ts";
+
+/** A tunnel through a connection of the HTTP/1.1 client whose upstream has answered 101. */
+export class SwitchedTunnel implements Tunnel, Carried {
+  /** A tunnel may be silent: the limit for silence is about requests. */
+  readonly isPaused = true;
+  readonly #connection: Connection;
+  #handler: TunnelHandler | undefined;
+  /** The bytes that arrived before the handler was set: the upstream may send them with its 101. */
+  #early: Uint8Array[] = [];
+  #hasEnded = false;
+  #isClosed = false;
+  /** Why the connection was closed; undefined if it was closed in order. */
+  #error: unknown;
+  /** Whether `onDrain` is still to be called. */
+  #isWaiting = false;
+
+  /** Takes over the connection. */
+  constructor(connection: Connection) {
+    this.#connection = connection;
+    connection.switchTo(this);
+  }
+
+  // ── for the host ──
+
+  attach(handler: TunnelHandler): void {
+    this.#handler = handler;
+    for (const bytes of this.#early.splice(0)) handler.onData(bytes);
+    if (this.#hasEnded) handler.onEnd();
+    if (this.#isClosed) handler.onClose(this.#error);
+    else this.#connection.resume();
+  }
+
+  write(bytes: Uint8Array): boolean {
+    if (this.#isClosed) return true;
+    const hasRoom = this.#connection.write(bytes);
+    if (hasRoom || this.#isWaiting) return hasRoom;
+    this.#isWaiting = true;
+    this.#connection.onceDrained(() => {
+      this.#isWaiting = false;
+      if (!this.#isClosed) this.#handler?.onDrain();
+    });
+    return false;
+  }
+
+  pause(): void {
+    this.#connection.pause();
+  }
+
+  resume(): void {
+    this.#connection.resume();
+  }
+
+  end(): void {
+    this.#connection.end();
+  }
+
+  destroy(): void {
+    this.#connection.reset();
+  }
+
+  // ── for the connection ──
+
+  fail(thrown: unknown): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#error = this.#hasEnded ? undefined : thrown;
+    this.#handler?.onClose(this.#error);
+  }
+
+  /** No head follows the 101. */
+  onHead(): void {}
+
+  onChunk(bytes: Uint8Array): void {
+    if (this.#handler === undefined) this.#early.push(bytes);
+    else this.#handler.onData(bytes);
+  }
+
+  onEnd(): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.#handler?.onEnd();
+  }
+}

@@ -1,0 +1,40 @@
+/** The hosts that do not carry WebSockets. */
+import type { Gap } from "./_gaps.ts";
+import type { HostName } from "./_host.ts";
+import type { TestName } from "./_suite.ts";
+
+/** Every test in which the proxy sends a WebSocket handshake to the upstream. */
+const carried: readonly TestName[] = [
+  "a WebSocket carries text and binary messages of any size in both directions",
+  "close codes and reasons of a WebSocket pass in both directions",
+  "a WebSocket's subprotocol is the one that the upstream chooses",
+  "an upstream that breaks off its WebSocket ends the client's without a close code",
+  "a client that breaks off its WebSocket closes the upstream's connection",
+  "a WebSocket handshake is forwarded by the rules of any request",
+  "hooks see a WebSocket handshake and its 101",
+  "a refused WebSocket handshake is relayed as the response it is",
+  "nothing that follows a refused upgrade reaches the upstream",
+  "a frame that comes with the handshake's packet reaches the upstream",
+  "a 101 with a forged Sec-WebSocket-Accept opens no WebSocket",
+  "a 101 to another protocol becomes 502",
+  "a WebSocket's upstream that refuses the connection becomes 502, and one that is silent 504",
+  "no deadline applies to an open WebSocket",
+  "a client that disconnects before the handshake is answered closes the upstream request",
+];
+
+const REFUSED = "a WebSocket handshake is answered with 501";
+
+function refusing(hosts: readonly HostName[]): Gap[] {
+  return hosts.flatMap((host) => carried.map((test) => ({ host, test, reason: REFUSED })));
+}
+
+/** Of servers that do not hand out the connection. */
+export const withoutRelay: readonly Gap[] = refusing(["bun", "deno", "workerd"]);
+
+/** Of clients whose connections cannot be switched. */
+export const withoutTunnel: readonly Gap[] = refusing([
+  "undici",
+  "fetch-node",
+  "fetch-bun",
+  "fetch-deno",
+]);

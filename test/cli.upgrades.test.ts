@@ -1,0 +1,40 @@
+/** WebSockets through the command. */
+import { once } from "node:events";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { WebSocket, WebSocketServer } from "ws";
+import { listening } from "./_command.ts";
+import { sayHello } from "./_handshake.ts";
+import { within } from "./_wait.ts";
+
+const echo = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+let target = "";
+beforeAll(async () => {
+  if (echo.address() === null) await once(echo, "listening");
+  target = `http://127.0.0.1:${(echo.address() as { port: number }).port}`;
+});
+afterAll(() => echo.close());
+echo.on("connection", (socket) => {
+  socket.on("message", (data, isBinary) => socket.send(data, { binary: isBinary }));
+});
+
+test("the command carries WebSockets, and ends them when it stops", async () => {
+  const { proxy, origin } = await listening(target);
+  const url = origin.replace("http:", "ws:");
+  expect(await sayHello(url)).toBe("hello");
+  const socket = new WebSocket(url);
+  await within(once(socket, "open"), "the opening");
+  const closed = once(socket, "close");
+  socket.on("error", () => {});
+  proxy.child.kill("SIGTERM");
+  expect(await within(proxy.exit, "the exit")).toBe(0);
+  expect(((await within(closed, "the end")) as [number])[0]).toBe(1006);
+  expect(proxy.stderr).toBe("");
+});
+
+test("--upgrades and --tunnel-timeout set what is carried, and for how long", async () => {
+  const { origin } = await listening(`${target} --upgrades websocket --tunnel-timeout 200`);
+  const socket = new WebSocket(origin.replace("http:", "ws:"));
+  socket.on("error", () => {});
+  await within(once(socket, "open"), "the opening");
+  await within(once(socket, "close"), "the end of the silent WebSocket");
+});

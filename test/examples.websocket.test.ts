@@ -1,0 +1,60 @@
+/** The examples with WebSockets, as their users start them, with `ws` and with Node's own WebSocket. */
+import { once } from "node:events";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { echoMessages, sayHello } from "./_handshake.ts";
+import { startProgram } from "./_program.ts";
+import { listen } from "./_serve.ts";
+import { Upstream } from "./_upstream.ts";
+import { until, within } from "./_wait.ts";
+
+const upstream = new Upstream();
+beforeAll(() => upstream.listen());
+afterEach(() => upstream.reset());
+afterAll(() => upstream.stop());
+
+async function freePort(): Promise<number> {
+  const placeholder = createServer();
+  const port = await listen(placeholder);
+  placeholder.close();
+  return port;
+}
+
+/** Says hello with the runtime's own WebSocket. */
+async function sayHelloItself(url: string): Promise<string> {
+  const socket = new WebSocket(url);
+  await within(once(socket, "open"), "the opening");
+  let answer = "";
+  socket.addEventListener("message", ({ data }) => (answer = String(data)));
+  socket.send("hello");
+  await until(() => answer !== "", "the answer");
+  socket.close();
+  return answer;
+}
+
+test.each(["h3", "hono", "express", "fastify"])(
+  "websocket-%s.ts carries requests and WebSockets",
+  async (name) => {
+    const read = new URL(`../examples/websocket-${name}.ts`, import.meta.url);
+    const copy = new URL(`../examples/_websocket-${name}-${process.pid}.ts`, import.meta.url);
+    const source = readFileSync(read, "utf8");
+    writeFileSync(copy, source.replaceAll("http://127.0.0.1:4000", upstream.url));
+    const port = await freePort();
+    try {
+      await using program = startProgram("node", [copy.pathname], { PORT: String(port) });
+      await program.printed(/http:\/\/127\.0\.0\.1:\d+|http:\/\/localhost:\d+/);
+      const origin = `127.0.0.1:${port}`;
+      expect(await (await fetch(`http://${origin}/health`)).text()).toBe("ok");
+      const answer = await fetch(`http://${origin}/api/echo`, { method: "POST", body: "x" });
+      expect(await answer.text()).toBe("x");
+      expect(upstream.calls.map((call) => call.target)).toEqual(["/api/echo"]);
+      echoMessages(upstream);
+      expect(await sayHello(`ws://${origin}/api/socket?a`)).toBe("hello");
+      expect(await sayHelloItself(`ws://${origin}/api/socket?a`)).toBe("hello");
+      expect(upstream.calls.at(-1)?.target).toBe("/api/socket?a");
+    } finally {
+      rmSync(copy);
+    }
+  },
+);

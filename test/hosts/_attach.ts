@@ -1,0 +1,9 @@
+import { createProxy } from "#proxy";
+import type { Serving } from "../_serve.ts";
+import type { Setup } from "../_setups.ts";
+
+/** Makes a proxy of a setup take the upgrades of a server of Node's. @returns the server's port */
+export function attach({ target, options }: Setup, { port, server }: Serving): number {
+  createProxy({ target, ...options }).attach(server);
+  return port;
+}

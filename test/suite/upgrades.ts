@@ -1,0 +1,337 @@
+/** WebSockets and other upgrades, by the rules of any request (RFC 9110 §7.8, RFC 6455). */
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { expect } from "vitest";
+import { WebSocket, type RawData } from "ws";
+import type { Call } from "../_link.ts";
+import type { SetupName } from "../_setups.ts";
+import type { Tools } from "../_suite.ts";
+import { until, within } from "../_wait.ts";
+import { request, type Header } from "../_wire.ts";
+import { accept } from "../_websocket.ts";
+
+const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
+
+const handshake: Header[] = [
+  ["Connection", "Upgrade"],
+  ["Upgrade", "websocket"],
+  ["Sec-WebSocket-Version", "13"],
+  ["Sec-WebSocket-Key", KEY],
+];
+
+/** Opens a WebSocket through the proxy; its messages are collected from the start. */
+async function open(
+  t: Tools,
+  { setup = "default", path = "/", protocols = [] as string[], headers = {} } = {},
+): Promise<Messages> {
+  const port = t.host.port(setup as SetupName);
+  const socket = new WebSocket(`ws://127.0.0.1:${port}${path}`, protocols, { headers });
+  const messages = new Messages(socket);
+  await within(once(socket, "open"), "the WebSocket's opening");
+  return messages;
+}
+
+/** A WebSocket and what it has received. */
+class Messages {
+  readonly socket: WebSocket;
+  readonly received: (string | Buffer)[] = [];
+  /** The close code and the reason. */
+  closed: [number, string] | undefined;
+
+  constructor(socket: WebSocket) {
+    this.socket = socket;
+    socket.on("message", (data: RawData, isBinary) => {
+      const bytes = data as Buffer;
+      this.received.push(isBinary ? bytes : bytes.toString());
+    });
+    socket.on("close", (code, reason) => (this.closed = [code, reason.toString()]));
+    socket.on("error", () => {});
+  }
+
+  async next(index = 0): Promise<string | Buffer> {
+    await until(() => this.received.length > index, `message ${index}`);
+    return this.received[index] as string;
+  }
+
+  async end(): Promise<[number, string]> {
+    await until(() => this.closed !== undefined, "the WebSocket's end");
+    return this.closed as [number, string];
+  }
+}
+
+/** Answers handshakes with a WebSocket that sends back what it gets. */
+function echoing(t: Tools, protocol?: string): WebSocket[] {
+  const sockets: WebSocket[] = [];
+  t.upstream.script = async (call) => {
+    const socket = await accept(call, protocol);
+    sockets.push(socket);
+    socket.on("message", (data, isBinary) => socket.send(data, { binary: isBinary }));
+  };
+  return sockets;
+}
+
+function acceptOf(key: string): string {
+  return createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
+}
+
+export const upgrades = {
+  async "a WebSocket carries text and binary messages of any size in both directions"(
+    t: Tools,
+  ): Promise<void> {
+    echoing(t);
+    const client = await open(t, { path: "/socket?x=1" });
+    expect(t.upstream.calls[0]?.target).toBe("/socket?x=1");
+    const large = Buffer.alloc(1_000_000, "0123456789abcdef");
+    client.socket.send("h\u00e9llo");
+    client.socket.send(Buffer.of(0, 255, 128));
+    client.socket.send("");
+    client.socket.send(large);
+    expect(await client.next(3)).toEqual(large);
+    expect(client.received.slice(0, 3)).toEqual(["h\u00e9llo", Buffer.of(0, 255, 128), ""]);
+    client.socket.close(1000);
+    await client.end();
+  },
+
+  async "close codes and reasons of a WebSocket pass in both directions"(t: Tools): Promise<void> {
+    const sockets = echoing(t);
+    const first = await open(t);
+    let seen: [number, string] | undefined;
+    sockets[0]?.on("close", (code, reason) => (seen = [code, reason.toString()]));
+    first.socket.close(4001, "bye");
+    await until(() => seen !== undefined, "the close at the upstream");
+    expect(seen).toEqual([4001, "bye"]);
+    expect(await first.end()).toEqual([4001, "bye"]);
+    const second = await open(t);
+    sockets[1]?.close(1012, "restart");
+    expect(await second.end()).toEqual([1012, "restart"]);
+  },
+
+  async "a WebSocket's subprotocol is the one that the upstream chooses"(t: Tools): Promise<void> {
+    echoing(t, "b");
+    const client = await open(t, { protocols: ["a", "b"] });
+    expect(t.upstream.calls[0]?.get("sec-websocket-protocol")).toMatch(/^a, ?b$/);
+    expect(client.socket.protocol).toBe("b");
+    client.socket.close();
+  },
+
+  async "an upstream that breaks off its WebSocket ends the client's without a close code"(
+    t: Tools,
+  ): Promise<void> {
+    const sockets = echoing(t);
+    const client = await open(t);
+    sockets[0]?.terminate();
+    expect((await client.end())[0]).toBe(1006);
+  },
+
+  async "a client that breaks off its WebSocket closes the upstream's connection"(
+    t: Tools,
+  ): Promise<void> {
+    const sockets = echoing(t);
+    const client = await open(t);
+    client.socket.terminate();
+    await until(() => sockets[0]?.readyState === WebSocket.CLOSED, "the end at the upstream");
+    await within(t.upstream.links[0]?.closed as Promise<void>, "the connection's end");
+  },
+
+  async "a WebSocket handshake is forwarded by the rules of any request"(t: Tools): Promise<void> {
+    echoing(t);
+    const headers = {
+      Origin: "https://evil.test",
+      Cookie: "a=1; b=2",
+      "X-Forwarded-For": "198.51.100.1",
+      "Proxy-Authorization": "Basic x",
+    };
+    const client = await open(t, { headers });
+    const call = t.upstream.calls[0] as Call;
+    // Only the upstream knows which origins it accepts (RFC 6455 §10.2).
+    expect(call.get("origin")).toBe("https://evil.test");
+    expect(call.get("cookie")).toBe("a=1; b=2");
+    expect(call.get("host")).toBe(t.upstream.authority);
+    expect(call.get("x-forwarded-proto")).toMatch(/^http$/);
+    expect(call.all("x-forwarded-for")).not.toContain("198.51.100.1");
+    expect(call.all("proxy-authorization")).toEqual([]);
+    expect(call.get("upgrade")?.toLowerCase()).toBe("websocket");
+    expect(call.get("connection")?.toLowerCase()).toBe("upgrade");
+    expect(call.framing).toEqual({ kind: "none" });
+    client.socket.close();
+  },
+
+  async "hooks see a WebSocket handshake and its 101"(t: Tools): Promise<void> {
+    echoing(t);
+    const socket = new WebSocket(`ws://127.0.0.1:${t.host.port("hooked")}/`);
+    const [answer] = (await within(once(socket, "upgrade"), "the 101")) as [
+      { headers: Record<string, string> },
+    ];
+    expect(t.upstream.calls[0]?.get("x-hooked")).toBe("request");
+    expect(answer.headers["x-hooked"]).toBe("response");
+    socket.on("error", () => {}).close();
+  },
+
+  async "a refused WebSocket handshake is relayed as the response it is"(t: Tools): Promise<void> {
+    t.upstream.script = (call) =>
+      call.reply(403, [["X-Why", "because"]], JSON.stringify({ error: "no" }));
+    const client = await t.connect();
+    client.send(request("GET", "/", handshake));
+    const answer = await client.read();
+    expect(answer).toMatchObject({ status: 403, text: '{"error":"no"}', cut: false });
+    expect(answer.get("x-why")).toBe("because");
+  },
+
+  async "nothing that follows a refused upgrade reaches the upstream"(t: Tools): Promise<void> {
+    for (const [status, body] of [
+      [400, "no"],
+      [426, ""],
+      [200, "an ordinary page"],
+    ] as const) {
+      t.upstream.script = (call) => call.reply(status, [["Connection", "keep-alive"]], body);
+      const client = await t.connect();
+      // In the packet of the handshake, and behind it, as if the upgrade had succeeded.
+      const smuggled = request("GET", "/smuggled", [["Host", "internal"]]);
+      client.send(request("GET", "/", handshake), smuggled);
+      const answer = await client.read();
+      client.send(smuggled);
+      client.finish();
+      await client.rest();
+      expect(answer.status).toBe(status);
+      const targets = t.upstream.calls.map((call) => call.target);
+      expect(targets.slice(0, 1)).toEqual(["/"]);
+      // A host that goes on with the connection has parsed the rest as a request, by the rules of any request.
+      for (const call of t.upstream.calls.slice(1)) {
+        expect(call.get("host")).toBe(t.upstream.authority);
+        expect(call.get("x-forwarded-for")).toBeDefined();
+      }
+      await t.upstream.reset();
+    }
+  },
+
+  async "a WebSocket handshake with a body is answered with 400"(t: Tools): Promise<void> {
+    for (const [framing, body] of [
+      [["Content-Length", "5"], "hello"],
+      [["Transfer-Encoding", "chunked"], "5\r\nhello\r\n0\r\n\r\n"],
+    ] as const) {
+      const client = await t.connect();
+      client.send(request("GET", "/", [...handshake, [...framing]]), body);
+      expect((await client.read()).status).toBe(400);
+      expect(t.upstream.calls).toEqual([]);
+    }
+  },
+
+  async "an Upgrade that is no WebSocket handshake is ignored"(t: Tools): Promise<void> {
+    for (const [method, fields] of [
+      ["HEAD", handshake],
+      ["POST", [...handshake, ["Content-Length", "0"]]],
+      ["GET", handshake.filter(([name]) => name !== "Connection")],
+      ["GET", handshake.map(([name, value]): Header => [name, name === "Upgrade" ? "tcp" : value])],
+    ] as [string, Header[]][]) {
+      const answer = await t.ask(request(method, "/", fields));
+      expect(answer.status, `${method} ${fields.join()}`).toBe(200);
+      const [call] = t.upstream.calls;
+      expect(call?.all("upgrade")).toEqual([]);
+      await t.upstream.reset();
+    }
+  },
+
+  async "a POST that offers h2c is forwarded with its body, and its connection goes on"(
+    t: Tools,
+  ): Promise<void> {
+    const client = await t.connect();
+    const offer: Header[] = [
+      ["Connection", "Upgrade, HTTP2-Settings"],
+      ["Upgrade", "h2c"],
+      ["HTTP2-Settings", "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA"],
+    ];
+    const body = "x".repeat(100_000);
+    for (const framing of [
+      ["Content-Length", "100000"],
+      ["Transfer-Encoding", "chunked"],
+    ] as Header[]) {
+      const isChunked = framing[0] === "Transfer-Encoding";
+      client.send(request("POST", "/first", [...offer, framing]));
+      client.send(isChunked ? `186a0\r\n${body}\r\n0\r\n\r\n` : body);
+      expect(await client.read()).toMatchObject({ status: 200, text: body });
+    }
+    client.send(request("GET", "/last", offer));
+    expect((await client.read()).status).toBe(200);
+    expect(t.upstream.calls.map((call) => call.target)).toEqual(["/first", "/first", "/last"]);
+  },
+
+  async "a frame that comes with the handshake's packet reaches the upstream"(
+    t: Tools,
+  ): Promise<void> {
+    echoing(t);
+    const client = await t.connect();
+    // Masked with zeros: "hi".
+    client.send(request("GET", "/", handshake), Buffer.of(0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69));
+    const head = await client.readHead();
+    expect(head.status).toBe(101);
+    expect(head.get("sec-websocket-accept")).toBe(acceptOf(KEY));
+    expect(head.get("upgrade")?.toLowerCase()).toBe("websocket");
+    expect(head.get("connection")?.toLowerCase()).toBe("upgrade");
+    client.finish();
+    expect((await client.rest()).subarray(0, 4)).toEqual(Buffer.of(0x81, 2, 0x68, 0x69));
+  },
+
+  async "a 101 with a forged Sec-WebSocket-Accept opens no WebSocket"(t: Tools): Promise<void> {
+    const fields: Header[] = [
+      ["Upgrade", "websocket"],
+      ["Connection", "Upgrade"],
+      ["Sec-WebSocket-Accept", acceptOf("another key")],
+    ];
+    t.upstream.script = (call) => call.reply("101 Switching Protocols", fields, null);
+    const socket = new WebSocket(`ws://127.0.0.1:${t.host.port("default")}/`);
+    const [error] = (await within(once(socket, "error"), "an error")) as [Error];
+    expect(error.message).toMatch(/Invalid Sec-WebSocket-Accept|Unexpected server response: 502/);
+  },
+
+  async "a 101 to another protocol becomes 502"(t: Tools): Promise<void> {
+    for (const fields of [[["Upgrade", "tcp"]], []] as Header[][]) {
+      t.upstream.script = (call) => {
+        const accepted: Header = ["Sec-WebSocket-Accept", acceptOf(KEY)];
+        call.reply(
+          "101 Switching Protocols",
+          [["Connection", "Upgrade"], accepted, ...fields],
+          null,
+        );
+      };
+      expect((await t.ask(request("GET", "/", handshake))).status).toBe(502);
+      await t.upstream.reset();
+    }
+  },
+
+  async "a WebSocket's upstream that refuses the connection becomes 502, and one that is silent 504"(
+    t: Tools,
+  ): Promise<void> {
+    const refused = await t.ask(request("GET", "/", handshake), "refused");
+    expect(refused.status).toBe(502);
+    expect(refused.get("proxy-status")).toMatch(/^fetchway; error=connection_/);
+    t.upstream.script = () => {};
+    const silent = await t.ask(request("GET", "/", handshake), "timeouts");
+    expect(silent.status).toBe(504);
+    expect(silent.get("proxy-status")).toBe("fetchway; error=http_response_timeout");
+  },
+
+  async "no deadline applies to an open WebSocket"(t: Tools): Promise<void> {
+    echoing(t);
+    const client = await open(t, { setup: "timeouts" });
+    // `timeout` and `idleTimeout` of this proxy are 300 ms.
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    client.socket.send("still there");
+    expect(await client.next()).toBe("still there");
+    client.socket.close();
+  },
+
+  async "a client that disconnects before the handshake is answered closes the upstream request"(
+    t: Tools,
+  ): Promise<void> {
+    for (const how of ["FIN", "RST"] as const) {
+      t.upstream.script = () => {};
+      const client = await t.connect();
+      client.send(request("GET", "/", handshake));
+      await until(() => t.upstream.calls.length > 0, "the handshake at the upstream", 2000);
+      const call = await t.upstream.call();
+      client.leave(how);
+      await within(call.link.closed, `the end of the upstream's connection after ${how}`, 1000);
+      await t.upstream.reset();
+    }
+  },
+};

@@ -1,0 +1,301 @@
+/** The client's side of an upgrade on Node: early bytes, backpressure, ends, limits, and answers that are no 101. */
+import { createServer, type Server } from "node:http";
+import type { Socket } from "node:net";
+import { describe, expect, test, vi } from "vitest";
+import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
+import { useApps } from "./_apps.ts";
+import type { Client } from "./_client.ts";
+import { handshake, offer } from "./_handshake.ts";
+import { settled, until, within } from "./_wait.ts";
+import { request } from "./_wire.ts";
+
+const apps = useApps();
+const { upstream } = apps;
+
+/** A proxy that carries the protocol `tcp`, on a server of its own. */
+async function serve(
+  options: Partial<CreateProxyOptions> = {},
+): Promise<{ proxy: NodeProxy; server: Server; port: number }> {
+  const proxy = createProxy({ target: upstream.url, upgrades: ["tcp", "websocket"], ...options });
+  const server = createServer(proxy.nodeHandler);
+  proxy.attach(server);
+  return { proxy, server, port: await apps.listen(server) };
+}
+
+/**
+ * Makes the upstream switch.
+ * @param isHalfOpen whether it keeps its direction open when the client has closed the other
+ * @returns the upstream's sockets
+ */
+function switching(early = "", isHalfOpen = false): Socket[] {
+  const sockets: Socket[] = [];
+  upstream.script = (call) => {
+    const { socket } = call.link.takeOver();
+    if (isHalfOpen) socket.removeAllListeners("end");
+    socket.resume();
+    sockets.push(socket);
+    const head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n";
+    socket.write(head + early);
+  };
+  return sockets;
+}
+
+/** Opens a tunnel. */
+async function open(port: number): Promise<Client> {
+  const client = await apps.connect(port);
+  client.send(request("GET", "/", offer("tcp")));
+  expect((await client.readHead()).status).toBe(101);
+  return client;
+}
+
+async function receive(socket: Socket): Promise<string> {
+  let text = "";
+  socket.on("data", (data: Buffer) => (text += data.toString("latin1"))).resume();
+  await within(new Promise((resolve) => socket.on("end", resolve)), "the end of the direction");
+  return text;
+}
+
+describe("the ends of a tunnel", () => {
+  test("the client closes its direction first, and still receives", async () => {
+    const sockets = switching("", true);
+    const { proxy, port } = await serve();
+    const client = await open(port);
+    sockets[0]?.pause();
+    client.send("question");
+    client.finish();
+    expect(await receive(sockets[0] as Socket)).toBe("question");
+    sockets[0]?.end("answer");
+    expect((await client.rest()).toString()).toBe("answer");
+    await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+  });
+
+  test("the upstream closes its direction first, and still receives", async () => {
+    const sockets = switching("greeting", true);
+    const { proxy, port } = await serve();
+    const client = await open(port);
+    sockets[0]?.pause();
+    sockets[0]?.end();
+    expect((await client.rest()).toString()).toBe("greeting");
+    client.send("late");
+    client.finish();
+    expect(await receive(sockets[0] as Socket)).toBe("late");
+    await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+  });
+
+  test("a reset of either side reaches the other as a reset", async () => {
+    const sockets = switching();
+    const { port } = await serve();
+    for (const resets of ["upstream", "client"]) {
+      const client = await open(port);
+      const socket = sockets.at(-1) as Socket;
+      const error = vi.fn();
+      (resets === "client" ? socket : client.socket).on("error", error);
+      socket.resume();
+      if (resets === "client") client.leave("RST");
+      else socket.resetAndDestroy();
+      client.socket.resume();
+      const closed = new Promise<void>((resolve) => socket.on("close", () => resolve()));
+      await within(resets === "client" ? closed : client.closed, "the end of the other");
+      if (resets === "upstream") expect(error).toHaveBeenCalled();
+    }
+  });
+});
+
+test("a receiver that does not read makes the sender wait, in both directions", async () => {
+  const sockets = switching();
+  const { port } = await serve();
+  const client = await open(port);
+  const socket = sockets[0] as Socket;
+  const chunk = Buffer.alloc(65_536, "x");
+  for (const [from, to] of [
+    [socket, client.socket],
+    [client.socket, socket],
+  ] as const) {
+    to.pause();
+    let sent = 0;
+    const push = (): void => {
+      while (from.write(chunk)) sent += chunk.length;
+      sent += chunk.length;
+    };
+    from.on("drain", push);
+    push();
+    const before = await settled(() => sent);
+    // What the kernel's buffers hold, and not more than a little in the process.
+    expect(before).toBeLessThan(32 * 1024 * 1024);
+    from.removeListener("drain", push);
+    let received = 0;
+    to.on("data", (data: Buffer) => (received += data.length)).resume();
+    await until(() => received >= sent, "all of it");
+    expect(received).toBe(sent);
+    to.removeAllListeners("data");
+  }
+});
+
+describe("limits", () => {
+  test("tunnelTimeout closes a tunnel that is silent in both directions, and no other", async () => {
+    const sockets = switching();
+    const { proxy, port } = await serve({ tunnelTimeout: 300 });
+    const client = await open(port);
+    let [received, hasEnded] = [0, false];
+    client.socket.on("data", () => received++).on("end", () => (hasEnded = true));
+    const pulse = setInterval(() => sockets[0]?.write("x"), 50);
+    const began = performance.now();
+    await until(() => performance.now() - began > 900, "three times the limit");
+    expect(hasEnded).toBe(false);
+    clearInterval(pulse);
+    await until(() => hasEnded, "the end of the silent tunnel");
+    expect(received).toBeGreaterThan(1);
+    await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+  });
+
+  test("stats count tunnels, apart from connections in use", async () => {
+    switching();
+    const { proxy, port } = await serve();
+    const clients = [await open(port), await open(port)];
+    const { tunnels, origins } = proxy.stats() ?? {};
+    expect(tunnels).toBe(2);
+    expect(origins?.[upstream.url]).toEqual({ inUse: 0, free: 0, waiting: 0, tunnels: 2 });
+    for (const client of clients) client.leave("FIN");
+    await until(() => proxy.stats()?.origins[upstream.url]?.tunnels === 0, "their end");
+    expect(proxy.stats()).toMatchObject({ created: 2, closed: 2, requests: 2, tunnels: 2 });
+  });
+
+  test("close ends tunnels, after its timeout where it has one", async () => {
+    switching();
+    for (const timeout of [0, 200]) {
+      const { proxy, port } = await serve();
+      const client = await open(port);
+      const began = performance.now();
+      client.socket.resume();
+      await Promise.all([proxy.close(timeout), within(client.closed, "the end of the tunnel")]);
+      if (timeout > 0) expect(performance.now() - began).toBeGreaterThan(timeout - 20);
+      const late = await apps.ask(port, request("GET", "/", offer("tcp")));
+      expect(late.status).toBe(503);
+      expect(late.get("retry-after")).toBe("1");
+    }
+  });
+});
+
+describe("answers that are no 101", () => {
+  test("a large response keeps its backpressure, arrives whole, and ends the connection", async () => {
+    const size = 8 * 1024 * 1024;
+    upstream.script = (call) => {
+      call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
+      return call.pour(size);
+    };
+    const { port } = await serve();
+    const client = await apps.connect(port);
+    client.send(request("GET", "/", handshake));
+    const answer = await client.read();
+    expect(answer).toMatchObject({ status: 200, length: size, cut: false });
+    expect(answer.get("connection")).toBe("close");
+    expect(await client.rest()).toHaveLength(0);
+  });
+
+  test("a response that is cut does not look complete", async () => {
+    upstream.script = (call) => {
+      call.write("HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+      setTimeout(() => call.reset(), 50);
+    };
+    const { port } = await serve();
+    const client = await apps.connect(port);
+    client.send(request("GET", "/", handshake));
+    expect(await client.read()).toMatchObject({ status: 403, cut: true });
+  });
+
+  test("a flood of early bytes is bounded, and dropped with the refusal", async () => {
+    upstream.script = async (call) => {
+      const before = await settled(() => sent);
+      expect(before).toBeLessThan(32 * 1024 * 1024);
+      call.reply(403, [], "no");
+    };
+    const { port } = await serve();
+    const client = await apps.connect(port);
+    client.send(request("GET", "/", handshake));
+    const chunk = Buffer.alloc(65_536);
+    let sent = 0;
+    const push = (): void => {
+      while (!client.socket.destroyed && client.socket.write(chunk)) sent += chunk.length;
+      sent += chunk.length;
+    };
+    client.socket.on("drain", push);
+    push();
+    expect((await client.read()).status).toBe(403);
+    expect(upstream.calls).toHaveLength(1);
+  });
+
+  test("an exception of a hook is reported, and the client gets 500", async () => {
+    const report = vi.spyOn(console, "error").mockImplementation(() => {});
+    const error = new Error("of the hook");
+    for (const hook of ["onRequest", "onResponse"]) {
+      switching();
+      const options = {
+        [hook]: () => {
+          throw error;
+        },
+      };
+      const { proxy, port } = await serve(options);
+      expect((await apps.ask(port, request("GET", "/", offer("tcp")))).status).toBe(500);
+      expect(report).toHaveBeenLastCalledWith(error);
+      await until(() => (proxy.stats()?.origins[upstream.url]?.tunnels ?? 0) === 0, "no tunnel");
+      await upstream.reset();
+    }
+    report.mockRestore();
+  });
+
+  test("a header field that a hook has made invalid is not sent", async () => {
+    const report = vi.spyOn(console, "error").mockImplementation(() => {});
+    switching();
+    const { port } = await serve({
+      interceptors: {
+        request: [
+          (next) => async (hop, scope) => {
+            const response = await next(hop, scope);
+            return { ...response, headers: [...response.headers, "x-a", "b\r\nx-c: d"] };
+          },
+        ],
+      },
+    });
+    const answer = await apps.ask(port, request("GET", "/", offer("tcp")));
+    expect(answer.status).toBe(500);
+    expect(answer.get("x-c")).toBeUndefined();
+    expect(report).toHaveBeenCalled();
+    report.mockRestore();
+  });
+});
+
+test("a handshake behind another request on its connection is answered after that one", async () => {
+  const { port } = await serve();
+  const sockets = switching();
+  const script = upstream.script;
+  let release = (): void => {};
+  upstream.script = (call) => {
+    if (call.target !== "/first") return script(call);
+    release = () => call.reply(200, [], "first");
+  };
+  const client = await apps.connect(port);
+  client.send(request("GET", "/first"), request("GET", "/second", offer("tcp")));
+  await upstream.call();
+  await settled(() => upstream.calls.length);
+  release();
+  expect(await client.read()).toMatchObject({ status: 200, text: "first" });
+  expect((await client.readHead()).status).toBe(101);
+  expect(upstream.calls.map((call) => call.target)).toEqual(["/first", "/second"]);
+  expect(sockets).toHaveLength(1);
+});
+
+test("a client that has left when the 101 arrives leaves no tunnel", async () => {
+  const sockets = switching();
+  const { script } = upstream;
+  const { proxy, port } = await serve({
+    onResponse: async () => {
+      client.leave("FIN");
+      await settled(() => sockets.length);
+    },
+  });
+  const client = await apps.connect(port);
+  client.send(request("GET", "/", offer("tcp")));
+  expect(script).toBe(upstream.script);
+  await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+  expect(proxy.stats()?.origins[upstream.url]).toMatchObject({ tunnels: 0 });
+});
