@@ -56,6 +56,7 @@ const STATUS_OF: Readonly<Record<ProxyErrorCode, number>> = {
  */
 const REASON: Record<number, string> = {
   400: "Bad Request",
+  405: "Method Not Allowed",
   413: "Content Too Large",
   499: "Client Closed Request",
   500: "Internal Server Error",
@@ -141,6 +142,17 @@ export function badRequest(name: string, status = 400): ProxyError {
   });
 }
 
+/** Returns the error of a method that the proxy never forwards. */
+export function methodNotAllowed(method: string): ProxyError {
+  return new ProxyError("http_request_error", {
+    status: 405,
+    message: `${method} is not forwarded`,
+  });
+}
+
+/** The methods that a 405 has to name (RFC 9110 §15.5.6): which of them the upstream allows is not known. */
+const FORWARDED_METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS, TRACE, PATCH, QUERY";
+
 /** Returns the error of a request whose method the transport would refuse, or would change into another method. */
 export function unsendable(method: string): ProxyError {
   return new ProxyError("http_request_error", {
@@ -195,6 +207,7 @@ export function toErrorResponse(error: ProxyError, method: string): UpstreamResp
     "Proxy-Status",
     `fetchway; error=${error.code}`,
   ];
+  if (error.status === 405) headers.push("Allow", FORWARDED_METHODS);
   if (error.retryAfter !== undefined) headers.push("Retry-After", String(error.retryAfter));
   const body = method === "HEAD" ? null : new BytesBody(bytes);
   return { status: error.status, statusText, headers, body };

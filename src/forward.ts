@@ -13,6 +13,7 @@ import {
   assertReachable,
   guardEscape,
   isAddress,
+  isAsterisk,
   parseTarget,
   type Target,
 } from "./request/target.ts";
@@ -67,7 +68,7 @@ export async function forward(
   try {
     // ── prepare ──
     let { path } = incoming;
-    if (plan.rewrite !== undefined) {
+    if (plan.rewrite !== undefined && !isAsterisk(path, method)) {
       path = await plan.rewrite(path, () => incoming.request());
       guardEscape(path.split("?", 1)[0] as string);
     }

@@ -29,6 +29,24 @@ export const losses: readonly Loss[] = [
     ],
   ],
   [
+    "Expect is not forwarded: the client asks for the body before the upstream does",
+    UNDICI,
+    [
+      "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one",
+      "an upstream that refuses an expectation with 413 is never sent the body",
+    ],
+  ],
+  [
+    "`OPTIONS *` is answered with 501",
+    UNDICI,
+    [
+      "OPTIONS * reaches the upstream as OPTIONS *",
+      "OPTIONS * is not rewritten, and passes hooks",
+      "RFC 9112 §3.2.4: OPTIONS with a URL without a path reaches the upstream as OPTIONS *",
+    ],
+  ],
+  ["TRACE is answered with 501", FETCH, ["TRACE reaches the upstream, without content"]],
+  [
     "trailer fields of requests are dropped",
     UNDICI,
     [

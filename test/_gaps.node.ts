@@ -12,12 +12,36 @@ const TRAILERS = [
   "a request that is sent again keeps its trailer fields",
 ] as const;
 
+const ASTERISK = [
+  "OPTIONS * reaches the upstream as OPTIONS *",
+  "OPTIONS * asks about the base path where the target has one",
+  "OPTIONS * is not rewritten, and passes hooks",
+] as const;
+
+const EXPECTATIONS = [
+  "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one",
+  "an upstream that refuses an expectation with 413 is never sent the body",
+] as const;
+
 const UNSEEN =
   "a truncated response looks complete: the proxy cannot close the connection of a Request that user code constructed";
 
 /** Gaps with a Request that user code constructs: the Fetch standard restricts what it can contain. */
 const onSlow: Gap[] = (
   [
+    ...EXPECTATIONS.map(
+      (title) =>
+        [
+          title,
+          "Expect is not forwarded: the server asks for the body before the upstream does",
+        ] as const,
+    ),
+    ...ASTERISK.map((title) => [title, "`OPTIONS *` is forwarded as `OPTIONS /*`"] as const),
+    [
+      "RFC 9112 §3.2.4: OPTIONS with a URL without a path reaches the upstream as OPTIONS *",
+      "OPTIONS with a URL without a path is forwarded as `OPTIONS /`",
+    ],
+    ["TRACE reaches the upstream, without content", "TRACE is answered with 501"],
     ...TRAILERS.map((title) => [title, "trailer fields are dropped, in both directions"] as const),
     ["repeated request fields stay separate lines", LISTED],
     ["repeated response fields stay separate lines", LISTED],
@@ -65,6 +89,11 @@ const onAll: Gap[] = (["node", "slow", "srvx", "h3", "hono"] as const).map((host
 
 export const onNode: Gap[] = [
   ...onAll,
+  ...ASTERISK.map((test): Gap => ({
+    host: "hono",
+    test,
+    reason: "`OPTIONS *` is answered with 400",
+  })),
   ...onSlow,
   {
     host: "slow",

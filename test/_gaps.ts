@@ -55,8 +55,34 @@ const NO_TRAILERS_UP = "trailer fields of requests are dropped";
 const trailersDown = TRAILERS_DOWN.map((title) => [title, NO_TRAILERS_DOWN] as const);
 const trailersUp = TRAILERS_UP.map((title) => [title, NO_TRAILERS_UP] as const);
 
+/** The titles of the tests of an expectation from end to end. */
+const EXPECTATIONS = [
+  "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one",
+  "an upstream that refuses an expectation with 413 is never sent the body",
+] as const;
+const expectations = EXPECTATIONS.map(
+  (title) =>
+    [
+      title,
+      "Expect is not forwarded: the server asks for the body before the upstream does",
+    ] as const,
+);
+
+/** The titles of the tests of `OPTIONS *`. */
+const ASTERISK = [
+  "OPTIONS * reaches the upstream as OPTIONS *",
+  "OPTIONS * asks about the base path where the target has one",
+  "OPTIONS * is not rewritten, and passes hooks",
+] as const;
+const NO_PATH =
+  "RFC 9112 §3.2.4: OPTIONS with a URL without a path reaches the upstream as OPTIONS *";
+const AS_SLASH = "OPTIONS with a URL without a path is forwarded as `OPTIONS /`";
+
 const onDeno: Gap[] = (
   [
+    ...expectations,
+    ...ASTERISK.map((title) => [title, "`OPTIONS *` is forwarded as `OPTIONS /*`"] as const),
+    [NO_PATH, AS_SLASH],
     ...trailersDown,
     ...trailersUp,
     ...uninformed,
@@ -113,6 +139,14 @@ const EMPTY = "empty header fields such as Accept-Encoding are dropped";
 
 const onWorkerd: Gap[] = (
   [
+    ...expectations,
+    ...ASTERISK.map((title) => [title, "`OPTIONS *` is forwarded as `OPTIONS /`"] as const),
+    [NO_PATH, AS_SLASH],
+    ["TRACE reaches the upstream, without content", "TRACE is answered with 501"],
+    [
+      "the methods of WebDAV, and QUERY, pass with their bodies",
+      "unknown methods are answered with 501",
+    ],
     ...trailersDown,
     ...trailersUp,
     ...uninformed,
@@ -129,7 +163,7 @@ const onWorkerd: Gap[] = (
       "an HTTP/1.0 request without Host is forwarded",
       "an HTTP/1.0 request without Host is answered with 400",
     ],
-    ["CONNECT is answered with 501, or its connection is closed", "CONNECT is answered with 500"],
+    ["CONNECT is answered with 405, or its connection is closed", "CONNECT is answered with 500"],
     [
       "14 RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused",
       HOST_COUNTS,
@@ -229,6 +263,9 @@ const BUN_HEADERS = "repeated header fields are joined into one, and names chang
 
 const onBun: Gap[] = (
   [
+    ...expectations,
+    ...ASTERISK.map((title) => [title, "`OPTIONS *` is answered with 400"] as const),
+    [NO_PATH, AS_SLASH],
     ...trailersDown,
     ...TRAILERS_UP.map((title) => [title, "requests with trailers are answered with 400"] as const),
     ...uninformed,

@@ -24,6 +24,7 @@ import { hostile } from "./suite/hostile.ts";
 import { interim } from "./suite/interim.ts";
 import { large } from "./suite/large.ts";
 import { lenience } from "./suite/lenience.ts";
+import { methods } from "./suite/methods.ts";
 import { options } from "./suite/options.ts";
 import { paths } from "./suite/paths.ts";
 import { pipelining } from "./suite/pipelining.ts";
@@ -71,6 +72,7 @@ const themes: Record<string, Record<string, Test>> = {
   responses,
   interim,
   trailers,
+  methods,
   streams,
   options,
   hooks,
@@ -105,6 +107,7 @@ export type TestName =
   | keyof typeof responses
   | keyof typeof interim
   | keyof typeof trailers
+  | keyof typeof methods
   | keyof typeof streams
   | keyof typeof options
   | keyof typeof hooks

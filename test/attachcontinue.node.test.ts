@@ -7,7 +7,7 @@ import { attachContinue } from "../runtimes/node/attachcontinue.ts";
 import { useApps } from "./_apps.ts";
 import type { Client } from "./_client.ts";
 import { serve } from "./_serve.ts";
-import { until } from "./_wait.ts";
+import { pause, until } from "./_wait.ts";
 import { chunk, lastChunk, request, type Header } from "./_wire.ts";
 
 const apps = useApps();
@@ -166,6 +166,18 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
     expect(await client.readBody(await heading)).toMatchObject({ status: 200, text: "hello" });
     expect(apps.only().all("expect")).toEqual([]);
   });
+});
+
+test("a final response whose body is slow does not ask for the request's body later", async () => {
+  upstream.script = (call) => call.write("HTTP/1.1 403 No\r\nContent-Length: 4\r\n\r\nno");
+  const client = await send(await start("node", createProxy({ target: upstream.url })));
+  const head = await client.readHead();
+  // Longer than the proxy would wait for a 100 of the upstream.
+  await pause(1300);
+  (await upstream.call()).write("!!");
+  expect(await client.readBody(head)).toMatchObject({ status: 403, text: "no!!", interim: [] });
+  expect((await client.rest()).toString()).toBe("");
+  expect(apps.only().length).toBe(0);
 });
 
 test("other listeners keep the requests that are not the proxy's", async () => {

@@ -13,8 +13,11 @@ import { UpgradeSocket } from "./upgradesocket.ts";
 /** Which requests of a server are the proxy's. */
 export interface AttachOptions {
   /**
-   * Tells which upgrades and which requests with `Expect: 100-continue` the proxy takes; all by default. Other upgrades
-   * are left to the server's other listeners for `upgrade`. Where there are none, such a request is an ordinary one on Node 22.21, 24.9 and newer, and gets 501 on others.
+   * Tells which requests are the proxy's; all by default. The proxy takes their upgrades, and passes their
+   * `Expect: 100-continue` on to the upstream. Other upgrades are left to the server's other listeners for `upgrade`.
+   *
+   * If an upgrade does not match and there is no other listener, the server treats it as an ordinary request on Node 22.21,
+   * 24.9 and newer; on older versions, the client gets 501.
    * @example (req) => req.url?.startsWith("/api/") ?? false
    */
   match?: (req: IncomingMessage) => boolean;

@@ -160,7 +160,8 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     this.method = req.method ?? "GET";
     this.authority = this.named ?? "";
     // Absolute-form (RFC 9112 §3.2.2) has an authority in front of the path.
-    this.path = url.startsWith("/") || !url.includes("://") ? url : pathOf(url);
+    const isAbsolute = !url.startsWith("/") && url.includes("://");
+    this.path = isAbsolute ? (asteriskOf(req) ?? pathOf(url)) : url;
     this.headers = isHttp2(req) ? toHttp1Fields(messageHeaders(req)) : messageHeaders(req);
     // Drop the body of a GET or HEAD: a web request cannot have one, and an upstream may take it for the next request.
     const bodyless = this.method === "GET" || this.method === "HEAD" || !messageHasBody(req);
@@ -301,10 +302,28 @@ const RESOLVED = /[\\#]|\/(?:\.|%2e){1,2}(?:[/?]|$)/i;
  * Returns the path as it was received, if the request's URL differs from it only by escaped bytes. The escaped path may
  * be wrong: escaping treats bytes above 0x7f as UTF-8, although they may be of another encoding.
  */
-function wirePath(path: string, url: string, { url: wire = "" }: IncomingMessage): string {
-  if (path === wire || !wire.startsWith("/") || RESOLVED.test(wire)) return path;
+function wirePath(path: string, url: string, req: IncomingMessage): string {
+  const { url: wire = "" } = req;
+  if (path === wire) return path;
+  if (!wire.startsWith("/")) return (isUnchanged(path, wire) ? asteriskOf(req) : undefined) ?? path;
+  if (RESOLVED.test(wire)) return path;
   const base = url.slice(0, authorityEnd(url));
   return URL.parse(base + wire)?.href === url ? wire : path;
+}
+
+/** Whether the path of a web request is what servers make of a request target that is not in origin-form. */
+function isUnchanged(path: string, requestTarget: string): boolean {
+  return path === (requestTarget === "*" ? "/*" : pathOf(requestTarget));
+}
+
+/**
+ * Returns `*` for an OPTIONS request about the server as a whole: in asterisk-form, or in absolute-form without a path,
+ * which the last proxy sends in asterisk-form (RFC 9112 §3.2.4).
+ */
+function asteriskOf({ method, url = "" }: IncomingMessage): string | undefined {
+  if (method !== "OPTIONS") return undefined;
+  const isWhole = url === "*" || (url.includes("://") && authorityEnd(url) === url.length);
+  return isWhole ? "*" : undefined;
 }
 
 /** Whether an HTTP/1 message has content (RFC 9112 §6.3). */

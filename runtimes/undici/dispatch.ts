@@ -34,7 +34,7 @@ const RARELY_READ = /^(?:GET|HEAD|OPTIONS|TRACE)$/;
  * Converts a request into the options that undici dispatches.
  * @param body the body in the form in which it is sent
  * @param isOwn whether the dispatcher is the transport's own
- * @throws ProxyError for a method that opens a tunnel
+ * @throws ProxyError for a method that opens a tunnel, and for `OPTIONS *`
  */
 function toDispatchOptions(
   request: UpstreamRequest,
@@ -43,6 +43,7 @@ function toDispatchOptions(
 ): DispatchOptions {
   const { upstream, method, path, host, headers, contentLength } = request;
   if (method === "CONNECT") throw unsendable(method);
+  if (path === "*") throw unsendable("OPTIONS *");
   const { origin, hostname, secure } = upstream;
   let list: (string | string[])[] = headers;
   if (host !== undefined) list = ["Host", host, ...headers];

@@ -6,7 +6,7 @@ import { NameSet, REQUEST_DROPPED, toHeaderList, toHeaders } from "../fields/hea
 import type { ProxyOptions } from "../options/proxyoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { cleanRequestHeaders } from "../request/outgoing.ts";
-import { assertSendable } from "../request/target.ts";
+import { assertSendable, isAsterisk } from "../request/target.ts";
 import type { UpstreamRequest } from "../transport.ts";
 import { type Client, replaceInform } from "./scope.ts";
 
@@ -77,7 +77,7 @@ export function toDraft(request: UpstreamRequest): RequestDraft {
  * the message framing always follows from the body.
  */
 export function fromDraft(request: UpstreamRequest, draft: RequestDraft): UpstreamRequest {
-  assertSendable(draft.path);
+  if (!isAsterisk(draft.path, draft.method)) assertSendable(draft.path);
   if (request.upgrade !== undefined && (draft.method !== "GET" || draft.body)) {
     throw badOption("onRequest", "leave the method and the body of an upgrade as they are");
   }

@@ -113,6 +113,8 @@ export function nextHop(
 ): UpstreamRequest | undefined {
   // A WebSocket client follows no redirect (RFC 6455 §4.1), and another upstream may not speak the protocol.
   if (!isRedirect(status) || request.upgrade !== undefined) return undefined;
+  // A redirect of `OPTIONS *` has no URL that a reference could be relative to.
+  if (request.path === "*") return undefined;
   const from = new URL(request.upstream.origin + request.path);
   const url = parseLocation(headers, from);
   if (url === undefined || !allows(from, url)) return undefined;

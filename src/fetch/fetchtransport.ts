@@ -94,6 +94,8 @@ export function createFetchTransport(client: FetchClient): Transport {
       scope.onAbort({ fail: stop });
       try {
         client.prepare?.(request);
+        // No URL leads to `OPTIONS *`.
+        if (request.path === "*") throw unsendable("OPTIONS *");
         const init = toInit(request, attempt);
         const isRaw = client.rawBodies !== undefined && scope.mayAbort(false);
         if (isRaw) Object.assign(init, client.rawBodies);

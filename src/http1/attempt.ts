@@ -186,6 +186,8 @@ export class Attempt implements Job, Inlet {
 
   onHead({ status, statusText, headers, length }: ResponseHead): void {
     this.#isAnswered = true;
+    // A final response in place of 100 (Continue) does not need the body (RFC 9110 §10.1.1).
+    if (this.#continueTimer !== undefined) this.#stopUpload();
     if (status === 101) {
       // The exchange is over: no deadline applies to the tunnel, and it belongs to the server from here on.
       this.#isOver = true;
@@ -193,8 +195,6 @@ export class Attempt implements Job, Inlet {
       const tunnel = new SwitchedTunnel(this.#connection as Connection);
       return this.#resolve({ status, statusText, headers, body: null, tunnel });
     }
-    // A final response in place of 100 (Continue) does not need the body (RFC 9110 §10.1.1).
-    if (this.#continueTimer !== undefined) this.#stopUpload();
     this.#scope.headersReceived(isEventStream(headers));
     const isBodyless = this.#method === "HEAD" || status === 204 || status === 304;
     const { recycler } = this.#memory;
@@ -256,17 +256,20 @@ export function writeHead({ method, path, upstream, host, headers }: UpstreamReq
   return `${method} ${path} HTTP/1.1\r\n${fields}`;
 }
 
+/** What the end of a head says beside the message framing. */
+type HeadEnd = Pick<UpstreamRequest, "acceptsTrailers" | "trailer" | "upgrade">;
+
 /**
  * Returns the rest of a head: the message framing, what the request says about trailer fields, and whether the connection
  * is to stay open.
  * @param length the length of the body in bytes, 0 for none; undefined for the chunked coding
- * @param upgrade the protocol to which the connection is to be switched
+ * @param request what of the request depends on the connection: trailer fields, and the protocol to switch to
  */
 export function writeHeadEnd(
   method: string,
   length: number | undefined,
   keepAlive: boolean,
-  { acceptsTrailers, trailer, upgrade }: Partial<UpstreamRequest> = {},
+  { acceptsTrailers, trailer, upgrade }: HeadEnd = {},
 ): string {
   let framing = writeFraming(method, length);
   if (upgrade !== undefined) {

@@ -211,7 +211,7 @@ export class ResponseParser {
     const end = this.#lines.read(bytes, at, HEAD);
     if (end < 0) return end;
     const head = parseHead(this.#lines.text, this.#isHeadRequest);
-    // Interim responses are dropped (RFC 9110 §15.2), except 101: it ends HTTP on this connection.
+    // 101 ends HTTP on this connection; all other interim responses precede the final one (RFC 9110 §15.2).
     if (head.status === 101) {
       if (!this.#maySwitch) throw malformed("upgrade");
       this.#phase = "switched";

@@ -1,5 +1,5 @@
 import { dropUntrusted } from "./chain.ts";
-import { badRequest, ProxyError } from "../error.ts";
+import { badRequest, methodNotAllowed, ProxyError } from "../error.ts";
 import { agreeOnHost, isAuthority, NAME_AND_PORT } from "./host.ts";
 import {
   getHeader,
@@ -33,6 +33,8 @@ export function toUpstreamRequest(
   context: Context,
 ): UpstreamRequest {
   const { options } = plan;
+  // A gateway opens no tunnels (RFC 9110 §9.3.6).
+  if (incoming.method === "CONNECT") throw methodNotAllowed(incoming.method);
   const address = plan.clientAddress
     ? plan.clientAddress(incoming.request(), context)
     : incoming.address;
@@ -62,7 +64,12 @@ export function toUpstreamRequest(
   for (let i = 0; i < plan.added.length; i++) headers.push(plan.added[i] as string);
 
   // The message framing follows the actual body, not the client's fields (RFC 9112 §6.3).
-  const body = head.contentLength === 0 ? null : incoming.body;
+  let body = head.contentLength === 0 ? null : incoming.body;
+  if (body !== null && incoming.method === "TRACE") {
+    // TRACE has no content (RFC 9110 §9.3.8).
+    body.cancel();
+    body = null;
+  }
   let trailer: string | undefined;
   if (body !== null && head.contentLength === undefined) {
     // What a client must not set in the header section, it must not set in the trailer section either.
@@ -73,7 +80,7 @@ export function toUpstreamRequest(
   return {
     upstream,
     method: incoming.method,
-    path: joinTarget(upstream, path),
+    path: joinTarget(upstream, path, incoming.method),
     headers,
     original: incoming.original,
     host: options.host ?? (plan.keepHost ? host : undefined),

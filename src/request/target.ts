@@ -241,15 +241,29 @@ export function assertSendable(path: string): void {
 }
 
 /**
+ * Whether a request target is in asterisk-form, with which OPTIONS asks about a server as a whole (RFC 9112 §3.2.4).
+ */
+export function isAsterisk(path: string, method: string | undefined): boolean {
+  return path === "*" && method === "OPTIONS";
+}
+
+/** Returns the request target of `OPTIONS *`. A target with a base path stands for a part of a server: ask about that. */
+function joinAsterisk({ basePath, query }: Upstream): string {
+  if (basePath === "" && query === "") return "*";
+  return query === "" ? basePath : `${basePath || "/"}?${query}`;
+}
+
+/**
  * Prepends the base path of the upstream to the request's path, and the query of the upstream to the request's query.
  *
  * The authority always comes from the target: the request's path is never parsed as a URL, so that `//evil` and `/\evil`
  * stay paths. The path and the query keep their bytes.
  *
- * @param path the path and query of the request, in origin-form
+ * @param path the path and query of the request in origin-form, or `*`
  * @throws ProxyError 400 for a path that cannot be sent, or that could leave the base path
  */
-export function joinTarget(upstream: Upstream, path: string): string {
+export function joinTarget(upstream: Upstream, path: string, method?: string): string {
+  if (isAsterisk(path, method)) return joinAsterisk(upstream);
   assertSendable(path);
   if (upstream.basePath === "" && upstream.query === "") return path;
   const mark = path.indexOf("?");

@@ -8,6 +8,8 @@ import { request, type Header } from "../_wire.ts";
 const hints = (...headers: string[]): string =>
   `HTTP/1.1 103 Early Hints\r\n${headers.map((line) => `${line}\r\n`).join("")}\r\n`;
 
+const EXPECT: Header = ["Expect", "100-continue"];
+
 function expectFields(answer: Answer, at: number, wanted: Header[]): void {
   const { status, headers } = answer.interim[at] ?? {};
   // HTTP/1 hosts keep the case of names; only Node's older versions write them in their own.
@@ -95,6 +97,38 @@ export const interim = {
   async "a client that sends no Expect gets no 100 of the upstream"(t: Tools): Promise<void> {
     const answer = await askInSteps(t, ["HTTP/1.1 100 Continue\r\nX-A: b\r\n\r\n"]);
     expect(answer.interim).toEqual([]);
+  },
+
+  async "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = () => {};
+    const client = await t.connect();
+    client.send(request("POST", "/", [EXPECT, ["Content-Length", "5"]]));
+    const answering = client.read();
+    answering.catch(() => {});
+    const call = await t.upstream.call();
+    expect(call.all("expect")).toEqual(["100-continue"]);
+    expect(client.interim).toBe(0);
+    call.write("HTTP/1.1 100 Continue\r\n\r\n");
+    await until(() => client.interim === 1, "100 Continue", 900);
+    client.send("hello");
+    await call.done;
+    expect(call.text).toBe("hello");
+    call.reply(200, [], "thanks");
+    expect(await answering).toMatchObject({ status: 200, text: "thanks" });
+  },
+
+  async "an upstream that refuses an expectation with 413 is never sent the body"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) => call.reply(413, [], "too large");
+    const client = await t.connect();
+    client.send(request("POST", "/", [EXPECT, ["Content-Length", "500000"]]));
+    const answer = await client.read();
+    expect(answer).toMatchObject({ status: 413, text: "too large", interim: [] });
+    expect(answer.get("connection")).toBe("close");
+    expect(t.upstream.calls.map(({ length }) => length)).toEqual([0]);
   },
 
   async "onInformational sees the interim responses of its request, with cleaned fields"(

@@ -23,12 +23,12 @@ const SUMMED: Header[] = [
   ["x-sum", "2"],
 ];
 
-/** What no trailer section may have, and a field that it may. */
+/** Message framing in a trailer section, for which some servers refuse a request. */
+const FRAMING = ["Transfer-Encoding: chunked", "Content-Length: 5", "Connection: close"];
+
+/** What else no trailer section may have, and a field that it may. */
 const FORBIDDEN = [
-  "Transfer-Encoding: chunked",
-  "Content-Length: 5",
   "Trailer: x-sum",
-  "Connection: close",
   "Host: evil.test",
   "Authorization: Basic 777",
   "Set-Cookie: a=777",
@@ -106,7 +106,10 @@ export const trailers = {
     const head =
       "Connection: x-secret\r\nTrailer: x-sum, Set-Cookie\r\nTrailer: content-length\r\n";
     for (const isLate of [false, true]) {
-      const answer = await askWithTrailers(t, [...FORBIDDEN, "X-Secret: 777"], { isLate, head });
+      const answer = await askWithTrailers(t, [...FRAMING, ...FORBIDDEN, "X-Secret: 777"], {
+        isLate,
+        head,
+      });
       expect(lower(answer.trailers).filter(([name]) => name !== "x-sum")).toEqual([]);
       expect(answer.all("trailer").filter((value) => value !== "x-sum")).toEqual([]);
       expect(answer.all("set-cookie")).toEqual([]);
@@ -158,14 +161,19 @@ export const trailers = {
         ["Trailer", "X-User, x-sum"],
       ];
       const lines = [...FORBIDDEN, ...own, "X-Secret: 777"];
-      const { answer, call } = await sendTrailers(t, lines, { isLate, setup: "identity", fields });
-      // A server may refuse the request.
-      if (answer.status === 400) continue;
+      const options = { isLate, setup: "identity", fields };
+      const { answer, call } = await sendTrailers(t, lines, options);
+      // Bun's server refuses every request with trailers.
+      if (t.host.name.endsWith("bun") && answer.status === 400) continue;
       expect(answer).toMatchObject({ status: 200, text: "hello" });
       const forwarded = lower(call?.trailers ?? []);
       expect(forwarded.filter(([name]) => name !== "x-sum")).toEqual([]);
       expect(call?.all("trailer").filter((value) => value !== "x-sum")).toEqual([]);
       expect(call?.all("x-user")).toEqual(["alice"]);
+      await t.upstream.reset();
+      const framed = await sendTrailers(t, FRAMING, { isLate });
+      expect([200, 400]).toContain(framed.answer.status);
+      expect(framed.call?.trailers ?? []).toEqual([]);
     }
   },
 

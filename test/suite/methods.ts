@@ -1,0 +1,79 @@
+/** Methods and request targets beside those that browsers send. */
+import { expect } from "vitest";
+import type { Tools } from "../_suite.ts";
+import { request } from "../_wire.ts";
+
+/** The methods of WebDAV and its extensions (RFC 4918, 3253, 3648, 3744, 4791, 5323, 5842), and QUERY. */
+const WEBDAV = (
+  "ACL BIND CHECKOUT COPY LOCK MERGE MKACTIVITY MKCALENDAR MKCOL MOVE PROPFIND PROPPATCH " +
+  "REBIND REPORT SEARCH UNBIND UNLOCK QUERY"
+).split(" ");
+
+/** The request line and the body of each request that the upstream has seen. */
+const seen = (t: Tools): string[] =>
+  t.upstream.calls.map(({ method, target, text }) => `${method} ${target} ${text}`);
+
+export const methods = {
+  async "the methods of WebDAV, and QUERY, pass with their bodies"(t: Tools): Promise<void> {
+    for (const method of WEBDAV) {
+      const answer = await t.ask(request(method, "/dav/x?y", [["Depth", "1"]], "<a/>"));
+      expect(answer, method).toMatchObject({ status: 200, text: "<a/>" });
+    }
+    expect(seen(t)).toEqual(WEBDAV.map((method) => `${method} /dav/x?y <a/>`));
+    expect(t.upstream.calls.map((call) => call.get("depth"))).toEqual(WEBDAV.map(() => "1"));
+  },
+
+  async "OPTIONS * reaches the upstream as OPTIONS *"(t: Tools): Promise<void> {
+    const answer = await t.ask(request("OPTIONS", "*", [["Max-Forwards", "7"]]));
+    expect(answer.status).toBe(200);
+    expect(seen(t)).toEqual(["OPTIONS * "]);
+    expect(t.upstream.calls[0]?.get("host")).toBe(t.upstream.authority);
+  },
+
+  async "OPTIONS * asks about the base path where the target has one"(t: Tools): Promise<void> {
+    expect((await t.ask(request("OPTIONS", "*"), "base")).status).toBe(200);
+    expect(seen(t)).toEqual(["OPTIONS /base?k=v "]);
+  },
+
+  async "OPTIONS * is not rewritten, and passes hooks"(t: Tools): Promise<void> {
+    expect((await t.ask(request("OPTIONS", "*"), "hooked")).status).toBe(200);
+    expect(seen(t)).toEqual(["OPTIONS * "]);
+    expect(t.upstream.calls[0]?.get("x-hooked")).toBe("request");
+    expect((await t.ask(request("OPTIONS", "*"), "rewritten")).status).toBe(200);
+    expect(seen(t)[1]).toBe("OPTIONS /v2 ");
+  },
+
+  async "RFC 9112 §3.2.4: OPTIONS with a URL without a path reaches the upstream as OPTIONS *"(
+    t: Tools,
+  ): Promise<void> {
+    expect((await t.ask(request("OPTIONS", "http://proxy.test"))).status).toBe(200);
+    expect((await t.ask(request("OPTIONS", "http://proxy.test/"))).status).toBe(200);
+    expect(seen(t)).toEqual(["OPTIONS * ", "OPTIONS / "]);
+  },
+
+  async "a path that begins with /* is a path"(t: Tools): Promise<void> {
+    expect((await t.ask(request("OPTIONS", "/*"))).status).toBe(200);
+    expect((await t.ask(request("GET", "/*?x"))).status).toBe(200);
+    expect(seen(t)).toEqual(["OPTIONS /* ", "GET /*?x "]);
+  },
+
+  async "TRACE reaches the upstream, without content"(t: Tools): Promise<void> {
+    expect((await t.ask(request("TRACE", "/x?y"))).status).toBe(200);
+    const client = await t.connect();
+    client.send(request("TRACE", "/z", [], "content"));
+    expect([200, 400]).toContain((await client.read()).status);
+    expect(seen(t).slice(0, 2)).toEqual(["TRACE /x?y ", "TRACE /z "].slice(0, seen(t).length));
+    client.leave("FIN");
+  },
+
+  async "CONNECT never reaches the upstream, and the next request is served"(
+    t: Tools,
+  ): Promise<void> {
+    const client = await t.connect();
+    client.send("CONNECT evil.test:80 HTTP/1.1\r\nHost: evil.test:80\r\nContent-Length: 0\r\n\r\n");
+    const answer = await client.read().catch(() => undefined);
+    if (answer?.status === 405) expect(answer.get("allow")).toContain("GET");
+    expect(t.upstream.calls).toEqual([]);
+    expect((await t.ask(request("GET", "/"))).status).toBe(200);
+  },
+};
