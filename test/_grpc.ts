@@ -153,12 +153,19 @@ function summarize(messages: Bytes[]): string[] {
   );
 }
 
-/** Makes one call of each kind, and returns what each has given. */
+/**
+ * Makes one call of each kind, and returns what each has given.
+ * @param ca the certificate to trust, for a server with TLS
+ */
 export async function callAll(
   port: number,
   cancelled: () => number,
+  ca?: string,
 ): Promise<Record<string, Outcome>> {
-  const client = new Client(`127.0.0.1:${port}`, credentials.createInsecure());
+  const client = new Client(
+    `localhost:${port}`,
+    ca === undefined ? credentials.createInsecure() : credentials.createSsl(Buffer.from(ca)),
+  );
   const metadata = new Metadata();
   metadata.add("x-name", "one");
   metadata.add("x-name", "two");

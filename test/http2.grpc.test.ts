@@ -2,13 +2,15 @@
 import { createServer } from "node:http2";
 import { beforeAll, describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
+import { makeCertificate } from "./_certificate.ts";
 import { callAll, type GrpcServer, startGrpc } from "./_grpc.ts";
 import { type Program, startProgram } from "./_program.ts";
-import { listen } from "./_serve.ts";
+import { listen, serve } from "./_serve.ts";
 
 /** Starts a proxy to a port. @returns its own port, and what closes it */
-type Front = (upstream: number) => Promise<{ port: number; close: () => unknown }>;
+type Front = (upstream: number) => Promise<{ port: number; close: () => unknown; ca?: string }>;
 
+const certificate = makeCertificate();
 const target = (port: number): string => `http://127.0.0.1:${port}`;
 
 /** A front on another runtime: its `node:http2`, with the proxy's entry for Node. */
@@ -41,6 +43,23 @@ const fronts: Record<string, Front> = {
     const port = await listen(server);
     return { port, close: () => (server.close(), proxy.destroy()) };
   },
+  async "srvx with TLS"(upstream) {
+    const proxy = createProxy({ target: { url: target(upstream), http2: true } });
+    const { port, close } = await serve("srvx", {
+      fetch: (request) => proxy.fetch(request),
+      tls: certificate,
+    });
+    return { port, close: () => (close(), proxy.destroy()), ca: certificate.cert };
+  },
+  async "h3 with TLS"(upstream) {
+    const proxy = createProxy({ target: { url: target(upstream), http2: true } });
+    const { H3, serve: serveH3 } = await import("h3");
+    const app = new H3().all("/**", (event) => proxy.fetch(event.req));
+    const server = serveH3(app, { port: 0, hostname: "127.0.0.1", silent: true, tls: certificate });
+    await server.ready();
+    const port = Number(new URL(server.url ?? "").port);
+    return { port, close: () => (server.close(true), proxy.destroy()), ca: certificate.cert };
+  },
   "node:http2 on Bun": (upstream) => startFront(startProgram("bun", ["-e", script(upstream)])),
   "node:http2 on Deno": (upstream) => startFront(startProgram("deno", ["eval", script(upstream)])),
 };
@@ -52,7 +71,8 @@ async function run(front?: Front): Promise<[outcomes: unknown, seen: unknown[]]>
   const server: GrpcServer = await startGrpc();
   const started = await front?.(server.port);
   try {
-    const outcomes = await callAll(started?.port ?? server.port, () => server.cancelled());
+    const { port = server.port, ca } = started ?? {};
+    const outcomes = await callAll(port, () => server.cancelled(), ca);
     return [outcomes, server.seen];
   } finally {
     await started?.close();

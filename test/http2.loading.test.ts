@@ -16,6 +16,33 @@ afterAll(() => {
   http2.close();
 });
 
+test("a Node whose `node:http2` takes no lists gets fields as objects, in both directions", async () => {
+  const entry = new URL("../runtimes/node.ts", import.meta.url).href;
+  const code = `
+    import { connect, createServer } from "node:http2";
+    const versions = { ...process.versions, node: "22.4.0" };
+    Object.defineProperty(process, "versions", { value: versions });
+    const { createProxy } = await import(${JSON.stringify(entry)});
+    const upstream = createServer();
+    upstream.on("stream", (stream, headers, flags, raw) => {
+      stream.respond({ ":status": 200, "set-cookie": ["a=1", "b=2"], "x-seen": raw.join("|") });
+      stream.end("body");
+    });
+    const listen = (server) => new Promise((resolve) => {
+      server.listen(0, "127.0.0.1", () => resolve("http://127.0.0.1:" + server.address().port));
+    });
+    const proxy = createProxy({ target: { url: await listen(upstream), http2: true }, xfwd: false });
+    const session = connect(await listen(createServer(proxy.nodeHandler)));
+    const stream = session.request({ "x-name": ["1", "2"] });
+    stream.on("response", (headers, flags, raw) => console.log(raw.join("|")));
+    stream.resume().on("end", () => process.exit(0));
+  `;
+  await using program = startProgram("node", ["--input-type=module", "-e", code]);
+  await program.ended();
+  expect(program.output()).toMatch(/set-cookie\|a=1\|set-cookie\|b=2/);
+  expect(program.output()).toMatch(/x-name\|1\|x-name\|2/);
+});
+
 test("a request over HTTP/1.1 loads no file of the HTTP/2 client, a request over HTTP/2 does", async () => {
   const entry = new URL("../runtimes/node.ts", import.meta.url).href;
   const code = `

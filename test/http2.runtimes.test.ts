@@ -2,14 +2,16 @@
 import { createServer as createHttps } from "node:https";
 import { createSecureServer, createServer, type Http2Server } from "node:http2";
 import type { Server } from "node:net";
+import { Readable } from "node:stream";
 import { afterEach, describe, expect, test } from "vitest";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { frame, maxStreams, RawUpstream, RST_STREAM, uint32, wholeResponse } from "./_frames.ts";
 import { askFor, type Front, runtimes, startFront } from "./_http2front.ts";
 import { listen } from "./_serve.ts";
-import { until } from "./_wait.ts";
+import { settled, until } from "./_wait.ts";
 
+const MIB = 1024 * 1024;
 const certificate = makeCertificate();
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
@@ -80,6 +82,34 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(upstream.connections.map(({ streams }) => streams.length)).toEqual([3, 3]);
     for (const release of held) release();
     expect(await Promise.all(asked)).toEqual(Array(6).fill("200 whole"));
+  });
+
+  test("a client that does not read pauses its own stream, and no other on the connection", async () => {
+    const front = await start();
+    let sent = 0;
+    let connections = 0;
+    const server = createServer((req, res) => {
+      if (req.url?.includes("fast")) return void res.end("fast");
+      // Node's `http2` pauses this stream when the proxy's window is full.
+      const source = Readable.from(
+        (function* () {
+          for (; sent < 256 * MIB; sent += MIB / 16) yield Buffer.alloc(MIB / 16);
+        })(),
+      );
+      source.pipe(res);
+      res.on("close", () => source.destroy());
+    });
+    server.on("connection", () => connections++);
+    const url = `http://${await open(server)}`;
+    const slow = await front.connect();
+    slow.send(askFor(url));
+    await slow.readHead();
+    const before = await settled(() => sent);
+    for (let i = 0; i < 3; i++) expect(await ask(front, `${url}?fast`)).toBe("200 fast");
+    expect(connections).toBe(1);
+    // What is on its way: the buffers of two sockets, the window of the stream, and the server's own buffers.
+    expect(before).toBeLessThan(32 * MIB);
+    slow.leave("RST");
   });
 
   test("a refused stream is sent again", async () => {
