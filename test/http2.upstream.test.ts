@@ -90,7 +90,7 @@ describe("which version", () => {
     const all = await Promise.all(Array.from({ length: 5 }, () => proxy.fetch(get())));
     expect(await Promise.all(all.map((each) => each.text()))).toEqual(Array(5).fill("1.1"));
     expect(Object.values(proxy.stats()?.origins ?? {})).toEqual([
-      { inUse: 0, free: connections, waiting: 0 },
+      { inUse: 0, free: connections, waiting: 0, tunnels: 0 },
     ]);
     await proxy.close();
     expect(proxy.stats()).toMatchObject({ created: connections, closed: connections });
@@ -383,7 +383,7 @@ describe("connections", () => {
     await until(() => upstream.requests === 50, "50 requests");
     expect(upstream.connections).toHaveLength(1);
     expect(Object.values(proxy.stats()?.origins ?? {})).toEqual([
-      { inUse: 1, free: 0, waiting: 0 },
+      { inUse: 1, free: 0, waiting: 0, tunnels: 0 },
     ]);
     expect(new Set(await finish(asked, release))).toEqual(new Set([200]));
     expect(proxy.stats()).toMatchObject({ created: 1, requests: 50, requestsPerSocket: 50 });
@@ -404,7 +404,7 @@ describe("connections", () => {
     const asked = ask(proxy, 5);
     await until(() => upstream.requests === 2, "2 requests");
     expect(Object.values(proxy.stats()?.origins ?? {})).toEqual([
-      { inUse: 1, free: 0, waiting: 3 },
+      { inUse: 1, free: 0, waiting: 3, tunnels: 0 },
     ]);
     expect(await finish(asked, release)).toEqual([200, 200, 200, 200, 200]);
     expect(upstream.connections).toHaveLength(1);
@@ -457,7 +457,7 @@ describe("connections", () => {
     await until(() => proxy.stats()?.closed === 1, "it to be counted");
     expect(proxy.stats()).toMatchObject({ created: 1, timedOut: 1 });
     expect(Object.values(proxy.stats()?.origins ?? {})).toEqual([
-      { inUse: 0, free: 0, waiting: 0 },
+      { inUse: 0, free: 0, waiting: 0, tunnels: 0 },
     ]);
   });
 

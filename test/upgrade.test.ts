@@ -1,10 +1,12 @@
 import { expect, test } from "vitest";
 import { chooseProtocol, readUpgrade } from "../src/request/upgrade.ts";
+import { rfc } from "./conformance/rfc.ts";
 import { fakeIncoming, proxyError } from "./_fakes.ts";
 
 test.each(["websocket", "WebSocket", "h2c,\tWEBSOCKET ", "websocket/13", "websocket /13,"])(
   "%j asks for a WebSocket",
   (upgrade) => {
+    rfc("9110-7.8-case");
     expect(chooseProtocol(upgrade, ["websocket"])).toBe("websocket");
   },
 );
