@@ -67,7 +67,7 @@ export interface NodeProxy extends Proxy {
   readonly upgrade: UpgradeListener;
 }
 
-export type { AttachOptions, UpgradeListener };
+export type { AttachOptions, SrvxServer, UpgradeListener };
 
 /**
  * Creates a transport: an HTTP/1.1 client on Node's sockets, with a pool of connections to upstreams. Idle connections do

@@ -138,7 +138,8 @@ describe("describes itself", () => {
       name = renamed[option],
     ): void => {
       const kebab = option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-      expected.set(name ?? kebab, typeof preset === "object" ? "true" : `${preset ?? false}`);
+      const value = typeof preset === "object" ? "true" : `${preset ?? false}`;
+      expected.set(name ?? kebab, Array.isArray(preset) ? preset.join(",") : value);
     };
     const { timeout, ...pool } = { ...poolDefaults, socketPath: undefined };
     add("timeout", timeout, "socket-timeout");

@@ -1,11 +1,11 @@
-import { type IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { Server } from "node:net";
 import type { Duplex } from "node:stream";
 import { ProxyError, toErrorResponse } from "../../src/error.ts";
 import type { Plan } from "../../src/options/plan.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
 import { attachContinue } from "./attachcontinue.ts";
-import { protocolOf, type UpgradeListener } from "./handleupgrade.ts";
+import { createResponse, protocolOf, type UpgradeListener } from "./handleupgrade.ts";
 import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
 import { sendParts } from "./noderesponse.ts";
 import { UpgradeSocket } from "./upgradesocket.ts";
@@ -84,7 +84,7 @@ function asksForHttp2({ headers }: IncomingMessage): boolean {
 
 function refuse(req: IncomingMessage, socket: Duplex, head: Buffer): void {
   const client = new UpgradeSocket(socket, head);
-  const res = new ServerResponse(req);
+  const res = createResponse(req);
   const error = new ProxyError("http_request_error", { status: 501 });
   client.beginResponse(res);
   sendParts(toErrorResponse(error, req.method ?? "GET"), res);
@@ -96,7 +96,9 @@ const servers: WeakMap<Server, AttachedServer> = new WeakMap();
 export interface SrvxServer {
   /** The name of the runtime. */
   readonly runtime: string;
+  /** What it shows on Node: the server of Node's. */
   readonly node?: { readonly server?: unknown } | undefined;
+  /** Begins to listen. */
   serve(): unknown;
 }
 

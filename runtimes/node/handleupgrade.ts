@@ -1,9 +1,4 @@
-import {
-  type IncomingMessage,
-  ServerResponse,
-  validateHeaderName,
-  validateHeaderValue,
-} from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { badRequest, type ProxyError } from "../../src/error.ts";
 import type { Listener } from "../../src/exchange/scope.ts";
@@ -16,6 +11,23 @@ import { turnAfterAll } from "./internals/pipelining.ts";
 import { MessageIncoming } from "./nodeincoming.ts";
 import { type Head, partsOf, respond, sendParts } from "./noderesponse.ts";
 import { UpgradeSocket } from "./upgradesocket.ts";
+
+type HttpModule = typeof import("node:http");
+
+/** Looked up at run time: a bundle for another runtime contains no module of Node's. */
+const { process } = globalThis as unknown as {
+  process: { getBuiltinModule(name: "node:http"): HttpModule };
+};
+let http: HttpModule | undefined;
+
+function loadHttp(): HttpModule {
+  return (http ??= process.getBuiltinModule("node:http"));
+}
+
+/** Makes the response to a request that the server has handed over without one. */
+export function createResponse(req: IncomingMessage): ServerResponse {
+  return new (loadHttp().ServerResponse)(req);
+}
 
 /** A listener for `upgrade` of Node's servers. */
 export type UpgradeListener = (req: IncomingMessage, socket: Duplex, head: Buffer) => void;
@@ -65,7 +77,7 @@ export function protocolOf(
 export function createUpgradeListener({ target, plan }: Route): UpgradeListener {
   return (req, socket, head) => {
     const client = new UpgradeSocket(socket, head);
-    const res = new ServerResponse(req);
+    const res = createResponse(req);
     const protocol = protocolOf(req, plan);
     answer().catch((thrown: unknown) => {
       // Nothing else reports it: the server's event has no caller that waits for it.
@@ -104,6 +116,7 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
  * @throws TypeError for a field that a hook or a transport has made invalid
  */
 function writeSwitch({ statusText, headers }: Head, protocol: string): string {
+  const { validateHeaderName, validateHeaderValue } = loadHttp();
   let lines = `HTTP/1.1 101 ${statusText || "Switching Protocols"}\r\n`;
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
