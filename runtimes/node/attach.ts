@@ -13,9 +13,10 @@ import { UpgradeSocket } from "./upgradesocket.ts";
 /** Which requests of a server are the proxy's. */
 export interface AttachOptions {
   /**
-   * Tells which requests are the proxy's; all by default. Of these it takes the upgrades, and passes `Expect: 100-continue` on
-   * to the upstream; other handlers' clients get their 100 (Continue) when the handler reads the body. The others are left to the server's other listeners for
-   * `upgrade`. Where there are none, such a request is an ordinary one on Node 22.21, 24.9 and newer, and gets 501 on others.
+   * Tells which requests are the proxy's; all by default. The proxy takes their upgrades, and passes their
+   * `Expect: 100-continue` on to the upstream. The clients of other requests get 100 (Continue) when the body is read.
+   *
+   * Other upgrades are left to the server's other listeners for `upgrade`. Where there are none, such a request is an ordinary one on Node 22.21, 24.9 and newer, and gets 501 on others.
    * @example (req) => req.url?.startsWith("/api/") ?? false
    */
   match?: (req: IncomingMessage) => boolean;

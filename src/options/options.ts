@@ -185,8 +185,8 @@ export interface ProxyOptions {
   onRequest?: (draft: RequestDraft, request: Request) => MaybeResponse;
   /**
    * Runs for each interim response of the upstream (1xx, except 101), such as 103 (Early Hints), whose headers are cleaned
-   * already. It only observes: Node's servers then send the response to the client, and other servers cannot; they never
-   * send 100 (Continue), which the proxy itself uses.
+   * already. It cannot change them. Afterwards the response goes to the client, where the server can send it (Node); 100
+   * (Continue) does not, because the proxy itself uses it.
    *
    * It runs before `onResponse`, for each attempt and each redirect that is followed. It does nothing where the client is
    * `fetch`, which hides interim responses.
