@@ -168,10 +168,12 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("%s", (kind) => {
   });
 });
 
-test("a final response whose body is slow does not ask for the request's body later", async () => {
+test("a final response whose body is slow stops the request's body", async () => {
   upstream.script = (call) => call.write("HTTP/1.1 403 No\r\nContent-Length: 4\r\n\r\nno");
   const client = await send(await start("node", createProxy({ target: upstream.url })));
   const head = await client.readHead();
+  // A client may send the body nevertheless (RFC 9110 §10.1.1): the upstream has refused it.
+  client.send("hello");
   // Longer than the proxy would wait for a 100 of the upstream.
   await pause(1300);
   (await upstream.call()).write("!!");

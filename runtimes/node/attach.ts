@@ -14,7 +14,8 @@ import { UpgradeSocket } from "./upgradesocket.ts";
 export interface AttachOptions {
   /**
    * Tells which requests are the proxy's; all by default. The proxy takes their upgrades, and passes their
-   * `Expect: 100-continue` on to the upstream. Other upgrades are left to the server's other listeners for `upgrade`.
+   * `Expect: 100-continue` on to the upstream. Other upgrades are left to the server's other listeners for `upgrade`, and
+   * the clients of other requests get 100 (Continue) when the body is read.
    *
    * If an upgrade does not match and there is no other listener, the server treats it as an ordinary request on Node 22.21,
    * 24.9 and newer; on older versions, the client gets 501.
