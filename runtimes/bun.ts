@@ -75,8 +75,8 @@ const runtime: Runtime = { read: readRequest, createTransport, respond };
  * Forwards a request to a target and resolves to the response to return.
  *
  * This function does not get Bun's server. Therefore the server's own idle timeout applies (10 s by default), unless the
- * handler turns it off, and the upstream is not told the client's address. `createProxy(…).fetch` gets the server and
- * does both.
+ * handler turns it off, the upstream is not told the client's address, and a WebSocket handshake gets 501.
+ * `createProxy(…).fetch` gets the server and does all three; so does this function under srvx and h3.
  * @example
  * ```ts
  * export default {

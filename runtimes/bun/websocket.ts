@@ -4,12 +4,19 @@ import { type ClientSocket, Relay, relayLimits } from "../../src/websocket/relay
 
 /** A WebSocket of Bun's server, as far as the proxy uses it. It is declared here, so that no types package is needed. */
 export interface BunSocket {
+  /** What the server was given when it answered the handshake. */
   readonly data: unknown;
+  /** Sends a message. */
   send(data: string | Uint8Array<ArrayBuffer>): number;
+  /** Sends a close frame. */
   close(code?: number, reason?: string): void;
+  /** Closes the connection without a close frame. */
   terminate(): void;
+  /** Returns the bytes that were sent and have not left the process. */
   getBufferedAmount(): number;
+  /** Stops reading from the client. */
   pause?(): void;
+  /** Continues reading from the client. */
   resume?(): void;
 }
 
