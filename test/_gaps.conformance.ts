@@ -46,13 +46,6 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
       ],
     ],
     [
-      "a connection is reset if a large upload is answered before its end",
-      ["slow", "workerd"],
-      [
-        "RFC 9110 §10.1.1: an early response has Connection: close, or the rest of the request body is read",
-      ],
-    ],
-    [
       "an empty line in front of a request is answered with 400",
       ["bun"],
       ["RFC 9112 §2.2: an empty line in front of a request is ignored"],
@@ -77,9 +70,18 @@ const KEPT: Gap = {
   sometimes: true,
 };
 
+/** The reset often arrives before the client has sent the rest, but not always. */
+const EARLY: Gap[] = (["slow", "workerd"] as const).map((host) => ({
+  host,
+  test: "RFC 9110 §10.1.1: an early response has Connection: close, or the rest of the request body is read",
+  reason: "a connection is reset if a large upload is answered before its end",
+  sometimes: true,
+}));
+
 export const conformanceGaps: Gap[] = [
   ...rows.flatMap(([reason, hosts, tests]) =>
     tests.flatMap((test) => hosts.map((host): Gap => ({ host, test, reason }))),
   ),
   KEPT,
+  ...EARLY,
 ];

@@ -29,6 +29,22 @@ async function expectLast(t: Tools, faulty: string, status: RegExp): Promise<voi
   await t.upstream.reset();
 }
 
+/**
+ * Sends a request of which a part is too large, and returns the status of the response. A server that closes the
+ * connection while the client still sends resets it, and a reset may destroy the response (RFC 9112 §9.6). Then the
+ * request is sent again on a new connection.
+ */
+async function statusOfTooLarge(t: Tools, bytes: Uint8Array): Promise<number> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return (await t.ask(bytes)).status;
+    } catch (error) {
+      const reset = String(error).includes("connection closed before a response head");
+      if (!reset || attempt === 5) throw error;
+    }
+  }
+}
+
 export const conformance = {
   async "RFC 9110 §6.6.1: a response without Date gets one, and one that has it keeps it"(
     t: Tools,
@@ -65,17 +81,13 @@ export const conformance = {
 
   async "RFC 9112 §3: a target that is too long gets 414"(t: Tools): Promise<void> {
     rfc("9112-3-long-target");
-    const client = await t.connect();
-    client.send(request("GET", `/${"x".repeat(2 ** 20)}`));
-    expect((await client.read()).status).toBe(414);
+    expect(await statusOfTooLarge(t, request("GET", `/${"x".repeat(2 ** 20)}`))).toBe(414);
     expect(t.upstream.calls).toEqual([]);
   },
 
   async "RFC 9110 §5.4: fields that are too large get a status of 4xx"(t: Tools): Promise<void> {
     rfc("9110-5.4-limits");
-    const client = await t.connect();
-    client.send(request("GET", "/", [["X-A", "x".repeat(2 ** 20)]]));
-    const { status } = await client.read();
+    const status = await statusOfTooLarge(t, request("GET", "/", [["X-A", "x".repeat(2 ** 20)]]));
     expect([400, 413, 431]).toContain(status);
     expect(t.upstream.calls).toEqual([]);
   },
