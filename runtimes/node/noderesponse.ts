@@ -271,7 +271,7 @@ export function respond(
   const message = messageOf(incoming);
   const res = responseOf(incoming);
   if (res !== undefined && acceptsOwnResponses()) {
-    if (message !== undefined && message.httpVersionMajor !== 1) {
+    if (message !== undefined && message.httpVersionMajor !== 1 && "stream" in message) {
       return loadHttp2(res).then(
         (send) => new StreamedResponse(received, message, send) as unknown as Response,
       );
