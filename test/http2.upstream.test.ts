@@ -680,6 +680,17 @@ describe("requests that the upstream has not processed", () => {
     expect([response.status, upstream.requests]).toEqual([502, 1]);
   });
 
+  test("requests on a new connection that breaks are not sent again", async () => {
+    const [upstream, url] = await raw();
+    upstream.script = (connection) => {
+      if (upstream.requests === 2) connection.socket.resetAndDestroy();
+    };
+    const proxy = proxyTo(url);
+    const responses = await Promise.all([proxy.fetch(get()), proxy.fetch(get())]);
+    expect(responses.map(({ status }) => status)).toEqual([502, 502]);
+    expect(upstream.requests).toBe(2);
+  });
+
   test("a GET on an idle connection that the upstream has closed is sent again, a POST is not", async () => {
     const [upstream, url] = await raw();
     const proxy = proxyTo(url);

@@ -276,7 +276,7 @@ export function respond(
   const isLazy = res !== undefined && acceptsOwnResponses();
   // No web `Response` can have the status 101. The proxy writes such a response itself.
   if (isLazy || received.tunnel !== undefined) {
-    if (isLazy && message !== undefined && message.httpVersionMajor !== 1) {
+    if (isLazy && message !== undefined && message.httpVersionMajor !== 1 && "stream" in message) {
       return loadHttp2Response(res).then(
         (send) => new StreamedResponse(received, message, send) as unknown as Response,
       );

@@ -68,8 +68,6 @@ export class Http2Connection implements IdleItem {
   readonly #owner: Http2Owner;
   #cancelConnecting: (() => void) | undefined;
   #limit: number;
-  /** The number of requests that were sent on this connection. */
-  #requests = 0;
   /** The number of SETTINGS and PING frames since the last part of a response. */
   #controlFrames = 0;
   #settingsTimer: ReturnType<typeof setTimeout> | undefined;
@@ -154,15 +152,14 @@ export class Http2Connection implements IdleItem {
     return this.isDraining || this.isClosed ? 0 : this.#limit - this.attempts.size;
   }
 
-  /** Counts a request that is sent now. A connection that is not kept carries no other. */
-  countRequest(): void {
-    this.#requests++;
+  /** Records that a request is sent now. A connection that is not kept carries no other. */
+  recordRequest(): void {
     if (!this.#options.keepAlive) this.isDraining = true;
   }
 
-  /** Whether the connection has carried a request before the present one. */
+  /** Whether a response has arrived on this connection, so that it may be stale now. */
   get isReused(): boolean {
-    return this.#requests > 1;
+    return this.activity > 0;
   }
 
   /** Records that a part of a response has arrived. */

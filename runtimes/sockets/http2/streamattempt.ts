@@ -150,7 +150,7 @@ export class StreamAttempt implements Waiting, Inlet {
     let stream: ClientHttp2Stream;
     let bytes: Uint8Array | undefined;
     let isPiped: boolean;
-    connection.countRequest();
+    connection.recordRequest();
     this.#activityBefore = connection.activity;
     try {
       bytes = body === null ? undefined : takeWhole(body, contentLength);
