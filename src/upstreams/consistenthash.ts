@@ -1,0 +1,107 @@
+import { getHeader } from "../fields/headers.ts";
+import type { Group, Member, Policy } from "./policy.ts";
+import type { PickRequest } from "./upstreams.ts";
+
+/** The entries of the lookup table: a prime number, more than a hundred times the usual number of upstreams (Maglev). */
+const TABLE_SIZE = 65_537;
+/** How many times the average load an upstream may have before its requests go to others. */
+const BOUND = 1.25;
+/** The number of places that are looked up before any upstream is taken. */
+const MAX_JUMPS = 32;
+
+/** What requests with the same upstream have in common. */
+export type HashKey = (request: PickRequest) => string;
+
+/** The key of a client: its IP address. */
+export const byAddress: HashKey = ({ clientAddress }) => clientAddress ?? "";
+/** The key of a resource: the path and query. */
+export const byUri: HashKey = ({ path }) => path;
+
+/** The key is the value of a header field. */
+export function byHeader(name: string): HashKey {
+  return ({ headers }) => getHeader(headers, name) ?? "";
+}
+
+/** The key is the value of a cookie. */
+export function byCookie(name: string): HashKey {
+  return ({ headers }) => {
+    for (const pair of (getHeader(headers, "cookie") ?? "").split(";")) {
+      const [key = "", ...value] = pair.trim().split("=");
+      if (key === name) return value.join("=");
+    }
+    return "";
+  };
+}
+
+/**
+ * Sends requests with the same key to the same upstream. If upstreams are added or removed, few keys change theirs. An
+ * upstream with more than 1.25 times the average load is passed over, and a random jump, rather than the next place,
+ * keeps its neighbour from taking all of its load.
+ * @see https://research.google/pubs/maglev-a-fast-and-reliable-software-network-load-balancer/
+ * @see https://arxiv.org/abs/1908.08762
+ */
+export function consistentHash(keyOf: HashKey): Policy {
+  let table: Int32Array = new Int32Array(0);
+  let version: number | undefined;
+  let able: ReadonlySet<Member> = new Set();
+  let list: readonly Member[] | undefined;
+  return {
+    pick(members, request, group) {
+      if (version !== group.version) {
+        table = buildTable(group.members);
+        ({ version } = group);
+      }
+      if (list !== members) {
+        able = new Set(members);
+        list = members;
+      }
+      const key = keyOf(request);
+      for (let jump = 0; jump < MAX_JUMPS; jump++) {
+        const place = hash(key, jump) % TABLE_SIZE;
+        const member = group.members[table[place] as number] as Member;
+        if (able.has(member) && !isOverloaded(member, group)) return member;
+      }
+      return members[hash(key, 0) % members.length] as Member;
+    },
+  };
+}
+
+function isOverloaded({ active, weight }: Member, group: Group): boolean {
+  const total = group.isUniform
+    ? weight * group.members.length
+    : group.members.reduce((sum, each) => sum + each.weight, 0);
+  return active >= Math.ceil(BOUND * (group.active + 1) * (weight / total));
+}
+
+/** Fills the table: the upstreams take places in turn, each in an order of its own, and more turns for a higher weight. */
+function buildTable(members: readonly Member[]): Int32Array {
+  const table = new Int32Array(TABLE_SIZE).fill(-1);
+  const most = Math.max(...members.map(({ weight }) => weight));
+  const orders = members.map(({ name, weight }) => ({
+    at: hash(name, 1) % TABLE_SIZE,
+    step: (hash(name, 2) % (TABLE_SIZE - 1)) + 1,
+    share: weight / most,
+    due: 0,
+  }));
+  for (let filled = 0; ; ) {
+    for (const [index, order] of orders.entries()) {
+      order.due += order.share;
+      if (order.due < 1) continue;
+      order.due -= 1;
+      while (table[order.at] !== -1) order.at = (order.at + order.step) % TABLE_SIZE;
+      table[order.at] = index;
+      if (++filled === TABLE_SIZE) return table;
+    }
+  }
+}
+
+/** A hash of 32 bits: FNV-1a, mixed so that similar texts differ in all bits. */
+export function hash(text: string, seed: number): number {
+  let value = 0x811c9dc5 ^ Math.imul(seed + 1, 0x9e3779b1);
+  for (let i = 0; i < text.length; i++) {
+    value = Math.imul(value ^ text.charCodeAt(i), 0x01000193);
+  }
+  value = Math.imul(value ^ (value >>> 16), 0x85ebca6b);
+  value = Math.imul(value ^ (value >>> 13), 0xc2b2ae35);
+  return (value ^ (value >>> 16)) >>> 0;
+}

@@ -1,0 +1,154 @@
+import { Scope } from "../exchange/scope.ts";
+import { badOption } from "../options/misuse.ts";
+import { joinTarget, parseTarget, type TargetAddress } from "../request/target.ts";
+import type { Transport, UpstreamRequest } from "../transport.ts";
+
+/** Requests of the proxy itself that look whether an upstream works. */
+export interface CheckOptions {
+  /** The path and query to ask for, such as `/health`; behind the base path of the target. */
+  path: string;
+  /**
+   * Milliseconds between two checks of an upstream.
+   * @default 10000
+   */
+  interval?: number;
+  /**
+   * Milliseconds to wait for the whole response.
+   * @default 5000
+   */
+  timeout?: number;
+  /**
+   * The status of an upstream that works, or a function that tells.
+   * @default 200 to 299
+   */
+  status?: number | ((status: number) => boolean);
+  /** A text that the body of the response must contain, within its first 64 KiB. */
+  body?: string;
+  /** Header fields of the request. */
+  headers?: Readonly<Record<string, string>>;
+  /**
+   * Checks in a row that must succeed before an upstream gets requests again.
+   * @default 2
+   */
+  healthyThreshold?: number;
+  /**
+   * Checks in a row that must fail before an upstream gets no more requests.
+   * @default 3
+   */
+  unhealthyThreshold?: number;
+}
+
+/** The number of bytes of a body that are searched. */
+const MAX_BODY = 65_536;
+
+/** What a check finds out about. */
+export interface Checked {
+  readonly target: TargetAddress;
+  isUp: boolean;
+}
+
+/** Checks upstreams at an interval. Its timers do not keep the process alive. */
+export class HealthChecks {
+  readonly #options: CheckOptions;
+  readonly #timers: Map<Checked, ReturnType<typeof setTimeout>> = new Map();
+  readonly #streaks: WeakMap<Checked, number> = new WeakMap();
+  #transport: Transport | undefined;
+  #onChange: () => void = () => {};
+
+  constructor(options: CheckOptions) {
+    const { path, interval = 10_000, timeout = 5_000 } = options;
+    if (typeof path !== "string" || !path.startsWith("/")) {
+      throw badOption("check", 'use a path such as { path: "/health" }');
+    }
+    if (!(interval > 0) || !(timeout > 0)) {
+      throw badOption("check", "use milliseconds above 0 for `interval` and `timeout`");
+    }
+    this.#options = options;
+  }
+
+  /** Begins to check, unless it has begun. */
+  start(transport: Transport, checked: readonly Checked[], onChange: () => void): void {
+    if (this.#transport !== undefined) return;
+    this.#transport = transport;
+    this.#onChange = onChange;
+    for (const each of checked) this.add(each);
+  }
+
+  /** Begins to check an upstream, at a random time within the interval: proxies that start together spread their checks. */
+  add(checked: Checked): void {
+    if (this.#transport !== undefined) this.#wait(checked, Math.random());
+  }
+
+  remove(checked: Checked): void {
+    clearTimeout(this.#timers.get(checked));
+    this.#timers.delete(checked);
+  }
+
+  /** Ends all checks. */
+  close(): void {
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+    this.#timers.clear();
+    this.#transport = undefined;
+  }
+
+  #wait(checked: Checked, part: number): void {
+    const { interval = 10_000 } = this.#options;
+    const timer = setTimeout(() => void this.#check(checked), interval * part);
+    (timer as { unref?: () => void }).unref?.();
+    this.#timers.set(checked, timer);
+  }
+
+  async #check(checked: Checked): Promise<void> {
+    const transport = this.#transport;
+    if (transport === undefined) return;
+    const isHealthy = await this.#ask(checked.target, transport).catch(() => false);
+    if (!this.#timers.has(checked)) return;
+    const { healthyThreshold = 2, unhealthyThreshold = 3 } = this.#options;
+    const streak = isHealthy === checked.isUp ? 0 : (this.#streaks.get(checked) ?? 0) + 1;
+    this.#streaks.set(checked, streak);
+    if (streak >= (isHealthy ? healthyThreshold : unhealthyThreshold)) {
+      checked.isUp = isHealthy;
+      this.#streaks.set(checked, 0);
+      this.#onChange();
+    }
+    this.#wait(checked, 1);
+  }
+
+  /** Sends one request. Resolves to whether its response is that of an upstream that works. */
+  async #ask(target: TargetAddress, transport: Transport): Promise<boolean> {
+    const { path, timeout = 5_000, status, body, headers = {} } = this.#options;
+    const upstream = parseTarget(target);
+    const request: UpstreamRequest = {
+      upstream,
+      method: "GET",
+      path: joinTarget(upstream, path),
+      headers: Object.entries(headers).flat(),
+      original: undefined,
+      host: undefined,
+      body: null,
+      contentLength: undefined,
+      headersBeforeHooks: undefined,
+    };
+    const scope = new Scope({ listen() {}, unlisten() {} }, timeout, timeout);
+    const response = await transport.send(request, scope);
+    const isExpected = typeof status === "function" ? status : (got: number) => status === undefined ? got >= 200 && got < 300 : got === status;
+    if (body === undefined || !isExpected(response.status) || response.body === null) {
+      response.body?.cancel();
+      return isExpected(response.status) && body === undefined;
+    }
+    const reader = response.body.stream().getReader();
+    const decoder = new TextDecoder();
+    let text = "";
+    while (text.length < MAX_BODY) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      text += decoder.decode(value, { stream: true });
+      if (text.includes(body)) {
+        await reader.cancel();
+        return true;
+      }
+    }
+    await reader.cancel();
+    return text.includes(body);
+  }
+}

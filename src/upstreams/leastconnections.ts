@@ -1,0 +1,15 @@
+import { type Chance, type Policy, pickTwo } from "./policy.ts";
+
+/**
+ * Takes the one of two random upstreams that has fewer requests for its weight. Two choices spread the load almost as well
+ * as a look at all upstreams, and do not send every proxy to the same one.
+ * @see https://www.eecs.harvard.edu/~michaelm/postscripts/tpds2001.pdf
+ */
+export function leastConnections(chance: Chance): Policy {
+  return {
+    pick(able, _request, group) {
+      const [one, other] = pickTwo(able, group, chance);
+      return other.active * one.weight < one.active * other.weight ? other : one;
+    },
+  };
+}

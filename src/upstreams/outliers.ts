@@ -1,0 +1,171 @@
+import type { Chance } from "./policy.ts";
+
+/**
+ * When an upstream that fails is ejected: it then gets no requests for a while. The defaults are those of Envoy's outlier
+ * detection, except `maxEjected`.
+ * @see https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/outlier
+ */
+export interface OutlierOptions {
+  /**
+   * Responses with 5xx, or attempts without a response, in a row.
+   * @default 5
+   */
+  consecutiveFailures?: number;
+  /**
+   * Milliseconds between two looks at the success rates.
+   * @default 10000
+   */
+  interval?: number;
+  /**
+   * Milliseconds of the first ejection; the second takes twice as long, and so on.
+   * @default 30000
+   */
+  ejectionTime?: number;
+  /**
+   * Milliseconds that an ejection takes at most.
+   * @default 300000
+   */
+  maxEjectionTime?: number;
+  /**
+   * The share of the upstreams that may be ejected at the same time. One always may be, and the last never is.
+   * @default 0.5
+   */
+  maxEjected?: number;
+  /**
+   * The percentage of failures in one interval, from 50 requests on.
+   * @default 85
+   */
+  failurePercentage?: number;
+  /**
+   * How many standard deviations the success rate may be below the mean of all upstreams. It counts if at least five
+   * upstreams have had 100 requests in the interval.
+   * @default 1.9
+   */
+  successDeviation?: number;
+}
+
+export const outlierDefaults: Required<OutlierOptions> = {
+  consecutiveFailures: 5,
+  interval: 10_000,
+  ejectionTime: 30_000,
+  maxEjectionTime: 300_000,
+  maxEjected: 0.5,
+  failurePercentage: 85,
+  successDeviation: 1.9,
+};
+
+const MIN_REQUESTS_FOR_PERCENTAGE = 50;
+const MIN_REQUESTS_FOR_RATE = 100;
+const MIN_HOSTS_FOR_RATE = 5;
+
+/** The record of one upstream. */
+export class Health {
+  /** The time until which it is ejected; 0 if it is not. */
+  ejectedUntil = 0;
+  /** Whether it was ejected, and has not answered a request since: it gets one request at a time. */
+  isOnTrial = false;
+  /** The time from which it gets its share gradually; `-Infinity` for one that was there from the start. */
+  returnedAt: number = -Infinity;
+  /** How often it was ejected, less one for each interval without an ejection. */
+  ejections = 0;
+  consecutiveFailures = 0;
+  successes = 0;
+  failures = 0;
+}
+
+/** Decides which upstreams are ejected, by the results of their requests. */
+export class OutlierDetector {
+  readonly #options: Required<OutlierOptions>;
+  readonly #chance: Chance;
+  readonly #onChange: () => void;
+  #nextSweep: number;
+
+  /** @param onChange called when an upstream is ejected, or may return */
+  constructor(options: Required<OutlierOptions>, chance: Chance, onChange: () => void) {
+    this.#options = options;
+    this.#chance = chance;
+    this.#onChange = onChange;
+    this.#nextSweep = chance.now() + options.interval;
+  }
+
+  /** Records the result of a request. */
+  record(health: Health, isFailure: boolean, all: readonly Health[]): void {
+    if (isFailure) {
+      health.failures++;
+      health.consecutiveFailures++;
+      const isTooMany = health.consecutiveFailures >= this.#options.consecutiveFailures;
+      if (health.isOnTrial || isTooMany) this.#eject(health, all);
+      return;
+    }
+    health.successes++;
+    health.consecutiveFailures = 0;
+    if (!health.isOnTrial) return;
+    health.isOnTrial = false;
+    health.returnedAt = this.#chance.now();
+    this.#onChange();
+  }
+
+  /** Looks at the success rates once in each interval, and lets upstreams return whose ejection is over. */
+  sweep(all: readonly Health[]): void {
+    const now = this.#chance.now();
+    for (const health of all) {
+      if (health.ejectedUntil === 0 || health.ejectedUntil > now) continue;
+      health.ejectedUntil = 0;
+      health.isOnTrial = true;
+      health.consecutiveFailures = 0;
+      this.#onChange();
+    }
+    if (now < this.#nextSweep) return;
+    this.#nextSweep = now + this.#options.interval;
+    this.#ejectByRate(all);
+    for (const health of all) {
+      health.successes = health.failures = 0;
+      if (health.ejectedUntil === 0 && health.ejections > 0) health.ejections--;
+    }
+  }
+
+  /** The time of the next sweep that may change something. */
+  get nextSweep(): number {
+    return this.#nextSweep;
+  }
+
+  #ejectByRate(all: readonly Health[]): void {
+    const rated = all.filter(
+      ({ successes, failures }) => successes + failures >= MIN_REQUESTS_FOR_RATE,
+    );
+    const threshold =
+      rated.length >= MIN_HOSTS_FOR_RATE ? this.#thresholdOf(rated.map(rateOf)) : -Infinity;
+    for (const health of all) {
+      const requests = health.successes + health.failures;
+      const isOftenFailing =
+        requests >= MIN_REQUESTS_FOR_PERCENTAGE &&
+        100 * (1 - rateOf(health)) >= this.#options.failurePercentage;
+      const isBelow = requests >= MIN_REQUESTS_FOR_RATE && rateOf(health) < threshold;
+      if (isOftenFailing || isBelow) this.#eject(health, all);
+    }
+  }
+
+  #thresholdOf(rates: readonly number[]): number {
+    const mean = rates.reduce((sum, rate) => sum + rate, 0) / rates.length;
+    const variance = rates.reduce((sum, rate) => sum + (rate - mean) ** 2, 0) / rates.length;
+    return mean - this.#options.successDeviation * Math.sqrt(variance);
+  }
+
+  #eject(health: Health, all: readonly Health[]): void {
+    if (health.ejectedUntil > 0) return;
+    const { maxEjected, ejectionTime, maxEjectionTime } = this.#options;
+    const ejected = all.filter(({ ejectedUntil }) => ejectedUntil > 0).length;
+    const allowed = Math.min(all.length - 1, Math.max(1, Math.floor(all.length * maxEjected)));
+    // An upstream on trial has just been ejected; as long as it fails, it takes no place of another.
+    if (ejected >= allowed) return;
+    health.ejections++;
+    health.isOnTrial = false;
+    const time = Math.min(maxEjectionTime, ejectionTime * health.ejections);
+    health.ejectedUntil = this.#chance.now() + time;
+    this.#onChange();
+  }
+}
+
+function rateOf({ successes, failures }: Health): number {
+  return successes / (successes + failures);
+}

@@ -1,0 +1,40 @@
+import { type Chance, type Member, type Policy, pickTwo } from "./policy.ts";
+
+/** Milliseconds in which a measured latency loses most of its influence. */
+const DECAY = 10_000;
+/** The latency in milliseconds that an upstream has before the first was measured. */
+const UNKNOWN = 1_000;
+
+/**
+ * Takes the one of two random upstreams that has the lower cost: its latency, times the requests that it is answering. A
+ * latency above the average counts at once, so that a slow upstream is left after its first slow response; below the
+ * average, it counts gradually (Finagle's Peak EWMA).
+ */
+export function peakEwma(chance: Chance): Policy {
+  const measured = new WeakMap<Member, { latency: number; at: number }>();
+
+  function costOf(member: Member): number {
+    const { latency, at } = measured.get(member) ?? { latency: UNKNOWN, at: chance.now() };
+    // An upstream that is left is tried again after a while: its latency may have changed.
+    const present = latency * Math.exp((at - chance.now()) / DECAY);
+    return (present * (member.active + 1)) / member.weight;
+  }
+
+  return {
+    pick(able, _request, group) {
+      const [one, other] = pickTwo(able, group, chance);
+      return costOf(other) < costOf(one) ? other : one;
+    },
+    observe(member, latency) {
+      const now = chance.now();
+      const before = measured.get(member);
+      if (before === undefined || latency >= before.latency) {
+        measured.set(member, { latency, at: now });
+        return;
+      }
+      const kept = Math.exp((before.at - now) / DECAY);
+      before.latency = before.latency * kept + latency * (1 - kept);
+      before.at = now;
+    },
+  };
+}

@@ -1,0 +1,60 @@
+import type { Chance } from "./policy.ts";
+
+/** The milliseconds for which a request gives credit for retries. */
+const WINDOW = 10_000;
+
+/** How many retries are allowed, so that an outage is not multiplied by them. */
+export interface RetryBudgetOptions {
+  /**
+   * Retries per request, over the last ten seconds.
+   * @default 0.2
+   */
+  ratio?: number;
+  /**
+   * Retries a second that are allowed in any case.
+   * @default 10
+   */
+  perSecond?: number;
+}
+
+/** Allows a share of the requests of the last ten seconds as retries (Finagle's retry budget). */
+export class RetryBudget {
+  readonly #chance: Chance;
+  readonly #ratio: number;
+  readonly #perSecond: number;
+  /** The credit, which is lost gradually. */
+  #credit = 0;
+  #reserve: number;
+  #at: number;
+
+  constructor(chance: Chance, { ratio = 0.2, perSecond = 10 }: RetryBudgetOptions = {}) {
+    this.#chance = chance;
+    this.#ratio = ratio;
+    this.#perSecond = perSecond;
+    this.#reserve = perSecond;
+    this.#at = chance.now();
+  }
+
+  /** Records a request. */
+  deposit(): void {
+    this.#pass();
+    this.#credit += this.#ratio;
+  }
+
+  /** Takes the credit for one retry; false if there is none. */
+  withdraw(): boolean {
+    this.#pass();
+    if (this.#reserve >= 1) this.#reserve--;
+    else if (this.#credit >= 1) this.#credit--;
+    else return false;
+    return true;
+  }
+
+  #pass(): void {
+    const now = this.#chance.now();
+    const passed = now - this.#at;
+    this.#at = now;
+    this.#reserve = Math.min(this.#perSecond, this.#reserve + (passed / 1000) * this.#perSecond);
+    this.#credit *= Math.max(0, 1 - passed / WINDOW);
+  }
+}

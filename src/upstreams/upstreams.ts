@@ -1,0 +1,69 @@
+import type { ProxyError } from "../error.ts";
+import type { TargetAddress } from "../request/target.ts";
+import type { HeaderList, Transport } from "../transport.ts";
+
+/** What of a client's request a choice may depend on. */
+export interface PickRequest {
+  readonly method: string;
+  /** The path and query, as the client sent them. */
+  readonly path: string;
+  readonly headers: HeaderList;
+  /** The IP address of the client, where it is known. */
+  readonly clientAddress: string | undefined;
+}
+
+/** What became of an attempt. */
+export interface Result {
+  /** The target that `pick` returned. */
+  readonly target: TargetAddress;
+  /** The status of the response; undefined if there was none. */
+  readonly status: number | undefined;
+  /** Why there was no response, or why its body broke off; undefined for none. */
+  readonly error: ProxyError | undefined;
+  /** Milliseconds until the response headers arrived, or until the attempt failed. */
+  readonly latency: number;
+  /**
+   * Whether the attempt is over. A response is reported twice: when its headers have arrived, and when its body or its
+   * tunnel has ended. An attempt without a response is reported once.
+   */
+  readonly isOver: boolean;
+}
+
+/**
+ * Several upstreams, of which one is picked for each attempt: a target like any other. All of them need the same base path
+ * and query.
+ * @example
+ * ```ts
+ * const hosts = ["http://10.0.0.1:4000", "http://10.0.0.2:4000"];
+ * const turns: Upstreams = {
+ *   turn: 0,
+ *   pick(_, tried) { return hosts.filter((host) => !tried.includes(host)).at(this.turn++ % hosts.length); },
+ * };
+ * ```
+ */
+export interface Upstreams {
+  /**
+   * Returns where to send an attempt, or a promise if the attempt has to wait; undefined if no upstream can take it: the
+   * client then gets 503.
+   * @param tried the targets that earlier attempts of the same request were sent to
+   */
+  pick(
+    request: PickRequest,
+    tried: readonly TargetAddress[],
+  ): TargetAddress | undefined | Promise<TargetAddress | undefined>;
+  /** Takes the result of an attempt. */
+  report?(result: Result): void;
+  /** Whether one more attempt may be made for a request that failed: false stops retries during an outage. */
+  mayRetry?(): boolean;
+  /** Seconds after which a client that got 503 may try again. */
+  retryAfter?(): number;
+  /** Called before the first request of a proxy, with the transport that it uses. */
+  start?(transport: Transport): void;
+  /** Ends what runs in the background. A proxy calls it when it is closed. */
+  close?(): void;
+}
+
+/** Whether a target stands for several upstreams. */
+export function isUpstreams(target: unknown): target is Upstreams {
+  return typeof (target as Partial<Upstreams> | null | undefined)?.pick === "function";
+}
