@@ -1,4 +1,5 @@
 import type { BodySource } from "./body/source.ts";
+import { type Choice, choose } from "./exchange/failover.ts";
 import { Observation } from "./exchange/observation.ts";
 import { Scope } from "./exchange/scope.ts";
 import { badRequest, ProxyError, toErrorResponse, toProxyError } from "./error.ts";
@@ -13,10 +14,13 @@ import { cleanResponse, closeSwitched, discardBody, discardResponse } from "./re
 import {
   assertReachable,
   guardEscape,
-  isAddress,
+  isFixed,
+  isUpstreams,
   isAsterisk,
   parseTarget,
   type Target,
+  type TargetAddress,
+  type Upstream,
 } from "./request/target.ts";
 import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
 
@@ -66,7 +70,7 @@ async function exchange(
   }
   const turn = incoming.turn?.();
   let address = target;
-  if (typeof address === "function" && !isAddress(address)) {
+  if (!isFixed(address)) {
     try {
       address = await address(incoming.request());
     } catch (thrown) {
@@ -77,8 +81,8 @@ async function exchange(
       return respondToError(error, thrown, incoming, options, respond);
     }
   }
-  const upstream = parseTarget(address);
-  assertReachable(upstream, plan.transport, plan.hostOption);
+  const upstreams = isUpstreams(address) ? address : undefined;
+  let upstream = isUpstreams(address) ? undefined : reach(address, plan);
   const hook = options.onInformational;
   const client = hook === undefined ? incoming : observeInterim(incoming, hook);
   const scope = new Scope(client, plan.timeout, plan.idleTimeout, options.signal);
@@ -87,12 +91,18 @@ async function exchange(
   let response: Response | undefined;
   try {
     // ── prepare ──
+    let choice: Choice | undefined;
+    if (upstreams !== undefined) {
+      ({ upstream, choice } = await choose(upstreams, incoming, plan.transport, scope));
+      assertReachable(upstream, plan.transport, plan.hostOption);
+    }
     let { path } = incoming;
     if (plan.rewrite !== undefined && !isAsterisk(path, method)) {
       path = await plan.rewrite(path, () => incoming.request());
       guardEscape(path.split("?", 1)[0] as string);
     }
-    let request = toUpstreamRequest(incoming, upstream, path, plan, context);
+    let request = toUpstreamRequest(incoming, upstream as Upstream, path, plan, context);
+    if (choice !== undefined) request = { ...request, choice };
     const isCounted = method === "OPTIONS" || method === "TRACE";
     // If `Max-Forwards` is 0, this proxy responds itself, but only after `onRequest`, which may refuse the request.
     const finalResponse = isCounted ? countForwards(incoming, request.headers) : undefined;
@@ -122,6 +132,7 @@ async function exchange(
     }
 
     // ── finish ──
+    if (received.upstream !== undefined) request = { ...request, upstream: received.upstream };
     cleaned = cleanResponse(received, method, request, plan.rewriteResponse);
     // Report the headers to the scope, unless the transport has done so. A transport need not, and an interceptor may
     // have responded without a transport.
@@ -152,14 +163,24 @@ async function exchange(
     scope.abort(error);
     // No hook runs after `cleaned` is set and before `response` is. So an error in that time comes from the upstream's
     // response, and becomes an error response, although it may not be a `ProxyError`.
-    const isUpstreams = cleaned !== undefined && response === undefined;
+    const isResponses = cleaned !== undefined && response === undefined;
     // An exception of `onInformational` aborts the exchange: it is the cause of the error.
     const exception = hook !== undefined && isInternal(error) ? (error.cause ?? thrown) : thrown;
     const isReason = abortError !== undefined && exception === thrown;
-    const reported = isReason || isUpstreams ? error : exception;
+    const reported = isReason || isResponses ? error : exception;
     observation?.failed(reported);
     return respondToError(error, reported, incoming, options, respond);
   }
+}
+
+/**
+ * Parses a target.
+ * @throws TypeError for a target that the transport cannot reach
+ */
+function reach(address: TargetAddress, { transport, hostOption }: Plan): Upstream {
+  const upstream = parseTarget(address);
+  assertReachable(upstream, transport, hostOption);
+  return upstream;
 }
 
 /** Whether an error was made of an exception that is neither the network's nor the client's fault. */

@@ -5,7 +5,13 @@ import { checkPoolOptions } from "./options/check.ts";
 import { compile, type Plan } from "./options/plan.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
-import { assertReachable, isAddress, parseTarget, type Target } from "./request/target.ts";
+import {
+  assertReachable,
+  isFixed,
+  isUpstreams,
+  parseTarget,
+  type Target,
+} from "./request/target.ts";
 import type { PoolStats, Transport } from "./transport.ts";
 
 /** The parts of a proxy that differ between runtimes: how to read a request, how to send it, how to make a response. */
@@ -152,7 +158,9 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
   const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
   const plan = compile(options, transportFor, runtime.inProcess);
-  if (isAddress(target)) assertReachable(parseTarget(target), plan.transport, plan.hostOption);
+  if (isFixed(target) && !isUpstreams(target)) {
+    assertReachable(parseTarget(target), plan.transport, plan.hostOption);
+  }
   return { target, plan };
 }
 
@@ -167,12 +175,19 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
     stats: () => transport.stats?.(),
     // Do not close the option `transport`: the app may use it elsewhere, and closes it itself.
     close: async (timeout) => {
+      closeUpstreams(target);
       if (options.transport === undefined) await transport.close?.(timeout);
     },
     destroy: () => {
+      closeUpstreams(target);
       if (options.transport === undefined) transport.destroy?.();
     },
   };
+}
+
+/** Ends what several upstreams do in the background. */
+function closeUpstreams(target: Target): void {
+  if (isFixed(target) && isUpstreams(target)) target.close?.();
 }
 
 /**

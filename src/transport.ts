@@ -3,6 +3,7 @@
  * @module
  */
 import type { BodySource } from "./body/source.ts";
+import type { Choice } from "./exchange/failover.ts";
 import type { Send } from "./exchange/send.ts";
 import type { Upstream } from "./request/target.ts";
 import type { HandedSocket, Tunnel } from "./tunnel.ts";
@@ -55,6 +56,8 @@ export interface UpstreamRequest {
   readonly acceptsTrailers?: boolean;
   /** The names of the trailer fields that the client announces; the transport writes them as `Trailer`. */
   readonly trailer?: string | undefined;
+  /** The choice that has led to `upstream`, where the target stands for several upstreams. */
+  readonly choice?: Choice | undefined;
   /** Whether the request needs a new connection, because a reused one has failed already. */
   readonly newConnection?: boolean;
   /** The header fields before hooks and interceptors changed them; set only where redirects are followed. */
@@ -81,6 +84,8 @@ export interface UpstreamResponse {
   readonly webSocket?: HandedSocket | undefined;
   /** The request that this response answers, where a redirect was followed; undefined for the first request. */
   readonly request?: UpstreamRequest | undefined;
+  /** The upstream that responds, where it is not the one that the request was sent to at first. */
+  readonly upstream?: Upstream | undefined;
   /** Whether the body is encoded already as `Content-Encoding` says, so that the runtime must not encode it. */
   readonly isEncoded?: boolean;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { assertReachable, isAddress, parseTarget } from "../src/request/target.ts";
+import { assertReachable, isFixed, parseTarget } from "../src/request/target.ts";
 import { TARGET } from "./_fakes.ts";
 
 describe("an app", () => {
@@ -53,9 +53,9 @@ describe("an app", () => {
 
   test("may be a function with a `fetch`, while a target function is not an app", () => {
     const callable = Object.assign(() => "http://a.test", { fetch });
-    expect(isAddress(callable)).toBe(true);
-    expect(isAddress(() => "http://a.test")).toBe(false);
-    expect(isAddress("http://a.test")).toBe(true);
+    expect(isFixed(callable)).toBe(true);
+    expect(isFixed(() => "http://a.test")).toBe(false);
+    expect(isFixed("http://a.test")).toBe(true);
   });
 });
 

@@ -1,13 +1,12 @@
-import { PassBody, PassSink } from "../body/pass.ts";
 import { replayOf } from "../body/replay.ts";
-import type { BodySource, Sink, WholeOptions } from "../body/source.ts";
+import { WatchedBody } from "../body/watched.ts";
 import { clientGone, ProxyError, type ProxyErrorCode, toProxyError } from "../error.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { parseTarget, type TargetAddress, type Upstream } from "../request/target.ts";
 import { discardBody } from "../response/clean.ts";
-import type { HeaderList, Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
-import type { Tunnel } from "../tunnel.ts";
+import type { Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
+import { WatchedTunnel } from "../tunnel.ts";
 import type { PickRequest, Upstreams } from "../upstreams/upstreams.ts";
 import type { Scope } from "./scope.ts";
 import { isUnanswered, isUnprocessed, type Interceptor, type Send } from "./send.ts";
@@ -125,7 +124,7 @@ async function sendChosen(
         ? undefined
         : await pickAnother(choice, request.upstream, scope);
     if (repeated === undefined || another === undefined) {
-      if (response === undefined) throw error;
+      if (response === undefined) throw error as ProxyError;
       return request === first ? response : { ...response, upstream: request.upstream };
     }
     if (response !== undefined) discardBody(response);
@@ -179,85 +178,10 @@ function watch(response: UpstreamResponse, choice: Choice, latency: number): Ups
     const error = reason === undefined ? undefined : toProxyError(reason);
     upstreams.report?.({ target, status, error, latency, isOver });
   };
-  if (tunnel !== undefined) return { ...response, tunnel: watchTunnel(tunnel, end) };
+  if (tunnel !== undefined) return { ...response, tunnel: new WatchedTunnel(tunnel, end) };
   if (body === null) {
     end();
     return response;
   }
   return { ...response, body: new WatchedBody(body, end) };
-}
-
-function watchTunnel(tunnel: Tunnel, end: () => void): Tunnel {
-  return {
-    attach: (handler) =>
-      tunnel.attach({
-        onData: (bytes) => handler.onData(bytes),
-        onDrain: () => handler.onDrain(),
-        onEnd: () => handler.onEnd(),
-        onClose(error) {
-          handler.onClose(error);
-          end();
-        },
-      }),
-    write: (bytes) => tunnel.write(bytes),
-    pause: () => tunnel.pause(),
-    resume: () => tunnel.resume(),
-    end: () => tunnel.end(),
-    destroy() {
-      tunnel.destroy();
-      end();
-    },
-  };
-}
-
-/** A body that calls back when it was taken, or with the reason why it broke off. */
-class WatchedBody extends PassBody {
-  readonly #onEnd: (reason?: unknown) => void;
-
-  constructor(source: BodySource, onEnd: (reason?: unknown) => void) {
-    super(source);
-    this.#onEnd = onEnd;
-  }
-
-  get buffered(): number | undefined {
-    return this.source.buffered;
-  }
-
-  get error(): Error | undefined {
-    return this.source.error;
-  }
-
-  override whole(options?: WholeOptions): Uint8Array | undefined {
-    const bytes = this.source.whole(options);
-    if (bytes !== undefined) this.#onEnd();
-    return bytes;
-  }
-
-  override pipeTo(sink: Sink): void | Promise<void> {
-    return this.source.pipeTo(new WatchedSink(sink, this.#onEnd));
-  }
-
-  override cancel(reason?: unknown): void {
-    this.source.cancel(reason);
-    this.#onEnd(this.source.error ?? clientGone(reason));
-  }
-}
-
-class WatchedSink extends PassSink {
-  readonly #onEnd: (reason?: unknown) => void;
-
-  constructor(sink: Sink, onEnd: (reason?: unknown) => void) {
-    super(sink);
-    this.#onEnd = onEnd;
-  }
-
-  override end(trailers?: HeaderList): void {
-    super.end(trailers);
-    this.#onEnd();
-  }
-
-  override fail(reason: unknown): void {
-    super.fail(reason);
-    this.#onEnd(reason);
-  }
 }

@@ -127,6 +127,8 @@ export function nextHop(
 
   const next = {
     ...request,
+    // A redirect is followed to the upstream that it names: none is picked for it.
+    choice: undefined,
     method: toGet ? "GET" : request.method,
     path: url.pathname + url.search,
     body,

@@ -227,6 +227,12 @@ export class Scope implements Listener {
     );
   }
 
+  /** Stops the present attempt with this reason. The exchange goes on: another attempt may follow. */
+  failAttempt(error: ProxyError): void {
+    if (this.#next !== undefined) this.#next.failAttempt(error);
+    else this.#target?.fail(error);
+  }
+
   /** Waits for a promise; rejects with the reason as soon as the exchange is aborted. */
   orAbort<T>(work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {

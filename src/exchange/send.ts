@@ -84,6 +84,28 @@ export function retry(options: Required<RetryOptions>): Interceptor {
   };
 }
 
+/** The error of an attempt that took longer than `attemptTimeout`. */
+class AttemptTimeout extends ProxyError {
+  constructor(limit: number) {
+    super("http_response_timeout", { message: `an attempt took longer than ${limit} ms` });
+  }
+}
+
+/**
+ * Stops an attempt that has no response headers in time, so that `retry` can start another one. An attempt that could not
+ * be repeated is not stopped.
+ * @param limit milliseconds until the response headers
+ */
+export function limitAttempt(limit: number, methods: readonly string[]): Interceptor {
+  return (next) => (request, scope) => {
+    const timer = setTimeout(() => {
+      if (repeatRequest(request, methods) !== undefined)
+        scope.failAttempt(new AttemptTimeout(limit));
+    }, limit);
+    return next(request, scope).finally(() => clearTimeout(timer));
+  };
+}
+
 /** Waits for an attempt, and starts the next one where the options allow it. */
 async function awaitAttempt(
   next: Send,
@@ -103,7 +125,7 @@ async function awaitAttempt(
     discardBody(response);
   } catch (thrown) {
     if (attempts > 0 && isUnprocessed(thrown)) repeated = repeatRequest(request);
-    else if (attempts > 0 && isUnanswered(thrown)) {
+    else if (attempts > 0 && isUnanswered(thrown) && mayHelp(request, thrown)) {
       repeated = repeatRequest(request, options.methods);
     }
     if (repeated === undefined || scope.error !== undefined) throw thrown;
@@ -117,8 +139,17 @@ async function awaitAttempt(
   return awaitAttempt(next, options, repeated, following, resent, attempts - 1);
 }
 
-/** Whether the upstream cannot have begun to respond: it has closed an idle connection, or refused a new one. */
-function isUnanswered(error: unknown): boolean {
+/** Whether the same upstream may respond to another attempt: where there are several, another one takes what it refuses. */
+function mayHelp({ choice }: UpstreamRequest, error: unknown): boolean {
+  return choice === undefined || (error as ProxyError).stale;
+}
+
+/**
+ * Whether the upstream cannot have begun to respond: it has closed an idle connection, refused a new one, or has not
+ * responded within `attemptTimeout`.
+ */
+export function isUnanswered(error: unknown): boolean {
+  if (error instanceof AttemptTimeout) return true;
   return error instanceof ProxyError && (error.stale || error.code === "connection_refused");
 }
 
@@ -127,7 +158,7 @@ function isUnanswered(error: unknown): boolean {
  * GOAWAY names. Such a request has not failed, so that a method which is not idempotent may be repeated as well.
  * @see https://www.rfc-editor.org/rfc/rfc9113#section-8.7
  */
-function isUnprocessed(error: unknown): boolean {
+export function isUnprocessed(error: unknown): boolean {
   return error instanceof ProxyError && error.unprocessed;
 }
 

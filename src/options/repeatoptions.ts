@@ -82,9 +82,15 @@ export interface RepeatOptions {
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
    */
   retry?: false | RetryOptions;
+  /**
+   * Milliseconds until an attempt that has no response headers is left for another one: on a new connection, or to another
+   * of several upstreams. It applies to requests that `retry` may send again. The upstream may carry out both. No limit by
+   * default.
+   */
+  attemptTimeout?: number;
 }
 
-export const repeatSchema: Schema<RepeatOptions, keyof RepeatOptions> = {
+export const repeatSchema: Schema<RepeatOptions, Exclude<keyof RepeatOptions, "attemptTimeout">> = {
   followRedirects: {
     kind: either("use true, false or a whole number of redirects", toggle, whole(0)),
     default: false,
@@ -102,6 +108,7 @@ export const repeatSchema: Schema<RepeatOptions, keyof RepeatOptions> = {
     kind: either("use false, or an object such as { attempts: 2 }", off, record(retrySchema)),
     default: retryDefaults,
   },
+  attemptTimeout: { kind: milliseconds },
 };
 
 export const repeatFlags: Flags<RepeatOptions> = {
@@ -110,6 +117,7 @@ export const repeatFlags: Flags<RepeatOptions> = {
     followRedirects: "follow redirects, up to so many; true for 5",
     redirectTargets: { value: "<where>", help: "where to: same-origin, or any" },
     replayLimit: "bytes kept of a body, to send again",
+    attemptTimeout: "to the response of one attempt, before another",
     retry: "send again what a stale connection lost",
   },
 };

@@ -1,5 +1,6 @@
 import { type FetchTarget, isApp, urlOf } from "./app.ts";
 import { ProxyError } from "../error.ts";
+import type { Upstreams } from "../upstreams/upstreams.ts";
 
 /** TLS options for connections to an upstream, where the transport has the capability `tls`. */
 export interface TlsOptions {
@@ -35,12 +36,20 @@ export interface TargetOptions {
  */
 export type TargetAddress = string | URL | TargetOptions | FetchTarget;
 
-/** Where to send requests, or a function that decides it for each request. */
-export type Target = TargetAddress | ((request: Request) => TargetAddress | Promise<TargetAddress>);
+/** One target, or several upstreams of which one is picked for each attempt. */
+export type AnyTarget = TargetAddress | Upstreams;
 
-/** Whether a target is an address, not a function that returns one. */
-export function isAddress(target: Target): target is TargetAddress {
+/** Where to send requests, or a function that decides it for each request. */
+export type Target = AnyTarget | ((request: Request) => AnyTarget | Promise<AnyTarget>);
+
+/** Whether a target is one already, not a function that returns one. */
+export function isFixed(target: Target): target is AnyTarget {
   return typeof target !== "function" || isApp(target);
+}
+
+/** Whether a target stands for several upstreams. A stub of workerd has a method of every name: it is an app. */
+export function isUpstreams(target: AnyTarget): target is Upstreams {
+  return typeof (target as Partial<Upstreams> | null)?.pick === "function" && !isApp(target);
 }
 
 /** A parsed and checked target. */

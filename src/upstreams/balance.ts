@@ -21,7 +21,15 @@ import { roundRobin } from "./roundrobin.ts";
 import type { PickRequest, Result, Upstreams } from "./upstreams.ts";
 
 export { byAddress, byCookie, byHeader, byUri, consistentHash, type HashKey };
-export type { CheckOptions, Group, Member, OutlierOptions, PickRequest, Policy, RetryBudgetOptions };
+export type {
+  CheckOptions,
+  Group,
+  Member,
+  OutlierOptions,
+  PickRequest,
+  Policy,
+  RetryBudgetOptions,
+};
 export type { Chance, Result, Upstreams };
 
 /** An upstream with its share. */
@@ -35,13 +43,7 @@ export interface BalancedTarget {
 }
 
 /** The names of the policies. */
-export type PolicyName =
-  | "least_conn"
-  | "peak_ewma"
-  | "round_robin"
-  | "ip_hash"
-  | "uri"
-  | "first";
+export type PolicyName = "least_conn" | "peak_ewma" | "round_robin" | "ip_hash" | "uri" | "first";
 
 /** How requests are spread over upstreams. */
 export interface BalanceOptions {
@@ -105,9 +107,8 @@ class BalancedMember implements Member {
   readonly #slowStart: number;
 
   constructor(target: TargetAddress, share: number, slowStart: number, now: () => number) {
-    const { origin, socketPath } = parseTarget(target);
     this.target = target;
-    this.name = socketPath === undefined ? origin : `unix:${socketPath}`;
+    this.name = nameOf(target);
     this.#share = share;
     this.#slowStart = slowStart;
     this.#now = now;
@@ -158,9 +159,13 @@ export class Balancer implements Upstreams, Group {
   readonly #queue: Waiter[] = [];
   /** Those that can take a request; undefined after a change. */
   #able: BalancedMember[] | undefined;
+  /** The records of all upstreams, in the same order. */
+  #healths: readonly Health[] = [];
   /** The time until which `#able` is right, unless it changes before. */
   #ableUntil = 0;
   #isUniform = true;
+  /** Whether the first upstreams are there. */
+  #isInUse = false;
 
   constructor(targets: readonly (TargetAddress | BalancedTarget)[], options: BalanceOptions) {
     const { policy = "least_conn", outliers = {}, chance = realChance } = options;
@@ -174,6 +179,7 @@ export class Balancer implements Upstreams, Group {
     }
     if (options.check !== undefined) this.#checks = new HealthChecks(options.check);
     for (const target of targets) this.add(target);
+    this.#isInUse = true;
     if (this.#members.length === 0) throw bad("balance", "give it at least one upstream");
   }
 
@@ -211,7 +217,7 @@ export class Balancer implements Upstreams, Group {
     const [present] = this.#members;
     if (present !== undefined) checkFits(member, present, this.#members);
     // One that is added later begins slowly: its caches and connections are cold.
-    if (this.version > 0) member.health.returnedAt = now();
+    if (this.#isInUse) member.health.returnedAt = now();
     this.#members.push(member);
     this.#byTarget.set(target, member);
     this.#checks?.add(member);
@@ -276,10 +282,9 @@ export class Balancer implements Upstreams, Group {
     if (isFirst && !isClients(error)) {
       const isFailure = status === undefined || status >= 500;
       if (!isFailure) this.#policy.observe?.(member, latency);
-      const all = this.#members.map(({ health }) => health);
-      this.#outliers?.record(member.health, isFailure, all);
+      this.#outliers?.record(member.health, isFailure, this.#healths);
     } else if (error !== undefined && !isClients(error)) {
-      this.#outliers?.record(member.health, true, this.#members.map(({ health }) => health));
+      this.#outliers?.record(member.health, true, this.#healths);
     }
     if (!isOver) return;
     member.active--;
@@ -314,7 +319,8 @@ export class Balancer implements Upstreams, Group {
   #isFull(tried: readonly TargetAddress[]): boolean {
     const { maxRequests = Infinity } = this.#options;
     return this.#members.some(
-      (member) => !tried.includes(member.target) && isWorking(member) && member.active >= maxRequests,
+      (member) =>
+        !tried.includes(member.target) && isWorking(member) && member.active >= maxRequests,
     );
   }
 
@@ -334,7 +340,7 @@ export class Balancer implements Upstreams, Group {
     const now = this.#chance.now();
     if (this.#able !== undefined && now < this.#ableUntil) return this.#able;
     const members = this.#members;
-    this.#outliers?.sweep(members.map(({ health }) => health));
+    this.#outliers?.sweep(this.#healths);
     const { maxRequests = Infinity } = this.#options;
     const able = members.filter(
       (member) =>
@@ -358,15 +364,15 @@ export class Balancer implements Upstreams, Group {
   }
 
   #find(target: TargetAddress): BalancedMember {
-    const found = this.#byTarget.get(target);
-    const name = String(target);
-    const member = found ?? this.#members.find((each) => each.name === name);
-    if (member === undefined) throw bad("remove", `there is no upstream ${name}`);
-    return member;
+    const name = nameOf(target);
+    const found = this.#members.find((member) => member.name === name);
+    if (found === undefined) throw bad("target", `there is no upstream ${name}`);
+    return found;
   }
 
   #changed(): void {
     this.version++;
+    this.#healths = this.#members.map(({ health }) => health);
     this.#able = undefined;
     this.#pump();
   }
@@ -388,6 +394,12 @@ export function balance(
     throw bad("balance", 'give it an array, such as balance(["http://a:1", "http://b:1"])');
   }
   return new Balancer(targets as readonly (TargetAddress | BalancedTarget)[], options);
+}
+
+/** Returns the text that identifies an upstream: its origin, or its Unix domain socket. */
+function nameOf(target: TargetAddress): string {
+  const { origin, socketPath } = parseTarget(target);
+  return socketPath === undefined ? origin : `unix:${socketPath}`;
 }
 
 function policyOf(name: string): (chance: Chance) => Policy {

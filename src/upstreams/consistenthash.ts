@@ -6,7 +6,7 @@ import type { PickRequest } from "./upstreams.ts";
 const TABLE_SIZE = 65_537;
 /** How many times the average load an upstream may have before its requests go to others. */
 const BOUND = 1.25;
-/** The number of places that are looked up before any upstream is taken. */
+/** The number of places that are looked up before the upstream with the fewest requests is taken. */
 const MAX_JUMPS = 32;
 
 /** What requests with the same upstream have in common. */
@@ -61,7 +61,7 @@ export function consistentHash(keyOf: HashKey): Policy {
         const member = group.members[table[place] as number] as Member;
         if (able.has(member) && !isOverloaded(member, group)) return member;
       }
-      return members[hash(key, 0) % members.length] as Member;
+      return members.reduce((least, each) => (each.active < least.active ? each : least));
     },
   };
 }
@@ -83,7 +83,7 @@ function buildTable(members: readonly Member[]): Int32Array {
     share: weight / most,
     due: 0,
   }));
-  for (let filled = 0; ; ) {
+  for (let filled = 0; ;) {
     for (const [index, order] of orders.entries()) {
       order.due += order.share;
       if (order.due < 1) continue;

@@ -131,7 +131,10 @@ export class HealthChecks {
     };
     const scope = new Scope({ listen() {}, unlisten() {} }, timeout, timeout);
     const response = await transport.send(request, scope);
-    const isExpected = typeof status === "function" ? status : (got: number) => status === undefined ? got >= 200 && got < 300 : got === status;
+    const isExpected =
+      typeof status === "function"
+        ? status
+        : (got: number) => (status === undefined ? got >= 200 && got < 300 : got === status);
     if (body === undefined || !isExpected(response.status) || response.body === null) {
       response.body?.cancel();
       return isExpected(response.status) && body === undefined;

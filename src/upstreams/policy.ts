@@ -42,10 +42,10 @@ export interface Policy {
 
 /** Where policies and health take time and chance from, so that tests can set both. */
 export interface Chance {
-  /** Milliseconds on a clock that never goes back. */
-  now(): number;
-  /** A number from 0 to below 1. */
-  random(): number;
+  /** Returns the milliseconds on a clock that never goes back. */
+  readonly now: () => number;
+  /** Returns a number from 0 to below 1. */
+  readonly random: () => number;
 }
 
 /** The clock and the random numbers of the runtime. */

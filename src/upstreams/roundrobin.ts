@@ -23,7 +23,8 @@ export function roundRobin(): Policy {
       }
       owed.set(chosen, most - total);
       // Forget the upstreams that were removed.
-      if (owed.size > 2 * able.length) for (const member of owed.keys()) if (!able.includes(member)) owed.delete(member);
+      if (owed.size > 2 * able.length)
+        for (const member of owed.keys()) if (!able.includes(member)) owed.delete(member);
       return chosen;
     },
   };

@@ -62,8 +62,3 @@ export interface Upstreams {
   /** Ends what runs in the background. A proxy calls it when it is closed. */
   close?(): void;
 }
-
-/** Whether a target stands for several upstreams. */
-export function isUpstreams(target: unknown): target is Upstreams {
-  return typeof (target as Partial<Upstreams> | null | undefined)?.pick === "function";
-}
