@@ -1,5 +1,5 @@
 /** A deterministic simulation of many upstreams: a virtual clock, and seeded chance. */
-import { expect, test, describe } from "vitest";
+import { describe, expect, test } from "vitest";
 import {
   balance,
   type BalanceOptions,
@@ -84,7 +84,9 @@ class World {
     const over = (): void => {
       upstream.active--;
       if (isBad) this.failures++;
-      const result = isBad ? { status: undefined, error: REFUSED } : { status: 200, error: undefined };
+      const result = isBad
+        ? { status: undefined, error: REFUSED }
+        : { status: 200, error: undefined };
       if (!isBad) this.balancer.report({ target, ...result, latency, isOver: false });
       this.balancer.report({ target, ...result, latency, isOver: true });
     };
@@ -99,7 +101,9 @@ class World {
 
 const deviation = (values: number[]): number => {
   const mean = values.reduce((sum, each) => sum + each, 0) / values.length;
-  return Math.sqrt(values.reduce((sum, each) => sum + (each - mean) ** 2, 0) / values.length) / mean;
+  return (
+    Math.sqrt(values.reduce((sum, each) => sum + (each - mean) ** 2, 0) / values.length) / mean
+  );
 };
 
 describe("10 000 upstreams and a million requests", () => {
@@ -224,7 +228,9 @@ describe("consistent hashing", () => {
     for (const each of world.upstreams.values()) each.latency = 100;
     // Half of all requests have the same key.
     world.run(5_000, 10, (n) => (n % 2 === 0 ? "/hot" : `/${n}`));
-    expect(Math.max(...Array.from(world.upstreams.values(), ({ peak }) => peak))).toBeLessThanOrEqual(14);
+    expect(
+      Math.max(...Array.from(world.upstreams.values(), ({ peak }) => peak)),
+    ).toBeLessThanOrEqual(14);
   });
 });
 
@@ -246,7 +252,7 @@ test("retries are limited to a fifth of the requests, and ten a second", () => {
   const request: PickRequest = { method: "GET", path: "/", headers: [], clientAddress: "" };
   let allowed = 0;
   for (let i = 0; i < 1_000; i++) {
-    world.balancer.pick(request, []);
+    void world.balancer.pick(request, []);
     world.time++;
     if (world.balancer.mayRetry()) allowed++;
   }

@@ -102,26 +102,23 @@ class BalancedMember implements Member {
   /** Whether it takes no new requests, because it is being removed. */
   isDraining = false;
   active = 0;
-  #share: number;
+  /** The weight that was set. */
+  share: number;
   readonly #now: () => number;
   readonly #slowStart: number;
 
   constructor(target: TargetAddress, share: number, slowStart: number, now: () => number) {
     this.target = target;
     this.name = nameOf(target);
-    this.#share = share;
+    this.share = share;
     this.#slowStart = slowStart;
     this.#now = now;
   }
 
   get weight(): number {
-    if (!this.isStarting) return this.#share;
+    if (!this.isStarting) return this.share;
     const passed = (this.#now() - this.health.returnedAt) / this.#slowStart;
-    return this.#share * Math.max(0.1, passed);
-  }
-
-  set weight(share: number) {
-    this.#share = share;
+    return this.share * Math.max(0.1, passed);
   }
 
   /** Whether it gets its share only gradually, because it has just returned. */
@@ -148,6 +145,7 @@ interface Waiter {
 export class Balancer implements Upstreams, Group {
   active = 0;
   version = 0;
+  heaviest = 1;
   readonly #members: BalancedMember[] = [];
   readonly #byTarget: Map<TargetAddress, BalancedMember> = new Map();
   readonly #policy: Policy;
@@ -157,7 +155,7 @@ export class Balancer implements Upstreams, Group {
   readonly #budget: RetryBudget;
   readonly #checks: HealthChecks | undefined;
   readonly #queue: Waiter[] = [];
-  /** Those that can take a request; undefined after a change. */
+  /** Those that get requests, although some may be busy; undefined after a change. */
   #able: BalancedMember[] | undefined;
   /** The records of all upstreams, in the same order. */
   #healths: readonly Health[] = [];
@@ -241,7 +239,7 @@ export class Balancer implements Upstreams, Group {
   setWeight(target: TargetAddress, weight: number): void {
     checkWeight(weight);
     const member = this.#find(target);
-    member.weight = weight;
+    member.share = weight;
     this.#changed();
   }
 
@@ -289,7 +287,6 @@ export class Balancer implements Upstreams, Group {
     if (!isOver) return;
     member.active--;
     this.active--;
-    if (member.health.isOnTrial || this.#options.maxRequests !== undefined) this.#able = undefined;
     this.#pump();
   }
 
@@ -307,21 +304,26 @@ export class Balancer implements Upstreams, Group {
     let able: readonly BalancedMember[] = this.#refresh();
     if (tried.length > 0) able = able.filter(({ target }) => !tried.includes(target));
     if (able.length === 0) return undefined;
-    const member = this.#policy.pick(able, request, this) as BalancedMember;
+    let member = this.#policy.pick(able, request, this) as BalancedMember;
+    if (this.#isBusy(member)) {
+      able = able.filter((each) => !this.#isBusy(each));
+      if (able.length === 0) return undefined;
+      member = this.#policy.pick(able, request, this) as BalancedMember;
+    }
     member.active++;
     this.active++;
-    const { maxRequests = Infinity } = this.#options;
-    if (member.health.isOnTrial || member.active >= maxRequests) this.#able = undefined;
     return member.target;
+  }
+
+  /** Whether an upstream has as many requests as it may have: one, until it has answered after an ejection. */
+  #isBusy({ active, health }: BalancedMember): boolean {
+    const { maxRequests = Infinity } = this.#options;
+    return active >= (health.isOnTrial ? 1 : maxRequests);
   }
 
   /** Whether an upstream would take the request if it had not so many already. */
   #isFull(tried: readonly TargetAddress[]): boolean {
-    const { maxRequests = Infinity } = this.#options;
-    return this.#members.some(
-      (member) =>
-        !tried.includes(member.target) && isWorking(member) && member.active >= maxRequests,
-    );
+    return this.#refresh().some((member) => !tried.includes(member.target) && this.#isBusy(member));
   }
 
   /** Lets requests that wait be sent, as far as there is room. */
@@ -335,19 +337,13 @@ export class Balancer implements Upstreams, Group {
     }
   }
 
-  /** Returns those that can take a request. */
+  /** Returns those that get requests. */
   #refresh(): BalancedMember[] {
     const now = this.#chance.now();
     if (this.#able !== undefined && now < this.#ableUntil) return this.#able;
     const members = this.#members;
     this.#outliers?.sweep(this.#healths);
-    const { maxRequests = Infinity } = this.#options;
-    const able = members.filter(
-      (member) =>
-        isWorking(member) &&
-        member.active < maxRequests &&
-        !(member.health.isOnTrial && member.active > 0),
-    );
+    const able = members.filter(isWorking);
     const isStarting = able.some((member) => member.isStarting);
     const [{ weight } = { weight: 1 }] = able;
     this.#isUniform = !isStarting && able.every((member) => member.weight === weight);
@@ -372,6 +368,7 @@ export class Balancer implements Upstreams, Group {
 
   #changed(): void {
     this.version++;
+    this.heaviest = Math.max(...this.#members.map(({ share }) => share));
     this.#healths = this.#members.map(({ health }) => health);
     this.#able = undefined;
     this.#pump();

@@ -2,7 +2,7 @@ import { type Chance, type Member, type Policy, pickTwo } from "./policy.ts";
 
 /** Milliseconds in which a measured latency loses most of its influence. */
 const DECAY = 10_000;
-/** The latency in milliseconds that an upstream has before the first was measured. */
+/** The latency in milliseconds of an upstream that has not answered its first request yet. */
 const UNKNOWN = 1_000;
 
 /**
@@ -14,7 +14,10 @@ export function peakEwma(chance: Chance): Policy {
   const measured = new WeakMap<Member, { latency: number; at: number }>();
 
   function costOf(member: Member): number {
-    const { latency, at } = measured.get(member) ?? { latency: UNKNOWN, at: chance.now() };
+    const known = measured.get(member);
+    // One that has had no request yet gets its first soon, but no second one before it has answered.
+    if (known === undefined) return member.active * UNKNOWN;
+    const { latency, at } = known;
     // An upstream that is left is tried again after a while: its latency may have changed.
     const present = latency * Math.exp((at - chance.now()) / DECAY);
     return (present * (member.active + 1)) / member.weight;

@@ -21,6 +21,8 @@ export interface Group {
   readonly version: number;
   /** Whether all upstreams have the same weight at present. */
   readonly isUniform: boolean;
+  /** The highest weight. */
+  readonly heaviest: number;
 }
 
 /**
@@ -54,23 +56,22 @@ export const realChance: Chance = {
   random: () => Math.random(),
 };
 
-/** Returns two different upstreams at random, by their weights; the same one twice if there is no other. */
+/** The number of draws after which a weight no longer counts. */
+const MAX_DRAWS = 64;
+
+/** Returns two upstreams at random, by their weights; they may be the same one. */
 export function pickTwo(
   able: readonly Member[],
-  { isUniform }: Group,
+  { heaviest }: Group,
   { random }: Chance,
 ): [Member, Member] {
-  const { length } = able;
-  if (isUniform) {
-    const first = Math.floor(random() * length);
-    if (length === 1) return [able[0] as Member, able[0] as Member];
-    const second = (first + 1 + Math.floor(random() * (length - 1))) % length;
-    return [able[first] as Member, able[second] as Member];
-  }
-  return [pickByWeight(able, random()), pickByWeight(able, random())];
-}
-
-function pickByWeight(able: readonly Member[], chance: number): Member {
-  let left = chance * able.reduce((sum, { weight }) => sum + weight, 0);
-  return able.find(({ weight }) => (left -= weight) < 0) ?? (able.at(-1) as Member);
+  // Draw until a weight allows it: that does not depend on the number of upstreams.
+  const draw = (): Member => {
+    for (let draws = 1; ; draws++) {
+      const member = able[Math.floor(random() * able.length)] as Member;
+      if (member.weight >= heaviest || draws === MAX_DRAWS) return member;
+      if (random() * heaviest < member.weight) return member;
+    }
+  };
+  return [draw(), draw()];
 }
