@@ -33,7 +33,8 @@ const OWN_ELSEWHERE: readonly HostName[] = ["bun", "deno"];
 
 /** The hosts for which a file of unit tests counts, by the file's name. The first matching pattern decides. */
 const SCOPES: readonly (readonly [RegExp, readonly HostName[]])[] = [
-  [/^http1\./, [...OWN_ON_NODE, ...OWN_ELSEWHERE]],
+  [/^http2\.upstream\./, OWN_ON_NODE],
+  [/^http[12]\./, [...OWN_ON_NODE, ...OWN_ELSEWHERE]],
   [/^(?:pool|stale|queue)\./, OWN_ON_NODE],
   [/^transport\.http\./, OWN_ELSEWHERE],
   [/^transport\.workerd\./, ["workerd"]],
