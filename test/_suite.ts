@@ -7,7 +7,7 @@ import { hostVersion, isInRange } from "./_node.ts";
 import type { SetupName } from "./_setups.ts";
 import type { Call } from "./_link.ts";
 import { Upstream } from "./_upstream.ts";
-import { until } from "./_wait.ts";
+import { until, impatiently } from "./_wait.ts";
 import { aborts } from "./suite/aborts.ts";
 import { apps } from "./suite/apps.ts";
 import { bodies } from "./suite/bodies.ts";
@@ -127,6 +127,12 @@ export type TestName =
 /** Themes that the hosts with `fetch` skip unless `ALL_THEMES` is set, because they take long there. */
 const LONG: ReadonlySet<string> = new Set(process.env["ALL_THEMES"] ? [] : ["large"]);
 
+/**
+ * The time limit in milliseconds of what the test of a gap waits for. Most of these tests fail because they wait in
+ * vain; on other hosts they wait for some milliseconds.
+ */
+const GAP_PATIENCE = 1000;
+
 export function addTests(name: HostName): void {
   let host: Host;
   const upstream = new Upstream();
@@ -178,7 +184,7 @@ export function addTests(name: HostName): void {
     title: string,
     { reason, sometimes, prints = "" }: Gap,
   ): Promise<void> {
-    const failed = await body({ ...tools, host }).then(
+    const failed = await impatiently(GAP_PATIENCE, () => body({ ...tools, host })).then(
       () => upstream.faults.length > 0,
       () => true,
     );

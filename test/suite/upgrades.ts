@@ -340,7 +340,7 @@ export const upgrades = {
       client.socket.send(message, { compress: false }, (error) => error ?? send());
     };
     send();
-    expect(await settled(() => sent)).toBeLessThan(48 * 1024 * 1024);
+    expect(await settled(() => sent, undefined, 200)).toBeLessThan(48 * 1024 * 1024);
     server.resume();
     await until(() => received === 64 * 1024 * 1024, "all messages");
     client.socket.close();
@@ -350,7 +350,7 @@ export const upgrades = {
     echoing(t);
     const client = await open(t, { setup: "timeouts" });
     // `timeout` and `idleTimeout` of this proxy are 300 ms.
-    await new Promise((resolve) => setTimeout(resolve, 700));
+    await new Promise((resolve) => setTimeout(resolve, 450));
     client.socket.send("still there");
     expect(await client.next()).toBe("still there");
     client.socket.close();
