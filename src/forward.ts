@@ -189,5 +189,8 @@ async function respondToError(
   }
   // Reject with the exception, so that the framework logs it: no framework logs a 500 that a handler returns.
   if (!(thrown instanceof ProxyError) && isInternal(error)) throw thrown;
-  return respond(toErrorResponse(error, incoming.method), incoming);
+  const response = toErrorResponse(error, incoming.method, options.via || undefined);
+  // The body of a refused request of HTTP/1.0 may end elsewhere than the server has seen (RFC 9112 §6.1).
+  if (incoming.version() === "1.0") response.headers.push("Connection", "close");
+  return respond(response, incoming);
 }

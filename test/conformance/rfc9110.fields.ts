@@ -165,6 +165,5 @@ export const rfc9110Fields = {
     level: "SHOULD",
     role: "server",
     says: "Say in the content of a 505 why the version is not supported, and which ones are.",
-    gap: "The content of a gateway error names its type and nothing else.",
   },
 } as const;

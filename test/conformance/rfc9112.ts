@@ -337,6 +337,8 @@ export const rfc9112 = {
     level: "MUST NOT",
     role: "proxy",
     says: "Keep a connection with a client of HTTP/1.0.",
+    foreign:
+      "A gateway is an origin server to its clients (RFC 9110 §3.7), which may keep such a connection.",
   },
   "9112-9.3.2-order": {
     level: "MUST",
