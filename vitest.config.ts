@@ -17,6 +17,9 @@ const frameworks: Plugin = {
   },
 };
 
+// The tests start many Node processes. With compiled code from a cache, a start of the command takes a third of the time.
+process.env["NODE_COMPILE_CACHE"] ??= join(import.meta.dirname, "node_modules/.cache/compiled");
+
 const config: ViteUserConfig = defineConfig({
   plugins:
     existsSync(join(folder, "node_modules/srvx")) && process.env["HOST_FILES"] ? [frameworks] : [],
