@@ -68,9 +68,12 @@ export const onRelays: readonly Gap[] = [
 ];
 
 /** Of clients whose connections cannot be switched. */
-export const withoutTunnel: readonly Gap[] = refusing([
-  "undici",
-  "fetch-node",
-  "fetch-bun",
-  "fetch-deno",
-]);
+export const withoutTunnel: readonly Gap[] = [
+  ...refusing(["undici", "fetch-node", "fetch-bun", "fetch-deno"]),
+  // These servers do not show the HTTP version of a request.
+  ...(["fetch-bun", "fetch-deno"] as const).map((host): Gap => ({
+    host,
+    test: "RFC 9110 §7.8: Upgrade in an HTTP/1.0 request is ignored",
+    reason: "a WebSocket handshake of HTTP/1.0 is answered with 501",
+  })),
+];

@@ -399,7 +399,7 @@ export const rfc9112 = {
     level: "SHOULD",
     role: "client",
     says: "Take only those responses for complete that are so by their own framing where TLS ends without an alert.",
-    gap: "The TLS of Node, Bun and Deno does not distinguish an end without a close alert from one with it.",
+    gap: "A body without a length looks complete if its TLS connection is cut: the TLS of Node, Bun and Deno does not tell a cut from an end by an alert.",
   },
   "9112-9.8-alert": {
     level: "MUST",
