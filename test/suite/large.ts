@@ -5,7 +5,7 @@ import type { Tools } from "../_suite.ts";
 import { pause, settled, until, within } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
 
-const size: number = 256 * mebibyte;
+const size: number = 192 * mebibyte;
 const warmUp: number = 64 * mebibyte;
 const limit = 30_000;
 
@@ -53,8 +53,12 @@ async function upload(t: Tools, length: number, chunked: boolean): Promise<void>
   expect(await client.read()).toMatchObject({ text: `complete ${length} ${digestOf(length)}` });
 }
 
+/** The directions in which a body has passed the host: its memory for them is there already. */
+const warm = new Set<typeof upload>();
+
 async function expectFlat(t: Tools, transfer: typeof upload, chunked: boolean): Promise<void> {
-  await transfer(t, warmUp, chunked);
+  if (!warm.has(transfer)) await transfer(t, warmUp, chunked);
+  warm.add(transfer);
   const grown = await growth(t, () => transfer(t, size, chunked));
   // Garbage collectors free used buffers late, Deno's after 110 MiB. A proxy that keeps the body would grow by all of
   // its size.
@@ -62,25 +66,25 @@ async function expectFlat(t: Tools, transfer: typeof upload, chunked: boolean): 
 }
 
 export const large = {
-  async "256 MiB of upload with Content-Length arrive unchanged, and memory stays flat"(
+  async "192 MiB of upload with Content-Length arrive unchanged, and memory stays flat"(
     t: Tools,
   ): Promise<void> {
     await expectFlat(t, upload, false);
   },
 
-  async "256 MiB of chunked upload arrive unchanged, and memory stays flat"(
+  async "192 MiB of chunked upload arrive unchanged, and memory stays flat"(
     t: Tools,
   ): Promise<void> {
     await expectFlat(t, upload, true);
   },
 
-  async "256 MiB of response with Content-Length arrive unchanged, and memory stays flat"(
+  async "192 MiB of response with Content-Length arrive unchanged, and memory stays flat"(
     t: Tools,
   ): Promise<void> {
     await expectFlat(t, download, false);
   },
 
-  async "256 MiB of chunked response arrive unchanged, and memory stays flat"(
+  async "192 MiB of chunked response arrive unchanged, and memory stays flat"(
     t: Tools,
   ): Promise<void> {
     await expectFlat(t, download, true);
