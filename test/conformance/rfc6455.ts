@@ -31,12 +31,12 @@ export const rfc6455 = {
   "6455-4.2.1-validated": {
     level: "MUST",
     role: "server",
-    says: "Answer a handshake that does not match the grammar with an HTTP error such as 400.",
+    says: "Answer a handshake that does not match the grammar with an HTTP error such as 400; a tunnel passes the upstream's.",
   },
   "6455-4.2.2-version": {
     level: "MUST",
     role: "server",
-    says: "Answer an HTTP error such as 426, with Sec-WebSocket-Version, to a version that it does not support.",
+    says: "Answer an HTTP error such as 426, with Sec-WebSocket-Version, to a version that it does not support; a tunnel passes the upstream's.",
   },
   "6455-4.2.2-accept": {
     level: "MUST",
@@ -52,7 +52,7 @@ export const rfc6455 = {
   "6455-4.4-versions": {
     level: "MUST",
     role: "server",
-    says: "Name the versions that it supports where the handshake fails for its version.",
+    says: "Name the versions that it supports where the handshake fails for its version; a tunnel passes the upstream's.",
   },
   "6455-5.1-masked": {
     level: "MUST",
