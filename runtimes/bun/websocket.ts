@@ -131,10 +131,13 @@ export function relayWebSocket(
   timeout: number,
 ): Response {
   const client = new BunClient(tunnel, timeout);
+  const { headers } = response;
+  // Where the field is missing, Bun chooses the first subprotocol that the client offers. It sends no empty one.
+  if (!headers.has("sec-websocket-protocol")) headers.set("sec-websocket-protocol", "");
   let isUpgraded = false;
   let cause: unknown;
   try {
-    isUpgraded = server.upgrade(request, { data: client, headers: response.headers });
+    isUpgraded = server.upgrade(request, { data: client, headers });
   } catch (thrown) {
     cause = thrown;
   }
