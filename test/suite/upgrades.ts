@@ -198,6 +198,10 @@ export const upgrades = {
     expect(call.get("connection")?.toLowerCase()).toBe("upgrade");
     expect(call.framing).toEqual({ kind: "none" });
     client.socket.close();
+    const trusted = { "X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https" };
+    (await open(t, { setup: "trusting", headers: trusted })).socket.close();
+    expect(t.upstream.calls[1]?.all("x-forwarded-for").join()).toMatch(/^203\.0\.113\.7\b/);
+    expect(t.upstream.calls[1]?.get("x-forwarded-proto")).toBe("https");
   },
 
   async "hooks see a WebSocket handshake and its 101"(t: Tools): Promise<void> {
