@@ -18,6 +18,8 @@ const carried: readonly TestName[] = [
   "a WebSocket carries text and binary messages of any size in both directions",
   "close codes and reasons of a WebSocket pass in both directions",
   "a WebSocket's subprotocol is the one that the upstream chooses",
+  "a WebSocket has no subprotocol if the upstream chooses none",
+  "fragments of a WebSocket's message arrive as one message, with pings answered between them",
   "an upstream that breaks off its WebSocket ends the client's without a close code",
   "a client that breaks off its WebSocket closes the upstream's connection",
   "a WebSocket handshake is forwarded by the rules of any request",

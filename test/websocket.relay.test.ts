@@ -167,6 +167,15 @@ describe("backpressure", () => {
   });
 });
 
+test("a message of the client that is too large closes both sides", () => {
+  relay = new Relay(client, tunnel, onEnd, { ...relayLimits, maxMessage: 4 });
+  relay.onClientMessage("four");
+  relay.onClientMessage(new Uint8Array(5));
+  expect(client.calls.slice(0, 2)).toEqual(["close", 1009]);
+  expect(tunnel.calls).toEqual(["four", "close", 1001, "a message of the client is too large"]);
+  close();
+});
+
 describe("closing", () => {
   test("the client's code and reason reach the upstream, and its answer ends the relay", () => {
     relay.onClientClose(4001, "bye");

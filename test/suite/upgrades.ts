@@ -213,6 +213,41 @@ export const upgrades = {
     client.socket.close();
   },
 
+  async "a WebSocket has no subprotocol if the upstream chooses none"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => {
+      const fields: Header[] = [
+        ["Upgrade", "websocket"],
+        ["Connection", "Upgrade"],
+        ["Sec-WebSocket-Accept", acceptOf(call.get("sec-websocket-key") ?? "")],
+      ];
+      call.reply("101 Switching Protocols", fields, null);
+    };
+    const client = await t.connect();
+    client.send(request("GET", "/", [...handshake, ["Sec-WebSocket-Protocol", "a, b"]]));
+    const head = await client.readHead();
+    expect(head.status).toBe(101);
+    expect(head.all("sec-websocket-protocol")).toEqual([]);
+  },
+
+  async "fragments of a WebSocket's message arrive as one message, with pings answered between them"(
+    t: Tools,
+  ): Promise<void> {
+    const sockets = echoing(t);
+    const client = await open(t);
+    const fragment = async (sender: WebSocket, first: string, last: string): Promise<void> => {
+      const answered = once(sender, "pong");
+      sender.send(first, { fin: false });
+      sender.ping(first);
+      expect(String((await within(answered, "the pong"))[0])).toBe(first);
+      sender.send(last, { fin: true });
+    };
+    await fragment(client.socket, "frag", "ment");
+    expect(await client.next()).toBe("fragment");
+    await fragment(sockets[0] as WebSocket, "of the ", "upstream");
+    expect(await client.next(1)).toBe("of the upstream");
+    client.socket.close();
+  },
+
   async "an upstream that breaks off its WebSocket ends the client's without a close code"(
     t: Tools,
   ): Promise<void> {
@@ -256,6 +291,10 @@ export const upgrades = {
     expect(call.get("connection")?.toLowerCase()).toBe("upgrade");
     expect(call.framing).toEqual({ kind: "none" });
     client.socket.close();
+    const trusted = { "X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https" };
+    (await open(t, { setup: "trusting", headers: trusted })).socket.close();
+    expect(t.upstream.calls[1]?.all("x-forwarded-for").join()).toMatch(/^203\.0\.113\.7\b/);
+    expect(t.upstream.calls[1]?.get("x-forwarded-proto")).toBe("https");
   },
 
   async "Origin and the fields of WebSockets pass unchanged in a request that is no handshake"(
