@@ -7,7 +7,7 @@ import { useApps } from "./_apps.ts";
 import type { Client } from "./_client.ts";
 import { handshake, offer } from "./_handshake.ts";
 import { settled, until, within } from "./_wait.ts";
-import { request } from "./_wire.ts";
+import { request, type Header } from "./_wire.ts";
 
 const apps = useApps();
 const { upstream } = apps;
@@ -282,6 +282,32 @@ test("a handshake behind another request on its connection is answered after tha
   expect((await client.readHead()).status).toBe(101);
   expect(upstream.calls.map((call) => call.target)).toEqual(["/first", "/second"]);
   expect(sockets).toHaveLength(1);
+});
+
+test("a refusal behind another request on its connection is sent after that response", async () => {
+  const report = vi.spyOn(console, "error").mockImplementation(() => {});
+  const hook = (path: string): Response => {
+    if (path === "/thrown") throw new Error("of the hook");
+    return new Response("no", { status: 403 });
+  };
+  const { port } = await serve({
+    onRequest: ({ path }) => (/own|thrown/.test(path) ? hook(path) : undefined),
+  });
+  for (const [path, status, fields] of [
+    ["/body", 400, [["Content-Length", "0"]]],
+    ["/own", 403, []],
+    ["/thrown", 500, []],
+  ] as [string, number, Header[]][]) {
+    const client = await apps.connect(port);
+    upstream.script = () => {};
+    client.send(request("GET", "/first"), request("GET", path, [...offer("tcp"), ...fields]));
+    (await upstream.call()).reply(200, [], "first");
+    expect(await client.read()).toMatchObject({ status: 200, text: "first" });
+    expect(await client.read(), path).toMatchObject({ status, cut: false });
+    await upstream.reset();
+  }
+  expect(report).toHaveBeenCalledTimes(1);
+  report.mockRestore();
 });
 
 test("a client that has left when the 101 arrives leaves no tunnel", async () => {

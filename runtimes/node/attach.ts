@@ -1,14 +1,12 @@
 import type { IncomingMessage } from "node:http";
 import type { Server } from "node:net";
 import type { Duplex } from "node:stream";
-import { ProxyError, toErrorResponse } from "../../src/error.ts";
+import { ProxyError } from "../../src/error.ts";
 import type { Plan } from "../../src/options/plan.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
 import { attachContinue } from "./attachcontinue.ts";
-import { createResponse, protocolOf, type UpgradeListener } from "./handleupgrade.ts";
+import { protocolOf, refuseUpgrade, type UpgradeListener } from "./handleupgrade.ts";
 import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
-import { sendParts } from "./noderesponse.ts";
-import { UpgradeSocket } from "./upgradesocket.ts";
 
 /** Which requests of a server are the proxy's. */
 export interface AttachOptions {
@@ -71,7 +69,8 @@ class AttachedServer {
     if (this.#others > 0 && !asksForHttp2(req)) return;
     // A server that asks which requests are upgrades does not come here.
     const isCarried = this.#attachments.some(({ plan }) => protocolOf(req, plan) !== undefined);
-    if (isCarried || !handleAsRequest(this.#server, req, socket, head)) refuse(req, socket, head);
+    if (!isCarried && handleAsRequest(this.#server, req, socket, head)) return;
+    refuseUpgrade(req, socket, head, new ProxyError("http_request_error", { status: 501 }));
   }
 }
 
@@ -83,14 +82,6 @@ class AttachedServer {
 function asksForHttp2({ headers }: IncomingMessage): boolean {
   const offers = headers.upgrade?.split(",") ?? [];
   return offers.every((offer) => chooseProtocol(offer, ["h2c", "h2"]) !== undefined);
-}
-
-function refuse(req: IncomingMessage, socket: Duplex, head: Buffer): void {
-  const client = new UpgradeSocket(socket, head);
-  const res = createResponse(req);
-  const error = new ProxyError("http_request_error", { status: 501 });
-  client.beginResponse(res);
-  void sendParts(toErrorResponse(error, req.method ?? "GET"), res);
 }
 
 const servers: WeakMap<Server, AttachedServer> = new WeakMap();
