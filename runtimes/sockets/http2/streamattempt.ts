@@ -18,8 +18,8 @@ import { copyOf } from "../buffercodec.ts";
 import { type Http2Connection, toStreamError } from "./http2connection.ts";
 import {
   fromHttp2Fields,
+  sendFieldObject,
   sendFields,
-  toFieldObject,
   toHttp2Fields,
   toRegularFields,
 } from "./http2fields.ts";
@@ -224,7 +224,7 @@ export class StreamAttempt implements Waiting, Inlet {
     // `close()` ends a stream that is still open: without trailers, the end is not sent, and the body does not look complete.
     if (!this.#isUploaded) return;
     try {
-      stream.sendTrailers(toFieldObject(this.#requestTrailers));
+      sendFieldObject(this.#requestTrailers, (fields) => stream.sendTrailers(fields));
     } catch (thrown) {
       this.fail(toRequestError(thrown));
     }
