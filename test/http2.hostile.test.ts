@@ -13,6 +13,7 @@ import {
   frame,
   GOAWAY,
   HEADERS,
+  maxStreams,
   PING,
   PUSH_PROMISE,
   type RawConnection,
@@ -209,6 +210,24 @@ describe.each(runtimes)("%s", (runtime) => {
     const all = await within(Promise.all(Array.from({ length: 20 }, () => ask())), "all answers");
     expect(new Set(all.map(({ status }) => status))).toEqual(new Set([502]));
     expect(upstream.requests).toBe(40);
+  });
+
+  test("an upstream that allows no stream makes requests wait, on one connection", async () => {
+    await start((connection, id) => connection.send(wholeResponse(id)), maxStreams(0));
+    const refused = await Promise.all([ask(), ask(url, "POST", "x")]);
+    expect(refused.map(({ status }) => status)).toEqual([504, 504]);
+    expect(upstream.connections).toHaveLength(1);
+    expect(upstream.requests).toBe(0);
+    const late = ask();
+    await until(() => upstream.connections.length === 2, "another connection");
+    const [, connection] = upstream.connections;
+    await until(
+      () => connection?.frames.some(({ type }) => type === SETTINGS) === true,
+      "SETTINGS",
+    );
+    connection?.send(maxStreams(1));
+    expect(await late).toEqual({ status: 200, text: "whole", isCut: false });
+    expect(upstream.connections).toHaveLength(2);
   });
 
   test("a GOAWAY for each connection", async () => {

@@ -37,9 +37,7 @@ test.each([false, true])("trailers of a response reach the client (late: %s)", a
     (await upstream.call()).write(section);
   }
   await until(() => raw.length > 0, "the trailers");
-  expect(raw).toEqual(
-    isLate ? ["x-sum", "1, 2", "etag", "3, 4"] : ["x-sum", "1", "x-sum", "2"],
-  );
+  expect(raw).toEqual(isLate ? ["x-sum", "1, 2", "etag", "3, 4"] : ["x-sum", "1", "x-sum", "2"]);
   await until(() => stream.closed, "the end of the stream");
   expect(stream.rstCode).toBe(0);
   expect(apps.only().get("te")).toBe("trailers");

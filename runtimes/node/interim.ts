@@ -36,8 +36,8 @@ function writeOnStream(stream: ServerHttp2Stream, status: number, headers: Heade
     stream.additionalHeaders({ ":status": status, ...record });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ERR_HTTP2_HEADER_SINGLE_VALUE") throw error;
-    const joined = Object.entries(record).map(([name, values]) => [name, values.join(", ")]);
-    stream.additionalHeaders({ ":status": status, ...Object.fromEntries(joined) });
+    for (const values of Object.values(record)) values.splice(0, Infinity, values.join(", "));
+    stream.additionalHeaders({ ":status": status, ...record });
   }
 }
 

@@ -144,10 +144,7 @@ export function sendFields<T>(
 }
 
 /** Calls `send` with fields as an object, such as the trailer fields of a message. */
-export function sendFieldObject<T>(
-  list: HeaderList,
-  send: (fields: OutgoingHttpHeaders) => T,
-): T {
+export function sendFieldObject<T>(list: HeaderList, send: (fields: OutgoingHttpHeaders) => T): T {
   try {
     return send(toFieldObject(list));
   } catch (error) {
