@@ -82,6 +82,24 @@ describe("the ends of a tunnel", () => {
     await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
   });
 
+  test("a client that keeps its direction open is closed with the upstream's connection", async () => {
+    const sockets = switching("", true);
+    for (const by of ["upstream", "proxy"]) {
+      const { proxy, server, port } = await serve();
+      let isClosed = false;
+      server.on("connection", (accepted) => accepted.on("close", () => (isClosed = true)));
+      const client = await open(port);
+      const socket = sockets.at(-1) as Socket;
+      socket.end("bye");
+      expect((await client.rest()).toString()).toBe("bye");
+      if (by === "proxy") proxy.destroy();
+      else socket.resetAndDestroy();
+      // A reset behind the end of the upstream's direction shows with the next write.
+      client.send("late");
+      await until(() => isClosed, `the end of the client's connection by the ${by}`);
+    }
+  });
+
   test("a reset of either side reaches the other as a reset", async () => {
     const sockets = switching();
     const { port } = await serve();

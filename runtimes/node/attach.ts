@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import { ProxyError } from "../../src/error.ts";
 import type { Plan } from "../../src/options/plan.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
-import { attachContinue } from "./attachcontinue.ts";
+import { attachContinue, isMatch, type Match } from "./attachcontinue.ts";
 import { protocolOf, refuseUpgrade, type UpgradeListener } from "./handleupgrade.ts";
 import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
 
@@ -14,6 +14,8 @@ export interface AttachOptions {
    * Tells which requests are the proxy's; all by default. The proxy takes their upgrades, and passes their
    * `Expect: 100-continue` on to the upstream. Other upgrades are left to the server's other listeners for `upgrade`, and
    * the clients of other requests get 100 (Continue) when the body is read.
+   *
+   * A request for which it throws is not the proxy's; the exception goes to `console.error`.
    *
    * If an upgrade does not match and there is no other listener, the server treats it as an ordinary request on Node 22.21,
    * 24.9 and newer; on older versions, the client gets 501.
@@ -26,7 +28,7 @@ export interface AttachOptions {
 interface Attachment {
   readonly plan: Plan;
   readonly upgrade: UpgradeListener;
-  readonly match: NonNullable<AttachOptions["match"]>;
+  readonly match: Match;
 }
 
 /** A server that the proxies of this process are attached to. */
@@ -59,7 +61,7 @@ class AttachedServer {
   /** Returns the proxy that takes an upgrade. */
   #find(req: IncomingMessage): Attachment | undefined {
     return this.#attachments.find(
-      ({ plan, match }) => protocolOf(req, plan) !== undefined && match(req),
+      ({ plan, match }) => protocolOf(req, plan) !== undefined && isMatch(match, req),
     );
   }
 

@@ -120,8 +120,11 @@ export class UpgradeSocket implements TunnelHandler {
 
   /** @internal */
   onClose(error?: unknown): void {
-    if (error === undefined) this.#socket.end();
-    else this.#breakOff();
+    if (error !== undefined) return this.#breakOff();
+    const socket = this.#socket;
+    // A client that does not close its direction would keep the connection open: nothing takes its bytes any more.
+    socket.end(() => socket.destroy());
+    socket.resume();
   }
 
   // ── from the client ──
