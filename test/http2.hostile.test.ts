@@ -236,6 +236,18 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(upstream.requests).toBe(2);
   });
 
+  test("a GOAWAY with an error during an upload is no fault of the client's", async () => {
+    await start((connection, id) => connection.send(frame(GOAWAY, 0, 0, uint32(id, 2))));
+    for (let i = 0; i < 20; i++) {
+      const client = await front.connect();
+      const isCut = i % 2 === 1;
+      client.send(askFor(url, "POST", "Content-Length: 4"), isCut ? "bo" : "body");
+      if (isCut) setTimeout(() => client.send("dy"), i % 4);
+      expect(await client.read()).toMatchObject({ status: 502 });
+    }
+    expect(upstream.requests).toBe(20);
+  });
+
   test("PUSH_PROMISE, which the proxy has turned off", async () => {
     await start((connection, id) => {
       const promised = Buffer.concat([
@@ -304,6 +316,8 @@ describe.each(runtimes)("%s", (runtime) => {
     ["a name in upper case", field("X-Upper", "1")],
     ["a pseudo-header field of requests", field(":path", "/")],
     ["a second status", field(":status", "200")],
+    ["a Content-Length above the length of its body", field("content-length", "5")],
+    ["a Content-Length of too many digits", field("content-length", "0000000000000000")],
   ])("RFC 9113 §8.2: a response with %s", async (_, bytes) => {
     await start((connection, id) => connection.send(responseHead(id, true, bytes)));
     expectRefusal(await askBoth());
