@@ -13,6 +13,7 @@ import {
   frame,
   GOAWAY,
   HEADERS,
+  maxStreams,
   PING,
   PUSH_PROMISE,
   type RawConnection,
@@ -237,10 +238,37 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(upstream.requests).toBe(40);
   });
 
+  test("an upstream that allows no stream makes requests wait, on one connection", async () => {
+    await start((connection, id) => connection.send(wholeResponse(id)), maxStreams(0));
+    const refused = await Promise.all([ask(url, SOON), ask(url, SOON, "x")]);
+    expect(refused.map(({ status }) => status)).toEqual([504, 504]);
+    expect(upstream.connections).toHaveLength(1);
+    expect(upstream.requests).toBe(0);
+    const late = ask();
+    await until(() => upstream.connections.length === 2, "another connection");
+    const [, connection] = upstream.connections;
+    await until(() => connection?.has(SETTINGS) === true, "SETTINGS");
+    connection?.send(maxStreams(1));
+    expect(await late).toEqual({ status: 200, text: "whole", isCut: false });
+    expect(upstream.connections).toHaveLength(2);
+  });
+
   test("a GOAWAY for each connection", async () => {
     await start((connection) => connection.send(frame(GOAWAY, 0, 0, uint32(0, 0))));
     expectRefusal(await askBoth());
     expect(upstream.requests).toBe(2);
+  });
+
+  test("a GOAWAY with an error during an upload is no fault of the client's", async () => {
+    await start((connection, id) => connection.send(frame(GOAWAY, 0, 0, uint32(id, 2))));
+    for (let i = 0; i < 20; i++) {
+      const client = await front.connect();
+      const isCut = i % 2 === 1;
+      client.send(askFor(url, "POST", ["Content-Length: 4"]), isCut ? "bo" : "body");
+      if (isCut) setTimeout(() => client.send("dy"), i % 4);
+      expect(await client.read()).toMatchObject({ status: 502 });
+    }
+    expect(upstream.requests).toBe(20);
   });
 
   test("PUSH_PROMISE, which the proxy has turned off", async () => {
@@ -324,6 +352,8 @@ describe.each(runtimes)("%s", (runtime) => {
     ["a name in upper case", field("X-Upper", "1")],
     ["a pseudo-header field of requests", field(":path", "/")],
     ["a second status", field(":status", "200")],
+    ["a Content-Length above the length of its body", field("content-length", "5")],
+    ["a Content-Length of too many digits", field("content-length", "0000000000000000")],
   ])("RFC 9113 §8.2: a response with %s", async (_, bytes) => {
     rfc("9113-8.1.1-malformed");
     await start((connection, id) => connection.send(responseHead(id, true, bytes)));

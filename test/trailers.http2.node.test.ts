@@ -21,7 +21,9 @@ async function start(): Promise<ClientHttp2Session> {
 }
 
 test.each([false, true])("trailers of a response reach the client (late: %s)", async (isLate) => {
-  const section = "0\r\nX-Sum: 1\r\nSet-Cookie: a=b\r\nX-Sum: 2\r\n\r\n";
+  // Node refuses to send some fields twice, such as this one.
+  const etags = "ETag: 3\r\nETag: 4\r\n";
+  const section = `0\r\nX-Sum: 1\r\nSet-Cookie: a=b\r\nX-Sum: 2\r\n${isLate ? etags : ""}\r\n`;
   upstream.script = (call) => {
     call.write("HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n");
     call.write(chunk("hello"), isLate ? "" : section);
@@ -36,7 +38,7 @@ test.each([false, true])("trailers of a response reach the client (late: %s)", a
     (await upstream.call()).write(section);
   }
   await until(() => raw.length > 0, "the trailers");
-  expect(raw).toEqual(["x-sum", "1", "x-sum", "2"]);
+  expect(raw).toEqual(isLate ? ["x-sum", "1, 2", "etag", "3, 4"] : ["x-sum", "1", "x-sum", "2"]);
   await until(() => stream.closed, "the end of the stream");
   expect(stream.rstCode).toBe(0);
   expect(apps.only().get("te")).toBe("trailers");
