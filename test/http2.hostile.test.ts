@@ -267,7 +267,7 @@ describe.each(runtimes)("%s", (runtime) => {
     for (let i = 0; i < 20; i++) {
       const client = await front.connect();
       const isCut = i % 2 === 1;
-      client.send(askFor(url, "POST", "Content-Length: 4"), isCut ? "bo" : "body");
+      client.send(askFor(url, "POST", ["Content-Length: 4"]), isCut ? "bo" : "body");
       if (isCut) setTimeout(() => client.send("dy"), i % 4);
       expect(await client.read()).toMatchObject({ status: 502 });
     }
