@@ -38,7 +38,8 @@ const READING_FRAMES: readonly HostName[] = [...OWN_ELSEWHERE, "workerd"];
 const SCOPES: readonly (readonly [RegExp, readonly HostName[]])[] = [
   [/^suite\/frames\./, READING_FRAMES],
   [/^websocket\.(?:frames|handshake|relay)\./, OWN_ELSEWHERE],
-  [/^(?:http2\.upstream|upgradesocket)\./, OWN_ON_NODE],
+  [/^upgradesocket\./, OWN_ON_NODE],
+  [/^http2\.upstream\./, OWN_ON_NODE],
   [/^http[12]\./, [...OWN_ON_NODE, ...OWN_ELSEWHERE]],
   [/^(?:pool|stale|queue)\./, OWN_ON_NODE],
   [/^transport\.http\./, OWN_ELSEWHERE],
