@@ -210,11 +210,8 @@ describe.each(runtimes)("%s", (runtime) => {
       connection.send(frame(GOAWAY, 0, 0, uint32(id, 2)));
       connection.socket.end();
     };
-    // The body may be sent before or after the stream is closed.
-    for (let round = 1; round <= 20; round++) {
-      expect(await ask(url, "body")).toBe("502 Bad Gateway: connection_terminated\n");
-      expect(upstream.requests).toBe(round);
-    }
+    expect(await ask(url, "body")).toBe("502 Bad Gateway: connection_terminated\n");
+    expect(upstream.requests).toBe(1);
   });
 
   test("a graceful GOAWAY lets the running requests finish; later ones go to a new connection", async () => {

@@ -7,6 +7,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { createProxy, createTransport } from "../runtimes/node.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import type { CreateProxyOptions } from "../src/proxy.ts";
+import { rfc } from "./conformance/rfc.ts";
 import { makeCertificate } from "./_certificate.ts";
 import {
   DATA,
@@ -24,6 +25,7 @@ import {
   uint32,
   wholeResponse,
 } from "./_frames.ts";
+import { startProgram } from "./_program.ts";
 import { listen } from "./_serve.ts";
 import { pause, until, within } from "./_wait.ts";
 
@@ -151,6 +153,7 @@ describe("messages", () => {
   }
 
   test("RFC 9113 §8.2 and §8.3: names are in lower case, without fields of the connection, and Host is :authority", async () => {
+    rfc("9113-8.2-lowercase", "9113-8.2.2-connection", "9113-8.3.1-authority-sent");
     const [url, seen] = await echo();
     const options: Partial<CreateProxyOptions> = {
       xfwd: false,
@@ -365,6 +368,7 @@ describe("connections", () => {
     Array.from({ length: count }, () => proxy.fetch(get()));
 
   test("requests share one connection", async () => {
+    rfc("9113-9.1-one-connection");
     const [upstream, url, release] = await holding();
     const proxy = proxyTo(url);
     const asked = ask(proxy, 50);
@@ -540,7 +544,7 @@ describe("connections", () => {
     abort.abort();
     expect((await gone).status).toBe(499);
     const connection = upstream.connections[0];
-    await until(() => connection?.resets.length === 1, "the stream to be reset", 1000);
+    await until(() => connection?.resets.length === 1, "the stream to be reset");
     // CANCEL (RFC 9113 §7).
     expect(connection?.resets).toEqual([[1, 8]]);
     expect(await finish(kept, release)).toEqual([200]);
@@ -552,7 +556,7 @@ describe("connections", () => {
       connection.send(responseHead(id), frame(DATA, 0, id, Buffer.from("half")));
     const response = await proxyTo(url).fetch(get());
     await response.body?.cancel();
-    await until(() => upstream.connections[0]?.resets.length === 1, "the stream to be reset", 1000);
+    await until(() => upstream.connections[0]?.resets.length === 1, "the stream to be reset");
   });
 
   test("a response that is complete before the request stops the upload", async () => {
@@ -569,7 +573,6 @@ describe("connections", () => {
   });
 
   test("idle connections do not keep the process alive", async () => {
-    const { startProgram } = await import("./_program.ts");
     const [, url] = await raw();
     const entry = new URL("../runtimes/node.ts", import.meta.url).href;
     const code = `

@@ -95,7 +95,7 @@ export const rfc9113 = {
     level: "MUST",
     role: "recipient",
     says: "Take prohibited characters in names and values for malformed.",
-    gap: "The `node:http2` of Node leaves such a field out instead. Bun, Deno and the proxy itself refuse the message.",
+    gap: "The `node:http2` of Node and Deno leaves such a field out instead. On Bun, the proxy refuses the response.",
   },
   "9113-8.2.1-status": {
     level: "SHOULD",

@@ -381,14 +381,13 @@ class StreamUpload implements Sink {
   }
 
   write(chunk: Uint8Array): boolean {
-    if (chunk.byteLength === 0 || this.#isEnded) return true;
+    if (chunk.byteLength === 0 || this.#isEnded || this.#stream.destroyed) return true;
     this.#scope.touch();
-    // A chunk for a stream that was destroyed counts too: the body is not too short.
     if (this.#left !== undefined && (this.#left -= chunk.byteLength) < 0) {
       this.#attempt.fail(badLength());
       return true;
     }
-    return this.#stream.destroyed || this.#stream.write(chunk);
+    return this.#stream.write(chunk);
   }
 
   onDrain(callback: () => void): void {
