@@ -19,10 +19,14 @@ import {
 } from "./request/target.ts";
 import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
 
-/** Makes the `Response` that the runtime's server sends to the client. */
+/**
+ * Makes the `Response` that the runtime's server sends to the client.
+ * @param request the request that the upstream has answered; undefined for a response of the proxy's own
+ */
 export type Respond = (
   response: UpstreamResponse,
   incoming: Incoming,
+  request?: UpstreamRequest,
 ) => Response | Promise<Response>;
 
 /**
@@ -104,7 +108,7 @@ export async function forward(
     // have responded without a transport.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
     scope.endUnused(received.body !== null);
-    const responding = respond(cleaned, incoming);
+    const responding = respond(cleaned, incoming, request);
     response = responding instanceof Promise ? await responding : responding;
     if (options.onResponse !== undefined) {
       const returned = await options.onResponse(response, incoming.request());

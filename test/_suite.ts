@@ -16,6 +16,7 @@ import { encodings } from "./suite/encodings.ts";
 import { failures } from "./suite/failures.ts";
 import { faulty } from "./suite/faults.ts";
 import { forwarding } from "./suite/forwarding.ts";
+import { frames } from "./suite/frames.ts";
 import { framing } from "./suite/framing.ts";
 import { headers } from "./suite/headers.ts";
 import { hooks } from "./suite/hooks.ts";
@@ -87,6 +88,7 @@ const themes: Record<string, Record<string, Test>> = {
   rewriting,
   apps,
   upgrades,
+  frames,
   large,
 };
 
@@ -122,6 +124,7 @@ export type TestName =
   | keyof typeof rewriting
   | keyof typeof apps
   | keyof typeof upgrades
+  | keyof typeof frames
   | keyof typeof large;
 
 /** Themes that the hosts with `fetch` skip unless `ALL_THEMES` is set, because they take long there. */

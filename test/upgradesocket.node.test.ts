@@ -5,6 +5,7 @@ import { describe, expect, test, vi } from "vitest";
 import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
 import { useApps } from "./_apps.ts";
 import type { Client } from "./_client.ts";
+import { rfc } from "./conformance/rfc.ts";
 import { handshake, offer } from "./_handshake.ts";
 import { settled, until, within } from "./_wait.ts";
 import { request } from "./_wire.ts";
@@ -57,6 +58,7 @@ async function receive(socket: Socket): Promise<string> {
 
 describe("the ends of a tunnel", () => {
   test("the client closes its direction first, and still receives", async () => {
+    rfc("9110-9.3.6-tunnel");
     const sockets = switching("", true);
     const { proxy, port } = await serve();
     const client = await open(port);
@@ -70,6 +72,7 @@ describe("the ends of a tunnel", () => {
   });
 
   test("the upstream closes its direction first, and still receives", async () => {
+    rfc("9110-9.3.6-tunnel");
     const sockets = switching("greeting", true);
     const { proxy, port } = await serve();
     const client = await open(port);

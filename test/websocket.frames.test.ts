@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { concat } from "../src/body/memory.ts";
 import {
   CloseCode,
@@ -10,6 +10,7 @@ import {
   writeClose,
   writeFrame,
 } from "../src/websocket/frames.ts";
+import { rfc } from "./conformance/rfc.ts";
 
 type Event = [string, ...unknown[]];
 
@@ -89,6 +90,7 @@ describe("reading", () => {
   );
 
   test("control frames between fragments are read at once", () => {
+    rfc("6455-5.4-fragments");
     const frames = [
       frame(Opcode.text, "a"),
       frame(FIN | Opcode.ping, "p"),
@@ -214,11 +216,14 @@ describe("violations", () => {
   ];
 
   test.each(cases)("%s", (_, chunks, code) => {
+    rfc("6455-5.1-mask-checked", "6455-5.2-reserved", "6455-5.4-fragments", "6455-5.6-utf8");
+    rfc("6455-7.4.1-reserved-codes", "6455-10.4-limits");
     const events = read([...chunks, frame(FIN | Opcode.text, "after")], 100);
     expect(events).toEqual([["violation", code]]);
   });
 
   test("the codes that may be sent are those of RFC 6455 §7.4", () => {
+    rfc("6455-7.4.1-reserved-codes");
     const sendable = Array.from({ length: 6000 }, (_, code) => code).filter(isCloseCode);
     expect(sendable.slice(0, 12)).toEqual([
       1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014,
@@ -239,17 +244,24 @@ describe("writing", () => {
   }
 
   test.each([0, 1, 125, 126, 65_535, 65_536])("%i bytes are masked, and nothing else", (length) => {
+    rfc("6455-5.1-masked", "6455-5.2-shortest-length");
     const payload = Uint8Array.from({ length }, (_, i) => i % 253);
     const written = writeFrame(Opcode.binary, payload);
+    const head = length < 126 ? 2 : length < 65_536 ? 4 : 10;
+    expect(written).toHaveLength(head + 4 + length);
     expect(unmask(written)).toEqual({ first: FIN | Opcode.binary, payload: [...payload] });
     expect(payload[1] ?? 1).toBe(1);
   });
 
-  test("each frame has a mask of its own", () => {
+  test("each frame has an unpredictable mask of its own", () => {
+    rfc("6455-5.3-fresh-mask");
+    const random = vi.spyOn(crypto, "getRandomValues");
     const masks = Array.from({ length: 20 }, () =>
       writeFrame(Opcode.ping, new Uint8Array(0)).join(),
     );
     expect(new Set(masks).size).toBeGreaterThan(15);
+    expect(random).toHaveBeenCalledTimes(20);
+    random.mockRestore();
   });
 
   test("payloads of all lengths and places in memory are masked", () => {
@@ -264,6 +276,7 @@ describe("writing", () => {
   });
 
   test("a close frame has its code, and as much of its reason as fits", () => {
+    rfc("6455-5.5-control");
     expect(unmask(writeClose(undefined)).payload).toEqual([]);
     expect(unmask(writeClose(1001, "bye")).payload).toEqual([3, 233, 98, 121, 101]);
     const { payload } = unmask(writeClose(4000, "ä".repeat(100)));

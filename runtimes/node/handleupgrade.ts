@@ -29,6 +29,8 @@ export function createResponse(req: IncomingMessage): ServerResponse {
   return new (loadHttp().ServerResponse)(req);
 }
 
+const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
+
 /** A listener for `upgrade` of Node's servers. */
 export type UpgradeListener = (req: IncomingMessage, socket: Duplex, head: Buffer) => void;
 
@@ -79,6 +81,8 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
     const client = new UpgradeSocket(socket, head);
     const res = createResponse(req);
     const protocol = protocolOf(req, plan);
+    // RFC 9110 §7.8 requires 100 before 101. It is sent with the 101, because the request has no body to wait for.
+    const interim = req.headers.expect?.toLowerCase() === "100-continue" ? CONTINUE : "";
     answer().catch((thrown: unknown) => {
       // Nothing else reports it: the server's event has no caller that waits for it.
       // oxlint-disable-next-line no-console
@@ -102,7 +106,8 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
         return sendParts(parts, res);
       }
       try {
-        client.switchTo(tunnel, writeSwitch(parts, protocol as string), plan.tunnelTimeout);
+        const lines = interim + writeSwitch(parts, protocol as string);
+        client.switchTo(tunnel, lines, plan.tunnelTimeout);
       } catch (error) {
         tunnel.destroy();
         throw error;

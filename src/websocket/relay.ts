@@ -1,5 +1,6 @@
 import type { Tunnel, TunnelHandler } from "../tunnel.ts";
 import {
+  CloseCode,
   type FrameHandler,
   FrameReader,
   isCloseCode,
@@ -26,7 +27,7 @@ export interface ClientSocket {
 
 /** The bounds of a relay. */
 export interface RelayLimits {
-  /** The largest message of the upstream in bytes. */
+  /** The largest message of either side in bytes. */
   readonly maxMessage: number;
   /** Bytes that may wait in one direction before the relay makes the sender wait. */
   readonly highWaterMark: number;
@@ -112,6 +113,12 @@ export class Relay implements TunnelHandler, FrameHandler {
     if (this.#hasSentClose || this.#isUpstreamClosed) return;
     const isText = typeof data === "string";
     const payload = isText ? new TextEncoder().encode(data) : data;
+    // A server may have no limit of its own, or a higher one.
+    if (payload.byteLength > this.#limits.maxMessage) {
+      this.#closeUpstream(GOING_AWAY, "a message of the client is too large");
+      this.#closeClient(CloseCode.tooLarge, `a message exceeds ${this.#limits.maxMessage} bytes`);
+      return;
+    }
     const hasRoom = this.#upstream.write(writeFrame(isText ? Opcode.text : Opcode.binary, payload));
     if (hasRoom) return;
     this.#waiting += payload.byteLength;

@@ -107,13 +107,11 @@ export const rfc9112 = {
     level: "MUST",
     role: "client",
     says: "Send the target * for OPTIONS of a server as a whole.",
-    open: "odd methods",
   },
   "9112-3.2.4-asterisk-proxy": {
     level: "MUST",
     role: "proxy",
     says: "Send the target * for OPTIONS of an absolute form without path and query.",
-    open: "odd methods",
   },
   "9112-4-reason": {
     level: "SHOULD",
