@@ -11,7 +11,7 @@ import { useApps } from "./_apps.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { echoMessages, handshake, offer, sayHello } from "./_handshake.ts";
 import { until } from "./_wait.ts";
-import { chunk, lastChunk, request } from "./_wire.ts";
+import { chunk, type Header, lastChunk, request } from "./_wire.ts";
 
 const apps = useApps();
 const { upstream } = apps;
@@ -216,6 +216,19 @@ describe("what the proxy does not take", () => {
     const answer = await apps.ask(port, request("GET", "/elsewhere", handshake));
     expect([200, 501]).toContain(answer.status);
     expect(upstream.calls).toEqual([]);
+  });
+
+  test("includes a request for which `match` throws, and the exception is reported", async () => {
+    const report = vi.spyOn(console, "error").mockImplementation(() => {});
+    const { server, port } = await serveApp();
+    const match = ({ url = "" }: IncomingMessage): boolean => URL.canParse(new URL(url).href);
+    createProxy({ target: upstream.url }).attach(server, { match });
+    for (const fields of [handshake, [["Expect", "100-continue"]]] as Header[][]) {
+      const answer = await apps.ask(port, request("GET", "//", fields));
+      expect(answer).toMatchObject({ status: 200, text: "the app's GET " });
+    }
+    expect(report.mock.calls.flat()).toEqual([expect.any(TypeError), expect.any(TypeError)]);
+    report.mockRestore();
   });
 
   test("and is the proxy's as a request, gets 501", async () => {

@@ -1,5 +1,7 @@
+import type { Writable } from "node:stream";
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
+import * as ws from "ws";
 import { concat } from "../src/body/memory.ts";
 import {
   CloseCode,
@@ -62,6 +64,31 @@ function read(chunks: Uint8Array[], maxMessage = 1 << 20): Event[] {
   const reader = new FrameReader(recorder, maxMessage);
   for (const chunk of chunks) reader.feed(chunk);
   return recorder.events;
+}
+
+/** Reads frames as ws does at the side of a client. */
+async function readByWs(chunks: Uint8Array[], maxPayload: number): Promise<Event[]> {
+  const events: Event[] = [];
+  const options = { isServer: false, maxPayload, extensions: {}, allowSynchronousEvents: true };
+  const receiver = new (ws as unknown as { Receiver: new (o: object) => Writable }).Receiver(
+    options,
+  );
+  receiver
+    .on("message", (data: Buffer, isBinary: boolean) =>
+      events.push(["message", isBinary ? [...data] : data.toString()]),
+    )
+    .on("ping", (data: Buffer) => events.push(["ping", [...data]]))
+    .on("pong", (data: Buffer) => events.push(["pong", [...data]]))
+    .on("conclude", (code: number, reason: Buffer) =>
+      events.push(["close", code === 1005 ? undefined : code, reason.toString()]),
+    )
+    .on("error", (error: object) => {
+      const [code] = Object.getOwnPropertySymbols(error);
+      events.push(["violation", (error as Record<symbol, unknown>)[code as symbol]]);
+    });
+  for (const chunk of chunks) if (receiver.writable) receiver.write(Buffer.from(chunk));
+  await new Promise((resolve) => setImmediate(resolve));
+  return events;
 }
 
 const FIN = 0x80;
@@ -148,6 +175,56 @@ describe("reading", () => {
         );
       }),
     );
+  });
+
+  test("a message may have any number of fragments", () => {
+    const fragments = concat(Array<Uint8Array>(300_000).fill(frame(Opcode.continuation, "a")));
+    const recorder = new Recorder();
+    const reader = new FrameReader(recorder, 1 << 20);
+    reader.feed(frame(Opcode.text, ""));
+    reader.feed(fragments);
+    reader.feed(frame(FIN | Opcode.continuation, "b"));
+    expect(recorder.events).toEqual([["message", `${"a".repeat(300_000)}b`]]);
+  });
+
+  test("a length that is announced takes no memory before its bytes arrive", () => {
+    // The head of a message of 16 MiB, and its first byte.
+    const head = Uint8Array.of(FIN | Opcode.binary, 127, 0, 0, 0, 0, 1, 0, 0, 0, 1);
+    const before = process.memoryUsage().arrayBuffers;
+    const readers = Array.from({ length: 20 }, () => new FrameReader(new Recorder(), 1 << 24));
+    for (const reader of readers) reader.feed(head);
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(1 << 24);
+    expect(readers.some(({ isOver }) => isOver)).toBe(false);
+  });
+
+  test("frames are read as ws reads them", async () => {
+    const payload = fc.oneof(
+      fc.uint8Array({ maxLength: 130 }),
+      fc.string({ unit: "grapheme", maxLength: 40 }).map((text) => new TextEncoder().encode(text)),
+      fc.constantFrom(
+        ...[999, 1000, 1005, 1014, 3000, 5000].map((code) => [code >> 8, code & 255]),
+      ),
+    );
+    // Well-formed in most cases, so that a later frame is read at all.
+    const first = fc.oneof(
+      {
+        weight: 20,
+        arbitrary: fc.constantFrom(0x00, 0x80, 0x01, 0x81, 0x02, 0x82, 0x89, 0x8a, 0x88),
+      },
+      { weight: 1, arbitrary: fc.nat(255) },
+    );
+    const sequence = fc.array(fc.tuple(first, payload), { minLength: 1, maxLength: 8 });
+    const check = fc.asyncProperty(
+      sequence,
+      fc.integer({ min: 1, max: 50 }),
+      async (frames, size) => {
+        const all = concat(frames.map(([head, bytes]) => frame(head, [...bytes])));
+        const chunks: Uint8Array[] = [];
+        for (let at = 0; at < all.length; at += size) chunks.push(all.slice(at, at + size));
+        expect(read(chunks, 300)).toEqual(await readByWs(chunks, 300));
+      },
+    );
+    await fc.assert(check, { numRuns: 500 });
   });
 
   test("the memory of a chunk is not kept", () => {

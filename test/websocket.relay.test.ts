@@ -155,6 +155,19 @@ describe("backpressure", () => {
     expect(client.calls).toEqual(["pause", "resume"]);
   });
 
+  test("of the pings of an upstream that does not read, only the last one is answered", () => {
+    tunnel.hasRoom = false;
+    for (const payload of [1, 2, 3]) tunnel.handler?.onData(frame(9, [payload]));
+    expect(tunnel.calls).toEqual(["pong", [1]]);
+    expect(client.calls).toEqual(["pause"]);
+    tunnel.hasRoom = true;
+    tunnel.handler?.onDrain();
+    expect(tunnel.calls).toEqual(["pong", [1], "pong", [3]]);
+    expect(client.calls).toEqual(["pause", "resume"]);
+    tunnel.handler?.onData(frame(9, [4]));
+    expect(tunnel.calls.slice(4)).toEqual(["pong", [4]]);
+  });
+
   test("a client that cannot be made to wait is closed with 1013 when too much waits", () => {
     rfc("6455-5.5.1-close-answered");
     tunnel.hasRoom = false;

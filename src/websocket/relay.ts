@@ -72,6 +72,8 @@ export class Relay implements TunnelHandler, FrameHandler {
   /** Bytes of the client's messages since the upstream's connection was full. */
   #waiting = 0;
   #isFull = false;
+  /** The payload of the upstream's last ping, if it is to be answered when there is room. */
+  #ping: Uint8Array | undefined;
   #isClientClosed = false;
   #isUpstreamClosed = false;
   /** Whether a close frame was sent to the upstream; nothing may follow it. */
@@ -119,11 +121,8 @@ export class Relay implements TunnelHandler, FrameHandler {
       this.#closeClient(CloseCode.tooLarge, `a message exceeds ${this.#limits.maxMessage} bytes`);
       return;
     }
-    const hasRoom = this.#upstream.write(writeFrame(isText ? Opcode.text : Opcode.binary, payload));
-    if (hasRoom) return;
+    if (this.#write(writeFrame(isText ? Opcode.text : Opcode.binary, payload))) return;
     this.#waiting += payload.byteLength;
-    if (!this.#isFull) this.#client.pause?.();
-    this.#isFull = true;
     if (this.#waiting <= this.#limits.maxWaiting) return;
     this.#closeUpstream(TRY_AGAIN_LATER, "the client sends faster than the upstream reads");
     this.#closeClient(TRY_AGAIN_LATER, "the upstream reads too slowly");
@@ -164,6 +163,9 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#waiting = 0;
     if (this.#isFull && !this.#isClientClosed) this.#client.resume?.();
     this.#isFull = false;
+    const ping = this.#ping;
+    this.#ping = undefined;
+    if (ping !== undefined) this.onPing(ping);
   }
 
   /** @internal */
@@ -187,9 +189,14 @@ export class Relay implements TunnelHandler, FrameHandler {
     if (!this.#isClientClosed) this.#client.send(data);
   }
 
-  /** @internal */
+  /**
+   * @internal While the upstream does not read, its pings are not answered, because the answers would wait here. Only the last
+   * ping needs an answer (RFC 6455 §5.5.3).
+   */
   onPing(payload: Uint8Array): void {
-    if (!this.#hasSentClose) this.#upstream.write(writeFrame(Opcode.pong, payload));
+    if (this.#hasSentClose) return;
+    if (this.#isFull) this.#ping = payload;
+    else this.#write(writeFrame(Opcode.pong, payload));
   }
 
   /** @internal The relay sends no pings: a pong answers none, and RFC 6455 §5.5.3 expects no response to it. */
@@ -205,6 +212,14 @@ export class Relay implements TunnelHandler, FrameHandler {
   onViolation(code: number, message: string): void {
     this.#closeUpstream(code, message);
     this.#closeClient(BAD_GATEWAY, "");
+  }
+
+  /** Writes a frame to the upstream. The client has to wait if there is no room for more. */
+  #write(frame: Uint8Array): boolean {
+    const hasRoom = this.#upstream.write(frame);
+    if (!hasRoom && !this.#isFull) this.#client.pause?.();
+    this.#isFull ||= !hasRoom;
+    return hasRoom;
   }
 
   #look(): void {

@@ -285,7 +285,6 @@ export const rfc9112 = {
     level: "MUST",
     role: "sender",
     says: "Name TE in Connection where it sends TE.",
-    open: "trailers",
   },
   "9112-8-incomplete": {
     level: "MUST",
