@@ -1,0 +1,182 @@
+/** Several upstreams, of which one fails in some way, through a real proxy on Node. */
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { afterEach, describe, expect, test } from "vitest";
+import { createProxy, type Proxy, type ProxyOptions } from "../runtimes/node.ts";
+import { balance, type BalanceOptions, type Balancer } from "../src/upstreams/balance.ts";
+import { until } from "./_wait.ts";
+
+type Fault = "none" | "hangs" | "500" | "flaps";
+
+/** An upstream that can be told to fail. */
+class Host {
+  fault: Fault = "none";
+  readonly seen: string[] = [];
+  readonly #sockets: Set<Socket> = new Set();
+  readonly server: Server;
+  port = 0;
+
+  constructor() {
+    this.server = createServer((req, res) => {
+      this.seen.push(`${req.method} ${req.url}`);
+      if (this.fault === "hangs") return;
+      if (this.fault === "flaps" && this.seen.length % 2 === 0) return void req.socket.destroy();
+      res.writeHead(this.fault === "500" ? 500 : 200).end(String(this.port));
+    });
+    this.server.on("connection", (socket) => {
+      this.#sockets.add(socket);
+      socket.on("close", () => this.#sockets.delete(socket));
+    });
+  }
+
+  async listen(): Promise<string> {
+    this.server.listen(0, "127.0.0.1");
+    await once(this.server, "listening");
+    this.port = (this.server.address() as AddressInfo).port;
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** Refuses connections from now on, and breaks off those that are open. */
+  kill(): void {
+    this.server.close();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+}
+
+let hosts: Host[] = [];
+let proxy: Proxy;
+
+async function start(
+  count: number,
+  balancing: BalanceOptions = {},
+  options: ProxyOptions = {},
+): Promise<Balancer> {
+  hosts = Array.from({ length: count }, () => new Host());
+  const urls = await Promise.all(hosts.map(async (host) => host.listen()));
+  const target = balance(urls, { policy: "round_robin", ...balancing });
+  proxy = createProxy({ ...options, target });
+  return target;
+}
+
+async function ask(path = "/", method = "GET"): Promise<Response> {
+  const init = method === "POST" ? { method, body: "x" } : { method };
+  return proxy.fetch(new Request(`http://proxy.test${path}`, init));
+}
+
+/** Sends requests one after the other. Returns the number of each status. */
+async function askMany(count: number, method = "GET"): Promise<Record<number, number>> {
+  const statuses: Record<number, number> = {};
+  for (let i = 0; i < count; i++) {
+    const response = await ask(`/${i}`, method);
+    await response.text();
+    statuses[response.status] = (statuses[response.status] ?? 0) + 1;
+  }
+  return statuses;
+}
+
+afterEach(async () => {
+  proxy.destroy();
+  for (const host of hosts) host.kill();
+  await Promise.resolve();
+});
+
+describe("of three upstreams", () => {
+  test("each has its turn, and the requests that it answers are counted", async () => {
+    const target = await start(3);
+    expect(await askMany(9)).toEqual({ 200: 9 });
+    expect(hosts.map(({ seen }) => seen.length)).toEqual([3, 3, 3]);
+    expect(target.active).toBe(0);
+    const response = await ask();
+    await response.text();
+    expect(target.states().map(({ active }) => active)).toEqual([0, 0, 0]);
+  });
+
+  test("one that is killed fails no request, and is ejected", async () => {
+    const target = await start(3);
+    await askMany(3);
+    hosts[0]?.kill();
+    expect(await askMany(30)).toEqual({ 200: 30 });
+    expect(target.states()[0]?.state).toBe("ejected");
+  });
+
+  test("no upload is lost to one that is killed, and none arrives twice", async () => {
+    await start(3);
+    hosts[0]?.kill();
+    expect(await askMany(20, "POST")).toEqual({ 200: 20 });
+    const seen = hosts.flatMap((host) => host.seen);
+    expect(new Set(seen).size).toBe(20);
+    expect(seen).toHaveLength(20);
+  });
+
+  test("one that closes connections fails no request that may be repeated", async () => {
+    await start(3);
+    (hosts[0] as Host).fault = "flaps";
+    expect(await askMany(60)).toEqual({ 200: 60 });
+  });
+
+  test("one that answers 500 fails no request, if retry names the status", async () => {
+    const target = await start(3, {}, { retry: { statusCodes: [500] } });
+    (hosts[0] as Host).fault = "500";
+    expect(await askMany(30)).toEqual({ 200: 30 });
+    expect(target.states()[0]?.state).toBe("ejected");
+  });
+
+  test("one that hangs fails no request, with attemptTimeout", async () => {
+    const target = await start(3, {}, { attemptTimeout: 100 });
+    (hosts[0] as Host).fault = "hangs";
+    expect(await askMany(24)).toEqual({ 200: 24 });
+    expect(target.states()[0]?.state).toBe("ejected");
+    expect(target.active).toBe(0);
+  });
+
+  test("an upload to one that hangs is not sent again", async () => {
+    await start(3, {}, { attemptTimeout: 50, timeout: 300 });
+    (hosts[0] as Host).fault = "hangs";
+    expect(await askMany(3, "POST")).toEqual({ 200: 2, 504: 1 });
+    expect(hosts.flatMap(({ seen }) => seen)).toHaveLength(3);
+  });
+});
+
+test("if all upstreams are down, the client gets 503 with Retry-After", async () => {
+  const target = await start(2, {
+    check: { path: "/health", interval: 20, unhealthyThreshold: 1 },
+  });
+  for (const host of hosts) host.fault = "500";
+  await askMany(1);
+  await until(() => target.states().every(({ state }) => state === "down"), "both down");
+  const response = await ask();
+  expect(response.status).toBe(503);
+  expect(response.headers.get("retry-after")).toBe("1");
+  for (const host of hosts) host.fault = "none";
+  await until(() => target.states().every(({ state }) => state !== "down"), "both up");
+  expect(await askMany(4)).toEqual({ 200: 4 });
+});
+
+test("requests above maxRequests wait, and those above maxQueue get 503", async () => {
+  const target = await start(1, { maxRequests: 1, maxQueue: 1 }, { timeout: 5_000 });
+  const [host] = hosts as [Host];
+  host.fault = "hangs";
+  const first = ask("/first");
+  await until(() => host.seen.length === 1, "the first request");
+  const second = ask("/second");
+  expect((await ask("/third")).status).toBe(503);
+  host.fault = "none";
+  host.server.closeAllConnections();
+  expect((await first).status).toBe(502);
+  expect((await second).status).toBe(200);
+  await (await second).text();
+  expect(target.active).toBe(0);
+});
+
+test("upstreams can be added, weighted and removed while requests run", async () => {
+  const target = await start(2);
+  const added = new Host();
+  hosts.push(added);
+  target.add(await added.listen());
+  await target.remove(`http://127.0.0.1:${hosts[0]?.port}`);
+  const before = hosts[0]?.seen.length;
+  expect(await askMany(12)).toEqual({ 200: 12 });
+  expect(hosts[0]?.seen.length).toBe(before);
+  expect(added.seen.length).toBeGreaterThan(0);
+});
