@@ -85,14 +85,12 @@ const NOT_SENT: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
 
 /**
  * Reports to several upstreams what becomes of each attempt, and sends a request that one of them has failed to another.
- * For a single upstream, it does nothing.
  *
  * A request goes to another upstream if `retry` allows a further attempt, if the upstreams' budget does, and if the first
  * cannot have carried it out, or its method may be repeated.
  */
 export function failOver(options: Required<RetryOptions>): Interceptor {
-  return (next) => (request, scope) =>
-    request.choice === undefined ? next(request, scope) : sendChosen(next, options, request, scope);
+  return (next) => (request, scope) => sendChosen(next, options, request, scope);
 }
 
 async function sendChosen(

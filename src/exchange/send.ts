@@ -53,6 +53,14 @@ function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
   });
 }
 
+/** Applies a step only to requests whose upstream was picked from several. */
+export function ifChosen(step: Interceptor): Interceptor {
+  return (next) => {
+    const chosen = step(next);
+    return (request, scope) => (request.choice === undefined ? next : chosen)(request, scope);
+  };
+}
+
 /**
  * Converts the errors of a transport that the app provides: such a transport may reject with any value. Each one except a
  * `MisuseError` becomes a `ProxyError`, so that the client gets an error response. The runtimes' own transports need no

@@ -11,7 +11,7 @@ import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrit
 import { limitBody } from "../body/limit.ts";
 import { keepBody } from "../body/replay.ts";
 import { checkInterceptor, compose } from "../exchange/interceptor.ts";
-import { convertErrors, limitAttempt, retry, type Send, sendThrough } from "../exchange/send.ts";
+import { convertErrors, ifChosen, limitAttempt, retry, type Send, sendThrough } from "../exchange/send.ts";
 import { inProcess as standardInProcess } from "../fetch/inprocess.ts";
 import type { HeaderList, Transport } from "../transport.ts";
 import { compileTrust, type Trust } from "../request/trust.ts";
@@ -221,7 +221,7 @@ function compileSend(
     const policy = compileRedirectPolicy(options.redirectTargets ?? defaults.redirectTargets);
     steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));
   }
-  steps.push(failOver(retries ? again : { ...again, attempts: 0 }));
+  steps.push(ifChosen(failOver(retries ? again : { ...again, attempts: 0 })));
   if (retries) steps.push(retry(again));
   if (retries && options.attemptTimeout) {
     steps.push(limitAttempt(options.attemptTimeout, again.methods));
