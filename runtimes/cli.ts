@@ -5,11 +5,12 @@ import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
 import { listen, stopOnSignals } from "./cli/listen.ts";
 import { readConfig } from "./cli/loadconfig.ts";
+import { checkLine } from "./cli/checkline.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/printstats.ts";
-import { explain, findProblems, findTargetProblem } from "./cli/problems.ts";
-import { type GivenRoute, readRoute } from "./cli/routeflag.ts";
+import { explain } from "./cli/problems.ts";
+import type { GivenRoute } from "./cli/routeflag.ts";
 import { Router } from "./cli/routes.ts";
 import { type RouteSettings, type Settings, toSettings } from "./cli/settings.ts";
 import { checkVersion } from "./sockets/versions.ts";
@@ -18,8 +19,8 @@ import { checkVersion } from "./sockets/versions.ts";
 async function run(args: readonly string[]): Promise<string[]> {
   const line = parse(args);
   const { help, version, config } = line.given.line;
-  if (help === true) {
-    console.log(renderHelp());
+  if (help !== undefined && help !== false) {
+    console.log(renderHelp(help === "all"));
     return [];
   }
   if (version === true) {
@@ -37,23 +38,6 @@ async function run(args: readonly string[]): Promise<string[]> {
   } catch (error) {
     return [explain(error)];
   }
-}
-
-/** Checks a command line, and reads its routes. */
-function checkLine(line: CommandLine): { routes: GivenRoute[]; problems: string[] } {
-  const problems = [...line.problems, ...findProblems(line)];
-  const routes: GivenRoute[] = [];
-  const { demo, config, route: texts = [] } = line.given.line;
-  for (const read of texts.map(readRoute)) {
-    if (Array.isArray(read)) problems.push(...read);
-    else routes.push(read);
-  }
-  if (!line.unsure && line.target !== undefined) problems.push(...findTargetProblem(line.target));
-  const isRouted = line.target !== undefined || texts.length > 0 || config !== undefined || demo;
-  if (!isRouted) {
-    problems.push("no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo");
-  }
-  return { routes, problems };
 }
 
 async function start(
