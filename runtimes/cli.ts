@@ -1,16 +1,23 @@
 #!/usr/bin/env node
+import type { IncomingMessage } from "node:http";
 import process from "node:process";
 import type { Server, ServerHandler } from "srvx";
 import { createProxy, type CreateProxyOptions } from "#proxy";
+import type { TlsOptions } from "../src/request/target.ts";
+import { compileTrust } from "../src/request/trust.ts";
 import { applyAbsoluteForm } from "./absoluteform.ts";
 import { type Command, commandDefaults } from "./cli/commandoptions.ts";
 import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
-import { listen, stopOnSignals } from "./cli/listen.ts";
+import { readAuthorities, readCertificate, reloadOnSignal } from "./cli/certificate.ts";
+import { findMissingLimits, hasTooManyFields } from "./cli/clientlimits.ts";
+import { addCors } from "./cli/cors.ts";
+import { listen } from "./cli/listen.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/printstats.ts";
 import { explain, findProblems, findTargetProblem } from "./cli/problems.ts";
+import { stopOnSignals } from "./cli/stop.ts";
 import { checkVersion } from "./sockets/versions.ts";
 
 /** Runs a command line. Returns the mistakes in it, one line each. */
@@ -30,6 +37,9 @@ async function run(args: readonly string[]): Promise<string[]> {
   if (old !== undefined) return [old];
   const problems = [...line.problems, ...findProblems(line)];
   if (!line.unsure) problems.push(...checkDestination(line.target, command.demo));
+  problems.push(
+    ...findMissingLimits(Object.keys(line.given.command), (option) => labelOf(line, option)),
+  );
   if (problems.length > 0) return problems;
   try {
     await start(line, command);
@@ -39,6 +49,11 @@ async function run(args: readonly string[]): Promise<string[]> {
   }
 }
 
+function labelOf({ labels }: CommandLine, option: string): string {
+  for (const [flag, label] of labels) if (flag.option === option) return label;
+  return option;
+}
+
 function checkDestination(target: string | undefined, demo: boolean): string[] {
   if (target !== undefined) return findTargetProblem(target);
   if (demo) return [];
@@ -46,11 +61,13 @@ function checkDestination(target: string | undefined, demo: boolean): string[] {
 }
 
 async function start({ target, given }: CommandLine, command: Command): Promise<void> {
-  const demo = target === undefined ? await listen(answerDemo, 0, "127.0.0.1") : undefined;
+  const demo =
+    target === undefined ? await listen(answerDemo, { port: 0, host: "127.0.0.1" }) : undefined;
+  const certificate = readCertificate(command);
   const proxy = createProxy({
     ...given.proxy,
-    pool: { reuseBuffers: !isPreloaded(process), ...given.pool },
-    target: target ?? demo?.url,
+    pool: { reuseBuffers: !isPreloaded(process), tls: readTrust(command), ...given.pool },
+    target: target ?? demo?.server.url,
   } as CreateProxyOptions);
   const answer: ServerHandler = (request) => {
     applyAbsoluteForm(request);
@@ -58,13 +75,29 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
   };
   // Node's server hands upgrades over by an event, the others call `fetch`; Bun's needs handlers besides.
   const { websocket } = proxy as { websocket?: unknown };
-  const server = await listen(answer, command.port, command.host, websocket);
-  if ("attach" in proxy) proxy.attach(server);
+  const front = await listen(addCors(answer, command), {
+    ...command,
+    limits: command,
+    certificate,
+    websocket,
+    isExempt: compileTrust((given.proxy["trustProxy"] ?? false) as boolean | string[]),
+  });
+  const { server, connections } = front;
+  if ("attach" in proxy) {
+    const match = (req: IncomingMessage): boolean => {
+      connections?.noteUpgrade(req);
+      // With too many fields, the request is an ordinary one, and refused.
+      return !hasTooManyFields(req, command);
+    };
+    proxy.attach(server, { match });
+  }
   printStats(proxy, command.stats);
-  stopOnSignals(server, proxy, command.stopTimeout);
+  stopOnSignals(front, proxy, command.stopTimeout);
+  if (certificate !== undefined) reloadOnSignal(server, command);
 
   const address = originOf(server);
-  const to = target === undefined ? `a demo upstream on ${demo && originOf(demo)}` : show(target);
+  const to =
+    target === undefined ? `a demo upstream on ${demo && originOf(demo.server)}` : show(target);
   // If the server listens on all addresses, show the address of the loopback interface, by which it can be reached.
   const near = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
   const steps = target === undefined ? renderFirstSteps(near) : [`curl -i ${near}/`];
@@ -74,6 +107,17 @@ async function start({ target, given }: CommandLine, command: Command): Promise<
     ...steps.map((step) => `  ${step}`),
   ];
   console.log(lines.join("\n"));
+}
+
+/** Returns the TLS options for connections to upstreams. */
+function readTrust({ ca, insecure }: Command): TlsOptions | undefined {
+  if (insecure) {
+    console.error(
+      "fetchway: --insecure accepts any certificate: others on the network can read and change what goes to the upstream",
+    );
+    return { rejectUnauthorized: false };
+  }
+  return ca === undefined ? undefined : { ca: readAuthorities(ca) };
 }
 
 function originOf(server: Server): string {

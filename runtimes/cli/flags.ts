@@ -7,7 +7,16 @@ import { proxySchema } from "../../src/options/proxyoptions.ts";
 import { repeatFlags } from "../../src/options/repeatoptions.ts";
 import { rewriteFlags } from "../../src/options/rewriteoptions.ts";
 import type { Check, Flags, FlagText, Table } from "../../src/options/schema.ts";
-import { listenFlags, listenSchema, otherFlags, otherSchema } from "./commandoptions.ts";
+import {
+  clientLimitFlags,
+  clientLimitSchema,
+  listenFlags,
+  listenSchema,
+  otherFlags,
+  otherSchema,
+  securityFlags,
+  securitySchema,
+} from "./commandoptions.ts";
 import { type Form, formOf } from "./read.ts";
 
 /** Whose option a flag sets: that of the command, of the proxy, or of the proxy's pool. */
@@ -30,6 +39,8 @@ export interface Flag extends Form {
 /** Every group of flags, in the order of the help. */
 const GROUPS: readonly [Scope, Table, Flags<Record<string, never>>][] = [
   ["command", listenSchema, listenFlags],
+  ["command", securitySchema, securityFlags],
+  ["command", clientLimitSchema, clientLimitFlags],
   ["proxy", proxySchema, headerFlags],
   ["proxy", proxySchema, forwardingFlags],
   ["proxy", proxySchema, pathFlags],
