@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import process from "node:process";
 import { createSecureContext } from "node:tls";
 import type { Server } from "srvx";
+import type { TlsOptions } from "../../src/request/target.ts";
 import { UsageError } from "./read.ts";
 
 /** The texts of a certificate with its chain, and of its key, in PEM. */
@@ -43,11 +44,16 @@ export function readCertificate({ cert, key }: Paths): CertificateTexts | undefi
   return texts;
 }
 
+interface TrustOptions {
+  readonly ca?: string | undefined;
+  readonly insecure?: boolean | undefined;
+}
+
 /**
  * Reads the certificates of the authorities to trust.
  * @throws UsageError that names the option and the fix
  */
-export function readAuthorities(path: string): string[] {
+function readAuthorities(path: string): string[] {
   const pem = readPem("--ca", path, "CERTIFICATE");
   const [...blocks] = pem.matchAll(
     /-----BEGIN (?:TRUSTED )?CERTIFICATE-----.+?-----END [^-]+-----/gs,
@@ -59,6 +65,20 @@ export function readAuthorities(path: string): string[] {
     throw new UsageError(`--ca ${JSON.stringify(path)} cannot be used: ${message}`);
   }
   return blocks.map(([block]) => block);
+}
+
+/**
+ * Returns the TLS options for connections to upstreams, and prints a warning if they are not safe.
+ * @throws UsageError that names the option and the fix
+ */
+export function readTrust({ ca, insecure }: TrustOptions): TlsOptions | undefined {
+  if (insecure === true) {
+    console.error(
+      "fetchway: --insecure accepts any certificate of an upstream: others on the network can read and change everything",
+    );
+    return { rejectUnauthorized: false };
+  }
+  return ca === undefined ? undefined : { ca: readAuthorities(ca) };
 }
 
 function readPem(flag: string, path: string, what: "CERTIFICATE" | "PRIVATE KEY"): string {

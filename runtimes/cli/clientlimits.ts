@@ -1,5 +1,7 @@
 /** How the limits for clients reach the server of each runtime. */
 import type { ServerOptions } from "srvx";
+import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
+import { compileTrust, type Trust } from "../../src/request/trust.ts";
 import { intervalOf } from "./clienttimeouts.ts";
 import { type ClientLimits, clientLimitSchema } from "./commandoptions.ts";
 
@@ -42,6 +44,11 @@ export function hasTooManyFields(
   { maxHeadersCount }: FilledClientLimits,
 ): boolean {
   return rawHeaders.length > 2 * maxHeadersCount;
+}
+
+/** Returns which addresses are proxies, whose connections carry the requests of many clients. */
+export function readExempt({ trustProxy = false }: ProxyOptions): Trust | undefined {
+  return compileTrust(trustProxy);
 }
 
 /** The limits that only Node's server has. */

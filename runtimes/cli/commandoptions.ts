@@ -1,12 +1,25 @@
 /** The options of the command itself, in the same form as those of a proxy. */
 import { bytes, limitFrom, milliseconds, text, toggle, whole } from "../../src/options/kinds.ts";
-import { defaultsOf, type Flags, type Schema } from "../../src/options/schema.ts";
+import { defaultsOf, type Flags, type Kind, type Schema } from "../../src/options/schema.ts";
 import { origins } from "./cors.ts";
 
 /** The options about the server that the command starts. */
-interface ListenOptions {
+export interface ListenOptions {
+  /**
+   * The port to listen on; `0` takes a free one.
+   * @default 3000
+   */
   port?: number;
+  /**
+   * The address to listen on; `"0.0.0.0"` for all.
+   * @default "127.0.0.1"
+   */
   host?: string;
+  /**
+   * Milliseconds for running requests and tunnels to finish on SIGTERM or Ctrl+C. What is left then is cut, and the exit code
+   * is 1 instead of 0.
+   * @default 10000
+   */
   stopTimeout?: number;
 }
 
@@ -32,18 +45,44 @@ export const listenFlags: Flags<ListenOptions> = {
 };
 
 /** The options about TLS, on both sides, and about browsers. */
-interface SecurityOptions {
+export interface SecurityOptions {
+  /**
+   * The file of the certificate in PEM, with its chain: the server speaks HTTPS, and HTTP/2 where the runtime can. SIGHUP
+   * reads it again. It needs `key`.
+   */
   cert?: string;
+  /** The file of the private key of `cert`, in PEM and not encrypted. */
   key?: string;
+  /**
+   * The file of the certificate authorities in PEM that upstreams' certificates are checked against, instead of the system's.
+   * The option `tls` of a target or a pool takes precedence.
+   */
   ca?: string;
+  /**
+   * Whether to accept any certificate of an upstream. Others on the network path can then read and change everything.
+   * The option `tls` of a target or a pool takes precedence.
+   * @default false
+   */
   insecure?: boolean;
+  /**
+   * Whether pages of all origins may read responses (CORS), without cookies. It is meant for development: every page that
+   * the user visits can then read what the server answers to requests without cookies.
+   *
+   * Preflights are answered without the upstream. If a response of the upstream has `Access-Control-Allow-Origin`, its fields
+   * stay as they are.
+   * @default false
+   */
   cors?: boolean;
+  /**
+   * The origins whose pages may read responses (CORS), with cookies, instead of all without cookies. It needs no `cors`.
+   * @example ["http://localhost:5173"]
+   */
   corsOrigin?: readonly string[];
 }
 
 const file = text(/./, "use the path of a file in PEM");
 
-export const securitySchema: Schema<SecurityOptions, "insecure" | "cors"> = {
+const securitySchema: Schema<SecurityOptions, "insecure" | "cors"> = {
   cert: { kind: file },
   key: { kind: file },
   ca: { kind: file },
@@ -55,12 +94,9 @@ export const securitySchema: Schema<SecurityOptions, "insecure" | "cors"> = {
 export const securityFlags: Flags<SecurityOptions> = {
   heading: "TLS and browsers",
   flags: {
-    cert: {
-      value: "<file>",
-      help: "serve HTTPS and HTTP/2 with this certificate; SIGHUP reads it again",
-    },
+    cert: { value: "<file>", help: "serve HTTPS and HTTP/2; SIGHUP reads the file again" },
     key: { value: "<file>", help: "the private key of --cert" },
-    ca: { value: "<file>", help: "trust these certificates of upstreams, instead of the system's" },
+    ca: { value: "<file>", help: "trust these certificates of upstreams, not the system's" },
     insecure: "accept any certificate of an upstream",
     cors: "let pages of all origins read responses, without cookies",
     corsOrigin: { value: "<a,b>", help: "let pages of these origins read responses, with cookies" },
@@ -68,17 +104,55 @@ export const securityFlags: Flags<SecurityOptions> = {
 };
 
 /**
- * The limits for clients. They are named as in Node where Node has them, and as in nginx where it has them, without its
- * prefix `client_`.
+ * The limits for clients, which only Node's server has. They are named as in Node where Node has them, else as in nginx
+ * without the prefix `client_`. None ends a request that makes progress, or that waits for its upstream.
  */
 export interface ClientLimits {
+  /**
+   * Milliseconds until the header section of a request is complete, then 408; of a TLS connection also until the handshake
+   * is. `0` for no limit.
+   * @default 60000
+   */
   headersTimeout?: number;
+  /**
+   * Milliseconds to wait for each chunk of a request's body, then 408. `0` for no limit. Only the time in which the client
+   * sends nothing counts: not while the upstream does not read, nor once it has begun to answer.
+   * @default 60000
+   */
   bodyTimeout?: number;
+  /**
+   * Milliseconds that a client may read nothing while bytes wait for it; then its connection is reset. `0` for no limit. It
+   * applies to tunnels, too.
+   * @default 60000
+   */
   sendTimeout?: number;
+  /**
+   * Milliseconds that a connection without a request is kept. `0` for no limit. Behind a load balancer, set it longer than
+   * the idle timeout of that one, which would otherwise send a request to a connection that is being closed.
+   * @default 75000
+   */
   keepAliveTimeout?: number;
+  /**
+   * Bytes of a request's header section; a larger one gets 431.
+   * @default 16384
+   */
   maxHeaderSize?: number;
+  /**
+   * Fields of a request's header section; with more, it gets 431.
+   * @default 256
+   */
   maxHeadersCount?: number;
+  /**
+   * Connections of clients at the same time. Beyond it, the connection that has been idle longest is closed for a new one; if
+   * none is idle, the new one is. `Infinity` for no limit.
+   * @default 16384
+   */
   maxConnections?: number;
+  /**
+   * Connections of one client address at the same time, by the same rule; of IPv6, the addresses of a network of 64 bits count
+   * as one. Addresses that `trustProxy` names have no limit. `Infinity` for no limit.
+   * @default 2048
+   */
   maxConnectionsPerAddress?: number;
 }
 
@@ -96,53 +170,102 @@ export const clientLimitSchema: Schema<ClientLimits, keyof ClientLimits> = {
 export const clientLimitFlags: Flags<ClientLimits> = {
   heading: "Limits for clients",
   flags: {
-    headersTimeout: "until a request's header section is complete; 0 for no limit",
+    headersTimeout: "until a request's header section is complete",
     bodyTimeout: "between two chunks of a request's body",
     sendTimeout: "until a client that does not read is closed",
     keepAliveTimeout: "how long an idle connection is kept",
     maxHeaderSize: "bytes of a request's header section; over it 431",
     maxHeadersCount: "fields of a request's header section; over it 431",
-    maxConnections: "connections of clients; beyond it the longest idle one is closed",
-    maxConnectionsPerAddress: "of one address, unless --trust-proxy names it",
+    maxConnections: "connections; over it, the longest idle is closed",
+    maxConnectionsPerAddress: "of one address",
   },
 };
 
-/** The options about what the command does beside forwarding. */
-interface OtherOptions {
-  demo?: boolean;
+/** The options about what the server tells. */
+export interface ReportOptions {
+  /**
+   * Whether the counters of the connections are printed at the end.
+   * @default false
+   */
   stats?: boolean;
+}
+
+export const reportSchema: Schema<ReportOptions, keyof ReportOptions> = {
+  stats: { kind: toggle, default: false },
+};
+
+export const reportFlags: Flags<ReportOptions> = {
+  heading: "Reports",
+  flags: { stats: "print connection counters at the end; SIGUSR1 always does" },
+};
+
+/** Every option of the server that the command starts: the key `server` of a config file, and flags. */
+export interface ServerOptions
+  extends ListenOptions, SecurityOptions, ClientLimits, ReportOptions {}
+
+/** The options of the server without a default. */
+type Unset = "cert" | "key" | "ca" | "corsOrigin";
+
+/** Every option of the server. */
+export const serverSchema: Schema<ServerOptions, Exclude<keyof ServerOptions, Unset>> = {
+  ...listenSchema,
+  ...securitySchema,
+  ...clientLimitSchema,
+  ...reportSchema,
+};
+
+/** The options about where requests go, and what the command does instead of serving. They are flags only. */
+interface LineOptions {
+  route?: readonly string[];
+  config?: string;
+  demo?: boolean;
   help?: boolean;
   version?: boolean;
 }
 
-export const otherSchema: Schema<OtherOptions, keyof OtherOptions> = {
+/** Texts, one for each use of the flag. */
+const list: Kind<readonly string[]> = {
+  name: "list",
+  check: (value) =>
+    Array.isArray(value) && value.every((each) => typeof each === "string")
+      ? undefined
+      : "use an array of strings",
+};
+
+export const lineSchema: Schema<LineOptions, "demo" | "help" | "version"> = {
+  route: { kind: list },
+  config: { kind: text(/./, 'use a file such as "fetchway.config.mjs"') },
   demo: { kind: toggle, default: false },
-  stats: { kind: toggle, default: false },
   help: { kind: toggle, default: false },
   version: { kind: toggle, default: false },
 };
 
-export const otherFlags: Flags<OtherOptions> = {
+export const routeFlags: Flags<Pick<LineOptions, "route" | "config" | "demo">> = {
+  heading: "Routes",
+  flags: {
+    route: {
+      value: "<host/path>=<target>",
+      help: "another target for a path; in quotes with flags of its own",
+    },
+    config: { value: "<file>", help: "read routes and options from a .mjs, .ts or .json file" },
+    demo: "start a small upstream, where no target is given",
+  },
+};
+
+export const otherFlags: Flags<Pick<LineOptions, "help" | "version">> = {
   heading: "Other",
   flags: {
-    demo: "start a small upstream, where no target is given",
-    stats: "print connection counters at the end; SIGUSR1 always does",
     help: { short: "h", help: "show this" },
     version: { short: "v", help: "show the version" },
   },
 };
 
-/** The options of the command, with defaults for those that were not given. */
-export type Command = Required<
-  ListenOptions & Omit<SecurityOptions, Unset> & ClientLimits & OtherOptions
-> &
-  Pick<SecurityOptions, Unset>;
-/** The options without a default. */
-type Unset = "cert" | "key" | "ca" | "corsOrigin";
+/** The options of the server, with defaults for those that were not given. */
+export type ServerSettings = Readonly<
+  Required<Omit<ServerOptions, Unset>> & Pick<ServerOptions, Unset>
+>;
 
-export const commandDefaults: Readonly<Command> = {
-  ...defaultsOf(listenSchema),
-  ...defaultsOf(securitySchema),
-  ...defaultsOf(clientLimitSchema),
-  ...defaultsOf(otherSchema),
-};
+export const serverDefaults: ServerSettings = defaultsOf(serverSchema);
+
+/** The options of the command line itself that were given. */
+export type LineSettings = Readonly<LineOptions>;

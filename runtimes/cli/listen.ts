@@ -1,3 +1,4 @@
+import type { IncomingMessage } from "node:http";
 import type { Server as NetServer } from "node:net";
 import { type Server, type ServerHandler, type ServerRequest, serve } from "srvx";
 import type { Proxy } from "#proxy";
@@ -45,6 +46,11 @@ export interface Front {
   countRunning(proxy: Pick<Proxy, "stats">): Running;
   /** Stops accepting connections, and tells clients to send no further requests. */
   stopAccepting(): void;
+  /**
+   * Notes a request that asks for an upgrade.
+   * @returns false if it must not be upgraded
+   */
+  readonly admitUpgrade: (message: IncomingMessage) => boolean;
   /** Whether everything has ended. It closes the connections that are no longer needed; call it from time to time. */
   isFinished(proxy: Pick<Proxy, "stats">): boolean;
 }
@@ -124,6 +130,12 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
       isStopping = true;
       if (connections !== undefined) connections.stopAccepting();
       else void server.close().catch(() => {});
+    },
+    admitUpgrade(message) {
+      // With too many fields, the request is an ordinary one, and refused.
+      if (hasTooManyFields(message, limits)) return false;
+      connections?.noteUpgrade(message);
+      return true;
     },
     isFinished(proxy) {
       connections?.closeIdle();
