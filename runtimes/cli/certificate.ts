@@ -1,4 +1,5 @@
 /** The certificates of the command: its own, and those that it trusts. */
+import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import process from "node:process";
 import { createSecureContext } from "node:tls";
@@ -55,16 +56,16 @@ interface TrustOptions {
  */
 function readAuthorities(path: string): string[] {
   const pem = readPem("--ca", path, "CERTIFICATE");
-  const [...blocks] = pem.matchAll(
-    /-----BEGIN (?:TRUSTED )?CERTIFICATE-----.+?-----END [^-]+-----/gs,
-  );
-  try {
-    createSecureContext({ ca: pem });
-  } catch (error) {
-    const { message } = error as Error;
-    throw new UsageError(`--ca ${JSON.stringify(path)} cannot be used: ${message}`);
-  }
-  return blocks.map(([block]) => block);
+  const certificate = /-----BEGIN (?:TRUSTED )?CERTIFICATE-----.+?-----END [^-]+-----/gs;
+  return Array.from(pem.matchAll(certificate), ([block]) => {
+    // The TLS options ignore a certificate that cannot be read.
+    try {
+      return new X509Certificate(block).toString().trim();
+    } catch (error) {
+      const { message } = error as Error;
+      throw new UsageError(`--ca ${JSON.stringify(path)} cannot be used: ${message}`);
+    }
+  });
 }
 
 /**

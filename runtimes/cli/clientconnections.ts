@@ -28,7 +28,7 @@ type Message = IncomingMessage | Http2ServerRequest;
 /** The most connections of clients. */
 export interface ConnectionLimits {
   readonly maxConnections: number;
-  readonly maxConnectionsPerAddress: number;
+  readonly maxPerAddress: number;
 }
 
 /** How many connections were closed at the limits. */
@@ -146,12 +146,12 @@ export class ClientConnections {
     const address = unmapAddress(socket.remoteAddress ?? "");
     const group = this.#isExempt(address) ? undefined : groupOf(address);
     const members = group === undefined ? undefined : this.#groups.get(group);
-    const { maxConnections, maxConnectionsPerAddress } = this.#limits;
+    const { maxConnections, maxPerAddress } = this.#limits;
     if (this.all.size >= maxConnections && !this.#evict(this.#idle)) {
       return this.#refuse(socket, "maxConnections", address);
     }
-    if ((members?.size ?? 0) >= maxConnectionsPerAddress && !this.#evict(members)) {
-      return this.#refuse(socket, "maxConnectionsPerAddress", address);
+    if ((members?.size ?? 0) >= maxPerAddress && !this.#evict(members)) {
+      return this.#refuse(socket, "maxPerAddress", address);
     }
     const connection: ClientConnection = {
       socket,

@@ -30,7 +30,7 @@ export function nodeLimits(limits: FilledClientLimits): NonNullable<ServerOption
     handshakeTimeout: headersTimeout === 0 ? undefined : headersTimeout,
     maxHeaderListPairs: maxHeadersCount + PSEUDO_FIELDS,
     settings: { maxConcurrentStreams: MAX_STREAMS, maxHeaderListSize: maxHeaderSize },
-  } as NonNullable<ServerOptions["node"]>;
+  };
 }
 
 /** Node's server drops fields beyond its own limit without a sign: set it higher by one, so that the check notices. */

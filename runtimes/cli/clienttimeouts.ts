@@ -1,6 +1,5 @@
 /** Closes the connections of clients on Node that are too slow. */
 import type { IncomingMessage } from "node:http";
-import type { Http2ServerRequest } from "node:http2";
 import { awaitingContinue } from "../node/incomingbody.ts";
 import { countUnsent } from "../node/internals/writequeue.ts";
 import {
@@ -94,7 +93,7 @@ export class SlowClients {
 
   /** Ends a request whose body makes no progress, if that is the client's fault. */
   #lookAtBody(res: Running, timeout: number): void {
-    const req = res.req as IncomingMessage | Http2ServerRequest;
+    const req = res.req;
     const isOurs =
       req.complete ||
       // What has arrived waits for the upstream.

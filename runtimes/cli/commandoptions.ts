@@ -153,7 +153,7 @@ export interface ClientLimits {
    * as one. Addresses that `trustProxy` names have no limit. `Infinity` for no limit.
    * @default 2048
    */
-  maxConnectionsPerAddress?: number;
+  maxPerAddress?: number;
 }
 
 export const clientLimitSchema: Schema<ClientLimits, keyof ClientLimits> = {
@@ -164,20 +164,20 @@ export const clientLimitSchema: Schema<ClientLimits, keyof ClientLimits> = {
   maxHeaderSize: { kind: bytes, default: 16_384 },
   maxHeadersCount: { kind: whole(1, "use a whole number from 1", 10_000), default: 256 },
   maxConnections: { kind: limitFrom(1), default: 16_384 },
-  maxConnectionsPerAddress: { kind: limitFrom(1), default: 2048 },
+  maxPerAddress: { kind: limitFrom(1), default: 2048 },
 };
 
 export const clientLimitFlags: Flags<ClientLimits> = {
   heading: "Limits for clients",
   flags: {
-    headersTimeout: "until a request's header section is complete",
-    bodyTimeout: "between two chunks of a request's body",
-    sendTimeout: "until a client that does not read is closed",
-    keepAliveTimeout: "how long an idle connection is kept",
-    maxHeaderSize: "bytes of a request's header section; over it 431",
-    maxHeadersCount: "fields of a request's header section; over it 431",
-    maxConnections: "connections; over it, the longest idle is closed",
-    maxConnectionsPerAddress: "of one address",
+    headersTimeout: "to send a header section; 0 for no limit",
+    bodyTimeout: "between two chunks of a request body",
+    sendTimeout: "how long a client may read nothing",
+    keepAliveTimeout: "how long an idle client is kept",
+    maxHeaderSize: "bytes of a header section; over it 431",
+    maxHeadersCount: "fields of a header section; over it 431",
+    maxConnections: "clients; over it, idle ones are closed",
+    maxPerAddress: "clients of one address",
   },
 };
 

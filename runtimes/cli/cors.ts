@@ -12,7 +12,7 @@ export const origins: Kind<readonly string[]> = {
     const list: unknown[] = Array.isArray(value) ? value : [value];
     for (const each of list) {
       if (each === "null") {
-        return '"null" is the origin of every sandboxed page: it stands for nobody, leave it out';
+        return '"null" is the origin of every sandboxed page, whose author is unknown; leave it out';
       }
       const origin = typeof each === "string" ? originOf(each) : undefined;
       if (origin === undefined) {
@@ -39,7 +39,7 @@ export interface CorsOptions {
   readonly corsOrigin?: readonly string[] | undefined;
 }
 
-type Answer = (request: Request) => Response | Promise<Response>;
+type Answer<Asked> = (request: Asked) => Response | Promise<Response>;
 
 /**
  * Answers preflights of allowed origins, and adds the fields of CORS to other responses. If the upstream sends
@@ -49,10 +49,10 @@ type Answer = (request: Request) => Response | Promise<Response>;
  * user. A preflight of an origin that is not allowed goes to the upstream, which may allow it.
  * @returns `answer` itself if CORS is off
  */
-export function addCors<Handler extends Answer>(
-  answer: Handler,
+export function addCors<Asked extends Request>(
+  answer: Answer<Asked>,
   { cors, corsOrigin }: CorsOptions,
-): Handler {
+): Answer<Asked> {
   if (!cors && corsOrigin === undefined) return answer;
   const allowed = corsOrigin && new Set(corsOrigin);
 
@@ -63,7 +63,7 @@ export function addCors<Handler extends Answer>(
     return origin !== null && allowed.has(origin) ? origin : undefined;
   }
 
-  const handle: Answer = async (request) => {
+  return async (request) => {
     const origin = allow(request);
     if (origin !== undefined && isPreflight(request)) {
       return new Response(null, { status: 204, headers: preflightFields(request, origin) });
@@ -85,7 +85,6 @@ export function addCors<Handler extends Answer>(
     if (allowed !== undefined) headers.set("access-control-allow-credentials", "true");
     return response;
   };
-  return handle as Handler;
 }
 
 function isPreflight({ method, headers }: Request): boolean {

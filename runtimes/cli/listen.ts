@@ -103,7 +103,7 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
         ...(certificate && { tls: certificate }),
         ...(websocket !== undefined && { websocket: websocket as never }),
       },
-      deno: { ...certificate } as never,
+      deno: { ...certificate },
     });
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
