@@ -1,11 +1,13 @@
 #!/usr/bin/env node
 import process from "node:process";
-import type { Server } from "srvx";
+import { readCertificate, readTrust, reloadOnSignal } from "./cli/certificate.ts";
+import { readExempt } from "./cli/clientlimits.ts";
+import { checkLine } from "./cli/checkline.ts";
+import { addCors } from "./cli/cors.ts";
 import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
-import { listen, stopOnSignals } from "./cli/listen.ts";
+import { type Front, listen } from "./cli/listen.ts";
 import { readConfig } from "./cli/loadconfig.ts";
-import { checkLine } from "./cli/checkline.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/printstats.ts";
@@ -13,6 +15,7 @@ import { explain } from "./cli/problems.ts";
 import type { GivenRoute } from "./cli/routeflag.ts";
 import { Router } from "./cli/routes.ts";
 import { type RouteSettings, type Settings, toSettings } from "./cli/settings.ts";
+import { stopOnSignals } from "./cli/stop.ts";
 import { checkVersion } from "./sockets/versions.ts";
 
 /** Runs a command line. Returns the mistakes in it, one line each. */
@@ -46,23 +49,36 @@ async function start(
   path: string | undefined,
 ): Promise<void> {
   const file = path === undefined ? {} : await readConfig(path);
-  const base = { reuseBuffers: !isPreloaded(process) };
+  const tls = readTrust({ ...file.server, ...given.server });
+  const base = { reuseBuffers: !isPreloaded(process), ...(tls && { tls }) };
   const proxy = { ...given.proxy, ...(Object.keys(given.pool).length > 0 && { pool: given.pool }) };
   const flags = { server: given.server, proxy, routes, target };
   let settings = toSettings(flags, file, base);
   // The demo takes the requests that no route takes.
   const isWhole = settings.routes.some(({ match }) => match.includes("/"));
   const demo =
-    given.line.demo === true && !isWhole ? await listen(answerDemo, 0, "127.0.0.1") : undefined;
-  if (demo !== undefined) settings = toSettings({ ...flags, target: demo.url }, file, base);
+    given.line.demo === true && !isWhole
+      ? await listen(answerDemo, { port: 0, host: "127.0.0.1" })
+      : undefined;
+  if (demo !== undefined) {
+    settings = toSettings({ ...flags, target: originOf(demo) }, file, base);
+  }
 
   const router = new Router(settings.routes);
-  const { port, host, stats, stopTimeout } = settings.server;
-  const server = await listen(router.answer, port, host, router.websocket);
-  router.attach(server);
-  printStats(router, stats);
-  stopOnSignals(server, router, stopTimeout);
-  console.log(renderBanner(originOf(server), settings, demo && originOf(demo)));
+  const { server } = settings;
+  const certificate = readCertificate(server);
+  const front = await listen(addCors(router.answer, server), {
+    ...server,
+    limits: server,
+    certificate,
+    websocket: router.websocket,
+    isExempt: readExempt({ ...file, ...given.proxy }),
+  });
+  router.attach(front.server, front.admitUpgrade);
+  printStats(router, server.stats);
+  stopOnSignals(front, router, server.stopTimeout);
+  if (certificate !== undefined) reloadOnSignal(front.server, server);
+  console.log(renderBanner(originOf(front), settings, demo && originOf(demo)));
 }
 
 /**
@@ -92,7 +108,7 @@ function renderRoutes(routes: readonly RouteSettings[]): string[] {
   );
 }
 
-function originOf(server: Server): string {
+function originOf({ server }: Front): string {
   return new URL(server.url ?? "").origin;
 }
 

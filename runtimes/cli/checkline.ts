@@ -1,4 +1,5 @@
 import { readdirSync } from "node:fs";
+import { findMissingLimits } from "./clientlimits.ts";
 import type { CommandLine } from "./parse.ts";
 import { findProblems, findTargetProblem } from "./problems.ts";
 import { type GivenRoute, readRoute } from "./routeflag.ts";
@@ -20,11 +21,18 @@ export function checkLine(line: CommandLine): { routes: GivenRoute[]; problems: 
     if (taken.has(pattern)) problems.push(`--route ${pattern}: another --route has the same path`);
     taken.add(pattern);
   }
+  const names = Object.keys(line.given.server);
+  problems.push(...findMissingLimits(names, (option) => labelOf(line, option)));
   if (line.unsure) return { routes, problems };
   if (line.target !== undefined) problems.push(...findTargetProblem(line.target));
   const isRouted = line.target !== undefined || texts.length > 0 || config !== undefined || demo;
   if (!isRouted) problems.push(`no target: write ${suggestTarget()}`);
   return { routes, problems };
+}
+
+function labelOf({ labels }: CommandLine, option: string): string {
+  for (const [flag, label] of labels) if (flag.option === option) return label;
+  return option;
 }
 
 /** Suggests a command line. A config file is not read unless it is named, but it is suggested where there is one. */

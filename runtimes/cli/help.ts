@@ -12,11 +12,14 @@ Routes
 Server
   -p, --port <number>           0 takes a free one (default 3000)
       --host <address>          0.0.0.0 for all addresses (default 127.0.0.1)
+      --cert <file>             serve HTTPS; with --key <file>
 Requests
       --header "name: value"    set a field of the request; "name:" deletes it
       --no-change-origin        send the client's Host, not the target's
       --strip-prefix </path>    take this off the path
       --timeout <ms>            until response headers (default 60000)
+      --insecure                accept any certificate of an upstream
+      --cors                    let pages of all origins read responses
 
 All flags: fetchway --help all`;
 

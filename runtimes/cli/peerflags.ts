@@ -41,7 +41,7 @@ const WITH_VALUE: Readonly<Record<string, string>> = {
   "--grace-period --shutdown-timeout --drain-timeout": "--stop-timeout",
   "--max-body-size --client-max-body-size --body-size --limit --max-body --request-body-limit":
     "--body-limit",
-  "--max-connections --connections --max-conns": "--max-sockets",
+  "--connections --max-conns": "--max-sockets",
   "--max-redirects --max-redirs": "--follow-redirects",
   "--trusted-proxies --trusted-proxy --forwarded-allow-ips --set-real-ip-from": "--trust-proxy",
   "--socket --unix --unix-socket --uds": "write the target as unix:/path/to/socket",
