@@ -50,11 +50,12 @@ export class ClientConnections {
   /** The responses that are not complete, with their connections. */
   readonly running: Map<Running, ClientConnection | undefined> = new Map();
   readonly counts: ConnectionCounts = { refused: 0, evicted: 0 };
-  /** The last limit at which a connection was refused, with its address. */
-  lastRefusal: { readonly limit: keyof ConnectionLimits; readonly address: string } | undefined;
   readonly #server: Server;
   readonly #limits: ConnectionLimits;
   #isStopping = false;
+  /** The time until which no refusal is reported, on the clock of `performance.now()`. */
+  #quietUntil = 0;
+  readonly #report: (reason: string) => void;
   readonly #isExempt: (address: string) => boolean;
   /** Connections without a request and without a tunnel; the one that has been idle longest is the first. */
   readonly #idle: Set<ClientConnection> = new Set();
@@ -63,14 +64,19 @@ export class ClientConnections {
   /** The connections of a TLS server by the client's address and port, until their handshakes end. */
   readonly #handshaking: Map<string, ClientConnection> = new Map();
 
-  /** @param isExempt tells which addresses have no limit of their own, such as those of proxies */
+  /**
+   * @param report is called when connections are refused, at most once a minute
+   * @param isExempt tells which addresses have no limit of their own, such as those of proxies
+   */
   constructor(
     server: Server,
     limits: ConnectionLimits,
+    report: (reason: string) => void,
     isExempt: (address: string) => boolean = () => false,
   ) {
     this.#server = server;
     this.#limits = limits;
+    this.#report = report;
     this.#isExempt = isExempt;
     const isSecure = "setSecureContext" in server;
     server.on("connection", (socket: Socket) => this.#onConnection(socket, isSecure));
@@ -185,8 +191,16 @@ export class ClientConnections {
 
   #refuse(socket: Socket, limit: keyof ConnectionLimits, address: string): void {
     this.counts.refused++;
-    this.lastRefusal = { limit, address };
     resetSocket(socket);
+    const now = performance.now();
+    if (now < this.#quietUntil) return;
+    this.#quietUntil = now + QUIET;
+    this.#report(
+      limit === "maxConnections"
+        ? `all ${this.#limits.maxConnections} are in use; raise --max-connections`
+        : `${address} has ${this.#limits.maxPerAddress} in use; ` +
+            "raise --max-per-address, or name a proxy in --trust-proxy",
+    );
   }
 
   /** Closes the connection that has been idle longest. Returns false if none is idle. */
@@ -219,6 +233,8 @@ export class ClientConnections {
   }
 }
 
+/** Milliseconds after a report in which no other one follows. */
+const QUIET = 60_000;
 /** Milliseconds for which an idle connection stays open while the server stops. */
 const GRACE = 500;
 /** The highest number of a stream (RFC 9113 §5.1.1). */

@@ -5,12 +5,7 @@ import type { Proxy } from "#proxy";
 import { defaultsOf } from "../../src/options/schema.ts";
 import type { CertificateTexts } from "./certificate.ts";
 import { ClientConnections } from "./clientconnections.ts";
-import {
-  type FilledClientLimits,
-  hasTooManyFields,
-  letCheckNotice,
-  nodeLimits,
-} from "./clientlimits.ts";
+import { type FilledClientLimits, isTooLarge, letCheckNotice, nodeLimits } from "./clientlimits.ts";
 import { SlowClients } from "./clienttimeouts.ts";
 import { clientLimitSchema } from "./commandoptions.ts";
 import { UsageError } from "./read.ts";
@@ -67,7 +62,7 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
 
   const onNode: ServerHandler = (request) => {
     const message = request.runtime?.node?.req;
-    if (message !== undefined && hasTooManyFields(message, limits)) return tooManyFields();
+    if (message !== undefined && isTooLarge(message, limits)) return refuseHead(message);
     return answer(request);
   };
   const elsewhere: ServerHandler = (request) => {
@@ -108,7 +103,7 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
       letCheckNotice(node, limits);
-      connections = new ClientConnections(node, limits, settings.isExempt);
+      connections = new ClientConnections(node, limits, reportRefusal, settings.isExempt);
     }
     await server.ready();
   } catch (error) {
@@ -133,7 +128,7 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
     },
     admitUpgrade(message) {
       // With too many fields, the request is an ordinary one, and refused.
-      if (hasTooManyFields(message, limits)) return false;
+      if (isTooLarge(message, limits)) return false;
       connections?.noteUpgrade(message);
       return true;
     },
@@ -148,14 +143,19 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
 
 const isOnNode = !["Bun", "Deno"].some((name) => name in globalThis);
 
+function reportRefusal(reason: string): void {
+  console.error(`fetchway: connections are refused: ${reason}`);
+}
+
 function countTunnels(proxy: Pick<Proxy, "stats">): number {
   const origins = Object.values(proxy.stats()?.origins ?? {});
   return origins.reduce((sum, { tunnels }) => sum + tunnels, 0);
 }
 
-/** Answers a request with too many fields. Its connection is closed: Node may have dropped some of the fields. */
-function tooManyFields(): Response {
-  const headers = { connection: "close", "content-type": "text/plain" };
+/** Refuses a header section that is too large. An HTTP/1.1 connection is closed, because Node may have dropped a part. */
+function refuseHead(message: object): Response {
+  const headers = new Headers({ "content-type": "text/plain" });
+  if (!("stream" in message)) headers.set("connection", "close");
   return new Response("Request Header Fields Too Large\n", { status: 431, headers });
 }
 
