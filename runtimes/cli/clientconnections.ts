@@ -52,7 +52,8 @@ export class ClientConnections {
   readonly counts: ConnectionCounts = { refused: 0, evicted: 0 };
   readonly #server: Server;
   readonly #limits: ConnectionLimits;
-  #isStopping = false;
+  /** When the server stopped accepting connections, on the clock of `performance.now()`. */
+  #stoppedAt: number | undefined;
   /** The time until which no refusal is reported, on the clock of `performance.now()`. */
   #quietUntil = 0;
   readonly #report: (reason: string) => void;
@@ -121,8 +122,20 @@ export class ClientConnections {
    * `Connection: close`.
    */
   stopAccepting(): void {
-    this.#isStopping = true;
+    // The system has accepted connections that Node has not seen, and resets them with the listening socket. By the second
+    // turn of the event loop, Node has taken all that came before. `close` of the HTTP server is not called, because it
+    // closes idle connections at once. Clients are told afterwards, because they then open new connections.
+    setImmediate(() =>
+      setImmediate(() => {
+        NetServer.prototype.close.call(this.#server);
+        this.#announceStop();
+      }),
+    );
+  }
+
+  #announceStop(): void {
     const now = performance.now();
+    this.#stoppedAt = now;
     // Before the app's own listener, which may send the head of the response at once.
     this.#server.prependListener("request", (_: Message, res: Running) => closeAfter(res));
     for (const res of this.running.keys()) closeAfter(res);
@@ -131,14 +144,11 @@ export class ClientConnections {
       // The first GOAWAY refuses no request; the second one, after a while, refuses those after the last (RFC 9113 §6.8).
       connection.session?.goaway(0, LAST_STREAM);
     }
-    // The system has accepted connections that Node has not seen, and resets them with the listening socket. By the second
-    // turn of the event loop, Node has taken all that came before. `close` of the HTTP server is not called, because it
-    // closes idle connections at once.
-    setImmediate(() => setImmediate(() => NetServer.prototype.close.call(this.#server)));
   }
 
   /** Closes the connections that have been idle for `GRACE` since the server has begun to stop. */
   closeIdle(): void {
+    if (this.#stoppedAt === undefined) return;
     const latest = performance.now() - GRACE;
     for (const connection of this.#idle) {
       if (connection.idleSince > latest) continue;
@@ -227,7 +237,7 @@ export class ClientConnections {
     res.once("close", () => {
       this.running.delete(res);
       if (connection === undefined || --connection.requests > 0) return;
-      if (this.#isStopping) connection.idleSince = performance.now();
+      if (this.#stoppedAt !== undefined) connection.idleSince = performance.now();
       if (this.all.has(connection)) this.#idle.add(connection);
     });
   }

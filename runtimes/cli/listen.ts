@@ -57,6 +57,7 @@ export interface Front {
 export async function listen(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
   const { port, host, certificate, limits = defaultsOf(clientLimitSchema), websocket } = settings;
   let isStopping = false;
+  let isClosed = false;
   /** The number of running requests on Deno, whose server does not count them. */
   let pending = 0;
 
@@ -124,7 +125,7 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
     stopAccepting() {
       isStopping = true;
       if (connections !== undefined) connections.stopAccepting();
-      else void server.close().catch(() => {});
+      else if (server.bun !== undefined) void server.close();
     },
     admitUpgrade(message) {
       // With too many fields, the request is an ordinary one, and refused.
@@ -135,6 +136,12 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
     isFinished(proxy) {
       connections?.closeIdle();
       const { requests, tunnels } = front.countRunning(proxy);
+      // Deno's server would close all WebSockets at once. Until it is closed, it accepts connections, and closes each after
+      // one response.
+      if (server.deno !== undefined && tunnels === 0 && !isClosed) {
+        isClosed = true;
+        void server.close().catch(() => {});
+      }
       return requests + tunnels === 0 && (connections?.all.size ?? 0) === 0;
     },
   };
