@@ -39,7 +39,7 @@ async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> 
   ends.set(path, "begun");
   req.on("error", () => {});
   res.on("close", () => ends.set(path, res.writableFinished ? "answered" : "closed"));
-  switch (path.split("?")[0]) {
+  switch (path.replace(/\?.*/, "")) {
     case "/endless":
       res.on("drain", () => flood(res));
       return flood(res);
@@ -324,7 +324,7 @@ describe("at the limits for connections", () => {
     await Promise.all(idle.map(({ socket }) => once(socket, "connect")));
     expect(await ask("127.0.0.4")).toBe("HTTP/1.1 200");
     await until(() => idle.some(({ socket }) => socket.destroyed), "the end of one");
-    expect(idle.map(({ socket }) => socket.destroyed)).toEqual([true, ...Array(7).fill(false)]);
+    expect(idle.map(({ socket }) => socket.destroyed)).toEqual(idle.map((_, n) => n === 0));
     for (const { socket } of idle) socket.destroy();
   });
 

@@ -110,7 +110,8 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
       const [data] = (await within(answered, "the answer")) as [Buffer];
       const closed = once(socket, "close");
       socket.close(1000);
-      return [data.toString(), (await within(closed, "the end"))[0]];
+      const [code] = (await within(closed, "the end")) as [number];
+      return [data.toString(), code];
     });
     expect(await Promise.all(codes)).toEqual(opened.map(() => ["hello", 1000]));
     expect(await within(proxy.exit, "the exit")).toBe(0);
@@ -153,7 +154,7 @@ test("clients that keep their connections busy lose no request", async () => {
   await until(() => (results.get("200 now") ?? 0) > 200, "the requests");
   proxy.child.kill("SIGTERM");
   await within(Promise.all(loops), "the end of the clients");
-  expect([...results.keys()].sort()).toEqual(["200 now", "ECONNREFUSED"]);
+  expect([...results.keys()].toSorted()).toEqual(["200 now", "ECONNREFUSED"]);
   expect(results.get("ECONNREFUSED")).toBe(20);
   expect(await within(proxy.exit, "the exit")).toBe(0);
 });
