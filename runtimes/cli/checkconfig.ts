@@ -1,6 +1,6 @@
 /** Finds what is wrong with a config, in the words of the file. */
 import type { CreateProxyOptions } from "#proxy";
-import { findWrong, isRecord, type Table } from "../../src/options/schema.ts";
+import { findWrong, isRecord } from "../../src/options/schema.ts";
 import { nearest } from "../../src/options/nearest.ts";
 import { poolSchema } from "../../src/options/pooloptions.ts";
 import { proxySchema } from "../../src/options/proxyoptions.ts";
@@ -59,7 +59,7 @@ function checkServer(server: unknown): ConfigFault[] {
     return [{ text: "server: use an object such as { port: 8080 }", key: "server" }];
   }
   return Object.entries(server).flatMap(([key, value]) => {
-    const [, fix] = findWrong({ [key]: value }, serverSchema as Table) ?? [];
+    const [, fix] = findWrong({ [key]: value }, serverSchema) ?? [];
     return fix === undefined ? [] : [{ text: `server.${key}: ${fix}`, key }];
   });
 }
@@ -67,7 +67,9 @@ function checkServer(server: unknown): ConfigFault[] {
 function checkRoutes(routes: unknown): ConfigFault[] {
   if (routes === undefined) return [];
   if (!Array.isArray(routes)) {
-    return [{ text: 'routes: use an array of { match: "/api", target: "http://…" }', key: "routes" }];
+    return [
+      { text: 'routes: use an array of { match: "/api", target: "http://…" }', key: "routes" },
+    ];
   }
   const taken = new Map<string, string>();
   return routes.flatMap((route: unknown, index) => {
@@ -75,13 +77,13 @@ function checkRoutes(routes: unknown): ConfigFault[] {
     if (!isRecord(route)) return [{ text: `routes[${index}]: use an object`, ...place }];
     const { match, target, ...options } = route;
     const label = `${labelOf(match, index)}: `;
-    return [
-      ...checkMatch(match, label, taken).map((text) => ({ text, key: "match", ...place })),
-      ...(target === undefined
-        ? [{ text: `${label}target: say where to send the requests`, ...place }]
-        : checkTarget(target, label, place)),
-      ...checkOptions(options, label, explainInRoute, place),
-    ];
+    const faults = checkOptions(options, label, explainInRoute, place);
+    if (target !== undefined) faults.unshift(...checkTarget(target, label, place));
+    else faults.unshift({ text: `${label}target: say where to send the requests`, ...place });
+    for (const text of checkMatch(match, label, taken)) {
+      faults.unshift({ text, key: "match", ...place });
+    }
+    return faults;
   });
 }
 
@@ -133,7 +135,9 @@ function checkOptions(
 
 function checkPool(pool: unknown, label: string, place: Partial<ConfigFault>): ConfigFault[] {
   if (!isRecord(pool)) {
-    return [{ text: `${label}pool: use an object such as { maxSockets: 50 }`, key: "pool", ...place }];
+    return [
+      { text: `${label}pool: use an object such as { maxSockets: 50 }`, key: "pool", ...place },
+    ];
   }
   return Object.entries(pool).flatMap(([key, value]) => {
     const wrong = findRefusal({ target: TARGET, pool: { [key]: value } });
@@ -144,10 +148,7 @@ function checkPool(pool: unknown, label: string, place: Partial<ConfigFault>): C
 
 /** Checks the options of each route together: some are refused only beside others. */
 function checkWhole(config: object): ConfigFault[] {
-  const { routes } = toSettings(
-    { server: {}, proxy: {}, routes: [], target: undefined },
-    config as Config,
-  );
+  const { routes } = toSettings({ server: {}, proxy: {}, routes: [], target: undefined }, config);
   const own = (config as Config).routes ?? [];
   return routes.flatMap(({ options }, index) => {
     const wrong = findRefusal(options);
@@ -177,7 +178,8 @@ function explainInRoute(name: string): string | undefined {
 
 function explainUnknown(name: string, others: readonly string[]): string | undefined {
   // `createProxy` explains the options of a pool, and those of other libraries.
-  if (Object.hasOwn(poolSchema, name)) return `it is an option of the pool; write pool: { ${name}: … }`;
+  if (Object.hasOwn(poolSchema, name))
+    return `it is an option of the pool; write pool: { ${name}: … }`;
   const meant = nearest(name, [...others, ...Object.keys(proxySchema)]);
   return meant === undefined ? undefined : `there is no such option; did you mean \`${meant}\`?`;
 }

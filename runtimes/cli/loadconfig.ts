@@ -79,7 +79,9 @@ async function importConfig(path: string, source: string): Promise<unknown> {
   }
   if (loaded.default !== undefined) return loaded.default;
   const line = lineMatching(source, /module\.exports|^export /m);
-  throw new ConfigError([`${at(path, line)}: there is no default export: write export default {…}`]);
+  throw new ConfigError([
+    `${at(path, line)}: there is no default export: write export default {…}`,
+  ]);
 }
 
 /** The members of what runtimes throw if a module cannot be imported. */
@@ -98,10 +100,16 @@ function explainImport(path: string, thrown: unknown): ConfigError {
   if (typeof thrown !== "object" || thrown === null) {
     return new ConfigError([`${basename(path)}: it throws ${String(thrown)}`]);
   }
-  const failure = (thrown as ImportFailure).errors?.[0] ?? (thrown as ImportFailure);
+  const { errors: [first = thrown] = [] } = thrown as ImportFailure;
+  return explainFailure(path, first);
+}
+
+function explainFailure(path: string, failure: ImportFailure): ConfigError {
   if (failure.code === "ERR_UNKNOWN_FILE_EXTENSION") {
     const fix = "use a .mjs file, or Node 22.18 or newer";
-    return new ConfigError([`${basename(path)}: this version of Node cannot read TypeScript: ${fix}`]);
+    return new ConfigError([
+      `${basename(path)}: this version of Node cannot read TypeScript: ${fix}`,
+    ]);
   }
   // Deno's messages have colours, and a picture of the line behind the first line.
   const message = stripVTControlCharacters(failure.message ?? "");
@@ -111,11 +119,16 @@ function explainImport(path: string, thrown: unknown): ConfigError {
 }
 
 /** Finds the line of a failure in its stack or message: the first place in the file. */
-function findLine(path: string, { stack = "", name }: ImportFailure, message: string): number | undefined {
+function findLine(
+  path: string,
+  { stack = "", name }: ImportFailure,
+  message: string,
+): number | undefined {
   const file = escapeRegExp(basename(path));
   const place = new RegExp(`[/\\\\]${file}(?:\\?read=\\d+)?:(\\d+)`);
   const found = place.exec(message) ?? place.exec(stripVTControlCharacters(stack));
-  if (found !== null || name !== "SyntaxError") return found === null ? undefined : Number(found[1]);
+  if (found !== null || name !== "SyntaxError")
+    return found === null ? undefined : Number(found[1]);
   // Node tells the place of a syntax error only to the terminal. On other runtimes, the error has told it.
   const { stderr } = spawnSync(process.execPath, ["--check", resolve(path)], {
     encoding: "utf8",
@@ -164,8 +177,11 @@ function findFaultLine(source: string, { key, route, routes }: ConfigFault): num
     matches[route],
     matches[route + 1],
   ];
-  const within = keys.filter((index) => index > begin && index < end);
-  return lineOf(source, within.length === 1 ? (within[0] as number) : own);
+  // Most files begin a route with `match`. Otherwise, the option stands before it.
+  const after = keys.filter((index) => index >= own && index < end);
+  const before = keys.filter((index) => index > begin && index < own);
+  const [found = own] = after.length > 0 ? after : before;
+  return lineOf(source, found);
 }
 
 /** Returns the indexes at which a file has a property of that name. */
