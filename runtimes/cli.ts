@@ -4,9 +4,11 @@ import process from "node:process";
 import { readCertificate, readTrust, reloadOnSignal } from "./cli/certificate.ts";
 import { readExempt } from "./cli/clientlimits.ts";
 import { checkLine } from "./cli/checkline.ts";
+import type { LineSettings } from "./cli/commandoptions.ts";
 import { addCors } from "./cli/cors.ts";
 import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
+import { readInspected } from "./cli/inspectedrequest.ts";
 import { type Front, listen } from "./cli/listen.ts";
 import { readConfig } from "./cli/loadconfig.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
@@ -70,6 +72,7 @@ async function start(
   }
   const settings = compose(file);
   if (path !== undefined) assertRouted(basename(path), settings);
+  if (given.line.inspect !== undefined) return printInspection(given.line, settings);
 
   const router = new Router(settings.routes);
   const { server } = settings;
@@ -87,6 +90,17 @@ async function start(
   if (certificate !== undefined) reloadOnSignal(front.server, server);
   if (path !== undefined) reloadConfig(path, settings, compose, router);
   console.log(renderBanner(originOf(front), settings, demo && originOf(demo)));
+}
+
+/** Prints what a request would become, and ends the process. */
+async function printInspection(
+  { inspect = "", inspectHeader }: LineSettings,
+  settings: Settings,
+): Promise<void> {
+  const { capture, renderInspection } = await import("./cli/inspect.ts");
+  const inspected = readInspected(inspect, inspectHeader);
+  const text = await renderInspection(inspected, await capture(inspected, settings));
+  process.stdout.write(`${text}\n`, () => process.exit(0));
 }
 
 function takesAll({ routes }: Settings): boolean {
