@@ -1,79 +1,111 @@
 #!/usr/bin/env node
 import process from "node:process";
-import type { Server, ServerHandler } from "srvx";
-import { createProxy, type CreateProxyOptions } from "#proxy";
-import { applyAbsoluteForm } from "./absoluteform.ts";
-import { type Command, commandDefaults } from "./cli/commandoptions.ts";
+import type { Server } from "srvx";
 import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
 import { listen, stopOnSignals } from "./cli/listen.ts";
+import { readConfig } from "./cli/loadconfig.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/printstats.ts";
 import { explain, findProblems, findTargetProblem } from "./cli/problems.ts";
+import { type GivenRoute, readRoute } from "./cli/routeflag.ts";
+import { Router } from "./cli/routes.ts";
+import { type RouteSettings, type Settings, toSettings } from "./cli/settings.ts";
 import { checkVersion } from "./sockets/versions.ts";
 
 /** Runs a command line. Returns the mistakes in it, one line each. */
 async function run(args: readonly string[]): Promise<string[]> {
   const line = parse(args);
-  const command: Command = { ...commandDefaults, ...line.given.command };
-  if (command.help) {
+  const { help, version, config } = line.given.line;
+  if (help === true) {
     console.log(renderHelp());
     return [];
   }
-  if (command.version) {
+  if (version === true) {
     console.log(readVersion());
     return [];
   }
   // On Bun and Deno, this check passes: they report the version of a newer Node.
   const old = checkVersion("Node", process.versions.node);
   if (old !== undefined) return [old];
-  const problems = [...line.problems, ...findProblems(line)];
-  if (!line.unsure) problems.push(...checkDestination(line.target, command.demo));
+  const { routes, problems } = checkLine(line);
   if (problems.length > 0) return problems;
   try {
-    await start(line, command);
+    await start(line, routes, config);
     return [];
   } catch (error) {
     return [explain(error)];
   }
 }
 
-function checkDestination(target: string | undefined, demo: boolean): string[] {
-  if (target !== undefined) return findTargetProblem(target);
-  if (demo) return [];
-  return ["no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo"];
+/** Checks a command line, and reads its routes. */
+function checkLine(line: CommandLine): { routes: GivenRoute[]; problems: string[] } {
+  const problems = [...line.problems, ...findProblems(line)];
+  const routes: GivenRoute[] = [];
+  const { demo, config, route: texts = [] } = line.given.line;
+  for (const read of texts.map(readRoute)) {
+    if (Array.isArray(read)) problems.push(...read);
+    else routes.push(read);
+  }
+  if (!line.unsure && line.target !== undefined) problems.push(...findTargetProblem(line.target));
+  const isRouted = line.target !== undefined || texts.length > 0 || config !== undefined || demo;
+  if (!isRouted) {
+    problems.push("no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo");
+  }
+  return { routes, problems };
 }
 
-async function start({ target, given }: CommandLine, command: Command): Promise<void> {
-  const demo = target === undefined ? await listen(answerDemo, 0, "127.0.0.1") : undefined;
-  const proxy = createProxy({
-    ...given.proxy,
-    pool: { reuseBuffers: !isPreloaded(process), ...given.pool },
-    target: target ?? demo?.url,
-  } as CreateProxyOptions);
-  const answer: ServerHandler = (request) => {
-    applyAbsoluteForm(request);
-    return proxy.fetch(request, request.runtime?.deno?.info ?? request.runtime?.bun?.server);
-  };
-  // Node's server hands upgrades over by an event, the others call `fetch`; Bun's needs handlers besides.
-  const { websocket } = proxy as { websocket?: unknown };
-  const server = await listen(answer, command.port, command.host, websocket);
-  if ("attach" in proxy) proxy.attach(server);
-  printStats(proxy, command.stats);
-  stopOnSignals(server, proxy, command.stopTimeout);
+async function start(
+  { target, given }: CommandLine,
+  routes: readonly GivenRoute[],
+  path: string | undefined,
+): Promise<void> {
+  const file = path === undefined ? {} : await readConfig(path);
+  const base = { reuseBuffers: !isPreloaded(process) };
+  const proxy = { ...given.proxy, ...(Object.keys(given.pool).length > 0 && { pool: given.pool }) };
+  const flags = { server: given.server, proxy, routes, target };
+  let settings = toSettings(flags, file, base);
+  // The demo takes the requests that no route takes.
+  const isWhole = settings.routes.some(({ match }) => match.includes("/"));
+  const demo =
+    given.line.demo === true && !isWhole ? await listen(answerDemo, 0, "127.0.0.1") : undefined;
+  if (demo !== undefined) settings = toSettings({ ...flags, target: demo.url }, file, base);
 
-  const address = originOf(server);
-  const to = target === undefined ? `a demo upstream on ${demo && originOf(demo)}` : show(target);
+  const router = new Router(settings.routes);
+  const { port, host, stats, stopTimeout } = settings.server;
+  const server = await listen(router.answer, port, host, router.websocket);
+  router.attach(server);
+  printStats(router, stats);
+  stopOnSignals(server, router, stopTimeout);
+  console.log(renderBanner(originOf(server), settings, demo && originOf(demo)));
+}
+
+/**
+ * Renders what the command prints when it listens.
+ * @param demo the address of the demo upstream, if there is one
+ */
+function renderBanner(address: string, { routes }: Settings, demo: string | undefined): string {
+  const [first] = routes as [RouteSettings];
+  const isOne = routes.length === 1 && first.match.join() === "/";
+  const to = demo === undefined ? show(first.options.target) : `a demo upstream on ${demo}`;
   // If the server listens on all addresses, show the address of the loopback interface, by which it can be reached.
   const near = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
-  const steps = target === undefined ? renderFirstSteps(near) : [`curl -i ${near}/`];
+  const steps = demo === undefined ? [`curl -i ${near}/`] : renderFirstSteps(near);
   const lines = [
-    `fetchway listens on ${address} and forwards to ${to}`,
-    ...(target === undefined ? ["Try it from another terminal; Ctrl+C stops it.", ""] : []),
-    ...steps.map((step) => `  ${step}`),
+    `fetchway listens on ${address} and forwards ${isOne ? `to ${to}` : `by ${routes.length} routes`}`,
+    ...(isOne ? [] : renderRoutes(routes)),
+    ...(demo === undefined ? [] : ["Try it from another terminal; Ctrl+C stops it.", ""]),
+    ...(isOne || demo !== undefined ? steps.map((step) => `  ${step}`) : []),
   ];
-  console.log(lines.join("\n"));
+  return lines.join("\n");
+}
+
+function renderRoutes(routes: readonly RouteSettings[]): string[] {
+  const width = Math.max(...routes.map(({ match }) => match.join(", ").length));
+  return routes.map(
+    ({ match, options }) => `  ${match.join(", ").padEnd(width)}  ${show(options.target)}`,
+  );
 }
 
 function originOf(server: Server): string {
@@ -81,9 +113,12 @@ function originOf(server: Server): string {
 }
 
 /** Renders a target for the banner, without its query, which may hold a secret. */
-function show(target: string): string {
-  if (target.startsWith("unix:")) return target;
-  const { origin, pathname, search } = new URL(target);
+function show(target: RouteSettings["options"]["target"]): string {
+  if (typeof target === "function") return "a function";
+  if (typeof target === "object" && "fetch" in target) return "an app in this process";
+  const url = typeof target === "object" && "url" in target ? target.url : target;
+  if (typeof url === "string" && url.startsWith("unix:")) return url;
+  const { origin, pathname, search } = new URL(url);
   return `${origin}${pathname === "/" ? "" : pathname}${search === "" ? "" : "?…"}`;
 }
 

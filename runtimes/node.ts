@@ -52,10 +52,11 @@ export interface NodeProxy extends Proxy {
    * The server is one of `node:http`, `node:https` or `node:http2` (with `allowHTTP1`), or what `serve` of srvx or h3
    * returned. Its ordinary requests stay the app's. Upgrades that do not match stay those of the server's other listeners.
    * An `Upgrade` to a protocol that no listener carries, such as `h2c`, is ignored, and the request an ordinary one.
+   * @returns a function that detaches the proxy: the server's later upgrades are not its own; running tunnels go on
    * @throws TypeError for what is no such server
    * @example proxy.attach(server, { match: (req) => req.url?.startsWith("/api/") ?? false });
    */
-  readonly attach: (server: Server | SrvxServer, options?: AttachOptions) => void;
+  readonly attach: (server: Server | SrvxServer, options?: AttachOptions) => () => void;
   /**
    * A plugin for `serve` of srvx and h3 that does what `attach` does, for all upgrades of the server.
    * @example serve(app, { plugins: [proxy.plugin] });

@@ -1,4 +1,5 @@
 import type { BodySource } from "./body/source.ts";
+import { Observation } from "./exchange/observation.ts";
 import { Scope } from "./exchange/scope.ts";
 import { badRequest, ProxyError, toErrorResponse, toProxyError } from "./error.ts";
 import { isEventStream } from "./fields/headers.ts";
@@ -36,16 +37,33 @@ export type Respond = (
  * the fix; and if a hook throws and `onError` returns no response, with the exception of the hook. The framework then
  * reports that exception like any other exception of the app.
  */
-export async function forward(
+export function forward(
   incoming: Incoming,
   target: Target,
   plan: Plan,
   context: Context,
   respond: Respond,
 ): Promise<Response> {
+  const { onRequestEnd } = plan.options;
+  if (onRequestEnd === undefined) return exchange(incoming, target, plan, context, respond);
+  const observation = new Observation(incoming, onRequestEnd);
+  return observation.conclude(exchange(incoming, target, plan, context, respond, observation));
+}
+
+async function exchange(
+  incoming: Incoming,
+  target: Target,
+  plan: Plan,
+  context: Context,
+  respond: Respond,
+  observation?: Observation,
+): Promise<Response> {
   const { options } = plan;
   const { fault, method } = incoming;
-  if (fault !== undefined) return respondToError(fault, fault, incoming, options, respond);
+  if (fault !== undefined) {
+    observation?.failed(fault);
+    return respondToError(fault, fault, incoming, options, respond);
+  }
   const turn = incoming.turn?.();
   let address = target;
   if (typeof address === "function" && !isAddress(address)) {
@@ -55,6 +73,7 @@ export async function forward(
       // Some servers accept a malformed URL, and the app's target function may be the first code that parses it. The
       // function then throws because of a bad request, not because of a bug.
       const error = URL.canParse(incoming.request().url) ? toProxyError(thrown) : badRequest("URL");
+      observation?.failed(thrown);
       return respondToError(error, thrown, incoming, options, respond);
     }
   }
@@ -63,6 +82,7 @@ export async function forward(
   const hook = options.onInformational;
   const client = hook === undefined ? incoming : observeInterim(incoming, hook);
   const scope = new Scope(client, plan.timeout, plan.idleTimeout, options.signal);
+  if (observation !== undefined) scope.observation = observation;
   let cleaned: UpstreamResponse | undefined;
   let response: Response | undefined;
   try {
@@ -96,7 +116,10 @@ export async function forward(
     // ── exchange ──
     if (turn !== undefined) await waitForTurn(turn, scope);
     if (scope.error !== undefined) throw scope.error;
-    const received = await plan.send(request, scope);
+    let received = await plan.send(request, scope);
+    if (observation !== undefined) {
+      received = observation.watch(received, plan.transport.handsBodiesThrough);
+    }
 
     // ── finish ──
     cleaned = cleanResponse(received, method, request, plan.rewriteResponse);
@@ -134,6 +157,7 @@ export async function forward(
     const exception = hook !== undefined && isInternal(error) ? (error.cause ?? thrown) : thrown;
     const isReason = abortError !== undefined && exception === thrown;
     const reported = isReason || isUpstreams ? error : exception;
+    observation?.failed(reported);
     return respondToError(error, reported, incoming, options, respond);
   }
 }

@@ -1,6 +1,7 @@
 export type { CreateProxyOptions, Proxy, ProxyFetch } from "./proxy.ts";
 export type { DnsOptions, PoolOptions } from "./options/pooloptions.ts";
 export type { MaybeResponse, RequestDraft } from "./exchange/hooks.ts";
+export type { RequestEnd, RequestTimings } from "./exchange/observation.ts";
 export type { ClientOptions } from "./options/clientoptions.ts";
 export type { ForwardingOptions } from "./options/forwardingoptions.ts";
 export type { HeaderOptions } from "./options/headeroptions.ts";

@@ -130,6 +130,8 @@ const onDeno: Gap[] = (
 
 const HALF_CLOSE =
   "a client that disconnects by FIN stops the upstream request only when the next bytes are written to it";
+const UNMEASURED =
+  "`onRequestEnd` runs when the response headers have arrived, and does not measure the response body";
 const LOST = "refused, broken and malformed upstream connections have one error type";
 const INTERIM = "an upstream may send interim responses until `timeout`";
 const STALE = "a request whose reused connection turns out to be closed is not sent again";
@@ -250,6 +252,9 @@ const onWorkerd: Gap[] = (
       HALF_CLOSE,
     ],
     ["100 clients that disconnect at once by FIN leave no upstream request open", HALF_CLOSE],
+    ["onRequestEnd counts the bytes of both bodies", UNMEASURED],
+    ["onRequestEnd tells of a response that broke off", UNMEASURED],
+    ["onRequestEnd tells of a WebSocket when it is closed", UNMEASURED],
     [
       "a client that disconnects before the response aborts the in-process app's request",
       "an in-process app ends without a signal when its client disconnects",

@@ -43,6 +43,7 @@ const SAMPLES: Record<KindName, Samples> = {
     badTexts: ["a b"],
     wrong: ["cookie", ["a b"], ["x-*"], [""], [5], [undefined], {}],
   },
+  list: { texts: [["a b", ["a b"]]], badTexts: [], wrong: [5, "a", [5], {}] },
   ranges: {
     texts: [["10.0.0.0/8,loopback", ["10.0.0.0/8", "loopback"]]],
     badTexts: ["10.0.0.0/33"],

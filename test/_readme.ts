@@ -80,6 +80,7 @@ const SECTIONS: Readonly<Record<string, string>> = {
   locationRewrite: "rewriting",
   onRequest: "hooks",
   onInformational: "hooks",
+  onRequestEnd: "seeing-what-happens",
   onResponse: "hooks",
   onError: "hooks",
   transport: "connections",

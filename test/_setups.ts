@@ -23,6 +23,7 @@ export type SetupName =
   | "plain"
   | "rewritten"
   | "hooked"
+  | "observed"
   | "streaming"
   | "following"
   | "sameOrigin"
@@ -81,6 +82,9 @@ export const secret = "10.0.0.1 is secret";
 
 /** What `onInformational` of the setup `hooked` has seen. */
 const informed = new WeakMap<Request, string[]>();
+
+/** What `onRequestEnd` of the setup `observed` was told, oldest first. */
+const ended: object[] = [];
 
 const failing = (upstream: string): Setup => ({
   target: (request) => failIn("target", request.url) ?? upstream,
@@ -146,6 +150,17 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
         if (seen !== undefined) response.headers.set("x-informed", seen.join("; "));
       },
       onError: (error) => new Response(`sorry: ${error.code}`, { status: 503 }),
+    },
+  }),
+  observed: (upstream) => ({
+    target: ({ url }) => (url.endsWith("/refused") ? "http://127.0.0.1:1" : upstream),
+    options: {
+      // Tells what has been seen so far.
+      onRequest: ({ path }) => (path === "/seen" ? Response.json(ended.splice(0)) : undefined),
+      onRequestEnd({ request, error, ...event }) {
+        const code = (error as { code?: string } | undefined)?.code;
+        if (event.path !== "/seen") ended.push({ ...event, error: code, url: request.url });
+      },
     },
   }),
   streaming: (target) => ({

@@ -25,6 +25,7 @@ import { interim } from "./suite/interim.ts";
 import { large } from "./suite/large.ts";
 import { lenience } from "./suite/lenience.ts";
 import { methods } from "./suite/methods.ts";
+import { observation } from "./suite/observation.ts";
 import { options } from "./suite/options.ts";
 import { paths } from "./suite/paths.ts";
 import { pipelining } from "./suite/pipelining.ts";
@@ -74,6 +75,7 @@ const themes: Record<string, Record<string, Test>> = {
   trailers,
   methods,
   streams,
+  observation,
   options,
   hooks,
   routes,
@@ -92,6 +94,7 @@ const themes: Record<string, Record<string, Test>> = {
 
 /** The title of every test, by which a gap names it. */
 export type TestName =
+  | keyof typeof observation
   | keyof typeof framing
   | keyof typeof lenience
   | keyof typeof conformance

@@ -121,7 +121,9 @@ describe("describes itself", () => {
       ["port", "3000"],
       ["host", "127.0.0.1"],
       ["stop-timeout", "10000"],
-      ...["demo", "stats", "help", "version"].map((name) => [name, "false"] as const),
+      ...["route", "config", "demo", "stats", "help", "version"].map(
+        (name) => [name, "false"] as const,
+      ),
     ]);
     const unsayable = /^(?:on[A-Z].*|clientAddress|signal|fetch|transport|interceptors)$/;
     const renamed: Record<string, string> = {

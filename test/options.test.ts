@@ -161,6 +161,7 @@ const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
   ],
   onRequest: noFunction,
   onInformational: noFunction,
+  onRequestEnd: noFunction,
   onResponse: noFunction,
   onError: noFunction,
   signal: [
@@ -214,6 +215,7 @@ const RIGHT: { [Name in keyof ProxyOptions]: NonNullable<ProxyOptions[Name]>[] }
   ],
   onRequest: [() => {}],
   onInformational: [() => {}],
+  onRequestEnd: [() => {}],
   onResponse: [() => {}],
   onError: [() => {}],
   signal: [AbortSignal.timeout(1)],

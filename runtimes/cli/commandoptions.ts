@@ -1,11 +1,23 @@
 /** The options of the command itself, in the same form as those of a proxy. */
 import { text, toggle, whole } from "../../src/options/kinds.ts";
-import { defaultsOf, type Flags, type Schema } from "../../src/options/schema.ts";
+import { defaultsOf, type Flags, type Kind, type Schema } from "../../src/options/schema.ts";
 
 /** The options about the server that the command starts. */
-interface ListenOptions {
+export interface ListenOptions {
+  /**
+   * The port to listen on; `0` takes a free one.
+   * @default 3000
+   */
   port?: number;
+  /**
+   * The address to listen on; `"0.0.0.0"` for all.
+   * @default "127.0.0.1"
+   */
   host?: string;
+  /**
+   * Milliseconds for running requests to finish on SIGTERM or Ctrl+C.
+   * @default 10000
+   */
   stopTimeout?: number;
 }
 
@@ -30,35 +42,83 @@ export const listenFlags: Flags<ListenOptions> = {
   },
 };
 
-/** The options about what the command does beside forwarding. */
-interface OtherOptions {
-  demo?: boolean;
+/** The options about what the server tells. */
+export interface ReportOptions {
+  /**
+   * Whether the counters of the connections are printed at the end.
+   * @default false
+   */
   stats?: boolean;
+}
+
+export const reportSchema: Schema<ReportOptions, keyof ReportOptions> = {
+  stats: { kind: toggle, default: false },
+};
+
+export const reportFlags: Flags<ReportOptions> = {
+  heading: "Reports",
+  flags: { stats: "print connection counters at the end; SIGUSR1 always does" },
+};
+
+/** Every option of the server that the command starts: the key `server` of a config file, and flags. */
+export interface ServerOptions extends ListenOptions, ReportOptions {}
+
+/** Every option of the server, each of which has a default. */
+export const serverSchema: Schema<ServerOptions, keyof ServerOptions> = {
+  ...listenSchema,
+  ...reportSchema,
+};
+
+/** The options about where requests go, and what the command does instead of serving. They are flags only. */
+interface LineOptions {
+  route?: readonly string[];
+  config?: string;
+  demo?: boolean;
   help?: boolean;
   version?: boolean;
 }
 
-export const otherSchema: Schema<OtherOptions, keyof OtherOptions> = {
+/** Texts, one for each use of the flag. */
+const list: Kind<readonly string[]> = {
+  name: "list",
+  check: (value) =>
+    Array.isArray(value) && value.every((each) => typeof each === "string")
+      ? undefined
+      : "use an array of strings",
+};
+
+export const lineSchema: Schema<LineOptions, "demo" | "help" | "version"> = {
+  route: { kind: list },
+  config: { kind: text(/./, 'use a file such as "fetchway.config.mjs"') },
   demo: { kind: toggle, default: false },
-  stats: { kind: toggle, default: false },
   help: { kind: toggle, default: false },
   version: { kind: toggle, default: false },
 };
 
-export const otherFlags: Flags<OtherOptions> = {
+export const routeFlags: Flags<Pick<LineOptions, "route" | "config" | "demo">> = {
+  heading: "Routes",
+  flags: {
+    route: {
+      value: "<host/path>=<target>",
+      help: "another target for a path; in quotes with flags of its own",
+    },
+    config: { value: "<file>", help: "read routes and options from a .mjs, .ts or .json file" },
+    demo: "start a small upstream, where no target is given",
+  },
+};
+
+export const otherFlags: Flags<Pick<LineOptions, "help" | "version">> = {
   heading: "Other",
   flags: {
-    demo: "start a small upstream, where no target is given",
-    stats: "print connection counters at the end; SIGUSR1 always does",
     help: { short: "h", help: "show this" },
     version: { short: "v", help: "show the version" },
   },
 };
 
-/** The options of the command, with defaults for those that were not given. */
-export type Command = Required<ListenOptions & OtherOptions>;
+/** The options of the server, with defaults for those that were not given. */
+export type ServerSettings = Readonly<Required<ServerOptions>>;
 
-export const commandDefaults: Readonly<Command> = {
-  ...defaultsOf(listenSchema),
-  ...defaultsOf(otherSchema),
-};
+export const serverDefaults: ServerSettings = defaultsOf(serverSchema);
+
+/** The options of the command line itself that were given. */
+export type LineSettings = Readonly<LineOptions>;

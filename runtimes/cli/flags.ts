@@ -7,11 +7,18 @@ import { proxySchema } from "../../src/options/proxyoptions.ts";
 import { repeatFlags } from "../../src/options/repeatoptions.ts";
 import { rewriteFlags } from "../../src/options/rewriteoptions.ts";
 import type { Check, Flags, FlagText, Table } from "../../src/options/schema.ts";
-import { listenFlags, listenSchema, otherFlags, otherSchema } from "./commandoptions.ts";
+import {
+  lineSchema,
+  listenFlags,
+  otherFlags,
+  reportFlags,
+  routeFlags,
+  serverSchema,
+} from "./commandoptions.ts";
 import { type Form, formOf } from "./read.ts";
 
-/** Whose option a flag sets: that of the command, of the proxy, or of the proxy's pool. */
-export type Scope = "command" | "proxy" | "pool";
+/** Whose option a flag sets: that of the command line itself, of the server, of the proxy, or of the proxy's pool. */
+export type Scope = "line" | "server" | "proxy" | "pool";
 
 /** A flag of the command line. */
 export interface Flag extends Form {
@@ -29,7 +36,8 @@ export interface Flag extends Form {
 
 /** Every group of flags, in the order of the help. */
 const GROUPS: readonly [Scope, Table, Flags<Record<string, never>>][] = [
-  ["command", listenSchema, listenFlags],
+  ["line", lineSchema, routeFlags],
+  ["server", serverSchema, listenFlags],
   ["proxy", proxySchema, headerFlags],
   ["proxy", proxySchema, forwardingFlags],
   ["proxy", proxySchema, pathFlags],
@@ -37,7 +45,8 @@ const GROUPS: readonly [Scope, Table, Flags<Record<string, never>>][] = [
   ["proxy", proxySchema, limitFlags],
   ["proxy", proxySchema, repeatFlags],
   ["pool", poolSchema, poolFlags],
-  ["command", otherSchema, otherFlags],
+  ["server", serverSchema, reportFlags],
+  ["line", lineSchema, otherFlags],
 ];
 
 function toFlag(
@@ -50,8 +59,8 @@ function toFlag(
   const form = formOf(kind);
   if (form === undefined) throw new Error(`no flag can express ${option}`);
   const name = option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  // The command's own flags, such as `--demo`, are off by default, so that a `--no-demo` would have no effect.
-  const negatable = form.negatable && scope !== "command";
+  // The command line's own flags, such as `--demo`, are off by default, so that a `--no-demo` would have no effect.
+  const negatable = form.negatable && scope !== "line";
   const { check } = kind;
   const fallback = toFallback(preset);
   return { ...form, scope, heading, option, name, check, fallback, ...text, negatable };

@@ -119,7 +119,11 @@ const EXIT_CODES = { SIGINT: 130, SIGTERM: 143 };
  * Ends the process on SIGINT or SIGTERM, when the running requests have ended or `stopTimeout` is over. A second signal
  * ends the process at once.
  */
-export function stopOnSignals(server: Server, proxy: Proxy, stopTimeout: number): void {
+export function stopOnSignals(
+  server: Server,
+  proxy: Pick<Proxy, "close">,
+  stopTimeout: number,
+): void {
   const running = new Running(server);
   let since: number | undefined;
 

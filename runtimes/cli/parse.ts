@@ -1,4 +1,5 @@
 import { nearest } from "../../src/options/nearest.ts";
+import type { LineSettings, ServerSettings } from "./commandoptions.ts";
 import { type Flag, flags, type Scope } from "./flags.ts";
 import { UsageError } from "./read.ts";
 
@@ -6,7 +7,10 @@ import { UsageError } from "./read.ts";
 export interface CommandLine {
   readonly target: string | undefined;
   /** The options that were given. The options of the proxy and of its pool are not checked yet. */
-  readonly given: Readonly<Record<Scope, Record<string, unknown>>>;
+  readonly given: Readonly<Record<Scope, Record<string, unknown>>> & {
+    readonly line: LineSettings;
+    readonly server: Partial<ServerSettings>;
+  };
   /** The flags that were given, each with the text by which messages name it. */
   readonly labels: ReadonlyMap<Flag, string>;
   /** The mistakes so far, one line each. */
@@ -30,7 +34,12 @@ for (const flag of flags) {
 
 /** Parses a command line, and collects all mistakes in it. */
 export function parse(args: readonly string[]): CommandLine {
-  const given: CommandLine["given"] = { command: {}, proxy: {}, pool: {} };
+  const given: Record<Scope, Record<string, unknown>> = {
+    line: {},
+    server: {},
+    proxy: {},
+    pool: {},
+  };
   const labels = new Map<Flag, string>();
   const targets: string[] = [];
   const problems: string[] = [];
@@ -68,7 +77,8 @@ export function parse(args: readonly string[]): CommandLine {
       if (text === "") throw new UsageError(`a value is missing, write ${spelled} ${flag.value}`);
       const value = flag.read(text, given[flag.scope][flag.option]);
       // `createProxy` checks the options of a proxy, but does not know those of the command.
-      const wrong = flag.scope === "command" ? flag.check(value) : undefined;
+      const isOwn = flag.scope === "line" || flag.scope === "server";
+      const wrong = isOwn ? flag.check(value) : undefined;
       if (wrong !== undefined) throw new UsageError(wrong);
       given[flag.scope][flag.option] = value;
       labels.set(flag, label);

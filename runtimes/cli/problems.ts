@@ -11,7 +11,7 @@ const ANY_TARGET = "http://localhost";
  */
 export function findProblems({ given, labels }: CommandLine): string[] {
   return Array.from(labels).flatMap(([{ scope, option }, label]) => {
-    if (scope === "command") return [];
+    if (scope === "line" || scope === "server") return [];
     const one = { [option]: given[scope][option] };
     const wrong = tryCreate({ target: ANY_TARGET, ...(scope === "pool" ? { pool: one } : one) });
     return wrong === undefined ? [] : [`${label}: ${wrong}`];
@@ -58,7 +58,9 @@ function toCommandLine(message: string): string {
   return message
     .replace(/^fetchway: (?:bad option `[^`]*`: )?/, "")
     .replace(/`(\w+)(?:: \{ ([\w-]+) \})?`/g, (all, option: string, name?: string) => {
-      const flag = flags.find((each) => each.option === option && each.scope !== "command");
+      const flag = flags.find(
+        ({ option: each, scope }) => each === option && (scope === "proxy" || scope === "pool"),
+      );
       if (flag === undefined) return all;
       return name === undefined ? `--${flag.name}` : `--${flag.name} "${name}: …"`;
     });

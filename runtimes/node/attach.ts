@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import { ProxyError, toErrorResponse } from "../../src/error.ts";
 import type { Plan } from "../../src/options/plan.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
-import { attachContinue } from "./attachcontinue.ts";
+import { attachContinue, detachContinue } from "./attachcontinue.ts";
 import { createResponse, protocolOf, type UpgradeListener } from "./handleupgrade.ts";
 import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
 import { sendParts } from "./noderesponse.ts";
@@ -48,10 +48,23 @@ class AttachedServer {
     );
   }
 
-  add(attachment: Attachment): void {
+  /** Returns the attachment, or the equal one that was added before. */
+  add(attachment: Attachment): Attachment {
     const { upgrade, match } = attachment;
-    if (this.#attachments.some((each) => each.upgrade === upgrade && each.match === match)) return;
-    this.#attachments.push(attachment);
+    const same = this.#attachments.find((each) => each.upgrade === upgrade && each.match === match);
+    if (same === undefined) this.#attachments.push(attachment);
+    return same ?? attachment;
+  }
+
+  remove(attachment: Attachment): void {
+    const index = this.#attachments.indexOf(attachment);
+    if (index < 0) return;
+    this.#attachments.splice(index, 1);
+    const { match } = attachment;
+    // Two proxies that take all requests share `takeAll`.
+    if (this.#attachments.every((each) => each.match !== match)) {
+      detachContinue(this.#server, match);
+    }
   }
 
   get #others(): number {
@@ -107,13 +120,14 @@ export interface SrvxServer {
 
 /**
  * Attaches a proxy to a server of Node's, or to the one under a server of srvx's.
+ * @returns a function that detaches the proxy
  * @throws TypeError for anything else
  */
 export function attachTo(
   server: Server | SrvxServer,
   { plan, upgrade }: Omit<Attachment, "match">,
   options: AttachOptions = {},
-): void {
+): () => void {
   const { match = takeAll } = options;
   if (typeof match !== "function") {
     throw new TypeError("fetchway: attach(server, { match }): use a function of the request");
@@ -128,8 +142,9 @@ export function attachTo(
   }
   const known = servers.get(inner as Server) ?? new AttachedServer(inner as Server);
   servers.set(inner as Server, known);
-  known.add({ plan, upgrade, match });
+  const attachment = known.add({ plan, upgrade, match });
   attachContinue(inner as Server, match);
+  return () => known.remove(attachment);
 }
 
 function takeAll(): boolean {

@@ -120,7 +120,7 @@ export interface BodySource {
   /** The length of the body in bytes, where it is known. */
   readonly length?: number | undefined;
   /** The number of bytes that have arrived, but were not taken yet; undefined if the source does not know. */
-  readonly buffered?: number;
+  readonly buffered?: number | undefined;
   /** The reason why the body has failed; undefined as long as it has not failed. */
   readonly error?: Error | undefined;
   /** The trailer fields, once the body has ended; undefined for none. */

@@ -1,5 +1,6 @@
 import { clientGone, ProxyError, toProxyError } from "../error.ts";
 import { scopeEnded } from "../options/misuse.ts";
+import type { Observation, ObservedConnection } from "./observation.ts";
 import { cleanInterimHeaders } from "../response/clean.ts";
 import type { HeaderList } from "../transport.ts";
 
@@ -41,10 +42,10 @@ const BLOCKED = 20;
  * The scope of one attempt to get a response. It aborts the exchange when a deadline passes, the client disconnects, or
  * the caller's signal is aborted.
  *
- * A transport calls at most four methods: `onAbort` with the object that stops the attempt, `touch` for each chunk that
- * it sends, `interimReceived` for each interim response, and `end` when the attempt is over. A `ResponseBody` calls
- * `touch` for each chunk that it receives, and `end`
- * after the last one. After `end`, the scope has no timer and no listener.
+ * A transport calls at most five methods: `onAbort` with the object that stops the attempt, `connectionAssigned` with its
+ * connection, `touch` for each chunk that it sends, `interimReceived` for each interim response, and `end` when the
+ * attempt is over. A `ResponseBody` calls `touch` for each chunk that it receives, and `end` after the last one. After
+ * `end`, the scope has no timer and no listener.
  *
  * A scope serves one attempt: `again()` returns the scope of the next attempt, with what is left of the time.
  */
@@ -65,6 +66,8 @@ export class Scope implements Listener {
   #error: ProxyError | undefined;
   /** The scope of the next attempt. */
   #next: Scope | undefined;
+  /** @internal What collects the facts for `onRequestEnd`; undefined unless the option is set. */
+  observation: Observation | undefined;
   readonly #client: Client;
   readonly #timeout: number;
   readonly #idleTimeout: number;
@@ -99,6 +102,11 @@ export class Scope implements Listener {
     if (this.#error !== undefined) return target.fail(this.#error);
     if (this.#isEnded) throw scopeEnded();
     this.#target = target;
+  }
+
+  /** Tells which connection carries the attempt, for `onRequestEnd`. */
+  connectionAssigned(connection: ObservedConnection): void {
+    this.observation?.connectionAssigned(connection);
   }
 
   /** Restarts the time limit: a chunk of either body was sent or received. */
@@ -151,6 +159,7 @@ export class Scope implements Listener {
   headersReceived(isEventStream: boolean): void {
     if (this.#next !== undefined) return this.#next.headersReceived(isEventStream);
     this.#lastRequestChunkAt = this.#lastChunkAt;
+    this.observation?.headersReceived();
     this.#arm(this.#limitOf(isEventStream));
   }
 
@@ -201,6 +210,7 @@ export class Scope implements Listener {
       (this.#lastRequestChunkAt ?? this.#lastChunkAt) + this.#timeout - performance.now();
     const timeout = this.#timeout > 0 ? Math.max(1, Math.ceil(left)) : 0;
     this.#next = new Scope(this.#client, timeout, this.#idleTimeout, this.#signal);
+    this.#next.observation = this.observation;
     return this.#next;
   }
 

@@ -34,9 +34,12 @@ export type Interceptor = (next: Send) => Send;
 export function sendThrough(transport: Transport, inProcess: Transport): Send {
   return (request, scope) => {
     const chosen = request.upstream.app === undefined ? transport : inProcess;
-    return request.upgrade === undefined || chosen.capabilities.upgrade === true
-      ? chosen.send(request, scope)
-      : Promise.reject(cannotUpgrade(chosen, request.upgrade));
+    if (request.upgrade !== undefined && chosen.capabilities.upgrade !== true) {
+      return Promise.reject(cannotUpgrade(chosen, request.upgrade));
+    }
+    const { observation } = scope;
+    if (observation === undefined) return chosen.send(request, scope);
+    return chosen.send(observation.beginAttempt(request, chosen.handsBodiesThrough), scope);
   };
 }
 

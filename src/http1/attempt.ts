@@ -131,6 +131,7 @@ export class Attempt implements Job, Inlet {
     this.#request = undefined;
     this.#head = "";
     connection.beginRequest(this, this.#method);
+    this.#scope.connectionAssigned(connection);
     if (piped === null) return writeWhole(connection, head, bytes);
     this.#upload = piped;
     const expects = piped.awaitsContinue === true;

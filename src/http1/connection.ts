@@ -66,6 +66,8 @@ export interface ConnectionOptions {
 export class Connection implements ResponseHandler, SocketHandler, IdleItem {
   readonly keepAlive: boolean;
   readonly openedAt: number = performance.now();
+  /** Milliseconds that it took to establish the connection; undefined until then. */
+  connectDuration: number | undefined;
   /** The time until which the connection may be idle, on the clock of `performance.now()`; `Infinity` during a request. */
   idleUntil: number = Infinity;
   /** The state of the connection until it is established. */
@@ -121,6 +123,7 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
       socket.destroy();
       return this.onClose();
     }
+    this.connectDuration = performance.now() - this.openedAt;
     this.socket = socket;
     this.address = socket.remoteAddress;
     socket.attach(this);
@@ -275,9 +278,14 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     return this.socket?.destroyed ?? this.opening.isCancelled;
   }
 
+  /** Whether the connection has carried an earlier request. */
+  get isReused(): boolean {
+    return this.#requests > 1;
+  }
+
   /** Whether the connection has carried an earlier request, and no byte has been received for the present one. */
   get isStale(): boolean {
-    return this.#requests > 1 && !this.#hasReceived;
+    return this.isReused && !this.#hasReceived;
   }
 
   /** Makes the connection idle until a time. An idle connection does not keep the process alive. */

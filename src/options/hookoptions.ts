@@ -1,5 +1,6 @@
 import type { ProxyError } from "../error.ts";
 import type { MaybeResponse, RequestDraft } from "../exchange/hooks.ts";
+import type { RequestEnd } from "../exchange/observation.ts";
 import type { Interceptor } from "../exchange/send.ts";
 import { callback, interceptors, record } from "./kinds.ts";
 import type { Schema } from "./schema.ts";
@@ -33,6 +34,12 @@ export interface HookOptions {
    */
   onInformational?: (status: number, headers: Headers, request: Request) => void | Promise<void>;
   /**
+   * Runs once for each request, when its response or its tunnel is over, and tells what has happened: status, upstream,
+   * attempts, bytes, times, and the error if there was one. It only observes; what it throws is printed.
+   * @example ({ method, path, status, timings }) => console.log(method, path, status, timings.total)
+   */
+  onRequestEnd?: (event: RequestEnd) => void;
+  /**
    * Runs when there is no response of the upstream; if it returns a `Response`, the client gets that instead of the gateway
    * error. `error.cause` may name addresses: log it, and do not send it.
    *
@@ -65,6 +72,7 @@ export const hookSchema: Schema<HookOptions> = {
   onRequest: { kind: callback },
   onResponse: { kind: callback },
   onInformational: { kind: callback },
+  onRequestEnd: { kind: callback },
   onError: { kind: callback },
   interceptors: {
     kind: record(interceptorSchema, "use an object such as { attempt: [(next) => next] }"),

@@ -18,6 +18,7 @@ export type KindName =
   | "bytes"
   | "text"
   | "names"
+  | "list"
   | "ranges"
   | "fields"
   | "map";

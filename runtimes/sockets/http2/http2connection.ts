@@ -47,6 +47,8 @@ export interface Http2Owner {
 /** One HTTP/2 connection, which carries several requests at the same time, each on a stream of its own. */
 export class Http2Connection implements IdleItem {
   readonly openedAt: number = performance.now();
+  /** Milliseconds that it took to establish the connection; undefined until then. */
+  connectDuration: number | undefined;
   /** The time until which the connection may be idle, on the clock of `performance.now()`; `Infinity` during a request. */
   idleUntil: number = Infinity;
   previousIdle: IdleItem | undefined;
@@ -134,6 +136,7 @@ export class Http2Connection implements IdleItem {
   #open(session: ClientHttp2Session): void {
     clearTimeout(this.#settingsTimer);
     this.isOpen = true;
+    this.connectDuration = performance.now() - this.openedAt;
     // Bun 1.4 then no longer returns the windows of streams: a response stops after the first window.
     if (process.versions["bun"] === undefined) session.setLocalWindowSize(CONNECTION_WINDOW);
     this.#owner.onOpen(this);

@@ -151,6 +151,7 @@ export class StreamAttempt implements Waiting, Inlet {
     let bytes: Uint8Array | undefined;
     let isPiped: boolean;
     connection.recordRequest();
+    this.#scope.connectionAssigned(connection);
     this.#activityBefore = connection.activity;
     try {
       bytes = body === null ? undefined : takeWhole(body, contentLength);

@@ -1,0 +1,352 @@
+import { PassBody, PassSink } from "../body/pass.ts";
+import type { BodySource, Sink, WholeOptions } from "../body/source.ts";
+import { clientGone } from "../error.ts";
+import { getHeader } from "../fields/headers.ts";
+import type { Incoming } from "../request/incoming.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
+import type { Tunnel, TunnelHandler } from "../tunnel.ts";
+
+/** Durations of an exchange, in milliseconds. */
+export interface RequestTimings {
+  /** The time that the last attempt waited for a connection; undefined where the transport does not tell. */
+  readonly queue: number | undefined;
+  /** The time to establish the connection of the last attempt; undefined for a connection that was reused. */
+  readonly connect: number | undefined;
+  /** The time until the response headers of the upstream arrived; undefined if none arrived. */
+  readonly firstByte: number | undefined;
+  /** The time until the end of the response, or of the tunnel. */
+  readonly total: number;
+}
+
+/** What is known of a request when its response is over. */
+export interface RequestEnd {
+  /** The client's method. */
+  readonly method: string;
+  /** The client's path and query. */
+  readonly path: string;
+  /** The authority that the client has named, such as `shop.example:8080`. */
+  readonly authority: string;
+  /** The IP address of the client, where the server tells it. */
+  readonly clientAddress: string | undefined;
+  /**
+   * The origin of the upstream of the last attempt, such as `http://127.0.0.1:4000` or `unix:/run/app.sock`; undefined if
+   * nothing was sent.
+   */
+  readonly upstream: string | undefined;
+  /** The status of the response to the client: 101 for an upgrade, 499 for a client that disconnected before. */
+  readonly status: number;
+  /** The protocol of an upgrade, such as `websocket`; undefined for an ordinary response. */
+  readonly protocol: string | undefined;
+  /**
+   * Why there was no response of the upstream, or why its body was cut off: a `ProxyError`, or the exception of a hook;
+   * undefined if the exchange is complete.
+   */
+  readonly error: unknown;
+  /** The number of times that the request was sent to an upstream. */
+  readonly attempts: number;
+  /** Whether the connection of the last attempt had carried a request before; undefined where that is not known. */
+  readonly reused: boolean | undefined;
+  /** Bytes of the request body that the last attempt sent; of a tunnel, those from the client. */
+  readonly bytesIn: number | undefined;
+  /** Bytes of the upstream's response body, or of a tunnel; undefined where the runtime passes them on by itself. */
+  readonly bytesOut: number | undefined;
+  /** When the request arrived, in milliseconds since 1970. */
+  readonly startedAt: number;
+  readonly timings: RequestTimings;
+  /** The client's request. It is made at the first access; its body has been used. */
+  readonly request: Request;
+}
+
+/** What a transport tells of the connection that carries an attempt. */
+export interface ObservedConnection {
+  /** Whether the connection has carried an earlier request. */
+  readonly isReused: boolean;
+  /** Milliseconds that it took to establish the connection; undefined until then. */
+  readonly connectDuration: number | undefined;
+}
+
+/**
+ * Collects what `onRequestEnd` tells of one exchange. It exists only where the option is set.
+ *
+ * The exchange is over when its response was handed to the server and, if the response has a body or a tunnel, when that
+ * has ended, failed, or was cancelled.
+ */
+export class Observation {
+  readonly #incoming: Incoming;
+  readonly #report: (event: RequestEnd) => void;
+  readonly #startedAt: number = Date.now();
+  readonly #start: number = performance.now();
+  #attempts = 0;
+  #attemptStart = 0;
+  #upstream: string | undefined;
+  #connection: ObservedConnection | undefined;
+  #isReused: boolean | undefined;
+  #queue: number | undefined;
+  #firstByte: number | undefined;
+  #bytesIn: number | undefined = 0;
+  #bytesOut: number | undefined = 0;
+  #protocol: string | undefined;
+  #error: unknown;
+  /** The reason why the body of the response was cut off. */
+  #cut: unknown;
+  #status: number | undefined;
+  /** Whether the body or the tunnel of the response is still open. */
+  #isOpen = false;
+
+  constructor(incoming: Incoming, report: (event: RequestEnd) => void) {
+    this.#incoming = incoming;
+    this.#report = report;
+  }
+
+  // ── the attempts ──
+
+  /** An attempt begins. Returns the request with a body that is counted. */
+  beginAttempt(request: UpstreamRequest, handsBodiesThrough = false): UpstreamRequest {
+    const { upstream, body, contentLength } = request;
+    this.#attempts++;
+    this.#attemptStart = performance.now();
+    this.#protocol = request.upgrade;
+    this.#upstream =
+      upstream.socketPath === undefined ? upstream.origin : `unix:${upstream.socketPath}`;
+    this.#connection = undefined;
+    this.#isReused = undefined;
+    this.#queue = undefined;
+    this.#bytesIn = 0;
+    if (body === null) return request;
+    if (handsBodiesThrough) {
+      this.#bytesIn = contentLength;
+      return request;
+    }
+    const count = (bytes: number): void => void (this.#bytesIn = bytes);
+    return { ...request, body: new CountedBody(body, count) };
+  }
+
+  /** The transport has a connection for the attempt, which may still have to be established. */
+  connectionAssigned(connection: ObservedConnection): void {
+    this.#connection = connection;
+    this.#isReused = connection.isReused;
+    this.#queue = performance.now() - this.#attemptStart;
+  }
+
+  /** Response headers have arrived. */
+  headersReceived(): void {
+    this.#firstByte = performance.now() - this.#start;
+  }
+
+  /** The upstream has responded. Returns the response with a body or a tunnel that is counted. */
+  watch(received: UpstreamResponse, handsBodiesThrough = false): UpstreamResponse {
+    const { body, tunnel, webSocket, status } = received;
+    if (tunnel !== undefined) {
+      this.#isOpen = true;
+      const count = (bytesIn: number, bytesOut: number): void => {
+        this.#bytesIn = (this.#bytesIn ?? 0) + bytesIn;
+        this.#bytesOut = (this.#bytesOut ?? 0) + bytesOut;
+      };
+      const counted = new CountedTunnel(tunnel, count, (error) => this.#close(error));
+      return { ...received, tunnel: counted };
+    }
+    if (status !== 101 && body === null) return received;
+    if (webSocket !== undefined || body === null || handsBodiesThrough) {
+      this.#bytesOut = undefined;
+      return received;
+    }
+    this.#isOpen = true;
+    const count = (bytes: number): void => void (this.#bytesOut = bytes);
+    const counted = new CountedBody(body, count, (reason) => this.#close(reason));
+    return { ...received, body: counted };
+  }
+
+  // ── the end ──
+
+  /** The exchange has failed; a response with the error may follow. */
+  failed(error: unknown): void {
+    this.#error = error;
+  }
+
+  /** Reports the exchange when its response is over. */
+  async conclude(responding: Promise<Response>): Promise<Response> {
+    try {
+      const response = await responding;
+      this.#status = response.status;
+      this.#finish();
+      return response;
+    } catch (thrown) {
+      // The framework responds with 500.
+      this.#status = 500;
+      this.#error = thrown;
+      this.#finish();
+      throw thrown;
+    }
+  }
+
+  #close(reason: unknown): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    this.#cut = reason;
+    this.#finish();
+  }
+
+  #finish(): void {
+    const status = this.#status;
+    if (this.#isOpen || status === undefined) return;
+    const incoming = this.#incoming;
+    const event: RequestEnd = {
+      method: incoming.method,
+      path: incoming.path,
+      authority: incoming.named ?? getHeader(incoming.headers, "host") ?? incoming.authority,
+      clientAddress: incoming.address,
+      upstream: this.#upstream,
+      status,
+      protocol: status === 101 ? this.#protocol : undefined,
+      error: this.#error ?? this.#cut,
+      attempts: this.#attempts,
+      reused: this.#isReused,
+      bytesIn: this.#bytesIn,
+      bytesOut: this.#bytesOut,
+      startedAt: this.#startedAt,
+      timings: {
+        queue: this.#queue,
+        connect: this.#isReused === true ? undefined : this.#connection?.connectDuration,
+        firstByte: this.#firstByte,
+        total: performance.now() - this.#start,
+      },
+      get request() {
+        return incoming.request();
+      },
+    };
+    try {
+      this.#report(event);
+    } catch (thrown) {
+      // Nothing else reports it: the response is over, and has no caller any more.
+      // oxlint-disable-next-line no-console
+      console.error(thrown);
+    }
+  }
+}
+
+/** A body whose bytes are counted when they are taken. */
+class CountedBody extends PassBody {
+  readonly #count: (bytes: number) => void;
+  readonly #onEnd: (reason?: unknown) => void;
+
+  /**
+   * @param count called with the number of bytes that were taken so far
+   * @param onEnd called when the body was taken, or with the reason why it was cut off
+   */
+  constructor(
+    source: BodySource,
+    count: (bytes: number) => void,
+    onEnd: (reason?: unknown) => void = () => {},
+  ) {
+    super(source);
+    this.#count = count;
+    this.#onEnd = onEnd;
+  }
+
+  get buffered(): number | undefined {
+    return this.source.buffered;
+  }
+
+  get error(): Error | undefined {
+    return this.source.error;
+  }
+
+  override whole(options?: WholeOptions): Uint8Array | undefined {
+    const bytes = this.source.whole(options);
+    if (bytes === undefined) return undefined;
+    this.#count(bytes.byteLength);
+    this.#onEnd();
+    return bytes;
+  }
+
+  override pipeTo(sink: Sink): void | Promise<void> {
+    return this.source.pipeTo(new CountingSink(sink, this.#count, this.#onEnd));
+  }
+
+  override cancel(reason?: unknown): void {
+    this.source.cancel(reason);
+    this.#onEnd(this.source.error ?? clientGone(reason));
+  }
+}
+
+/** Counts the bytes on their way to a sink. */
+class CountingSink extends PassSink {
+  readonly #count: (bytes: number) => void;
+  readonly #onEnd: (reason?: unknown) => void;
+  #bytes = 0;
+
+  constructor(sink: Sink, count: (bytes: number) => void, onEnd: (reason?: unknown) => void) {
+    super(sink);
+    this.#count = count;
+    this.#onEnd = onEnd;
+  }
+
+  override write(chunk: Uint8Array, release?: () => void): boolean {
+    this.#bytes += chunk.byteLength;
+    this.#count(this.#bytes);
+    return super.write(chunk, release);
+  }
+
+  override end(trailers?: HeaderList): void {
+    super.end(trailers);
+    this.#onEnd();
+  }
+
+  override fail(reason: unknown): void {
+    super.fail(reason);
+    this.#onEnd(reason);
+  }
+}
+
+/** A tunnel whose bytes are counted. */
+class CountedTunnel implements Tunnel {
+  readonly #tunnel: Tunnel;
+  readonly #count: (bytesIn: number, bytesOut: number) => void;
+  readonly #onClose: (error?: unknown) => void;
+
+  constructor(
+    tunnel: Tunnel,
+    count: (bytesIn: number, bytesOut: number) => void,
+    onClose: (error?: unknown) => void,
+  ) {
+    this.#tunnel = tunnel;
+    this.#count = count;
+    this.#onClose = onClose;
+  }
+
+  attach(handler: TunnelHandler): void {
+    this.#tunnel.attach({
+      onData: (bytes) => {
+        this.#count(0, bytes.byteLength);
+        handler.onData(bytes);
+      },
+      onDrain: () => handler.onDrain(),
+      onEnd: () => handler.onEnd(),
+      onClose: (error) => {
+        handler.onClose(error);
+        this.#onClose(error);
+      },
+    });
+  }
+
+  write(bytes: Uint8Array): boolean {
+    this.#count(bytes.byteLength, 0);
+    return this.#tunnel.write(bytes);
+  }
+
+  pause(): void {
+    this.#tunnel.pause();
+  }
+
+  resume(): void {
+    this.#tunnel.resume();
+  }
+
+  end(): void {
+    this.#tunnel.end();
+  }
+
+  destroy(): void {
+    this.#tunnel.destroy();
+  }
+}

@@ -1,0 +1,115 @@
+/** `onRequestEnd` tells once what has become of each request. */
+import { once } from "node:events";
+import { expect } from "vitest";
+import { WebSocket } from "ws";
+import type { RequestEnd } from "../../src/exchange/observation.ts";
+import type { Tools } from "../_suite.ts";
+import { patience, within } from "../_wait.ts";
+import { accept } from "../_websocket.ts";
+import { chunk, lastChunk, request } from "../_wire.ts";
+
+type Seen = Omit<RequestEnd, "request"> & { readonly url: string };
+
+/** Waits until the proxy has seen the end of a number of requests. */
+async function seen(t: Tools, count = 1): Promise<Seen[]> {
+  const all: Seen[] = [];
+  const deadline = performance.now() + patience;
+  while (all.length < count && performance.now() < deadline) {
+    const { text } = await t.ask(request("GET", "/seen"), "observed");
+    all.push(...(JSON.parse(text) as Seen[]));
+  }
+  expect(all).toHaveLength(count);
+  return all;
+}
+
+export const observation = {
+  async "onRequestEnd tells what was asked, what was answered, and how long it took"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) => call.reply(203, [], "answer");
+    const client = await t.connect("observed");
+    for (let turn = 0; turn < 2; turn++) {
+      client.send(request("GET", "/a?b=c"));
+      expect((await client.read()).text).toBe("answer");
+    }
+    const [first, second] = (await seen(t, 2)) as [Seen, Seen];
+    expect(first).toMatchObject({
+      method: "GET",
+      path: "/a?b=c",
+      authority: "proxy.test",
+      upstream: t.upstream.url,
+      status: 203,
+      attempts: 1,
+      bytesIn: 0,
+    });
+    expect(first.url).toBe("http://proxy.test/a?b=c");
+    expect(first.error).toBe(undefined);
+    expect(Math.abs(Date.now() - first.startedAt)).toBeLessThan(600_000);
+    const { firstByte = NaN, total } = first.timings;
+    expect(firstByte).toBeGreaterThan(0);
+    expect(total).toBeGreaterThanOrEqual(firstByte);
+    // A runtime's own client does not tell about its connections.
+    expect([undefined, true]).toContain(second.reused);
+    if (second.reused === true) expect(first.timings.connect).toBeGreaterThan(0);
+  },
+
+  async "onRequestEnd counts the bytes of both bodies"(t: Tools): Promise<void> {
+    const client = await t.connect("observed");
+    client.send(
+      request("POST", "/", [["Transfer-Encoding", "chunked"]]),
+      chunk("x".repeat(70_000)),
+    );
+    await t.upstream.call();
+    client.send(chunk("y"), lastChunk);
+    expect((await client.read("POST")).length).toBe(70_001);
+    expect(await seen(t)).toMatchObject([{ method: "POST", bytesIn: 70_001, bytesOut: 70_001 }]);
+  },
+
+  async "onRequestEnd tells why there was no response"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => call.reset();
+    expect((await t.ask(request("POST", "/", [], "x"), "observed")).status).toBe(502);
+    expect((await t.ask(request("GET", "/refused"), "observed")).status).toBe(502);
+    expect(await seen(t, 2)).toMatchObject([
+      { status: 502, error: "connection_terminated", attempts: 1 },
+      {
+        status: 502,
+        error: expect.stringMatching(/^connection_(?:refused|terminated)$/) as string,
+      },
+    ]);
+  },
+
+  async "onRequestEnd tells of a response that broke off"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+    let client = await t.connect("observed");
+    client.send(request("GET", "/upstream"));
+    await client.readHead();
+    (await t.upstream.call()).link.socket.end();
+    await client.rest();
+    expect(await seen(t)).toMatchObject([
+      { path: "/upstream", status: 200, error: "http_response_incomplete", bytesOut: 3 },
+    ]);
+
+    client = await t.connect("observed");
+    client.send(request("GET", "/client"));
+    await client.readHead();
+    client.leave("RST");
+    expect(await seen(t)).toMatchObject([{ path: "/client", status: 200, attempts: 1 }]);
+  },
+
+  async "onRequestEnd tells of a WebSocket when it is closed"(t: Tools): Promise<void> {
+    t.upstream.script = async (call) => {
+      const socket = await accept(call);
+      socket.on("message", (data) => socket.send(data));
+    };
+    const socket = new WebSocket(`ws://127.0.0.1:${t.host.port("observed")}/chat`);
+    await within(once(socket, "open"), "the WebSocket's opening");
+    socket.send("hello");
+    await within(once(socket, "message"), "the answer");
+    expect(JSON.parse((await t.ask(request("GET", "/seen"), "observed")).text)).toEqual([]);
+    socket.close();
+    const [event] = (await seen(t)) as [Seen];
+    expect(event).toMatchObject({ path: "/chat", status: 101, protocol: "websocket" });
+    expect(event.bytesIn).toBeGreaterThan(5);
+    expect(event.bytesOut).toBeGreaterThan(5);
+  },
+};
