@@ -5,6 +5,7 @@ import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
 import { listen, stopOnSignals } from "./cli/listen.ts";
 import { readConfig } from "./cli/loadconfig.ts";
+import { Observers } from "./cli/observe.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/printstats.ts";
@@ -72,13 +73,17 @@ async function start(
     given.line.demo === true && !isWhole ? await listen(answerDemo, 0, "127.0.0.1") : undefined;
   if (demo !== undefined) settings = toSettings({ ...flags, target: demo.url }, file, base);
 
-  const router = new Router(settings.routes);
+  const observers = new Observers(settings.server);
+  const router = new Router(settings.routes, observers.prepare);
+  const status = await observers.listen(() => router.stats());
   const { port, host, stats, stopTimeout } = settings.server;
   const server = await listen(router.answer, port, host, router.websocket);
   router.attach(server);
+  observers.setListening();
   printStats(router, stats);
   stopOnSignals(server, router, stopTimeout);
   console.log(renderBanner(originOf(server), settings, demo && originOf(demo)));
+  if (status !== undefined) console.log(`  status page: ${originOf(status)}/`);
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { RequestEnd } from "../runtimes/cli/requestend.ts";
+import type { RequestEnd } from "#proxy";
 
 /** Makes the end of a request that went well, with these differences. */
 export function endOf(differences: Partial<RequestEnd> = {}): RequestEnd {

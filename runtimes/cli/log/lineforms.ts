@@ -1,6 +1,6 @@
 /** The forms of a line of the log. Each is a function of the end of a request, and its lines contain no control character. */
 import { styleText } from "node:util";
-import type { RequestEnd } from "../requestend.ts";
+import type { RequestEnd } from "#proxy";
 import { explainFailure, isClientGone, nameUpstream } from "./causes.ts";
 import { escapeAsApache, escapeControls, renderJson } from "./escape.ts";
 
@@ -116,7 +116,7 @@ export function renderOutcome(end: RequestEnd): string {
   const sent = bytesOut === undefined ? "" : renderSize(bytesOut);
   if (protocol !== undefined && end.status === 101) {
     const ended = error === undefined || isClientGone(error) ? "closed" : "cut";
-    const moved = `${renderSize(bytesIn)} in, ${sent} out`;
+    const moved = `${renderSize(bytesIn ?? 0)} in, ${sent} out`;
     return `${escapeControls(protocol)} ${ended} after ${duration}, ${moved}${tries}`;
   }
   if (isClientGone(error)) return `client left after ${duration}${sent && `, ${sent}`}${tries}`;

@@ -1,6 +1,6 @@
 import process from "node:process";
 import type { ProxyError } from "../../../src/error.ts";
-import type { RequestEnd } from "../requestend.ts";
+import type { RequestEnd } from "#proxy";
 import { explainFailure, isClientGone, renderFailure } from "./causes.ts";
 import { escapeControls, renderJson } from "./escape.ts";
 import { type FailedRequest, FailureLog, type Repetition } from "./failurelog.ts";

@@ -1,6 +1,6 @@
-import type { PoolStats } from "#proxy";
+import process from "node:process";
+import type { PoolStats, RequestEnd } from "#proxy";
 import { explainFailure, isClientGone } from "../log/causes.ts";
-import type { RequestEnd } from "../requestend.ts";
 
 /** The number of seconds that the page shows. */
 export const WINDOW = 60;
@@ -18,9 +18,7 @@ export const BOUNDS: readonly number[] = [
 ];
 
 /** The methods that have a label of their own, as in OpenTelemetry; the others are `_OTHER`. */
-const METHODS = new Set(
-  "GET HEAD POST PUT DELETE OPTIONS TRACE PATCH QUERY CONNECT".split(" "),
-);
+const METHODS = new Set("GET HEAD POST PUT DELETE OPTIONS TRACE PATCH QUERY CONNECT".split(" "));
 
 /** The requests with the same labels, since the start. */
 export interface Series {
@@ -30,7 +28,7 @@ export interface Series {
   /** Whether this series has the requests for which there is no room. */
   readonly isOverflow: boolean;
   /** The number of requests in each bucket of `BOUNDS`, and in the one above all. */
-  readonly buckets: Uint32Array;
+  readonly buckets: Float64Array;
   /** Seconds. */
   sum: number;
   count: number;
@@ -56,18 +54,19 @@ function boundOf(bucket: number): number {
 
 /** Counters of the last minute, one set for each second. */
 class Recent {
-  readonly #slots: readonly Uint32Array[];
+  // Doubles count beyond the 2^32 at which integers of 32 bits wrap.
+  readonly #slots: readonly Float64Array[];
   #second = 0;
-  readonly sum: Uint32Array;
+  readonly sum: Float64Array;
 
   constructor(size: number) {
-    this.#slots = Array.from({ length: WINDOW }, () => new Uint32Array(size));
-    this.sum = new Uint32Array(size);
+    this.#slots = Array.from({ length: WINDOW }, () => new Float64Array(size));
+    this.sum = new Float64Array(size);
   }
 
   add(second: number, index: number, amount = 1): void {
     this.advance(second);
-    const slot = this.#slots[second % WINDOW] as Uint32Array;
+    const slot = this.#slots[second % WINDOW] as Float64Array;
     slot[index] = (slot[index] as number) + amount;
     this.sum[index] = (this.sum[index] as number) + amount;
   }
@@ -76,8 +75,9 @@ class Recent {
   advance(second: number): void {
     const from = Math.max(this.#second + 1, second - WINDOW + 1);
     for (let each = from; each <= second; each++) {
-      const slot = this.#slots[each % WINDOW] as Uint32Array;
-      for (let i = 0; i < slot.length; i++) this.sum[i] = (this.sum[i] as number) - (slot[i] as number);
+      const slot = this.#slots[each % WINDOW] as Float64Array;
+      for (let i = 0; i < slot.length; i++)
+        this.sum[i] = (this.sum[i] as number) - (slot[i] as number);
       slot.fill(0);
     }
     if (second > this.#second) this.#second = second;
@@ -88,7 +88,7 @@ class Recent {
     this.advance(second);
     return Array.from(
       { length: WINDOW },
-      (_, i) => (this.#slots[(second + 1 + i) % WINDOW] as Uint32Array)[index] as number,
+      (_, i) => (this.#slots[(second + 1 + i) % WINDOW] as Float64Array)[index] as number,
     );
   }
 }
@@ -100,6 +100,11 @@ const REQUESTS = 0;
 const FAILED = 1;
 /** Tenths of a millisecond. */
 const TIME = 2;
+/** The requests that `TIME` adds up: all but tunnels. */
+const TIMED = 3;
+
+/** The error type of a client that left before its response was complete. */
+const CLIENT_LEFT = "client_left";
 
 interface UpstreamCounters {
   requests: number;
@@ -140,7 +145,14 @@ export interface Snapshot {
   readonly startedAt: number;
   readonly now: number;
   readonly memory: number;
-  readonly total: { requests: number; failed: number; bytesIn: number; bytesOut: number; tunnels: number; retries: number };
+  readonly total: {
+    requests: number;
+    failed: number;
+    bytesIn: number;
+    bytesOut: number;
+    tunnels: number;
+    retries: number;
+  };
   readonly recent: {
     readonly seconds: number;
     readonly requests: readonly number[];
@@ -154,7 +166,11 @@ export interface Snapshot {
   readonly errors: Readonly<Record<string, number>>;
   readonly failures: readonly SeenFailure[];
   readonly upstreams: readonly UpstreamState[];
-  readonly connections: Omit<PoolStats, "origins" | "version"> | undefined;
+  /** The counters of the connections, and how many are in which state now; `open` are tunnels. */
+  readonly connections:
+    | (Omit<PoolStats, "origins" | "version"> &
+        Record<"inUse" | "free" | "waiting" | "open", number>)
+    | undefined;
   readonly requests: readonly SeenRequest[];
 }
 
@@ -184,6 +200,7 @@ export class Metrics {
   readonly #about: About;
   readonly #poolStats: () => PoolStats | undefined;
   readonly startedAt: number = Date.now();
+  readonly #startSecond: number;
   readonly series: Map<string, Series> = new Map();
   readonly errors: Map<string, number> = new Map();
   readonly tunnels: Map<string, number> = new Map();
@@ -200,8 +217,13 @@ export class Metrics {
   retries = 0;
 
   /** @param poolStats returns the statistics of the connections at this moment */
-  constructor(about: About, poolStats: () => PoolStats | undefined) {
+  constructor(
+    about: About,
+    poolStats: () => PoolStats | undefined,
+    second: number = monotonicSecond(),
+  ) {
     this.#about = about;
+    this.#startSecond = second;
     this.#poolStats = poolStats;
   }
 
@@ -210,13 +232,15 @@ export class Metrics {
     return this.#poolStats();
   }
 
-  /** Counts a request that has ended. */
-  record(end: RequestEnd): void {
-    const { status, protocol, error, timings, startedAt } = end;
-    const second = Math.floor((startedAt + timings.total) / 1000);
+  /**
+   * Counts a request that has ended.
+   * @param second the time by a clock that never goes back, unlike that of the system
+   */
+  record(end: RequestEnd, second: number = monotonicSecond()): void {
+    const { status, protocol, error, timings } = end;
     const isFailed = (error !== undefined && !isClientGone(error)) || status >= 500;
     this.requests++;
-    this.bytesIn += end.bytesIn;
+    this.bytesIn += end.bytesIn ?? 0;
     this.bytesOut += end.bytesOut ?? 0;
     if (end.attempts > 1) this.retries += end.attempts - 1;
     this.#recent.add(second, REQUESTS);
@@ -231,9 +255,209 @@ export class Metrics {
       increase(this.tunnels, protocol, MOST_PROTOCOLS);
     } else {
       this.#latencies.add(second, toBucket(timings.total));
-      this.#findSeries(end, code).count++;
+      this.#countSeries(end, code);
     }
     this.#countUpstream(end, second, isFailed);
-    this.#keep(end, code);
+    this.#keepRequest(end, code);
   }
+
+  /** Returns the state that `/stats` and the page show. */
+  snapshot(second: number = monotonicSecond()): Snapshot {
+    const now = Date.now();
+    const pool = this.#poolStats();
+    return {
+      ...this.#about,
+      startedAt: this.startedAt,
+      now,
+      memory: process.memoryUsage().rss,
+      total: {
+        requests: this.requests,
+        failed: this.failed,
+        bytesIn: this.bytesIn,
+        bytesOut: this.bytesOut,
+        tunnels: sumOf(this.tunnels.values()),
+        retries: this.retries,
+      },
+      recent: {
+        seconds: Math.min(WINDOW, second - this.#startSecond + 1),
+        requests: this.#recent.history(second, REQUESTS),
+        failed: this.#recent.history(second, FAILED),
+        percentiles: this.#findPercentiles(second),
+        latencies: this.#drawLatencies(),
+        statuses: this.#recentStatuses(second),
+      },
+      errors: Object.fromEntries(this.errors),
+      failures: [...this.#failures.values()].sort((one, other) => other.last - one.last),
+      upstreams: this.#describeUpstreams(second, pool),
+      connections: pool && toTotals(pool),
+      requests: this.#requests.toReversed(),
+    };
+  }
+
+  /** Counts an error, and returns its code. */
+  #countError({ error, upstream, status, startedAt, timings }: RequestEnd): string {
+    if (isClientGone(error)) {
+      increase(this.errors, CLIENT_LEFT, Infinity);
+      return CLIENT_LEFT;
+    }
+    const failure = explainFailure(error, upstream);
+    increase(this.errors, failure.code, Infinity);
+    const key = `${status} ${failure.code} ${failure.cause}`;
+    const count = (this.#failures.get(key)?.count ?? 0) + 1;
+    // The map keeps the order of the last occurrences, so that the kind that has not occurred for longest is dropped.
+    this.#failures.delete(key);
+    this.#failures.set(key, { ...failure, status, count, last: startedAt + timings.total });
+    if (this.#failures.size > MOST_FAILURES) {
+      this.#failures.delete(this.#failures.keys().next().value as string);
+    }
+    return failure.code;
+  }
+
+  #countSeries({ method, status, timings }: RequestEnd, errorType: string | undefined): void {
+    const name = METHODS.has(method) ? method : "_OTHER";
+    const key = `${name} ${status} ${errorType ?? ""}`;
+    const isOverflow = !this.series.has(key) && this.series.size >= MOST_SERIES;
+    const found = isOverflow ? OTHER : key;
+    let series = this.series.get(found);
+    if (series === undefined) {
+      const buckets = new Float64Array(BOUNDS.length + 1);
+      series = { method: name, status, errorType, isOverflow, buckets, sum: 0, count: 0 };
+      this.series.set(found, series);
+    }
+    const seconds = timings.total / 1000;
+    const bucket = BOUNDS.findIndex((bound) => seconds <= bound);
+    const index = bucket === -1 ? BOUNDS.length : bucket;
+    series.buckets[index] = (series.buckets[index] as number) + 1;
+    series.sum += seconds;
+    series.count++;
+  }
+
+  #countUpstream(end: RequestEnd, second: number, isFailed: boolean): void {
+    const { upstream, timings, status } = end;
+    if (upstream === undefined) return;
+    const isKnown = this.upstreams.has(upstream) || this.upstreams.size < MOST_UPSTREAMS;
+    const name = isKnown ? upstream : OTHER;
+    let counters = this.upstreams.get(name);
+    if (counters === undefined) {
+      counters = { requests: 0, failed: 0, recent: new Recent(4) };
+      this.upstreams.set(name, counters);
+    }
+    counters.requests++;
+    counters.recent.add(second, REQUESTS);
+    if (status !== 101) {
+      counters.recent.add(second, TIME, Math.round(timings.total * 10));
+      counters.recent.add(second, TIMED);
+    }
+    if (!isFailed) return;
+    counters.failed++;
+    counters.recent.add(second, FAILED);
+  }
+
+  #keepRequest(end: RequestEnd, code: string | undefined): void {
+    const { method, path, upstream, status, timings, bytesOut, protocol, clientAddress } = end;
+    if (this.#requests.length >= MOST_RECENT) this.#requests.shift();
+    this.#requests.push({
+      id: this.requests,
+      time: end.startedAt + timings.total,
+      client: clientAddress,
+      method: method.slice(0, 20),
+      path: (path.split("?", 1)[0] as string).slice(0, 200),
+      upstream,
+      status,
+      ms: Math.round(timings.total * 10) / 10,
+      bytes: bytesOut,
+      protocol,
+      code,
+    });
+  }
+
+  #findPercentiles(second: number): Snapshot["recent"]["percentiles"] {
+    this.#latencies.advance(second);
+    const { sum } = this.#latencies;
+    const total = sumOf(sum);
+    if (total === 0) return undefined;
+    const at = (share: number): number => {
+      let left = Math.ceil(total * share);
+      let bucket = 0;
+      while (bucket < FINE - 1 && left > (sum[bucket] as number)) left -= sum[bucket++] as number;
+      return round3(boundOf(bucket));
+    };
+    return { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: at(1) };
+  }
+
+  /** Adds up the fine buckets to two per octave, from the first that is not empty to the last. */
+  #drawLatencies(): [number, number][] {
+    const { sum } = this.#latencies;
+    const bars: [number, number][] = [];
+    const width = STEPS / 2;
+    for (let first = 0; first < FINE; first += width) {
+      bars.push([round3(boundOf(first + width - 1)), sumOf(sum.subarray(first, first + width))]);
+    }
+    const isFilled = ([, count]: [number, number]): boolean => count > 0;
+    const start = bars.findIndex(isFilled);
+    return start === -1 ? [] : bars.slice(start, bars.findLastIndex(isFilled) + 1);
+  }
+
+  #recentStatuses(second: number): Record<string, number> {
+    this.#statuses.advance(second);
+    const names = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+    return Object.fromEntries(names.map((name, i) => [name, this.#statuses.sum[i + 1] as number]));
+  }
+
+  #describeUpstreams(second: number, pool: PoolStats | undefined): UpstreamState[] {
+    const origins = pool?.origins ?? {};
+    const names = new Set([...this.upstreams.keys(), ...Object.keys(origins)]);
+    return [...names].slice(0, MOST_UPSTREAMS + 1).map((name) => {
+      const { requests = 0, failed = 0, recent } = this.upstreams.get(name) ?? {};
+      const { inUse = 0, free = 0, waiting = 0, tunnels = 0 } = origins[name] ?? {};
+      const history = recent?.history(second, REQUESTS) ?? [];
+      const count = recent?.sum[TIMED] ?? 0;
+      const time = recent?.sum[TIME] ?? 0;
+      return {
+        name,
+        requests,
+        failed,
+        recent: history,
+        recentFailed: recent?.sum[FAILED] ?? 0,
+        average: count === 0 ? undefined : round3(time / 10 / count),
+        inUse,
+        free,
+        waiting,
+        tunnels,
+      };
+    });
+  }
+}
+
+function monotonicSecond(): number {
+  return Math.floor(performance.now() / 1000);
+}
+
+/** Increases a counter; a name for which there is no room is counted as `OTHER`. */
+function increase(counters: Map<string, number>, name: string, most: number): void {
+  const key = counters.has(name) || counters.size < most ? name : OTHER;
+  counters.set(key, (counters.get(key) ?? 0) + 1);
+}
+
+function sumOf(numbers: Iterable<number>): number {
+  let sum = 0;
+  for (const number of numbers) sum += number;
+  return sum;
+}
+
+/** Rounds to three digits. */
+function round3(number: number): number {
+  return Number(number.toPrecision(3));
+}
+
+function toTotals(pool: PoolStats): Snapshot["connections"] {
+  const { origins, version: _, ...counters } = pool;
+  const totals = { inUse: 0, free: 0, waiting: 0, open: 0 };
+  for (const { inUse, free, waiting, tunnels } of Object.values(origins)) {
+    totals.inUse += inUse;
+    totals.free += free;
+    totals.waiting += waiting;
+    totals.open += tunnels;
+  }
+  return { ...counters, ...totals };
 }

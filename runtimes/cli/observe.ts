@@ -1,0 +1,107 @@
+import process from "node:process";
+import type { Server } from "srvx";
+import type { CreateProxyOptions, PoolStats, RequestEnd } from "#proxy";
+import type { ServerSettings } from "./commandoptions.ts";
+import { readVersion } from "./help.ts";
+import { chooseLogForm, RequestLog } from "./log/requestlog.ts";
+import { Metrics } from "./status/metrics.ts";
+import { type AdminAddress, parseAdminAddress } from "./status/adminaddress.ts";
+
+type Listener = (end: RequestEnd) => void;
+
+/** What follows the requests of the command: its log and its status page. */
+export class Observers {
+  readonly #log: RequestLog;
+  readonly #admin: AdminAddress | undefined;
+  readonly #metrics: Metrics | undefined;
+  readonly #listeners: readonly Listener[];
+  #poolStats: () => PoolStats | undefined = () => undefined;
+  #isListening = false;
+  #isStopping = false;
+
+  constructor({ log, admin }: Pick<ServerSettings, "log" | "admin">) {
+    this.#log = new RequestLog(log === "auto" ? chooseLogForm(process.stdout) : log);
+    this.#admin = admin === undefined ? undefined : parseAdminAddress(admin);
+    if (this.#admin !== undefined) {
+      const about = { version: readVersion(), runtime: nameRuntime() };
+      this.#metrics = new Metrics(about, () => this.#poolStats());
+    }
+    const metrics = this.#metrics;
+    this.#listeners = [
+      ...(this.#log.onRequestEnd === undefined ? [] : [this.#log.onRequestEnd]),
+      ...(metrics === undefined ? [] : [(end: RequestEnd) => metrics.record(end)]),
+    ];
+    process.on("exit", () => this.#log.flushNow());
+    for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => (this.#isStopping = true));
+  }
+
+  /**
+   * Adds the listeners to the options of a proxy. With `--log off` and without `--admin`, it adds only a hook for failures,
+   * so that other requests cost nothing.
+   */
+  readonly prepare = (options: CreateProxyOptions): CreateProxyOptions => {
+    const { onRequestEnd, onError, target } = options;
+    const prepared = { ...options };
+    const listeners = [...this.#listeners, ...(onRequestEnd === undefined ? [] : [onRequestEnd])];
+    if (this.#listeners.length > 0) {
+      prepared.onRequestEnd =
+        listeners.length === 1 ? (listeners[0] as Listener) : callAll(listeners);
+    }
+    if (this.#log.onRequestEnd === undefined) {
+      const upstream = describeTarget(target);
+      prepared.onError = (error, request) => {
+        this.#log.onError(error, request, upstream);
+        return onError?.(error, request);
+      };
+    }
+    return prepared;
+  };
+
+  /**
+   * Starts the server of the status page, if there is one. It is not ready until `setListening`.
+   * @throws UsageError if it cannot listen
+   */
+  async listen(poolStats: () => PoolStats | undefined): Promise<Server | undefined> {
+    this.#poolStats = poolStats;
+    const [admin, metrics] = [this.#admin, this.#metrics];
+    if (admin === undefined || metrics === undefined) return undefined;
+    const isReady = (): boolean => this.#isListening && !this.#isStopping;
+    const { listenForStatus } = await import("./status/statusserver.ts");
+    return await listenForStatus(admin, { metrics, isReady });
+  }
+
+  /** Tells that the command's own server listens. */
+  setListening(): void {
+    this.#isListening = true;
+  }
+
+  /** Writes what is left of the log. Resolves when it is written, or after a second if its reader is too slow. */
+  async close(): Promise<void> {
+    await this.#log.close();
+  }
+}
+
+function callAll(listeners: readonly Listener[]): Listener {
+  return (end) => {
+    for (const listener of listeners) listener(end);
+  };
+}
+
+/** Returns the upstream of a target for messages; undefined for a target that is a function or an app. */
+function describeTarget(target: CreateProxyOptions["target"]): string | undefined {
+  if (typeof target === "function" || (typeof target === "object" && "fetch" in target)) {
+    return undefined;
+  }
+  if (typeof target === "object" && "socketPath" in target && target.socketPath !== undefined) {
+    return `unix:${target.socketPath}`;
+  }
+  const url = String(typeof target === "object" && "url" in target ? target.url : target);
+  return url.startsWith("unix:") ? url : new URL(url).origin;
+}
+
+/** Returns the name and the version of the runtime, such as `Node 24.1.0`. */
+function nameRuntime(): string {
+  const { bun, deno, node } = process.versions;
+  if (bun !== undefined) return `Bun ${bun}`;
+  return deno === undefined ? `Node ${node}` : `Deno ${deno}`;
+}
