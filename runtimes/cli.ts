@@ -1,9 +1,11 @@
 #!/usr/bin/env node
 import process from "node:process";
-import type { Server } from "srvx";
+import { readCertificate, readTrust, reloadOnSignal } from "./cli/certificate.ts";
+import { findMissingLimits, readExempt } from "./cli/clientlimits.ts";
+import { addCors } from "./cli/cors.ts";
 import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
-import { listen, stopOnSignals } from "./cli/listen.ts";
+import { type Front, listen } from "./cli/listen.ts";
 import { readConfig } from "./cli/loadconfig.ts";
 import { Observers } from "./cli/observe.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
@@ -13,6 +15,7 @@ import { explain, findProblems, findTargetProblem } from "./cli/problems.ts";
 import { type GivenRoute, readRoute } from "./cli/routeflag.ts";
 import { Router } from "./cli/routes.ts";
 import { type RouteSettings, type Settings, toSettings } from "./cli/settings.ts";
+import { stopOnSignals } from "./cli/stop.ts";
 import { checkVersion } from "./sockets/versions.ts";
 
 /** Runs a command line. Returns the mistakes in it, one line each. */
@@ -54,7 +57,14 @@ function checkLine(line: CommandLine): { routes: GivenRoute[]; problems: string[
   if (!isRouted) {
     problems.push("no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo");
   }
+  const names = Object.keys(line.given.server);
+  problems.push(...findMissingLimits(names, (option) => labelOf(line, option)));
   return { routes, problems };
+}
+
+function labelOf({ labels }: CommandLine, option: string): string {
+  for (const [flag, label] of labels) if (flag.option === option) return label;
+  return option;
 }
 
 async function start(
@@ -63,27 +73,40 @@ async function start(
   path: string | undefined,
 ): Promise<void> {
   const file = path === undefined ? {} : await readConfig(path);
-  const base = { reuseBuffers: !isPreloaded(process) };
+  const tls = readTrust({ ...file.server, ...given.server });
+  const base = { reuseBuffers: !isPreloaded(process), ...(tls && { tls }) };
   const proxy = { ...given.proxy, ...(Object.keys(given.pool).length > 0 && { pool: given.pool }) };
   const flags = { server: given.server, proxy, routes, target };
   let settings = toSettings(flags, file, base);
   // The demo takes the requests that no route takes.
   const isWhole = settings.routes.some(({ match }) => match.includes("/"));
   const demo =
-    given.line.demo === true && !isWhole ? await listen(answerDemo, 0, "127.0.0.1") : undefined;
-  if (demo !== undefined) settings = toSettings({ ...flags, target: demo.url }, file, base);
+    given.line.demo === true && !isWhole
+      ? await listen(answerDemo, { port: 0, host: "127.0.0.1" })
+      : undefined;
+  if (demo !== undefined) {
+    settings = toSettings({ ...flags, target: originOf(demo) }, file, base);
+  }
 
-  const observers = new Observers(settings.server);
+  const { server } = settings;
+  const observers = new Observers(server);
   const router = new Router(settings.routes, observers.prepare);
   const status = await observers.listen(() => router.stats());
-  const { port, host, stats, stopTimeout } = settings.server;
-  const server = await listen(router.answer, port, host, router.websocket);
-  router.attach(server);
+  const certificate = readCertificate(server);
+  const front = await listen(addCors(router.answer, server), {
+    ...server,
+    limits: server,
+    certificate,
+    websocket: router.websocket,
+    isExempt: readExempt({ ...file, ...given.proxy }),
+  });
+  router.attach(front.server, front.admitUpgrade);
   observers.setListening();
-  printStats(router, stats);
-  stopOnSignals(server, router, stopTimeout);
-  console.log(renderBanner(originOf(server), settings, demo && originOf(demo)));
-  if (status !== undefined) console.log(`  status page: ${originOf(status)}/`);
+  printStats(router, server.stats);
+  stopOnSignals(front, router, server.stopTimeout, () => observers.close());
+  if (certificate !== undefined) reloadOnSignal(front.server, server);
+  console.log(renderBanner(originOf(front), settings, demo && originOf(demo)));
+  if (status !== undefined) console.log(`  status page: ${status}/`);
 }
 
 /**
@@ -113,7 +136,7 @@ function renderRoutes(routes: readonly RouteSettings[]): string[] {
   );
 }
 
-function originOf(server: Server): string {
+function originOf({ server }: Front): string {
   return new URL(server.url ?? "").origin;
 }
 

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { get, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
+import { clientLimitSchema } from "../runtimes/cli/commandoptions.ts";
 import { poolDefaults } from "../src/options/pooloptions.ts";
 import { defaults, proxySchema } from "../src/options/proxyoptions.ts";
 import { command, listening, root, upstream } from "./_command.ts";
@@ -145,6 +146,11 @@ describe("describes itself", () => {
     const { timeout, ...pool } = { ...poolDefaults, socketPath: undefined };
     add("timeout", timeout, "socket-timeout");
     for (const [option, preset] of Object.entries(pool)) add(option, preset);
+    for (const option of ["cert", "key", "ca", "insecure", "cors", "corsOrigin"])
+      add(option, false);
+    for (const [option, { default: preset }] of Object.entries(clientLimitSchema)) {
+      add(option, preset);
+    }
     const presets: Record<string, string | number | boolean | object> = defaults;
     for (const option of Object.keys(proxySchema)) {
       if (!unsayable.test(option)) add(option, presets[option]);

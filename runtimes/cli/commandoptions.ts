@@ -1,6 +1,7 @@
 /** The options of the command itself, in the same form as those of a proxy. */
-import { text, toggle, whole } from "../../src/options/kinds.ts";
+import { bytes, limitFrom, milliseconds, text, toggle, whole } from "../../src/options/kinds.ts";
 import { defaultsOf, type Flags, type Kind, type Schema } from "../../src/options/schema.ts";
+import { origins } from "./cors.ts";
 import type { LogForm } from "./log/requestlog.ts";
 import { parseAdminAddress } from "./status/adminaddress.ts";
 
@@ -17,7 +18,8 @@ export interface ListenOptions {
    */
   host?: string;
   /**
-   * Milliseconds for running requests to finish on SIGTERM or Ctrl+C.
+   * Milliseconds for running requests and tunnels to finish on SIGTERM or Ctrl+C. What is left then is cut, and the exit code
+   * is 1 instead of 0.
    * @default 10000
    */
   stopTimeout?: number;
@@ -41,6 +43,143 @@ export const listenFlags: Flags<ListenOptions> = {
     port: { short: "p", help: "port to listen on; 0 takes a free one" },
     host: { value: "<address>", help: "address to listen on; 0.0.0.0 for all" },
     stopTimeout: "for requests to finish on SIGTERM or Ctrl+C",
+  },
+};
+
+/** The options about TLS, on both sides, and about browsers. */
+export interface SecurityOptions {
+  /**
+   * The file of the certificate in PEM, with its chain: the server speaks HTTPS, and HTTP/2 where the runtime can. SIGHUP
+   * reads it again. It needs `key`.
+   */
+  cert?: string;
+  /** The file of the private key of `cert`, in PEM and not encrypted. */
+  key?: string;
+  /**
+   * The file of the certificate authorities in PEM that upstreams' certificates are checked against, instead of the system's.
+   * The option `tls` of a target or a pool takes precedence.
+   */
+  ca?: string;
+  /**
+   * Whether to accept any certificate of an upstream. Others on the network path can then read and change everything.
+   * The option `tls` of a target or a pool takes precedence.
+   * @default false
+   */
+  insecure?: boolean;
+  /**
+   * Whether pages of all origins may read responses (CORS), without cookies. It is meant for development: every page that
+   * the user visits can then read what the server answers to requests without cookies.
+   *
+   * Preflights are answered without the upstream. If a response of the upstream has `Access-Control-Allow-Origin`, its fields
+   * stay as they are.
+   * @default false
+   */
+  cors?: boolean;
+  /**
+   * The origins whose pages may read responses (CORS), with cookies, instead of all without cookies. It needs no `cors`.
+   * @example ["http://localhost:5173"]
+   */
+  corsOrigin?: readonly string[];
+}
+
+const file = text(/./, "use the path of a file in PEM");
+
+const securitySchema: Schema<SecurityOptions, "insecure" | "cors"> = {
+  cert: { kind: file },
+  key: { kind: file },
+  ca: { kind: file },
+  insecure: { kind: toggle, default: false },
+  cors: { kind: toggle, default: false },
+  corsOrigin: { kind: origins },
+};
+
+export const securityFlags: Flags<SecurityOptions> = {
+  heading: "TLS and browsers",
+  flags: {
+    cert: { value: "<file>", help: "serve HTTPS and HTTP/2; SIGHUP reads the file again" },
+    key: { value: "<file>", help: "the private key of --cert" },
+    ca: { value: "<file>", help: "trust these certificates of upstreams, not the system's" },
+    insecure: "accept any certificate of an upstream",
+    cors: "let pages of all origins read responses, without cookies",
+    corsOrigin: { value: "<a,b>", help: "let pages of these origins read responses, with cookies" },
+  },
+};
+
+/**
+ * The limits for clients, which only Node's server has. They are named as in Node where Node has them, else as in nginx
+ * without the prefix `client_`. None ends a request that makes progress, or that waits for its upstream.
+ */
+export interface ClientLimits {
+  /**
+   * Milliseconds until the header section of a request is complete, then 408; of a TLS connection also until the handshake
+   * is. `0` for no limit.
+   * @default 60000
+   */
+  headersTimeout?: number;
+  /**
+   * Milliseconds to wait for each chunk of a request's body, then 408. `0` for no limit. Only the time in which the client
+   * sends nothing counts: not while the upstream does not read, nor once it has begun to answer.
+   * @default 60000
+   */
+  bodyTimeout?: number;
+  /**
+   * Milliseconds that a client may read nothing while bytes wait for it; then its connection is reset. `0` for no limit. It
+   * applies to tunnels, too.
+   * @default 60000
+   */
+  sendTimeout?: number;
+  /**
+   * Milliseconds that a connection without a request is kept. `0` for no limit. Behind a load balancer, set it longer than
+   * the idle timeout of that one, which would otherwise send a request to a connection that is being closed.
+   * @default 75000
+   */
+  keepAliveTimeout?: number;
+  /**
+   * Bytes of a request's header section; a larger one gets 431.
+   * @default 16384
+   */
+  maxHeaderSize?: number;
+  /**
+   * Fields of a request's header section; with more, it gets 431.
+   * @default 256
+   */
+  maxHeadersCount?: number;
+  /**
+   * Connections of clients at the same time. Beyond it, the connection that has been idle longest is closed for a new one; if
+   * none is idle, the new one is. `Infinity` for no limit.
+   * @default 16384
+   */
+  maxConnections?: number;
+  /**
+   * Connections of one client address at the same time, by the same rule; of IPv6, the addresses of a network of 64 bits count
+   * as one. Addresses that `trustProxy` names have no limit. `Infinity` for no limit.
+   * @default 2048
+   */
+  maxPerAddress?: number;
+}
+
+export const clientLimitSchema: Schema<ClientLimits, keyof ClientLimits> = {
+  headersTimeout: { kind: milliseconds, default: 60_000 },
+  bodyTimeout: { kind: milliseconds, default: 60_000 },
+  sendTimeout: { kind: milliseconds, default: 60_000 },
+  keepAliveTimeout: { kind: milliseconds, default: 75_000 },
+  maxHeaderSize: { kind: bytes, default: 16_384 },
+  maxHeadersCount: { kind: whole(1, "use a whole number from 1", 10_000), default: 256 },
+  maxConnections: { kind: limitFrom(1), default: 16_384 },
+  maxPerAddress: { kind: limitFrom(1), default: 2048 },
+};
+
+export const clientLimitFlags: Flags<ClientLimits> = {
+  heading: "Limits for clients",
+  flags: {
+    headersTimeout: "to send a header section; 0 for no limit",
+    bodyTimeout: "between two chunks of a request body",
+    sendTimeout: "how long a client may read nothing",
+    keepAliveTimeout: "how long an idle client is kept",
+    maxHeaderSize: "bytes of a header section; over it 431",
+    maxHeadersCount: "fields of a header section; over it 431",
+    maxConnections: "clients; over it, idle ones are closed",
+    maxPerAddress: "clients of one address",
   },
 };
 
@@ -99,11 +238,17 @@ export const reportFlags: Flags<ReportOptions> = {
 };
 
 /** Every option of the server that the command starts: the key `server` of a config file, and flags. */
-export interface ServerOptions extends ListenOptions, ReportOptions {}
+export interface ServerOptions
+  extends ListenOptions, SecurityOptions, ClientLimits, ReportOptions {}
+
+/** The options of the server without a default. */
+type Unset = "cert" | "key" | "ca" | "corsOrigin" | "admin";
 
 /** Every option of the server. */
-export const serverSchema: Schema<ServerOptions, Exclude<keyof ServerOptions, "admin">> = {
+export const serverSchema: Schema<ServerOptions, Exclude<keyof ServerOptions, Unset>> = {
   ...listenSchema,
+  ...securitySchema,
+  ...clientLimitSchema,
   ...reportSchema,
 };
 
@@ -155,7 +300,7 @@ export const otherFlags: Flags<Pick<LineOptions, "help" | "version">> = {
 
 /** The options of the server, with defaults for those that were not given. */
 export type ServerSettings = Readonly<
-  Required<Omit<ServerOptions, "admin">> & Pick<ServerOptions, "admin">
+  Required<Omit<ServerOptions, Unset>> & Pick<ServerOptions, Unset>
 >;
 
 export const serverDefaults: ServerSettings = defaultsOf(serverSchema);

@@ -8,11 +8,13 @@ import { repeatFlags } from "../../src/options/repeatoptions.ts";
 import { rewriteFlags } from "../../src/options/rewriteoptions.ts";
 import type { Check, Flags, FlagText, Table } from "../../src/options/schema.ts";
 import {
+  clientLimitFlags,
   lineSchema,
   listenFlags,
   otherFlags,
   reportFlags,
   routeFlags,
+  securityFlags,
   serverSchema,
 } from "./commandoptions.ts";
 import { type Form, formOf } from "./read.ts";
@@ -38,6 +40,8 @@ export interface Flag extends Form {
 const GROUPS: readonly [Scope, Table, Flags<Record<string, never>>][] = [
   ["line", lineSchema, routeFlags],
   ["server", serverSchema, listenFlags],
+  ["server", serverSchema, securityFlags],
+  ["server", serverSchema, clientLimitFlags],
   ["proxy", proxySchema, headerFlags],
   ["proxy", proxySchema, forwardingFlags],
   ["proxy", proxySchema, pathFlags],

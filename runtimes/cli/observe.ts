@@ -1,5 +1,4 @@
 import process from "node:process";
-import type { Server } from "srvx";
 import type { CreateProxyOptions, PoolStats, RequestEnd } from "#proxy";
 import type { ServerSettings } from "./commandoptions.ts";
 import { readVersion } from "./help.ts";
@@ -58,16 +57,17 @@ export class Observers {
   };
 
   /**
-   * Starts the server of the status page, if there is one. It is not ready until `setListening`.
+   * Starts the server of the status page, if there is one, and returns its origin. It is not ready until `setListening`.
    * @throws UsageError if it cannot listen
    */
-  async listen(poolStats: () => PoolStats | undefined): Promise<Server | undefined> {
+  async listen(poolStats: () => PoolStats | undefined): Promise<string | undefined> {
     this.#poolStats = poolStats;
     const [admin, metrics] = [this.#admin, this.#metrics];
     if (admin === undefined || metrics === undefined) return undefined;
     const isReady = (): boolean => this.#isListening && !this.#isStopping;
     const { listenForStatus } = await import("./status/statusserver.ts");
-    return await listenForStatus(admin, { metrics, isReady });
+    const server = await listenForStatus(admin, { metrics, isReady });
+    return new URL(server.url ?? "").origin;
   }
 
   /** Tells that the command's own server listens. */

@@ -41,6 +41,7 @@ export class Router {
   readonly #retired: Map<LiveRoute, number> = new Map();
   #sweeping: ReturnType<typeof setInterval> | undefined;
   #server: Server | undefined;
+  #admit: (message: IncomingMessage) => boolean = () => true;
   readonly #prepare: (options: CreateProxyOptions) => CreateProxyOptions;
   /** Answers requests without a route. */
   readonly #none: LiveRoute;
@@ -99,9 +100,13 @@ export class Router {
     return response;
   };
 
-  /** Gives the upgrades of a server to the routes. On Bun and Deno, `answer` gets them. */
-  attach(server: Server): void {
+  /**
+   * Gives the upgrades of a server to the routes. On Bun and Deno, `answer` gets them.
+   * @param admit is called before with each request that asks for an upgrade; false makes it an ordinary request
+   */
+  attach(server: Server, admit: (message: IncomingMessage) => boolean = () => true): void {
     this.#server = server;
+    this.#admit = admit;
     for (const route of this.#table.routes) this.#attach(route);
   }
 
@@ -162,6 +167,7 @@ export class Router {
   #attach(route: LiveRoute): void {
     if (this.#server === undefined || !("attach" in route.proxy)) return;
     const match = (message: IncomingMessage): boolean => {
+      if (!this.#admit(message)) return false;
       const { only } = this.#table;
       if (only !== undefined) return only === route;
       const { url = "/", headers } = message;

@@ -1,0 +1,162 @@
+/** Closes the connections of clients on Node that are too slow. */
+import type { IncomingMessage } from "node:http";
+import { awaitingContinue } from "../node/incomingbody.ts";
+import { countUnsent } from "../node/internals/writequeue.ts";
+import {
+  type ClientConnection,
+  type ClientConnections,
+  closeConnection,
+  resetSocket,
+  type Running,
+} from "./clientconnections.ts";
+
+/** The timeouts, in milliseconds; 0 for no limit. Node itself watches the header section, and idle HTTP/1.1 connections. */
+export interface ClientTimeouts {
+  readonly headersTimeout: number;
+  readonly bodyTimeout: number;
+  readonly sendTimeout: number;
+  readonly keepAliveTimeout: number;
+}
+
+/** The longest time between two looks in milliseconds. A timeout ends up to so much later, which is a twelfth of a minute. */
+const LONGEST = 5_000;
+
+/** Returns the milliseconds between two looks at the connections: an eighth of the shortest timeout. */
+export function intervalOf(timeouts: ClientTimeouts): number {
+  const set = Object.values(timeouts as unknown as Record<string, number>).filter((ms) => ms > 0);
+  return Math.max(10, Math.ceil(Math.min(LONGEST, ...set.map((ms) => ms / 8))));
+}
+
+/** What was seen of a request, a response or a connection at the last look. */
+interface Seen {
+  /** Changes with each progress. */
+  progress: number;
+  /** Another part of the progress. */
+  more: number;
+  /** Milliseconds without progress. Only looks count: the client can do nothing while the event loop is blocked. */
+  stalled: number;
+}
+
+/** How many clients were too slow, and for what. */
+export interface SlowCounts {
+  body: number;
+  read: number;
+}
+
+const TIMED_OUT = "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+/** The HTTP/2 error code for a stream that is no longer needed (RFC 9113 §7). */
+const CANCEL = 8;
+
+/**
+ * Looks at all connections from time to time, instead of a timer for each: a look costs little for each connection, and a
+ * request that ends before the next look costs nothing.
+ */
+export class SlowClients {
+  readonly counts: SlowCounts = { body: 0, read: 0 };
+  readonly #connections: ClientConnections;
+  readonly #timeouts: ClientTimeouts;
+  readonly #interval: number;
+  readonly #timer: NodeJS.Timeout;
+  readonly #bodies: WeakMap<object, Seen> = new WeakMap();
+  readonly #writes: WeakMap<object, Seen> = new WeakMap();
+  readonly #silences: WeakMap<object, Seen> = new WeakMap();
+
+  constructor(connections: ClientConnections, timeouts: ClientTimeouts) {
+    this.#connections = connections;
+    this.#timeouts = timeouts;
+    this.#interval = intervalOf(timeouts);
+    this.#timer = setInterval(() => this.#look(), this.#interval).unref();
+  }
+
+  /** Stops looking. */
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  #look(): void {
+    const { bodyTimeout, sendTimeout, keepAliveTimeout } = this.#timeouts;
+    for (const [res, connection] of this.#connections.running) {
+      if (bodyTimeout > 0) this.#lookAtBody(res, bodyTimeout);
+      // Each HTTP/2 stream has a window of its own: a client may refuse one and read others.
+      if (sendTimeout > 0 && "stream" in res) this.#lookAtStream(res, sendTimeout);
+      // An endless stream of frames that begin no request is not activity.
+      if (connection?.session !== undefined) this.#silences.delete(connection);
+    }
+    for (const connection of this.#connections.all) {
+      if (sendTimeout > 0) this.#lookAtWrites(connection, sendTimeout);
+      if (keepAliveTimeout > 0 && connection.session !== undefined) {
+        const isSilent = this.#isStalled(this.#silences, connection, 0, 0, keepAliveTimeout);
+        if (isSilent && connection.requests === 0) closeConnection(connection);
+      }
+    }
+  }
+
+  /** Ends a request whose body makes no progress, if that is the client's fault. */
+  #lookAtBody(res: Running, timeout: number): void {
+    const req = res.req;
+    const isOurs =
+      req.complete ||
+      // What has arrived waits for the upstream.
+      req.readableLength > 0 ||
+      // The upstream has not asked for the body yet.
+      awaitingContinue.has(req as IncomingMessage) ||
+      // The upstream answers while it reads: either side may wait for the other, as in gRPC.
+      (res.headersSent && !res.writableEnded);
+    if (isOurs) return void this.#bodies.delete(res);
+    const progress =
+      "stream" in req ? (req.stream.state.localWindowSize ?? 0) : (req.socket?.bytesRead ?? 0);
+    if (!this.#isStalled(this.#bodies, res, progress, 0, timeout)) return;
+    this.counts.body++;
+    this.#bodies.delete(res);
+    if ("stream" in res) return res.stream.close(CANCEL);
+    const { socket } = req;
+    // A response behind another one on its connection has no socket: nothing can be sent in front of the other.
+    if (!res.headersSent && res.socket !== null) socket.write(TIMED_OUT);
+    socket.destroy();
+  }
+
+  #lookAtStream(res: Running & { stream: unknown }, timeout: number): void {
+    const { stream } = res as Extract<Running, { stream: unknown }>;
+    const unsent = stream.destroyed ? 0 : stream.bufferSize;
+    if (unsent === 0) return void this.#writes.delete(res);
+    if (!this.#isStalled(this.#writes, res, unsent, 0, timeout)) return;
+    this.counts.read++;
+    stream.close(CANCEL);
+  }
+
+  /** Closes a connection, also one that is a tunnel, whose client does not take what is sent to it. */
+  #lookAtWrites(connection: ClientConnection, timeout: number): void {
+    const { socket, raw } = connection;
+    const { writableLength } = socket;
+    const unsent = countUnsent(socket);
+    if (writableLength === 0 && unsent === 0) return void this.#writes.delete(connection);
+    const written = socket.bytesWritten - writableLength;
+    if (!this.#isStalled(this.#writes, connection, written, unsent, timeout)) return;
+    this.counts.read++;
+    // An orderly end would leave the rest to the system, which would keep it for as long, and could look complete.
+    resetSocket(socket);
+    raw.destroy();
+  }
+
+  /** Whether what was seen before has not changed for this time. */
+  #isStalled(
+    seen: WeakMap<object, Seen>,
+    of: object,
+    progress: number,
+    more: number,
+    timeout: number,
+  ): boolean {
+    const last = seen.get(of);
+    if (last === undefined) {
+      seen.set(of, { progress, more, stalled: 0 });
+      return false;
+    }
+    if (last.progress === progress && last.more === more) last.stalled += this.#interval;
+    else {
+      last.progress = progress;
+      last.more = more;
+      last.stalled = 0;
+    }
+    return last.stalled >= timeout;
+  }
+}
