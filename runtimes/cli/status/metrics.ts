@@ -8,7 +8,7 @@ export const WINDOW = 60;
 const MOST_UPSTREAMS = 50;
 const MOST_SERIES = 400;
 const MOST_FAILURES = 20;
-const MOST_RECENT = 50;
+const MOST_RECENT = 30;
 const MOST_PROTOCOLS = 10;
 export const OTHER = "other";
 
@@ -157,7 +157,7 @@ export interface Snapshot {
     readonly seconds: number;
     readonly requests: readonly number[];
     readonly failed: readonly number[];
-    /** Milliseconds; undefined if there was no request. */
+    /** Milliseconds until the response headers; undefined if there was no request. */
     readonly percentiles: Readonly<Record<"p50" | "p90" | "p99" | "max", number>> | undefined;
     /** Buckets of doubling bounds: `[milliseconds, requests]`. */
     readonly latencies: readonly (readonly [below: number, requests: number])[];
@@ -181,7 +181,7 @@ export interface UpstreamState {
   readonly failed: number;
   readonly recent: readonly number[];
   readonly recentFailed: number;
-  /** The average of the last minute in milliseconds. */
+  /** The average time of the last minute until the response headers, in milliseconds. */
   readonly average: number | undefined;
   readonly inUse: number;
   readonly free: number;
@@ -195,7 +195,7 @@ export interface About {
   readonly runtime: string;
 }
 
-/** Counts requests, in bounded memory: 400 series, 50 upstreams, 20 kinds of failures, 50 requests, one minute. */
+/** Counts requests, in bounded memory: 400 series, 50 upstreams, 20 kinds of failures, 30 requests, one minute. */
 export class Metrics {
   readonly #about: About;
   readonly #poolStats: () => PoolStats | undefined;
@@ -254,7 +254,8 @@ export class Metrics {
       // A tunnel lasts for hours, which says nothing about how fast responses are.
       increase(this.tunnels, protocol, MOST_PROTOCOLS);
     } else {
-      this.#latencies.add(second, toBucket(timings.total));
+      // The time of the body depends on the client, and that of an event stream says nothing.
+      this.#latencies.add(second, toBucket(timings.firstByte ?? timings.total));
       this.#countSeries(end, code);
     }
     this.#countUpstream(end, second, isFailed);
@@ -287,7 +288,7 @@ export class Metrics {
         statuses: this.#recentStatuses(second),
       },
       errors: Object.fromEntries(this.errors),
-      failures: [...this.#failures.values()].sort((one, other) => other.last - one.last),
+      failures: [...this.#failures.values()].sort((one, other) => other.count - one.count),
       upstreams: this.#describeUpstreams(second, pool),
       connections: pool && toTotals(pool),
       requests: this.#requests.toReversed(),
@@ -345,7 +346,7 @@ export class Metrics {
     counters.requests++;
     counters.recent.add(second, REQUESTS);
     if (status !== 101) {
-      counters.recent.add(second, TIME, Math.round(timings.total * 10));
+      counters.recent.add(second, TIME, Math.round((timings.firstByte ?? timings.total) * 10));
       counters.recent.add(second, TIMED);
     }
     if (!isFailed) return;

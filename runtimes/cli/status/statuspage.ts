@@ -46,7 +46,8 @@ h2 { font-size: .8rem; font-weight: 600; color: var(--soft); }
 .notes b { font-weight: 600; color: var(--text); }
 .chart { position: relative; }
 svg { display: block; width: 100%; overflow: visible; }
-#rate svg { height: 7rem; } #latency svg { height: 6.6rem; }
+#rate, #rate .chart { display: flex; flex-direction: column; } #rate .chart, #rate svg { flex: 1; } #rate svg { height: 7rem; min-height: 7rem; }
+#latency svg { height: 6.4rem; }
 .base { stroke: var(--line); vector-effect: non-scaling-stroke; }
 .ok { fill: var(--good); } .no { fill: var(--bad); }
 .mark { stroke: var(--text); stroke-dasharray: 2 3; opacity: .55; vector-effect: non-scaling-stroke; }
@@ -54,8 +55,8 @@ svg { display: block; width: 100%; overflow: visible; }
 .axis { position: relative; height: 1.2rem; margin-top: .3rem; color: var(--soft); font-size: .75rem; }
 .axis span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
 .axis span:first-child.edge { transform: none; } .axis span:last-child.edge { transform: translateX(-100%); }
-.top { position: absolute; right: 0; top: -1.15rem; color: var(--soft); font-size: .75rem; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(4.6rem, 1fr)); gap: .7rem .6rem; margin-top: .55rem; }
+.labels { position: relative; height: 1.1rem; color: var(--soft); font-size: .72rem; } .labels span { position: absolute; transform: translateX(-50%); }
+.tiles { display: grid; grid-template-columns: repeat(4, 1fr); gap: .7rem .6rem; margin-top: .55rem; }
 .tiles dt { color: var(--soft); font-size: .78rem; } .tiles dd { font-size: 1.3rem; font-weight: 600; letter-spacing: -.015em; white-space: nowrap; }
 .tiles dd small { font-size: .78rem; font-weight: 400; color: var(--soft); letter-spacing: 0; margin-left: .15rem; }
 .stack { display: flex; height: .55rem; gap: 2px; border-radius: 4px; overflow: hidden; background: var(--line); margin: .8rem 0 .55rem; }
@@ -64,11 +65,11 @@ svg { display: block; width: 100%; overflow: visible; }
 .key { display: flex; flex-wrap: wrap; gap: .15rem 1rem; }
 .key li { display: flex; align-items: center; gap: .4rem; } .key i { width: .55rem; height: .55rem; border-radius: 2px; }
 .t2 { color: var(--good); } .t1, .t3 { color: var(--info); } .t4 { color: var(--warn); } .t5 { color: var(--bad); }
-.next { margin-top: 1.15rem; } .gap { margin-top: .9rem; }
+.next { margin-top: 1.15rem; } .gap { margin-top: .55rem; }
 .soft { color: var(--soft); } .none { color: var(--soft); margin-top: .55rem; }
 #failures li { display: grid; grid-template-columns: 1fr auto; gap: 0 1.2rem; padding: .6rem 0; border-top: 1px solid var(--line); }
 #failures li:first-child { border: 0; padding-top: .65rem; } #failures li:last-child { padding-bottom: 0; }
-#failures p { overflow-wrap: anywhere; } #failures code { color: var(--bad); font-weight: 600; margin-right: .5rem; }
+#failures p { overflow-wrap: anywhere; } #failures code { color: var(--bad); font-weight: 600; margin-right: .5rem; white-space: nowrap; }
 #failures .count { text-align: right; font-weight: 600; white-space: nowrap; }
 code, .mono { font: .93em/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 table { width: 100%; border-collapse: collapse; margin-top: .35rem; }
@@ -85,7 +86,7 @@ a:hover { color: var(--text); }
 @media (max-width: 760px) {
   body { padding: .9rem .8rem 2rem; } main { gap: .7rem; }
   .half, .wide, .third { grid-column: span 12; } section { padding: .85rem .9rem .95rem; }
-  #about { margin-left: 0; width: 100%; } .low { display: none; } td svg { width: 4.5rem; } th, td { padding-right: .6rem; }
+  #about { margin-left: 0; width: 100%; } #failures code { display: block; } .low { display: none; } td svg { width: 4.5rem; } th, td { padding-right: .6rem; }
 }
 </style>
 </head>
@@ -166,7 +167,7 @@ function table(heads, rows) {
 }
 
 // Sections.
-function showRate({ recent, total }) {
+function showRate({ recent }) {
   // The second that is running is not complete.
   const all = recent.requests.slice(0, -1), failed = recent.failed.slice(0, -1);
   const seconds = Math.max(1, Math.min(all.length, recent.seconds - 1)), few = Math.min(5, seconds);
@@ -184,21 +185,22 @@ function showRate({ recent, total }) {
   const axis = make("div", "axis", edge("1 minute ago"), edge("now"));
   axis.lastChild.style.left = "100%";
   $("rate").replaceChildren(
-    make("div", "head", make("h2", "", "Requests"), notes([toRate(sum(all) / seconds), "/s in the last minute"], [toRate(peak), "at most"])),
+    make("div", "head", make("h2", "", "Requests"), notes([toRate(sum(all) / seconds) + "/s", "in the last minute"], [toRate(peak) + "/s", "at most"])),
     make("p", "big", toRate(sum(all.slice(-few)) / few), make("small", "", "a second")),
     make("div", "chart", chart, axis));
 }
-function showNow({ total, connections, recent }) {
-  const all = sum(recent.requests), failed = sum(recent.failed);
+function showNow({ total, connections, memory }) {
   $("now").replaceChildren(make("h2", "", "Since the start"),
     tiles(["requests", toShort(total.requests)], ["failed", toShort(total.failed), "", total.failed > 0 ? "t5" : ""],
-      ["retries", toShort(total.retries)], ["sent", ...toSize(total.bytesOut).split(" ")], ["received", ...toSize(total.bytesIn).split(" ")], ["tunnels", toShort(total.tunnels)]),
+      ["retries", toShort(total.retries)], ["tunnels", toShort(total.tunnels)],
+      ["sent", ...toSize(total.bytesOut).split(" ")], ["received", ...toSize(total.bytesIn).split(" ")],
+      ["connections", connections ? toShort(connections.created) : "–"], ["memory", ...toSize(memory).split(" ")]),
     ...(connections ? [make("h2", "next", "Connections now"),
       tiles(["in use", toShort(connections.inUse)], ["idle", toShort(connections.free)], ["tunnels", toShort(connections.open)],
         ["waiting", toShort(connections.waiting), "", connections.waiting > 0 ? "t4" : ""])] : []));
 }
 function showLatency({ recent: { latencies, percentiles } }) {
-  const section = $("latency"), title = make("h2", "", "Latency in the last minute");
+  const section = $("latency"), title = make("h2", "", "Time to the response headers, last minute");
   if (!percentiles) return section.replaceChildren(title, make("p", "none", "No requests in the last minute."));
   // A bar is half an octave wide; at least ten of them are drawn.
   const first = Math.log2(latencies[0][0]) * 2 - 1, count = Math.max(latencies.length, 10);
@@ -212,9 +214,16 @@ function showLatency({ recent: { latencies, percentiles } }) {
     chart.append(draw("rect", { class: "ok", x: at(below) - width * .94, width: width * .88, y: 100 - height, height }));
   });
   chart.append(draw("line", { class: "base", x1: 0, x2: 100, y1: 100, y2: 100 }));
-  for (const name of ["p50", "p90", "p99"]) {
+  const labels = make("div", "labels");
+  let right = -Infinity;
+  for (const [name, label] of [["p50", "median"], ["p90", "p90"], ["p99", "p99"]]) {
     const x = at(percentiles[name]);
-    chart.append(draw("line", { class: "mark", x1: x, x2: x, y1: 0, y2: 100 }, draw("title", {}, name)));
+    chart.append(draw("line", { class: "mark", x1: x, x2: x, y1: 0, y2: 100 }));
+    if (x < right + 9) continue;
+    right = x;
+    const tag = make("span", "", label);
+    tag.style.left = x + "%";
+    labels.append(tag);
   }
   const axis = make("div", "axis");
   for (let ms = .1; ms < 2e6; ms *= 10) {
@@ -226,7 +235,7 @@ function showLatency({ recent: { latencies, percentiles } }) {
   }
   section.replaceChildren(title,
     tiles(...["p50", "p90", "p99", "max"].map((name) => [name === "p50" ? "median" : name, ...splitTime(percentiles[name])])),
-    make("div", "chart gap", chart, axis));
+    make("div", "gap", labels, chart, axis));
 }
 function showStatuses({ recent: { statuses }, errors }) {
   const all = sum(Object.values(statuses)), stack = make("div", "stack"), key = make("ul", "key");
@@ -281,9 +290,9 @@ function showRequests({ requests }) {
 let last;
 function show() {
   if (last === undefined || document.hidden) return;
-  const { ready, version, runtime, now, startedAt, memory } = last;
+  const { ready, version, runtime, now, startedAt } = last;
   setState(ready ? "good" : "warn", ready ? "running" : "stopping");
-  $("about").textContent = "for " + toSpan(now - startedAt) + " · " + version + " on " + runtime + " · " + toSize(memory);
+  $("about").textContent = "for " + toSpan(now - startedAt) + " · " + version + " on " + runtime;
   for (const part of [showRate, showNow, showLatency, showStatuses, showFailures, showUpstreams, showRequests]) part(last);
 }
 function setState(tone, text) {
