@@ -39,3 +39,58 @@ export interface Tunnel {
   /** Closes both directions at once, where the runtime can so that the upstream does not take it for an orderly end. */
   destroy(): void;
 }
+
+/** A tunnel that tells when it is closed, and how many bytes went through it in each direction. */
+export class WatchedTunnel implements Tunnel {
+  readonly #tunnel: Tunnel;
+  readonly #onClose: (error?: unknown) => void;
+  readonly #onBytes: ((toUpstream: number, toClient: number) => void) | undefined;
+
+  constructor(
+    tunnel: Tunnel,
+    onClose: (error?: unknown) => void,
+    onBytes?: (toUpstream: number, toClient: number) => void,
+  ) {
+    this.#tunnel = tunnel;
+    this.#onClose = onClose;
+    this.#onBytes = onBytes;
+  }
+
+  attach(handler: TunnelHandler): void {
+    this.#tunnel.attach({
+      onData: (bytes) => {
+        this.#onBytes?.(0, bytes.byteLength);
+        handler.onData(bytes);
+      },
+      onDrain: () => handler.onDrain(),
+      onEnd: () => handler.onEnd(),
+      onClose: (error) => {
+        handler.onClose(error);
+        this.#onClose(error);
+      },
+    });
+  }
+
+  write(bytes: Uint8Array): boolean {
+    this.#onBytes?.(bytes.byteLength, 0);
+    return this.#tunnel.write(bytes);
+  }
+
+  pause(): void {
+    this.#tunnel.pause();
+  }
+
+  resume(): void {
+    this.#tunnel.resume();
+  }
+
+  end(): void {
+    this.#tunnel.end();
+  }
+
+  /** Closes both directions. A tunnel that was never attached tells of its end here only. */
+  destroy(): void {
+    this.#tunnel.destroy();
+    this.#onClose();
+  }
+}

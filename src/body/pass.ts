@@ -1,3 +1,4 @@
+import type { NameSet } from "../fields/headers.ts";
 import type { HeaderList } from "../transport.ts";
 import type { Ownership } from "./memory.ts";
 import type { BodySource, Sink, StreamOptions, WholeOptions } from "./source.ts";
@@ -39,6 +40,10 @@ export abstract class PassBody implements BodySource {
 
   get trailers(): HeaderList | undefined {
     return this.source.trailers;
+  }
+
+  restrictTrailers(dropped: NameSet | undefined, connection: string | undefined): void {
+    this.source.restrictTrailers?.(dropped, connection);
   }
 }
 

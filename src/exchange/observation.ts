@@ -1,10 +1,8 @@
-import { PassBody, PassSink } from "../body/pass.ts";
-import type { BodySource, Sink, WholeOptions } from "../body/source.ts";
-import { clientGone } from "../error.ts";
+import { WatchedBody } from "../body/watched.ts";
 import { getHeader } from "../fields/headers.ts";
 import type { Incoming } from "../request/incoming.ts";
-import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
-import type { Tunnel, TunnelHandler } from "../tunnel.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../transport.ts";
+import { WatchedTunnel } from "../tunnel.ts";
 
 /** Durations of an exchange, in milliseconds. */
 export interface RequestTimings {
@@ -118,7 +116,7 @@ export class Observation {
       return request;
     }
     const count = (bytes: number): void => void (this.#bytesIn = bytes);
-    return { ...request, body: new CountedBody(body, count) };
+    return { ...request, body: new WatchedBody(body, () => {}, count) };
   }
 
   /** The transport has a connection for the attempt, which may still have to be established. */
@@ -142,7 +140,7 @@ export class Observation {
         this.#bytesIn = (this.#bytesIn ?? 0) + bytesIn;
         this.#bytesOut = (this.#bytesOut ?? 0) + bytesOut;
       };
-      const counted = new CountedTunnel(tunnel, count, (error) => this.#close(error));
+      const counted = new WatchedTunnel(tunnel, (error) => this.#close(error), count);
       return { ...received, tunnel: counted };
     }
     if (status !== 101 && body === null) return received;
@@ -152,7 +150,7 @@ export class Observation {
     }
     this.#isOpen = true;
     const count = (bytes: number): void => void (this.#bytesOut = bytes);
-    const counted = new CountedBody(body, count, (reason) => this.#close(reason));
+    const counted = new WatchedBody(body, (reason) => this.#close(reason), count);
     return { ...received, body: counted };
   }
 
@@ -221,132 +219,5 @@ export class Observation {
       // oxlint-disable-next-line no-console
       console.error(thrown);
     }
-  }
-}
-
-/** A body whose bytes are counted when they are taken. */
-class CountedBody extends PassBody {
-  readonly #count: (bytes: number) => void;
-  readonly #onEnd: (reason?: unknown) => void;
-
-  /**
-   * @param count called with the number of bytes that were taken so far
-   * @param onEnd called when the body was taken, or with the reason why it was cut off
-   */
-  constructor(
-    source: BodySource,
-    count: (bytes: number) => void,
-    onEnd: (reason?: unknown) => void = () => {},
-  ) {
-    super(source);
-    this.#count = count;
-    this.#onEnd = onEnd;
-  }
-
-  get buffered(): number | undefined {
-    return this.source.buffered;
-  }
-
-  get error(): Error | undefined {
-    return this.source.error;
-  }
-
-  override whole(options?: WholeOptions): Uint8Array | undefined {
-    const bytes = this.source.whole(options);
-    if (bytes === undefined) return undefined;
-    this.#count(bytes.byteLength);
-    this.#onEnd();
-    return bytes;
-  }
-
-  override pipeTo(sink: Sink): void | Promise<void> {
-    return this.source.pipeTo(new CountingSink(sink, this.#count, this.#onEnd));
-  }
-
-  override cancel(reason?: unknown): void {
-    this.source.cancel(reason);
-    this.#onEnd(this.source.error ?? clientGone(reason));
-  }
-}
-
-/** Counts the bytes on their way to a sink. */
-class CountingSink extends PassSink {
-  readonly #count: (bytes: number) => void;
-  readonly #onEnd: (reason?: unknown) => void;
-  #bytes = 0;
-
-  constructor(sink: Sink, count: (bytes: number) => void, onEnd: (reason?: unknown) => void) {
-    super(sink);
-    this.#count = count;
-    this.#onEnd = onEnd;
-  }
-
-  override write(chunk: Uint8Array, release?: () => void): boolean {
-    this.#bytes += chunk.byteLength;
-    this.#count(this.#bytes);
-    return super.write(chunk, release);
-  }
-
-  override end(trailers?: HeaderList): void {
-    super.end(trailers);
-    this.#onEnd();
-  }
-
-  override fail(reason: unknown): void {
-    super.fail(reason);
-    this.#onEnd(reason);
-  }
-}
-
-/** A tunnel whose bytes are counted. */
-class CountedTunnel implements Tunnel {
-  readonly #tunnel: Tunnel;
-  readonly #count: (bytesIn: number, bytesOut: number) => void;
-  readonly #onClose: (error?: unknown) => void;
-
-  constructor(
-    tunnel: Tunnel,
-    count: (bytesIn: number, bytesOut: number) => void,
-    onClose: (error?: unknown) => void,
-  ) {
-    this.#tunnel = tunnel;
-    this.#count = count;
-    this.#onClose = onClose;
-  }
-
-  attach(handler: TunnelHandler): void {
-    this.#tunnel.attach({
-      onData: (bytes) => {
-        this.#count(0, bytes.byteLength);
-        handler.onData(bytes);
-      },
-      onDrain: () => handler.onDrain(),
-      onEnd: () => handler.onEnd(),
-      onClose: (error) => {
-        handler.onClose(error);
-        this.#onClose(error);
-      },
-    });
-  }
-
-  write(bytes: Uint8Array): boolean {
-    this.#count(bytes.byteLength, 0);
-    return this.#tunnel.write(bytes);
-  }
-
-  pause(): void {
-    this.#tunnel.pause();
-  }
-
-  resume(): void {
-    this.#tunnel.resume();
-  }
-
-  end(): void {
-    this.#tunnel.end();
-  }
-
-  destroy(): void {
-    this.#tunnel.destroy();
   }
 }
