@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { createServer as createTlsServer } from "node:tls";
-import { createProxy, type CreateProxyOptions } from "#proxy";
+import { createProxy, type CreateProxyOptions, type RequestEnd } from "#proxy";
 import { explainFailure, renderFailure } from "../runtimes/cli/log/causes.ts";
 import { makeCertificate } from "./_certificate.ts";
 
@@ -107,22 +107,20 @@ const cases: Record<string, CreateProxyOptions> = {
 
 const failures: Record<string, string> = {};
 for (const [name, options] of Object.entries(cases)) {
-  let error: unknown;
-  const proxy = createProxy({ ...options, onError: (thrown) => void (error = thrown) });
-  try {
+  const ended = new Promise<RequestEnd>((resolve) => {
+    const proxy = createProxy({ ...options, onRequestEnd: resolve });
     const request = new Request("http://proxy.test/a", { method: "PUT", body: "hello" });
-    await (await proxy.fetch(request)).text();
-  } catch (thrown) {
-    // The body of a response fails with the error; no hook is told.
-    error ??= thrown;
-  }
-  const { target } = options;
-  const url =
-    typeof target === "object" && "url" in target ? String(target.url) : (target as string);
-  failures[name] = renderFailure(explainFailure(error, url))
+    // The response fails as well; the end of the request tells why.
+    proxy
+      .fetch(request)
+      .then((response) => response.text())
+      .catch(() => {});
+  });
+  const { error, upstream } = await ended;
+  failures[name] = renderFailure(explainFailure(error, upstream))
     .replaceAll(/:(\d+)\b/g, (all, port: string) => {
-      const name = names.get(Number(port));
-      return name === undefined ? all : `:${name}`;
+      const known = names.get(Number(port));
+      return known === undefined ? all : `:${known}`;
     })
     .replace(tmpdir(), "/tmp");
 }

@@ -86,7 +86,9 @@ describe("a failure", () => {
   test("of a hook cannot be taken for one of the network", () => {
     const thrown = Object.assign(new Error("open x"), { code: "ENOENT", stack: "" });
     expect(explained(thrown, "http://a")).toBe("proxy_internal_error: Error: open x");
-    expect(explained("text")).toBe("proxy_internal_error: thrown: text");
+    expect(explained("text")).toBe(
+      "proxy_internal_error: something other than an Error was thrown",
+    );
   });
 
   test("of too many open files names the limit, although no error type does", () => {

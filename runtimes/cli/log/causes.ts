@@ -237,7 +237,7 @@ function toClause(detail: string | undefined): string {
 
 /** Renders an exception, mostly of a hook, with the place in its code: the first line of the stack. */
 function explainException({ message, thrown }: Facts): readonly [string] {
-  if (!(thrown instanceof Error)) return [message ?? `thrown: ${String(thrown)}`];
+  if (!(thrown instanceof Error)) return [message ?? "something other than an Error was thrown"];
   const [, place] = /^\s+at (.*)$/m.exec(thrown.stack ?? "") ?? [];
   const where = place === undefined ? "" : `, thrown at ${place.replace("file://", "")}`;
   return [`${thrown.name}: ${thrown.message}${where}`];

@@ -43,11 +43,7 @@ export class RequestLog {
   /** Called at the end of each request; undefined for the form `off`, so that nothing is measured for the log. */
   readonly onRequestEnd: ((end: RequestEnd) => void) | undefined;
 
-  constructor(
-    form: LogForm,
-    stdout: Stream = process.stdout as unknown as Stream,
-    stderr: Stream = process.stderr as unknown as Stream,
-  ) {
+  constructor(form: LogForm, stdout: Stream = process.stdout, stderr: Stream = process.stderr) {
     this.#form = form;
     const renderDropped = createDroppedForm(form);
     this.#lines = new LineWriter(stdout, renderDropped);
@@ -153,10 +149,12 @@ function toRecord({ method, path, status, failure, time, outcome }: FailedReques
   return { time: toIsoTime(time), level: "error", method, path, status, ...failure, outcome };
 }
 
+function describeDropped(count: number): string {
+  return `${count} ${count === 1 ? "line was" : "lines were"} dropped: the reader of this log is too slow`;
+}
+
 function createDroppedForm(form: LogForm): (count: number) => string {
-  const message = (count: number): string =>
-    `${count} ${count === 1 ? "line was" : "lines were"} dropped: the reader of this log is too slow`;
-  if (form !== "json") return (count) => `fetchway: ${message(count)}`;
+  if (form !== "json") return (count) => `fetchway: ${describeDropped(count)}`;
   return (count) =>
-    renderJson({ time: toIsoTime(Date.now()), level: "error", message: message(count) });
+    renderJson({ time: toIsoTime(Date.now()), level: "error", message: describeDropped(count) });
 }

@@ -1,9 +1,8 @@
 import process from "node:process";
 import type { PoolStats, RequestEnd } from "#proxy";
 import { explainFailure, isClientGone } from "../log/causes.ts";
+import { Latencies, type Percentiles, Recent, roundToThree, sumOf, WINDOW } from "./recent.ts";
 
-/** The number of seconds that the page shows. */
-export const WINDOW = 60;
 /** The bounds on memory: what is beyond them is counted together, under `OTHER`. */
 const MOST_UPSTREAMS = 50;
 const MOST_SERIES = 400;
@@ -32,65 +31,6 @@ export interface Series {
   /** Seconds. */
   sum: number;
   count: number;
-}
-
-// ── latencies of the last minute ──
-
-/** Eight buckets to an octave from 1/16 ms: their width is 9 % of the value. */
-const STEPS = 8;
-const LOWEST = -4;
-const OCTAVES = 24;
-const FINE = STEPS * OCTAVES;
-
-function toBucket(milliseconds: number): number {
-  const bucket = Math.floor((Math.log2(milliseconds) - LOWEST) * STEPS);
-  return bucket > 0 ? Math.min(bucket, FINE - 1) : 0;
-}
-
-/** Returns the upper bound of a bucket in milliseconds. */
-function boundOf(bucket: number): number {
-  return 2 ** ((bucket + 1) / STEPS + LOWEST);
-}
-
-/** Counters of the last minute, one set for each second. */
-class Recent {
-  // Doubles count beyond the 2^32 at which integers of 32 bits wrap.
-  readonly #slots: readonly Float64Array[];
-  #second = 0;
-  readonly sum: Float64Array;
-
-  constructor(size: number) {
-    this.#slots = Array.from({ length: WINDOW }, () => new Float64Array(size));
-    this.sum = new Float64Array(size);
-  }
-
-  add(second: number, index: number, amount = 1): void {
-    this.advance(second);
-    const slot = this.#slots[second % WINDOW] as Float64Array;
-    slot[index] = (slot[index] as number) + amount;
-    this.sum[index] = (this.sum[index] as number) + amount;
-  }
-
-  /** Drops the seconds that are older than a minute. */
-  advance(second: number): void {
-    const from = Math.max(this.#second + 1, second - WINDOW + 1);
-    for (let each = from; each <= second; each++) {
-      const slot = this.#slots[each % WINDOW] as Float64Array;
-      for (let i = 0; i < slot.length; i++)
-        this.sum[i] = (this.sum[i] as number) - (slot[i] as number);
-      slot.fill(0);
-    }
-    if (second > this.#second) this.#second = second;
-  }
-
-  /** Returns one counter, for each second of the last minute up to this one, oldest first. */
-  history(second: number, index: number): number[] {
-    this.advance(second);
-    return Array.from(
-      { length: WINDOW },
-      (_, i) => (this.#slots[(second + 1 + i) % WINDOW] as Float64Array)[index] as number,
-    );
-  }
 }
 
 // ── the counters ──
@@ -158,7 +98,7 @@ export interface Snapshot {
     readonly requests: readonly number[];
     readonly failed: readonly number[];
     /** Milliseconds until the response headers; undefined if there was no request. */
-    readonly percentiles: Readonly<Record<"p50" | "p90" | "p99" | "max", number>> | undefined;
+    readonly percentiles: Percentiles | undefined;
     /** Buckets of doubling bounds: `[milliseconds, requests]`. */
     readonly latencies: readonly (readonly [below: number, requests: number])[];
     readonly statuses: Readonly<Record<string, number>>;
@@ -207,7 +147,7 @@ export class Metrics {
   readonly upstreams: Map<string, UpstreamCounters> = new Map();
   readonly #failures: Map<string, SeenFailure> = new Map();
   readonly #recent = new Recent(2);
-  readonly #latencies = new Recent(FINE);
+  readonly #latencies = new Latencies();
   readonly #statuses = new Recent(6);
   readonly #requests: SeenRequest[] = [];
   requests = 0;
@@ -255,7 +195,7 @@ export class Metrics {
       increase(this.tunnels, protocol, MOST_PROTOCOLS);
     } else {
       // The time of the body depends on the client, and that of an event stream says nothing.
-      this.#latencies.add(second, toBucket(timings.firstByte ?? timings.total));
+      this.#latencies.add(second, timings.firstByte ?? timings.total);
       this.#countSeries(end, code);
     }
     this.#countUpstream(end, second, isFailed);
@@ -283,12 +223,12 @@ export class Metrics {
         seconds: Math.min(WINDOW, second - this.#startSecond + 1),
         requests: this.#recent.history(second, REQUESTS),
         failed: this.#recent.history(second, FAILED),
-        percentiles: this.#findPercentiles(second),
-        latencies: this.#drawLatencies(),
+        percentiles: this.#latencies.percentiles(second),
+        latencies: this.#latencies.bars(second),
         statuses: this.#recentStatuses(second),
       },
       errors: Object.fromEntries(this.errors),
-      failures: [...this.#failures.values()].sort((one, other) => other.count - one.count),
+      failures: [...this.#failures.values()].toSorted((one, other) => other.count - one.count),
       upstreams: this.#describeUpstreams(second, pool),
       connections: pool && toTotals(pool),
       requests: this.#requests.toReversed(),
@@ -372,33 +312,6 @@ export class Metrics {
     });
   }
 
-  #findPercentiles(second: number): Snapshot["recent"]["percentiles"] {
-    this.#latencies.advance(second);
-    const { sum } = this.#latencies;
-    const total = sumOf(sum);
-    if (total === 0) return undefined;
-    const at = (share: number): number => {
-      let left = Math.ceil(total * share);
-      let bucket = 0;
-      while (bucket < FINE - 1 && left > (sum[bucket] as number)) left -= sum[bucket++] as number;
-      return round3(boundOf(bucket));
-    };
-    return { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: at(1) };
-  }
-
-  /** Adds up the fine buckets to two per octave, from the first that is not empty to the last. */
-  #drawLatencies(): [number, number][] {
-    const { sum } = this.#latencies;
-    const bars: [number, number][] = [];
-    const width = STEPS / 2;
-    for (let first = 0; first < FINE; first += width) {
-      bars.push([round3(boundOf(first + width - 1)), sumOf(sum.subarray(first, first + width))]);
-    }
-    const isFilled = ([, count]: [number, number]): boolean => count > 0;
-    const start = bars.findIndex(isFilled);
-    return start === -1 ? [] : bars.slice(start, bars.findLastIndex(isFilled) + 1);
-  }
-
   #recentStatuses(second: number): Record<string, number> {
     this.#statuses.advance(second);
     const names = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -420,7 +333,7 @@ export class Metrics {
         failed,
         recent: history,
         recentFailed: recent?.sum[FAILED] ?? 0,
-        average: count === 0 ? undefined : round3(time / 10 / count),
+        average: count === 0 ? undefined : roundToThree(time / 10 / count),
         inUse,
         free,
         waiting,
@@ -438,17 +351,6 @@ function monotonicSecond(): number {
 function increase(counters: Map<string, number>, name: string, most: number): void {
   const key = counters.has(name) || counters.size < most ? name : OTHER;
   counters.set(key, (counters.get(key) ?? 0) + 1);
-}
-
-function sumOf(numbers: Iterable<number>): number {
-  let sum = 0;
-  for (const number of numbers) sum += number;
-  return sum;
-}
-
-/** Rounds to three digits. */
-function round3(number: number): number {
-  return Number(number.toPrecision(3));
 }
 
 function toTotals(pool: PoolStats): Snapshot["connections"] {

@@ -59,13 +59,16 @@ export function renderMetrics(metrics: Metrics): string {
       "Requests to an upstream that failed, or got a status from 500.",
       byUpstream((each) => each.failed),
     ),
-    renderFamily("http_client_open_connections", "gauge", "Connections to an upstream by state.", [
-      ...upstreams.flatMap(({ name, inUse, free, tunnels }): Sample[] => [
+    renderFamily(
+      "http_client_open_connections",
+      "gauge",
+      "Connections to an upstream by state.",
+      upstreams.flatMap(({ name, inUse, free, tunnels }): Sample[] => [
         [{ upstream: name, http_connection_state: "active" }, inUse],
         [{ upstream: name, http_connection_state: "idle" }, free],
         [{ upstream: name, http_connection_state: "tunnel" }, tunnels],
       ]),
-    ]),
+    ),
     renderFamily(
       "fetchway_waiting_requests",
       "gauge",
@@ -135,16 +138,16 @@ function renderDurations({ series }: Metrics): string {
           error_type: errorType,
         };
     let below = 0;
-    const counts = BOUNDS.map((bound, i) => {
+    const samples = BOUNDS.map((bound, i) => {
       below += buckets[i] as number;
       return renderSample(`${DURATION}_bucket`, { ...labels, le: String(bound) }, below);
     });
-    return [
-      ...counts,
+    samples.push(
       renderSample(`${DURATION}_bucket`, { ...labels, le: "+Inf" }, count),
       renderSample(`${DURATION}_sum`, labels, sum),
       renderSample(`${DURATION}_count`, labels, count),
-    ];
+    );
+    return samples;
   });
   return (
     describeFamily(
