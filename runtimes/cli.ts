@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 import process from "node:process";
 import { readCertificate, readTrust, reloadOnSignal } from "./cli/certificate.ts";
-import { findMissingLimits, readExempt } from "./cli/clientlimits.ts";
+import { readExempt } from "./cli/clientlimits.ts";
+import { checkLine } from "./cli/checkline.ts";
 import { addCors } from "./cli/cors.ts";
 import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
@@ -11,8 +12,8 @@ import { Observers } from "./cli/observe.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/printstats.ts";
-import { explain, findProblems, findTargetProblem } from "./cli/problems.ts";
-import { type GivenRoute, readRoute } from "./cli/routeflag.ts";
+import { explain } from "./cli/problems.ts";
+import type { GivenRoute } from "./cli/routeflag.ts";
 import { Router } from "./cli/routes.ts";
 import { type RouteSettings, type Settings, toSettings } from "./cli/settings.ts";
 import { stopOnSignals } from "./cli/stop.ts";
@@ -22,8 +23,8 @@ import { checkVersion } from "./sockets/versions.ts";
 async function run(args: readonly string[]): Promise<string[]> {
   const line = parse(args);
   const { help, version, config } = line.given.line;
-  if (help === true) {
-    console.log(renderHelp());
+  if (help !== undefined && help !== false) {
+    console.log(renderHelp(help === "all"));
     return [];
   }
   if (version === true) {
@@ -41,30 +42,6 @@ async function run(args: readonly string[]): Promise<string[]> {
   } catch (error) {
     return [explain(error)];
   }
-}
-
-/** Checks a command line, and reads its routes. */
-function checkLine(line: CommandLine): { routes: GivenRoute[]; problems: string[] } {
-  const problems = [...line.problems, ...findProblems(line)];
-  const routes: GivenRoute[] = [];
-  const { demo, config, route: texts = [] } = line.given.line;
-  for (const read of texts.map(readRoute)) {
-    if (Array.isArray(read)) problems.push(...read);
-    else routes.push(read);
-  }
-  if (!line.unsure && line.target !== undefined) problems.push(...findTargetProblem(line.target));
-  const isRouted = line.target !== undefined || texts.length > 0 || config !== undefined || demo;
-  if (!isRouted) {
-    problems.push("no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo");
-  }
-  const names = Object.keys(line.given.server);
-  problems.push(...findMissingLimits(names, (option) => labelOf(line, option)));
-  return { routes, problems };
-}
-
-function labelOf({ labels }: CommandLine, option: string): string {
-  for (const [flag, label] of labels) if (flag.option === option) return label;
-  return option;
 }
 
 async function start(

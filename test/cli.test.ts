@@ -3,6 +3,8 @@ import { readFileSync } from "node:fs";
 import { get, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
+import { flags } from "../runtimes/cli/flags.ts";
+import { renderHelp } from "../runtimes/cli/help.ts";
 import { clientLimitSchema } from "../runtimes/cli/commandoptions.ts";
 import { poolDefaults } from "../src/options/pooloptions.ts";
 import { defaults, proxySchema } from "../src/options/proxyoptions.ts";
@@ -55,8 +57,8 @@ describe("with a target", () => {
 
   test.each(["--no-change-origin --no-xfwd", "--change-origin false --xfwd false"])(
     "%s",
-    async (flags) => {
-      const { origin } = await listening(`${flags} ${upstream.url}`);
+    async (line) => {
+      const { origin } = await listening(`${line} ${upstream.url}`);
       const { headers } = await ask(origin);
       expect(headers["host"]).toBe(new URL(origin).host);
       expect(Object.keys(headers).join()).not.toContain("forwarded");
@@ -109,8 +111,26 @@ describe("describes itself", () => {
     expect(proxy.stdout).toBe(`${version}\n`);
   });
 
-  test("--help lists every option that a flag can set, with its default", async () => {
-    const proxy = command("--help --bogus");
+  test("--help fits on a screen, and what it says of each flag is true", () => {
+    const lines = renderHelp(false).split("\n");
+    expect(lines.length).toBeLessThanOrEqual(23);
+    for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(80);
+    const shown = lines.flatMap((line) => {
+      const match = /^ {2}(-\w, | {4})--(no-)?([\w-]+)( \S+)?.*?(?:\(default (.*)\))?$/.exec(line);
+      return match === null ? [] : [match.slice(1)];
+    });
+    expect(shown.length).toBeGreaterThan(8);
+    for (const [short = "", no, name, , preset] of shown) {
+      const flag = flags.find((each) => each.name === name);
+      expect(flag, name).toBeDefined();
+      expect(short.trim()).toBe(flag?.short === undefined ? "" : `-${flag.short},`);
+      if (no !== undefined) expect(flag?.negatable, name).toBe(true);
+      else if (preset !== undefined) expect(preset).toBe(String(flag?.fallback));
+    }
+  });
+
+  test("--help all lists every option that a flag can set, with its default", async () => {
+    const proxy = command("--help all --bogus");
     expect(await proxy.exit).toBe(0);
     const shown = new Map<string, string>();
     for (const line of proxy.stdout.split("\n")) {

@@ -117,7 +117,7 @@ describe.each(flags.map((flag) => [`--${flag.name}`, flag] as const))("%s", (nam
   });
 
   test("has a line in the help, with its default", () => {
-    const line = renderHelp()
+    const line = renderHelp(true)
       .split("\n")
       .find((each) => /^ {2}(?:-\w, | {4})--/.test(each) && withoutNo(each).includes(` ${name} `));
     expect(line).toContain(` ${flag.help}`);

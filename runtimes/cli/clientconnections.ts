@@ -50,11 +50,13 @@ export class ClientConnections {
   /** The responses that are not complete, with their connections. */
   readonly running: Map<Running, ClientConnection | undefined> = new Map();
   readonly counts: ConnectionCounts = { refused: 0, evicted: 0 };
-  /** The last limit at which a connection was refused, with its address. */
-  lastRefusal: { readonly limit: keyof ConnectionLimits; readonly address: string } | undefined;
   readonly #server: Server;
   readonly #limits: ConnectionLimits;
-  #isStopping = false;
+  /** When the server stopped accepting connections, on the clock of `performance.now()`. */
+  #stoppedAt: number | undefined;
+  /** The time until which no refusal is reported, on the clock of `performance.now()`. */
+  #quietUntil = 0;
+  readonly #report: (reason: string) => void;
   readonly #isExempt: (address: string) => boolean;
   /** Connections without a request and without a tunnel; the one that has been idle longest is the first. */
   readonly #idle: Set<ClientConnection> = new Set();
@@ -63,14 +65,19 @@ export class ClientConnections {
   /** The connections of a TLS server by the client's address and port, until their handshakes end. */
   readonly #handshaking: Map<string, ClientConnection> = new Map();
 
-  /** @param isExempt tells which addresses have no limit of their own, such as those of proxies */
+  /**
+   * @param report is called when connections are refused, at most once a minute
+   * @param isExempt tells which addresses have no limit of their own, such as those of proxies
+   */
   constructor(
     server: Server,
     limits: ConnectionLimits,
+    report: (reason: string) => void,
     isExempt: (address: string) => boolean = () => false,
   ) {
     this.#server = server;
     this.#limits = limits;
+    this.#report = report;
     this.#isExempt = isExempt;
     const isSecure = "setSecureContext" in server;
     server.on("connection", (socket: Socket) => this.#onConnection(socket, isSecure));
@@ -115,8 +122,20 @@ export class ClientConnections {
    * `Connection: close`.
    */
   stopAccepting(): void {
-    this.#isStopping = true;
+    // The system has accepted connections that Node has not seen, and resets them with the listening socket. By the second
+    // turn of the event loop, Node has taken all that came before. `close` of the HTTP server is not called, because it
+    // closes idle connections at once. Clients are told afterwards, because they then open new connections.
+    setImmediate(() =>
+      setImmediate(() => {
+        NetServer.prototype.close.call(this.#server);
+        this.#announceStop();
+      }),
+    );
+  }
+
+  #announceStop(): void {
     const now = performance.now();
+    this.#stoppedAt = now;
     // Before the app's own listener, which may send the head of the response at once.
     this.#server.prependListener("request", (_: Message, res: Running) => closeAfter(res));
     for (const res of this.running.keys()) closeAfter(res);
@@ -125,14 +144,11 @@ export class ClientConnections {
       // The first GOAWAY refuses no request; the second one, after a while, refuses those after the last (RFC 9113 §6.8).
       connection.session?.goaway(0, LAST_STREAM);
     }
-    // The system has accepted connections that Node has not seen, and resets them with the listening socket. By the second
-    // turn of the event loop, Node has taken all that came before. `close` of the HTTP server is not called, because it
-    // closes idle connections at once.
-    setImmediate(() => setImmediate(() => NetServer.prototype.close.call(this.#server)));
   }
 
   /** Closes the connections that have been idle for `GRACE` since the server has begun to stop. */
   closeIdle(): void {
+    if (this.#stoppedAt === undefined) return;
     const latest = performance.now() - GRACE;
     for (const connection of this.#idle) {
       if (connection.idleSince > latest) continue;
@@ -185,8 +201,16 @@ export class ClientConnections {
 
   #refuse(socket: Socket, limit: keyof ConnectionLimits, address: string): void {
     this.counts.refused++;
-    this.lastRefusal = { limit, address };
     resetSocket(socket);
+    const now = performance.now();
+    if (now < this.#quietUntil) return;
+    this.#quietUntil = now + QUIET;
+    this.#report(
+      limit === "maxConnections"
+        ? `all ${this.#limits.maxConnections} are in use; raise --max-connections`
+        : `${address} has ${this.#limits.maxPerAddress} in use; ` +
+            "raise --max-per-address, or name a proxy in --trust-proxy",
+    );
   }
 
   /** Closes the connection that has been idle longest. Returns false if none is idle. */
@@ -213,12 +237,14 @@ export class ClientConnections {
     res.once("close", () => {
       this.running.delete(res);
       if (connection === undefined || --connection.requests > 0) return;
-      if (this.#isStopping) connection.idleSince = performance.now();
+      if (this.#stoppedAt !== undefined) connection.idleSince = performance.now();
       if (this.all.has(connection)) this.#idle.add(connection);
     });
   }
 }
 
+/** Milliseconds after a report in which no other one follows. */
+const QUIET = 60_000;
 /** Milliseconds for which an idle connection stays open while the server stops. */
 const GRACE = 500;
 /** The highest number of a stream (RFC 9113 §5.1.1). */

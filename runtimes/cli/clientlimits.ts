@@ -38,12 +38,17 @@ export function letCheckNotice(server: object, { maxHeadersCount }: FilledClient
   (server as { maxHeadersCount?: number }).maxHeadersCount = maxHeadersCount + 1;
 }
 
-/** Whether a request of Node's HTTP/1.1 server has too many fields. */
-export function hasTooManyFields(
-  { rawHeaders }: { readonly rawHeaders: readonly string[] },
-  { maxHeadersCount }: FilledClientLimits,
+/** Whether a request's header section is too large, as far as Node's server has not found it out. */
+export function isTooLarge(
+  req: { readonly rawHeaders: readonly string[]; readonly stream?: unknown },
+  { maxHeadersCount, maxHeaderSize }: FilledClientLimits,
 ): boolean {
-  return rawHeaders.length > 2 * maxHeadersCount;
+  const { rawHeaders } = req;
+  if (req.stream === undefined) return rawHeaders.length > 2 * maxHeadersCount;
+  // Node limits the number of HTTP/2 fields, but their size only from the client's acknowledgement of the settings on.
+  let size = 0;
+  for (const text of rawHeaders) size += text.length;
+  return size > maxHeaderSize;
 }
 
 /** Returns which addresses are proxies, whose connections carry the requests of many clients. */

@@ -37,6 +37,11 @@ interface Seen {
   stalled: number;
 }
 
+/** Whether all of a request has arrived. `complete` is set on an HTTP/2 request only when its body has been read. */
+function hasEnded(req: Running["req"]): boolean {
+  return "stream" in req ? req.stream.state.remoteClose === 1 || req.complete : req.complete;
+}
+
 /** How many clients were too slow, and for what. */
 export interface SlowCounts {
   body: number;
@@ -95,7 +100,7 @@ export class SlowClients {
   #lookAtBody(res: Running, timeout: number): void {
     const req = res.req;
     const isOurs =
-      req.complete ||
+      hasEnded(req) ||
       // What has arrived waits for the upstream.
       req.readableLength > 0 ||
       // The upstream has not asked for the body yet.
@@ -103,6 +108,7 @@ export class SlowClients {
       // The upstream answers while it reads: either side may wait for the other, as in gRPC.
       (res.headersSent && !res.writableEnded);
     if (isOurs) return void this.#bodies.delete(res);
+    // The window of an HTTP/2 stream shrinks with each byte that arrives.
     const progress =
       "stream" in req ? (req.stream.state.localWindowSize ?? 0) : (req.socket?.bytesRead ?? 0);
     if (!this.#isStalled(this.#bodies, res, progress, 0, timeout)) return;

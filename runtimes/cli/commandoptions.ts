@@ -1,5 +1,14 @@
 /** The options of the command itself, in the same form as those of a proxy. */
-import { bytes, limitFrom, milliseconds, text, toggle, whole } from "../../src/options/kinds.ts";
+import {
+  bytes,
+  choice,
+  either,
+  limitFrom,
+  milliseconds,
+  text,
+  toggle,
+  whole,
+} from "../../src/options/kinds.ts";
 import { defaultsOf, type Flags, type Kind, type Schema } from "../../src/options/schema.ts";
 import { origins } from "./cors.ts";
 import type { LogForm } from "./log/requestlog.ts";
@@ -82,7 +91,7 @@ export interface SecurityOptions {
   corsOrigin?: readonly string[];
 }
 
-const file = text(/./, "use the path of a file in PEM");
+const file = text(/./, 'use a file in PEM such as "cert.pem"');
 
 const securitySchema: Schema<SecurityOptions, "insecure" | "cors"> = {
   cert: { kind: file },
@@ -257,7 +266,7 @@ interface LineOptions {
   route?: readonly string[];
   config?: string;
   demo?: boolean;
-  help?: boolean;
+  help?: boolean | "all";
   version?: boolean;
 }
 
@@ -274,7 +283,10 @@ export const lineSchema: Schema<LineOptions, "demo" | "help" | "version"> = {
   route: { kind: list },
   config: { kind: text(/./, 'use a file such as "fetchway.config.mjs"') },
   demo: { kind: toggle, default: false },
-  help: { kind: toggle, default: false },
+  help: {
+    kind: either("use --help, or --help all", toggle, choice("all")),
+    default: false,
+  },
   version: { kind: toggle, default: false },
 };
 
@@ -283,7 +295,7 @@ export const routeFlags: Flags<Pick<LineOptions, "route" | "config" | "demo">> =
   flags: {
     route: {
       value: "<host/path>=<target>",
-      help: "another target for a path; in quotes with flags of its own",
+      help: "another target for a path; its flags may follow",
     },
     config: { value: "<file>", help: "read routes and options from a .mjs, .ts or .json file" },
     demo: "start a small upstream, where no target is given",
@@ -293,7 +305,7 @@ export const routeFlags: Flags<Pick<LineOptions, "route" | "config" | "demo">> =
 export const otherFlags: Flags<Pick<LineOptions, "help" | "version">> = {
   heading: "Other",
   flags: {
-    help: { short: "h", help: "show this" },
+    help: { short: "h", optional: ["all"], help: "show the usual flags, or all" },
     version: { short: "v", help: "show the version" },
   },
 };

@@ -32,6 +32,8 @@ export interface Flag extends Form {
   readonly short?: string;
   readonly help: string;
   readonly check: Check;
+  /** The words that the flag takes as its value if they follow, although it needs none. */
+  readonly choices: readonly string[];
   /** The default as the help shows it. */
   readonly fallback: string | number | boolean | undefined;
 }
@@ -58,7 +60,7 @@ function toFlag(
   heading: string,
   option: string,
   { kind, default: preset }: Table[string],
-  text: FlagText,
+  { optional: choices = [], ...text }: FlagText,
 ): Flag {
   const form = formOf(kind);
   if (form === undefined) throw new Error(`no flag can express ${option}`);
@@ -67,7 +69,20 @@ function toFlag(
   const negatable = form.negatable && scope !== "line";
   const { check } = kind;
   const fallback = toFallback(preset);
-  return { ...form, scope, heading, option, name, check, fallback, ...text, negatable };
+  const { value, ...reading } = form;
+  return {
+    ...reading,
+    ...(choices.length === 0 && value !== undefined && { value }),
+    scope,
+    heading,
+    option,
+    name,
+    check,
+    choices,
+    fallback,
+    ...text,
+    negatable,
+  };
 }
 
 /** Returns a default as the help shows it: a list as it is typed, and `true` for another object, which means on. */

@@ -5,12 +5,7 @@ import type { Proxy } from "#proxy";
 import { defaultsOf } from "../../src/options/schema.ts";
 import type { CertificateTexts } from "./certificate.ts";
 import { ClientConnections } from "./clientconnections.ts";
-import {
-  type FilledClientLimits,
-  hasTooManyFields,
-  letCheckNotice,
-  nodeLimits,
-} from "./clientlimits.ts";
+import { type FilledClientLimits, isTooLarge, letCheckNotice, nodeLimits } from "./clientlimits.ts";
 import { SlowClients } from "./clienttimeouts.ts";
 import { clientLimitSchema } from "./commandoptions.ts";
 import { UsageError } from "./read.ts";
@@ -62,12 +57,13 @@ export interface Front {
 export async function listen(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
   const { port, host, certificate, limits = defaultsOf(clientLimitSchema), websocket } = settings;
   let isStopping = false;
+  let isClosed = false;
   /** The number of running requests on Deno, whose server does not count them. */
   let pending = 0;
 
   const onNode: ServerHandler = (request) => {
     const message = request.runtime?.node?.req;
-    if (message !== undefined && hasTooManyFields(message, limits)) return tooManyFields();
+    if (message !== undefined && isTooLarge(message, limits)) return refuseHead(message);
     return answer(request);
   };
   const elsewhere: ServerHandler = (request) => {
@@ -108,7 +104,7 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
       letCheckNotice(node, limits);
-      connections = new ClientConnections(node, limits, settings.isExempt);
+      connections = new ClientConnections(node, limits, reportRefusal, settings.isExempt);
     }
     await server.ready();
   } catch (error) {
@@ -129,17 +125,23 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
     stopAccepting() {
       isStopping = true;
       if (connections !== undefined) connections.stopAccepting();
-      else void server.close().catch(() => {});
+      else if (server.bun !== undefined) void server.close();
     },
     admitUpgrade(message) {
       // With too many fields, the request is an ordinary one, and refused.
-      if (hasTooManyFields(message, limits)) return false;
+      if (isTooLarge(message, limits)) return false;
       connections?.noteUpgrade(message);
       return true;
     },
     isFinished(proxy) {
       connections?.closeIdle();
       const { requests, tunnels } = front.countRunning(proxy);
+      // Deno's server would close all WebSockets at once. Until it is closed, it accepts connections, and closes each after
+      // one response.
+      if (server.deno !== undefined && tunnels === 0 && !isClosed) {
+        isClosed = true;
+        void server.close().catch(() => {});
+      }
       return requests + tunnels === 0 && (connections?.all.size ?? 0) === 0;
     },
   };
@@ -148,14 +150,19 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
 
 const isOnNode = !["Bun", "Deno"].some((name) => name in globalThis);
 
+function reportRefusal(reason: string): void {
+  console.error(`fetchway: connections are refused: ${reason}`);
+}
+
 function countTunnels(proxy: Pick<Proxy, "stats">): number {
   const origins = Object.values(proxy.stats()?.origins ?? {});
   return origins.reduce((sum, { tunnels }) => sum + tunnels, 0);
 }
 
-/** Answers a request with too many fields. Its connection is closed: Node may have dropped some of the fields. */
-function tooManyFields(): Response {
-  const headers = { connection: "close", "content-type": "text/plain" };
+/** Refuses a header section that is too large. An HTTP/1.1 connection is closed, because Node may have dropped a part. */
+function refuseHead(message: object): Response {
+  const headers = new Headers({ "content-type": "text/plain" });
+  if (!("stream" in message)) headers.set("connection", "close");
   return new Response("Request Header Fields Too Large\n", { status: 431, headers });
 }
 

@@ -22,11 +22,10 @@ export function findProblems({ given, labels }: CommandLine): string[] {
 export function findTargetProblem(target: string): string[] {
   const wrong = tryCreate({ target });
   if (wrong === undefined) return [];
-  // `localhost:4000` is a URL whose scheme is `localhost:`.
-  const port = /^:?(\d+)$/.exec(target)?.[1];
-  const meant = `http://${port === undefined ? target : `127.0.0.1:${port}`}`;
-  const guessed = !target.includes("//") && tryCreate({ target: meant }) === undefined;
-  return [guessed ? `bad target ${JSON.stringify(target)}: use ${meant}` : wrong];
+  if (/^:?\d+$/.test(target)) return [`bad target "${target}": a port is a number from 1 to 65535`];
+  const meant = `http://${target}`;
+  const isGuessed = !target.includes("//") && tryCreate({ target: meant }) === undefined;
+  return [isGuessed ? `bad target ${JSON.stringify(target)}: use ${meant}` : wrong];
 }
 
 function tryCreate(options: CreateProxyOptions): string | undefined {

@@ -3,6 +3,7 @@ import type { CreateProxyOptions } from "#proxy";
 import { parse } from "./parse.ts";
 import { checkPattern, normalizePattern } from "./pattern.ts";
 import { findProblems, findTargetProblem } from "./problems.ts";
+import { expandTarget } from "./shorttarget.ts";
 
 /** A route of the command line. */
 export interface GivenRoute {
@@ -28,7 +29,7 @@ export function readRoute(text: string): GivenRoute | string[] {
   }
   const line = parse(rest);
   const { proxy, pool, server, line: other } = line.given;
-  const target = first.slice(equals + 1);
+  const target = expandTarget(first.slice(equals + 1));
   const found = [...findTargetProblem(target), ...line.problems, ...findProblems(line)];
   if (line.target !== undefined) found.push("a route has one target, before its flags");
   for (const [flag] of line.labels) {

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Server, ServerRequest } from "srvx";
 import { createProxy, type CreateProxyOptions, type PoolStats, type Proxy } from "#proxy";
-import { pathOf } from "../../src/request/target.ts";
+import { authorityEnd, pathOf } from "../../src/request/target.ts";
 import { applyAbsoluteForm } from "../absoluteform.ts";
 import { hostOf, parsePattern, type Pattern, PatternMap, readingsOf } from "./pattern.ts";
 import { isSame, type RouteSettings } from "./settings.ts";
@@ -91,7 +91,7 @@ export class Router {
   /** Answers a request of the server. */
   readonly answer = (request: ServerRequest): Promise<Response> => {
     applyAbsoluteForm(request);
-    const route = this.#table.only ?? this.#find(request.headers.get("host"), request.url);
+    const route = this.#table.only ?? this.#findFor(request);
     const context = request.runtime?.deno?.info ?? request.runtime?.bun?.server;
     route.running++;
     const response = route.proxy.fetch(request, context);
@@ -150,7 +150,16 @@ export class Router {
     });
   }
 
-  /** @param url an absolute URL, or a path where the request has no valid `Host` */
+  #findFor(request: ServerRequest): LiveRoute {
+    const { url } = request;
+    // The URL of a web `Request` may have lost dot segments that the request line has.
+    const { url: target = url } =
+      (request.runtime?.node?.req as { url?: string } | undefined) ?? {};
+    const authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
+    return this.#find(request.headers.get("host") ?? authority, target);
+  }
+
+  /** @param url an absolute URL, or a path */
   #find(authority: string | null, url: string): LiveRoute {
     return this.#findPath(authority === null ? undefined : hostOf(authority), pathOf(url));
   }
