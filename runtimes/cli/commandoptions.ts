@@ -239,9 +239,9 @@ export const reportFlags: Flags<ReportOptions> = {
   flags: {
     log: {
       value: "<form>",
-      help: "pretty, common, combined, json, off, or auto: pretty on a terminal, else common",
+      help: "pretty, common, combined, json, off or auto",
     },
-    admin: { value: "<port>", help: "status page, metrics and health on this port, or host:port" },
+    admin: { value: "<port>", help: "a status page, with metrics and health checks" },
     stats: "print connection counters at the end; SIGUSR1 always does",
   },
 };
