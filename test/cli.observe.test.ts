@@ -1,7 +1,10 @@
 /** What the running command says and shows: its log, its failures and its status page, on each runtime. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, get, type IncomingMessage } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { startProgram } from "./_program.ts";
@@ -24,12 +27,26 @@ new WebSocketServer({ server: upstream }).on("connection", (socket) =>
 const closed = createServer();
 let target = "";
 let dead = "";
+const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+const config = join(folder, "fetchway.config.mjs");
 beforeAll(async () => {
+  const lines = [
+    "export default {",
+    '  routes: [{ match: "/hook", target: "http://127.0.0.1:9",',
+    "    onRequest() {",
+    '      throw new TypeError("no such\\nuser");',
+    "    } }],",
+    "};",
+  ];
+  writeFileSync(config, lines.join("\n"));
   target = `http://127.0.0.1:${await listen(upstream)}`;
   dead = `127.0.0.1:${await listen(closed)}`;
   await new Promise((resolve) => closed.close(resolve));
 });
-afterAll(() => upstream.close().closeAllConnections());
+afterAll(() => {
+  rmSync(folder, { recursive: true });
+  upstream.close().closeAllConnections();
+});
 
 interface Line {
   level?: string;
@@ -57,8 +74,14 @@ describe.each([
   ["deno", ["deno", "run", "-A", "runtimes/cli.ts"]],
 ])("on %s", (_name, command) => {
   test("the log and the status page tell of responses, failures, tunnels, cut streams and clients that left", async () => {
-    const flags = ["--admin=0", "--log=json", "--stop-timeout=5000"];
-    const { program, origin } = await start(command, ...flags, `--route=/dead=http://${dead}`);
+    const { program, origin } = await start(
+      command,
+      "--admin=0",
+      "--log=json",
+      "--stop-timeout=5000",
+      `--route=/dead=http://${dead}`,
+      `--config=${config}`,
+    );
     await using _ = program;
     const [, admin = ""] = await program.printed(/status page: (http:\S+)\//);
 
@@ -70,6 +93,11 @@ describe.each([
     const leaving = get(`${origin}/endless`);
     const [response] = (await once(leaving, "response")) as [IncomingMessage];
     await once(response, "data");
+    const thrown = await fetch(`${origin}/hook`);
+    expect([thrown.status, await thrown.text()]).toEqual([
+      500,
+      "Internal Server Error: proxy_internal_error\n",
+    ]);
     leaving.on("error", () => {}).destroy();
     const socket = new WebSocket(`${origin.replace("http", "ws")}/chat`);
     await once(socket, "open");
@@ -80,8 +108,8 @@ describe.each([
 
     const lines = (): Line[] =>
       Array.from(program.output().matchAll(/^\{.*\}$/gm), ([json]) => JSON.parse(json) as Line);
-    // Two of the requests have a line of their failure as well.
-    await until(() => lines().length >= 7, "seven lines");
+    // Three of the requests have a line of their failure as well.
+    await until(() => lines().length >= 9, "nine lines");
     const line = (path: string, level?: string): Line | undefined =>
       lines().find((each) => each.path.startsWith(path) && each.level === level);
     expect(line("/a?b")).toMatchObject({
@@ -102,6 +130,12 @@ describe.each([
     expect(line("/cut", "error")?.["outcome"]).toMatch(/^cut after .*, 4 B$/);
     expect(line("/endless")).toMatchObject({ clientLeft: true, bytesOut: 5 });
     expect(line("/endless", "error")).toBeUndefined();
+    expect(line("/hook", "error")).toMatchObject({ status: 500, code: "proxy_internal_error" });
+    expect(line("/hook", "error")?.["cause"]).toMatch(
+      /^TypeError: no such\\nuser, thrown at (?:Object\.)?onRequest \(.*fetchway\.config\.mjs:4:\d+\)$/,
+    );
+    // The server does not print the exception as well.
+    expect(program.output().split("no such")).toHaveLength(3);
     expect(line("/chat")).toMatchObject({ status: 101, protocol: "websocket" });
     expect(program.output()).not.toContain("\u001b");
 
@@ -113,12 +147,22 @@ describe.each([
       failures: object[];
       requests: Line[];
     };
-    expect(total).toMatchObject({ requests: 5, failed: 2, tunnels: 1 });
-    expect(errors).toEqual({ connection_refused: 1, http_response_incomplete: 1, client_left: 1 });
-    expect(failures).toHaveLength(2);
-    expect(requests.map(({ path }) => path).toSorted()).toEqual(
-      ["/a", "/chat", "/cut", "/dead/%1b[2J", "/endless"].toSorted(),
-    );
+    expect(total).toMatchObject({ requests: 6, failed: 3, tunnels: 1 });
+    expect(errors).toEqual({
+      connection_refused: 1,
+      http_response_incomplete: 1,
+      proxy_internal_error: 1,
+      client_left: 1,
+    });
+    expect(failures).toHaveLength(3);
+    expect(requests.map(({ path }) => path).toSorted()).toEqual([
+      "/a",
+      "/chat",
+      "/cut",
+      "/dead/%1b[2J",
+      "/endless",
+      "/hook",
+    ]);
     expect(await (await fetch(`${admin}/metrics`)).text()).toContain(
       'fetchway_errors_total{error_type="connection_refused"} 1\n',
     );

@@ -46,13 +46,14 @@ export class Observers {
       prepared.onRequestEnd =
         listeners.length === 1 ? (listeners[0] as Listener) : callAll(listeners);
     }
-    if (this.#log.onRequestEnd === undefined) {
-      const upstream = describeTarget(target);
-      prepared.onError = (error, request) => {
-        this.#log.onError(error, request, upstream);
-        return onError?.(error, request);
-      };
-    }
+    const upstream = describeTarget(target);
+    prepared.onError = async (error, request) => {
+      if (this.#log.onRequestEnd === undefined) this.#log.onError(error, request, upstream);
+      const response = await onError?.(error, request);
+      // Without a response, the server would get the exception of a hook: Bun's and Deno's print each of them, and Bun's
+      // shows the client the source.
+      return response ?? (error.code === "proxy_internal_error" ? toInternalError() : undefined);
+    };
     return prepared;
   };
 
@@ -79,6 +80,16 @@ export class Observers {
   async close(): Promise<void> {
     await this.#log.close();
   }
+}
+
+function toInternalError(): Response {
+  return new Response("Internal Server Error: proxy_internal_error\n", {
+    status: 500,
+    headers: {
+      "content-type": "text/plain; charset=utf-8",
+      "proxy-status": "fetchway; error=proxy_internal_error",
+    },
+  });
 }
 
 function callAll(listeners: readonly Listener[]): Listener {

@@ -239,6 +239,7 @@ function toClause(detail: string | undefined): string {
 function explainException({ message, thrown }: Facts): readonly [string] {
   if (!(thrown instanceof Error)) return [message ?? "something other than an Error was thrown"];
   const [, place] = /^\s+at (.*)$/m.exec(thrown.stack ?? "") ?? [];
-  const where = place === undefined ? "" : `, thrown at ${place.replace("file://", "")}`;
+  const where =
+    place === undefined ? "" : `, thrown at ${place.replace(/file:\/\/|\?read=\d+/g, "")}`;
   return [`${thrown.name}: ${thrown.message}${where}`];
 }
