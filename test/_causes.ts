@@ -10,7 +10,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { createServer as createTlsServer } from "node:tls";
 import { createProxy, type CreateProxyOptions, type RequestEnd } from "#proxy";
-import { explainFailure, renderFailure } from "../runtimes/cli/log/causes.ts";
+import { diagnoseFailure, renderFailure } from "../runtimes/cli/log/causes.ts";
 import { makeCertificate } from "./_certificate.ts";
 
 const HOUR = 3_600_000;
@@ -117,7 +117,7 @@ for (const [name, options] of Object.entries(cases)) {
       .catch(() => {});
   });
   const { error, upstream } = await ended;
-  failures[name] = renderFailure(explainFailure(error, upstream))
+  failures[name] = renderFailure(diagnoseFailure(error, upstream))
     .replaceAll(/:(\d+)\b/g, (all, port: string) => {
       const known = names.get(Number(port));
       return known === undefined ? all : `:${known}`;

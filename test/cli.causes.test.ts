@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { explainFailure, renderFailure } from "../runtimes/cli/log/causes.ts";
+import { diagnoseFailure, renderFailure } from "../runtimes/cli/log/causes.ts";
 import { ProxyError } from "../src/error.ts";
 import { startProgram } from "./_program.ts";
 
@@ -69,7 +69,7 @@ test.each([
 
 describe("a failure", () => {
   const explained = (error: unknown, upstream?: string): string =>
-    renderFailure(explainFailure(error, upstream));
+    renderFailure(diagnoseFailure(error, upstream));
 
   test("without an upstream is explained by the address of its cause", () => {
     const cause = Object.assign(new Error(), { code: "ECONNREFUSED", address: "::1", port: 4000 });

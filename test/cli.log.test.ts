@@ -1,4 +1,7 @@
 import { EventEmitter } from "node:events";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { WriteStream } from "node:tty";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { escapeAsApache, escapeControls, renderJson } from "../runtimes/cli/log/escape.ts";
@@ -190,6 +193,20 @@ describe("the JSON form", () => {
     );
   });
 
+  test("README lists the keys", () => {
+    const all = endOf({ protocol: "websocket", error: new ProxyError("connection_refused") });
+    const left = endOf({ error: clientGone() });
+    const keys = [all, left].flatMap((end) =>
+      Object.keys(JSON.parse(renderJsonLine(end)) as object),
+    );
+    const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+    const [, table = ""] = /The keys of `json`[^]*?\n\n([^]*?)\n\n/.exec(readme) ?? [];
+    const names = Array.from(table.matchAll(/^\| (`.*?) *\|/gm), ([, cell = ""]) =>
+      cell.replaceAll("`", "").split(", "),
+    );
+    expect(names.flat().toSorted()).toEqual([...new Set(keys)].toSorted());
+  });
+
   test("has the cause and the fix of a failure", () => {
     const line = renderJsonLine(endOf({ status: 502, error: refused() }));
     expect(JSON.parse(line)).toMatchObject({
@@ -210,7 +227,14 @@ describe("no text of a client reaches a terminal unescaped", () => {
   const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e]/;
   test.each(["pretty", "common", "combined", "json"] as const)("%s", async (form) => {
     const request = { headers: { get: () => evil } } as unknown as Request;
-    const fields = { method: evil, path: evil, authority: evil, upstream: evil, protocol: evil };
+    const fields = {
+      clientAddress: evil,
+      method: evil,
+      path: evil,
+      authority: evil,
+      upstream: evil,
+      protocol: evil,
+    };
     const [stdout, stderr] = [new SlowOutput(), new SlowOutput()];
     const log = new RequestLog(form, stdout as never, stderr as never);
     log.onRequestEnd?.(endOf({ ...fields, request }));
@@ -397,6 +421,27 @@ describe("the writer", () => {
     expect(lines.at(-2)).toMatch(/^\d+ dropped$/);
     expect(lines.length - 2 + Number(count)).toBe(20_000);
     expect(output.writes[1]?.length).toBeLessThan(1024 * 1024 + 200);
+  });
+
+  test("writes what is left when the process exits, on a line of its own", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+    const path = join(folder, "log");
+    const fd = openSync(path, "w");
+    try {
+      const output = Object.assign(new SlowOutput(), { fd });
+      output.isSlow = true;
+      const writer = new LineWriter(output, dropped);
+      writer.write("begun");
+      await until(() => output.writes.length > 0, "a write");
+      writer.write("größe");
+      writer.write("last");
+      writer.flushNow();
+      writer.flushNow();
+      expect(readFileSync(path, "utf8")).toBe("\ngröße\nlast\n");
+    } finally {
+      closeSync(fd);
+      rmSync(folder, { recursive: true });
+    }
   });
 
   test("goes on without a reader", async () => {

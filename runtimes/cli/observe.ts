@@ -46,7 +46,7 @@ export class Observers {
       prepared.onRequestEnd =
         listeners.length === 1 ? (listeners[0] as Listener) : callAll(listeners);
     }
-    const upstream = describeTarget(target);
+    const upstream = nameTarget(target);
     prepared.onError = async (error, request) => {
       if (this.#log.onRequestEnd === undefined) this.#log.onError(error, request, upstream);
       const response = await onError?.(error, request);
@@ -99,7 +99,7 @@ function callAll(listeners: readonly Listener[]): Listener {
 }
 
 /** Returns the upstream of a target for messages; undefined for a target that is a function or an app. */
-function describeTarget(target: CreateProxyOptions["target"]): string | undefined {
+function nameTarget(target: CreateProxyOptions["target"]): string | undefined {
   if (typeof target === "function" || (typeof target === "object" && "fetch" in target)) {
     return undefined;
   }

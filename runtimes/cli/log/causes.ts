@@ -179,7 +179,7 @@ const BY_INTERNAL_CAUSE: Readonly<Record<string, Text>> = {
  * @param error a `ProxyError`, or the exception of a hook
  * @param upstream where the request was to go, such as `http://127.0.0.1:4000` or `unix:/run/app.sock`
  */
-export function explainFailure(error: unknown, upstream: string | undefined): Failure {
+export function diagnoseFailure(error: unknown, upstream: string | undefined): Failure {
   const isOurs = error instanceof ProxyError;
   const code = isOurs ? error.code : "proxy_internal_error";
   const thrown = Object(isOurs ? error.cause : error) as Thrown;

@@ -1,7 +1,7 @@
 /** The forms of a line of the log. Each is a function of the end of a request, and its lines contain no control character. */
 import { styleText } from "node:util";
 import type { RequestEnd } from "#proxy";
-import { explainFailure, isClientGone, nameUpstream } from "./causes.ts";
+import { diagnoseFailure, isClientGone, nameUpstream } from "./causes.ts";
 import { escapeAsApache, escapeControls, renderJson } from "./escape.ts";
 
 /** Renders the end of a request as a line, without the line break. */
@@ -151,7 +151,8 @@ export function renderCommon(end: RequestEnd): string {
   const version = (end.request as ServerRequest).runtime?.node?.req?.httpVersion ?? "1.1";
   const line = `${escapeAsApache(method)} ${escapeAsApache(path)} HTTP/${version}`;
   // `%b` is a hyphen where no bytes were sent.
-  return `${clientAddress} - - ${apacheTime(startedAt)} "${line}" ${status} ${bytesOut || "-"}`;
+  // A hook of the app may take the address from a header field.
+  return `${escapeAsApache(clientAddress)} - - ${apacheTime(startedAt)} "${line}" ${status} ${bytesOut || "-"}`;
 }
 
 /** Renders the Combined Log Format: the common one with `"%{Referer}i" "%{User-agent}i"`. */
@@ -167,7 +168,7 @@ export function renderCombined(end: RequestEnd): string {
 export function renderJsonLine(end: RequestEnd): string {
   const { error, timings } = end;
   const failure =
-    error === undefined || isClientGone(error) ? undefined : explainFailure(error, end.upstream);
+    error === undefined || isClientGone(error) ? undefined : diagnoseFailure(error, end.upstream);
   return renderJson({
     time: new Date(end.startedAt).toISOString(),
     client: end.clientAddress,

@@ -1,7 +1,7 @@
 import process from "node:process";
 import type { ProxyError } from "../../../src/error.ts";
 import type { RequestEnd } from "#proxy";
-import { explainFailure, isClientGone, renderFailure } from "./causes.ts";
+import { diagnoseFailure, isClientGone, renderFailure } from "./causes.ts";
 import { escapeControls, renderJson } from "./escape.ts";
 import { type FailedRequest, FailureLog, type Repetition } from "./failurelog.ts";
 import {
@@ -63,7 +63,7 @@ export class RequestLog {
    */
   readonly onError = (error: ProxyError, request: Request, upstream?: string): void => {
     if (isClientGone(error)) return;
-    const failure = explainFailure(error, upstream);
+    const failure = diagnoseFailure(error, upstream);
     const { pathname, search } = new URL(request.url);
     const { method } = request;
     const path = pathname + search;
@@ -90,7 +90,7 @@ export class RequestLog {
     if (!isFailure || this.#form !== "pretty") this.#lines.write(render(end));
     if (!isFailure) return;
     const { method, path, status, startedAt, timings } = end;
-    const failure = explainFailure(error, end.upstream);
+    const failure = diagnoseFailure(error, end.upstream);
     const time = startedAt + timings.total;
     const outcome = status < 400 ? renderOutcome(end) : undefined;
     this.#failures.add({ method, path, status, failure, time, outcome });
@@ -120,9 +120,9 @@ interface FailureForms {
 function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
   if (form === "json") {
     return {
-      render: (failed) => renderJson(toRecord(failed)),
+      render: (failed) => renderJson(toErrorRecord(failed)),
       renderSum: ({ last, count, isMixed }) =>
-        renderJson({ ...toRecord(last), ...(isMixed && { mixed: true }), count }),
+        renderJson({ ...toErrorRecord(last), ...(isMixed && { mixed: true }), count }),
     };
   }
   const { dim, red, bold } = createPalette(stderr);
@@ -145,7 +145,7 @@ function toIsoTime(time: number): string {
   return new Date(time).toISOString();
 }
 
-function toRecord({ method, path, status, failure, time, outcome }: FailedRequest): object {
+function toErrorRecord({ method, path, status, failure, time, outcome }: FailedRequest): object {
   return { time: toIsoTime(time), level: "error", method, path, status, ...failure, outcome };
 }
 

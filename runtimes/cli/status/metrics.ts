@@ -1,6 +1,6 @@
 import process from "node:process";
 import type { PoolStats, RequestEnd } from "#proxy";
-import { explainFailure, isClientGone } from "../log/causes.ts";
+import { diagnoseFailure, isClientGone } from "../log/causes.ts";
 import { Latencies, type Percentiles, Recent, roundToThree, sumOf, WINDOW } from "./recent.ts";
 
 /** The bounds on memory: what is beyond them is counted together, under `OTHER`. */
@@ -241,7 +241,7 @@ export class Metrics {
       increase(this.errors, CLIENT_LEFT, Infinity);
       return CLIENT_LEFT;
     }
-    const failure = explainFailure(error, upstream);
+    const failure = diagnoseFailure(error, upstream);
     increase(this.errors, failure.code, Infinity);
     const key = `${status} ${failure.code} ${failure.cause}`;
     const count = (this.#failures.get(key)?.count ?? 0) + 1;

@@ -288,7 +288,7 @@ function showRequests({ requests }) {
 
 // Events.
 let last;
-function show() {
+function showAll() {
   if (last === undefined || document.hidden) return;
   const { ready, version, runtime, now, startedAt } = last;
   setState(ready ? "good" : "warn", ready ? "running" : "stopping");
@@ -301,9 +301,9 @@ function setState(tone, text) {
   document.querySelector("main").className = tone === "bad" ? "stale" : "";
 }
 const events = new EventSource("/events");
-events.onmessage = ({ data }) => { last = JSON.parse(data); show(); };
+events.onmessage = ({ data }) => { last = JSON.parse(data); showAll(); };
 events.onerror = () => setState("bad", "no connection");
-document.addEventListener("visibilitychange", show);
+document.addEventListener("visibilitychange", showAll);
 </script>
 </body>
 </html>

@@ -192,6 +192,7 @@ export async function listenForStatus(
       hostname: host,
       silent: true,
       gracefulShutdown: false,
+      bun: { development: false },
     });
     return await server.ready();
   } catch (error) {
