@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { basename } from "node:path";
 import process from "node:process";
 import { readCertificate, readTrust, reloadOnSignal } from "./cli/certificate.ts";
 import { readExempt } from "./cli/clientlimits.ts";
@@ -11,11 +12,12 @@ import { readConfig } from "./cli/loadconfig.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/printstats.ts";
-import { explain } from "./cli/problems.ts";
+import { assertRouted, explainAll, reloadConfig } from "./cli/reload.ts";
 import type { GivenRoute } from "./cli/routeflag.ts";
 import { Router } from "./cli/routes.ts";
 import { type RouteSettings, type Settings, toSettings } from "./cli/settings.ts";
 import { stopOnSignals } from "./cli/stop.ts";
+import type { Config } from "./config.ts";
 import { checkVersion } from "./sockets/versions.ts";
 
 /** Runs a command line. Returns the mistakes in it, one line each. */
@@ -39,7 +41,7 @@ async function run(args: readonly string[]): Promise<string[]> {
     await start(line, routes, config);
     return [];
   } catch (error) {
-    return [explain(error)];
+    return [...explainAll(error)];
   }
 }
 
@@ -48,21 +50,26 @@ async function start(
   routes: readonly GivenRoute[],
   path: string | undefined,
 ): Promise<void> {
-  const file = path === undefined ? {} : await readConfig(path);
-  const tls = readTrust({ ...file.server, ...given.server });
-  const base = { reuseBuffers: !isPreloaded(process), ...(tls && { tls }) };
+  const reuseBuffers = !isPreloaded(process);
   const proxy = { ...given.proxy, ...(Object.keys(given.pool).length > 0 && { pool: given.pool }) };
   const flags = { server: given.server, proxy, routes, target };
-  let settings = toSettings(flags, file, base);
-  // The demo takes the requests that no route takes.
-  const isWhole = settings.routes.some(({ match }) => match.includes("/"));
-  const demo =
-    given.line.demo === true && !isWhole
-      ? await listen(answerDemo, { port: 0, host: "127.0.0.1" })
-      : undefined;
-  if (demo !== undefined) {
-    settings = toSettings({ ...flags, target: originOf(demo) }, file, base);
+  let demo: Front | undefined;
+  const compose = (file: Config): Settings => {
+    const tls = readTrust({ ...file.server, ...given.server });
+    const base = { reuseBuffers, ...(tls && { tls }) };
+    const composed = toSettings(flags, file, base);
+    // The demo takes the requests that no route takes.
+    const isDemo = demo !== undefined && !takesAll(composed);
+    return isDemo
+      ? toSettings({ ...flags, target: originOf(demo as Front) }, file, base)
+      : composed;
+  };
+  const file = path === undefined ? {} : await readConfig(path);
+  if (given.line.demo === true && !takesAll(toSettings(flags, file))) {
+    demo = await listen(answerDemo, { port: 0, host: "127.0.0.1" });
   }
+  const settings = compose(file);
+  if (path !== undefined) assertRouted(basename(path), settings);
 
   const router = new Router(settings.routes);
   const { server } = settings;
@@ -78,7 +85,12 @@ async function start(
   printStats(router, server.stats);
   stopOnSignals(front, router, server.stopTimeout);
   if (certificate !== undefined) reloadOnSignal(front.server, server);
+  if (path !== undefined) reloadConfig(path, settings, compose, router);
   console.log(renderBanner(originOf(front), settings, demo && originOf(demo)));
+}
+
+function takesAll({ routes }: Settings): boolean {
+  return routes.some(({ match }) => match.includes("/"));
 }
 
 /**

@@ -29,15 +29,29 @@ export function findTargetProblem(target: string): string[] {
 }
 
 function tryCreate(options: CreateProxyOptions): string | undefined {
+  const message = findRefusal({ followRedirects: false, ...options });
+  return message && toCommandLine(message);
+}
+
+/**
+ * Returns the message with which `createProxy` refuses options; undefined for good ones.
+ *
+ * To check one option without the others, pass `followRedirects: false` beside it: `redirectTargets` is refused without that.
+ */
+export function findRefusal(options: CreateProxyOptions): string | undefined {
   let proxy: Proxy;
   try {
-    // `redirectTargets` is refused unless `followRedirects` is set, but each option is checked without the others here.
-    proxy = createProxy({ followRedirects: false, ...options });
+    proxy = createProxy(options);
   } catch (error) {
-    return explain(error);
+    if (isMisuse(error)) return error.message;
+    throw error;
   }
   void proxy.close();
   return undefined;
+}
+
+function isMisuse(error: unknown): error is TypeError {
+  return error instanceof TypeError && error.message.startsWith("fetchway: ");
 }
 
 /**
@@ -46,9 +60,7 @@ function tryCreate(options: CreateProxyOptions): string | undefined {
  */
 export function explain(error: unknown): string {
   if (error instanceof UsageError) return error.message;
-  if (error instanceof TypeError && error.message.startsWith("fetchway: ")) {
-    return toCommandLine(error.message);
-  }
+  if (isMisuse(error)) return toCommandLine(error.message);
   throw error;
 }
 
