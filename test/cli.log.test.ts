@@ -193,14 +193,14 @@ describe("the JSON form", () => {
     );
   });
 
-  test("README lists the keys", () => {
+  test("docs/log.md lists the keys", () => {
     const all = endOf({ protocol: "websocket", error: new ProxyError("connection_refused") });
     const left = endOf({ error: clientGone() });
     const keys = [all, left].flatMap((end) =>
       Object.keys(JSON.parse(renderJsonLine(end)) as object),
     );
-    const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
-    const [, table = ""] = /The keys of `json`[^]*?\n\n([^]*?)\n\n/.exec(readme) ?? [];
+    const text = readFileSync(new URL("../docs/log.md", import.meta.url), "utf8");
+    const [, table = ""] = /The keys of `json`[^]*?(\n\|[^]*)$/.exec(text) ?? [];
     const names = Array.from(table.matchAll(/^\| (`.*?) *\|/gm), ([, cell = ""]) =>
       cell.replaceAll("`", "").split(", "),
     );

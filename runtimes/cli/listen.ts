@@ -165,7 +165,8 @@ function countTunnels(proxy: Pick<Proxy, "stats">): number {
 function refuseHead(message: object): Response {
   const headers = new Headers({ "content-type": "text/plain" });
   if (!("stream" in message)) headers.set("connection", "close");
-  return new Response("Request Header Fields Too Large\n", { status: 431, headers });
+  const statusText = "Request Header Fields Too Large";
+  return new Response(`${statusText}\n`, { status: 431, statusText, headers });
 }
 
 function explainRefusal(error: unknown, port: number, host: string): UsageError {
