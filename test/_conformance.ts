@@ -31,12 +31,19 @@ const OWN_ON_NODE: readonly HostName[] = ["node", "srvx", "h3", "hono"];
 /** The hosts where that client runs on another runtime's implementation of `node:net` and `node:tls`. */
 const OWN_ELSEWHERE: readonly HostName[] = ["bun", "deno"];
 
-/** The hosts for which a file of unit tests counts, by the file's name. The first matching pattern decides. */
+/** The hosts that read the frames of a WebSocket. On the others, a tunnel passes the bytes of the endpoints. */
+const READING_FRAMES: readonly HostName[] = [...OWN_ELSEWHERE, "workerd"];
+
+/** The hosts for which a file of tests counts, by the file's name. The first matching pattern decides. */
 const SCOPES: readonly (readonly [RegExp, readonly HostName[]])[] = [
-  [/^http1\./, [...OWN_ON_NODE, ...OWN_ELSEWHERE]],
+  [/^suite\/frames\./, READING_FRAMES],
+  [/^websocket\.(?:frames|handshake|relay)\./, OWN_ELSEWHERE],
+  [/^upgradesocket\./, OWN_ON_NODE],
+  [/^http2\.upstream\./, OWN_ON_NODE],
+  [/^http[12]\./, [...OWN_ON_NODE, ...OWN_ELSEWHERE]],
   [/^(?:pool|stale|queue)\./, OWN_ON_NODE],
   [/^transport\.http\./, OWN_ELSEWHERE],
-  [/^transport\.workerd\./, ["workerd"]],
+  [/^(?:transport\.workerd|workerd\.websocket)\./, ["workerd"]],
   [/^undici\./, ["undici"]],
   [/\.node\.test\.ts$|^apps\.http2\./, ON_NODE],
 ];

@@ -12,6 +12,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { makeCertificate } from "./_certificate.ts";
 import { Command } from "./_command.ts";
+import { holdIdle } from "./idle/_holdidle.ts";
 import { listen } from "./_serve.ts";
 import { pause, until, within } from "./_wait.ts";
 
@@ -350,3 +351,16 @@ describe("at the limits for connections", () => {
     for (const { socket } of busy) socket.destroy();
   });
 });
+
+// The whole flood is `npm run test:idle`. The memory and the descriptors of a process are read from /proc.
+test.runIf(process.platform === "linux")(
+  "800 clients that begin a header section do not keep others out",
+  async () => {
+    const begun = "GET / HTTP/1.1\r\nHost: a\r\nX: a";
+    const seen = await holdIdle(800, ["--max-connections", "300"], begun);
+    expect(seen.opened).toBe(800);
+    expect(seen.opened - seen.closed).toBeLessThanOrEqual(300);
+    expect(seen.descriptors).toBeLessThan(400);
+    expect(new Set(seen.statuses)).toEqual(new Set([200]));
+  },
+);

@@ -95,6 +95,8 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
       bun: {
         // Turn off the server's limits, which would end even a body whose chunks still arrive.
         idleTimeout: 0,
+        // Otherwise the client gets the stack and the source of an exception.
+        development: false,
         maxRequestBodySize: Number.MAX_SAFE_INTEGER,
         ...(certificate && { tls: certificate }),
         ...(websocket !== undefined && { websocket: websocket as never }),
@@ -163,7 +165,8 @@ function countTunnels(proxy: Pick<Proxy, "stats">): number {
 function refuseHead(message: object): Response {
   const headers = new Headers({ "content-type": "text/plain" });
   if (!("stream" in message)) headers.set("connection", "close");
-  return new Response("Request Header Fields Too Large\n", { status: 431, headers });
+  const statusText = "Request Header Fields Too Large";
+  return new Response(`${statusText}\n`, { status: 431, statusText, headers });
 }
 
 function explainRefusal(error: unknown, port: number, host: string): UsageError {

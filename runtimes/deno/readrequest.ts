@@ -32,9 +32,7 @@ function listenToDeferred(): void {
 }
 
 /** A request of Deno's server. */
-export class DenoIncoming extends WebIncoming {
-  /** The key of the proxy's own handshake with the upstream. */
-  webSocketKey: string | undefined;
+class DenoIncoming extends WebIncoming {
   /** The index in `deferred`; -1 if the request is not in it. */
   #index = -1;
   #listener: Listener | undefined;
@@ -53,7 +51,7 @@ export class DenoIncoming extends WebIncoming {
   }
 
   prepareUpgrade(headers: HeaderList): void {
-    this.webSocketKey = takeOverHandshake(headers);
+    takeOverHandshake(headers);
   }
 
   completeUpgrade(response: Response, tunnel: Tunnel, timeout: number): Response {

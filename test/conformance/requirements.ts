@@ -8,13 +8,7 @@ import { rfc9113 } from "./rfc9113.ts";
 import { rfc9209 } from "./rfc9209.ts";
 
 /** The features that are not built yet, and on which a requirement can depend. */
-export type Feature =
-  | "Expect"
-  | "HTTP/2"
-  | "interim responses"
-  | "odd methods"
-  | "trailers"
-  | "upgrades";
+export type Feature = "HTTP/2" | "trailers";
 
 /** A requirement. Its id consists of the RFC, the section, and a short name. */
 export interface Requirement {
