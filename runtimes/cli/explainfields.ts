@@ -12,7 +12,10 @@ export interface FieldRow {
   readonly value: string;
   /** The reason, such as "the client's" or "belongs to one connection (RFC 9110 §7.6.1)". */
   readonly reason: string;
-  /** The option that decides, if it is one; without it, the outcome would be another. */
+  /**
+   * The option that decides: without it, the outcome would be another. Where more than one rule has the same effect, the
+   * reason names the options.
+   */
   readonly option?: string | undefined;
 }
 
@@ -31,7 +34,10 @@ export interface Facts {
   readonly hooks: readonly string[];
 }
 
-type Reason = Pick<FieldRow, "reason" | "option">;
+type Reason = Pick<FieldRow, "reason" | "option"> & {
+  /** Whether what is sent contains the client's value. */
+  readonly keeps?: boolean;
+};
 
 /** Why each field is dropped that `REQUEST_DROPPED` names beside those of `HOP_BY_HOP`. */
 export const DROPPED_REASONS: Readonly<Record<string, string>> = {
@@ -43,11 +49,9 @@ export const DROPPED_REASONS: Readonly<Record<string, string>> = {
 
 const OF_CONNECTION = new NameSet(HOP_BY_HOP);
 const ASSERTIONS = new NameSet(REQUEST_ASSERTIONS);
-const BY_STYLE = {
-  "x-forwarded": new NameSet(["x-forwarded-"]),
-  forwarded: new NameSet(["forwarded"]),
-  none: new NameSet([]),
-};
+const NONE = new NameSet([]);
+const FORWARDED = new NameSet(["forwarded"]);
+/** The names that this proxy writes, by style. */
 const WRITTEN_BY_STYLE = {
   "x-forwarded": new NameSet([
     "x-forwarded-for",
@@ -55,8 +59,14 @@ const WRITTEN_BY_STYLE = {
     "x-forwarded-host",
     "x-forwarded-port",
   ]),
-  forwarded: BY_STYLE.forwarded,
-  none: BY_STYLE.none,
+  forwarded: FORWARDED,
+  none: NONE,
+};
+/** The names of the other style, by style. */
+const WRITTEN_BY_OTHERS = {
+  "x-forwarded": FORWARDED,
+  forwarded: new NameSet(["x-forwarded-"]),
+  none: NONE,
 };
 
 /**
@@ -65,13 +75,17 @@ const WRITTEN_BY_STYLE = {
  * @param sent the fields that the upstream would get, without `Host` and the message framing
  */
 export function explainFields(received: HeaderList, sent: HeaderList, facts: Facts): Explained {
-  const before = groupFields(received);
-  const after = groupFields(sent);
+  const before = joinFields(received);
+  const after = joinFields(sent);
   const nominated = readNominated(before);
+  const explain = (name: string): Reason =>
+    explainSent(name, before.get(name), after.get(name), facts);
   return {
-    sent: toRows(sent, (name) => explainSent(name, before.get(name), after.get(name), facts)),
+    sent: toRows(sent, explain),
     dropped: toRows(received, (name) =>
-      after.has(name) ? undefined : explainDropped(name, nominated, facts),
+      after.has(name) && explain(name).keeps === true
+        ? undefined
+        : explainDropped(name, nominated, facts),
     ),
   };
 }
@@ -80,14 +94,16 @@ function toRows(list: HeaderList, explain: (name: string) => Reason | undefined)
   const rows: FieldRow[] = [];
   for (let i = 0; i < list.length; i += 2) {
     const [name, value] = [list[i] as string, list[i + 1] as string];
-    const reason = explain(name.toLowerCase());
-    if (reason !== undefined) rows.push({ name, value, ...reason });
+    const explained = explain(name.toLowerCase());
+    if (explained === undefined) continue;
+    const { reason, option } = explained;
+    rows.push({ name, value, reason, option });
   }
   return rows;
 }
 
 /** Returns the values by name in lower case; some servers show several lines as one. */
-function groupFields(list: HeaderList): Map<string, string> {
+function joinFields(list: HeaderList): Map<string, string> {
   const groups = new Map<string, string>();
   for (let i = 0; i < list.length; i += 2) {
     const [name, value] = [(list[i] as string).toLowerCase(), list[i + 1] as string];
@@ -110,42 +126,41 @@ function explainSent(
 ): Reason {
   const { options } = plan;
   const isSame = before === after;
-  if (findName(Object.keys(options.headers ?? {}), name) && (!isSame || before === undefined)) {
-    return { reason: "set", option: "headers" };
+  if (findCovering(Object.keys(options.headers ?? {}), name)) {
+    return isSame
+      ? { reason: "set; see headers", keeps: true }
+      : { reason: "set", option: "headers" };
   }
   if (plan.added.includes(name) && after === "identity") {
     return { reason: "the client decodes other codings, which would change the body" };
   }
   if (name === "via" && options.via && !isSame) {
     const reason = before === undefined ? "names this proxy" : "the client's, and this proxy";
-    return { reason: `${reason} (RFC 9110 §7.6.3)`, option: "via" };
+    return { reason: `${reason} (RFC 9110 §7.6.3)`, option: "via", keeps: true };
   }
-  const isAllowed = isTrusted || plan.kept?.has(name) === true;
-  if (WRITTEN_BY_STYLE[plan.forwarded].has(name) && !(isSame && isAllowed)) {
-    const isExtended = before !== undefined && isAllowed;
-    return isExtended
-      ? {
-          reason: "what is trusted of it, and the client's address",
-          option: findAllowing(isTrusted),
-        }
+  const kept = plan.kept?.has(name) === true;
+  const isAllowed = isTrusted || kept;
+  // Without this option, the field would have been dropped.
+  const allowing = isTrusted && kept ? undefined : isTrusted ? "trustProxy" : "forwardHeaders";
+  // What an earlier proxy has told of the scheme, host and port stays.
+  const isTold = before !== undefined && isAllowed && /^x-forwarded-(?!for$)/.test(name);
+  if (WRITTEN_BY_STYLE[plan.forwarded].has(name) && !isTold && !(isSame && isAllowed)) {
+    // The client's part stands before this proxy's own, unless none of it was trusted.
+    return before !== undefined && isAllowed && after?.includes(", ") === true
+      ? { reason: "what is trusted of it, and the client", option: allowing, keeps: true }
       : { reason: "about the client (RFC 7239 §5)", option: "xfwd" };
   }
   if (!isSame) {
     // Of a trusted peer's fields, `trustProxy` keeps a part.
     if (isTrusted && before !== undefined && ASSERTIONS.has(name)) {
-      return { reason: "what trusted proxies have written of it", option: "trustProxy" };
+      return { reason: "what trusted proxies have written of it", option: allowing, keeps: true };
     }
-    return { reason: hooks.length === 0 ? "unknown" : "set", option: hooks.join(" or ") };
+    return hooks.length === 0
+      ? { reason: "unknown" }
+      : { reason: "set", option: hooks.join(" or ") };
   }
-  if (isAllowed && (ASSERTIONS.has(name) || OF_CONNECTION.has(name) || name in DROPPED_REASONS)) {
-    const option = plan.kept?.has(name) === true ? "forwardHeaders" : "trustProxy";
-    return { reason: "the client's", option };
-  }
-  return { reason: "the client's" };
-}
-
-function findAllowing(isTrusted: boolean): string {
-  return isTrusted ? "trustProxy" : "forwardHeaders";
+  const isDroppedElse = ASSERTIONS.has(name) || name in DROPPED_REASONS;
+  return { reason: "the client's", option: isDroppedElse ? allowing : undefined, keeps: true };
 }
 
 function explainDropped(
@@ -153,32 +168,48 @@ function explainDropped(
   nominated: NameSet,
   { plan, isTrusted, hooks }: Facts,
 ): Reason {
-  const { options } = plan;
+  const { headers = {}, filterHeaders = [], forwardHeaders = [] } = plan.options;
   if (OF_CONNECTION.has(name)) return { reason: "belongs to one connection (RFC 9110 §7.6.1)" };
-  const kept = plan.kept?.has(name) === true;
-  const own = DROPPED_REASONS[name];
-  if (own !== undefined && !kept) return { reason: own };
-  const set = findName(Object.keys(options.headers ?? {}), name);
-  if (set !== undefined) {
-    const isSet = options.headers?.[set] !== null;
-    return { reason: isSet ? "replaced" : "deleted", option: "headers" };
-  }
-  if (findName(options.filterHeaders ?? [], name))
-    return { reason: "dropped", option: "filterHeaders" };
-  if (!kept && !isTrusted && plan.dropped.has(name)) {
-    return { reason: "a client could forge it (RFC 7239 §8.1); see trustProxy and forwardHeaders" };
-  }
-  if (!kept && isTrusted && plan.droppedIfTrusted.has(name)) {
-    return { reason: "the other style could contradict it", option: "xfwd" };
-  }
   if (nominated.has(name)) return { reason: "named in Connection (RFC 9110 §7.6.1)" };
-  if (isTrusted && ASSERTIONS.has(name)) {
-    return { reason: "no trusted proxy has written it, or it is malformed", option: "trustProxy" };
+  if (isTrusted && /^x[-_]forwarded[-_]/.test(name) && name.includes("_")) {
+    return { reason: "some upstreams cannot tell it from the name with - (CVE-2026-30851)" };
   }
-  return { reason: hooks.length === 0 ? "unknown" : "deleted", option: hooks.join(" or ") };
+  // The rules for all requests come before the options, which would change nothing then.
+  if (!findCovering(forwardHeaders, name)) {
+    const own = DROPPED_REASONS[name];
+    if (own !== undefined) return { reason: own };
+    if (!isTrusted && ASSERTIONS.has(name)) {
+      return { reason: "a client could forge it (RFC 7239 §8.1); see trustProxy, forwardHeaders" };
+    }
+    if (isTrusted && WRITTEN_BY_OTHERS[plan.forwarded].has(name)) {
+      return { reason: "the other style could contradict it; see xfwd" };
+    }
+  }
+  // Of a trusted peer's field, nothing may be left without these options, too.
+  const isPartly = isTrusted && ASSERTIONS.has(name);
+  const set = findCovering(Object.keys(headers), name);
+  const isFiltered = findCovering(filterHeaders, name) !== undefined;
+  if (set !== undefined) {
+    const reason = headers[set] === null ? "deleted" : "replaced";
+    return isFiltered || isPartly
+      ? { reason: `${reason}; see headers, filterHeaders` }
+      : { reason, option: "headers" };
+  }
+  if (isFiltered) {
+    return isPartly
+      ? { reason: "dropped; see filterHeaders, trustProxy" }
+      : { reason: "dropped", option: "filterHeaders" };
+  }
+  if (plan.added.includes(name)) return { reason: "replaced" };
+  if (isPartly) {
+    return { reason: "no trusted proxy has written it, or it is malformed; see trustProxy" };
+  }
+  return hooks.length === 0
+    ? { reason: "unknown" }
+    : { reason: "deleted", option: hooks.join(" or ") };
 }
 
 /** Finds the name in a list that stands for this field, as the core compares names. */
-function findName(names: readonly string[], name: string): string | undefined {
+function findCovering(names: readonly string[], name: string): string | undefined {
   return names.find((each) => new NameSet([each]).has(name));
 }

@@ -9,7 +9,7 @@ import type { RequestEnd } from "../../src/exchange/observation.ts";
 import type { Interceptor } from "../../src/exchange/send.ts";
 import { writeHead, writeHeadEnd } from "../../src/http1/attempt.ts";
 import { compile, type Plan } from "../../src/options/plan.ts";
-import { joinTarget } from "../../src/request/target.ts";
+import { joinTarget, pathOf } from "../../src/request/target.ts";
 import type { Transport, UpstreamRequest } from "../../src/transport.ts";
 import { explainFields, type FieldRow } from "./explainfields.ts";
 import { type InspectedRequest, writeInspected } from "./inspectedrequest.ts";
@@ -57,7 +57,11 @@ export async function capture(inspected: InspectedRequest, settings: Settings): 
   router.attach(front.server, front.admitUpgrade);
   try {
     const port = Number(new URL(front.server.url ?? "").port);
-    const answer = await exchange(port, writeInspected(inspected), () => captured !== undefined);
+    const answer = await sendInspected(
+      port,
+      writeInspected(inspected),
+      () => captured !== undefined,
+    );
     return { captured, answer, error: end?.error };
   } finally {
     router.destroy();
@@ -66,7 +70,7 @@ export async function capture(inspected: InspectedRequest, settings: Settings): 
 }
 
 /** Sends bytes to the server, and returns its answer, or what there is of it when `isDone` is true. */
-function exchange(port: number, bytes: Buffer, isDone: () => boolean): Promise<string> {
+function sendInspected(port: number, bytes: Buffer, isDone: () => boolean): Promise<string> {
   return new Promise((resolve, reject) => {
     let answer = "";
     const socket = connect(port, CLIENT, () => socket.write(bytes));
@@ -76,14 +80,14 @@ function exchange(port: number, bytes: Buffer, isDone: () => boolean): Promise<s
     };
     socket.on("data", (data: Buffer) => {
       answer += data.toString("latin1");
-      if (isDone() || isComplete(answer)) finish();
+      if (isDone() || isAnswerComplete(answer)) finish();
     });
     socket.on("end", finish).on("error", reject);
   });
 }
 
 /** Whether an answer is complete: errors have a length, and other answers are not looked at. */
-function isComplete(answer: string): boolean {
+function isAnswerComplete(answer: string): boolean {
   const end = answer.indexOf("\r\n\r\n");
   if (end < 0) return false;
   const length = /^content-length: *(\d+)/im.exec(answer.slice(0, end))?.[1];
@@ -99,9 +103,11 @@ export async function renderInspection(
   const { captured, answer, error } = outcome;
   const title = `${inspected.method} ${inspected.path} from a client at ${CLIENT}; nothing is sent`;
   if (captured === undefined) {
-    const [status = ""] = answer.split("\r\n", 1);
-    const reason = error instanceof Error ? error.message : (answer.split("\r\n\r\n")[1] ?? "");
-    return `${title}\n\nnot forwarded: the client gets ${status.slice("HTTP/1.1 ".length)}: ${reason.trim()}`;
+    const [, status = "", body = ""] = /^HTTP\/1\.1 (\d+)[^]*?\r\n\r\n([^]*)$/.exec(answer) ?? [];
+    // A short body without a length is one chunk.
+    const text = body.replace(/^[\da-f]+\r\n([^]*)\r\n0\r\n\r\n$/i, "$1").trim();
+    const reason = error instanceof Error ? error.message : text;
+    return `${title}\n\nnot forwarded: the client gets ${status}: ${reason}`;
   }
   const { route, request } = captured;
   const { target: _, pool, ...options } = route.options;
@@ -152,10 +158,14 @@ function nameHooks({ onRequest, interceptors = {} }: CreateProxyOptions): string
   ];
 }
 
+/** Segments that web servers resolve when they make a web `Request`. */
+const DOTS = /[/\\](?:\.|%2e){1,2}(?:[/\\?#]|$)/i;
+const ANY = "http://localhost";
+
 /** Explains how the path has become that of the upstream request. */
 async function explainPath(
   path: string,
-  { upstream, path: sent, method }: UpstreamRequest,
+  { upstream, path: sent, method, upgrade }: UpstreamRequest,
   { options }: Plan,
   hooks: readonly string[],
 ): Promise<string[]> {
@@ -166,7 +176,8 @@ async function explainPath(
     if (rewritten !== from) steps.push(step);
     return rewritten;
   };
-  let now = path;
+  let now = upgrade === undefined && DOTS.test(path) ? pathOf(new URL(path, ANY).href) : path;
+  if (now !== path) steps.push("dot segments are resolved");
   if (stripPrefix !== undefined) now = await apply("stripPrefix", { stripPrefix }, now);
   if (typeof pathRewrite === "function") return [...steps, "pathRewrite"];
   if (pathRewrite !== undefined) now = await apply("pathRewrite", { pathRewrite }, now);

@@ -29,14 +29,15 @@ export function readInspected(text: string, fields: readonly string[] = []): Ins
   const authority = whole.startsWith("/")
     ? "localhost"
     : whole.slice(whole.indexOf("//") + 2, authorityEnd(whole));
-  if (!isAuthority(authority)) throw new UsageError(`--inspect ${JSON.stringify(text)}: ${FORM}`);
-  const headers = fields.flatMap(readField);
+  if (authority === "" || !isAuthority(authority))
+    throw new UsageError(`--inspect ${JSON.stringify(text)}: ${FORM}`);
+  const headers = fields.flatMap(readInspectedField);
   const names = headers.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
   if (!names.includes("host")) headers.unshift("Host", authority);
   return { method, path: pathOf(whole), headers };
 }
 
-function readField(text: string): [string, string] {
+function readInspectedField(text: string): [string, string] {
   const colon = text.indexOf(":");
   const name = text.slice(0, Math.max(colon, 0));
   const value = text.slice(colon + 1).trim();
