@@ -292,6 +292,10 @@ describe.concurrent.each([
   });
 });
 
+test.concurrent("a client that begins no TLS handshake is closed", async () => {
+  await within(new Raw(connect(securePort, "127.0.0.1")).closed, "the end");
+});
+
 describe.concurrent("a client over HTTP/2", () => {
   function open(): ClientHttp2Session {
     const session = connectHttp2(`https://127.0.0.1:${securePort}`, { ca: cert });

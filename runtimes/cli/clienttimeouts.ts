@@ -1,12 +1,12 @@
 /** Closes the connections of clients on Node that are too slow. */
 import type { IncomingMessage } from "node:http";
 import { awaitingContinue } from "../node/incomingbody.ts";
+import { resetSocket } from "../node/internals/breakoff.ts";
 import { countUnsent } from "../node/internals/writequeue.ts";
 import {
   type ClientConnection,
   type ClientConnections,
   closeConnection,
-  resetSocket,
   type Running,
 } from "./clientconnections.ts";
 
