@@ -9,6 +9,7 @@ import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
 import { type Front, listen } from "./cli/listen.ts";
 import { readConfig } from "./cli/loadconfig.ts";
+import { Observers } from "./cli/observe.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/printstats.ts";
@@ -74,8 +75,10 @@ async function start(
   const [missing] = findMissingLimits(Object.keys(file.server ?? {}), (name) => `server.${name}`);
   if (missing !== undefined) throw new UsageError(missing);
 
-  const router = new Router(settings.routes);
   const { server } = settings;
+  const observers = new Observers(server);
+  const router = new Router(settings.routes, observers.prepare);
+  const status = await observers.listen(() => router.stats());
   const certificate = readCertificate(server);
   const front = await listen(addCors(router.answer, server), {
     ...server,
@@ -85,11 +88,13 @@ async function start(
     isExempt: readExempt({ ...file, ...given.proxy }),
   });
   router.attach(front.server, front.admitUpgrade);
+  observers.setListening();
   printStats(router, server.stats);
-  stopOnSignals(front, router, server.stopTimeout);
+  stopOnSignals(front, router, server.stopTimeout, () => observers.close());
   if (certificate !== undefined) reloadOnSignal(front.server, server);
   if (path !== undefined) reloadConfig(path, settings, compose, router);
   console.log(renderBanner(originOf(front), settings, demo && originOf(demo)));
+  if (status !== undefined) console.log(`  status page: ${status}/`);
 }
 
 function takesAll({ routes }: Settings): boolean {

@@ -87,9 +87,9 @@ export function command(line: string, ...flags: string[]): Command {
   return started;
 }
 
-/** Starts a proxy on a free port, and reads the address from its output. */
+/** Starts a proxy on a free port, without a log unless `line` asks for one, and reads the address from its output. */
 export async function listening(line: string): Promise<{ proxy: Command; origin: string }> {
-  const proxy = command(`${line} --port 0`);
+  const proxy = command(`--log off ${line} --port 0`);
   return { proxy, origin: await proxy.origin() };
 }
 

@@ -142,7 +142,8 @@ describe("describes itself", () => {
       ["port", "3000"],
       ["host", "127.0.0.1"],
       ["stop-timeout", "10000"],
-      ...["route", "config", "demo", "stats", "help", "version"].map(
+      ["log", "auto"],
+      ...["route", "config", "demo", "stats", "admin", "help", "version"].map(
         (name) => [name, "false"] as const,
       ),
     ]);

@@ -11,6 +11,8 @@ import {
 } from "../../src/options/kinds.ts";
 import { defaultsOf, type Flags, type Kind, type Schema } from "../../src/options/schema.ts";
 import { origins } from "./cors.ts";
+import type { LogForm } from "./log/requestlog.ts";
+import { parseAdminAddress } from "./status/adminaddress.ts";
 
 /** The options about the server that the command starts. */
 export interface ListenOptions {
@@ -197,15 +199,51 @@ export interface ReportOptions {
    * @default false
    */
   stats?: boolean;
+  /**
+   * The form of the log: `"pretty"` for people, Apache's `"common"` or `"combined"`, `"json"`, or `"off"`; `"auto"` is pretty on
+   * a terminal, and common elsewhere. Failures are printed on stderr in any case.
+   * @default "auto"
+   */
+  log?: LogForm | "auto";
+  /**
+   * The port, or host and port, of the status page; without a host, on the loopback interface. Whoever can connect to it can
+   * read the last requests without their queries, so give it no address that others can reach.
+   */
+  admin?: number | string;
 }
 
-export const reportSchema: Schema<ReportOptions, keyof ReportOptions> = {
+const LOG_FORMS = ["auto", "pretty", "common", "combined", "json", "off"] as const;
+const logForm: Kind<LogForm | "auto"> = {
+  choices: LOG_FORMS,
+  check: (value) =>
+    (LOG_FORMS as readonly unknown[]).includes(value)
+      ? undefined
+      : `use ${LOG_FORMS.slice(0, -1).join(", ")} or ${LOG_FORMS.at(-1)}`,
+};
+const adminAddress: Kind<number | string> = {
+  name: "text",
+  check: (value) =>
+    (typeof value === "number" || typeof value === "string") && parseAdminAddress(value)
+      ? undefined
+      : 'use a port such as 9100, or host and port such as "10.0.0.1:9100"',
+};
+
+export const reportSchema: Schema<ReportOptions, Exclude<keyof ReportOptions, "admin">> = {
+  log: { kind: logForm, default: "auto" },
+  admin: { kind: adminAddress },
   stats: { kind: toggle, default: false },
 };
 
 export const reportFlags: Flags<ReportOptions> = {
   heading: "Reports",
-  flags: { stats: "print connection counters at the end; SIGUSR1 always does" },
+  flags: {
+    log: {
+      value: "<form>",
+      help: "pretty, common, combined, json, off or auto",
+    },
+    admin: { value: "<port>", help: "a status page, with metrics and health checks" },
+    stats: "print connection counters at the end; SIGUSR1 always does",
+  },
 };
 
 /** Every option of the server that the command starts: the key `server` of a config file, and flags. */
@@ -213,7 +251,7 @@ export interface ServerOptions
   extends ListenOptions, SecurityOptions, ClientLimits, ReportOptions {}
 
 /** The options of the server without a default. */
-type Unset = "cert" | "key" | "ca" | "corsOrigin";
+type Unset = "cert" | "key" | "ca" | "corsOrigin" | "admin";
 
 /** Every option of the server. */
 export const serverSchema: Schema<ServerOptions, Exclude<keyof ServerOptions, Unset>> = {

@@ -13,6 +13,8 @@ Server
   -p, --port <number>           0 takes a free one (default 3000)
       --host <address>          0.0.0.0 for all addresses (default 127.0.0.1)
       --cert <file>             serve HTTPS; with --key <file>
+      --log <form>              pretty, common, combined, json or off
+      --admin <port>            a status page, with metrics and health checks
 Requests
       --header "name: value"    set a field of the request; "name:" deletes it
       --no-change-origin        send the client's Host, not the target's

@@ -95,6 +95,8 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
       bun: {
         // Turn off the server's limits, which would end even a body whose chunks still arrive.
         idleTimeout: 0,
+        // Otherwise the client gets the stack and the source of an exception.
+        development: false,
         maxRequestBodySize: Number.MAX_SAFE_INTEGER,
         ...(certificate && { tls: certificate }),
         ...(websocket !== undefined && { websocket: websocket as never }),

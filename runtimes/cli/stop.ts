@@ -19,14 +19,20 @@ export type Stoppable = Pick<Proxy, "destroy" | "stats">;
 /**
  * Ends the process on SIGINT or SIGTERM, when all requests and tunnels have ended or `stopTimeout` is over. A second signal
  * ends the process at once.
+ * @param finish writes what is left, before the process exits
  */
-export function stopOnSignals(front: Front, proxy: Stoppable, stopTimeout: number): void {
+export function stopOnSignals(
+  front: Front,
+  proxy: Stoppable,
+  stopTimeout: number,
+  finish: () => Promise<void>,
+): void {
   let since: number | undefined;
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {
       if (since === undefined) {
         since = performance.now();
-        void stop(front, proxy, stopTimeout);
+        void stop(front, proxy, stopTimeout, finish);
       } else if (performance.now() - since > SAME_SIGNAL) {
         printCut(front.countRunning(proxy), performance.now() - since);
         process.exit(EXIT_CODES[signal]);
@@ -35,7 +41,12 @@ export function stopOnSignals(front: Front, proxy: Stoppable, stopTimeout: numbe
   }
 }
 
-async function stop(front: Front, proxy: Stoppable, stopTimeout: number): Promise<void> {
+async function stop(
+  front: Front,
+  proxy: Stoppable,
+  stopTimeout: number,
+  finish: () => Promise<void>,
+): Promise<void> {
   const begin = performance.now();
   front.stopAccepting();
   const running = front.countRunning(proxy);
@@ -44,11 +55,15 @@ async function stop(front: Front, proxy: Stoppable, stopTimeout: number): Promis
   }
   while (!front.isFinished(proxy) && performance.now() - begin < stopTimeout) await delay(POLL);
   const cut = front.countRunning(proxy);
-  if (cut.requests + cut.tunnels === 0) process.exit(0);
+  if (cut.requests + cut.tunnels === 0) {
+    await finish();
+    process.exit(0);
+  }
   proxy.destroy();
   const end = performance.now() + LAST_ANSWERS;
   while (!front.isFinished(proxy) && performance.now() < end) await delay(POLL);
   printCut(cut, stopTimeout);
+  await finish();
   process.exit(CUT);
 }
 
