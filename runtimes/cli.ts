@@ -2,7 +2,7 @@
 import { basename } from "node:path";
 import process from "node:process";
 import { readCertificate, readTrust, reloadOnSignal } from "./cli/certificate.ts";
-import { readExempt } from "./cli/clientlimits.ts";
+import { findMissingLimits, readExempt } from "./cli/clientlimits.ts";
 import { checkLine } from "./cli/checkline.ts";
 import { addCors } from "./cli/cors.ts";
 import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
@@ -13,6 +13,7 @@ import { Observers } from "./cli/observe.ts";
 import { type CommandLine, parse } from "./cli/parse.ts";
 import { isPreloaded } from "./cli/preload.ts";
 import { printStats } from "./cli/printstats.ts";
+import { UsageError } from "./cli/read.ts";
 import { assertRouted, explainAll, reloadConfig } from "./cli/reload.ts";
 import type { GivenRoute } from "./cli/routeflag.ts";
 import { Router } from "./cli/routes.ts";
@@ -71,6 +72,8 @@ async function start(
   }
   const settings = compose(file);
   if (path !== undefined) assertRouted(basename(path), settings);
+  const [missing] = findMissingLimits(Object.keys(file.server ?? {}), (name) => `server.${name}`);
+  if (missing !== undefined) throw new UsageError(missing);
 
   const { server } = settings;
   const observers = new Observers(server);
