@@ -5,10 +5,11 @@
 import type { CreateProxyOptions } from "#proxy";
 import type { ServerOptions } from "./cli/commandoptions.ts";
 
-export type { CreateProxyOptions } from "#proxy";
+export type * from "#proxy";
 export type {
   ClientLimits,
   ListenOptions,
+  LogForm,
   ReportOptions,
   SecurityOptions,
   ServerOptions,

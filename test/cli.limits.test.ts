@@ -30,8 +30,19 @@ const LARGE = 300;
 const ends = new Map<string, string>();
 
 const server = createServer((req, res) => void answer(req, res));
+server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
+  setTimeout(() => {
+    res.writeContinue();
+    void answer(req, res);
+  }, 1_200);
+});
 const sockets = new WebSocketServer({ server });
-sockets.on("connection", (socket) => {
+sockets.on("connection", (socket, req) => {
+  if (req.url?.startsWith("/flood") === true) {
+    const path = req.url;
+    socket.on("close", () => ends.set(path, "closed"));
+    for (let n = 0; n < LARGE; n++) socket.send(CHUNK);
+  }
   socket.on("message", (data) => socket.send(data, { binary: false }));
 });
 
@@ -54,6 +65,9 @@ async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> 
       res.writeHead(200, { "content-type": "text/event-stream" }).write("data: 1\n\n");
       await pause(1_200);
       return void res.end("data: 2\n\n");
+    case "/unread":
+      await pause(1_200);
+      return void res.end(`got ${(await text(req).catch(() => "broken")).length}`);
     case "/early":
       // Answers while the request's body is still open.
       res.write("begun ");
@@ -64,7 +78,7 @@ async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> 
 }
 
 const LIMITS =
-  "--headers-timeout 400 --body-timeout 400 --send-timeout 400 --keep-alive-timeout 500 " +
+  "--headers-timeout 400 --body-timeout 400 --send-timeout 1200 --keep-alive-timeout 500 " +
   "--max-header-size 2k --max-headers-count 20 --port 0";
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 const { cert, key } = makeCertificate();
@@ -161,6 +175,17 @@ describe.concurrent.each([
     await within(client.closed, "the end");
   });
 
+  test("if its WebSocket does not read, and so is the upstream's", async () => {
+    const socket = new WebSocket(`ws://a/flood?${name}`, {
+      createConnection: () => open() as never,
+    });
+    socket.on("error", () => {});
+    await within(once(socket, "open"), "the opening");
+    socket.pause();
+    await until(() => ends.get(`/flood?${name}`) === "closed", "the end at the upstream");
+    socket.terminate();
+  });
+
   test("if it sends nothing", async () => {
     await within(new Raw(open()).closed, "the end");
   });
@@ -229,6 +254,23 @@ describe.concurrent.each([
     expect(clients[1]?.received).toMatch(/data: 2/);
   });
 
+  test("if the upstream does not read its body", async () => {
+    const client = new Raw(open());
+    const size = LARGE * CHUNK.length;
+    client.socket.write(head("POST /unread", `Content-Length: ${size}`, "Connection: close"));
+    for (let n = 0; n < LARGE; n++) client.socket.write(CHUNK);
+    await client.until(new RegExp(`got ${size}$`));
+  });
+
+  test("if the upstream lets it wait for 100 (Continue)", async () => {
+    const client = new Raw(open());
+    const fields = ["Content-Length: 3", "Expect: 100-continue", "Connection: close"];
+    client.socket.write(head("POST /expect", ...fields));
+    await client.until(/^HTTP\/1\.1 100 /);
+    client.socket.write("abc");
+    await client.until(/got 3$/);
+  });
+
   test("if its body waits for the answer that has begun", async () => {
     const client = new Raw(open());
     client.socket.write(head("POST /early", "Content-Length: 4", "Connection: close"));
@@ -248,6 +290,10 @@ describe.concurrent.each([
     expect(data.toString()).toBe("still here");
     socket.terminate();
   });
+});
+
+test.concurrent("a client that begins no TLS handshake is closed", async () => {
+  await within(new Raw(connect(securePort, "127.0.0.1")).closed, "the end");
 });
 
 describe.concurrent("a client over HTTP/2", () => {

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Session } from "node:http2";
 import { Server as NetServer, type Server, type Socket } from "node:net";
 import { unmapAddress } from "../../src/request/trust.ts";
+import { resetSocket } from "../node/internals/breakoff.ts";
 
 /** A client's connection. */
 export interface ClientConnection {
@@ -282,15 +283,5 @@ export function closeConnection({ session, socket, raw }: ClientConnection): voi
   else {
     socket.destroy();
     raw.destroy();
-  }
-}
-
-/** Closes a connection at once, without sending what still waits for the client. */
-export function resetSocket(socket: Socket): void {
-  try {
-    socket.resetAndDestroy();
-  } catch {
-    // Only a TCP socket can be reset.
-    socket.destroy();
   }
 }

@@ -1,12 +1,12 @@
 /** Closes the connections of clients on Node that are too slow. */
 import type { IncomingMessage } from "node:http";
 import { awaitingContinue } from "../node/incomingbody.ts";
+import { resetSocket } from "../node/internals/breakoff.ts";
 import { countUnsent } from "../node/internals/writequeue.ts";
 import {
   type ClientConnection,
   type ClientConnections,
   closeConnection,
-  resetSocket,
   type Running,
 } from "./clientconnections.ts";
 
@@ -22,9 +22,15 @@ export interface ClientTimeouts {
 const LONGEST = 5_000;
 
 /** Returns the milliseconds between two looks at the connections: an eighth of the shortest timeout. */
-export function intervalOf(timeouts: ClientTimeouts): number {
-  const set = Object.values(timeouts as unknown as Record<string, number>).filter((ms) => ms > 0);
-  return Math.max(10, Math.ceil(Math.min(LONGEST, ...set.map((ms) => ms / 8))));
+export function intervalOf({
+  headersTimeout,
+  bodyTimeout,
+  sendTimeout,
+  keepAliveTimeout,
+}: ClientTimeouts): number {
+  const all = [headersTimeout, bodyTimeout, sendTimeout, keepAliveTimeout];
+  const shortest = Math.min(...all.filter((ms) => ms > 0)) / 8;
+  return Math.max(10, Math.ceil(Math.min(LONGEST, shortest)));
 }
 
 /** What was seen of a request, a response or a connection at the last look. */

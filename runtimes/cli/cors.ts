@@ -14,7 +14,7 @@ export const origins: Kind<readonly string[]> = {
       if (each === "null") {
         return '"null" is the origin of every sandboxed page, whose author is unknown; leave it out';
       }
-      const origin = typeof each === "string" ? originOf(each) : undefined;
+      const origin = typeof each === "string" ? readOrigin(each) : undefined;
       if (origin === undefined) {
         return `${JSON.stringify(each)} is not an origin: use one such as "http://localhost:5173"`;
       }
@@ -24,7 +24,7 @@ export const origins: Kind<readonly string[]> = {
   },
 };
 
-function originOf(text: string): string | undefined {
+function readOrigin(text: string): string | undefined {
   const { protocol, origin } = URL.canParse(text) ? new URL(text) : { protocol: "", origin: "" };
   return protocol === "http:" || protocol === "https:" ? origin : undefined;
 }

@@ -98,16 +98,14 @@ function callAll(listeners: readonly Listener[]): Listener {
   };
 }
 
-/** Returns the upstream of a target for messages; undefined for a target that is a function or an app. */
-function nameTarget(target: CreateProxyOptions["target"]): string | undefined {
-  if (typeof target === "function" || (typeof target === "object" && "fetch" in target)) {
-    return undefined;
-  }
-  if (typeof target === "object" && "socketPath" in target && target.socketPath !== undefined) {
-    return `unix:${target.socketPath}`;
-  }
-  const url = String(typeof target === "object" && "url" in target ? target.url : target);
-  return url.startsWith("unix:") ? url : new URL(url).origin;
+/** Returns the upstream of a target for messages; undefined for a function, an app, and a target that is not valid. */
+function nameTarget(target: CreateProxyOptions["target"] | undefined): string | undefined {
+  if (typeof target === "function" || target === undefined) return undefined;
+  const { socketPath, url } = Object(target) as { socketPath?: string; url?: string | URL };
+  if (socketPath !== undefined) return `unix:${socketPath}`;
+  const text = String(typeof target === "string" || target instanceof URL ? target : url);
+  if (text.startsWith("unix:")) return text;
+  return URL.canParse(text) ? new URL(text).origin : undefined;
 }
 
 /** Returns the name and the version of the runtime, such as `Node 24.1.0`. */

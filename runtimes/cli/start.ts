@@ -4,7 +4,7 @@ import process from "node:process";
 import type { Config } from "../config.ts";
 import { addressOf, renderBanner } from "./banner.ts";
 import { readCertificate, readTrust, reloadOnSignal } from "./certificate.ts";
-import { readExempt } from "./clientlimits.ts";
+import { findMissingLimits, readExempt } from "./clientlimits.ts";
 import type { LineSettings } from "./commandoptions.ts";
 import { addCors } from "./cors.ts";
 import { answerDemo } from "./demo.ts";
@@ -15,6 +15,7 @@ import { Observers } from "./observe.ts";
 import type { CommandLine } from "./parse.ts";
 import { isPreloaded } from "./preload.ts";
 import { printStats } from "./printstats.ts";
+import { UsageError } from "./read.ts";
 import { assertRouted, reloadConfig } from "./reload.ts";
 import type { GivenRoute } from "./routeflag.ts";
 import { Router } from "./routes.ts";
@@ -47,6 +48,8 @@ export async function start(
   }
   const settings = compose(file);
   if (path !== undefined) assertRouted(basename(path), settings);
+  const [missing] = findMissingLimits(Object.keys(file.server ?? {}), (name) => `server.${name}`);
+  if (missing !== undefined) throw new UsageError(missing);
   if (given.line.inspect !== undefined) return printInspection(given.line, settings);
 
   const { server } = settings;

@@ -11,7 +11,7 @@ const CUT = 1;
 /** Milliseconds between two looks at what is still running. */
 const POLL = 20;
 /** Milliseconds at the deadline in which clients are sent 503, or the close frame of their WebSocket. */
-const LAST_WORDS = 250;
+const LAST_ANSWERS = 250;
 
 /** What stopping needs of a proxy, or of several. */
 export type Stoppable = Pick<Proxy, "destroy" | "stats">;
@@ -51,7 +51,7 @@ async function stop(
   front.stopAccepting();
   const running = front.countRunning(proxy);
   if (running.requests + running.tunnels > 0) {
-    console.log(`stopping: ${describe(running)} still running; Ctrl+C again to end at once`);
+    console.log(`stopping: ${describeRunning(running)} still running; Ctrl+C again to end at once`);
   }
   while (!front.isFinished(proxy) && performance.now() - begin < stopTimeout) await delay(POLL);
   const cut = front.countRunning(proxy);
@@ -60,7 +60,7 @@ async function stop(
     process.exit(0);
   }
   proxy.destroy();
-  const end = performance.now() + LAST_WORDS;
+  const end = performance.now() + LAST_ANSWERS;
   while (!front.isFinished(proxy) && performance.now() < end) await delay(POLL);
   printCut(cut, stopTimeout);
   await finish();
@@ -70,13 +70,13 @@ async function stop(
 function printCut(cut: Running, after: number): void {
   if (cut.requests + cut.tunnels === 0) return;
   process.stderr.write(
-    `fetchway: stopped after ${Math.round(after)} ms: ${describe(cut)} cut off; ` +
+    `fetchway: stopped after ${Math.round(after)} ms: ${describeRunning(cut)} cut off; ` +
       "a longer --stop-timeout leaves them more time\n",
   );
 }
 
 /** Renders what is running, without the kind of which there is none. */
-function describe({ requests, tunnels }: Running): string {
+function describeRunning({ requests, tunnels }: Running): string {
   const parts = [countOf(requests, "request"), countOf(tunnels, "tunnel")];
   return parts.filter((part) => part !== "").join(" and ");
 }

@@ -153,7 +153,7 @@ async function open(browser: Browser, dark: boolean, width: number, height: numb
 const wrong: string[] = [];
 const browser = await chromium.launch({ executablePath, args: ARGS.split(" ") });
 try {
-  const page = await open(browser, false, 1200, 1180);
+  const page = await open(browser, false, 1200, 1045);
   assert.equal(await page.title(), "Fetchway");
   const text = await page.locator("main").innerText();
   for (const part of ["502 connection_refused", "is it running?", "http_response_incomplete"]) {
@@ -174,7 +174,7 @@ try {
   await page.screenshot({ path: save });
   await page.screenshot({ path: join(shots, "light-full.png"), fullPage: true });
 
-  const dark = await open(browser, true, 1200, 1180);
+  const dark = await open(browser, true, 1200, 1045);
   await dark.screenshot({ path: join(shots, "dark.png") });
   const colors = (of: Page): Promise<string> =>
     of.evaluate(() => getComputedStyle(document.body).backgroundColor);

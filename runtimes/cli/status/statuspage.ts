@@ -194,7 +194,7 @@ function showNow({ total, connections, memory }) {
     tiles(["requests", toShort(total.requests)], ["failed", toShort(total.failed), "", total.failed > 0 ? "t5" : ""],
       ["retries", toShort(total.retries)], ["tunnels", toShort(total.tunnels)],
       ["sent", ...toSize(total.bytesOut).split(" ")], ["received", ...toSize(total.bytesIn).split(" ")],
-      ["connections", connections ? toShort(connections.created) : "–"], ["memory", ...toSize(memory).split(" ")]),
+      ["memory", ...toSize(memory).split(" ")], ["connections", connections ? toShort(connections.created) : "–"]),
     ...(connections ? [make("h2", "next", "Connections now"),
       tiles(["in use", toShort(connections.inUse)], ["idle", toShort(connections.free)], ["tunnels", toShort(connections.open)],
         ["waiting", toShort(connections.waiting), "", connections.waiting > 0 ? "t4" : ""])] : []));
