@@ -5,11 +5,10 @@
 import type { CreateProxyOptions } from "#proxy";
 import type { ServerOptions } from "./cli/commandoptions.ts";
 
-export type * from "#proxy";
+export type { CreateProxyOptions } from "#proxy";
 export type {
   ClientLimits,
   ListenOptions,
-  LogForm,
   ReportOptions,
   SecurityOptions,
   ServerOptions,
