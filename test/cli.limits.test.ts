@@ -360,7 +360,7 @@ describe("at the limits for connections", () => {
 
   beforeAll(async () => {
     proxy = new Command(
-      `${target} --port 0 --max-connections 8 --max-per-address 4 --trust-proxy 127.0.0.99`,
+      `${target} --port 0 --max-connections 8 --max-per-address 4 --trust-proxy 127.0.0.99 --admin 0`,
     );
     capped = Number(new URL(await proxy.origin()).port);
   });
@@ -394,6 +394,12 @@ describe("at the limits for connections", () => {
     expect(proxy.stderr).toBe(
       "fetchway: connections are refused: 127.0.0.5 has 4 in use; raise --max-per-address, or name a proxy in --trust-proxy\n",
     );
+    const [, status = ""] = await proxy.says(/status page: (\S+)\//);
+    const counted = await (await fetch(`${status}/metrics`)).text();
+    expect(counted).toMatch(/^fetchway_client_connections 8$/m);
+    expect(counted).toMatch(/^fetchway_client_connections_refused_total 2$/m);
+    expect(counted).toMatch(/^fetchway_client_connections_evicted_total 1$/m);
+    expect(counted).toMatch(/^fetchway_slow_clients_total\{reason="read"\} 0$/m);
     for (const { socket } of busy) socket.destroy();
   });
 });

@@ -32,6 +32,21 @@ export interface ConnectionLimits {
   readonly maxPerAddress: number;
 }
 
+/** The connections of clients, in numbers. */
+export interface ClientStats {
+  readonly connections: number;
+  /** Connections that carry another protocol, such as WebSockets. */
+  readonly tunnels: number;
+  /** New connections that were closed at a limit. */
+  readonly refused: number;
+  /** Idle connections that were closed at a limit. */
+  readonly evicted: number;
+  /** Requests that ended because their bodies stopped. */
+  readonly slowBodies: number;
+  /** Connections and HTTP/2 streams that ended because the client did not read. */
+  readonly slowReaders: number;
+}
+
 /** How many connections were closed at the limits. */
 export interface ConnectionCounts {
   /** New connections that were closed because all others were in use. */

@@ -6,6 +6,7 @@ import { countUnsent } from "../node/internals/writequeue.ts";
 import {
   type ClientConnection,
   type ClientConnections,
+  type ClientStats,
   closeConnection,
   type Running,
 } from "./clientconnections.ts";
@@ -77,6 +78,13 @@ export class SlowClients {
     this.#timeouts = timeouts;
     this.#interval = intervalOf(timeouts);
     this.#timer = setInterval(() => this.#look(), this.#interval).unref();
+  }
+
+  /** Returns the connections in numbers. */
+  stats(): ClientStats {
+    const { all, tunnels, counts } = this.#connections;
+    const { body, read } = this.counts;
+    return { connections: all.size, tunnels, ...counts, slowBodies: body, slowReaders: read };
   }
 
   /** Stops looking. */
