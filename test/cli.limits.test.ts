@@ -327,6 +327,46 @@ describe.concurrent("a client over HTTP/2", () => {
     session.destroy();
   });
 
+  test("is served while it uploads in bursts that fill the window again", async () => {
+    const session = open();
+    const stream = session.request({ ":method": "POST", ":path": "/h2-bursts" });
+    for (let n = 0; n < 8; n++) {
+      stream.write(Buffer.alloc(40_000));
+      await pause(200);
+    }
+    stream.end();
+    expect(await text(stream)).toBe("got 320000");
+    session.destroy();
+  });
+
+  test("is served while it reads slowly", async () => {
+    const session = open();
+    const stream = session.request({ ":path": "/large?h2" });
+    stream.on("error", () => {});
+    let [size, paused] = [0, 0];
+    stream.on("data", ({ length }: Buffer) => {
+      size += length;
+      if (size - paused < 2 * CHUNK.length) return;
+      paused = size;
+      stream.pause();
+      setTimeout(() => stream.resume(), 15);
+    });
+    await within(closeOf(stream), "the end");
+    expect(size).toBe(LARGE * CHUNK.length);
+    session.destroy();
+  });
+
+  test("is served while it sends short requests, with no pause as long as the limit", async () => {
+    const session = open();
+    const closed = closeOf(session);
+    for (let n = 0; n < 12; n++) {
+      expect(await text(session.request({ ":path": "/" }))).toBe("got 0");
+      await pause(90);
+    }
+    expect(session.closed).toBe(false);
+    await within(closed, "the end");
+  });
+
   test("is closed if it has no request", async () => {
     const session = open();
     expect(await text(session.request({ ":path": "/" }))).toBe("got 0");

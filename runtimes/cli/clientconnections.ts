@@ -17,6 +17,8 @@ export interface ClientConnection {
   readonly group: string | undefined;
   /** The number of requests that are not answered. */
   requests: number;
+  /** The number of requests so far. */
+  total: number;
   /** Whether the connection has been, or is being, switched to another protocol. */
   isTunnel: boolean;
   /** When the last request ended, on the clock of `performance.now()`. It is set only while the server stops. */
@@ -191,6 +193,7 @@ export class ClientConnections {
       session: undefined,
       group,
       requests: 0,
+      total: 0,
       isTunnel: false,
       idleSince: 0,
     };
@@ -248,6 +251,7 @@ export class ClientConnections {
     this.running.set(res, connection);
     if (connection !== undefined) {
       connection.isTunnel = false;
+      connection.total++;
       if (connection.requests++ === 0) this.#idle.delete(connection);
     }
     res.once("close", () => {
