@@ -55,9 +55,6 @@ async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> 
     case "/endless":
       res.on("drain", () => flood(res));
       return flood(res);
-    case "/large":
-      for (let n = 0; n < LARGE; n++) if (!res.write(CHUNK)) await once(res, "drain");
-      return void res.end();
     case "/late":
       await pause(1_200);
       return void res.end("late");
@@ -78,7 +75,7 @@ async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> 
 }
 
 const LIMITS =
-  "--headers-timeout 400 --body-timeout 400 --send-timeout 1200 --keep-alive-timeout 500 " +
+  "--headers-timeout 400 --body-timeout 800 --send-timeout 2500 --keep-alive-timeout 500 " +
   "--max-header-size 2k --max-headers-count 20 --port 0";
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 const { cert, key } = makeCertificate();
@@ -227,22 +224,6 @@ describe.concurrent.each([
     await client.until(/got 10$/);
   });
 
-  test("if it reads slowly", async () => {
-    const client = new Raw(open());
-    let [size, paused] = [0, 0];
-    client.socket.removeAllListeners("data");
-    client.socket.on("data", (data: Buffer) => {
-      size += data.length;
-      if (size - paused < 2 * CHUNK.length) return;
-      paused = size;
-      client.socket.pause();
-      setTimeout(() => client.socket.resume(), 15);
-    });
-    client.socket.write(head("GET /large", "Connection: close"));
-    await within(client.closed, "the end");
-    expect(size).toBeGreaterThan(LARGE * CHUNK.length);
-  });
-
   test("if the upstream is slow to answer, or silent in between", async () => {
     const clients = ["/late", "/events"].map((path) => {
       const client = new Raw(open());
@@ -276,7 +257,7 @@ describe.concurrent.each([
     client.socket.write(head("POST /early", "Content-Length: 4", "Connection: close"));
     client.socket.write("ab");
     await client.until(/begun/);
-    await pause(900);
+    await pause(1_200);
     client.socket.write("cd");
     await client.until(/abcd/);
   });
@@ -336,23 +317,6 @@ describe.concurrent("a client over HTTP/2", () => {
     }
     stream.end();
     expect(await text(stream)).toBe("got 320000");
-    session.destroy();
-  });
-
-  test("is served while it reads slowly", async () => {
-    const session = open();
-    const stream = session.request({ ":path": "/large?h2" });
-    stream.on("error", () => {});
-    let [size, paused] = [0, 0];
-    stream.on("data", ({ length }: Buffer) => {
-      size += length;
-      if (size - paused < 2 * CHUNK.length) return;
-      paused = size;
-      stream.pause();
-      setTimeout(() => stream.resume(), 15);
-    });
-    await within(closeOf(stream), "the end");
-    expect(size).toBe(LARGE * CHUNK.length);
     session.destroy();
   });
 
