@@ -35,7 +35,10 @@ beforeAll(async () => {
     '  routes: [{ match: "/hook", target: "http://127.0.0.1:9",',
     "    onRequest() {",
     '      throw new TypeError("no such\\nuser");',
-    "    } }],",
+    "    } },",
+    '  { match: "/own", target: "http://127.0.0.1:9",',
+    '    onError: () => new Response("mine", { status: 503 }),',
+    "    onRequestEnd: ({ status }) => console.log(`own listener: ${status}`) }],",
     "};",
   ];
   writeFileSync(config, lines.join("\n"));
@@ -98,6 +101,9 @@ describe.each([
       500,
       "Internal Server Error: proxy_internal_error\n",
     ]);
+    // The hooks of a config file run as well.
+    expect(await (await fetch(`${origin}/own`)).text()).toBe("mine");
+    await program.printed(/^own listener: 503$/m);
     leaving.on("error", () => {}).destroy();
     const socket = new WebSocket(`${origin.replace("http", "ws")}/chat`);
     await once(socket, "open");
@@ -108,8 +114,8 @@ describe.each([
 
     const lines = (): Line[] =>
       Array.from(program.output().matchAll(/^\{.*\}$/gm), ([json]) => JSON.parse(json) as Line);
-    // Three of the requests have a line of their failure as well.
-    await until(() => lines().length >= 9, "nine lines");
+    // Four of the requests have a line of their failure as well.
+    await until(() => lines().length >= 11, "eleven lines");
     const line = (path: string, level?: string): Line | undefined =>
       lines().find((each) => each.path.startsWith(path) && each.level === level);
     expect(line("/a?b")).toMatchObject({
@@ -147,14 +153,14 @@ describe.each([
       failures: object[];
       requests: Line[];
     };
-    expect(total).toMatchObject({ requests: 6, failed: 3, tunnels: 1 });
+    expect(total).toMatchObject({ requests: 7, failed: 4, tunnels: 1 });
     expect(errors).toEqual({
-      connection_refused: 1,
+      connection_refused: 2,
       http_response_incomplete: 1,
       proxy_internal_error: 1,
       client_left: 1,
     });
-    expect(failures).toHaveLength(3);
+    expect(failures).toHaveLength(4);
     expect(requests.map(({ path }) => path).toSorted()).toEqual([
       "/a",
       "/chat",
@@ -162,9 +168,10 @@ describe.each([
       "/dead/%1b[2J",
       "/endless",
       "/hook",
+      "/own",
     ]);
     expect(await (await fetch(`${admin}/metrics`)).text()).toContain(
-      'fetchway_errors_total{error_type="connection_refused"} 1\n',
+      'fetchway_errors_total{error_type="connection_refused"} 2\n',
     );
     const page = await fetch(admin);
     expect(page.headers.get("content-security-policy")).toContain("default-src 'none'");
