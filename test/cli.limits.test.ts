@@ -55,9 +55,6 @@ async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> 
     case "/endless":
       res.on("drain", () => flood(res));
       return flood(res);
-    case "/large":
-      for (let n = 0; n < LARGE; n++) if (!res.write(CHUNK)) await once(res, "drain");
-      return void res.end();
     case "/late":
       await pause(1_200);
       return void res.end("late");
@@ -78,7 +75,7 @@ async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> 
 }
 
 const LIMITS =
-  "--headers-timeout 400 --body-timeout 400 --send-timeout 1200 --keep-alive-timeout 500 " +
+  "--headers-timeout 400 --body-timeout 800 --send-timeout 2500 --keep-alive-timeout 500 " +
   "--max-header-size 2k --max-headers-count 20 --port 0";
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 const { cert, key } = makeCertificate();
@@ -227,22 +224,6 @@ describe.concurrent.each([
     await client.until(/got 10$/);
   });
 
-  test("if it reads slowly", async () => {
-    const client = new Raw(open());
-    let [size, paused] = [0, 0];
-    client.socket.removeAllListeners("data");
-    client.socket.on("data", (data: Buffer) => {
-      size += data.length;
-      if (size - paused < 2 * CHUNK.length) return;
-      paused = size;
-      client.socket.pause();
-      setTimeout(() => client.socket.resume(), 15);
-    });
-    client.socket.write(head("GET /large", "Connection: close"));
-    await within(client.closed, "the end");
-    expect(size).toBeGreaterThan(LARGE * CHUNK.length);
-  });
-
   test("if the upstream is slow to answer, or silent in between", async () => {
     const clients = ["/late", "/events"].map((path) => {
       const client = new Raw(open());
@@ -276,7 +257,7 @@ describe.concurrent.each([
     client.socket.write(head("POST /early", "Content-Length: 4", "Connection: close"));
     client.socket.write("ab");
     await client.until(/begun/);
-    await pause(900);
+    await pause(1_200);
     client.socket.write("cd");
     await client.until(/abcd/);
   });
@@ -327,6 +308,29 @@ describe.concurrent("a client over HTTP/2", () => {
     session.destroy();
   });
 
+  test("is served while it uploads in bursts that fill the window again", async () => {
+    const session = open();
+    const stream = session.request({ ":method": "POST", ":path": "/h2-bursts" });
+    for (let n = 0; n < 8; n++) {
+      stream.write(Buffer.alloc(40_000));
+      await pause(200);
+    }
+    stream.end();
+    expect(await text(stream)).toBe("got 320000");
+    session.destroy();
+  });
+
+  test("is served while it sends short requests, with no pause as long as the limit", async () => {
+    const session = open();
+    const closed = closeOf(session);
+    for (let n = 0; n < 12; n++) {
+      expect(await text(session.request({ ":path": "/" }))).toBe("got 0");
+      await pause(90);
+    }
+    expect(session.closed).toBe(false);
+    await within(closed, "the end");
+  });
+
   test("is closed if it has no request", async () => {
     const session = open();
     expect(await text(session.request({ ":path": "/" }))).toBe("got 0");
@@ -360,7 +364,7 @@ describe("at the limits for connections", () => {
 
   beforeAll(async () => {
     proxy = new Command(
-      `${target} --port 0 --max-connections 8 --max-per-address 4 --trust-proxy 127.0.0.99`,
+      `${target} --port 0 --max-connections 8 --max-per-address 4 --trust-proxy 127.0.0.99 --admin 0`,
     );
     capped = Number(new URL(await proxy.origin()).port);
   });
@@ -394,6 +398,12 @@ describe("at the limits for connections", () => {
     expect(proxy.stderr).toBe(
       "fetchway: connections are refused: 127.0.0.5 has 4 in use; raise --max-per-address, or name a proxy in --trust-proxy\n",
     );
+    const [, status = ""] = await proxy.says(/status page: (\S+)\//);
+    const counted = await (await fetch(`${status}/metrics`)).text();
+    expect(counted).toMatch(/^fetchway_client_connections 8$/m);
+    expect(counted).toMatch(/^fetchway_client_connections_refused_total 2$/m);
+    expect(counted).toMatch(/^fetchway_client_connections_evicted_total 1$/m);
+    expect(counted).toMatch(/^fetchway_slow_clients_total\{reason="read"\} 0$/m);
     for (const { socket } of busy) socket.destroy();
   });
 });

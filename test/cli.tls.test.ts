@@ -27,6 +27,8 @@ function save(name: string, content: string): string {
   return path;
 }
 
+/** The origin of a page. */
+const app = "https://app.example";
 const [cert, key] = [save("cert.pem", own.cert), save("key.pem", own.key)];
 const echo = new WebSocketServer({ port: 0, host: "127.0.0.1" });
 echo.on("connection", (socket) =>
@@ -74,7 +76,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s serves HTTPS"
   beforeAll(async () => {
     const { port } = echo.address() as { port: number };
     const routes = `--route /ws=http://127.0.0.1:${port} --route /secure=${secureTarget} ${upstream.url}`;
-    const line = `${routes} --ca ${cert} --port 0 --cert ${cert} --key ${key}`;
+    const line = `${routes} --ca ${cert} --cors-origin ${app} --port 0 --cert ${cert} --key ${key}`;
     proxy = new Command(line, [], programs[runtime]);
     origin = await proxy.origin();
     webSocketOrigin = origin.replace("https:", "wss:");
@@ -100,6 +102,29 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s serves HTTPS"
       "POST /a?b hello",
     ]);
     session.destroy();
+  });
+
+  test("and answers the pages of another origin", async () => {
+    const asked = { origin: app, "access-control-request-method": "PUT" };
+    const options = { ca: own.cert, agent: false } as const;
+    const sent = [
+      request(origin, { ...options, method: "OPTIONS", headers: asked }).end(),
+      request(origin, { ...options, headers: { origin: app } }).end(),
+    ];
+    const answers = sent.map(async (each) => {
+      const [response] = (await once(each, "response")) as [IncomingMessage];
+      await text(response);
+      const { headers, statusCode } = response;
+      return [
+        statusCode,
+        headers["access-control-allow-origin"],
+        headers["access-control-allow-methods"],
+      ];
+    });
+    expect(await Promise.all(answers)).toEqual([
+      [204, app, "PUT"],
+      [200, app, undefined],
+    ]);
   });
 
   test("and trusts an upstream whose certificate is in --ca", async () => {

@@ -1,5 +1,9 @@
+import { createServer } from "node:http";
+import { connect } from "node:net";
 import { describe, expect, test } from "vitest";
-import { groupOf } from "../runtimes/cli/clientconnections.ts";
+import { ClientConnections, groupOf } from "../runtimes/cli/clientconnections.ts";
+import { listen } from "./_serve.ts";
+import { until } from "./_wait.ts";
 
 describe("the limit for each address counts", () => {
   test.each([
@@ -14,4 +18,19 @@ describe("the limit for each address counts", () => {
   ])("%s as %s", (address, group) => {
     expect(groupOf(address)).toBe(group);
   });
+});
+
+test("pipelined requests whose client disconnects are forgotten", async () => {
+  let count = 0;
+  const server = createServer(() => void count++);
+  const unlimited = { maxConnections: Infinity, maxPerAddress: Infinity };
+  const connections = new ClientConnections(server, unlimited, () => {});
+  const client = connect(await listen(server), "127.0.0.1");
+  client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3));
+  await until(() => count === 3, "the requests");
+  expect(connections.running.size).toBe(3);
+  client.destroy();
+  await until(() => connections.all.size === 0, "the end");
+  await until(() => connections.running.size === 0, "the end of the requests", 2_000);
+  server.close();
 });

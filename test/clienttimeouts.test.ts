@@ -1,5 +1,6 @@
 /** The timeouts of clients, on a server that sends one large chunk. */
 import { createServer } from "node:http";
+import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { ClientConnections } from "../runtimes/cli/clientconnections.ts";
@@ -8,7 +9,7 @@ import { serverDefaults } from "../runtimes/cli/commandoptions.ts";
 import { listen } from "./_serve.ts";
 import { within } from "./_wait.ts";
 
-const SEND_TIMEOUT = 500;
+const SEND_TIMEOUT = 800;
 const timeouts = { headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: 0 };
 const unlimited = { maxConnections: Infinity, maxPerAddress: Infinity };
 
@@ -33,6 +34,38 @@ test("a client that takes longer than the timeout for one chunk, but reads, is s
   expect(performance.now() - begin).toBeGreaterThan(2 * SEND_TIMEOUT);
   expect(slow.counts).toEqual({ body: 0, read: 0 });
   expect(connections.all.size).toBe(0);
+  slow.stop();
+  server.close();
+});
+
+test("a client that reads an HTTP/2 stream slowly is served, though the buffer is always as full", async () => {
+  const chunk = Buffer.alloc(16_384);
+  let left = 200;
+  const server = createHttp2Server((_, res) => {
+    const fill = (): void => {
+      while (left > 0) {
+        left--;
+        if (!res.write(chunk)) return;
+      }
+      res.end();
+    };
+    res.stream.on("drain", fill);
+    fill();
+  });
+  const connections = new ClientConnections(server, unlimited, () => {});
+  const slow = new SlowClients(connections, { ...timeouts, sendTimeout: SEND_TIMEOUT });
+  const session = connectHttp2(`http://127.0.0.1:${await listen(server)}`);
+  const stream = session.request();
+  let size = 0;
+  stream.on("data", ({ length }: Buffer) => {
+    size += length;
+    stream.pause();
+    setTimeout(() => stream.resume(), 10);
+  });
+  await within(new Promise((resolve) => stream.once("close", resolve)), "the end");
+  expect(size).toBe(200 * chunk.length);
+  expect(slow.counts).toEqual({ body: 0, read: 0 });
+  session.destroy();
   slow.stop();
   server.close();
 });

@@ -17,6 +17,8 @@ export interface ClientConnection {
   readonly group: string | undefined;
   /** The number of requests that are not answered. */
   requests: number;
+  /** The number of requests so far. */
+  total: number;
   /** Whether the connection has been, or is being, switched to another protocol. */
   isTunnel: boolean;
   /** When the last request ended, on the clock of `performance.now()`. It is set only while the server stops. */
@@ -30,6 +32,21 @@ type Message = IncomingMessage | Http2ServerRequest;
 export interface ConnectionLimits {
   readonly maxConnections: number;
   readonly maxPerAddress: number;
+}
+
+/** The connections of clients, in numbers. */
+export interface ClientStats {
+  readonly connections: number;
+  /** Connections that carry another protocol, such as WebSockets. */
+  readonly tunnels: number;
+  /** New connections that were closed at a limit. */
+  readonly refused: number;
+  /** Idle connections that were closed at a limit. */
+  readonly evicted: number;
+  /** Requests that ended because their bodies stopped. */
+  readonly slowBodies: number;
+  /** Connections and HTTP/2 streams that ended because the client did not read. */
+  readonly slowReaders: number;
 }
 
 /** How many connections were closed at the limits. */
@@ -176,6 +193,7 @@ export class ClientConnections {
       session: undefined,
       group,
       requests: 0,
+      total: 0,
       isTunnel: false,
       idleSince: 0,
     };
@@ -233,6 +251,7 @@ export class ClientConnections {
     this.running.set(res, connection);
     if (connection !== undefined) {
       connection.isTunnel = false;
+      connection.total++;
       if (connection.requests++ === 0) this.#idle.delete(connection);
     }
     res.once("close", () => {

@@ -6,6 +6,7 @@ import { countUnsent } from "../node/internals/writequeue.ts";
 import {
   type ClientConnection,
   type ClientConnections,
+  type ClientStats,
   closeConnection,
   type Running,
 } from "./clientconnections.ts";
@@ -18,7 +19,7 @@ export interface ClientTimeouts {
   readonly keepAliveTimeout: number;
 }
 
-/** The longest time between two looks in milliseconds. A timeout ends up to so much later, which is a twelfth of a minute. */
+/** The longest time between two looks in milliseconds. A timeout ends up to so much later. */
 const LONGEST = 5_000;
 
 /** Returns the milliseconds between two looks at the connections: an eighth of the shortest timeout. */
@@ -55,6 +56,8 @@ export interface SlowCounts {
 }
 
 const TIMED_OUT = "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+/** Half of the window that Node gives an HTTP/2 stream, in bytes. */
+const HALF_WINDOW = 32_768;
 /** The HTTP/2 error code for a stream that is no longer needed (RFC 9113 §7). */
 const CANCEL = 8;
 
@@ -70,6 +73,8 @@ export class SlowClients {
   readonly #timer: NodeJS.Timeout;
   readonly #bodies: WeakMap<object, Seen> = new WeakMap();
   readonly #writes: WeakMap<object, Seen> = new WeakMap();
+  /** How often the buffers of HTTP/2 streams have been empty, from the first look on. */
+  readonly #drains: WeakMap<object, { readonly count: number }> = new WeakMap();
   readonly #silences: WeakMap<object, Seen> = new WeakMap();
 
   constructor(connections: ClientConnections, timeouts: ClientTimeouts) {
@@ -77,6 +82,13 @@ export class SlowClients {
     this.#timeouts = timeouts;
     this.#interval = intervalOf(timeouts);
     this.#timer = setInterval(() => this.#look(), this.#interval).unref();
+  }
+
+  /** Returns the connections in numbers. */
+  stats(): ClientStats {
+    const { all, tunnels, counts } = this.#connections;
+    const { body, read } = this.counts;
+    return { connections: all.size, tunnels, ...counts, slowBodies: body, slowReaders: read };
   }
 
   /** Stops looking. */
@@ -87,23 +99,28 @@ export class SlowClients {
   #look(): void {
     const { bodyTimeout, sendTimeout, keepAliveTimeout } = this.#timeouts;
     for (const [res, connection] of this.#connections.running) {
-      if (bodyTimeout > 0) this.#lookAtBody(res, bodyTimeout);
+      if (bodyTimeout > 0) this.#lookAtBody(res, connection, bodyTimeout);
       // Each HTTP/2 stream has a window of its own: a client may refuse one and read others.
       if (sendTimeout > 0 && "stream" in res) this.#lookAtStream(res, sendTimeout);
-      // An endless stream of frames that begin no request is not activity.
       if (connection?.session !== undefined) this.#silences.delete(connection);
     }
     for (const connection of this.#connections.all) {
       if (sendTimeout > 0) this.#lookAtWrites(connection, sendTimeout);
-      if (keepAliveTimeout > 0 && connection.session !== undefined) {
-        const isSilent = this.#isStalled(this.#silences, connection, 0, 0, keepAliveTimeout);
-        if (isSilent && connection.requests === 0) closeConnection(connection);
-      }
+      if (keepAliveTimeout > 0) this.#lookAtSession(connection, keepAliveTimeout);
     }
   }
 
+  /** Closes an HTTP/2 connection without requests. An endless stream of frames that begin none is not activity. */
+  #lookAtSession(connection: ClientConnection, timeout: number): void {
+    const { session, requests, total } = connection;
+    if (session === undefined || requests > 0) return;
+    if (!this.#isStalled(this.#silences, connection, total, 0, timeout)) return;
+    if (session.closed) closeConnection(connection);
+    else session.close();
+  }
+
   /** Ends a request whose body makes no progress, if that is the client's fault. */
-  #lookAtBody(res: Running, timeout: number): void {
+  #lookAtBody(res: Running, connection: ClientConnection | undefined, timeout: number): void {
     const req = res.req;
     const isOurs =
       hasEnded(req) ||
@@ -114,10 +131,15 @@ export class SlowClients {
       // The upstream answers while it reads: either side may wait for the other, as in gRPC.
       (res.headersSent && !res.writableEnded);
     if (isOurs) return void this.#bodies.delete(res);
-    // The window of an HTTP/2 stream shrinks with each byte that arrives.
-    const progress =
-      "stream" in req ? (req.stream.state.localWindowSize ?? 0) : (req.socket?.bytesRead ?? 0);
-    if (!this.#isStalled(this.#bodies, res, progress, 0, timeout)) return;
+    let progress = req.socket?.bytesRead ?? 0;
+    let more = 0;
+    if ("stream" in req) {
+      // The window of an HTTP/2 stream shrinks with each byte that arrives, and grows again after half of it: it may look
+      // the same after that many bytes. Other frames of the connection, such as pings, are smaller.
+      progress = req.stream.state.localWindowSize ?? 0;
+      more = Math.floor((connection?.raw.bytesRead ?? 0) / HALF_WINDOW);
+    }
+    if (!this.#isStalled(this.#bodies, res, progress, more, timeout)) return;
     this.counts.body++;
     this.#bodies.delete(res);
     if ("stream" in res) return res.stream.close(CANCEL);
@@ -131,7 +153,15 @@ export class SlowClients {
     const { stream } = res as Extract<Running, { stream: unknown }>;
     const unsent = stream.destroyed ? 0 : stream.bufferSize;
     if (unsent === 0) return void this.#writes.delete(res);
-    if (!this.#isStalled(this.#writes, res, unsent, 0, timeout)) return;
+    // The buffer may be filled again to the same size between two looks.
+    let drains = this.#drains.get(stream);
+    if (drains === undefined) {
+      const counted = { count: 0 };
+      stream.on("drain", () => void counted.count++);
+      this.#drains.set(stream, counted);
+      drains = counted;
+    }
+    if (!this.#isStalled(this.#writes, res, unsent, drains.count, timeout)) return;
     this.counts.read++;
     stream.close(CANCEL);
   }

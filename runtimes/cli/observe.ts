@@ -1,5 +1,6 @@
 import process from "node:process";
 import type { CreateProxyOptions, PoolStats, RequestEnd } from "#proxy";
+import type { ClientStats } from "./clientconnections.ts";
 import type { ServerSettings } from "./commandoptions.ts";
 import { readVersion } from "./help.ts";
 import { chooseLogForm, RequestLog } from "./log/requestlog.ts";
@@ -71,9 +72,13 @@ export class Observers {
     return new URL(server.url ?? "").origin;
   }
 
-  /** Tells that the command's own server listens. */
-  setListening(): void {
+  /**
+   * Tells that the command's own server listens.
+   * @param clientStats returns its connections in numbers; undefined where the runtime does not show them
+   */
+  setListening(clientStats: () => ClientStats | undefined): void {
     this.#isListening = true;
+    if (this.#metrics !== undefined) this.#metrics.clientStats = clientStats;
   }
 
   /** Writes what is left of the log. Resolves when it is written, or after a second if its reader is too slow. */

@@ -65,7 +65,7 @@ export async function start(
     isExempt: readExempt({ ...file, ...given.proxy }),
   });
   router.attach(front.server, front.admitUpgrade);
-  observers.setListening();
+  observers.setListening(() => front.slow?.stats());
   printStats(router, server.stats);
   stopOnSignals(front, router, server.stopTimeout, () => observers.close());
   if (certificate !== undefined) reloadOnSignal(front.server, server);

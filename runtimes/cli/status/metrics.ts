@@ -1,5 +1,6 @@
 import process from "node:process";
 import type { PoolStats, RequestEnd } from "#proxy";
+import type { ClientStats } from "../clientconnections.ts";
 import { diagnoseFailure, isClientGone } from "../log/causes.ts";
 import { Latencies, type Percentiles, Recent, roundToThree, sumOf, WINDOW } from "./recent.ts";
 
@@ -85,6 +86,8 @@ export interface Snapshot {
   readonly startedAt: number;
   readonly now: number;
   readonly memory: number;
+  /** The connections of clients, which only Node's server shows. */
+  readonly clients: ClientStats | undefined;
   readonly total: {
     requests: number;
     failed: number;
@@ -139,6 +142,8 @@ export interface About {
 export class Metrics {
   readonly #about: About;
   readonly #poolStats: () => PoolStats | undefined;
+  /** Returns the connections of clients in numbers; undefined where the runtime does not show them. */
+  clientStats: () => ClientStats | undefined = () => undefined;
   readonly startedAt: number = Date.now();
   readonly #startSecond: number;
   readonly series: Map<string, Series> = new Map();
@@ -211,6 +216,7 @@ export class Metrics {
       startedAt: this.startedAt,
       now,
       memory: process.memoryUsage().rss,
+      clients: this.clientStats(),
       total: {
         requests: this.requests,
         failed: this.failed,

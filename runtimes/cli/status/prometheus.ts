@@ -103,6 +103,7 @@ export function renderMetrics(metrics: Metrics): string {
             [[{}, connections.timedOut]],
           ),
         ]),
+    ...renderClients(snapshot),
     renderFamily(
       "process_start_time_seconds",
       "gauge",
@@ -123,6 +124,36 @@ export function renderMetrics(metrics: Metrics): string {
     ),
   ];
   return families.join("");
+}
+
+function renderClients({ clients }: Snapshot): string[] {
+  if (clients === undefined) return [];
+  return [
+    renderFamily("fetchway_client_connections", "gauge", "Connections of clients.", [
+      [{}, clients.connections],
+    ]),
+    renderFamily(
+      "fetchway_client_connections_refused_total",
+      "counter",
+      "New connections of clients that were closed at a limit.",
+      [[{}, clients.refused]],
+    ),
+    renderFamily(
+      "fetchway_client_connections_evicted_total",
+      "counter",
+      "Idle connections of clients that were closed at a limit.",
+      [[{}, clients.evicted]],
+    ),
+    renderFamily(
+      "fetchway_slow_clients_total",
+      "counter",
+      "Requests and connections that ended because the client was too slow.",
+      [
+        [{ reason: "body" }, clients.slowBodies],
+        [{ reason: "read" }, clients.slowReaders],
+      ],
+    ),
+  ];
 }
 
 const DURATION = "http_server_request_duration_seconds";
