@@ -1,5 +1,5 @@
 /** The router of the command, without a server. */
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { mergeStats, Router } from "../runtimes/cli/routes.ts";
 import type { RouteSettings } from "../runtimes/cli/settings.ts";
 import type { PoolStats } from "../src/transport.ts";
@@ -97,6 +97,34 @@ describe("an update", () => {
     expect(await answer).toBe("200 late");
     await router.close();
   });
+});
+
+test("the proxy of a removed route is closed when it has been idle for a while, and not before", async () => {
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
+  try {
+    let finish: (response: Response) => void = () => {};
+    const fetch = (): Promise<Response> => new Promise((resolve) => (finish = resolve));
+    const router = new Router([
+      routeTo("one", "/one"),
+      { match: ["/"], options: { target: { fetch } } },
+    ]);
+    const answer = ask(router, "http://a/");
+    await new Promise((resolve) => setTimeout(resolve));
+    router.update([]);
+    expect(router.retired).toBe(2);
+    vi.advanceTimersByTime(5_000);
+    expect(router.retired).toBe(2);
+    vi.advanceTimersByTime(60_000);
+    expect(router.retired).toBe(1);
+    finish(new Response("late"));
+    expect(await answer).toBe("200 late");
+    vi.advanceTimersByTime(2_000);
+    expect(router.retired).toBe(0);
+    // No timer is left.
+    expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 test("the counters of several proxies are added up", () => {
