@@ -1,9 +1,18 @@
-/** The types of the command's config file. This entry has no code of the proxy, so that a config file loads quickly. */
+/**
+ * The types of the command's config file: `fetchway/config`. It has no code of the proxy, so that a config file loads quickly.
+ * @module
+ */
 import type { CreateProxyOptions } from "#proxy";
 import type { ServerOptions } from "./cli/commandoptions.ts";
 
 export type { CreateProxyOptions } from "#proxy";
-export type { ListenOptions, ReportOptions, ServerOptions } from "./cli/commandoptions.ts";
+export type {
+  ClientLimits,
+  ListenOptions,
+  ReportOptions,
+  SecurityOptions,
+  ServerOptions,
+} from "./cli/commandoptions.ts";
 
 /** A part of the requests, and where they go. Its options take precedence over those of the config. */
 export interface ConfigRoute extends Partial<Omit<CreateProxyOptions, "target">> {

@@ -143,9 +143,17 @@ describe("describes itself", () => {
       ["host", "127.0.0.1"],
       ["stop-timeout", "10000"],
       ["log", "auto"],
-      ...["route", "config", "demo", "stats", "admin", "help", "version"].map(
-        (name) => [name, "false"] as const,
-      ),
+      ...[
+        "route",
+        "config",
+        "demo",
+        "inspect",
+        "inspect-header",
+        "stats",
+        "admin",
+        "help",
+        "version",
+      ].map((name) => [name, "false"] as const),
     ]);
     const unsayable = /^(?:on[A-Z].*|clientAddress|signal|fetch|transport|interceptors)$/;
     const renamed: Record<string, string> = {

@@ -46,7 +46,7 @@ export function checkConfig(config: unknown): ConfigFault[] {
   const { server, routes, target, ...defaults } = config;
   const faults = [
     ...checkServer(server),
-    ...checkOptions(defaults, "", explainTop, {}),
+    ...checkProxyOptions(defaults, "", explainTop, {}),
     ...checkTarget(target, "", {}),
     ...checkRoutes(routes),
   ];
@@ -76,8 +76,8 @@ function checkRoutes(routes: unknown): ConfigFault[] {
     const place = { route: index, routes: routes.length };
     if (!isRecord(route)) return [{ text: `routes[${index}]: use an object`, ...place }];
     const { match, target, ...options } = route;
-    const label = `${labelOf(match, index)}: `;
-    const faults = checkOptions(options, label, explainInRoute, place);
+    const label = `${nameRoute(match, index)}: `;
+    const faults = checkProxyOptions(options, label, explainInRoute, place);
     if (target !== undefined) faults.unshift(...checkTarget(target, label, place));
     else faults.unshift({ text: `${label}target: say where to send the requests`, ...place });
     for (const text of checkMatch(match, label, taken)) {
@@ -88,7 +88,7 @@ function checkRoutes(routes: unknown): ConfigFault[] {
 }
 
 /** Names a route in messages. */
-function labelOf(match: unknown, index: number): string {
+function nameRoute(match: unknown, index: number): string {
   const patterns = (Array.isArray(match) ? match : [match]) as unknown[];
   const isNamed = patterns.length > 0 && patterns.every((each) => typeof each === "string");
   return isNamed ? `route ${JSON.stringify(patterns.join(", "))}` : `routes[${index}]`;
@@ -118,7 +118,7 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
 }
 
 /** Checks each option of a proxy alone, because `createProxy` stops at the first wrong one. */
-function checkOptions(
+function checkProxyOptions(
   options: Record<string, unknown>,
   label: string,
   explain: (name: string) => string | undefined,
@@ -155,7 +155,7 @@ function checkWhole(config: object): ConfigFault[] {
     if (wrong === undefined) return [];
     const route = own[index];
     if (route === undefined) return [{ text: strip(wrong) }];
-    const text = `${labelOf(route.match, index)}: ${strip(wrong)}`;
+    const text = `${nameRoute(route.match, index)}: ${strip(wrong)}`;
     return [{ text, route: index, routes: own.length }];
   });
 }
@@ -165,7 +165,7 @@ function explainTop(name: string): string | undefined {
     return `it is an option of the server; write server: { ${name}: … }`;
   }
   if (Object.hasOwn(OTHER_NAMES, name)) return `it is called \`${OTHER_NAMES[name]}\` here`;
-  return explainUnknown(name, ["server", "routes", "target"]);
+  return explainUnknownName(name, ["server", "routes", "target"]);
 }
 
 function explainInRoute(name: string): string | undefined {
@@ -173,10 +173,10 @@ function explainInRoute(name: string): string | undefined {
   if (Object.hasOwn(serverSchema, name)) {
     return `it is an option of the server, not of a route; write it at the top in server: { ${name}: … }`;
   }
-  return explainUnknown(name, ["match", "target"]);
+  return explainUnknownName(name, ["match", "target"]);
 }
 
-function explainUnknown(name: string, others: readonly string[]): string | undefined {
+function explainUnknownName(name: string, others: readonly string[]): string | undefined {
   // `createProxy` explains the options of a pool, and those of other libraries.
   if (Object.hasOwn(poolSchema, name))
     return `it is an option of the pool; write pool: { ${name}: … }`;

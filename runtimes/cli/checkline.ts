@@ -1,7 +1,9 @@
 import { readdirSync } from "node:fs";
 import { findMissingLimits } from "./clientlimits.ts";
+import type { LineSettings } from "./commandoptions.ts";
+import { readInspected } from "./inspectedrequest.ts";
 import type { CommandLine } from "./parse.ts";
-import { findProblems, findTargetProblem } from "./problems.ts";
+import { explain, findProblems, findTargetProblem } from "./problems.ts";
 import { type GivenRoute, readRoute } from "./routeflag.ts";
 
 /**
@@ -23,11 +25,26 @@ export function checkLine(line: CommandLine): { routes: GivenRoute[]; problems: 
   }
   const names = Object.keys(line.given.server);
   problems.push(...findMissingLimits(names, (option) => labelOf(line, option)));
+  problems.push(...checkInspected(line.given.line));
   if (line.unsure) return { routes, problems };
   if (line.target !== undefined) problems.push(...findTargetProblem(line.target));
   const isRouted = line.target !== undefined || texts.length > 0 || config !== undefined || demo;
   if (!isRouted) problems.push(`no target: write ${suggestTarget()}`);
   return { routes, problems };
+}
+
+function checkInspected({ inspect, inspectHeader }: LineSettings): string[] {
+  if (inspect === undefined) {
+    return inspectHeader === undefined
+      ? []
+      : ["--inspect-header does nothing without --inspect; to set a field, use --header"];
+  }
+  try {
+    readInspected(inspect, inspectHeader);
+    return [];
+  } catch (error) {
+    return [explain(error)];
+  }
 }
 
 function labelOf({ labels }: CommandLine, option: string): string {

@@ -266,6 +266,8 @@ interface LineOptions {
   route?: readonly string[];
   config?: string;
   demo?: boolean;
+  inspect?: string;
+  inspectHeader?: readonly string[];
   help?: boolean | "all";
   version?: boolean;
 }
@@ -283,6 +285,8 @@ export const lineSchema: Schema<LineOptions, "demo" | "help" | "version"> = {
   route: { kind: list },
   config: { kind: text(/./, 'use a file such as "fetchway.config.mjs"') },
   demo: { kind: toggle, default: false },
+  inspect: { kind: text(/./, 'use a request such as "GET http://shop.example/api"') },
+  inspectHeader: { kind: list },
   help: {
     kind: either("use --help, or --help all", toggle, choice("all")),
     default: false,
@@ -290,7 +294,9 @@ export const lineSchema: Schema<LineOptions, "demo" | "help" | "version"> = {
   version: { kind: toggle, default: false },
 };
 
-export const routeFlags: Flags<Pick<LineOptions, "route" | "config" | "demo">> = {
+export const routeFlags: Flags<
+  Pick<LineOptions, "route" | "config" | "demo" | "inspect" | "inspectHeader">
+> = {
   heading: "Routes",
   flags: {
     route: {
@@ -299,6 +305,15 @@ export const routeFlags: Flags<Pick<LineOptions, "route" | "config" | "demo">> =
     },
     config: { value: "<file>", help: "read routes and options from a .mjs, .ts or .json file" },
     demo: "start a small upstream, where no target is given",
+    inspect: {
+      value: "<request>",
+      help: "show what a request would become, and why; send nothing",
+    },
+    inspectHeader: {
+      short: "H",
+      value: '"name: value"',
+      help: "a field of the request of --inspect",
+    },
   },
 };
 

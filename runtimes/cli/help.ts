@@ -9,6 +9,7 @@ Routes
       --route </path>=<target>  another target for a path; flags may follow
       --config <file>           routes and options: a .mjs, .ts or .json file
       --demo                    a small upstream, where no target is given
+      --inspect <request>       show what a request would become, and why
 Server
   -p, --port <number>           0 takes a free one (default 3000)
       --host <address>          0.0.0.0 for all addresses (default 127.0.0.1)

@@ -33,7 +33,7 @@ export async function readConfig(path: string): Promise<Config> {
     ? parseJson(path, source)
     : await importConfig(path, source);
   const faults = checkConfig(config);
-  if (faults.length > 0) throw toError(path, source, faults);
+  if (faults.length > 0) throw toConfigError(path, source, faults);
   return config as Config;
 }
 
@@ -144,7 +144,7 @@ function escapeRegExp(text: string): string {
 
 // ── the lines of wrong options ──
 
-function toError(path: string, source: string, faults: readonly ConfigFault[]): ConfigError {
+function toConfigError(path: string, source: string, faults: readonly ConfigFault[]): ConfigError {
   return new ConfigError(
     faults.map((fault) => `${at(path, findFaultLine(source, fault))}: ${fault.text}`),
   );

@@ -32,7 +32,7 @@ const WITH_VALUE: Readonly<Record<string, string>> = {
   "--auto-rewrite --host-rewrite --protocol-rewrite --proxy-redirect": "--location-rewrite",
   "--cookie-domain-rewrite --proxy-cookie-domain": "--cookie-domain",
   "--cookie-path-rewrite --proxy-cookie-path": "--cookie-path",
-  "-H --headers --header-up --add-header --request-header-add --proxy-set-header": "--header",
+  "--headers --header-up --add-header --request-header-add --proxy-set-header": "--header",
   "--request-header-remove --remove-header --hide-header": "--filter-headers",
   "--set-host --upstream-host": "--host-header",
   "--auth --user -u --basic-auth --username --password": AUTHORIZATION,

@@ -30,7 +30,7 @@ export function reloadConfig(
     assertRouted(name, next);
     router.update(next.routes);
     const kept = next.routes.filter((route) => current.routes.some((each) => isSame(each, route)));
-    console.log(`${name} has been read again: ${describe(next.routes.length, kept.length)}`);
+    console.log(`${name} has been read again: ${describeRoutes(next.routes.length, kept.length)}`);
     for (const option of findChanged(current.server, next.server)) {
       console.error(
         `fetchway: ${name}: server.${option} has changed: restart the command for that`,
@@ -70,7 +70,7 @@ function findChanged(before: object, after: object): string[] {
   );
 }
 
-function describe(all: number, kept: number): string {
+function describeRoutes(all: number, kept: number): string {
   const routes = `${all} route${all === 1 ? "" : "s"}`;
   return kept === all ? `${routes}, unchanged` : `${routes}, ${all - kept} of them new or changed`;
 }

@@ -150,13 +150,10 @@ export class Router {
     });
   }
 
-  #findFor(request: ServerRequest): LiveRoute {
-    const { url } = request;
-    // The URL of a web `Request` may have lost dot segments that the request line has.
-    const { url: target = url } =
-      (request.runtime?.node?.req as { url?: string } | undefined) ?? {};
+  /** Finds the route by the URL of the web request, whose path the proxy forwards. */
+  #findFor({ url, headers }: ServerRequest): LiveRoute {
     const authority = url.slice(url.indexOf("//") + 2, authorityEnd(url));
-    return this.#find(request.headers.get("host") ?? authority, target);
+    return this.#find(headers.get("host") ?? authority, url);
   }
 
   /** @param url an absolute URL, or a path */
