@@ -27,7 +27,12 @@ const HOSTS: readonly Name[] = isLarge
 const NODE = [process.execPath, "--expose-gc", "leaks.ts"];
 const BUN = ["bun", "leaks.runtimes.ts"];
 const DENO = [
-  ...["deno", "run", "--allow-all", "--v8-flags=--expose-gc", "--unstable-no-legacy-abort"],
+  "deno",
+  "run",
+  "--allow-all",
+  "--v8-flags=--expose-gc",
+  // Without it, Deno warns that it aborts `request.signal` even of answered requests.
+  "--unstable-no-legacy-abort",
   "leaks.runtimes.ts",
 ];
 

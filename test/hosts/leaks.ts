@@ -24,9 +24,9 @@ export interface Holdings {
 const { signal } = new AbortController();
 const target = process.env["UPSTREAM"] ?? "";
 const proxy = createProxy({ target, signal, pool: { freeSocketTimeout: 60_000 } });
-const kind = (process.argv[2] ?? "node") as ServerKind;
-const handler: unknown = kind === "node" ? proxy.nodeHandler : proxy.fetch;
-const { server, port } = await serve(kind, handler as Handlers[typeof kind]);
+const serverKind = (process.argv[2] ?? "node") as ServerKind;
+const handler: unknown = serverKind === "node" ? proxy.nodeHandler : proxy.fetch;
+const { server, port } = await serve(serverKind, handler as Handlers[ServerKind]);
 proxy.attach(server);
 
 function listenersOf(emitter: NodeJS.EventEmitter): number {
