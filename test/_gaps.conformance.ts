@@ -28,6 +28,11 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
       ["RFC 9110 §6.2: a request of HTTP/1.0 is answered as HTTP/1.1"],
     ],
     [
+      "a WebSocket handshake of HTTP/1.0 is forwarded as one of HTTP/1.1",
+      ["bun", "deno", "workerd"],
+      ["RFC 9110 §7.8: Upgrade in an HTTP/1.0 request is ignored"],
+    ],
+    [
       "responses get no Date; Cloudflare's servers in front of workerd add it",
       ["workerd"],
       [

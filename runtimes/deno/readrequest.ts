@@ -50,8 +50,15 @@ class DenoIncoming extends WebIncoming {
     return asksForWebSocket(this.headers) ? "websocket" : undefined;
   }
 
+  /**
+   * Also begins to listen for a disconnect: Deno reports it only to a signal that was read before, and a handshake that is
+   * answered after it keeps the client's socket open for ever.
+   */
   prepareUpgrade(headers: HeaderList): void {
     takeOverHandshake(headers);
+    if (this.#index < 0) return;
+    this.#removeDeferred();
+    this.listenNow();
   }
 
   completeUpgrade(response: Response, tunnel: Tunnel, timeout: number): Response {
@@ -72,6 +79,10 @@ class DenoIncoming extends WebIncoming {
 
   override unlisten(listener: Listener): void {
     if (this.#index < 0) return super.unlisten(listener);
+    this.#removeDeferred();
+  }
+
+  #removeDeferred(): void {
     const last = deferred.pop() as DenoIncoming;
     if (last !== this) {
       deferred[this.#index] = last;

@@ -134,7 +134,8 @@ export class Relay implements TunnelHandler, FrameHandler {
     clearTimeout(this.#poll);
     if (isCloseCode(code)) this.#closeUpstream(code, reason);
     else if (code === 1005) this.#closeUpstream(undefined, "");
-    else this.#upstream.destroy();
+    // A reset could overtake a close frame that was sent already.
+    else if (!this.#hasSentClose) this.#upstream.destroy();
     // Read on: the upstream's close frame may be behind other messages.
     if (!this.#isUpstreamClosed) this.#upstream.resume();
     this.#finish();

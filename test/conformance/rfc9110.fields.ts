@@ -46,7 +46,6 @@ export const rfc9110Fields = {
     level: "MUST",
     role: "sender",
     says: "Name TE in Connection where it sends TE.",
-    open: "trailers",
   },
   "9110-10.2.1-allow": {
     level: "MUST NOT",

@@ -152,7 +152,6 @@ export const rfc9110 = {
     level: "MUST NOT",
     role: "sender",
     says: "Generate a trailer field unless its definition permits that.",
-    open: "trailers",
   },
   "9110-6.5.1-trailers-merged": {
     level: "MUST NOT",
@@ -173,7 +172,6 @@ export const rfc9110 = {
     level: "SHOULD",
     role: "sender",
     says: "Announce trailer fields in Trailer.",
-    open: "trailers",
   },
   "9110-7.1-special-forms": {
     level: "MUST NOT",

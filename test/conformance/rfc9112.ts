@@ -172,7 +172,8 @@ export const rfc9112 = {
     level: "MUST NOT",
     role: "client",
     says: "Send Transfer-Encoding to a server that is not known to understand HTTP/1.1.",
-    gap: "Uploads of unknown length go to each upstream in chunks: that targets speak HTTP/1.1 is assumed, not remembered.",
+    foreign:
+      "The configuration of a target says so: its documentation asks for a server that understands HTTP/1.1.",
   },
   "9112-6.1-both-closes": {
     level: "MUST",
@@ -284,7 +285,6 @@ export const rfc9112 = {
     level: "MUST",
     role: "sender",
     says: "Name TE in Connection where it sends TE.",
-    open: "trailers",
   },
   "9112-8-incomplete": {
     level: "MUST",

@@ -7,7 +7,7 @@ import type { Call } from "../_link.ts";
 import type { SetupName } from "../_setups.ts";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
-import { settled, until, within } from "../_wait.ts";
+import { pause, settled, until, within } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
 import { accept } from "../_websocket.ts";
 
@@ -538,15 +538,24 @@ export const upgrades = {
   async "a client that disconnects before the handshake is answered closes the upstream request"(
     t: Tools,
   ): Promise<void> {
+    const accepted: Header = ["Sec-WebSocket-Accept", acceptOf(KEY)];
     for (const how of ["FIN", "RST"] as const) {
-      t.upstream.script = () => {};
-      const client = await t.connect();
-      client.send(request("GET", "/", handshake));
-      await until(() => t.upstream.calls.length > 0, "the handshake at the upstream", 2000);
-      const call = await t.upstream.call();
-      client.leave(how);
-      await within(call.link.closed, `the end of the upstream's connection after ${how}`, 1000);
-      await t.upstream.reset();
+      for (const isAnswered of [false, true]) {
+        t.upstream.script = () => {};
+        const client = await t.connect();
+        client.send(request("GET", "/", handshake));
+        await until(() => t.upstream.calls.length > 0, "the handshake at the upstream", 2000);
+        const call = await t.upstream.call();
+        client.leave(how);
+        if (isAnswered) {
+          // The server has time to notice the disconnect, but not much more.
+          await pause(50);
+          accepted[1] = acceptOf(call.get("sec-websocket-key") ?? "");
+          call.reply("101 Switching Protocols", [...handshake.slice(0, 2), accepted], null);
+        }
+        await within(call.link.closed, `the end of the upstream's connection after ${how}`, 1000);
+        await t.upstream.reset();
+      }
     }
   },
 };

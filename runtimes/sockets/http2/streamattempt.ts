@@ -286,13 +286,13 @@ export class StreamAttempt implements Waiting, Inlet {
     const hasBody = ((flags ?? 0) & END_STREAM) === 0;
     this.#connection?.recordActivity();
     try {
-      if (!(status >= 200)) throw malformed("no status");
+      if (!(status >= 200)) throw malformedMessage("no status");
       headers = fromHttp2Fields(raw);
       length = parseLength(getHeader(headers, "content-length"));
       // Not every runtime compares the length with the body (RFC 9113 §8.1.1).
       const mayBeEmpty = this.#method === "HEAD" || status === 204 || status === 304;
       if (!hasBody && !mayBeEmpty && (length ?? 0) > 0)
-        throw malformed("a Content-Length and no body");
+        throw malformedMessage("a Content-Length and no body");
     } catch (error) {
       return this.fail(error);
     }
@@ -432,12 +432,12 @@ function readStatus(raw: HeaderList): number {
 /** @throws ProxyError for a length that the HTTP/1.1 client does not accept either */
 function parseLength(value: string | undefined): number | undefined {
   if (value === undefined) return undefined;
-  if (!/^\d{1,15}$/.test(value)) throw malformed("no valid Content-Length");
+  if (!/^\d{1,15}$/.test(value)) throw malformedMessage("no valid Content-Length");
   return Number(value);
 }
 
 /** @param what what the response has or lacks */
-function malformed(what: string): ProxyError {
+function malformedMessage(what: string): ProxyError {
   return new ProxyError("http_protocol_error", { message: `the response has ${what}` });
 }
 
