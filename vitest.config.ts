@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { defineConfig, type ViteUserConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 type Plugin = NonNullable<ViteUserConfig["plugins"]>[number];
 
@@ -17,6 +18,25 @@ const frameworks: Plugin = {
   },
 };
 
+function isHost({ moduleId }: TestSpecification): boolean {
+  return /\/hosts\.[^/]+$/.test(moduleId);
+}
+
+/**
+ * Runs the suite of each host first: these files take longest. By its own rule, vitest begins with the largest files,
+ * and would run them last, when most of its processes have nothing left to do.
+ */
+class HostsFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    // oxlint-disable-next-line unicorn/no-array-sort -- vitest's, not an array's
+    const sorted = await super.sort(files);
+    return [...sorted.filter(isHost), ...sorted.filter((file) => !isHost(file))];
+  }
+}
+
+// The tests start many Node processes. With compiled code from a cache, a start of the command takes a third of the time.
+process.env["NODE_COMPILE_CACHE"] ??= join(import.meta.dirname, "node_modules/.cache/compiled");
+
 const config: ViteUserConfig = defineConfig({
   plugins:
     existsSync(join(folder, "node_modules/srvx")) && process.env["HOST_FILES"] ? [frameworks] : [],
@@ -26,6 +46,7 @@ const config: ViteUserConfig = defineConfig({
     pool: "forks",
     // Most tests wait for sockets and timers: more processes than cores finish earlier.
     maxWorkers: 4,
+    sequence: { sequencer: HostsFirst },
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },

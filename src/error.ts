@@ -48,7 +48,7 @@ const STATUS_OF: Readonly<Record<ProxyErrorCode, number>> = {
   http_response_timeout: 504,
   http_protocol_error: 502,
   proxy_internal_error: 500,
-  proxy_loop_detected: 508,
+  proxy_loop_detected: 502,
 };
 
 /**
@@ -65,7 +65,6 @@ const REASON: Record<number, string> = {
   503: "Service Unavailable",
   504: "Gateway Timeout",
   505: "HTTP Version Not Supported",
-  508: "Loop Detected",
 };
 
 /** The properties of a `ProxyError`, except its code. */
@@ -195,17 +194,31 @@ export function toProxyError(thrown: unknown): ProxyError {
 
 const encoder = new TextEncoder();
 
-/** Makes the response to the client from an error. It contains the code of the error, but neither addresses nor causes. */
-export function toErrorResponse(error: ProxyError, method: string): UpstreamResponse {
+/** What a 505 has to say: the versions that the server supports (RFC 9110 §15.6.6). */
+const VERSIONS = "The supported versions are HTTP/1.0 and HTTP/1.1.\n";
+
+/** A token of a structured field (RFC 9651 §3.3.4). */
+const TOKEN = /^[A-Za-z*][\w!#$%&'*+.^`|~:/-]*$/;
+
+/**
+ * Makes the response to the client from an error. It contains the code of the error, but neither addresses nor causes.
+ * @param name the name of this proxy in `Proxy-Status`
+ */
+export function toErrorResponse(
+  error: ProxyError,
+  method: string,
+  name: string = "fetchway",
+): UpstreamResponse {
   const statusText = REASON[error.status] ?? "";
-  const bytes = encoder.encode(`${statusText || error.status}: ${error.code}\n`);
+  const details = error.status === 505 ? VERSIONS : "";
+  const bytes = encoder.encode(`${statusText || error.status}: ${error.code}\n${details}`);
   const headers: HeaderList = [
     "Content-Type",
     "text/plain; charset=utf-8",
     "Content-Length",
     String(bytes.byteLength),
     "Proxy-Status",
-    `fetchway; error=${error.code}`,
+    `${TOKEN.test(name) ? name : `"${name}"`}; error=${error.code}`,
   ];
   if (error.status === 405) headers.push("Allow", FORWARDED_METHODS);
   if (error.retryAfter !== undefined) headers.push("Retry-After", String(error.retryAfter));

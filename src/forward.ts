@@ -20,10 +20,14 @@ import {
 } from "./request/target.ts";
 import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
 
-/** Makes the `Response` that the runtime's server sends to the client. */
+/**
+ * Makes the `Response` that the runtime's server sends to the client.
+ * @param request the request that the upstream has answered; undefined for a response of the proxy's own
+ */
 export type Respond = (
   response: UpstreamResponse,
   incoming: Incoming,
+  request?: UpstreamRequest,
 ) => Response | Promise<Response>;
 
 /**
@@ -127,7 +131,7 @@ async function exchange(
     // have responded without a transport.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
     scope.endUnused(received.body !== null);
-    const responding = respond(cleaned, incoming);
+    const responding = respond(cleaned, incoming, request);
     response = responding instanceof Promise ? await responding : responding;
     if (options.onResponse !== undefined) {
       const returned = await options.onResponse(response, incoming.request());
@@ -213,5 +217,8 @@ async function respondToError(
   }
   // Reject with the exception, so that the framework logs it: no framework logs a 500 that a handler returns.
   if (!(thrown instanceof ProxyError) && isInternal(error)) throw thrown;
-  return respond(toErrorResponse(error, incoming.method), incoming);
+  const response = toErrorResponse(error, incoming.method, options.via || undefined);
+  // The body of a refused request of HTTP/1.0 may end elsewhere than the server has seen (RFC 9112 §6.1).
+  if (incoming.version() === "1.0") response.headers.push("Connection", "close");
+  return respond(response, incoming);
 }

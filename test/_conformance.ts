@@ -31,12 +31,19 @@ const OWN_ON_NODE: readonly HostName[] = ["node", "srvx", "h3", "hono"];
 /** The hosts where that client runs on another runtime's implementation of `node:net` and `node:tls`. */
 const OWN_ELSEWHERE: readonly HostName[] = ["bun", "deno"];
 
-/** The hosts for which a file of unit tests counts, by the file's name. The first matching pattern decides. */
+/** The hosts that read the frames of a WebSocket. On the others, a tunnel passes the bytes of the endpoints. */
+const READING_FRAMES: readonly HostName[] = [...OWN_ELSEWHERE, "workerd"];
+
+/** The hosts for which a file of tests counts, by the file's name. The first matching pattern decides. */
 const SCOPES: readonly (readonly [RegExp, readonly HostName[]])[] = [
-  [/^http1\./, [...OWN_ON_NODE, ...OWN_ELSEWHERE]],
+  [/^suite\/frames\./, READING_FRAMES],
+  [/^websocket\.(?:frames|handshake|relay)\./, OWN_ELSEWHERE],
+  [/^upgradesocket\./, OWN_ON_NODE],
+  [/^http2\.upstream\./, OWN_ON_NODE],
+  [/^http[12]\./, [...OWN_ON_NODE, ...OWN_ELSEWHERE]],
   [/^(?:pool|stale|queue)\./, OWN_ON_NODE],
   [/^transport\.http\./, OWN_ELSEWHERE],
-  [/^transport\.workerd\./, ["workerd"]],
+  [/^(?:transport\.workerd|workerd\.websocket)\./, ["workerd"]],
   [/^undici\./, ["undici"]],
   [/\.node\.test\.ts$|^apps\.http2\./, ON_NODE],
 ];
@@ -52,16 +59,15 @@ function reasonOf(marked: Marked, host: HostName): string | undefined {
   return gaps.find((gap) => gap.host === host && gap.test === marked.title)?.reason;
 }
 
-export type State = "holds" | "option" | "gap" | "not ours" | "open" | "untested";
+export type State = "holds" | "option" | "gap" | "not ours" | "untested";
 
 /** Whether a requirement holds on a host. */
 export function stateOn(
   host: HostName,
-  { open, gap, foreign, option }: Requirement,
+  { gap, foreign, option }: Requirement,
   tests: readonly Marked[],
 ): State {
   if (foreign !== undefined) return "not ours";
-  if (open !== undefined) return "open";
   if (gap !== undefined) return "gap";
   if (tests.length === 0) return "untested";
   const there = tests.filter((test) => hostsOf(test).includes(host));
@@ -136,10 +142,9 @@ function escape(text: string): string {
 }
 
 function detailsOf(row: Row): string {
-  const { option, open } = row.requirement;
+  const { option } = row.requirement;
   const notes = [
     ...(option === undefined ? [] : [`with the option \`${option}\``]),
-    ...(open === undefined ? [] : [`waits for: ${open}`]),
     ...gapsOf(row).map(escape),
     ...row.tests.map(({ file, title }) => `\`${file}\`: ${escape(title)}`),
   ];
@@ -155,7 +160,7 @@ function sectionOf(rfc: string, title: string, rows: readonly Row[]): string {
     ...(foreign.length === 0 ? [] : ["Not ours:\n", foreignTableOf(foreign)]),
     `### Tests and gaps of RFC ${rfc}\n`,
     own
-      .filter(({ requirement, tests }) => tests.length > 0 || requirement.gap || requirement.open)
+      .filter(({ requirement, tests }) => tests.length > 0 || requirement.gap)
       .map(detailsOf)
       .join(""),
   ];
@@ -169,11 +174,11 @@ export function summaryState(row: Pick<Row, "requirement" | "tests">): State {
       (state, _, all) => state !== "not ours" || all.every((each) => each === "not ours"),
     ),
   );
-  const order: State[] = ["open", "untested", "gap", "option", "holds", "not ours"];
+  const order: State[] = ["untested", "gap", "option", "holds", "not ours"];
   return order.find((state) => states.has(state)) ?? "not ours";
 }
 
-const SUMMARY: readonly State[] = ["holds", "option", "gap", "open", "untested", "not ours"];
+const SUMMARY: readonly State[] = ["holds", "option", "gap", "untested", "not ours"];
 
 function summaryOf(rows: readonly Row[]): string {
   const count = (rfc: string | undefined, state: State): string =>
@@ -196,7 +201,6 @@ or as an intermediary between them. The sentences are ours; the section has the 
 - **holds**: tests check it on this host.
 - **option**: tests check it with an option set that is off by default.
 - **gap**: it does not hold on this host, or not in all that is tested. The list below each table says why.
-- **open**: it belongs to a feature that is not built yet.
 - **untested**: nothing says whether it holds.
 - **not ours**: the runtime or the upstream does it, or the part is not one of a gateway.
 

@@ -62,33 +62,57 @@ export interface ReceivedFrame {
   payload: Buffer;
 }
 
+/** The bytes with which a client begins a connection (RFC 9113 §3.4). */
+export const PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /** The number of bytes after which a flood ends that nothing has stopped. */
 export const FLOOD: number = 1024 * 1024 * 1024;
 
-/** One connection of the proxy's. */
+/** One connection of the proxy's, or to it. */
 export class RawConnection {
   readonly socket: Socket;
   readonly frames: ReceivedFrame[] = [];
+  /** The bytes in front of the first frame (RFC 9113 §3.4). */
+  preface: string;
   isClosed = false;
   #rest = Buffer.alloc(0);
-  #hasPreface = false;
 
-  constructor(socket: Socket, onFrame: (frame: ReceivedFrame, connection: RawConnection) => void) {
+  /** @param preface what is known of the preface: a server's connection has none */
+  constructor(
+    socket: Socket,
+    onFrame: (frame: ReceivedFrame, connection: RawConnection) => void = () => {},
+    preface = "",
+  ) {
+    this.preface = preface;
     this.socket = socket;
     socket.on("error", () => {});
     socket.on("close", () => (this.isClosed = true));
     socket.on("data", (bytes: Buffer) => {
       this.#rest = Buffer.concat([this.#rest, bytes]);
-      if (!this.#hasPreface) {
-        if (this.#rest.length < 24) return;
-        this.#hasPreface = true;
-        this.#rest = this.#rest.subarray(24);
+      if (this.preface === "") {
+        if (this.#rest.length < PREFACE.length) return;
+        this.preface = this.#rest.toString("latin1", 0, PREFACE.length);
+        this.#rest = this.#rest.subarray(PREFACE.length);
       }
       for (let next; (next = this.#take()) !== undefined;) {
         this.frames.push(next);
         onFrame(next, this);
       }
     });
+  }
+
+  /** Whether the proxy has sent a frame of this type. */
+  has(type: number): boolean {
+    return this.frames.some((each) => each.type === type);
+  }
+
+  /** The value of a setting in the first SETTINGS of the proxy (RFC 9113 §6.5.1); undefined if it is not among them. */
+  setting(wanted: number): number | undefined {
+    const payload = this.frames.find(({ type }) => type === SETTINGS)?.payload ?? Buffer.alloc(0);
+    for (let at = 0; at < payload.length; at += 6) {
+      if (payload.readUInt16BE(at) === wanted) return payload.readUInt32BE(at + 2);
+    }
+    return undefined;
   }
 
   /** The streams that the proxy has opened. */

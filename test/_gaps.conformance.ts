@@ -23,17 +23,12 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
       ["RFC 9112 §3: a method that is longer than any known one is forwarded, or gets 501"],
     ],
     [
-      "the connection of an HTTP/1.0 client is kept if the client asks for that",
-      [...ON_NODE, "workerd"],
-      ["RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept"],
-    ],
-    [
       "requests of HTTP/1.0 are answered as HTTP/1.0",
       ["deno", "workerd"],
       ["RFC 9110 §6.2: a request of HTTP/1.0 is answered as HTTP/1.1"],
     ],
     [
-      "a WebSocket handshake of HTTP/1.0 is answered with 501",
+      "a WebSocket handshake of HTTP/1.0 is forwarded as one of HTTP/1.1",
       ["bun", "deno", "workerd"],
       ["RFC 9110 §7.8: Upgrade in an HTTP/1.0 request is ignored"],
     ],
@@ -62,14 +57,6 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
     ],
   ];
 
-/** The test passes with Deno's fetch: its response has no known length, so that the body ends with the connection. */
-const KEPT: Gap = {
-  host: "deno",
-  test: "RFC 9112 §9.3: a connection with a client of HTTP/1.0 is not kept",
-  reason: "the connection of an HTTP/1.0 client is kept if the client asks for that",
-  sometimes: true,
-};
-
 /** The reset often arrives before the client has sent the rest, but not always. */
 const EARLY: Gap[] = (["slow", "workerd"] as const).map((host) => ({
   host,
@@ -82,6 +69,5 @@ export const conformanceGaps: Gap[] = [
   ...rows.flatMap(([reason, hosts, tests]) =>
     tests.flatMap((test) => hosts.map((host): Gap => ({ host, test, reason }))),
   ),
-  KEPT,
   ...EARLY,
 ];

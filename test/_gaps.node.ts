@@ -80,15 +80,7 @@ const onSlow: Gap[] = (
   ] as const
 ).map(([test, reason]) => ({ host: "slow", test, reason }));
 
-/** Gaps of Node's HTTP server, and so of all servers that are built on it. */
-const onAll: Gap[] = (["node", "slow", "srvx", "h3", "hono"] as const).map((host) => ({
-  host,
-  test: "RFC 9112 §6.1: an HTTP/1.0 request with Transfer-Encoding is refused, or its connection is closed after it",
-  reason: "an HTTP/1.0 request with Transfer-Encoding is accepted, and its connection is kept",
-}));
-
 export const onNode: Gap[] = [
-  ...onAll,
   ...ASTERISK.map((test): Gap => ({
     host: "hono",
     test,

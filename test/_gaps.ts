@@ -292,7 +292,6 @@ const onBun: Gap[] = (
       "RFC 9112 §9.3.2: an unsafe pipelined request is sent after the responses to all requests before it",
       BUN_PIPELINE,
     ],
-    ["a queued pipelined request whose client disconnects is removed and never sent", BUN_PIPELINE],
     ["an HTTP/1.0 client gets no 100 (Continue)", CONTINUE],
     ["`via` states the HTTP version of the incoming request", VERSION],
     ["repeated request fields stay separate lines", BUN_HEADERS],
@@ -358,6 +357,14 @@ const EARLY: Gap = {
   sometimes: true,
 };
 
+/** Bun closes the connection at once. The test passes if the first request has reached the upstream by then. */
+const QUEUED: Gap = {
+  host: "bun",
+  test: "a queued pipelined request whose client disconnects is removed and never sent",
+  reason: BUN_PIPELINE,
+  sometimes: true,
+};
+
 const BACK: Gap = {
   host: "deno",
   test: "a large body streams to an in-process app and back",
@@ -372,6 +379,7 @@ const onServers: Gap[] = [
   ...onWorkerd,
   ...onRelays,
   EARLY,
+  QUEUED,
   BACK,
   ...conformanceGaps,
 ];

@@ -16,6 +16,7 @@ import {
   type ServerWritableStream,
   type StatusObject,
 } from "@grpc/grpc-js";
+import type { Certificate } from "./_certificate.ts";
 import { until, within } from "./_wait.ts";
 
 type Bytes = Buffer;
@@ -60,13 +61,15 @@ function record(metadata: Metadata | undefined): Record<string, string[]> {
 /** A server, which records the metadata of each call and how many calls were cancelled. */
 export interface GrpcServer {
   readonly port: number;
+  readonly url: string;
   /** The metadata of each call, and what became of it. */
   readonly seen: unknown[];
   cancelled(): number;
   stop(): void;
 }
 
-export async function startGrpc(): Promise<GrpcServer> {
+/** @param certificate the certificate of a server with TLS */
+export async function startGrpc(certificate?: Certificate): Promise<GrpcServer> {
   const seen: unknown[] = [];
   let cancelled = 0;
   const note = (call: {
@@ -126,12 +129,20 @@ export async function startGrpc(): Promise<GrpcServer> {
     },
   });
   const port = await new Promise<number>((resolve, reject) => {
-    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) => {
+    const keys = certificate && {
+      private_key: Buffer.from(certificate.key),
+      cert_chain: Buffer.from(certificate.cert),
+    };
+    const secured = keys
+      ? ServerCredentials.createSsl(null, [keys])
+      : ServerCredentials.createInsecure();
+    server.bindAsync("127.0.0.1:0", secured, (error, bound) => {
       if (error) reject(error);
       else resolve(bound);
     });
   });
-  return { port, seen, cancelled: () => cancelled, stop: () => server.forceShutdown() };
+  const url = `${certificate ? "https" : "http"}://127.0.0.1:${port}`;
+  return { port, url, seen, cancelled: () => cancelled, stop: () => server.forceShutdown() };
 }
 
 interface Outcome {

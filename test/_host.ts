@@ -17,11 +17,14 @@ export type HostName =
   | "workerd"
   | ClientHost;
 
+/** Servers of `node:http` on Bun and Deno, with one setup: `default`. The suite does not run on them. */
+export type NodeHttpHost = "nodehttp-bun" | "nodehttp-deno";
+
 /** The hosts whose proxy does not use Fetchway's own HTTP client. */
 export type ClientHost = "undici" | "fetch-node" | "fetch-bun" | "fetch-deno";
 
-export interface Host {
-  name: HostName;
+export interface Host<Name extends HostName | NodeHttpHost = HostName> {
+  name: Name;
   pid: number;
   port(setup: SetupName): number;
   /** Resident memory in bytes. */
@@ -44,8 +47,11 @@ export interface HostOptions {
   options?: string | undefined;
 }
 
-function commandOf(host: HostName, flags: readonly string[]): [command: string, ...args: string[]] {
-  const file = pathOf(`hosts/${host}.ts`);
+function commandOf(
+  host: HostName | NodeHttpHost,
+  flags: readonly string[],
+): [command: string, ...args: string[]] {
+  const file = pathOf(`hosts/${host.startsWith("nodehttp") ? "nodehttp" : host}.ts`);
   if (host.endsWith("deno")) {
     // Without --unstable-no-legacy-abort, Deno warns that it aborts `request.signal` even of answered requests.
     const allowed = ["--allow-net", "--allow-env", "--unstable-no-legacy-abort"];
@@ -71,11 +77,11 @@ function readPorts(child: ChildProcess): Promise<Ports> {
   });
 }
 
-export async function startHost(
-  name: HostName,
+export async function startHost<Name extends HostName | NodeHttpHost>(
+  name: Name,
   upstream: string,
   { flags = [], options = "" }: HostOptions = {},
-): Promise<Host> {
+): Promise<Host<Name>> {
   const [command, ...args] = commandOf(name, flags);
   // The host exits when its stdin closes, so it ends with this process even if this process crashes.
   const child = spawn(command, args, {

@@ -16,22 +16,28 @@ export interface Front {
   close(): Promise<void>;
 }
 
-/** Starts a proxy whose target is in the query of each request: `/?to=http://…`. */
+/**
+ * Starts a proxy whose target is in the query of each request: `/?to=http://…`.
+ * @param further the paths of further proxies in the same server, each with the options that differ
+ */
 export async function startFront(
   runtime: Http2Runtime,
   pool: PoolOptions,
-  options: ProxyOptions,
+  options: ProxyOptions = {},
+  further: Record<string, ProxyOptions> = {},
 ): Promise<Front> {
   if (runtime !== "node") {
-    const served = new Served(runtime, "?to", pool, options);
+    const served = new Served(runtime, "?to", pool, options, further);
     return { connect: () => served.connect(), close: () => served[Symbol.asyncDispose]() };
   }
-  const proxy = createProxy({
-    ...options,
-    pool,
-    target: ({ url }) => new URL(url).searchParams.get("to") ?? "",
-  });
-  const server = createServer(proxy.nodeHandler);
+  const target = ({ url }: Request): string => new URL(url).searchParams.get("to") ?? "";
+  const proxies = Object.entries({ "/": {}, ...further }).map(
+    ([path, others]) => [path, createProxy({ ...options, ...others, pool, target })] as const,
+  );
+  const byPath = new Map(proxies);
+  const server = createServer((req, res) =>
+    byPath.get(req.url?.replace(/\?.*/, "") ?? "")?.nodeHandler(req, res),
+  );
   const port = await listen(server);
   const clients: Client[] = [];
   return {
@@ -43,16 +49,24 @@ export async function startFront(
     async close() {
       for (const client of clients) client.leave("FIN");
       server.close();
-      proxy.destroy();
-      await proxy.close();
+      for (const proxy of byPath.values()) proxy.destroy();
+      await Promise.all([...byPath.values()].map((proxy) => proxy.close()));
     },
   };
 }
 
-/** The head of a request for an upstream. */
-export function askFor(url: string, method = "GET", ...fields: string[]): string {
+/**
+ * The head of a request for an upstream.
+ * @param path the path of the proxy that is asked
+ */
+export function askFor(
+  url: string,
+  method = "GET",
+  fields: readonly string[] = [],
+  path = "/",
+): string {
   const lines = [
-    `${method} /?to=${encodeURIComponent(url)} HTTP/1.1`,
+    `${method} ${path}?to=${encodeURIComponent(url)} HTTP/1.1`,
     "Host: proxy.test",
     ...fields,
   ];

@@ -4,6 +4,7 @@ import { type Program, startProgram } from "./_program.ts";
 import { pause, within } from "./_wait.ts";
 import { request } from "./_wire.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import type { CreateProxyOptions } from "../src/proxy.ts";
 import type { PoolStats } from "../src/transport.ts";
 
@@ -64,12 +65,14 @@ export class Served implements AsyncDisposable {
   /**
    * @param target `"?to"` stands for a router that returns the query parameter `to`
    * @param options options that JSON can express
+   * @param further the paths of further proxies in the same server, each with the options that differ
    */
   constructor(
     runtime: RuntimeName,
     target: CreateProxyOptions["target"],
     pool: PoolOptions = {},
     options: Omit<CreateProxyOptions, "target" | "pool"> = {},
+    further: Record<string, ProxyOptions> = {},
   ) {
     const entry = new URL(`../runtimes/${runtime}.ts`, import.meta.url).href;
     const { args, serve, ffi } = runtimes[runtime];
@@ -101,6 +104,10 @@ export class Served implements AsyncDisposable {
           ${socketOptions(ffi)}
         },
       };
+      for (const [path, others] of Object.entries(${JSON.stringify(further)})) {
+        const other = createProxy({ ...options, ...others });
+        own[path] = (request, context) => other.fetch(request, context);
+      }
       const fetch = (request, context) =>
         (own[new URL(request.url).pathname] ?? proxy.fetch)(request, context);
       console.log("port=" + ${serve}.port);

@@ -3,6 +3,19 @@
 /** The time limit in milliseconds, long enough for a loaded machine. Only a failing test waits this long. */
 export const patience: number = 15_000;
 
+/** The longest time limit in milliseconds that `within` and `until` apply. */
+let longest = Infinity;
+
+/** Calls `run`, and shortens all longer time limits in this process to `limit` until it has settled. */
+export async function impatiently<T>(limit: number, run: () => Promise<T>): Promise<T> {
+  longest = limit;
+  try {
+    return await run();
+  } finally {
+    longest = Infinity;
+  }
+}
+
 export function pause(milliseconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
@@ -13,9 +26,10 @@ export async function within<T>(
   what: string,
   limit: number = patience,
 ): Promise<T> {
+  const shorter = Math.min(limit, longest);
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`${what}: not within ${limit} ms`)), limit);
+    timer = setTimeout(() => reject(new Error(`${what}: not within ${shorter} ms`)), shorter);
   });
   try {
     return await Promise.race([promise, late]);
@@ -30,22 +44,27 @@ export async function until(
   what: string,
   limit: number = patience,
 ): Promise<void> {
-  const deadline = performance.now() + limit;
+  const shorter = Math.min(limit, longest);
+  const deadline = performance.now() + shorter;
   while (!condition()) {
-    if (performance.now() > deadline) throw new Error(`${what}: not within ${limit} ms`);
+    if (performance.now() > deadline) throw new Error(`${what}: not within ${shorter} ms`);
     await pause(2);
   }
 }
 
-/** Waits until the value of `count` has not changed for a while, and returns it. */
-export async function settled(count: () => number, limit: number = patience): Promise<number> {
+/** Waits until the value of `count` has not changed for `quiet` milliseconds, and returns it. */
+export async function settled(
+  count: () => number,
+  limit: number = patience,
+  quiet = 400,
+): Promise<number> {
   let last = -1;
   let since = performance.now();
   await until(
     () => {
       const now = count();
       if (now !== last) [last, since] = [now, performance.now()];
-      return performance.now() - since > 400;
+      return performance.now() - since > quiet;
     },
     "rest",
     limit,

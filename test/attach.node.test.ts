@@ -6,11 +6,12 @@ import type { Duplex } from "node:stream";
 import { describe, expect, test, vi } from "vitest";
 import { WebSocketServer } from "ws";
 import { createProxy, type NodeProxy } from "../runtimes/node.ts";
+import { createUndiciTransport } from "../runtimes/undici.ts";
 import { useApps } from "./_apps.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { echoMessages, handshake, offer, sayHello } from "./_handshake.ts";
 import { until } from "./_wait.ts";
-import { request } from "./_wire.ts";
+import { chunk, type Header, lastChunk, request } from "./_wire.ts";
 
 const apps = useApps();
 const { upstream } = apps;
@@ -40,6 +41,40 @@ test("without attach, a handshake gets 501, and onError is told what to call", a
   // Other protocols are ignored.
   expect((await apps.ask(port, request("GET", "/", offer("h2c")))).status).toBe(200);
 });
+
+test.each([
+  ["fetch", () => ({ fetch: globalThis.fetch })],
+  ["undici", () => ({ transport: createUndiciTransport() })],
+])("with %s in place of the proxy's own client, a handshake gets 501", async (_, clientOf) => {
+  const onError = vi.fn();
+  const { server, port } = await serveApp();
+  createProxy({ target: upstream.url, onError, ...clientOf() }).attach(server);
+  const answer = await apps.ask(port, request("GET", "/", handshake));
+  expect(answer).toMatchObject({ status: 501, text: "Not Implemented: http_request_error\n" });
+  expect(answer.get("proxy-status")).toBe("fetchway; error=http_request_error");
+  expect(upstream.calls).toEqual([]);
+  expect(onError.mock.calls[0]?.[0]).toMatchObject({
+    message: expect.stringMatching(
+      /cannot switch a connection to websocket.*leave out `transport` and `fetch`/,
+    ) as string,
+  });
+});
+
+test.each(["node", "srvx", "h3", "hono"] as const)(
+  "without attach, %s forwards a POST that offers h2c with its body",
+  async (kind) => {
+    const { nodeHandler, fetch } = createProxy({ target: upstream.url });
+    const port = await apps.serve(kind, kind === "node" ? nodeHandler : fetch);
+    const client = await apps.connect(port);
+    const fields = [...offer("h2c"), ["HTTP2-Settings", "AAEAAEAA"]] as [string, string][];
+    client.send(request("POST", "/", fields, "hello"));
+    expect(await client.read()).toMatchObject({ status: 200, text: "hello" });
+    client.send(request("POST", "/", [...fields, ["Transfer-Encoding", "chunked"]]));
+    client.send(chunk("hello "), chunk("world"), lastChunk);
+    expect(await client.read()).toMatchObject({ status: 200, text: "hello world" });
+    expect(upstream.calls.map((call) => call.all("upgrade"))).toEqual([[], []]);
+  },
+);
 
 describe("servers", () => {
   const certificate = makeCertificate();
@@ -181,6 +216,19 @@ describe("what the proxy does not take", () => {
     const answer = await apps.ask(port, request("GET", "/elsewhere", handshake));
     expect([200, 501]).toContain(answer.status);
     expect(upstream.calls).toEqual([]);
+  });
+
+  test("includes a request for which `match` throws, and the exception is reported", async () => {
+    const report = vi.spyOn(console, "error").mockImplementation(() => {});
+    const { server, port } = await serveApp();
+    const match = ({ url = "" }: IncomingMessage): boolean => URL.canParse(new URL(url).href);
+    createProxy({ target: upstream.url }).attach(server, { match });
+    for (const fields of [handshake, [["Expect", "100-continue"]]] as Header[][]) {
+      const answer = await apps.ask(port, request("GET", "//", fields));
+      expect(answer).toMatchObject({ status: 200, text: "the app's GET " });
+    }
+    expect(report.mock.calls.flat()).toEqual([expect.any(TypeError), expect.any(TypeError)]);
+    report.mockRestore();
   });
 
   test("and is the proxy's as a request, gets 501", async () => {

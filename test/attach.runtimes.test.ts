@@ -1,41 +1,24 @@
 /** Upgrades under `node:http` of Bun and Deno. */
-import { type ChildProcess, spawn } from "node:child_process";
-import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { useApps } from "./_apps.ts";
 import { echoMessages, handshake, offer, sayHello } from "./_handshake.ts";
+import { type Host, type NodeHttpHost, startHost } from "./_host.ts";
 import { settled, until, within } from "./_wait.ts";
 import { request } from "./_wire.ts";
 
 const apps = useApps();
 const { upstream } = apps;
 
-const pathOf = (relative: string): string => fileURLToPath(new URL(relative, import.meta.url));
-const file = pathOf("hosts/nodehttp.ts");
-
-describe.each([
-  ["bun", [pathOf("../node_modules/.bin/bun"), file]],
-  ["deno", [pathOf("../node_modules/.bin/deno"), "run", "--allow-all", file]],
-] as [string, [string, ...string[]]][])("%s", (name, [program, ...args]) => {
-  let child: ChildProcess;
+describe.each(["nodehttp-bun", "nodehttp-deno"] as const)("%s", (name) => {
+  let host: Host<NodeHttpHost>;
   let port = 0;
-  let complaints = "";
   beforeAll(async () => {
-    child = spawn(program, args, {
-      env: { ...process.env, UPSTREAM: upstream.url, NODE_OPTIONS: "" },
-      stdio: ["pipe", "pipe", "pipe"],
-    });
-    child.stderr?.on("data", (data: Buffer) => (complaints += data.toString()));
-    const lines = createInterface({ input: child.stdout as NodeJS.ReadableStream });
-    const first = await within(lines[Symbol.asyncIterator]().next(), "its port", 20_000);
-    port = (JSON.parse(first.value as string) as { default: number }).default;
+    host = await startHost(name, upstream.url);
+    port = host.port("default");
   });
-  afterAll(() => {
-    child.kill("SIGKILL");
-    expect(complaints).toBe("");
-  });
+  afterAll(() => host.stop());
+  afterEach(() => expect(host.complaints()).toBe(""));
 
   test("a WebSocket carries messages, and what ends on one side ends on the other", async () => {
     const sockets = echoMessages(upstream);
@@ -72,7 +55,7 @@ describe.each([
     expect(answer.status).toBe(200);
     const posted = await apps.ask(port, request("POST", "/", offer("h2c"), "body"));
     // Deno refuses an Upgrade with a body itself.
-    if (name === "deno" && posted.status === 400) return;
+    if (name === "nodehttp-deno" && posted.status === 400) return;
     expect(posted).toMatchObject({ status: 200, text: "body" });
   });
 

@@ -23,7 +23,7 @@ const STATUSES: [ProxyErrorCode, number][] = [
   ["http_response_timeout", 504],
   ["http_protocol_error", 502],
   ["proxy_internal_error", 500],
-  ["proxy_loop_detected", 508],
+  ["proxy_loop_detected", 502],
 ];
 
 describe("ProxyError", () => {
@@ -88,6 +88,22 @@ describe("toErrorResponse", () => {
       body: new BytesBody(new TextEncoder().encode(text)),
     });
     expect(JSON.stringify(reply)).not.toContain("10.0.0.1");
+  });
+
+  test("names the proxy by its pseudonym, as a string where that is no token", () => {
+    const named = (name: string): string | undefined =>
+      toErrorResponse(secret, "GET", name).headers[5];
+    expect(named("edge")).toBe("edge; error=connection_refused");
+    expect(named("1.edge")).toBe('"1.edge"; error=connection_refused');
+  });
+
+  test("tells with 505 which versions are supported", () => {
+    rfc("9110-15.6.6-505");
+    const error = new ProxyError("http_request_error", { status: 505 });
+    const { body } = toErrorResponse(error, "GET");
+    expect(new TextDecoder().decode(body?.whole())).toBe(
+      "HTTP Version Not Supported: http_request_error\nThe supported versions are HTTP/1.0 and HTTP/1.1.\n",
+    );
   });
 
   test("sends Retry-After when the time is known", () => {

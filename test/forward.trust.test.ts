@@ -85,13 +85,14 @@ test("`headers` and filterHeaders win over a trusted peer", async () => {
   });
 });
 
-test("a loop becomes 508, nothing is sent, and onError is called", async () => {
+test("a loop becomes 502, nothing is sent, and onError is called", async () => {
   const transport = new FakeTransport();
   const onError = vi.fn();
   const headers = ["Via", "1.1 a, 1.1 edge"];
   const response = await run({ headers }, { options: { via: "edge", onError }, transport });
-  expect(response.status).toBe(508);
-  expect(await response.text()).toBe("Loop Detected: proxy_loop_detected\n");
+  expect(response.status).toBe(502);
+  expect(await response.text()).toBe("Bad Gateway: proxy_loop_detected\n");
+  expect(response.headers.get("proxy-status")).toBe("edge; error=proxy_loop_detected");
   expect(onError).toHaveBeenCalledOnce();
   expect(transport.hops).toEqual([]);
   expect((await run({ headers }, { transport })).status).toBe(200);

@@ -5,6 +5,7 @@ import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { compile } from "../src/options/plan.ts";
 import type { Tunnel } from "../src/tunnel.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
+import { offer } from "./_handshake.ts";
 import { CAPABLE, FakeTransport, fakeIncoming, fakeResponse, TARGET } from "./_fakes.ts";
 
 const handshake = [
@@ -79,8 +80,9 @@ test("a 101 is cleaned as any response is, and keeps its tunnel; no listener sta
 });
 
 test.each([
-  ["names another protocol", { headers: ["Upgrade", "h2c"] }],
-  ["names none", { headers: [] }],
+  ["names another protocol", { headers: offer("h2c").flat() }],
+  ["names none", { headers: ["Connection", "Upgrade"] }],
+  ["lacks the connection option", { headers: ["Upgrade", "websocket", "Connection", "close"] }],
   ["has no tunnel", { tunnel: undefined }],
 ])("a 101 that %s becomes 502, and its tunnel is closed", async (_, over) => {
   const { response, tunnel } = await upgrade({}, over);
@@ -137,7 +139,7 @@ test("with `upgrades`, other protocols are carried, and with none every Upgrade 
   const headers = ["Host", "proxy.test", "Upgrade", "TCP, websocket"];
   const other = await upgrade(
     { upgrades: ["tcp"] },
-    { headers: ["Upgrade", "tcp"] },
+    { headers: offer("tcp").flat() },
     { headers, upgrade: "tcp" },
   );
   expect(other.response.status).toBe(101);
@@ -159,7 +161,7 @@ describe("hooks", () => {
     let tunnel: Tunnel | undefined;
     const transport = new FakeTransport(() => {
       tunnel = new FakeTunnel();
-      return fakeResponse({ status: 101, headers: ["Upgrade", "websocket"], tunnel });
+      return fakeResponse({ status: 101, headers: offer("websocket").flat(), tunnel });
     });
     transport.capabilities = { ...CAPABLE, upgrade: true };
     const options: ProxyOptions = {
@@ -198,7 +200,7 @@ test("a refused connection is tried once more", async () => {
     let attempts = 0;
     const fake = new FakeTransport(() => {
       if (attempts++ === 0) throw new ProxyError("connection_refused");
-      return fakeResponse({ status: 101, headers: ["Upgrade", "websocket"], tunnel });
+      return fakeResponse({ status: 101, headers: offer("websocket").flat(), tunnel });
     });
     fake.capabilities = { ...CAPABLE, upgrade: true };
     const respond: Respond = ({ status }) => ({ status }) as Response;

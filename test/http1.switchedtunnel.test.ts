@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import type { Tunnel, TunnelHandler } from "../src/tunnel.ts";
 import { bytes, streamOf, textOf } from "./_fakes.ts";
+import { rfc } from "./conformance/rfc.ts";
 import { EMPTY, PoolBench, type Sent } from "./_http1.ts";
 import { type FakeSocket, settled } from "./_sockets.ts";
 
@@ -148,6 +149,7 @@ describe("the tunnel", () => {
   });
 
   test("bytes go to the upstream as they are, and a full connection tells when there is room", async () => {
+    rfc("6455-5.4-intermediary-fragments");
     const { socket, tunnel, log } = await open();
     tunnel.attach(log);
     expect(tunnel.write(bytes("a"))).toBe(true);
@@ -207,6 +209,7 @@ describe("the tunnel", () => {
   });
 
   test("an end before the handler is set is told to the handler", async () => {
+    rfc("9110-9.3.6-tunnel");
     const { socket, tunnel, log } = await open("bytes");
     socket.halfClose();
     await settled();

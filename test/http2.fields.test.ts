@@ -10,6 +10,7 @@ import {
 } from "../runtimes/sockets/http2/http2fields.ts";
 import { parseTarget } from "../src/request/target.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
+import { rfc } from "./conformance/rfc.ts";
 
 function request(change: Partial<UpstreamRequest> = {}): UpstreamRequest {
   return {
@@ -37,6 +38,7 @@ const PSEUDO = [
 
 describe("toHttp2Fields", () => {
   test("has the pseudo-header fields first, and all names in lower case", () => {
+    rfc("9113-8.2-lowercase", "9113-8.3.1-authority-sent", "9113-8.3.1-mandatory");
     const headers = ["X-A", "1", "x-a", "2", "Cookie", "a=1; b=2"];
     expect(toHttp2Fields(request({ headers }), undefined)).toEqual([
       ...PSEUDO,
@@ -54,14 +56,22 @@ describe("toHttp2Fields", () => {
       " ",
     ),
   )("leaves out %s", (name) => {
+    rfc("9113-8.2.2-connection", "9113-8.2.2-te", "9113-8.2.2-translated");
     expect(toHttp2Fields(request({ headers: [name, "x"] }), undefined)).toEqual(PSEUDO);
   });
 
   test("adds what the request says beside its fields", () => {
+    rfc("9113-8.2.2-te", "9113-8.3.1-authority-sent");
     const more = request({ host: "h.test", acceptsTrailers: true, trailer: "x-sum" });
     const list = toHttp2Fields(more, 7);
     expect(list[list.indexOf(":authority") + 1]).toBe("h.test");
     expect(list.slice(8)).toEqual(["te", "trailers", "trailer", "x-sum", "content-length", "7"]);
+  });
+
+  test("RFC 9113 §8.3.1: the path of OPTIONS of a whole server is a star", () => {
+    rfc("9113-8.3.1-path");
+    const list = toHttp2Fields(request({ method: "OPTIONS", path: "*" }), undefined);
+    expect(list).toEqual(PSEUDO.with(1, "OPTIONS").with(7, "*"));
   });
 
   test("RFC 9113 §8.2.1: values have no white space around them", () => {
@@ -80,10 +90,12 @@ describe("toHttp2Fields", () => {
     ["CONNECT", { method: "CONNECT" }, 501],
     ["a method that is no token", { method: "GE T" }, 501],
     ["a path with a space", { path: "/a b" }, 400],
+    ["an empty path", { path: "" }, 400],
     ["a name that is no token", { headers: ["x a", "1"] }, 400],
     ["a pseudo-header field", { headers: [":path", "/other"] }, 400],
     ["a value with a line end", { headers: ["x-a", "1\r\nx-b: 2"] }, 400],
   ])("refuses %s", (_, change, status) => {
+    rfc("9113-8.3.1-mandatory", "9113-8.3.1-path", "9113-10.3-translation");
     expect(() => toHttp2Fields(request(change), undefined)).toThrow(
       expect.objectContaining({ code: "http_request_error", status }),
     );
@@ -121,6 +133,13 @@ describe("fromHttp2Fields", () => {
 test("toRegularFields leaves out what HTTP/2 does not have", () => {
   const list = ["Connection", "close", "Content-Length", "3", "Grpc-Status", "0"];
   expect(toRegularFields(list)).toEqual(["grpc-status", "0"]);
+});
+
+test("RFC 9113 §8.1: toRegularFields refuses pseudo-header fields, which trailers must not have", () => {
+  rfc("9113-8.1-trailers");
+  expect(() => toRegularFields([":status", "200"])).toThrow(
+    expect.objectContaining({ code: "http_request_error" }),
+  );
 });
 
 test("fields as an object keep repeated fields, and names that objects have", () => {

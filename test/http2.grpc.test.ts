@@ -1,58 +1,69 @@
 /** gRPC through the proxy equals a direct call: all kinds of calls, errors, deadlines and cancellation. */
 import { createServer } from "node:http2";
-import { beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { callAll, type GrpcServer, startGrpc } from "./_grpc.ts";
-import { type Program, startProgram } from "./_program.ts";
+import { startProgram } from "./_program.ts";
 import { listen, serve } from "./_serve.ts";
 
-/** Starts a proxy to a port. @returns its own port, and what closes it */
-type Front = (upstream: number) => Promise<{ port: number; close: () => unknown; ca?: string }>;
-
-const certificate = makeCertificate();
-const target = (port: number): string => `http://127.0.0.1:${port}`;
-
-/** A front on another runtime: its `node:http2`, with the proxy's entry for Node. */
-function startFront(program: Program): ReturnType<Front> {
-  return program.printed(/port=(\d+)/).then(([, port]) => ({
-    port: Number(port),
-    close: () => program[Symbol.asyncDispose](),
-  }));
+interface Started {
+  port: number;
+  close: () => unknown;
+  /** The certificate to trust, of a server with TLS. */
+  ca?: string;
 }
 
-const script = (port: number): string => `
-  import { createServer } from "node:http2";
-  import { createProxy } from ${JSON.stringify(new URL("../runtimes/node.ts", import.meta.url).href)};
-  const proxy = createProxy({ target: { url: ${JSON.stringify(target(port))}, http2: true } });
-  const server = createServer(proxy.nodeHandler);
-  server.listen(0, "127.0.0.1", () => console.log("port=" + server.address().port));
-`;
+/** Starts a server with a proxy to an upstream. */
+type Front = (url: string) => Promise<Started>;
 
-const fronts: Record<string, Front> = {
-  async "node:http2"(upstream) {
-    const proxy = createProxy({ target: target(upstream), pool: { http2: true } });
+const certificate = makeCertificate();
+const tls = { ca: certificate.cert };
+const NODE = JSON.stringify(new URL("../runtimes/node.ts", import.meta.url).href);
+
+/** Starts a front on another runtime: its `node:http2`, with the proxy's entry for Node. */
+async function startOn(runtime: "bun" | "deno", url: string): Promise<Started> {
+  const script = `
+    import { createServer } from "node:http2";
+    import { createProxy } from ${NODE};
+    const proxy = createProxy({ target: ${JSON.stringify({ url, http2: true, tls })} });
+    const server = createServer(proxy.nodeHandler);
+    server.listen(0, "127.0.0.1", () => console.log("port=" + server.address().port));
+  `;
+  const program = startProgram(runtime, [runtime === "bun" ? "-e" : "eval", script]);
+  const [, port] = await program.printed(/port=(\d+)/);
+  return { port: Number(port), close: () => program[Symbol.asyncDispose]() };
+}
+
+const overHttp: Record<string, Front> = {
+  async "node:http2"(url) {
+    const proxy = createProxy({ target: url, pool: { http2: true } });
     const server = createServer(proxy.nodeHandler as never);
     const port = await listen(server);
     return { port, close: () => (server.close(), proxy.destroy()) };
   },
-  async "srvx on node:http2"(upstream) {
-    const proxy = createProxy({ target: { url: target(upstream), http2: true } });
+  async "srvx on node:http2"(url) {
+    const proxy = createProxy({ target: { url, http2: true } });
     const { toNodeHandler } = await import("srvx/node");
     const server = createServer(toNodeHandler((request) => proxy.fetch(request)) as never);
     const port = await listen(server);
     return { port, close: () => (server.close(), proxy.destroy()) };
   },
-  async "srvx with TLS"(upstream) {
-    const proxy = createProxy({ target: { url: target(upstream), http2: true } });
+  "node:http2 on Bun": (url) => startOn("bun", url),
+  "node:http2 on Deno": (url) => startOn("deno", url),
+};
+
+const overTls: Record<string, Front> = {
+  async "srvx with TLS"(url) {
+    const proxy = createProxy({ target: { url, http2: true, tls } });
     const { port, close } = await serve("srvx", {
       fetch: (request) => proxy.fetch(request),
       tls: certificate,
     });
     return { port, close: () => (close(), proxy.destroy()), ca: certificate.cert };
   },
-  async "h3 with TLS"(upstream) {
-    const proxy = createProxy({ target: { url: target(upstream), http2: true } });
+  async "h3 with TLS"(url) {
+    const proxy = createProxy({ target: { url, http2: true, tls } });
     const { H3, serve: serveH3 } = await import("h3");
     const app = new H3().all("/**", (event) => proxy.fetch(event.req));
     const server = serveH3(app, { port: 0, hostname: "127.0.0.1", silent: true, tls: certificate });
@@ -60,17 +71,21 @@ const fronts: Record<string, Front> = {
     const port = Number(new URL(server.url ?? "").port);
     return { port, close: () => (server.close(true), proxy.destroy()), ca: certificate.cert };
   },
-  "node:http2 on Bun": (upstream) => startFront(startProgram("bun", ["-e", script(upstream)])),
-  "node:http2 on Deno": (upstream) => startFront(startProgram("deno", ["eval", script(upstream)])),
+  "node:http2 on Bun": (url) => startOn("bun", url),
+  "node:http2 on Deno": (url) => startOn("deno", url),
 };
 
 let direct: unknown;
 let seenDirectly: unknown[];
 
-async function run(front?: Front): Promise<[outcomes: unknown, seen: unknown[]]> {
-  const server: GrpcServer = await startGrpc();
-  const started = await front?.(server.port);
+/** Makes all calls through a front, or directly. @returns what they gave, and what the server saw */
+async function run(
+  server: GrpcServer,
+  front?: Front,
+): Promise<[outcomes: unknown, seen: unknown[]]> {
+  let started: Started | undefined;
   try {
+    started = await front?.(server.url);
     const { port = server.port, ca } = started ?? {};
     const outcomes = await callAll(port, () => server.cancelled(), ca);
     return [outcomes, server.seen];
@@ -81,7 +96,7 @@ async function run(front?: Front): Promise<[outcomes: unknown, seen: unknown[]]>
 }
 
 beforeAll(async () => {
-  [direct, seenDirectly] = await run();
+  [direct, seenDirectly] = await run(await startGrpc());
 });
 
 test("the direct calls are what they should be", () => {
@@ -99,13 +114,23 @@ test("the direct calls are what they should be", () => {
   });
 });
 
-describe.each(Object.entries(fronts))("%s", (_, front) => {
-  test("every call gives what the direct call gives, and the server sees the same metadata", async () => {
-    const [outcomes, seen] = await run(front);
+test.each(Object.entries(overHttp))(
+  "%s: every call gives what a direct call gives, and the server sees the same metadata",
+  async (_, front) => {
+    const [outcomes, seen] = await run(await startGrpc(), front);
     expect(withoutDetail(outcomes)).toEqual(withoutDetail(direct));
     expect(seen).toEqual(seenDirectly);
-  });
-});
+  },
+);
+
+test.each(Object.entries(overTls))(
+  "%s: so does every call to a server with TLS",
+  async (_, front) => {
+    const [outcomes, seen] = await run(await startGrpc(certificate), front);
+    expect(withoutDetail(outcomes)).toEqual(withoutDetail(direct));
+    expect(seen).toEqual(seenDirectly);
+  },
+);
 
 /** The details of a deadline tell the address and the time that was waited. */
 function withoutDetail(outcomes: unknown): unknown {

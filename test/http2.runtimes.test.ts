@@ -1,15 +1,31 @@
-/** HTTP/2 upstreams on Node, Bun and Deno: negotiation, sharing, retries and statistics, in a server of each runtime. */
+/** HTTP/2 upstreams on Node, Bun and Deno: negotiation, sharing, retries and ends, in a server of each runtime. */
+import { connect as connectTls, createServer as createTlsServer } from "node:tls";
 import { createServer as createHttps } from "node:https";
 import { createSecureServer, createServer, type Http2Server } from "node:http2";
 import type { Server } from "node:net";
 import { Readable } from "node:stream";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
+import { rfc } from "./conformance/rfc.ts";
 import { makeCertificate } from "./_certificate.ts";
-import { frame, maxStreams, RawUpstream, RST_STREAM, uint32, wholeResponse } from "./_frames.ts";
+import {
+  DATA,
+  END_STREAM,
+  frame,
+  GOAWAY,
+  maxStreams,
+  PING,
+  PREFACE,
+  RawUpstream,
+  responseHead,
+  RST_STREAM,
+  SETTINGS,
+  uint32,
+  wholeResponse,
+} from "./_frames.ts";
 import { askFor, type Front, runtimes, startFront } from "./_http2front.ts";
 import { listen } from "./_serve.ts";
-import { settled, until } from "./_wait.ts";
+import { settled, until, within } from "./_wait.ts";
 
 const MIB = 1024 * 1024;
 const certificate = makeCertificate();
@@ -19,15 +35,20 @@ afterEach(async () => {
 });
 
 describe.each(runtimes)("%s", (runtime) => {
-  async function start(pool: PoolOptions = {}): Promise<Front> {
-    const front = await startFront(runtime, { http2: true, ...pool }, {});
-    closing.push(() => front.close());
-    return front;
+  let front: Front;
+  beforeAll(async () => {
+    front = await start();
+  });
+  afterAll(() => front.close());
+
+  function start(pool: PoolOptions = {}): Promise<Front> {
+    return startFront(runtime, { http2: true, tls: { ca: certificate.cert }, ...pool }, {});
   }
 
-  async function open(server: Server | Http2Server): Promise<string> {
+  /** Makes a server listen. @returns its port */
+  function open(server: Server | Http2Server, port = 0, host = "127.0.0.1"): Promise<number> {
     closing.push(() => server.close());
-    return `127.0.0.1:${await listen(server)}`;
+    return listen(server, port, host);
   }
 
   async function raw(): Promise<[RawUpstream, string]> {
@@ -36,10 +57,10 @@ describe.each(runtimes)("%s", (runtime) => {
     return [upstream, await upstream.listen()];
   }
 
-  async function ask(front: Front, url: string, body?: string): Promise<string> {
-    const client = await front.connect();
+  async function ask(url: string, body?: string, via = front): Promise<string> {
+    const client = await via.connect();
     if (body === undefined) client.send(askFor(url));
-    else client.send(askFor(url, "POST", `Content-Length: ${body.length}`), body);
+    else client.send(askFor(url, "POST", [`Content-Length: ${body.length}`]), body);
     const { status, text } = await client.read();
     return `${status} ${text}`;
   }
@@ -47,37 +68,76 @@ describe.each(runtimes)("%s", (runtime) => {
   const version = (req: { httpVersion: string }, res: { end(text: string): unknown }): void =>
     void res.end(req.httpVersion);
 
-  test("TLS negotiates HTTP/2, or HTTP/1.1 on the same connection", async () => {
-    const front = await start({ tls: { ca: certificate.cert } });
-    const over2 = createSecureServer(certificate, version as never);
-    expect(await ask(front, `https://${await open(over2)}`)).toBe("200 2.0");
-    const over1 = createHttps(certificate, version);
+  test("TLS offers h2 and HTTP/1.1 with the server's name, and the upstream chooses HTTP/2", async () => {
+    rfc("9113-3.2-alpn", "9113-9.2-tls");
+    const offers: object[] = [];
+    const ALPNCallback = (offer: object): string => (offers.push(offer), "h2");
+    const server = createSecureServer({ ...certificate, ALPNCallback }, version as never);
+    expect(await ask(`https://localhost:${await open(server)}`)).toBe("200 2.0");
+    // OpenSSL asks again if it has asked for another key share (RFC 8446 §4.1.4).
+    const offer = { servername: "localhost", protocols: ["h2", "http/1.1"] };
+    expect(offers).toEqual(offers.map(() => offer));
+    expect(offers).not.toEqual([]);
+  });
+
+  test("an upstream that chooses HTTP/1.1 gets it on the same connection", async () => {
+    const server = createHttps(certificate, version);
     let connections = 0;
-    over1.on("connection", () => connections++);
-    const url = `https://${await open(over1)}`;
-    expect(await ask(front, url)).toBe("200 1.1");
-    expect(await ask(front, url)).toBe("200 1.1");
+    server.on("connection", () => connections++);
+    const url = `https://127.0.0.1:${await open(server)}`;
+    expect(await ask(url)).toBe("200 1.1");
+    expect(await ask(url)).toBe("200 1.1");
     expect(connections).toBe(1);
   });
 
+  test("RFC 9113 §9.2: an upstream that speaks TLS 1.1 at most is refused", async () => {
+    rfc("9113-9.2-tls");
+    const old = { minVersion: "TLSv1", maxVersion: "TLSv1.1", ciphers: "ALL:@SECLEVEL=0" } as const;
+    const server = createTlsServer({ ...certificate, ...old, ALPNProtocols: ["h2"] });
+    server.on("tlsClientError", () => {});
+    const port = await open(server);
+    // The server works: a client that allows TLS 1.1 connects.
+    const client = connectTls({ port, host: "localhost", ca: certificate.cert, ...old });
+    await within(new Promise((resolve) => client.on("secureConnect", resolve)), "the handshake");
+    expect(client.getProtocol()).toBe("TLSv1.1");
+    client.destroy();
+    expect(await ask(`https://localhost:${port}`)).toMatch(/^502 Bad Gateway: tls_/);
+  });
+
+  test("RFC 9113 §9.1.1: a connection serves only hosts that its certificate is valid for", async () => {
+    rfc("9113-9.1.1-certificate");
+    const port = await open(createSecureServer(certificate, version as never));
+    await open(createSecureServer(certificate, version as never), port, "127.0.0.2");
+    expect(await ask(`https://127.0.0.1:${port}`)).toBe("200 2.0");
+    // The certificate has the names localhost and 127.0.0.1.
+    const other = await ask(`https://127.0.0.2:${port}`);
+    expect(other).toBe("502 Bad Gateway: tls_certificate_error\n");
+  });
+
+  test("RFC 9113 §3.3: a connection to an `http:` URL begins with the preface of HTTP/2", async () => {
+    rfc("9113-3.3-prior-knowledge");
+    const [upstream, url] = await raw();
+    expect(await ask(url)).toBe("200 whole");
+    expect(upstream.connections.map(({ preface }) => preface)).toEqual([PREFACE]);
+  });
+
   test("bodies of several megabytes pass in both directions", async () => {
-    const front = await start();
     const server = createServer((req, res) => {
       const chunks: Buffer[] = [];
       req.on("data", (chunk: Buffer) => chunks.push(chunk));
       req.on("end", () => res.end(Buffer.concat(chunks)));
     });
     const body = "0123456789".repeat(300_000);
-    expect(await ask(front, `http://${await open(server)}`, body)).toBe(`200 ${body}`);
+    expect(await ask(`http://127.0.0.1:${await open(server)}`, body)).toBe(`200 ${body}`);
   });
 
   test("requests share a connection up to the upstream's limit", async () => {
-    const front = await start();
+    rfc("9113-5.1.2-concurrency");
     const [upstream, url] = await raw();
     upstream.settings = maxStreams(3);
     const held: (() => void)[] = [];
     upstream.script = (connection, id) => held.push(() => connection.send(wholeResponse(id)));
-    const asked = Array.from({ length: 6 }, () => ask(front, url));
+    const asked = Array.from({ length: 6 }, () => ask(url));
     await until(() => held.length === 6, "6 requests");
     expect(upstream.connections.map(({ streams }) => streams.length)).toEqual([3, 3]);
     for (const release of held) release();
@@ -85,7 +145,7 @@ describe.each(runtimes)("%s", (runtime) => {
   });
 
   test("a client that does not read pauses its own stream, and no other on the connection", async () => {
-    const front = await start();
+    rfc("9113-5.2-flow-control", "9113-9.1-one-connection");
     let sent = 0;
     let connections = 0;
     const server = createServer((req, res) => {
@@ -100,33 +160,90 @@ describe.each(runtimes)("%s", (runtime) => {
       res.on("close", () => source.destroy());
     });
     server.on("connection", () => connections++);
-    const url = `http://${await open(server)}`;
+    const url = `http://127.0.0.1:${await open(server)}`;
     const slow = await front.connect();
     slow.send(askFor(url));
     await slow.readHead();
     const before = await settled(() => sent);
-    for (let i = 0; i < 3; i++) expect(await ask(front, `${url}?fast`)).toBe("200 fast");
+    for (let i = 0; i < 3; i++) expect(await ask(`${url}?fast`)).toBe("200 fast");
     expect(connections).toBe(1);
     // What is on its way: the buffers of two sockets, the window of the stream, and the server's own buffers.
     expect(before).toBeLessThan(32 * MIB);
     slow.leave("RST");
   });
 
+  test("an upstream that opens no window gets no byte of an upload, and its client is paused", async () => {
+    rfc("9113-5.2-flow-control");
+    const [upstream, url] = await raw();
+    upstream.script = () => {};
+    // SETTINGS_INITIAL_WINDOW_SIZE 0 (RFC 9113 §6.9.2).
+    upstream.settings = frame(SETTINGS, 0, 0, Buffer.concat([Buffer.from([0, 4]), uint32(0)]));
+    const client = await front.connect();
+    client.send(askFor(url, "POST", [`Content-Length: ${256 * MIB}`]));
+    let sent = 0;
+    const write = (): void => {
+      while (sent < 256 * MIB && client.socket.write(Buffer.alloc(MIB / 16))) sent += MIB / 16;
+    };
+    client.socket.on("drain", write);
+    write();
+    await until(() => upstream.requests === 1, "the request");
+    // What is on its way: the buffers of the client's sockets, and of the proxy's stream.
+    expect(await settled(() => sent)).toBeLessThan(32 * MIB);
+    expect(upstream.connections.map((connection) => connection.has(DATA))).toEqual([false]);
+    client.leave("RST");
+  });
+
   test("a refused stream is sent again", async () => {
-    const front = await start();
     const [upstream, url] = await raw();
     upstream.script = (connection, id) => {
       const isFirst = upstream.requests === 1;
       connection.send(isFirst ? frame(RST_STREAM, 0, id, uint32(7)) : wholeResponse(id));
     };
-    expect(await ask(front, url)).toBe("200 whole");
+    expect(await ask(url)).toBe("200 whole");
     expect(upstream.requests).toBe(2);
   });
 
-  test("`freeSocketTimeout` closes an idle connection", async () => {
-    const front = await start({ freeSocketTimeout: 50 });
+  test("a POST that GOAWAY may have processed is not sent again", async () => {
+    rfc("9113-8.7-retry");
     const [upstream, url] = await raw();
-    expect(await ask(front, url)).toBe("200 whole");
+    upstream.script = (connection, id) => {
+      connection.send(frame(GOAWAY, 0, 0, uint32(id, 2)));
+      connection.socket.end();
+    };
+    expect(await ask(url, "body")).toBe("502 Bad Gateway: connection_terminated\n");
+    expect(upstream.requests).toBe(1);
+  });
+
+  test("a graceful GOAWAY lets the running requests finish; later ones go to a new connection", async () => {
+    rfc("9113-6.8-no-new-streams");
+    const [upstream, url] = await raw();
+    upstream.script = (connection, id) => {
+      if (connection !== upstream.connections[0]) return connection.send(wholeResponse(id));
+      connection.send(responseHead(id), frame(DATA, 0, id, Buffer.from("early, ")));
+      connection.send(
+        frame(GOAWAY, 0, 0, uint32(0x7fff_ffff, 0)),
+        frame(PING, 0, 0, Buffer.alloc(8)),
+      );
+      return undefined;
+    };
+    const client = await front.connect();
+    client.send(askFor(url));
+    const head = await client.readHead();
+    // The frames in front of the PING that it answers were read.
+    await until(() => upstream.connections[0]?.has(PING) === true, "the answer to the PING");
+    expect(await ask(url)).toBe("200 whole");
+    upstream.connections[0]?.send(frame(DATA, END_STREAM, 1, Buffer.from("late")));
+    expect(await client.readBody(head)).toMatchObject({ text: "early, late", cut: false });
+    expect(upstream.connections.map(({ streams }) => streams)).toEqual([[1], [1]]);
+  });
+
+  test("`freeSocketTimeout` closes an idle connection, after GOAWAY", async () => {
+    rfc("9113-9.1-goaway");
+    const impatient = await start({ freeSocketTimeout: 50 });
+    closing.push(() => impatient.close());
+    const [upstream, url] = await raw();
+    expect(await ask(url, undefined, impatient)).toBe("200 whole");
     await until(() => upstream.connections[0]?.isClosed === true, "the connection's end");
+    expect(upstream.connections.map((connection) => connection.has(GOAWAY))).toEqual([true]);
   });
 });

@@ -12,6 +12,8 @@ const { upstream } = apps;
 
 const HINT =
   "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\nConnection: x-c\r\nX-C: 1\r\n\r\n";
+/** Node refuses to send some fields twice over HTTP/2, such as this one. */
+const TWICE = "HTTP/1.1 103 Early Hints\r\nETag: 1\r\nETag: 2\r\n\r\n";
 
 type Raw = readonly string[];
 
@@ -45,13 +47,16 @@ test.each([...Object.keys(handlers), "hono"] as (keyof typeof handlers | "hono")
             overrideGlobalObjects: false,
           })
         : createServer({}, handlers[kind]() as never);
-    upstream.script = (call) => call.write(HINT);
+    upstream.script = (call) => call.write(HINT + TWICE);
     const session = connectHttp2(`http://127.0.0.1:${await apps.listen(server)}`);
     try {
       const { interim, status } = ask(session);
-      await until(() => interim.length > 0, "103");
+      await until(() => interim.length > 1, "103");
       expect(status()).toBe(undefined);
-      expect(interim).toEqual([[":status", "103", "link", "</a>", "link", "</b>"]]);
+      expect(interim).toEqual([
+        [":status", "103", "link", "</a>", "link", "</b>"],
+        [":status", "103", "etag", "1, 2"],
+      ]);
       (await upstream.call()).reply(200, [], "final");
       await until(() => status() === 200, "the final response");
     } finally {

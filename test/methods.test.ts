@@ -1,5 +1,6 @@
 /** Methods that the core treats specially: CONNECT, TRACE, and OPTIONS of a server as a whole. */
 import { expect, test, vi } from "vitest";
+import { rfc } from "./conformance/rfc.ts";
 import { FakeTransport, fakeResponse, run, streamOf, TARGET, to } from "./_fakes.ts";
 
 test("CONNECT gets 405 with Allow, and is never sent", async () => {
@@ -12,6 +13,7 @@ test("CONNECT gets 405 with Allow, and is never sent", async () => {
 });
 
 test("the content of TRACE is dropped, and its source is told", async () => {
+  rfc("9110-9.3.8-content");
   const transport = new FakeTransport(() => fakeResponse());
   const cancelled = vi.fn();
   const body = streamOf(["content"], cancelled);

@@ -112,6 +112,12 @@ describe("cleanRequestHeaders", () => {
     expect(() => cleanRequestHeaders(["Transfer-Encoding", "gzip, chunked"], dropped)).toThrow(
       proxyError("http_request_error", 501),
     );
-    expect(cleanRequestHeaders(["transfer-encoding", "Chunked"], dropped).headers).toEqual([]);
+    const chunked = ["transfer-encoding", "Chunked"];
+    expect(cleanRequestHeaders(chunked, dropped).headers).toEqual([]);
+    // HTTP/1.0 has no transfer codings (RFC 9112 §6.1).
+    const source = { version: () => "1.0" };
+    expect(() => cleanRequestHeaders(chunked, dropped, undefined, source)).toThrow(
+      proxyError("http_request_error", 400),
+    );
   });
 });

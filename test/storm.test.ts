@@ -6,7 +6,7 @@ import { Storm } from "./storm/storm.ts";
 import type { Variant } from "./storm/variants.ts";
 
 const seed = createSeed();
-const exchanges = 1000;
+const exchanges = 500;
 
 /**
  * Functions that wait for the end of each storm: its exchanges are over, but its proxy may still keep idle connections.

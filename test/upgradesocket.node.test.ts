@@ -5,9 +5,10 @@ import { describe, expect, test, vi } from "vitest";
 import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
 import { useApps } from "./_apps.ts";
 import type { Client } from "./_client.ts";
+import { rfc } from "./conformance/rfc.ts";
 import { handshake, offer } from "./_handshake.ts";
 import { settled, until, within } from "./_wait.ts";
-import { request } from "./_wire.ts";
+import { request, type Header } from "./_wire.ts";
 
 const apps = useApps();
 const { upstream } = apps;
@@ -57,6 +58,7 @@ async function receive(socket: Socket): Promise<string> {
 
 describe("the ends of a tunnel", () => {
   test("the client closes its direction first, and still receives", async () => {
+    rfc("9110-9.3.6-tunnel");
     const sockets = switching("", true);
     const { proxy, port } = await serve();
     const client = await open(port);
@@ -70,6 +72,7 @@ describe("the ends of a tunnel", () => {
   });
 
   test("the upstream closes its direction first, and still receives", async () => {
+    rfc("9110-9.3.6-tunnel");
     const sockets = switching("greeting", true);
     const { proxy, port } = await serve();
     const client = await open(port);
@@ -80,6 +83,24 @@ describe("the ends of a tunnel", () => {
     client.finish();
     expect(await receive(sockets[0] as Socket)).toBe("late");
     await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+  });
+
+  test("a client that keeps its direction open is closed with the upstream's connection", async () => {
+    const sockets = switching("", true);
+    for (const by of ["upstream", "proxy"]) {
+      const { proxy, server, port } = await serve();
+      let isClosed = false;
+      server.on("connection", (accepted) => accepted.on("close", () => (isClosed = true)));
+      const client = await open(port);
+      const socket = sockets.at(-1) as Socket;
+      socket.end("bye");
+      expect((await client.rest()).toString()).toBe("bye");
+      if (by === "proxy") proxy.destroy();
+      else socket.resetAndDestroy();
+      // A reset behind the end of the upstream's direction shows with the next write.
+      client.send("late");
+      await until(() => isClosed, `the end of the client's connection by the ${by}`);
+    }
   });
 
   test("a reset of either side reaches the other as a reset", async () => {
@@ -282,6 +303,32 @@ test("a handshake behind another request on its connection is answered after tha
   expect((await client.readHead()).status).toBe(101);
   expect(upstream.calls.map((call) => call.target)).toEqual(["/first", "/second"]);
   expect(sockets).toHaveLength(1);
+});
+
+test("a refusal behind another request on its connection is sent after that response", async () => {
+  const report = vi.spyOn(console, "error").mockImplementation(() => {});
+  const hook = (path: string): Response => {
+    if (path === "/thrown") throw new Error("of the hook");
+    return new Response("no", { status: 403 });
+  };
+  const { port } = await serve({
+    onRequest: ({ path }) => (/own|thrown/.test(path) ? hook(path) : undefined),
+  });
+  for (const [path, status, fields] of [
+    ["/body", 400, [["Content-Length", "0"]]],
+    ["/own", 403, []],
+    ["/thrown", 500, []],
+  ] as [string, number, Header[]][]) {
+    const client = await apps.connect(port);
+    upstream.script = () => {};
+    client.send(request("GET", "/first"), request("GET", path, [...offer("tcp"), ...fields]));
+    (await upstream.call()).reply(200, [], "first");
+    expect(await client.read()).toMatchObject({ status: 200, text: "first" });
+    expect(await client.read(), path).toMatchObject({ status, cut: false });
+    await upstream.reset();
+  }
+  expect(report).toHaveBeenCalledTimes(1);
+  report.mockRestore();
 });
 
 test("a client that has left when the 101 arrives leaves no tunnel", async () => {

@@ -1,5 +1,6 @@
 /**
- * Uploads over HTTP/2 that the client resets. The test writes raw frames, because no client library would send them.
+ * Requests over HTTP/2 that the client resets, and malformed ones. The test writes raw frames, because no client library
+ * would send them.
  */
 import { once } from "node:events";
 import { connect as connectHttp2, createServer as createHttp2, type Http2Server } from "node:http2";
@@ -8,7 +9,21 @@ import { toNodeHandler } from "srvx/node";
 import { describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { useApps } from "./_apps.ts";
-import { field, frame } from "./_frames.ts";
+import { rfc } from "./conformance/rfc.ts";
+import {
+  DATA,
+  END_HEADERS,
+  END_STREAM,
+  field,
+  frame,
+  GOAWAY,
+  HEADERS,
+  PREFACE,
+  RawConnection,
+  RST_STREAM,
+  SETTINGS,
+  uint32,
+} from "./_frames.ts";
 import { pause, until } from "./_wait.ts";
 
 const apps = useApps();
@@ -16,44 +31,86 @@ const { upstream } = apps;
 
 const HALF = "x".repeat(3000);
 
-describe.each(["node:http2", "srvx"])("HTTP/2, %s: a stream that the client resets", (kind) => {
-  async function serve(): Promise<Http2Server> {
-    const proxy = createProxy({ target: upstream.url });
-    const handler =
-      kind === "srvx" ? toNodeHandler((web) => proxy.fetch(web)) : (proxy.nodeHandler as unknown);
-    const server = createHttp2({}, handler as never);
-    await apps.listen(server);
-    return server;
+const KINDS = ["node:http2", "srvx"] as const;
+
+async function serve(kind: (typeof KINDS)[number]): Promise<Http2Server> {
+  const proxy = createProxy({ target: upstream.url });
+  const handler =
+    kind === "srvx" ? toNodeHandler((web) => proxy.fetch(web)) : (proxy.nodeHandler as unknown);
+  const server = createHttp2({}, handler as never);
+  await apps.listen(server);
+  return server;
+}
+
+/** HEADERS of a POST, with further fields. */
+function postHead(...fields: Buffer[]): Buffer {
+  const block = [
+    field(":method", "POST"),
+    field(":scheme", "http"),
+    field(":authority", "proxy.test"),
+    field(":path", "/"),
+    ...fields,
+  ];
+  return frame(HEADERS, END_HEADERS, 1, Buffer.concat(block));
+}
+
+describe.each(KINDS)("HTTP/2, %s: a malformed request", (kind) => {
+  /** Sends frames of stream 1, and waits until the server resets it, or closes the connection. */
+  async function send(...frames: Buffer[]): Promise<void> {
+    const { port } = (await serve(kind)).address() as { port: number };
+    const socket = connectTcp(port, "127.0.0.1");
+    const connection = new RawConnection(socket, undefined, "none");
+    await once(socket, "connect");
+    socket.write(PREFACE);
+    connection.send(frame(SETTINGS, 0, 0), ...frames);
+    await until(
+      () => connection.has(RST_STREAM) || connection.has(GOAWAY) || connection.isClosed,
+      "the stream's reset",
+    );
+    socket.destroy();
   }
 
+  test.each([
+    ["shorter", "10"],
+    ["longer", "2"],
+  ])("with a body that is %s than its Content-Length never looks complete", async (_, length) => {
+    rfc("9113-8.1.1-length", "9113-8.1.1-malformed");
+    const data = frame(DATA, END_STREAM, 1, Buffer.from("half"));
+    await send(postHead(field("content-length", length)), data);
+    await until(() => upstream.calls.every(({ state }) => state !== "reading"), "the upload's end");
+    expect(upstream.calls.filter(({ state }) => state === "complete")).toEqual([]);
+  });
+
+  test.each([
+    ["a Connection field", field("connection", "close")],
+    ["a name in upper case", field("X-Upper", "1")],
+    ["a pseudo-header field of responses", field(":status", "200")],
+    ["a second path", field(":path", "/other")],
+  ])("with %s is not forwarded", async (_, bytes) => {
+    rfc("9113-8.1.1-malformed");
+    await send(postHead(bytes), frame(DATA, END_STREAM, 1));
+    expect(upstream.calls).toEqual([]);
+  });
+});
+
+describe.each(KINDS)("HTTP/2, %s: a stream that the client resets", (kind) => {
   test.each([
     ["NO_ERROR", 0],
     ["CANCEL", 8],
   ])("with %s never looks complete", async (_, code) => {
-    const server = await serve();
+    const server = await serve(kind);
     const { port } = server.address() as { port: number };
-    const head = frame(
-      1,
-      4,
-      1,
-      Buffer.concat([
-        field(":method", "POST"),
-        field(":scheme", "http"),
-        field(":authority", "proxy.test"),
-        field(":path", "/"),
-      ]),
-    );
-    const data = frame(0, 0, 1, Buffer.from(HALF));
-    const reset = frame(3, 0, 1, Buffer.from([0, 0, 0, code]));
+    const data = frame(DATA, 0, 1, Buffer.from(HALF));
+    const reset = frame(RST_STREAM, 0, 1, uint32(code));
     for (let round = 0; round < 30; round++) {
       const socket = connectTcp(port, "127.0.0.1").resume();
       socket.on("error", () => {});
       await once(socket, "connect");
-      socket.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-      socket.write(frame(4, 0, 0));
-      if (round % 3 === 0) socket.write(Buffer.concat([head, data, reset]));
+      socket.write(PREFACE);
+      socket.write(frame(SETTINGS, 0, 0));
+      if (round % 3 === 0) socket.write(Buffer.concat([postHead(), data, reset]));
       else {
-        socket.write(Buffer.concat([head, data]));
+        socket.write(Buffer.concat([postHead(), data]));
         await pause(round % 10);
         socket.write(round % 3 === 1 ? reset : Buffer.concat([data, reset]));
       }
@@ -66,7 +123,7 @@ describe.each(["node:http2", "srvx"])("HTTP/2, %s: a stream that the client rese
   });
 
   test("a stream that the client ends arrives completely", async () => {
-    const server = await serve();
+    const server = await serve(kind);
     const session = connectHttp2(`http://127.0.0.1:${(server.address() as { port: number }).port}`);
     const stream = session.request({ ":method": "POST", ":path": "/" });
     stream.write(HALF);

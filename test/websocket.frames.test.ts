@@ -1,5 +1,7 @@
+import type { Writable } from "node:stream";
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
+import * as ws from "ws";
 import { concat } from "../src/body/memory.ts";
 import {
   CloseCode,
@@ -10,6 +12,7 @@ import {
   writeClose,
   writeFrame,
 } from "../src/websocket/frames.ts";
+import { rfc } from "./conformance/rfc.ts";
 
 type Event = [string, ...unknown[]];
 
@@ -63,6 +66,31 @@ function read(chunks: Uint8Array[], maxMessage = 1 << 20): Event[] {
   return recorder.events;
 }
 
+/** Reads frames as ws does at the side of a client. */
+async function readByWs(chunks: Uint8Array[], maxPayload: number): Promise<Event[]> {
+  const events: Event[] = [];
+  const options = { isServer: false, maxPayload, extensions: {}, allowSynchronousEvents: true };
+  const receiver = new (ws as unknown as { Receiver: new (o: object) => Writable }).Receiver(
+    options,
+  );
+  receiver
+    .on("message", (data: Buffer, isBinary: boolean) =>
+      events.push(["message", isBinary ? [...data] : data.toString()]),
+    )
+    .on("ping", (data: Buffer) => events.push(["ping", [...data]]))
+    .on("pong", (data: Buffer) => events.push(["pong", [...data]]))
+    .on("conclude", (code: number, reason: Buffer) =>
+      events.push(["close", code === 1005 ? undefined : code, reason.toString()]),
+    )
+    .on("error", (error: object) => {
+      const [code] = Object.getOwnPropertySymbols(error);
+      events.push(["violation", (error as Record<symbol, unknown>)[code as symbol]]);
+    });
+  for (const chunk of chunks) if (receiver.writable) receiver.write(Buffer.from(chunk));
+  await new Promise((resolve) => setImmediate(resolve));
+  return events;
+}
+
 const FIN = 0x80;
 
 describe("reading", () => {
@@ -89,6 +117,7 @@ describe("reading", () => {
   );
 
   test("control frames between fragments are read at once", () => {
+    rfc("6455-5.4-fragments");
     const frames = [
       frame(Opcode.text, "a"),
       frame(FIN | Opcode.ping, "p"),
@@ -146,6 +175,56 @@ describe("reading", () => {
         );
       }),
     );
+  });
+
+  test("a message may have any number of fragments", () => {
+    const fragments = concat(Array<Uint8Array>(300_000).fill(frame(Opcode.continuation, "a")));
+    const recorder = new Recorder();
+    const reader = new FrameReader(recorder, 1 << 20);
+    reader.feed(frame(Opcode.text, ""));
+    reader.feed(fragments);
+    reader.feed(frame(FIN | Opcode.continuation, "b"));
+    expect(recorder.events).toEqual([["message", `${"a".repeat(300_000)}b`]]);
+  });
+
+  test("a length that is announced takes no memory before its bytes arrive", () => {
+    // The head of a message of 16 MiB, and its first byte.
+    const head = Uint8Array.of(FIN | Opcode.binary, 127, 0, 0, 0, 0, 1, 0, 0, 0, 1);
+    const before = process.memoryUsage().arrayBuffers;
+    const readers = Array.from({ length: 20 }, () => new FrameReader(new Recorder(), 1 << 24));
+    for (const reader of readers) reader.feed(head);
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(1 << 24);
+    expect(readers.some(({ isOver }) => isOver)).toBe(false);
+  });
+
+  test("frames are read as ws reads them", async () => {
+    const payload = fc.oneof(
+      fc.uint8Array({ maxLength: 130 }),
+      fc.string({ unit: "grapheme", maxLength: 40 }).map((text) => new TextEncoder().encode(text)),
+      fc.constantFrom(
+        ...[999, 1000, 1005, 1014, 3000, 5000].map((code) => [code >> 8, code & 255]),
+      ),
+    );
+    // Well-formed in most cases, so that a later frame is read at all.
+    const first = fc.oneof(
+      {
+        weight: 20,
+        arbitrary: fc.constantFrom(0x00, 0x80, 0x01, 0x81, 0x02, 0x82, 0x89, 0x8a, 0x88),
+      },
+      { weight: 1, arbitrary: fc.nat(255) },
+    );
+    const sequence = fc.array(fc.tuple(first, payload), { minLength: 1, maxLength: 8 });
+    const check = fc.asyncProperty(
+      sequence,
+      fc.integer({ min: 1, max: 50 }),
+      async (frames, size) => {
+        const all = concat(frames.map(([head, bytes]) => frame(head, [...bytes])));
+        const chunks: Uint8Array[] = [];
+        for (let at = 0; at < all.length; at += size) chunks.push(all.slice(at, at + size));
+        expect(read(chunks, 300)).toEqual(await readByWs(chunks, 300));
+      },
+    );
+    await fc.assert(check, { numRuns: 500 });
   });
 
   test("the memory of a chunk is not kept", () => {
@@ -214,11 +293,14 @@ describe("violations", () => {
   ];
 
   test.each(cases)("%s", (_, chunks, code) => {
+    rfc("6455-5.1-mask-checked", "6455-5.2-reserved", "6455-5.4-fragments", "6455-5.6-utf8");
+    rfc("6455-7.4.1-reserved-codes", "6455-10.4-limits");
     const events = read([...chunks, frame(FIN | Opcode.text, "after")], 100);
     expect(events).toEqual([["violation", code]]);
   });
 
   test("the codes that may be sent are those of RFC 6455 §7.4", () => {
+    rfc("6455-7.4.1-reserved-codes");
     const sendable = Array.from({ length: 6000 }, (_, code) => code).filter(isCloseCode);
     expect(sendable.slice(0, 12)).toEqual([
       1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014,
@@ -239,17 +321,24 @@ describe("writing", () => {
   }
 
   test.each([0, 1, 125, 126, 65_535, 65_536])("%i bytes are masked, and nothing else", (length) => {
+    rfc("6455-5.1-masked", "6455-5.2-shortest-length");
     const payload = Uint8Array.from({ length }, (_, i) => i % 253);
     const written = writeFrame(Opcode.binary, payload);
+    const head = length < 126 ? 2 : length < 65_536 ? 4 : 10;
+    expect(written).toHaveLength(head + 4 + length);
     expect(unmask(written)).toEqual({ first: FIN | Opcode.binary, payload: [...payload] });
     expect(payload[1] ?? 1).toBe(1);
   });
 
-  test("each frame has a mask of its own", () => {
+  test("each frame has an unpredictable mask of its own", () => {
+    rfc("6455-5.3-fresh-mask");
+    const random = vi.spyOn(crypto, "getRandomValues");
     const masks = Array.from({ length: 20 }, () =>
       writeFrame(Opcode.ping, new Uint8Array(0)).join(),
     );
     expect(new Set(masks).size).toBeGreaterThan(15);
+    expect(random).toHaveBeenCalledTimes(20);
+    random.mockRestore();
   });
 
   test("payloads of all lengths and places in memory are masked", () => {
@@ -264,6 +353,7 @@ describe("writing", () => {
   });
 
   test("a close frame has its code, and as much of its reason as fits", () => {
+    rfc("6455-5.5-control");
     expect(unmask(writeClose(undefined)).payload).toEqual([]);
     expect(unmask(writeClose(1001, "bye")).payload).toEqual([3, 233, 98, 121, 101]);
     const { payload } = unmask(writeClose(4000, "ä".repeat(100)));

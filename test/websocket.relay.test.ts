@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Tunnel, TunnelHandler } from "../src/tunnel.ts";
 import { FrameReader } from "../src/websocket/frames.ts";
 import { type ClientSocket, Relay, relayLimits } from "../src/websocket/relay.ts";
+import { rfc } from "./conformance/rfc.ts";
 
 /** A frame of the upstream's, which is not masked. */
 function frame(opcode: number, payload: string | number[]): Uint8Array {
@@ -115,6 +116,7 @@ describe("messages", () => {
   });
 
   test("a ping of the upstream is answered here", () => {
+    rfc("6455-5.5.2-pong");
     tunnel.handler?.onData(frame(9, [7]));
     expect(tunnel.calls).toEqual(["pong", [7]]);
     expect(client.calls).toEqual([]);
@@ -153,15 +155,41 @@ describe("backpressure", () => {
     expect(client.calls).toEqual(["pause", "resume"]);
   });
 
+  test("of the pings of an upstream that does not read, only the last one is answered", () => {
+    tunnel.hasRoom = false;
+    for (const payload of [1, 2, 3]) tunnel.handler?.onData(frame(9, [payload]));
+    expect(tunnel.calls).toEqual(["pong", [1]]);
+    expect(client.calls).toEqual(["pause"]);
+    tunnel.hasRoom = true;
+    tunnel.handler?.onDrain();
+    expect(tunnel.calls).toEqual(["pong", [1], "pong", [3]]);
+    expect(client.calls).toEqual(["pause", "resume"]);
+    tunnel.handler?.onData(frame(9, [4]));
+    expect(tunnel.calls.slice(4)).toEqual(["pong", [4]]);
+  });
+
   test("a client that cannot be made to wait is closed with 1013 when too much waits", () => {
+    rfc("6455-5.5.1-close-answered");
     tunnel.hasRoom = false;
     for (let i = 0; i < 4; i++) relay.onClientMessage("x".repeat(100));
     expect(client.calls.slice(-3)).toEqual(["close", 1013, "the upstream reads too slowly"]);
     expect(tunnel.calls).toContain(1013);
     relay.onClientMessage("more");
     expect(tunnel.calls).not.toContain("more");
+    // The close frame is on its way to the upstream: a reset could overtake it.
+    relay.onClientClose(1006, "");
+    expect(tunnel.calls).not.toContain("destroy");
     close();
   });
+});
+
+test("a message of the client that is too large closes both sides", () => {
+  relay = new Relay(client, tunnel, onEnd, { ...relayLimits, maxMessage: 4 });
+  relay.onClientMessage("four");
+  relay.onClientMessage(new Uint8Array(5));
+  expect(client.calls.slice(0, 2)).toEqual(["close", 1009]);
+  expect(tunnel.calls).toEqual(["four", "close", 1001, "a message of the client is too large"]);
+  close();
 });
 
 describe("closing", () => {
@@ -177,6 +205,7 @@ describe("closing", () => {
   });
 
   test("the upstream's code and reason reach the client, and are answered", () => {
+    rfc("6455-5.5.1-close-answered");
     tunnel.handler?.onData(frame(8, [0x03, 0xe9, 0x62]));
     expect(client.calls).toEqual(["close", 1001, "b"]);
     expect(tunnel.calls).toEqual(["close", 1001, "", "end"]);
@@ -187,12 +216,14 @@ describe("closing", () => {
   });
 
   test("a close without a code has none on the other side", () => {
+    rfc("6455-7.4.1-reserved-codes");
     relay.onClientClose(1005, "");
     expect(tunnel.calls).toEqual(["close", undefined, "", "resume"]);
     close();
   });
 
   test("a client that goes without a close frame closes the upstream's connection", () => {
+    rfc("6455-7.4.1-reserved-codes");
     relay.onClientClose(1006, "");
     expect(tunnel.calls).toEqual(["destroy"]);
     expect(onEnd).toHaveBeenCalledOnce();
@@ -206,6 +237,7 @@ describe("closing", () => {
   });
 
   test("an upstream that breaks the protocol gets its code, and the client 1014", () => {
+    rfc("6455-7.1.7-fail");
     tunnel.handler?.onData(frame(3, ""));
     expect(client.calls).toEqual(["close", 1014, ""]);
     expect(tunnel.calls.slice(0, 2)).toEqual(["close", 1002]);

@@ -2,10 +2,11 @@
 import { once } from "node:events";
 import { afterEach, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
+import { rfc } from "./conformance/rfc.ts";
 import { handshake } from "./_handshake.ts";
 import { until, within } from "./_wait.ts";
 import { accept } from "./_websocket.ts";
-import { request } from "./_wire.ts";
+import { type Header, request } from "./_wire.ts";
 import { useWorker } from "./_workerd.ts";
 
 const worker = `
@@ -130,6 +131,15 @@ describe("a WebSocket", () => {
     expect(await client.read()).toMatchObject({ status: 403, text: "no" });
     await until(() => code !== undefined, "the end at the upstream");
     expect(code).toBe(1001);
+    client.leave("FIN");
+  });
+
+  test("whose upstream chooses a subprotocol that was not offered gets 502", async () => {
+    rfc("6455-4.1-subprotocol");
+    upstream.script = async (call) => void (await accept(call, "c"));
+    const offers: Header[] = [["Sec-WebSocket-Protocol", "a, b"]];
+    const client = await send(request("GET", "/fields", [...handshake, ...offers]));
+    expect((await client.readHead()).status).toBe(502);
     client.leave("FIN");
   });
 

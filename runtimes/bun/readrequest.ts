@@ -33,10 +33,8 @@ function readPeerAddress(request: Request, server: BunServer | undefined): strin
 const IDLE_TIMEOUT = 10;
 
 /** A request of Bun's server. */
-export class BunIncoming extends WebIncoming {
+class BunIncoming extends WebIncoming {
   readonly #server: BunServer | undefined;
-  /** The key of the proxy's own handshake with the upstream. */
-  webSocketKey: string | undefined;
 
   constructor(request: Request, server: BunServer | undefined) {
     super(request, readPeerAddress(request, server));
@@ -59,7 +57,7 @@ export class BunIncoming extends WebIncoming {
   }
 
   prepareUpgrade(headers: HeaderList): void {
-    this.webSocketKey = takeOverHandshake(headers);
+    takeOverHandshake(headers);
   }
 
   completeUpgrade(response: Response, tunnel: Tunnel, timeout: number): Response {

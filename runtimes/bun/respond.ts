@@ -1,16 +1,16 @@
 import { copyBytes } from "../../src/body/memory.ts";
 import { getHeader, toHeaders } from "../../src/fields/headers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
-import type { HeaderList, UpstreamResponse } from "../../src/transport.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
 import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
-import type { BunIncoming } from "./readrequest.ts";
 
 /** Builds the `Response` that a handler returns to Bun. */
 export function respond(
   { status, statusText, headers, body, tunnel }: UpstreamResponse,
-  incoming: Incoming,
+  _incoming: Incoming,
+  request?: UpstreamRequest,
 ): Response | Promise<Response> {
-  if (tunnel !== undefined) return respondSwitched(headers, incoming as BunIncoming);
+  if (tunnel !== undefined) return respondSwitched(headers, (request as UpstreamRequest).headers);
   return new Response(chooseBody(body, headers), {
     status,
     statusText,
@@ -22,11 +22,8 @@ export function respond(
  * Builds the 101 for `onResponse`; the server then makes its own.
  * @throws ProxyError 502 for a 101 that does not answer the handshake
  */
-async function respondSwitched(
-  headers: HeaderList,
-  { webSocketKey }: BunIncoming,
-): Promise<Response> {
-  await checkAnswer(headers, webSocketKey);
+async function respondSwitched(headers: HeaderList, asked: HeaderList): Promise<Response> {
+  await checkAnswer(headers, asked);
   return new Response(null, { status: 101, headers: toAnswerHeaders(headers) });
 }
 

@@ -131,10 +131,14 @@ export function relayWebSocket(
   timeout: number,
 ): Response {
   const client = new BunClient(tunnel, timeout);
+  const headers = new Headers(response.headers);
+  // Without this field, Bun chooses the client's first subprotocol, although the upstream has chosen none (RFC 6455
+  // §4.2.2). It does not write an empty one.
+  if (!headers.has("sec-websocket-protocol")) headers.set("sec-websocket-protocol", "");
   let isUpgraded = false;
   let cause: unknown;
   try {
-    isUpgraded = server.upgrade(request, { data: client, headers: response.headers });
+    isUpgraded = server.upgrade(request, { data: client, headers });
   } catch (thrown) {
     cause = thrown;
   }

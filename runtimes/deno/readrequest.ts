@@ -32,9 +32,7 @@ function listenToDeferred(): void {
 }
 
 /** A request of Deno's server. */
-export class DenoIncoming extends WebIncoming {
-  /** The key of the proxy's own handshake with the upstream. */
-  webSocketKey: string | undefined;
+class DenoIncoming extends WebIncoming {
   /** The index in `deferred`; -1 if the request is not in it. */
   #index = -1;
   #listener: Listener | undefined;
@@ -52,8 +50,15 @@ export class DenoIncoming extends WebIncoming {
     return asksForWebSocket(this.headers) ? "websocket" : undefined;
   }
 
+  /**
+   * Also begins to listen for a disconnect: Deno reports it only to a signal that was read before, and a handshake that is
+   * answered after it keeps the client's socket open for ever.
+   */
   prepareUpgrade(headers: HeaderList): void {
-    this.webSocketKey = takeOverHandshake(headers);
+    takeOverHandshake(headers);
+    if (this.#index < 0) return;
+    this.#removeDeferred();
+    this.listenNow();
   }
 
   completeUpgrade(response: Response, tunnel: Tunnel, timeout: number): Response {
@@ -74,6 +79,10 @@ export class DenoIncoming extends WebIncoming {
 
   override unlisten(listener: Listener): void {
     if (this.#index < 0) return super.unlisten(listener);
+    this.#removeDeferred();
+  }
+
+  #removeDeferred(): void {
     const last = deferred.pop() as DenoIncoming;
     if (last !== this) {
       deferred[this.#index] = last;

@@ -1,7 +1,6 @@
 import type { Incoming } from "../../src/request/incoming.ts";
-import type { HeaderList, UpstreamResponse } from "../../src/transport.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
 import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
-import type { DenoIncoming } from "./readrequest.ts";
 
 /** A body up to this number of bytes is sent as bytes, which Deno copies. A longer body is sent as a stream of chunks. */
 const SMALL = 16_384;
@@ -9,9 +8,10 @@ const SMALL = 16_384;
 /** Builds the `Response` that a handler returns to Deno. */
 export function respond(
   { status, statusText, headers, body, tunnel }: UpstreamResponse,
-  incoming: Incoming,
+  _incoming: Incoming,
+  request?: UpstreamRequest,
 ): Response | Promise<Response> {
-  if (tunnel !== undefined) return respondSwitched(headers, incoming as DenoIncoming);
+  if (tunnel !== undefined) return respondSwitched(headers, (request as UpstreamRequest).headers);
   const bytes = body?.whole({ joinUpTo: SMALL });
   const fields: [string, string][] = [];
   for (let i = 0; i < headers.length; i += 2) {
@@ -28,10 +28,7 @@ export function respond(
  * Builds the 101 for `onResponse`; the server then makes its own.
  * @throws ProxyError 502 for a 101 that does not answer the handshake
  */
-async function respondSwitched(
-  headers: HeaderList,
-  { webSocketKey }: DenoIncoming,
-): Promise<Response> {
-  await checkAnswer(headers, webSocketKey);
+async function respondSwitched(headers: HeaderList, asked: HeaderList): Promise<Response> {
+  await checkAnswer(headers, asked);
   return new Response(null, { status: 101, headers: toAnswerHeaders(headers) });
 }

@@ -1,14 +1,12 @@
 import type { IncomingMessage } from "node:http";
 import type { Server } from "node:net";
 import type { Duplex } from "node:stream";
-import { ProxyError, toErrorResponse } from "../../src/error.ts";
+import { ProxyError } from "../../src/error.ts";
 import type { Plan } from "../../src/options/plan.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
-import { attachContinue } from "./attachcontinue.ts";
-import { createResponse, protocolOf, type UpgradeListener } from "./handleupgrade.ts";
+import { attachContinue, isMatch, type Match } from "./attachcontinue.ts";
+import { protocolOf, refuseUpgrade, type UpgradeListener } from "./handleupgrade.ts";
 import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
-import { sendParts } from "./noderesponse.ts";
-import { UpgradeSocket } from "./upgradesocket.ts";
 
 /** Which requests of a server are the proxy's. */
 export interface AttachOptions {
@@ -16,6 +14,8 @@ export interface AttachOptions {
    * Tells which requests are the proxy's; all by default. The proxy takes their upgrades, and passes their
    * `Expect: 100-continue` on to the upstream. Other upgrades are left to the server's other listeners for `upgrade`, and
    * the clients of other requests get 100 (Continue) when the body is read.
+   *
+   * A request for which it throws is not the proxy's; the exception goes to `console.error`.
    *
    * If an upgrade does not match and there is no other listener, the server treats it as an ordinary request on Node 22.21,
    * 24.9 and newer; on older versions, the client gets 501.
@@ -28,7 +28,7 @@ export interface AttachOptions {
 interface Attachment {
   readonly plan: Plan;
   readonly upgrade: UpgradeListener;
-  readonly match: NonNullable<AttachOptions["match"]>;
+  readonly match: Match;
 }
 
 /** A server that the proxies of this process are attached to. */
@@ -61,7 +61,7 @@ class AttachedServer {
   /** Returns the proxy that takes an upgrade. */
   #find(req: IncomingMessage): Attachment | undefined {
     return this.#attachments.find(
-      ({ plan, match }) => protocolOf(req, plan) !== undefined && match(req),
+      ({ plan, match }) => protocolOf(req, plan) !== undefined && isMatch(match, req),
     );
   }
 
@@ -71,7 +71,8 @@ class AttachedServer {
     if (this.#others > 0 && !asksForHttp2(req)) return;
     // A server that asks which requests are upgrades does not come here.
     const isCarried = this.#attachments.some(({ plan }) => protocolOf(req, plan) !== undefined);
-    if (isCarried || !handleAsRequest(this.#server, req, socket, head)) refuse(req, socket, head);
+    if (!isCarried && handleAsRequest(this.#server, req, socket, head)) return;
+    refuseUpgrade(req, socket, head, new ProxyError("http_request_error", { status: 501 }));
   }
 }
 
@@ -83,14 +84,6 @@ class AttachedServer {
 function asksForHttp2({ headers }: IncomingMessage): boolean {
   const offers = headers.upgrade?.split(",") ?? [];
   return offers.every((offer) => chooseProtocol(offer, ["h2c", "h2"]) !== undefined);
-}
-
-function refuse(req: IncomingMessage, socket: Duplex, head: Buffer): void {
-  const client = new UpgradeSocket(socket, head);
-  const res = createResponse(req);
-  const error = new ProxyError("http_request_error", { status: 501 });
-  client.beginResponse(res);
-  void sendParts(toErrorResponse(error, req.method ?? "GET"), res);
 }
 
 const servers: WeakMap<Server, AttachedServer> = new WeakMap();

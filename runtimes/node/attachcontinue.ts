@@ -3,8 +3,26 @@ import type { Server } from "node:net";
 import { awaitingContinue } from "./incomingbody.ts";
 import { onFirstRead } from "./internals/firstread.ts";
 
+/** Tells which requests of a server are the proxy's. */
+export type Match = (req: IncomingMessage) => boolean;
+
 /** The servers that this module has a listener on, and which of their requests are the proxy's. */
-const servers: WeakMap<Server, ((req: IncomingMessage) => boolean)[]> = new WeakMap();
+const servers: WeakMap<Server, Match[]> = new WeakMap();
+
+/**
+ * Asks the app whether a request is the proxy's. A request for which the app's function throws is not: the function is
+ * called in events of the server, where an exception would end the process, and some clients send URLs that do not parse.
+ */
+export function isMatch(match: Match, req: IncomingMessage): boolean {
+  try {
+    return match(req);
+  } catch (thrown) {
+    // Nothing else reports it.
+    // oxlint-disable-next-line no-console
+    console.error(thrown);
+    return false;
+  }
+}
 
 /**
  * Passes `Expect: 100-continue` of a server's requests on to the upstream, instead of the 100 (Continue) with which Node
@@ -16,13 +34,13 @@ const servers: WeakMap<Server, ((req: IncomingMessage) => boolean)[]> = new Weak
  * A request that is not the proxy's is left to the other listeners for `checkContinue`, if the server has any.
  * @param match tells which requests are the proxy's
  */
-export function attachContinue(server: Server, match: (req: IncomingMessage) => boolean): void {
+export function attachContinue(server: Server, match: Match): void {
   const known = servers.get(server);
   if (known !== undefined) return void (known.includes(match) || known.push(match));
   const matches = [match];
   servers.set(server, matches);
   server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
-    const isOurs = matches.some((each) => each(req));
+    const isOurs = matches.some((each) => isMatch(each, req));
     if (!isOurs && server.listenerCount("checkContinue") > 1) return;
     if (isOurs) awaitingContinue.add(req);
     onFirstRead(req, () => {

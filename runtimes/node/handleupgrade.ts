@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { badRequest, type ProxyError } from "../../src/error.ts";
+import { badRequest, type ProxyError, toErrorResponse } from "../../src/error.ts";
 import type { Listener } from "../../src/exchange/scope.ts";
 import { forward } from "../../src/forward.ts";
 import type { Plan } from "../../src/options/plan.ts";
@@ -25,9 +25,11 @@ function loadHttp(): HttpModule {
 }
 
 /** Makes the response to a request that the server has handed over without one. */
-export function createResponse(req: IncomingMessage): ServerResponse {
+function createResponse(req: IncomingMessage): ServerResponse {
   return new (loadHttp().ServerResponse)(req);
 }
+
+const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
 
 /** A listener for `upgrade` of Node's servers. */
 export type UpgradeListener = (req: IncomingMessage, socket: Duplex, head: Buffer) => void;
@@ -37,22 +39,25 @@ class UpgradeIncoming extends MessageIncoming {
   readonly upgrade: string | undefined;
   override readonly fault: ProxyError | undefined;
   readonly #client: UpgradeSocket;
+  readonly #turn: Promise<void> | undefined;
 
   constructor(
     req: IncomingMessage,
     res: ServerResponse,
     client: UpgradeSocket,
     upgrade: string | undefined,
+    turn: Promise<void> | undefined,
   ) {
     super(req, res);
     this.#client = client;
+    this.#turn = turn;
     this.upgrade = upgrade;
     // The server has stopped parsing: the body of a request that asks for another protocol is not readable.
     this.fault = this.body === null ? undefined : badRequest("body beside Upgrade");
   }
 
   override turn(): Promise<void> | undefined {
-    return turnAfterAll(this.message.socket);
+    return this.#turn;
   }
 
   override listen(listener: Listener): void {
@@ -79,18 +84,24 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
     const client = new UpgradeSocket(socket, head);
     const res = createResponse(req);
     const protocol = protocolOf(req, plan);
-    answer().catch((thrown: unknown) => {
+    // RFC 9110 §7.8 requires 100 before 101. It is sent with the 101, because the request has no body to wait for.
+    const interim = req.headers.expect?.toLowerCase() === "100-continue" ? CONTINUE : "";
+    const turn = turnAfterAll(req.socket);
+    answer().catch(async (thrown: unknown) => {
       // Nothing else reports it: the server's event has no caller that waits for it.
       // oxlint-disable-next-line no-console
       console.error(thrown);
+      await turn;
       if (res.headersSent || !client.isWaiting) return client.destroy();
       client.beginResponse(res);
       res.writeHead(500).end();
     });
 
     async function answer(): Promise<void> {
-      const incoming = new UpgradeIncoming(req, res, client, protocol);
+      const incoming = new UpgradeIncoming(req, res, client, protocol, turn);
       const response = await forward(incoming, target, plan, { req, socket, head }, respond);
+      // A response that was made before the request was sent, such as an error, has not waited for its turn yet.
+      await turn;
       const parts = partsOf(response);
       const { tunnel } = parts;
       if (!client.isWaiting) {
@@ -102,13 +113,33 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
         return sendParts(parts, res);
       }
       try {
-        client.switchTo(tunnel, writeSwitch(parts, protocol as string), plan.tunnelTimeout);
+        const lines = interim + writeSwitch(parts, protocol as string);
+        client.switchTo(tunnel, lines, plan.tunnelTimeout);
       } catch (error) {
         tunnel.destroy();
         throw error;
       }
     }
   };
+}
+
+/** Answers a request that the server has handed over for an upgrade with an error. */
+export function refuseUpgrade(
+  req: IncomingMessage,
+  socket: Duplex,
+  head: Buffer,
+  error: ProxyError,
+): void {
+  const client = new UpgradeSocket(socket, head);
+  const res = createResponse(req);
+  const refuse = (): void => {
+    if (!client.isWaiting) return client.destroy();
+    client.beginResponse(res);
+    void sendParts(toErrorResponse(error, req.method ?? "GET"), res);
+  };
+  const turn = turnAfterAll(req.socket);
+  if (turn === undefined) refuse();
+  else void turn.then(refuse);
 }
 
 /**

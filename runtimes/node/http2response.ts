@@ -1,8 +1,7 @@
-import type { Http2ServerResponse, OutgoingHttpHeaders } from "node:http2";
+import type { Http2ServerResponse, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { type BodySource, pipe, type Sink } from "../../src/body/source.ts";
 import type { HeaderList } from "../../src/transport.ts";
-import { sendTrailers } from "./trailerframing.ts";
-import { sendFields, toRegularFields } from "../sockets/http2/http2fields.ts";
+import { sendFieldObject, sendFields, toRegularFields } from "../sockets/http2/http2fields.ts";
 
 /** The error code for a fault that is not the client's (RFC 9113 §7). */
 const INTERNAL_ERROR = 2;
@@ -36,10 +35,10 @@ export function sendOnStream(
   }
   // Node ends the stream itself where the request or the status allows no body.
   if (endStream || stream.writableEnded) return isWhole ? undefined : body.cancel();
-  if (trailers.length > 0) sendTrailers(res as never, trailers);
+  const sink = new StreamSink(stream, trailers);
   if (bytes !== undefined) return void stream.end(bytes);
   if (body?.buffered === undefined) stream.on("close", () => body?.cancel());
-  pipe(body as BodySource, new StreamSink(res));
+  pipe(body as BodySource, sink);
 }
 
 /** Adds the length of the body, which a response to HEAD also has. */
@@ -56,14 +55,19 @@ function withLength(list: HeaderList, headers: HeaderList): HeaderList {
 class StreamSink implements Sink {
   /** The chunks are sent from their own memory, and Node does not tell when. */
   readonly memory = "borrowed";
-  readonly #res: Http2ServerResponse;
-  readonly #stream: Http2ServerResponse["stream"];
+  readonly #stream: ServerHttp2Stream;
+  #trailers: HeaderList;
   #onDrain: (() => void) | undefined;
 
-  constructor(res: Http2ServerResponse) {
-    this.#res = res;
-    this.#stream = res.stream;
-    this.#stream.on("drain", () => this.#onDrain?.());
+  /** @param trailers the trailer fields, if they are known already */
+  constructor(stream: ServerHttp2Stream, trailers: HeaderList) {
+    this.#stream = stream;
+    this.#trailers = trailers;
+    stream
+      // The listener of Node's response sends fields that Node may refuse, and its exception would end the process.
+      .removeAllListeners("wantTrailers")
+      .on("wantTrailers", () => this.#sendTrailers())
+      .on("drain", () => this.#onDrain?.());
   }
 
   write(chunk: Uint8Array): boolean {
@@ -74,13 +78,24 @@ class StreamSink implements Sink {
     this.#onDrain = callback;
   }
 
-  end(trailers?: HeaderList): void {
+  end(trailers: HeaderList = []): void {
     if (this.#stream.destroyed) return;
-    if (trailers !== undefined) sendTrailers(this.#res as never, trailers);
+    this.#trailers = trailers;
     this.#stream.end();
   }
 
   fail(): void {
     this.#stream.close(INTERNAL_ERROR);
+  }
+
+  #sendTrailers(): void {
+    try {
+      sendFieldObject(toRegularFields(this.#trailers), (fields) =>
+        this.#stream.sendTrailers(fields),
+      );
+    } catch {
+      // An interceptor has made a field that cannot be sent.
+      this.fail();
+    }
   }
 }

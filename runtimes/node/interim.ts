@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ServerHttp2Stream } from "node:http2";
 import type { HeaderList } from "../../src/transport.ts";
 import { isHttp2 } from "./incomingbody.ts";
 import { writeInformation } from "./internals/information.ts";
@@ -19,9 +20,7 @@ export function writeInterim(
 ): void {
   if (status === 100 || message.httpVersion === "1.0") return;
   if (isHttp2(message)) {
-    const { stream } = message;
-    if (stream.headersSent || stream.destroyed) return;
-    return stream.additionalHeaders({ ":status": status, ...toHttp2Record(headers) });
+    return writeOnStream(message.stream, status, headers);
   }
   const response = res ?? responseOn(message.socket);
   // A response that is not this request's would send it in front of another response.
@@ -29,8 +28,21 @@ export function writeInterim(
   writeInformation(response, status, headers);
 }
 
+function writeOnStream(stream: ServerHttp2Stream, status: number, headers: HeaderList): void {
+  // A stream that the client has reset is closed before it is destroyed.
+  if (stream.headersSent || stream.destroyed || stream.closed) return;
+  const record = toHttp2Record(headers);
+  try {
+    stream.additionalHeaders({ ":status": status, ...record });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ERR_HTTP2_HEADER_SINGLE_VALUE") throw error;
+    for (const values of Object.values(record)) values.splice(0, Infinity, values.join(", "));
+    stream.additionalHeaders({ ":status": status, ...record });
+  }
+}
+
 /** Returns fields by their names in lower case, as HTTP/2 has them; the values of repeated fields stay separate. */
-export function toHttp2Record(list: HeaderList): Record<string, string[]> {
+function toHttp2Record(list: HeaderList): Record<string, string[]> {
   const record: Record<string, string[]> = {};
   for (let i = 0; i < list.length; i += 2) {
     const name = (list[i] as string).toLowerCase();

@@ -2,7 +2,6 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { getHeader } from "../../src/fields/headers.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { isHttp2 } from "./incomingbody.ts";
-import { toHttp2Record } from "./interim.ts";
 import { responseOn } from "./internals/pipelining.ts";
 
 /** Whether the client of a request understands the chunked coding, or HTTP/2, which both carry trailer fields. */
@@ -30,7 +29,6 @@ export function announceTrailers(
  * called once, because a second call replaces the first.
  */
 export function sendTrailers(res: ServerResponse, trailers: HeaderList): void {
-  if (isHttp2(res)) return res.addTrailers(toHttp2Record(trailers));
   const pairs: [string, string][] = [];
   for (let i = 0; i < trailers.length; i += 2) {
     pairs.push([trailers[i] as string, trailers[i + 1] as string]);

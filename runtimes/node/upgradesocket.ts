@@ -52,9 +52,9 @@ export class UpgradeSocket implements TunnelHandler {
     this.#listener = undefined;
   }
 
-  /** Whether the client waits for the answer. */
+  /** Whether the client waits for the answer, and the responses in front of it have not ended the connection. */
   get isWaiting(): boolean {
-    return !this.#hasLeft;
+    return !this.#hasLeft && this.#socket.writable;
   }
 
   /** Closes the connection without an answer. */
@@ -72,6 +72,8 @@ export class UpgradeSocket implements TunnelHandler {
    */
   beginResponse(res: ServerResponse): void {
     const socket = this.#socket;
+    // The response may have begun, and have failed to write its head.
+    if (this.#response !== undefined) return;
     this.#response = res;
     this.#early = [];
     res.shouldKeepAlive = false;
@@ -118,8 +120,11 @@ export class UpgradeSocket implements TunnelHandler {
 
   /** @internal */
   onClose(error?: unknown): void {
-    if (error === undefined) this.#socket.end();
-    else this.#breakOff();
+    if (error !== undefined) return this.#breakOff();
+    const socket = this.#socket;
+    // A client that does not close its direction would keep the connection open: nothing takes its bytes any more.
+    socket.end(() => socket.destroy());
+    socket.resume();
   }
 
   // ── from the client ──

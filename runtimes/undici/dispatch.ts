@@ -215,8 +215,13 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
 
   #onInterim(status: number, headers: HeaderList): void {
     this.#isResponding = true;
-    if (++this.#interim <= MAX_INTERIM) return this.#scope.interimReceived(status, headers);
-    this.fail(new ProxyError("http_protocol_error", { message: "too many interim responses" }));
+    // undici's parser accepts statuses under 100, and a 101 without `Upgrade` to a request that asked for no upgrade.
+    const isInterim = status >= 100 && status !== 101;
+    if (isInterim && ++this.#interim <= MAX_INTERIM) {
+      return this.#scope.interimReceived(status, headers);
+    }
+    const message = isInterim ? "too many interim responses" : `the upstream sent status ${status}`;
+    this.fail(new ProxyError("http_protocol_error", { message }));
   }
 
   onResponseData(_controller: unknown, chunk: Buffer): void {

@@ -1,6 +1,8 @@
+import { badRequest } from "../../src/error.ts";
 import { getHeader } from "../../src/fields/headers.ts";
 import { type Incoming, WebIncoming } from "../../src/request/incoming.ts";
-import type { OriginalFields } from "../../src/transport.ts";
+import type { HeaderList, OriginalFields } from "../../src/transport.ts";
+import { isKey } from "../../src/websocket/handshake.ts";
 
 /**
  * The milliseconds after which the proxy begins to listen for a client's disconnect.
@@ -23,6 +25,16 @@ class WorkerIncoming extends WebIncoming {
   get upgrade(): string | undefined {
     const upgrade = getHeader(this.headers, "upgrade");
     return upgrade?.toLowerCase() === "websocket" ? "websocket" : undefined;
+  }
+
+  /**
+   * Checks the key: workerd would accept any, because it makes a handshake of its own with the upstream. The request of
+   * another Worker has no key.
+   * @throws ProxyError 400 for a key that is not valid (RFC 6455 §4.2.1)
+   */
+  prepareUpgrade(headers: HeaderList): void {
+    const key = getHeader(headers, "sec-websocket-key");
+    if (key !== undefined && !isKey(key)) throw badRequest("Sec-WebSocket-Key");
   }
 
   override version(): string {

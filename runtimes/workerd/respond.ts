@@ -1,6 +1,8 @@
 import { amend } from "../../src/fields/amend.ts";
 import { getHeader, toHeaders } from "../../src/fields/headers.ts";
-import type { UpstreamResponse } from "../../src/transport.ts";
+import type { Incoming } from "../../src/request/incoming.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
+import { checkSubprotocol } from "../../src/websocket/handshake.ts";
 
 /** workerd's `ResponseInit`. */
 interface Init extends ResponseInit {
@@ -9,15 +11,11 @@ interface Init extends ResponseInit {
 }
 
 /** Builds the `Response` that a Worker returns. */
-export function respond({
-  status,
-  statusText,
-  headers,
-  original,
-  body,
-  isEncoded,
-  webSocket,
-}: UpstreamResponse): Response {
+export function respond(
+  { status, statusText, headers, original, body, isEncoded, webSocket }: UpstreamResponse,
+  _incoming?: Incoming,
+  request?: UpstreamRequest,
+): Response {
   const init: Init = {
     status,
     // workerd throws for a reason phrase with characters outside of printable ASCII.
@@ -25,9 +23,12 @@ export function respond({
     headers: original ? amend(original, headers) : toHeaders(headers),
     encodeBody: isEncoded ? "manual" : "automatic",
   };
-  // workerd connects the client with this WebSocket.
-  if (webSocket !== undefined)
+  if (webSocket !== undefined) {
+    // workerd checks the other fields of an upstream's 101. An app's is no answer to a handshake of the proxy's.
+    if (request?.upstream.app === undefined) checkSubprotocol(headers, request?.headers ?? []);
+    // workerd connects the client with this WebSocket.
     return new Response(null, Object.assign(init, { webSocket: webSocket.socket }));
+  }
   const bytes = body?.whole() as BodyInit | undefined;
   const content = bytes ?? body?.stream() ?? null;
   const source = hasSources && original ? sources.get(original.headers) : undefined;

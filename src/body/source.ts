@@ -126,8 +126,8 @@ export interface BodySource {
   /** The trailer fields, once the body has ended; undefined for none. */
   readonly trailers?: HeaderList | undefined;
   /**
-   * Drops trailer fields with these names, and those that the message's `Connection` nominates. Called before the body is
-   * taken, for a body that may have trailer fields.
+   * @internal Drops trailer fields with these names, and those that the message's `Connection` nominates. Called before
+   * the body is taken, for a body that may have trailer fields.
    */
   restrictTrailers?(dropped: NameSet | undefined, connection: string | undefined): void;
 }

@@ -45,7 +45,8 @@ export interface ForwardingOptions {
    * Appends this pseudonym to `Via`; `false` appends nothing. It is off by default, because some upstreams (nginx) do
    * not compress responses to requests with `Via`.
    *
-   * A request whose `Via` contains this pseudonym already is in a loop, and gets 508. Responses get no `Via`.
+   * A request whose `Via` contains this pseudonym already is in a loop, and gets 502. The `Proxy-Status` of error
+   * responses names the proxy by this pseudonym. Responses get no `Via`.
    * @default false
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
    */

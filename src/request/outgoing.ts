@@ -23,7 +23,7 @@ import { readUpgrade } from "./upgrade.ts";
  * proxy adds (CVE-2021-33197).
  *
  * @param path the path and query to request, relative to the upstream's base path
- * @throws ProxyError 400 or 501 for a request that must not be forwarded, 508 for one that has passed this proxy before
+ * @throws ProxyError 400 or 501 for a request that must not be forwarded, 502 for one that has passed this proxy before
  */
 export function toUpstreamRequest(
   incoming: Incoming,
@@ -43,6 +43,7 @@ export function toUpstreamRequest(
     incoming.headers,
     trusts ? plan.droppedIfTrusted : plan.dropped,
     plan.kept,
+    incoming,
   );
   const upgrade =
     head.upgrade === undefined ? undefined : readUpgrade(incoming, head.upgrade, plan.upgrades);
@@ -115,13 +116,15 @@ export interface RequestHead {
  * Drops the fields of a request that must not be forwarded: those in `dropped`, and those that `Connection` nominates.
  *
  * @param kept names of fields that stay although they are in `dropped`
- * @throws ProxyError 400 for two `Host` fields, or for one that is not an authority, and 501 for a transfer coding other
- * than `chunked`
+ * @param source what the fields are of; asked for its HTTP version if there is a transfer coding
+ * @throws ProxyError 400 for two `Host` fields, for one that is not an authority, and for a transfer coding in a request
+ * of HTTP/1.0; 501 for a transfer coding other than `chunked`
  */
 export function cleanRequestHeaders(
   raw: HeaderList,
   dropped: NameSet,
   kept?: NameSet,
+  source?: Pick<Incoming, "version">,
 ): RequestHead {
   const headers: HeaderList = [];
   let host: string | undefined;
@@ -170,11 +173,12 @@ export function cleanRequestHeaders(
         contentLength = Number(value);
         continue;
       case 17:
+        if (name.toLowerCase() !== "transfer-encoding") break;
         // Servers decode only `chunked`. A body with another coding would reach the upstream still encoded, but without
         // the field that names the coding (RFC 9112 §6.1).
-        if (name.toLowerCase() === "transfer-encoding" && value.toLowerCase() !== "chunked") {
-          throw badRequest("Transfer-Encoding", 501);
-        }
+        if (value.toLowerCase() !== "chunked") throw badRequest("Transfer-Encoding", 501);
+        // HTTP/1.0 has no transfer codings: another recipient may have read another message framing (RFC 9112 §6.1).
+        if (source?.version() === "1.0") throw badRequest("Transfer-Encoding");
         break;
     }
     if (kept?.has(name)) headers.push(name, value);
@@ -283,7 +287,7 @@ function quote(value: string): string {
 /**
  * Appends this proxy to `Via`, in place.
  * @param version the HTTP version of the incoming request
- * @throws ProxyError 508 if `Via` names this proxy already: the request travels in a loop
+ * @throws ProxyError 502 if `Via` names this proxy already: the request travels in a loop
  * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
  */
 export function addVia(headers: HeaderList, pseudonym: string, version: string): void {

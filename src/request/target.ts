@@ -32,6 +32,9 @@ export interface TargetOptions {
 /**
  * Where to send requests: an `http:` or `https:` URL, `"unix:/path"`, an object with a URL and more options, or an app in
  * this process, which is any object with a `fetch` method.
+ *
+ * A server that is named here has to understand HTTP/1.1: a request body of unknown length is sent to it in chunks.
+ * @see https://www.rfc-editor.org/rfc/rfc9112#section-6.1
  */
 export type TargetAddress = string | URL | TargetOptions | FetchTarget;
 

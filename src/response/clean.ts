@@ -9,7 +9,7 @@ import {
 import { cleanTrailerNames } from "../fields/trailers.ts";
 import { MisuseError } from "../options/misuse.ts";
 import type { BodySource } from "../body/source.ts";
-import { chooseProtocol } from "../request/upgrade.ts";
+import { chooseProtocol, nominatesUpgrade } from "../request/upgrade.ts";
 import { type ResponseRewrite, REWRITABLE } from "./rewrite.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
 
@@ -77,7 +77,8 @@ export function cleanResponse(
 
 /**
  * Whether a response switches the connection to the protocol that the request asks for. The upstream must name the
- * protocol, and must not choose another one (RFC 9110 §7.8).
+ * protocol, and must not choose another one (RFC 9110 §7.8). It must also name `Upgrade` in `Connection`:
+ * otherwise an intermediary may have passed `Upgrade` on without switching its own connection (RFC 6455 §4.1).
  */
 function isSwitch(
   { status, headers, tunnel, webSocket }: UpstreamResponse,
@@ -86,7 +87,8 @@ function isSwitch(
   if (status !== 101 || upgrade === undefined) return false;
   if (webSocket !== undefined) return upgrade === "websocket";
   if (tunnel === undefined) return false;
-  return chooseProtocol(getHeader(headers, "upgrade") ?? "", [upgrade]) !== undefined;
+  const chosen = chooseProtocol(getHeader(headers, "upgrade") ?? "", [upgrade]);
+  return chosen !== undefined && nominatesUpgrade(headers);
 }
 
 /**

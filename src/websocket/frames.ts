@@ -46,6 +46,38 @@ interface FrameHead {
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const EMPTY = new Uint8Array(0);
 
+/**
+ * Collects bytes whose number a sender announces before it sends them. The memory grows with the bytes that arrive: an
+ * announcement alone costs the sender nothing.
+ */
+class Content {
+  length = 0;
+  #bytes: Uint8Array<ArrayBuffer> = EMPTY;
+
+  /** @param total the number of bytes that the content will have; infinite if it is not known */
+  append(part: Uint8Array, total: number): void {
+    const needed = this.length + part.byteLength;
+    const capacity = this.#bytes.byteLength;
+    if (needed > capacity) {
+      const bytes = new Uint8Array(Math.min(total, Math.max(needed, 2 * capacity)));
+      bytes.set(this.#bytes.subarray(0, this.length));
+      this.#bytes = bytes;
+    }
+    this.#bytes.set(part, this.length);
+    this.length = needed;
+  }
+
+  /** Removes and returns the bytes, in memory that belongs to the caller. */
+  take(): Uint8Array<ArrayBuffer> {
+    const bytes = this.#bytes;
+    const isExact = bytes.byteLength === this.length;
+    const content = isExact ? bytes : bytes.slice(0, this.length);
+    this.#bytes = EMPTY;
+    this.length = 0;
+    return content;
+  }
+}
+
 /** Reads frames from chunks, which may be cut anywhere, and joins fragments to messages. */
 export class FrameReader {
   readonly #handler: FrameHandler;
@@ -53,13 +85,14 @@ export class FrameReader {
   /** The first bytes of a frame whose head is not complete. */
   #partialHead: Uint8Array = EMPTY;
   #head: FrameHead | undefined;
-  /** The payload of the frame that is being read, and how much of it has arrived. */
-  #payload: Uint8Array<ArrayBuffer> = EMPTY;
-  #filled = 0;
-  /** The type of the message that is being read, and its fragments so far. */
-  #message: number | undefined;
-  #fragments: Uint8Array<ArrayBuffer>[] = [];
-  #messageLength = 0;
+  /** The number of bytes of the present frame's payload that are still to come. */
+  #left = 0;
+  /** The type of the message that is being read; undefined between two messages. */
+  #messageType: number | undefined;
+  /** The payloads of the message's frames so far. */
+  readonly #message: Content = new Content();
+  /** The payload of the control frame that is being read, which may come between two frames of a message. */
+  readonly #control: Content = new Content();
   #isOver = false;
 
   /** @param maxMessage the largest message in bytes; a larger one is a violation with code 1009 */
@@ -99,53 +132,47 @@ export class FrameReader {
       this.#begin(parseFrameHead(bytes, size));
       at += size - before;
     }
-    const part = chunk.subarray(at, at + this.#payload.byteLength - this.#filled);
-    this.#payload.set(part, this.#filled);
-    this.#filled += part.byteLength;
-    if (this.#filled === this.#payload.byteLength) this.#finish();
+    const part = chunk.subarray(at, at + this.#left);
+    const { isFinal, opcode } = this.#head as FrameHead;
+    const content = opcode < Opcode.close ? this.#message : this.#control;
+    content.append(part, isFinal ? content.length + this.#left : Infinity);
+    this.#left -= part.byteLength;
+    if (this.#left === 0) this.#finish();
     return at + part.byteLength;
   }
 
   #begin(head: FrameHead): void {
     const { opcode, length } = head;
-    if (opcode === Opcode.continuation && this.#message === undefined) {
+    if (opcode === Opcode.continuation && this.#messageType === undefined) {
       throw new Violation(CloseCode.protocolError, "a continuation frame continues nothing");
     }
-    if (isData(opcode) && this.#message !== undefined) {
-      throw new Violation(CloseCode.protocolError, "a message begins inside of another message");
+    if (isData(opcode)) {
+      if (this.#messageType !== undefined) {
+        throw new Violation(CloseCode.protocolError, "a message begins inside of another message");
+      }
+      this.#messageType = opcode;
     }
     // Control frames come between the fragments of a message, and are short: the limit is not about them.
-    if (opcode < Opcode.close && this.#messageLength + length > this.#maxMessage) {
+    if (opcode < Opcode.close && this.#message.length + length > this.#maxMessage) {
       throw new Violation(CloseCode.tooLarge, `a message exceeds ${this.#maxMessage} bytes`);
     }
     this.#head = head;
-    this.#payload = length === 0 ? EMPTY : new Uint8Array(length);
-    this.#filled = 0;
+    this.#left = length;
   }
 
   #finish(): void {
     const { opcode, isFinal } = this.#head as FrameHead;
-    const payload = this.#payload;
     this.#head = undefined;
-    this.#payload = EMPTY;
-    this.#filled = 0;
-    if (opcode === Opcode.ping) return this.#handler.onPing(payload);
-    if (opcode === Opcode.pong) return this.#handler.onPong(payload);
-    if (opcode === Opcode.close) return this.#close(payload);
-    if (isData(opcode)) this.#message = opcode;
-    this.#fragments.push(payload);
-    this.#messageLength += payload.byteLength;
-    if (isFinal) this.#deliver();
+    if (opcode === Opcode.ping) this.#handler.onPing(this.#control.take());
+    else if (opcode === Opcode.pong) this.#handler.onPong(this.#control.take());
+    else if (opcode === Opcode.close) this.#close(this.#control.take());
+    else if (isFinal) this.#deliver();
   }
 
   #deliver(): void {
-    const fragments = this.#fragments;
-    const isText = this.#message === Opcode.text;
-    this.#message = undefined;
-    this.#fragments = [];
-    this.#messageLength = 0;
-    const bytes =
-      fragments.length === 1 ? (fragments[0] as (typeof fragments)[0]) : join(...fragments);
+    const isText = this.#messageType === Opcode.text;
+    this.#messageType = undefined;
+    const bytes = this.#message.take();
     this.#handler.onMessage(isText ? decode(bytes, "a text message") : bytes);
   }
 
@@ -251,12 +278,9 @@ function decode(bytes: Uint8Array, what: string): string {
   }
 }
 
-function join(...parts: Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(parts.reduce((length, part) => length + part.byteLength, 0));
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.byteLength;
-  }
+function join(first: Uint8Array, second: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(first.byteLength + second.byteLength);
+  bytes.set(first);
+  bytes.set(second, first.byteLength);
   return bytes;
 }

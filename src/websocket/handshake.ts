@@ -23,6 +23,11 @@ export async function acceptOf(key: string): Promise<string> {
   return toBase64(new Uint8Array(digest));
 }
 
+/** Whether the value of a `Sec-WebSocket-Key` is one that an upstream can answer. */
+export function isKey(value: string): boolean {
+  return KEY.test(value);
+}
+
 /** Whether the header fields of a GET ask for a WebSocket, and for nothing else. */
 export function asksForWebSocket(headers: HeaderList): boolean {
   const upgrade = getHeader(headers, "upgrade");
@@ -33,28 +38,42 @@ export function asksForWebSocket(headers: HeaderList): boolean {
 /**
  * Makes a client's handshake the proxy's own, in place: with a key of the proxy's, and without extensions, because the relay
  * reads and writes frames without any. A handshake without a valid key stays as it is: the upstream refuses it.
- * @returns the key; undefined if the client's is not valid
  */
-export function takeOverHandshake(headers: HeaderList): string | undefined {
-  let key: string | undefined;
+export function takeOverHandshake(headers: HeaderList): void {
   for (let i = headers.length - 2; i >= 0; i -= 2) {
     const name = (headers[i] as string).toLowerCase();
     if (name === "sec-websocket-extensions") headers.splice(i, 2);
-    if (name === "sec-websocket-key" && KEY.test(headers[i + 1] as string)) {
-      headers[i + 1] = key = createKey();
+    if (name === "sec-websocket-key" && isKey(headers[i + 1] as string)) {
+      headers[i + 1] = createKey();
     }
   }
-  return key;
 }
 
 /**
  * Checks that a 101 answers the proxy's handshake (RFC 6455 §4.1).
- * @throws ProxyError 502 if the upstream has not seen the key, or has chosen an extension unasked
+ * @param asked the header fields of the handshake
+ * @throws ProxyError 502 if the upstream has not seen the key, or has chosen an extension or a subprotocol unasked
  */
-export async function checkAnswer(answer: HeaderList, key: string | undefined): Promise<void> {
+export async function checkAnswer(answer: HeaderList, asked: HeaderList): Promise<void> {
+  const key = getHeader(asked, "sec-websocket-key") ?? "";
   const accept = getHeader(answer, "sec-websocket-accept");
-  if (key === undefined || accept !== (await acceptOf(key))) throw badAnswer("Accept");
+  if (!isKey(key) || accept !== (await acceptOf(key))) throw badAnswer("Accept");
   if (getHeader(answer, "sec-websocket-extensions")) throw badAnswer("Extensions");
+  checkSubprotocol(answer, asked);
+}
+
+/**
+ * Checks that a 101 chooses one of the subprotocols that the handshake offers, or none.
+ * @throws ProxyError 502 for any other
+ */
+export function checkSubprotocol(answer: HeaderList, asked: HeaderList): void {
+  const chosen = getHeader(answer, "sec-websocket-protocol");
+  if (!chosen) return;
+  for (let i = 0; i < asked.length; i += 2) {
+    if ((asked[i] as string).toLowerCase() !== "sec-websocket-protocol") continue;
+    if ((asked[i + 1] as string).split(",").some((offer) => trimOws(offer) === chosen)) return;
+  }
+  throw badAnswer("Protocol");
 }
 
 function badAnswer(name: string): ProxyError {

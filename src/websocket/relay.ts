@@ -1,5 +1,6 @@
 import type { Tunnel, TunnelHandler } from "../tunnel.ts";
 import {
+  CloseCode,
   type FrameHandler,
   FrameReader,
   isCloseCode,
@@ -26,7 +27,7 @@ export interface ClientSocket {
 
 /** The bounds of a relay. */
 export interface RelayLimits {
-  /** The largest message of the upstream in bytes. */
+  /** The largest message of either side in bytes. */
   readonly maxMessage: number;
   /** Bytes that may wait in one direction before the relay makes the sender wait. */
   readonly highWaterMark: number;
@@ -71,6 +72,8 @@ export class Relay implements TunnelHandler, FrameHandler {
   /** Bytes of the client's messages since the upstream's connection was full. */
   #waiting = 0;
   #isFull = false;
+  /** The payload of the upstream's last ping, if it is to be answered when there is room. */
+  #ping: Uint8Array | undefined;
   #isClientClosed = false;
   #isUpstreamClosed = false;
   /** Whether a close frame was sent to the upstream; nothing may follow it. */
@@ -112,11 +115,14 @@ export class Relay implements TunnelHandler, FrameHandler {
     if (this.#hasSentClose || this.#isUpstreamClosed) return;
     const isText = typeof data === "string";
     const payload = isText ? new TextEncoder().encode(data) : data;
-    const hasRoom = this.#upstream.write(writeFrame(isText ? Opcode.text : Opcode.binary, payload));
-    if (hasRoom) return;
+    // A server may have no limit of its own, or a higher one.
+    if (payload.byteLength > this.#limits.maxMessage) {
+      this.#closeUpstream(GOING_AWAY, "a message of the client is too large");
+      this.#closeClient(CloseCode.tooLarge, `a message exceeds ${this.#limits.maxMessage} bytes`);
+      return;
+    }
+    if (this.#write(writeFrame(isText ? Opcode.text : Opcode.binary, payload))) return;
     this.#waiting += payload.byteLength;
-    if (!this.#isFull) this.#client.pause?.();
-    this.#isFull = true;
     if (this.#waiting <= this.#limits.maxWaiting) return;
     this.#closeUpstream(TRY_AGAIN_LATER, "the client sends faster than the upstream reads");
     this.#closeClient(TRY_AGAIN_LATER, "the upstream reads too slowly");
@@ -128,7 +134,8 @@ export class Relay implements TunnelHandler, FrameHandler {
     clearTimeout(this.#poll);
     if (isCloseCode(code)) this.#closeUpstream(code, reason);
     else if (code === 1005) this.#closeUpstream(undefined, "");
-    else this.#upstream.destroy();
+    // A reset could overtake a close frame that was sent already.
+    else if (!this.#hasSentClose) this.#upstream.destroy();
     // Read on: the upstream's close frame may be behind other messages.
     if (!this.#isUpstreamClosed) this.#upstream.resume();
     this.#finish();
@@ -157,6 +164,9 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#waiting = 0;
     if (this.#isFull && !this.#isClientClosed) this.#client.resume?.();
     this.#isFull = false;
+    const ping = this.#ping;
+    this.#ping = undefined;
+    if (ping !== undefined) this.onPing(ping);
   }
 
   /** @internal */
@@ -180,9 +190,14 @@ export class Relay implements TunnelHandler, FrameHandler {
     if (!this.#isClientClosed) this.#client.send(data);
   }
 
-  /** @internal */
+  /**
+   * @internal While the upstream does not read, its pings are not answered, because the answers would wait here. Only the last
+   * ping needs an answer (RFC 6455 §5.5.3).
+   */
   onPing(payload: Uint8Array): void {
-    if (!this.#hasSentClose) this.#upstream.write(writeFrame(Opcode.pong, payload));
+    if (this.#hasSentClose) return;
+    if (this.#isFull) this.#ping = payload;
+    else this.#write(writeFrame(Opcode.pong, payload));
   }
 
   /** @internal The relay sends no pings: a pong answers none, and RFC 6455 §5.5.3 expects no response to it. */
@@ -198,6 +213,14 @@ export class Relay implements TunnelHandler, FrameHandler {
   onViolation(code: number, message: string): void {
     this.#closeUpstream(code, message);
     this.#closeClient(BAD_GATEWAY, "");
+  }
+
+  /** Writes a frame to the upstream. The client has to wait if there is no room for more. */
+  #write(frame: Uint8Array): boolean {
+    const hasRoom = this.#upstream.write(frame);
+    if (!hasRoom && !this.#isFull) this.#client.pause?.();
+    this.#isFull ||= !hasRoom;
+    return hasRoom;
   }
 
   #look(): void {

@@ -7,15 +7,6 @@ import { rfc9112 } from "./rfc9112.ts";
 import { rfc9113 } from "./rfc9113.ts";
 import { rfc9209 } from "./rfc9209.ts";
 
-/** The features that are not built yet, and on which a requirement can depend. */
-export type Feature =
-  | "Expect"
-  | "HTTP/2"
-  | "interim responses"
-  | "odd methods"
-  | "trailers"
-  | "upgrades";
-
 /** A requirement. Its id consists of the RFC, the section, and a short name. */
 export interface Requirement {
   readonly level: "MUST" | "MUST NOT" | "SHOULD" | "SHOULD NOT";
@@ -32,8 +23,6 @@ export interface Requirement {
   readonly says: string;
   /** The option that must be set for the requirement to hold. */
   readonly option?: string;
-  /** The feature that must be built before the requirement can be tested. */
-  readonly open?: Feature;
   /** The reason why the requirement holds on no host. */
   readonly gap?: string;
   /** The reason why the requirement does not apply to this library. */

@@ -19,7 +19,8 @@ export const rfc7239 = {
     level: "SHOULD",
     role: "proxy",
     says: "Write an obfuscated identifier in for, unless it is configured otherwise.",
-    gap: 'The option xfwd: "forwarded" is there to tell the upstream the address of the client.',
+    foreign:
+      'The option xfwd: "forwarded" is the configuration: it asks for the address of the client.',
   },
   "7239-5.4-proto": {
     level: "MUST",

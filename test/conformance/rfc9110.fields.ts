@@ -29,13 +29,13 @@ export const rfc9110Fields = {
     level: "MUST",
     role: "proxy",
     says: "Answer a request with an expectation by a final status, or forward its head at once.",
-    open: "Expect",
   },
   "9110-10.1.1-417": {
     level: "SHOULD",
     role: "client",
     says: "Repeat a request without its expectation after a 417.",
-    open: "Expect",
+    foreign:
+      "The gateway expects nothing itself: the 417 reaches the client, which repeats its request.",
   },
   "9110-10.1.3-referer": {
     level: "SHOULD NOT",
@@ -46,7 +46,6 @@ export const rfc9110Fields = {
     level: "MUST",
     role: "sender",
     says: "Name TE in Connection where it sends TE.",
-    open: "trailers",
   },
   "9110-10.2.1-allow": {
     level: "MUST NOT",
@@ -114,8 +113,7 @@ export const rfc9110Fields = {
   "9110-15.2-forward": {
     level: "MUST",
     role: "proxy",
-    says: "Forward 1xx responses that it has not asked for itself.",
-    open: "interim responses",
+    says: "Forward 1xx responses that it has not asked for itself; a 100 without an expectation may be discarded.",
   },
   "9110-15.3.6-205": {
     level: "MUST NOT",
@@ -165,6 +163,5 @@ export const rfc9110Fields = {
     level: "SHOULD",
     role: "server",
     says: "Say in the content of a 505 why the version is not supported, and which ones are.",
-    gap: "The content of a gateway error names its type and nothing else.",
   },
 } as const;

@@ -152,7 +152,6 @@ export const rfc9110 = {
     level: "MUST NOT",
     role: "sender",
     says: "Generate a trailer field unless its definition permits that.",
-    open: "trailers",
   },
   "9110-6.5.1-trailers-merged": {
     level: "MUST NOT",
@@ -173,7 +172,6 @@ export const rfc9110 = {
     level: "SHOULD",
     role: "sender",
     says: "Announce trailer fields in Trailer.",
-    open: "trailers",
   },
   "9110-7.1-special-forms": {
     level: "MUST NOT",
@@ -294,7 +292,6 @@ export const rfc9110 = {
     level: "MUST",
     role: "server",
     says: "Name the new protocol in Upgrade of a 101.",
-    open: "upgrades",
   },
   "9110-7.8-426": {
     level: "MUST",
@@ -306,7 +303,6 @@ export const rfc9110 = {
     level: "MUST",
     role: "sender",
     says: "Name Upgrade in Connection where it sends Upgrade.",
-    open: "upgrades",
   },
   "9110-7.8-http10": {
     level: "MUST",
@@ -317,7 +313,6 @@ export const rfc9110 = {
     level: "MUST",
     role: "server",
     says: "Send 100 before 101 where a request has both Upgrade and an expectation of 100.",
-    open: "upgrades",
   },
   "9110-8.4-encoding": {
     level: "MUST",
@@ -403,7 +398,6 @@ export const rfc9110 = {
     level: "MUST",
     role: "intermediary",
     says: "Send the outstanding data of a tunnel's closed side to the other side, and close both.",
-    open: "upgrades",
   },
   "9110-9.3.7-max-forwards": {
     level: "MUST NOT",
@@ -424,6 +418,5 @@ export const rfc9110 = {
     level: "MUST NOT",
     role: "client",
     says: "Send content in a TRACE request.",
-    open: "odd methods",
   },
 } as const;

@@ -107,13 +107,11 @@ export const rfc9112 = {
     level: "MUST",
     role: "client",
     says: "Send the target * for OPTIONS of a server as a whole.",
-    open: "odd methods",
   },
   "9112-3.2.4-asterisk-proxy": {
     level: "MUST",
     role: "proxy",
     says: "Send the target * for OPTIONS of an absolute form without path and query.",
-    open: "odd methods",
   },
   "9112-4-reason": {
     level: "SHOULD",
@@ -174,7 +172,8 @@ export const rfc9112 = {
     level: "MUST NOT",
     role: "client",
     says: "Send Transfer-Encoding to a server that is not known to understand HTTP/1.1.",
-    gap: "Uploads of unknown length go to each upstream in chunks: that targets speak HTTP/1.1 is assumed, not remembered.",
+    foreign:
+      "The configuration of a target says so: its documentation asks for a server that understands HTTP/1.1.",
   },
   "9112-6.1-both-closes": {
     level: "MUST",
@@ -286,7 +285,6 @@ export const rfc9112 = {
     level: "MUST",
     role: "sender",
     says: "Name TE in Connection where it sends TE.",
-    open: "trailers",
   },
   "9112-8-incomplete": {
     level: "MUST",
@@ -337,6 +335,8 @@ export const rfc9112 = {
     level: "MUST NOT",
     role: "proxy",
     says: "Keep a connection with a client of HTTP/1.0.",
+    foreign:
+      "A gateway is an origin server to its clients (RFC 9110 §3.7), which may keep such a connection.",
   },
   "9112-9.3.2-order": {
     level: "MUST",
@@ -397,7 +397,7 @@ export const rfc9112 = {
     level: "SHOULD",
     role: "client",
     says: "Take only those responses for complete that are so by their own framing where TLS ends without an alert.",
-    gap: "The TLS of Node, Bun and Deno does not distinguish an end without a close alert from one with it.",
+    gap: "A body without a length looks complete if its TLS connection is cut: the TLS of Node, Bun and Deno does not tell a cut from an end by an alert.",
   },
   "9112-9.8-alert": {
     level: "MUST",

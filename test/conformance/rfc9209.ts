@@ -43,7 +43,7 @@ export const rfc9209 = {
     level: "SHOULD",
     role: "intermediary",
     says: "Answer with the status that is recommended for the type of error.",
-    gap: "A loop answers 508 in place of 502, and http_request_error also 499, 501 and 505.",
+    gap: "A method, an upgrade, a transfer coding or a version that is not supported gets 501 or 505 as an http_request_error, whose statuses are 4xx.",
   },
   "9209-2.1.3-next-protocol": {
     level: "MUST",

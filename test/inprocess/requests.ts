@@ -107,7 +107,11 @@ export const requests: Record<string, Case> = {
       if (response.status === 501) continue;
       assertEqual(((await response.json()) as Seen).method, method);
     }
-    const headers = { upgrade: "websocket", connection: "upgrade", "sec-websocket-key": "x" };
+    const headers = {
+      upgrade: "websocket",
+      connection: "upgrade",
+      "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+    };
     const { status } = await create({ target: hono }).fetch(read("/", { headers }));
     assert(status === 501 || status === 200, `the handshake got ${status}`);
   },

@@ -29,7 +29,7 @@ async function expectReports(t: Tools, count: number): Promise<void> {
   let printed = "";
   const read = (): number => (printed += t.host.complaints()).length;
   await until(() => read() > 0 && printed.split(secret).length > count, `${count} reports`);
-  await settled(read);
+  await settled(read, undefined, 100);
   const others = stripVTControlCharacters(printed)
     .split("\n")
     .filter((line) => !line.includes(secret) && !REPORT.test(line));

@@ -1,6 +1,7 @@
 /** Interim responses (RFC 9110 §15.2): what the upstream sends before the final response, and who gets it. */
 import { expect } from "vitest";
 import type { Answer, Client } from "../_client.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { until } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
@@ -34,6 +35,7 @@ export const interim = {
   async "interim responses reach the client in order, with repeated fields"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-15.2-forward");
     const answer = await askInSteps(t, [
       hints("Link: </a.css>; rel=preload", "Link: </b.js>; rel=preload", "X-Hint: 1"),
       hints("Link: </c.css>; rel=preload"),
@@ -102,6 +104,7 @@ export const interim = {
   async "Expect: 100-continue is forwarded, and the client gets its 100 when the upstream sends one"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-10.1.1-proxy");
     t.upstream.script = () => {};
     const client = await t.connect();
     client.send(request("POST", "/", [EXPECT, ["Content-Length", "5"]]));

@@ -1,5 +1,6 @@
 /** Methods and request targets beside those that browsers send. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request } from "../_wire.ts";
 
@@ -24,6 +25,7 @@ export const methods = {
   },
 
   async "OPTIONS * reaches the upstream as OPTIONS *"(t: Tools): Promise<void> {
+    rfc("9112-3.2.4-asterisk-sent");
     const answer = await t.ask(request("OPTIONS", "*", [["Max-Forwards", "7"]]));
     expect(answer.status).toBe(200);
     expect(seen(t)).toEqual(["OPTIONS * "]);
@@ -46,6 +48,7 @@ export const methods = {
   async "RFC 9112 §3.2.4: OPTIONS with a URL without a path reaches the upstream as OPTIONS *"(
     t: Tools,
   ): Promise<void> {
+    rfc("9112-3.2.4-asterisk-proxy");
     expect((await t.ask(request("OPTIONS", "http://proxy.test"))).status).toBe(200);
     expect((await t.ask(request("OPTIONS", "http://proxy.test/"))).status).toBe(200);
     expect(seen(t)).toEqual(["OPTIONS * ", "OPTIONS / "]);

@@ -1,5 +1,6 @@
 /** Trailer fields (RFC 9110 §6.5) in both directions: which of them arrive, and where they cannot. */
 import { expect } from "vitest";
+import { rfc } from "../conformance/rfc.ts";
 import type { Answer } from "../_client.ts";
 import type { Call } from "../_link.ts";
 import type { Tools } from "../_suite.ts";
@@ -86,6 +87,7 @@ export const trailers = {
   async "trailer fields of a response reach the client, and are announced"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-6.6.2-trailer");
     for (const isLate of [false, true]) {
       const answer = await askWithTrailers(t, SUMS, { isLate });
       expect(lower(answer.trailers), String(isLate)).toEqual(SUMMED);
@@ -103,6 +105,7 @@ export const trailers = {
   },
 
   async "trailer fields that a response must not have are dropped"(t: Tools): Promise<void> {
+    rfc("9110-6.5.1-trailers-sent");
     const head =
       "Connection: x-secret\r\nTrailer: x-sum, Set-Cookie\r\nTrailer: content-length\r\n";
     for (const isLate of [false, true]) {
@@ -139,6 +142,7 @@ export const trailers = {
   async "trailer fields of a request reach the upstream, and are announced"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-6.6.2-trailer");
     for (const isLate of [false, true]) {
       await t.upstream.reset();
       const fields: Header[] = [["Trailer", "X-Sum, Content-Digest, Authorization"]];
@@ -153,6 +157,7 @@ export const trailers = {
   async "trailer fields that a request must not have, or that the proxy sets, are dropped"(
     t: Tools,
   ): Promise<void> {
+    rfc("9110-6.5.1-trailers-sent");
     const own = ["X-User: mallory", "X_User: mallory", "Remote-User: mallory", "X-Filtered: 777"];
     for (const isLate of [false, true]) {
       await t.upstream.reset();
@@ -190,6 +195,7 @@ export const trailers = {
   },
 
   async "TE: trailers is forwarded, and names itself in Connection"(t: Tools): Promise<void> {
+    rfc("9110-10.1.4-te", "9112-7.4-te-nominated");
     await t.ask(
       request("GET", "/", [
         ["TE", "deflate;q=0.5, trailers"],

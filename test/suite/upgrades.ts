@@ -5,8 +5,9 @@ import { expect } from "vitest";
 import { WebSocket, type RawData } from "ws";
 import type { Call } from "../_link.ts";
 import type { SetupName } from "../_setups.ts";
+import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
-import { settled, until, within } from "../_wait.ts";
+import { pause, settled, until, within } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
 import { accept } from "../_websocket.ts";
 
@@ -74,7 +75,96 @@ function acceptOf(key: string): string {
   return createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
 }
 
+/** Opens a WebSocket that must not open, and returns the message of the client's error. */
+function refusal(t: Tools, protocols: string[] = []): Promise<string> {
+  const socket = new WebSocket(`ws://127.0.0.1:${t.host.port("default")}/`, protocols);
+  const outcome = new Promise<string>((resolve) => {
+    socket.on("error", (error) => resolve(error.message)).on("open", () => resolve("it opened"));
+  });
+  return within(outcome, "the refusal");
+}
+
+/** Answers a handshake with a 101 that accepts its key. */
+function switchTo(call: Call, more: Header[]): void {
+  const accepted = acceptOf(call.get("sec-websocket-key") as string);
+  const fields: Header[] = [["Upgrade", "websocket"], ["Sec-WebSocket-Accept", accepted], ...more];
+  const connection: Header[] = more.some(([name]) => name === "Connection")
+    ? []
+    : [["Connection", "Upgrade"]];
+  call.reply("101 Switching Protocols", [...connection, ...fields], null);
+}
+
+/** Returns the fields of a handshake with another value of one of them. */
+function withField(name: string, value: string): Header[] {
+  return handshake.map((field) => (field[0] === name ? [name, value] : field));
+}
+
 export const upgrades = {
+  async "RFC 6455 §4: the handshakes with the client and with the upstream are complete"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("6455-4.1-handshake-sent", "6455-4.1-key", "6455-4.2.2-accept", "6455-9.1-extensions");
+    rfc("9110-7.8-101", "9110-7.8-nominated");
+    t.upstream.script = (call) => switchTo(call, []);
+    const client = await t.connect();
+    const offers: Header[] = [
+      ["Sec-WebSocket-Protocol", "a, b"],
+      ["Sec-WebSocket-Extensions", "permessage-deflate"],
+    ];
+    client.send(request("GET", "/socket", [...handshake, ...offers]));
+    const head = await client.readHead();
+    expect(head).toMatchObject({ status: 101, version: "1.1" });
+    expect(head.get("upgrade")?.toLowerCase()).toBe("websocket");
+    expect(head.get("connection")?.toLowerCase()).toBe("upgrade");
+    expect(head.all("sec-websocket-accept")).toEqual([acceptOf(KEY)]);
+    // The upstream has chosen neither, and no server may choose in its place.
+    expect(head.all("sec-websocket-protocol")).toEqual([]);
+    expect(head.all("sec-websocket-extensions")).toEqual([]);
+    const call = t.upstream.calls[0] as Call;
+    expect(call.head).toMatch(/^GET \/socket HTTP\/1\.1\r\n/);
+    expect(call.get("host")).toBe(t.upstream.authority);
+    expect(call.get("upgrade")?.toLowerCase()).toBe("websocket");
+    expect(call.get("connection")?.toLowerCase()).toBe("upgrade");
+    expect(call.all("sec-websocket-version")).toEqual(["13"]);
+    const keys = call.all("sec-websocket-key");
+    expect(keys.map((key) => Buffer.from(key, "base64").length)).toEqual([16]);
+  },
+
+  async "RFC 6455 §4.2.1: a handshake with a malformed key gets an HTTP error"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("6455-4.2.1-validated");
+    for (const key of ["x", "", `${KEY}, ${KEY}`]) {
+      echoing(t);
+      const answer = await t.ask(request("GET", "/", withField("Sec-WebSocket-Key", key)));
+      expect(answer.status, key).toBe(400);
+    }
+  },
+
+  async "RFC 6455 §4.4: a handshake of a version that the upstream refuses is answered with its versions"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("6455-4.2.2-version", "6455-4.4-versions");
+    t.upstream.script = (call) =>
+      call.get("sec-websocket-version") === "13"
+        ? switchTo(call, [])
+        : call.reply(426, [["Sec-WebSocket-Version", "13"]], "no");
+    const answer = await t.ask(request("GET", "/", withField("Sec-WebSocket-Version", "99")));
+    expect(answer.status).toBe(426);
+    expect(answer.all("sec-websocket-version")).toEqual(["13"]);
+  },
+
+  async "RFC 9110 §7.8: a handshake with Expect: 100-continue gets 100 before its 101"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9110-7.8-continue-first");
+    echoing(t);
+    const client = await t.connect();
+    client.send(request("GET", "/", [...handshake, ["Expect", "100-continue"]]));
+    const { status, interim } = await client.readHead();
+    expect([...interim.map((head) => head.status), status]).toEqual([100, 101]);
+  },
+
   async "a WebSocket carries text and binary messages of any size in both directions"(
     t: Tools,
   ): Promise<void> {
@@ -123,6 +213,41 @@ export const upgrades = {
     client.socket.close();
   },
 
+  async "a WebSocket has no subprotocol if the upstream chooses none"(t: Tools): Promise<void> {
+    t.upstream.script = (call) => {
+      const fields: Header[] = [
+        ["Upgrade", "websocket"],
+        ["Connection", "Upgrade"],
+        ["Sec-WebSocket-Accept", acceptOf(call.get("sec-websocket-key") ?? "")],
+      ];
+      call.reply("101 Switching Protocols", fields, null);
+    };
+    const client = await t.connect();
+    client.send(request("GET", "/", [...handshake, ["Sec-WebSocket-Protocol", "a, b"]]));
+    const head = await client.readHead();
+    expect(head.status).toBe(101);
+    expect(head.all("sec-websocket-protocol")).toEqual([]);
+  },
+
+  async "fragments of a WebSocket's message arrive as one message, with pings answered between them"(
+    t: Tools,
+  ): Promise<void> {
+    const sockets = echoing(t);
+    const client = await open(t);
+    const fragment = async (sender: WebSocket, first: string, last: string): Promise<void> => {
+      const answered = once(sender, "pong");
+      sender.send(first, { fin: false });
+      sender.ping(first);
+      expect(String((await within(answered, "the pong"))[0])).toBe(first);
+      sender.send(last, { fin: true });
+    };
+    await fragment(client.socket, "frag", "ment");
+    expect(await client.next()).toBe("fragment");
+    await fragment(sockets[0] as WebSocket, "of the ", "upstream");
+    expect(await client.next(1)).toBe("of the upstream");
+    client.socket.close();
+  },
+
   async "an upstream that breaks off its WebSocket ends the client's without a close code"(
     t: Tools,
   ): Promise<void> {
@@ -143,17 +268,20 @@ export const upgrades = {
   },
 
   async "a WebSocket handshake is forwarded by the rules of any request"(t: Tools): Promise<void> {
+    rfc("9110-7.8-nominated");
     echoing(t);
     const headers = {
       Origin: "https://evil.test",
       Cookie: "a=1; b=2",
       "X-Forwarded-For": "198.51.100.1",
       "Proxy-Authorization": "Basic x",
+      "Sec-WebSocket-Origin": "null",
     };
     const client = await open(t, { headers });
     const call = t.upstream.calls[0] as Call;
     // Only the upstream knows which origins it accepts (RFC 6455 §10.2).
     expect(call.get("origin")).toBe("https://evil.test");
+    expect(call.get("sec-websocket-origin")).toBe("null");
     expect(call.get("cookie")).toBe("a=1; b=2");
     expect(call.get("host")).toBe(t.upstream.authority);
     expect(call.get("x-forwarded-proto")).toMatch(/^http$/);
@@ -163,6 +291,29 @@ export const upgrades = {
     expect(call.get("connection")?.toLowerCase()).toBe("upgrade");
     expect(call.framing).toEqual({ kind: "none" });
     client.socket.close();
+    const trusted = { "X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https" };
+    (await open(t, { setup: "trusting", headers: trusted })).socket.close();
+    expect(t.upstream.calls[1]?.all("x-forwarded-for").join()).toMatch(/^203\.0\.113\.7\b/);
+    expect(t.upstream.calls[1]?.get("x-forwarded-proto")).toBe("https");
+  },
+
+  async "Origin and the fields of WebSockets pass unchanged in a request that is no handshake"(
+    t: Tools,
+  ): Promise<void> {
+    const fields: Header[] = [
+      ["Origin", "https://evil.test"],
+      ["Sec-WebSocket-Key", "forged"],
+      ["Sec-WebSocket-Version", "99"],
+      ["Sec-WebSocket-Protocol", "a b"],
+      ["Sec-WebSocket-Extensions", "x; y"],
+      ["Sec-WebSocket-Accept", "forged"],
+    ];
+    t.upstream.script = (call) => call.reply(200, fields, "ok");
+    const answer = await t.ask(request("GET", "/", fields));
+    expect(answer).toMatchObject({ status: 200, text: "ok" });
+    for (const [name, value] of fields) {
+      expect([t.upstream.calls[0]?.all(name), answer.all(name)], name).toEqual([[value], [value]]);
+    }
   },
 
   async "hooks see a WebSocket handshake and its 101"(t: Tools): Promise<void> {
@@ -177,6 +328,7 @@ export const upgrades = {
   },
 
   async "a refused WebSocket handshake is relayed as the response it is"(t: Tools): Promise<void> {
+    rfc("6455-4.1-not-101");
     t.upstream.script = (call) =>
       call.reply(403, [["X-Why", "because"]], JSON.stringify({ error: "no" }));
     const client = await t.connect();
@@ -284,18 +436,45 @@ export const upgrades = {
   },
 
   async "a 101 with a forged Sec-WebSocket-Accept opens no WebSocket"(t: Tools): Promise<void> {
+    rfc("6455-4.1-checked");
     const fields: Header[] = [
       ["Upgrade", "websocket"],
       ["Connection", "Upgrade"],
       ["Sec-WebSocket-Accept", acceptOf("another key")],
     ];
     t.upstream.script = (call) => call.reply("101 Switching Protocols", fields, null);
-    const socket = new WebSocket(`ws://127.0.0.1:${t.host.port("default")}/`);
-    const [error] = (await within(once(socket, "error"), "an error")) as [Error];
-    expect(error.message).toMatch(/Invalid Sec-WebSocket-Accept|Unexpected server response: 502/);
+    expect(await refusal(t)).toMatch(
+      /Invalid Sec-WebSocket-Accept|Unexpected server response: 502/,
+    );
+  },
+
+  async "a 101 without the connection option becomes 502"(t: Tools): Promise<void> {
+    rfc("6455-4.1-checked");
+    t.upstream.script = (call) => switchTo(call, [["Connection", "keep-alive"]]);
+    const client = await t.connect();
+    client.send(request("GET", "/", handshake));
+    expect((await client.readHead()).status).toBe(502);
+  },
+
+  async "a 101 with a subprotocol or an extension that was not offered opens no WebSocket"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("6455-4.1-subprotocol");
+    for (const [field, offers] of [
+      [
+        ["Sec-WebSocket-Protocol", "c"],
+        ["a", "b"],
+      ],
+      [["Sec-WebSocket-Extensions", "x"], []],
+    ] as [Header, string[]][]) {
+      t.upstream.script = (call) => switchTo(call, [field]);
+      // Either the proxy refuses the 101, or the client at the end of the tunnel does.
+      expect(await refusal(t, offers)).toMatch(/response: 502|Server .* (?:subprotocol|extension)/);
+    }
   },
 
   async "a 101 to another protocol becomes 502"(t: Tools): Promise<void> {
+    rfc("6455-4.1-checked");
     for (const fields of [[["Upgrade", "tcp"]], []] as Header[][]) {
       t.upstream.script = (call) => {
         const accepted: Header = ["Sec-WebSocket-Accept", acceptOf(KEY)];
@@ -340,7 +519,7 @@ export const upgrades = {
       client.socket.send(message, { compress: false }, (error) => error ?? send());
     };
     send();
-    expect(await settled(() => sent)).toBeLessThan(48 * 1024 * 1024);
+    expect(await settled(() => sent, undefined, 200)).toBeLessThan(48 * 1024 * 1024);
     server.resume();
     await until(() => received === 64 * 1024 * 1024, "all messages");
     client.socket.close();
@@ -350,7 +529,7 @@ export const upgrades = {
     echoing(t);
     const client = await open(t, { setup: "timeouts" });
     // `timeout` and `idleTimeout` of this proxy are 300 ms.
-    await new Promise((resolve) => setTimeout(resolve, 700));
+    await new Promise((resolve) => setTimeout(resolve, 450));
     client.socket.send("still there");
     expect(await client.next()).toBe("still there");
     client.socket.close();
@@ -359,15 +538,24 @@ export const upgrades = {
   async "a client that disconnects before the handshake is answered closes the upstream request"(
     t: Tools,
   ): Promise<void> {
+    const accepted: Header = ["Sec-WebSocket-Accept", acceptOf(KEY)];
     for (const how of ["FIN", "RST"] as const) {
-      t.upstream.script = () => {};
-      const client = await t.connect();
-      client.send(request("GET", "/", handshake));
-      await until(() => t.upstream.calls.length > 0, "the handshake at the upstream", 2000);
-      const call = await t.upstream.call();
-      client.leave(how);
-      await within(call.link.closed, `the end of the upstream's connection after ${how}`, 1000);
-      await t.upstream.reset();
+      for (const isAnswered of [false, true]) {
+        t.upstream.script = () => {};
+        const client = await t.connect();
+        client.send(request("GET", "/", handshake));
+        await until(() => t.upstream.calls.length > 0, "the handshake at the upstream", 2000);
+        const call = await t.upstream.call();
+        client.leave(how);
+        if (isAnswered) {
+          // The server has time to notice the disconnect, but not much more.
+          await pause(50);
+          accepted[1] = acceptOf(call.get("sec-websocket-key") ?? "");
+          call.reply("101 Switching Protocols", [...handshake.slice(0, 2), accepted], null);
+        }
+        await within(call.link.closed, `the end of the upstream's connection after ${how}`, 1000);
+        await t.upstream.reset();
+      }
     }
   },
 };

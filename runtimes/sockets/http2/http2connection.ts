@@ -57,7 +57,7 @@ export class Http2Connection implements IdleItem {
   address: string | undefined;
   /** The requests that are on this connection, or wait until it is established. */
   readonly attempts: Set<StreamAttempt> = new Set();
-  /** Whether the connection is established, and the upstream has told its limits. */
+  /** Whether the connection is established, and the upstream has allowed at least one stream. */
   isOpen = false;
   /** Whether the connection takes no further request. */
   isDraining = false;
@@ -73,6 +73,8 @@ export class Http2Connection implements IdleItem {
   /** The number of SETTINGS and PING frames since the last part of a response. */
   #controlFrames = 0;
   #settingsTimer: ReturnType<typeof setTimeout> | undefined;
+  /** Whether SETTINGS have arrived. */
+  #hasSettings = false;
   #error: unknown;
 
   constructor(options: FilledPoolOptions, owner: Http2Owner) {
@@ -89,7 +91,7 @@ export class Http2Connection implements IdleItem {
     else this.#cancelConnecting = cancel;
   }
 
-  /** Takes the connected socket, and begins the session. The connection is open when the upstream's SETTINGS have arrived. */
+  /** Takes the connected socket, and begins the session. The upstream's SETTINGS open the connection. */
   start(socket: NetSocket, origin: string): void {
     this.#cancelConnecting = undefined;
     this.address = socket.remoteAddress;
@@ -111,13 +113,20 @@ export class Http2Connection implements IdleItem {
     this.session = session;
     if (connectTimeout > 0) {
       this.#settingsTimer = setTimeout(() => {
-        this.#error = new ProxyError("connection_timeout", { message: "no HTTP/2 SETTINGS came" });
+        const message = this.#hasSettings
+          ? "the upstream allows no HTTP/2 stream"
+          : "no HTTP/2 SETTINGS came";
+        this.#error = new ProxyError("connection_timeout", { message });
         session.destroy();
       }, connectTimeout);
     }
     session
       .on("remoteSettings", ({ maxConcurrentStreams = Infinity }: Settings) => {
         this.#countControlFrame();
+        this.#hasSettings = true;
+        // An upstream may allow no stream for a while (RFC 9113 §6.5.2). Requests wait on this connection until then: another
+        // connection would allow none either, so that each request would open connections without end.
+        if (!this.isOpen && maxConcurrentStreams === 0) return;
         if (this.#options.keepAlive) this.#limit = Math.min(maxConcurrentStreams, MAX_STREAMS);
         if (!this.isOpen && !this.isClosed) this.#open(session);
         else this.#owner.onRelease(this);
@@ -256,7 +265,7 @@ export class Http2Connection implements IdleItem {
     const { code = "" } = (error ?? {}) as NodeJS.ErrnoException;
     // An established socket that closes before SETTINGS belongs to a server that does not speak HTTP/2.
     const isSilent = error === undefined || code.startsWith("ERR_HTTP2");
-    if (this.session === undefined || this.isOpen || !isSilent) return error ?? closed();
+    if (this.session === undefined || this.#hasSettings || !isSilent) return error ?? closed();
     return new ProxyError("http_protocol_error", {
       message: "the upstream does not speak HTTP/2; leave out the option `http2`",
       cause: error,

@@ -135,10 +135,32 @@ export function sendFields<T>(
   lists ??= takesLists(
     (globalThis as unknown as { process: { versions: Record<string, string> } }).process.versions,
   );
+  if (!lists) return sendFieldObject(list, send);
   try {
-    return send(lists ? list : toFieldObject(list));
+    return send(list);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ERR_HTTP2_HEADER_SINGLE_VALUE") throw error;
-    return send(toJoinedFields(list));
+    return sendJoined(error, list, send);
   }
+}
+
+/** Calls `send` with fields as an object, such as the trailer fields of a message. */
+export function sendFieldObject<T>(list: HeaderList, send: (fields: OutgoingHttpHeaders) => T): T {
+  try {
+    return send(toFieldObject(list));
+  } catch (error) {
+    return sendJoined(error, list, send);
+  }
+}
+
+/**
+ * Calls `send` with each name once, if Node has refused a field that occurs twice.
+ * @param error what Node has thrown
+ */
+function sendJoined<T>(
+  error: unknown,
+  list: HeaderList,
+  send: (fields: OutgoingHttpHeaders) => T,
+): T {
+  if ((error as NodeJS.ErrnoException).code !== "ERR_HTTP2_HEADER_SINGLE_VALUE") throw error;
+  return send(toJoinedFields(list));
 }

@@ -18,8 +18,8 @@ import { copyOf } from "../buffercodec.ts";
 import { type Http2Connection, toStreamError } from "./http2connection.ts";
 import {
   fromHttp2Fields,
+  sendFieldObject,
   sendFields,
-  toFieldObject,
   toHttp2Fields,
   toRegularFields,
 } from "./http2fields.ts";
@@ -67,6 +67,7 @@ export class StreamAttempt implements Waiting, Inlet {
   /** The number of bytes of the response body that have to arrive; undefined where it is not known. */
   #bytesLeft: number | undefined;
   #trailers: HeaderList | undefined;
+  readonly #method: string;
   readonly #scope: Scope;
   readonly #resolve: (response: UpstreamResponse) => void;
   readonly #reject: (error: ProxyError) => void;
@@ -78,6 +79,7 @@ export class StreamAttempt implements Waiting, Inlet {
     reject: (error: ProxyError) => void,
   ) {
     this.#request = request;
+    this.#method = request.method;
     this.#scope = scope;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -225,9 +227,11 @@ export class StreamAttempt implements Waiting, Inlet {
     // `close()` ends a stream that is still open: without trailers, the end is not sent, and the body does not look complete.
     if (!this.#isUploaded) return;
     try {
-      stream.sendTrailers(toFieldObject(this.#requestTrailers));
+      sendFieldObject(this.#requestTrailers, (fields) => stream.sendTrailers(fields));
     } catch (thrown) {
-      this.fail(toRequestError(thrown));
+      // On Deno, the stream may be closed already: the event `close` follows, with the reason.
+      const { code } = thrown as NodeJS.ErrnoException;
+      if (code !== "ERR_HTTP2_INVALID_STREAM") this.fail(toRequestError(thrown));
     }
   }
 
@@ -279,18 +283,24 @@ export class StreamAttempt implements Waiting, Inlet {
     const raw = given ?? toList(parsed);
     const status = readStatus(raw);
     let headers: HeaderList;
+    let length: number | undefined;
+    const hasBody = ((flags ?? 0) & END_STREAM) === 0;
     this.#connection?.recordActivity();
     try {
-      if (!(status >= 200)) throw new ProxyError("http_protocol_error", { message: "no status" });
+      if (!(status >= 200)) throw malformedMessage("no status");
       headers = fromHttp2Fields(raw);
+      length = parseLength(getHeader(headers, "content-length"));
+      // Not every runtime compares the length with the body (RFC 9113 §8.1.1).
+      const mayBeEmpty = this.#method === "HEAD" || status === 204 || status === 304;
+      if (!hasBody && !mayBeEmpty && (length ?? 0) > 0)
+        throw malformedMessage("a Content-Length and no body");
     } catch (error) {
       return this.fail(error);
     }
     this.#isAnswered = true;
     this.#scope.headersReceived(isEventStream(headers));
-    const hasBody = ((flags ?? 0) & END_STREAM) === 0;
     if (hasBody) {
-      this.#bytesLeft = parseLength(getHeader(headers, "content-length"));
+      this.#bytesLeft = length;
       this.#body = new ResponseBody(this.#scope, this, this.#bytesLeft);
     }
     this.#resolve({ status, statusText: "", headers, body: this.#body ?? null });
@@ -388,13 +398,15 @@ class StreamUpload implements Sink {
   end(trailers?: HeaderList): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
+    // A destroyed stream has taken no further chunk: its event `close` follows, with the reason.
+    if (this.#stream.destroyed) return;
     if (this.#left !== undefined && this.#left !== 0) return this.#attempt.fail(badLength());
     try {
       this.#attempt.markUploaded(trailers);
     } catch (error) {
       return this.#attempt.fail(error);
     }
-    if (!this.#stream.destroyed) this.#stream.end();
+    this.#stream.end();
   }
 
   fail(reason: unknown): void {
@@ -418,8 +430,16 @@ function readStatus(raw: HeaderList): number {
   return Number(getHeader(raw, ":status"));
 }
 
+/** @throws ProxyError for a length that the HTTP/1.1 client does not accept either */
 function parseLength(value: string | undefined): number | undefined {
-  return value !== undefined && /^\d{1,15}$/.test(value) ? Number(value) : undefined;
+  if (value === undefined) return undefined;
+  if (!/^\d{1,15}$/.test(value)) throw malformedMessage("no valid Content-Length");
+  return Number(value);
+}
+
+/** @param what what the response has or lacks */
+function malformedMessage(what: string): ProxyError {
+  return new ProxyError("http_protocol_error", { message: `the response has ${what}` });
 }
 
 /** Returns parsed fields as a list, where the runtime gives no raw ones. */
