@@ -5,7 +5,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { createServer, get, type IncomingMessage } from "node:http";
 import { fileURLToPath } from "node:url";
 import { listen } from "../_serve.ts";
-import { until } from "../_wait.ts";
+import { settled, until } from "../_wait.ts";
 
 const command = new URL("../../runtimes/cli.ts", import.meta.url);
 const holder = new URL("_holder.ts", import.meta.url);
@@ -76,8 +76,7 @@ export async function holdIdle(
     };
     while (sum("opened") < count) await ask();
     for (let n = 0; n < REQUESTS; n++) await ask();
-    let closed = -1;
-    await until(() => closed === (closed = sum("closed")), "the clients");
+    const closed = await settled(() => sum("closed"));
     const kept = count - closed;
     return {
       opened: sum("opened"),
