@@ -169,7 +169,7 @@ export class UpgradeSocket implements TunnelHandler {
     this.#socket.destroy();
   }
 
-  /** Closes the connection so that the client does not take it for an orderly end. */
+  /** Resets the connection, so that the client does not mistake the end for an orderly close. */
   #breakOff(): void {
     const socket = this.#socket;
     try {

@@ -29,7 +29,8 @@ export function readUpgrade(
     status: 501,
     message:
       `the request asks to switch to ${protocol}, and the server does not hand such requests over: ` +
-      "call proxy.attach(server), or give the server proxy.plugin or proxy.websocket",
+      "call proxy.attach(server), or give the server proxy.plugin; " +
+      "or give it proxy.websocket, and call proxy.fetch(request, server)",
   });
 }
 
