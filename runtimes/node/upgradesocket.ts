@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import type { Listener } from "../../src/exchange/scope.ts";
 import type { Tunnel, TunnelHandler } from "../../src/tunnel.ts";
 
-/** The number of early bytes that are kept; beyond it, the client has to wait for the answer. */
+/** The number of bytes that are kept before the upgrade is answered. Above it, the proxy stops reading from the client. */
 const MAX_EARLY = 65_536;
 
 /**

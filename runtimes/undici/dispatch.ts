@@ -171,7 +171,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     else if (body && !hasArrived(body)) body.cancel();
   }
 
-  // ── DispatchHandler: undici calls these ──
+  // ── methods of `DispatchHandler`, which undici calls ──
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     // The attempt was aborted while it waited for a connection. An exception keeps undici from sending the request;
