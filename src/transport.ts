@@ -19,7 +19,7 @@ export type HeaderList = string[];
  * preserve them, changes are made to a copy of the `Headers`.
  */
 export interface OriginalFields {
-  /** The runtime's own `Headers`, which may keep more than the list. */
+  /** The runtime's own `Headers`, which may store details that `list` lacks, such as the case of names. */
   readonly headers: Headers;
   /** The list that was read from `headers`. */
   readonly list: HeaderList;

@@ -195,10 +195,18 @@ describe("servers", () => {
     expect(await sayHello(`ws://127.0.0.1:${port}/`)).toBe("hello");
   });
 
-  test("`match` must be a function", () => {
+  test.each([
+    { match: "/api" },
+    "/api",
+    () => true,
+    /x/,
+    { match: null },
+    { matches: () => true },
+    null,
+  ])("%o is not an object with a function `match`", (options) => {
     const { attach } = createProxy({ target: upstream.url });
-    expect(() => attach(createServer(), { match: "/api" as never })).toThrow(
-      /^fetchway: attach\(server, \{ match \}\): use a function of the request/,
+    expect(() => attach(createServer(), options as never)).toThrow(
+      /^fetchway: attach\(server, \{ match \}\): use an object whose only option `match` is a function/,
     );
   });
 });

@@ -116,7 +116,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     if (this.#hasSentClose || this.#isUpstreamClosed) return;
     const isText = typeof data === "string";
     const payload = isText ? new TextEncoder().encode(data) : data;
-    // A server may have no limit of its own, or a higher one.
+    // The runtime's server may accept larger messages than the relay.
     if (payload.byteLength > this.#limits.maxMessage) {
       this.#closeUpstream(GOING_AWAY, "a message of the client is too large");
       this.#closeClient(CloseCode.tooLarge, `a message exceeds ${this.#limits.maxMessage} bytes`);
