@@ -209,6 +209,7 @@ export { StreamBody } from "./body/stream.ts";
 export { toWebStream } from "./body/web.ts";
 export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";
 export { deleteHeader, getHeader, setHeader } from "./fields/headers.ts";
+export type { ObservedConnection } from "./exchange/observation.ts";
 export type { AbortTarget, Client, Listener, Scope } from "./exchange/scope.ts";
 export type { Interceptor, Send } from "./exchange/send.ts";
 export type { HandedSocket, Tunnel, TunnelHandler } from "./tunnel.ts";

@@ -50,6 +50,7 @@ export interface RequestEnd {
   readonly bytesOut: number | undefined;
   /** When the request arrived, in milliseconds since 1970. */
   readonly startedAt: number;
+  /** How long its parts took. */
   readonly timings: RequestTimings;
   /** The client's request. It is made at the first access; its body has been used. */
   readonly request: Request;
