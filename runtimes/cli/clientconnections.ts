@@ -137,18 +137,16 @@ export class ClientConnections {
    * Stops accepting connections. Clients are told to send no further request on those that they have.
    *
    * Idle connections stay open for `GRACE`, because a request may be on its way on any of them: it is answered, with
-   * `Connection: close`.
+   * `Connection: close`. Resolves when the clients are being told.
    */
-  stopAccepting(): void {
+  async stopAccepting(): Promise<void> {
     // The system has accepted connections that Node has not seen, and resets them with the listening socket. By the second
     // turn of the event loop, Node has taken all that came before. `close` of the HTTP server is not called, because it
     // closes idle connections at once. Clients are told afterwards, because they then open new connections.
-    setImmediate(() =>
-      setImmediate(() => {
-        NetServer.prototype.close.call(this.#server);
-        this.#announceStop();
-      }),
-    );
+    await new Promise(setImmediate);
+    await new Promise(setImmediate);
+    NetServer.prototype.close.call(this.#server);
+    this.#announceStop();
   }
 
   #announceStop(): void {

@@ -40,7 +40,7 @@ export interface Front {
   /** Counts what is running. */
   countRunning(proxy: Pick<Proxy, "stats">): Running;
   /** Stops accepting connections, and tells clients to send no further requests. */
-  stopAccepting(): void;
+  stopAccepting(): Promise<void>;
   /**
    * Notes a request that asks for an upgrade.
    * @returns false if it must not be upgraded
@@ -124,9 +124,9 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
       const requests = server.bun?.server?.pendingRequests ?? pending;
       return { requests, tunnels: countTunnels(proxy) };
     },
-    stopAccepting() {
+    async stopAccepting() {
       isStopping = true;
-      if (connections !== undefined) connections.stopAccepting();
+      if (connections !== undefined) await connections.stopAccepting();
       else if (server.bun !== undefined) void server.close();
     },
     admitUpgrade(message) {

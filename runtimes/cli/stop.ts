@@ -48,7 +48,7 @@ async function stop(
   finish: () => Promise<void>,
 ): Promise<void> {
   const begin = performance.now();
-  front.stopAccepting();
+  await front.stopAccepting();
   const running = front.countRunning(proxy);
   if (running.requests + running.tunnels > 0) {
     console.log(`stopping: ${describeRunning(running)} still running; Ctrl+C again to end at once`);
