@@ -56,9 +56,9 @@ export interface BunProxy extends Proxy {
    */
   readonly error: (error: unknown) => Response;
   /**
-   * The handlers of WebSockets, which Bun reads from a default export. A server that is started otherwise needs them as an
-   * option: `Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket })`, under srvx and h3
-   * `serve(app, { bun: { websocket: proxy.websocket } })`.
+   * Handles the WebSockets of Bun's server, which reads this member from a default export. A server that is started
+   * otherwise needs it as an option: `Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket })`, under srvx and h3
+   * `serve(app, { bun: { websocket: proxy.websocket } })`. Without it, a WebSocket handshake gets 501.
    */
   readonly websocket: WebSocketHandlers;
 }

@@ -1,90 +1,35 @@
 #!/usr/bin/env node
 import process from "node:process";
-import type { Server, ServerHandler } from "srvx";
-import { createProxy, type CreateProxyOptions } from "#proxy";
-import { applyAbsoluteForm } from "./absoluteform.ts";
-import { type Command, commandDefaults } from "./cli/commandoptions.ts";
-import { answerDemo, renderFirstSteps } from "./cli/demo.ts";
+import { checkLine } from "./cli/checkline.ts";
 import { readVersion, renderHelp } from "./cli/help.ts";
-import { listen, stopOnSignals } from "./cli/listen.ts";
-import { type CommandLine, parse } from "./cli/parse.ts";
-import { isPreloaded } from "./cli/preload.ts";
-import { printStats } from "./cli/printstats.ts";
-import { explain, findProblems, findTargetProblem } from "./cli/problems.ts";
+import { parse } from "./cli/parse.ts";
+import { explainAll } from "./cli/reload.ts";
+import { start } from "./cli/start.ts";
 import { checkVersion } from "./sockets/versions.ts";
 
 /** Runs a command line. Returns the mistakes in it, one line each. */
 async function run(args: readonly string[]): Promise<string[]> {
   const line = parse(args);
-  const command: Command = { ...commandDefaults, ...line.given.command };
-  if (command.help) {
-    console.log(renderHelp());
+  const { help, version, config } = line.given.line;
+  if (help !== undefined && help !== false) {
+    console.log(renderHelp(help === "all"));
     return [];
   }
-  if (command.version) {
+  if (version === true) {
     console.log(readVersion());
     return [];
   }
   // On Bun and Deno, this check passes: they report the version of a newer Node.
   const old = checkVersion("Node", process.versions.node);
   if (old !== undefined) return [old];
-  const problems = [...line.problems, ...findProblems(line)];
-  if (!line.unsure) problems.push(...checkDestination(line.target, command.demo));
+  const { routes, problems } = checkLine(line);
   if (problems.length > 0) return problems;
   try {
-    await start(line, command);
+    await start(line, routes, config);
     return [];
   } catch (error) {
-    return [explain(error)];
+    return [...explainAll(error)];
   }
-}
-
-function checkDestination(target: string | undefined, demo: boolean): string[] {
-  if (target !== undefined) return findTargetProblem(target);
-  if (demo) return [];
-  return ["no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo"];
-}
-
-async function start({ target, given }: CommandLine, command: Command): Promise<void> {
-  const demo = target === undefined ? await listen(answerDemo, 0, "127.0.0.1") : undefined;
-  const proxy = createProxy({
-    ...given.proxy,
-    pool: { reuseBuffers: !isPreloaded(process), ...given.pool },
-    target: target ?? demo?.url,
-  } as CreateProxyOptions);
-  const answer: ServerHandler = (request) => {
-    applyAbsoluteForm(request);
-    return proxy.fetch(request, request.runtime?.deno?.info ?? request.runtime?.bun?.server);
-  };
-  // Node's server hands upgrades over by an event, the others call `fetch`; Bun's needs handlers besides.
-  const { websocket } = proxy as { websocket?: unknown };
-  const server = await listen(answer, command.port, command.host, websocket);
-  if ("attach" in proxy) proxy.attach(server);
-  printStats(proxy, command.stats);
-  stopOnSignals(server, proxy, command.stopTimeout);
-
-  const address = originOf(server);
-  const to = target === undefined ? `a demo upstream on ${demo && originOf(demo)}` : show(target);
-  // If the server listens on all addresses, show the address of the loopback interface, by which it can be reached.
-  const near = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
-  const steps = target === undefined ? renderFirstSteps(near) : [`curl -i ${near}/`];
-  const lines = [
-    `fetchway listens on ${address} and forwards to ${to}`,
-    ...(target === undefined ? ["Try it from another terminal; Ctrl+C stops it.", ""] : []),
-    ...steps.map((step) => `  ${step}`),
-  ];
-  console.log(lines.join("\n"));
-}
-
-function originOf(server: Server): string {
-  return new URL(server.url ?? "").origin;
-}
-
-/** Renders a target for the banner, without its query, which may hold a secret. */
-function show(target: string): string {
-  if (target.startsWith("unix:")) return target;
-  const { origin, pathname, search } = new URL(target);
-  return `${origin}${pathname === "/" ? "" : pathname}${search === "" ? "" : "?…"}`;
 }
 
 const problems = await run(process.argv.slice(2));

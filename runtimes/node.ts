@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
 import { forward } from "../src/forward.ts";
 import { checkPoolOptions } from "../src/options/check.ts";
@@ -31,39 +32,48 @@ if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
 }
 
 /**
- * A handler for `node:http`, Express and Fastify.
+ * A handler for `node:http`, `node:http2`, Express and Fastify.
  *
  * It calls `next`, if the framework passes it, with the TypeError of a misuse, or with the exception of a hook that
  * `onError` does not answer. Without `next`, the client gets 500, and the exception goes to `console.error`.
  */
 export type NodeHandler = (
-  req: IncomingMessage,
-  res: ServerResponse,
+  req: IncomingMessage | Http2ServerRequest,
+  res: ServerResponse | Http2ServerResponse,
   next?: (error?: unknown) => void,
 ) => void;
 
 /** A proxy on Node, which also has a handler for servers without web requests. */
 export interface NodeProxy extends Proxy {
-  /** Handles the requests of `node:http`, Express and Fastify. It does not use `this`. */
+  /** Handles the requests of `node:http`, `node:http2`, Express and Fastify. It does not use `this`. */
   readonly nodeHandler: NodeHandler;
   /**
-   * Makes the proxy take the upgrades of a server, such as WebSockets: it forwards them by the same rules as requests.
+   * Makes the proxy take the upgrades of a server, such as WebSockets: it forwards them by the same rules as requests. By
+   * default it takes all upgrades to the protocols in the option `upgrades`; `match` selects some. Without `attach`,
+   * `plugin` or `upgrade`, such a request gets 501.
    *
-   * The server is one of `node:http`, `node:https` or `node:http2` (with `allowHTTP1`), or what `serve` of srvx or h3
-   * returned. Its ordinary requests stay the app's. Upgrades that do not match stay those of the server's other listeners.
-   * An `Upgrade` to a protocol that no listener carries, such as `h2c`, is ignored, and the request an ordinary one.
-   * @throws TypeError for what is no such server
+   * The server is one of `node:http`, `node:https` or `node:http2` (with `allowHTTP1`), or the result of `serve` of srvx, h3
+   * or Hono. The app still handles its ordinary requests. Upgrades that do not match are left to the server's other
+   * listeners for `upgrade`. An `Upgrade` to a protocol that no listener carries, such as `h2c`, is ignored, and the app
+   * handles the request. The app's routes and middleware do not see the upgrades that the proxy takes: check logins in
+   * `onRequest`.
+   *
+   * The proxy also passes `Expect: 100-continue` of the matching requests on to the upstream.
+   * @returns a function that detaches the proxy: later upgrades are left to others, and running tunnels go on
+   * @throws TypeError for a value that is not such a server, and for a wrong option
    * @example proxy.attach(server, { match: (req) => req.url?.startsWith("/api/") ?? false });
    */
-  readonly attach: (server: Server | SrvxServer, options?: AttachOptions) => void;
+  readonly attach: (server: Server | SrvxServer, options?: AttachOptions) => () => void;
   /**
-   * A plugin for `serve` of srvx and h3 that does what `attach` does, for all upgrades of the server.
+   * Does what `attach` does by default, as a plugin for `serve` of srvx and h3: the proxy takes all upgrades of the server.
+   * On a server of another runtime, it does nothing.
    * @example serve(app, { plugins: [proxy.plugin] });
    */
   readonly plugin: (server: SrvxServer) => void;
   /**
-   * Forwards one upgrade: a listener for `upgrade` of a server, where the app decides itself. It answers in every case.
-   * `attach` also leaves requests alone that are no upgrades of the proxy's.
+   * Forwards one upgrade. Use it as a listener for `upgrade` of Node's servers, or call it from a listener of your own that
+   * chooses the requests. It answers every request that it gets, whereas `attach` takes only matching upgrades to the
+   * protocols in the option `upgrades`. No server calls it by default.
    */
   readonly upgrade: UpgradeListener;
 }
@@ -107,7 +117,10 @@ export function createProxy(options: CreateProxyOptions): NodeProxy {
     upgrade,
     attach: (server, attachOptions) => attachTo(server, { plan, upgrade }, attachOptions),
     plugin: (server) => plugInto(server, { plan, upgrade }),
-    nodeHandler(req, res, next) {
+    nodeHandler(request, response, next) {
+      // The messages of `node:http2` have the same members. Where HTTP/2 differs, `isHttp2` recognizes them.
+      const req = request as IncomingMessage;
+      const res = response as ServerResponse;
       const fail = (thrown: unknown): void => {
         // Pass an Error in any case: Express calls the next handler for `undefined`, and takes some strings as commands.
         if (next) return next(thrown instanceof Error ? thrown : toError(thrown));
@@ -119,7 +132,7 @@ export function createProxy(options: CreateProxyOptions): NodeProxy {
       };
       try {
         forward(new MessageIncoming(req, res), target, plan, { req, res }, respond)
-          .then((response) => sendResponse(response, res))
+          .then((answer) => sendResponse(answer, res))
           .catch(fail);
       } catch (error) {
         fail(error);

@@ -13,6 +13,16 @@ export function poolClosed(): ProxyError {
   });
 }
 
+/** Whether this is the error of `poolClosed`. */
+export function isPoolClosed(error: unknown): boolean {
+  // No other error of a running exchange or tunnel has this code and tells when to try again.
+  return (
+    error instanceof ProxyError &&
+    error.code === "destination_unavailable" &&
+    error.retryAfter !== undefined
+  );
+}
+
 /**
  * Waits until the connections have closed, and destroys the remaining ones after a time.
  * @param timeout milliseconds; 0 for no limit

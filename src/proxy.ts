@@ -29,8 +29,8 @@ export interface Runtime {
 /** Options of `createProxy`. */
 export interface CreateProxyOptions extends ProxyOptions {
   /**
-   * Where to send requests: a URL, `"unix:/path"`, `{ url, socketPath, tls }`, an app in this process, or a function of the
-   * request that returns one of these.
+   * Where to send requests: a URL, `"unix:/path"`, `{ url, socketPath, tls, http2 }`, an app in this process, or a function
+   * of the request that returns one of these.
    *
    * An app is any object with a `fetch` method: a Worker's service binding, an h3 or Hono app, another proxy. All options
    * apply to it except the options of connections, `host` and `changeOrigin: false`. A Durable Object's stub belongs to the

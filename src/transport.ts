@@ -20,7 +20,7 @@ export type HeaderList = string[];
  * preserve them, changes are made to a copy of the `Headers`.
  */
 export interface OriginalFields {
-  /** The runtime's own `Headers`, which may keep more than the list. */
+  /** The runtime's own `Headers`, which may store details that `list` lacks, such as the case of names. */
   readonly headers: Headers;
   /** The list that was read from `headers`. */
   readonly list: HeaderList;
@@ -214,6 +214,7 @@ export { StreamBody } from "./body/stream.ts";
 export { toWebStream } from "./body/web.ts";
 export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";
 export { deleteHeader, getHeader, setHeader } from "./fields/headers.ts";
+export type { ObservedConnection } from "./exchange/observation.ts";
 export type { AbortTarget, Client, Listener, Scope } from "./exchange/scope.ts";
 export type { Interceptor, Send } from "./exchange/send.ts";
 export type { HandedSocket, Tunnel, TunnelHandler } from "./tunnel.ts";

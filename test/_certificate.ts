@@ -23,13 +23,16 @@ export interface Certificate {
   key: string;
 }
 
-/** X.509 v3 (RFC 5280 §4.1) with an ECDSA key, valid for an hour around now. */
-export function makeCertificate(): Certificate {
+/**
+ * X.509 v3 (RFC 5280 §4.1) with an ECDSA key, valid for an hour around now.
+ * @param shift milliseconds by which that hour is moved; below 0, the certificate has expired
+ */
+export function makeCertificate(shift = 0): Certificate {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const ecdsaWithSha256 = sequence(der(0x06, hex("2a8648ce3d040302")));
   const commonName = sequence(der(0x06, hex("550403")), der(0x0c, Buffer.from("localhost")));
   const name = sequence(der(0x31, commonName));
-  const now = Date.now();
+  const now = Date.now() + shift;
   const validity = sequence(time(new Date(now - 1_800_000)), time(new Date(now + 1_800_000)));
   const alternatives = sequence(der(0x82, Buffer.from("localhost")), der(0x87, hex("7f000001")));
   const subjectAltName = sequence(der(0x06, hex("551d11")), der(0x04, alternatives));

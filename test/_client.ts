@@ -117,10 +117,10 @@ export class Client {
   }
 
   /** Reads the next final response head. Interim heads (1xx except 101) before it are kept in its `interim`. */
-  async readHead(): Promise<ResponseHead> {
+  async readHead(limit: number = patience): Promise<ResponseHead> {
     const interim: ResponseHead[] = [];
     for (;;) {
-      const head = await within(this.#head(), "a response head");
+      const head = await within(this.#head(), "a response head", limit);
       if (head.status >= 200 || head.status === 101) return Object.assign(head, { interim });
       this.interim = interim.push(head);
     }

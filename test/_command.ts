@@ -27,9 +27,10 @@ export class Command {
   /**
    * @param line the arguments of the command as typed in a shell
    * @param flags flags for Node itself
+   * @param program the runtime with its arguments
    */
-  constructor(line: string, flags: string[]) {
-    const args = ["-c", `exec "$0" "$@" ${line}`, process.execPath, ...flags, script];
+  constructor(line: string, flags: string[] = [], program: readonly string[] = [process.execPath]) {
+    const args = ["-c", `exec "$0" "$@" ${line}`, ...program, ...flags, script];
     this.child = spawn("sh", args, { env });
     this.child.stdout?.setEncoding("utf8").on("data", (data: string) => (this.stdout += data));
     this.child.stderr?.setEncoding("utf8").on("data", (data: string) => (this.stderr += data));
@@ -47,12 +48,35 @@ export class Command {
     return found;
   }
 
+  /** Reads the address from the output. */
+  async origin(): Promise<string> {
+    const [, origin = ""] = await this.says(/^fetchway listens on (https?:\S+) .*\n/);
+    return origin;
+  }
+
+  /** Kills the process. */
+  async kill(): Promise<void> {
+    this.child.kill("SIGKILL");
+    await this.exit;
+  }
+
   /** Runs a command that must refuse its arguments, and returns its stderr. */
   async refusal(): Promise<string> {
     expect(await within(this.exit, "the exit")).toBe(2);
     expect(this.stdout).toBe("");
     return this.stderr;
   }
+}
+
+/** How each runtime runs the command. */
+export const programs: Readonly<Record<"node" | "bun" | "deno", readonly string[]>> = {
+  node: [process.execPath],
+  bun: [bin("bun")],
+  deno: [bin("deno"), "run", "-A"],
+};
+
+function bin(name: string): string {
+  return fileURLToPath(new URL(`node_modules/.bin/${name}`, root));
 }
 
 const commands: Command[] = [];
@@ -63,11 +87,10 @@ export function command(line: string, ...flags: string[]): Command {
   return started;
 }
 
-/** Starts a proxy on a free port, and reads the address from its output. */
+/** Starts a proxy on a free port, without a log unless `line` asks for one, and reads the address from its output. */
 export async function listening(line: string): Promise<{ proxy: Command; origin: string }> {
-  const proxy = command(`${line} --port 0`);
-  const [, origin = ""] = await proxy.says(/^fetchway listens on (http:\S+) .*\n/);
-  return { proxy, origin };
+  const proxy = command(`--log off ${line} --port 0`);
+  return { proxy, origin: await proxy.origin() };
 }
 
 type Handler = (req: IncomingMessage, res: ServerResponse) => unknown;

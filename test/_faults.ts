@@ -162,7 +162,7 @@ export const faults: Record<string, Fault> = {
   },
   "sends interim responses without end": {
     setup: "timeouts",
-    script: (call) => flood(call, hints.repeat(10), 20),
+    script: (call) => flood(call, hints.repeat(40), 1),
     status: 502,
     code: /http_protocol_error/,
   },

@@ -15,7 +15,7 @@ export const LINEAR = 24;
 const FLOOR = 0.02;
 /** The time in milliseconds for which a function is called repeatedly. */
 const BUDGET = 10;
-const ROUNDS = 5;
+const ROUNDS = 20;
 
 /** Returns the shortest time of several runs, which is the least disturbed by other work of the machine. */
 function timeOf(run: () => unknown): number {

@@ -43,6 +43,7 @@ const SAMPLES: Record<KindName, Samples> = {
     badTexts: ["a b"],
     wrong: ["cookie", ["a b"], ["x-*"], [""], [5], [undefined], {}],
   },
+  list: { texts: [["a b", ["a b"]]], badTexts: [], wrong: [5, "a", [5], {}] },
   ranges: {
     texts: [["10.0.0.0/8,loopback", ["10.0.0.0/8", "loopback"]]],
     badTexts: ["10.0.0.0/33"],
@@ -102,6 +103,8 @@ export function goodTexts(kind: Kind<never>): (readonly [text: string, value: un
   const isPair = isText && named.length > 1;
   const quoted = /"([^"]*)"/.exec(kind.check(null) ?? "")?.[1];
   if (isText && quoted !== undefined) texts.push([isPair ? `=${quoted}` : quoted, quoted]);
+  if (texts.length === 0 && name === "names" && quoted !== undefined)
+    texts.push([quoted, [quoted]]);
   // The remaining options take an object or false, so the command line can only turn them off.
   if (texts.length === 0 && choices.length === 0 && parts.length > 0) return [["false", false]];
   return name === "switch" ? texts : [...texts, ...choices.map((each) => [each, each] as const)];

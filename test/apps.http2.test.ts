@@ -30,7 +30,7 @@ const servers: Record<string, () => Promise<number>> = {
     }),
   node() {
     const { nodeHandler } = createProxy({ target: upstream.url, ...traced });
-    return apps.listen(createSecureServer(certificate, nodeHandler as never));
+    return apps.listen(createSecureServer(certificate, nodeHandler));
   },
 };
 

@@ -1,10 +1,11 @@
 /** Which requests of a server are the proxy's upgrades, and what becomes of the others. */
-import { createServer, type IncomingMessage, type Server } from "node:http";
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import { createSecureServer as createHttp2Server } from "node:http2";
 import type { Duplex } from "node:stream";
 import { describe, expect, test, vi } from "vitest";
-import { WebSocketServer } from "ws";
+import { WebSocket, WebSocketServer } from "ws";
 import { createProxy, type NodeProxy } from "../runtimes/node.ts";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import { useApps } from "./_apps.ts";
@@ -168,10 +169,44 @@ describe("servers", () => {
     },
   );
 
-  test("`match` must be a function", () => {
+  test("a proxy that is detached leaves later upgrades alone, and keeps its running tunnels", async () => {
+    echoMessages(upstream);
+    const { server, port } = await serveApp();
+    const detach = createProxy({ target: upstream.url }).attach(server);
+    const socket = new WebSocket(`ws://127.0.0.1:${port}/`);
+    await once(socket, "open");
+    detach();
+    detach();
+    expect(await apps.ask(port, request("GET", "/", handshake))).toMatchObject({
+      text: "the app's GET ",
+    });
+    server.on("checkContinue", (_, res: ServerResponse) => res.end("another listener's"));
+    const onRequest = vi.fn();
+    server.on("request", onRequest);
+    const expecting = request("POST", "/", [["Expect", "100-continue"]], "ab");
+    expect((await apps.ask(port, expecting)).text).toBe("another listener's");
+    expect(onRequest).not.toHaveBeenCalled();
+    const echoed = once(socket, "message");
+    socket.send("still here");
+    expect(String(((await echoed) as [Buffer])[0])).toBe("still here");
+    socket.terminate();
+    // It can be attached again.
+    createProxy({ target: upstream.url }).attach(server);
+    expect(await sayHello(`ws://127.0.0.1:${port}/`)).toBe("hello");
+  });
+
+  test.each([
+    { match: "/api" },
+    "/api",
+    () => true,
+    /x/,
+    { match: null },
+    { matches: () => true },
+    null,
+  ])("%o is not an object with a function `match`", (options) => {
     const { attach } = createProxy({ target: upstream.url });
-    expect(() => attach(createServer(), { match: "/api" as never })).toThrow(
-      /^fetchway: attach\(server, \{ match \}\): use a function of the request/,
+    expect(() => attach(createServer(), options as never)).toThrow(
+      /^fetchway: attach\(server, \{ match \}\): use an object whose only option `match` is a function/,
     );
   });
 });

@@ -199,7 +199,7 @@ test("other listeners keep the requests that are not the proxy's", async () => {
 
 test("HTTP/2: a 403 comes before the body, and 100 when the upstream sends one", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });
-  const server = createHttp2({}, nodeHandler as never);
+  const server = createHttp2({}, nodeHandler);
   attachContinue(server, () => true);
   const session = connectHttp2(`http://127.0.0.1:${await apps.listen(server)}`);
   try {

@@ -18,7 +18,7 @@ describe("on a signal", () => {
     // Under npm, one Ctrl+C reaches the process twice. Send two different signals here, because two equal pending
     // signals merge.
     proxy.child.kill(signal === "SIGINT" ? "SIGTERM" : "SIGINT");
-    await proxy.says(/stopping: 1 still running/);
+    await proxy.says(/stopping: 1 request still running/);
     await expect(fetch(origin)).rejects.toThrow();
     finish?.();
     expect(await response.text()).toBe("begun, and whole");
@@ -62,7 +62,10 @@ describe("on a signal", () => {
     const response = await fetch(origin);
     proxy.child.kill("SIGTERM");
     await expect(response.text()).rejects.toThrow();
-    expect(await within(proxy.exit, "the exit")).toBe(0);
+    expect(await within(proxy.exit, "the exit")).toBe(1);
+    expect(proxy.stderr).toBe(
+      "fetchway: stopped after 300 ms: 1 request cut off; a longer --stop-timeout leaves them more time\n",
+    );
   });
 
   test("a second signal ends the process at once", async () => {
@@ -73,6 +76,7 @@ describe("on a signal", () => {
     await proxy.says(/stopping/);
     await until(() => proxy.exited || !proxy.child.kill("SIGINT"), "the exit");
     expect(await proxy.exit).toBe(130);
+    expect(proxy.stderr).toMatch(/^fetchway: stopped after \d+ ms: 1 request cut off; .+\n$/);
     await expect(response.text()).rejects.toThrow();
   });
 });

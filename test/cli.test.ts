@@ -3,6 +3,9 @@ import { readFileSync } from "node:fs";
 import { get, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
+import { flags } from "../runtimes/cli/flags.ts";
+import { renderHelp } from "../runtimes/cli/help.ts";
+import { clientLimitSchema } from "../runtimes/cli/commandoptions.ts";
 import { poolDefaults } from "../src/options/pooloptions.ts";
 import { defaults, proxySchema } from "../src/options/proxyoptions.ts";
 import { command, listening, root, upstream } from "./_command.ts";
@@ -54,8 +57,8 @@ describe("with a target", () => {
 
   test.each(["--no-change-origin --no-xfwd", "--change-origin false --xfwd false"])(
     "%s",
-    async (flags) => {
-      const { origin } = await listening(`${flags} ${upstream.url}`);
+    async (line) => {
+      const { origin } = await listening(`${line} ${upstream.url}`);
       const { headers } = await ask(origin);
       expect(headers["host"]).toBe(new URL(origin).host);
       expect(Object.keys(headers).join()).not.toContain("forwarded");
@@ -108,8 +111,26 @@ describe("describes itself", () => {
     expect(proxy.stdout).toBe(`${version}\n`);
   });
 
-  test("--help lists every option that a flag can set, with its default", async () => {
-    const proxy = command("--help --bogus");
+  test("--help fits on a screen, and what it says of each flag is true", () => {
+    const lines = renderHelp(false).split("\n");
+    expect(lines.length).toBeLessThanOrEqual(23);
+    for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(80);
+    const shown = lines.flatMap((line) => {
+      const match = /^ {2}(-\w, | {4})--(no-)?([\w-]+)( \S+)?.*?(?:\(default (.*)\))?$/.exec(line);
+      return match === null ? [] : [match.slice(1)];
+    });
+    expect(shown.length).toBeGreaterThan(8);
+    for (const [short = "", no, name, , preset] of shown) {
+      const flag = flags.find((each) => each.name === name);
+      expect(flag, name).toBeDefined();
+      expect(short.trim()).toBe(flag?.short === undefined ? "" : `-${flag.short},`);
+      if (no !== undefined) expect(flag?.negatable, name).toBe(true);
+      else if (preset !== undefined) expect(preset).toBe(String(flag?.fallback));
+    }
+  });
+
+  test("--help all lists every option that a flag can set, with its default", async () => {
+    const proxy = command("--help all --bogus");
     expect(await proxy.exit).toBe(0);
     const shown = new Map<string, string>();
     for (const line of proxy.stdout.split("\n")) {
@@ -121,7 +142,18 @@ describe("describes itself", () => {
       ["port", "3000"],
       ["host", "127.0.0.1"],
       ["stop-timeout", "10000"],
-      ...["demo", "stats", "help", "version"].map((name) => [name, "false"] as const),
+      ["log", "auto"],
+      ...[
+        "route",
+        "config",
+        "demo",
+        "inspect",
+        "inspect-header",
+        "stats",
+        "admin",
+        "help",
+        "version",
+      ].map((name) => [name, "false"] as const),
     ]);
     const unsayable = /^(?:on[A-Z].*|clientAddress|signal|fetch|transport|interceptors)$/;
     const renamed: Record<string, string> = {
@@ -143,6 +175,11 @@ describe("describes itself", () => {
     const { timeout, ...pool } = { ...poolDefaults, socketPath: undefined };
     add("timeout", timeout, "socket-timeout");
     for (const [option, preset] of Object.entries(pool)) add(option, preset);
+    for (const option of ["cert", "key", "ca", "insecure", "cors", "corsOrigin"])
+      add(option, false);
+    for (const [option, { default: preset }] of Object.entries(clientLimitSchema)) {
+      add(option, preset);
+    }
     const presets: Record<string, string | number | boolean | object> = defaults;
     for (const option of Object.keys(proxySchema)) {
       if (!unsayable.test(option)) add(option, presets[option]);

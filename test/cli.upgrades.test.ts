@@ -18,7 +18,7 @@ echo.on("connection", (socket) => {
 });
 
 test("the command carries WebSockets, and ends them when it stops", async () => {
-  const { proxy, origin } = await listening(target);
+  const { proxy, origin } = await listening(`${target} --stop-timeout 300`);
   const url = origin.replace("http:", "ws:");
   expect(await sayHello(url)).toBe("hello");
   const socket = new WebSocket(url);
@@ -26,9 +26,9 @@ test("the command carries WebSockets, and ends them when it stops", async () => 
   const closed = once(socket, "close");
   socket.on("error", () => {});
   proxy.child.kill("SIGTERM");
-  expect(await within(proxy.exit, "the exit")).toBe(0);
+  expect(await within(proxy.exit, "the exit")).toBe(1);
   expect(((await within(closed, "the end")) as [number])[0]).toBe(1006);
-  expect(proxy.stderr).toBe("");
+  expect(proxy.stderr).toMatch(/: 1 tunnel cut off; /);
 });
 
 test("--upgrades and --tunnel-timeout set what is carried, and for how long", async () => {

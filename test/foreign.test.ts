@@ -99,6 +99,12 @@ describe("proxy options passed to a pool", () => {
   });
 });
 
+test("http-proxy's option for WebSockets", async () => {
+  expect(await toProxy({ ws: true })).toBe(
+    "fetchway: bad option `ws`: WebSockets are tunnelled without one (`upgrades`); on Node, call `proxy.attach(server)`",
+  );
+});
+
 test("agents", async () => {
   for (const name of ["agent", "httpAgent", "httpsAgent", "dispatcher"]) {
     expect(await toProxy({ [name]: {} })).toContain(

@@ -38,7 +38,7 @@ async function startOn(runtime: "bun" | "deno", url: string): Promise<Started> {
 const overHttp: Record<string, Front> = {
   async "node:http2"(url) {
     const proxy = createProxy({ target: url, pool: { http2: true } });
-    const server = createServer(proxy.nodeHandler as never);
+    const server = createServer(proxy.nodeHandler);
     const port = await listen(server);
     return { port, close: () => (server.close(), proxy.destroy()) };
   },

@@ -94,22 +94,40 @@ describe("which version", () => {
     expect(await (await other.fetch(get())).text()).toBe("2.0");
   });
 
-  test("an upstream that does not speak it gets 502", async () => {
+  /** Returns what a client gets, and the message for the operator. */
+  async function fail(options: Parameters<typeof createProxy>[0]): Promise<unknown[]> {
+    let message: string | undefined;
+    const proxy = createProxy({ ...options, onError: (error) => void ({ message } = error) });
+    closing.push(() => proxy.destroy());
+    const response = await proxy.fetch(get());
+    return [response.status, await response.text(), message];
+  }
+
+  test("an upstream that does not speak it gets 502, and the operator the fix", async () => {
     const address = await open(createHttps(certificate, versions));
     // A plain server answers the preface with an error of HTTP/1.1, or closes.
-    const response = await proxyTo(`http://${address}`).fetch(get());
-    expect([response.status, await response.text()]).toEqual([
+    expect(await fail({ target: { url: `http://${address}`, http2: true } })).toEqual([
       502,
       "Bad Gateway: http_protocol_error\n",
+      expect.stringMatching(/leave out the option `http2`, or write `https:`/),
     ]);
   });
 
-  test("a certificate that is not trusted gets 502", async () => {
+  test("an upstream that speaks nothing else gets 502 without `http2`, and the operator the fix", async () => {
+    const address = await open(createServer());
+    expect(await fail({ target: `http://${address}` })).toEqual([
+      502,
+      "Bad Gateway: http_protocol_error\n",
+      expect.stringMatching(/speaks HTTP\/2 only: set the option `http2: true`/),
+    ]);
+  });
+
+  test("a certificate that is not trusted gets 502, and the operator the fix", async () => {
     const address = await open(createSecureServer(certificate, versions as never));
-    const response = await proxyTo(`https://${address}`).fetch(get());
-    expect([response.status, await response.text()]).toEqual([
+    expect(await fail({ target: { url: `https://${address}`, http2: true } })).toEqual([
       502,
       "Bad Gateway: tls_certificate_error\n",
+      expect.stringMatching(/certificate is not accepted: pass its CA as `tls: \{ ca \}`/),
     ]);
   });
 
@@ -285,7 +303,7 @@ describe("messages", () => {
 
   /** The proxy behind `node:http2`, whose client and upstream see trailers. */
   async function front(url: string): Promise<ReturnType<typeof connect>> {
-    const address = await open(createServer(proxyTo(url).nodeHandler as never));
+    const address = await open(createServer(proxyTo(url).nodeHandler));
     const session = connect(`http://${address}`);
     closing.push(() => session.destroy());
     return session;

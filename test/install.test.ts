@@ -1,10 +1,11 @@
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { until } from "./_wait.ts";
 
 const root = resolve(import.meta.dirname, "..");
 interface Entry {
@@ -137,6 +138,23 @@ describe("the installed package", () => {
       export const code: "dns_error" extends ProxyError["code"] ? true : false = true;
       // @ts-expect-error: there is no such option.
       createProxy({ target: "http://b.test", timeOut: 5 });`,
+    "fetchway.config.ts": `import { defineConfig } from "fetchway/config";
+      export default defineConfig({
+        server: { port: 8080, log: "json" },
+        timeout: 5000,
+        routes: [
+          { match: "/api", target: "http://b.test", stripPrefix: "/api", pool: { maxSockets: 5 } },
+          {
+            match: ["b.test/", "*.b.test"],
+            target: (request) => new URL("http://c.test", request.url),
+            onRequest: (draft) => draft.headers.set("x-a", "b"),
+          },
+        ],
+      });
+      // @ts-expect-error: a route has a target.
+      defineConfig({ routes: [{ match: "/api" }] });
+      // @ts-expect-error: there is no such option of the server.
+      defineConfig({ target: "http://b.test", server: { prot: 5 } });`,
     "entries.ts": `import { createServer } from "node:http";
       import { createProxy, type NodeHandler } from "fetchway/node";
       import { createProxy as createBun } from "fetchway/bun";
@@ -172,9 +190,55 @@ describe("the installed package", () => {
     expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
   });
 
+  test("fetchway/config types a config file, which the command reads", async () => {
+    const config = `import { defineConfig } from "fetchway/config";
+      export default defineConfig({ routes: [{ match: "/a", target: "http://b.test:1" }] });`;
+    await writeFile(join(app, "my.config.mjs"), config);
+    const bin = join(installed(), manifest.bin["fetchway"] ?? "");
+    const shown = await run("node", bin, "--config", "my.config.mjs", "--inspect", "/a/b");
+    expect(shown).toContain("GET /a/b HTTP/1.1");
+    expect(shown).toContain("Host: b.test:1");
+  });
+
   test("has a command that runs", async () => {
     const bin = join(installed(), manifest.bin["fetchway"] ?? "");
     expect(await readFile(bin, "utf8")).toMatch(/^#!\/usr\/bin\/env node\n/);
     expect(await run("node", bin, "--version")).toContain(manifest.version);
+  });
+
+  test("is installed with npm install --omit=dev without a warning, and its command shows the demo", async () => {
+    const folder = join(app, "installed");
+    await mkdir(folder);
+    // Without the network: the dependencies come as files, too.
+    const overrides: Record<string, string> = {};
+    for (const name of Object.keys(manifest.dependencies)) {
+      const source = join(root, "node_modules", name);
+      const { stdout } = await execute("npm", ["pack", source, "--ignore-scripts", "--silent"], {
+        cwd: folder,
+      });
+      overrides[name] = `file:${stdout.trim()}`;
+    }
+    const tarball = `file:${join(app, `${manifest.name}-${manifest.version}.tgz`)}`;
+    const dependencies = { [manifest.name]: tarball, ...overrides };
+    await writeFile(join(folder, "package.json"), JSON.stringify({ dependencies, overrides }));
+    const flags = ["--omit=dev", "--offline", "--no-audit", "--no-fund"];
+    const env: NodeJS.ProcessEnv = { ...process.env, npm_config_cache: join(folder, "cache") };
+    // A setting of the machine's own may cause a warning of npm.
+    for (const name of Object.keys(env)) if (/^npm_config_nodedir$/i.test(name)) delete env[name];
+    const { stdout, stderr } = await execute("npm", ["install", ...flags], { cwd: folder, env });
+    expect(stdout.trim()).toMatch(/^added \d+ packages in \S+$/);
+    expect(stderr.replace(/^npm warn Unknown user config .*\n/gm, "")).toBe("");
+
+    const demo = spawn(join(folder, "node_modules/.bin/fetchway"), ["--demo", "--port", "0"]);
+    try {
+      let printed = "";
+      demo.stdout.setEncoding("utf8").on("data", (text: string) => (printed += text));
+      await until(() => /listens on http:\S+ /.test(printed) || demo.exitCode !== null, "the demo");
+      const [, origin] = /listens on (http:\S+) /.exec(printed) ?? [];
+      const response = await fetch(`${origin}/headers`);
+      expect(await response.json()).toMatchObject({ headers: { "x-forwarded-for": "127.0.0.1" } });
+    } finally {
+      demo.kill();
+    }
   });
 });

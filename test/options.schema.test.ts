@@ -3,7 +3,7 @@
  * here.
  */
 import { describe, expect, test } from "vitest";
-import { commandDefaults, listenSchema, otherSchema } from "../runtimes/cli/commandoptions.ts";
+import { lineSchema, serverDefaults, serverSchema } from "../runtimes/cli/commandoptions.ts";
 import { flags, type Scope } from "../runtimes/cli/flags.ts";
 import { renderHelp } from "../runtimes/cli/help.ts";
 import { parse } from "../runtimes/cli/parse.ts";
@@ -17,11 +17,11 @@ import type { Table } from "../src/options/schema.ts";
 import { FakeTransport } from "./_fakes.ts";
 import { badTexts, goodTexts, wrongValues } from "./_kinds.ts";
 
-const commandSchema: Table = { ...listenSchema, ...otherSchema };
 const tables: Record<Scope, Table> = {
   proxy: proxySchema,
   pool: poolSchema,
-  command: commandSchema,
+  server: serverSchema,
+  line: lineSchema,
 };
 
 const target = "http://127.0.0.1:4000";
@@ -103,7 +103,7 @@ describe.each(flags.map((flag) => [`--${flag.name}`, flag] as const))("%s", (nam
   });
 
   test("--no- form exactly where the option takes false", () => {
-    const takesFalse = kind.check(false) === undefined && scope !== "command";
+    const takesFalse = kind.check(false) === undefined && scope !== "line";
     expect(negatable).toBe(takesFalse);
     if (takesFalse) expect(read(`--no-${flag.name}`)).toBe(false);
     else expect(parse([`--no-${flag.name}`, target]).problems).toHaveLength(1);
@@ -117,7 +117,7 @@ describe.each(flags.map((flag) => [`--${flag.name}`, flag] as const))("%s", (nam
   });
 
   test("has a line in the help, with its default", () => {
-    const line = renderHelp()
+    const line = renderHelp(true)
       .split("\n")
       .find((each) => /^ {2}(?:-\w, | {4})--/.test(each) && withoutNo(each).includes(` ${name} `));
     expect(line).toContain(` ${flag.help}`);
@@ -129,15 +129,16 @@ describe.each(flags.map((flag) => [`--${flag.name}`, flag] as const))("%s", (nam
   });
 });
 
-test("the command's own options have their defaults", () => {
-  for (const [name, option] of Object.entries(commandSchema)) {
+test("the options of the server have their defaults", () => {
+  for (const [name, option] of Object.entries(serverSchema as Table)) {
+    if (option.default === undefined) continue;
     expect(option.kind.check(option.default)).toBeUndefined();
-    expect(commandDefaults).toHaveProperty(name, option.default);
+    expect(serverDefaults).toHaveProperty(name, option.default);
   }
 });
 
 test("every option that text can express has exactly one flag", () => {
-  const expressible = (["proxy", "pool", "command"] as const).flatMap((scope) =>
+  const expressible = (["proxy", "pool", "server", "line"] as const).flatMap((scope) =>
     Object.entries(tables[scope])
       .filter(([, { kind }]) => goodTexts(kind).length > 0)
       .map(([name]) => `${scope} ${name}`),

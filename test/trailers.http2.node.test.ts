@@ -15,7 +15,7 @@ afterEach(() => session?.destroy());
 
 async function start(): Promise<ClientHttp2Session> {
   const { nodeHandler } = createProxy({ target: upstream.url });
-  const port = await apps.listen(createServer({}, nodeHandler as never));
+  const port = await apps.listen(createServer({}, nodeHandler));
   session = connectHttp2(`http://127.0.0.1:${port}`);
   return session;
 }

@@ -8,7 +8,7 @@ import type { Transport } from "#proxy";
 import { createUndiciTransport } from "../runtimes/undici.ts";
 import type { BodySource, Interceptor } from "../src/transport.ts";
 import { createAgentTransport, errorTypeOf, through, untilFree, upstream } from "./_undici.ts";
-import { within } from "./_wait.ts";
+import { until, within } from "./_wait.ts";
 
 describe("a connection that the upstream closes as it is reused", () => {
   const closes: Record<string, (options?: Agent.Options) => Transport> = {
@@ -83,11 +83,13 @@ describe("a client that disconnects", () => {
 describe("request bodies", () => {
   /** Sends a stream whose length an interceptor announces as `length`. */
   async function sendAs(length: number, ...chunks: (string | Error)[]): Promise<Response> {
+    let isFirst = true;
     const body = new ReadableStream<Uint8Array>({
       async pull(controller) {
         const next = chunks.shift();
-        // Delay the chunks, because the proxy would measure a body that is available at once.
-        await new Promise((resolve) => setTimeout(resolve, 20));
+        // The proxy would measure a body that is available at once: the rest comes when the request has been sent.
+        if (isFirst) isFirst = false;
+        else await until(() => upstream.calls.length > 0, "the request's head");
         if (next === undefined) controller.close();
         else if (next instanceof Error) controller.error(next);
         else controller.enqueue(Buffer.from(next));

@@ -48,7 +48,9 @@ test("a server that hands the request over has read the connection option itself
 test("without a server that hands it over, the request gets 501, with a reason for the operator", () => {
   const refused = (): unknown => read({ headers: connection("keep-alive,\tUPGRADE") });
   expect(refused).toThrow(proxyError("http_request_error", 501));
-  expect(refused).toThrow(/asks to switch to websocket.*call proxy\.attach\(server\)/);
+  expect(refused).toThrow(
+    /asks to switch to websocket.*call proxy\.attach\(server\).*proxy\.fetch\(request, server\)/,
+  );
 });
 
 test.each(["Content-Length", "transfer-encoding"])("an upgrade with %s gets 400", (name) => {

@@ -1,3 +1,4 @@
+import { poolClosed } from "../src/closing.ts";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Tunnel, TunnelHandler } from "../src/tunnel.ts";
 import { FrameReader } from "../src/websocket/frames.ts";
@@ -120,6 +121,21 @@ describe("messages", () => {
     tunnel.handler?.onData(frame(9, [7]));
     expect(tunnel.calls).toEqual(["pong", [7]]);
     expect(client.calls).toEqual([]);
+  });
+});
+
+describe("when the proxy is closed", () => {
+  test("the client is told that the proxy goes away (RFC 6455 §7.4.1)", () => {
+    tunnel.handler?.onClose(poolClosed());
+    expect(client.calls).toEqual(["close", 1001, ""]);
+    relay.onClientClose(1001, "");
+    expect(onEnd).toHaveBeenCalledOnce();
+  });
+
+  test("a client that its upstream has closed already is not told again", () => {
+    tunnel.handler?.onData(frame(8, [0x03, 0xe8]));
+    tunnel.handler?.onClose(poolClosed());
+    expect(client.calls).toEqual(["close", 1000, ""]);
   });
 });
 

@@ -76,7 +76,7 @@ class BunClient implements ClientSocket {
   }
 
   close(code: number | undefined, reason: string): void {
-    // Bun sends 1000 for a missing code, and a close frame without a code for this one.
+    // Given 1005, Bun sends a close frame without a code. Given no code, it sends 1000.
     this.#socket?.close(code ?? 1005, reason);
   }
 
@@ -99,7 +99,8 @@ function clientOf({ data }: BunSocket): BunClient | undefined {
 }
 
 /**
- * What Bun's server needs as its option `websocket`, so that proxies on it carry WebSockets. All proxies share it.
+ * Handles the WebSockets of proxies on Bun's server, as the server's option `websocket`. All proxies share it. Without it,
+ * a WebSocket handshake gets 501.
  * @example
  * ```ts
  * Bun.serve({ fetch: proxy.fetch, websocket: proxy.websocket });

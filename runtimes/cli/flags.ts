@@ -7,11 +7,20 @@ import { proxySchema } from "../../src/options/proxyoptions.ts";
 import { repeatFlags } from "../../src/options/repeatoptions.ts";
 import { rewriteFlags } from "../../src/options/rewriteoptions.ts";
 import type { Check, Flags, FlagText, Table } from "../../src/options/schema.ts";
-import { listenFlags, listenSchema, otherFlags, otherSchema } from "./commandoptions.ts";
+import {
+  clientLimitFlags,
+  lineSchema,
+  listenFlags,
+  otherFlags,
+  reportFlags,
+  routeFlags,
+  securityFlags,
+  serverSchema,
+} from "./commandoptions.ts";
 import { type Form, formOf } from "./read.ts";
 
-/** Whose option a flag sets: that of the command, of the proxy, or of the proxy's pool. */
-export type Scope = "command" | "proxy" | "pool";
+/** Whose option a flag sets: that of the command line itself, of the server, of the proxy, or of the proxy's pool. */
+export type Scope = "line" | "server" | "proxy" | "pool";
 
 /** A flag of the command line. */
 export interface Flag extends Form {
@@ -23,13 +32,18 @@ export interface Flag extends Form {
   readonly short?: string;
   readonly help: string;
   readonly check: Check;
+  /** The words that the flag takes as its value if they follow, although it needs none. */
+  readonly choices: readonly string[];
   /** The default as the help shows it. */
   readonly fallback: string | number | boolean | undefined;
 }
 
 /** Every group of flags, in the order of the help. */
 const GROUPS: readonly [Scope, Table, Flags<Record<string, never>>][] = [
-  ["command", listenSchema, listenFlags],
+  ["line", lineSchema, routeFlags],
+  ["server", serverSchema, listenFlags],
+  ["server", serverSchema, securityFlags],
+  ["server", serverSchema, clientLimitFlags],
   ["proxy", proxySchema, headerFlags],
   ["proxy", proxySchema, forwardingFlags],
   ["proxy", proxySchema, pathFlags],
@@ -37,7 +51,8 @@ const GROUPS: readonly [Scope, Table, Flags<Record<string, never>>][] = [
   ["proxy", proxySchema, limitFlags],
   ["proxy", proxySchema, repeatFlags],
   ["pool", poolSchema, poolFlags],
-  ["command", otherSchema, otherFlags],
+  ["server", serverSchema, reportFlags],
+  ["line", lineSchema, otherFlags],
 ];
 
 function toFlag(
@@ -45,16 +60,29 @@ function toFlag(
   heading: string,
   option: string,
   { kind, default: preset }: Table[string],
-  text: FlagText,
+  { optional: choices = [], ...text }: FlagText,
 ): Flag {
   const form = formOf(kind);
   if (form === undefined) throw new Error(`no flag can express ${option}`);
   const name = option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  // The command's own flags, such as `--demo`, are off by default, so that a `--no-demo` would have no effect.
-  const negatable = form.negatable && scope !== "command";
+  // The command line's own flags, such as `--demo`, are off by default, so that a `--no-demo` would have no effect.
+  const negatable = form.negatable && scope !== "line";
   const { check } = kind;
   const fallback = toFallback(preset);
-  return { ...form, scope, heading, option, name, check, fallback, ...text, negatable };
+  const { value, ...reading } = form;
+  return {
+    ...reading,
+    ...(choices.length === 0 && value !== undefined && { value }),
+    scope,
+    heading,
+    option,
+    name,
+    check,
+    choices,
+    fallback,
+    ...text,
+    negatable,
+  };
 }
 
 /** Returns a default as the help shows it: a list as it is typed, and `true` for another object, which means on. */

@@ -1,27 +1,57 @@
 import { readFileSync } from "node:fs";
 import { type Flag, flags } from "./flags.ts";
 
-/** Renders what `--help` shows. */
-export function renderHelp(): string {
-  const width = Math.max(...flags.map((flag) => renderUsage(flag).length));
-  const headings = [...new Set(flags.map(({ heading }) => heading))];
-  const sections = headings.map((heading) => {
-    const lines = flags
-      .filter((flag) => flag.heading === heading)
-      .map((flag) => `  ${renderUsage(flag).padEnd(width)}  ${flag.help}${renderDefault(flag)}`);
-    return `${heading}\n${lines.join("\n")}`;
-  });
-  return `Forwards every HTTP request to a target.
+/** What `--help` shows: the usual flags, on a screen of 24 lines of 80 characters with a line for the prompt. */
+const USUAL = `fetchway <target> [flags]    forwards every HTTP request to the target, which is
+                             4000, localhost:4000, http(s)://… or unix:/path
 
-  fetchway <target> [options]   the target is http://…, https://… or unix:/path/to/socket
-  fetchway --demo               the target is a small upstream to try things on
+Routes
+      --route </path>=<target>  another target for a path; flags may follow
+      --config <file>           routes and options: a .mjs, .ts or .json file
+      --demo                    a small upstream, where no target is given
+      --inspect <request>       show what a request would become, and why
+Server
+  -p, --port <number>           0 takes a free one (default 3000)
+      --host <address>          0.0.0.0 for all addresses (default 127.0.0.1)
+      --cert <file>             serve HTTPS; with --key <file>
+      --log <form>              pretty, common, combined, json or off
+      --admin <port>            a status page, with metrics and health checks
+Requests
+      --header "name: value"    set a field of the request; "name:" deletes it
+      --no-change-origin        send the client's Host, not the target's
+      --strip-prefix </path>    take this off the path
+      --timeout <ms>            until response headers (default 60000)
+      --insecure                accept any certificate of an upstream
+      --cors                    let pages of all origins read responses
 
-${sections.join("\n\n")}`;
+All flags: fetchway --help all`;
+
+const USAGE = `fetchway <target> [flags]    forwards every HTTP request to the target, which is
+                             4000, localhost:4000, http(s)://… or unix:/path
+fetchway --demo              the target is a small upstream to try things on`;
+
+/** Renders what `--help` shows: the usual flags, or all. */
+export function renderHelp(isAll: boolean): string {
+  return isAll ? renderAll() : USUAL;
 }
 
-function renderUsage({ name, short, value, negatable }: Flag): string {
+/** Renders all flags by heading. */
+function renderAll(): string {
+  const width = Math.max(...flags.map((flag) => renderUsage(flag).length));
+  const groups = Map.groupBy(flags, ({ heading }) => heading);
+  const sections = Array.from(groups, ([heading, group]) => {
+    const lines = group.map(
+      (flag) => `  ${renderUsage(flag).padEnd(width)}  ${flag.help}${renderDefault(flag)}`,
+    );
+    return `${heading}\n${lines.join("\n")}`;
+  });
+  return `${USAGE}\n\n${sections.join("\n\n")}`;
+}
+
+function renderUsage({ name, short, value, negatable, choices }: Flag): string {
   const long = `--${negatable ? "[no-]" : ""}${name}`;
-  return `${short === undefined ? "    " : `-${short}, `}${long}${value === undefined ? "" : ` ${value}`}`;
+  const shown = choices.length > 0 ? ` [${choices.join("|")}]` : value && ` ${value}`;
+  return `${short === undefined ? "    " : `-${short}, `}${long}${shown ?? ""}`;
 }
 
 function renderDefault({ fallback }: Flag): string {

@@ -1,40 +1,172 @@
-import process from "node:process";
-import { type Server, type ServerHandler, serve } from "srvx";
+import type { IncomingMessage } from "node:http";
+import type { Server as NetServer } from "node:net";
+import { type Server, type ServerHandler, type ServerRequest, serve } from "srvx";
 import type { Proxy } from "#proxy";
+import { defaultsOf } from "../../src/options/schema.ts";
+import type { CertificateTexts } from "./certificate.ts";
+import { ClientConnections } from "./clientconnections.ts";
+import { type FilledClientLimits, isTooLarge, letCheckNotice, nodeLimits } from "./clientlimits.ts";
+import { SlowClients } from "./clienttimeouts.ts";
+import { clientLimitSchema } from "./commandoptions.ts";
 import { UsageError } from "./read.ts";
+
+/** How a server listens. */
+export interface ListenSettings {
+  /** 0 for a free one. */
+  readonly port: number;
+  readonly host: string;
+  /** The certificate; undefined for a server without TLS. */
+  readonly certificate?: CertificateTexts | undefined;
+  readonly limits?: FilledClientLimits;
+  /** Tells which addresses have no limit of their own for connections. */
+  readonly isExempt?: ((address: string) => boolean) | undefined;
+  /** The handlers of WebSockets, which only Bun's server needs. */
+  readonly websocket?: unknown;
+}
+
+/** What a server is busy with. */
+export interface Running {
+  readonly requests: number;
+  /** Connections that carry another protocol, such as WebSockets. */
+  readonly tunnels: number;
+}
+
+/** A server that listens, with its clients. */
+export interface Front {
+  readonly server: Server;
+  /** The connections of clients, which only Node's server shows. */
+  readonly connections: ClientConnections | undefined;
+  readonly slow: SlowClients | undefined;
+  /** Counts what is running. */
+  countRunning(proxy: Pick<Proxy, "stats">): Running;
+  /** Stops accepting connections, and tells clients to send no further requests. */
+  stopAccepting(): Promise<void>;
+  /**
+   * Notes a request that asks for an upgrade.
+   * @returns false if it must not be upgraded
+   */
+  readonly admitUpgrade: (message: IncomingMessage) => boolean;
+  /** Whether everything has ended. It closes the connections that are no longer needed; call it from time to time. */
+  isFinished(proxy: Pick<Proxy, "stats">): boolean;
+}
 
 /**
  * Starts a server.
- * @param port 0 for a free one
- * @param websocket the handlers of WebSockets, which only Bun's server needs
  * @throws UsageError if the server cannot listen on that port or host
  */
-export async function listen(
-  fetch: ServerHandler,
-  port: number,
-  host: string,
-  websocket?: unknown,
-): Promise<Server> {
+export async function listen(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
+  const { port, host, certificate, limits = defaultsOf(clientLimitSchema), websocket } = settings;
+  let isStopping = false;
+  let isClosed = false;
+  /** The number of running requests on Deno, whose server does not count them. */
+  let pending = 0;
+
+  const onNode: ServerHandler = (request) => {
+    const message = request.runtime?.node?.req;
+    if (message !== undefined && isTooLarge(message, limits)) return refuseHead(message);
+    return answer(request);
+  };
+  const elsewhere: ServerHandler = (request) => {
+    const completed = request.runtime?.deno?.info?.completed;
+    if (completed !== undefined) {
+      pending++;
+      const count = (): void => void pending--;
+      completed.then(count, count);
+    }
+    return isStopping ? answerLast(request) : answer(request);
+  };
+  async function answerLast(request: ServerRequest): Promise<Response> {
+    const response = await answer(request);
+    if (response.status !== 101) response.headers.set("connection", "close");
+    return response;
+  }
+
+  let server: Server;
+  let connections: ClientConnections | undefined;
   try {
-    const server = serve({
-      fetch,
+    server = serve({
+      fetch: isOnNode ? onNode : elsewhere,
       port,
       hostname: host,
       silent: true,
       gracefulShutdown: false,
-      // Turn off the servers' limits, which would end even a body whose chunks still arrive: the proxy has its own limits.
-      // Keep Node's limit of one minute for the header section: `requestTimeout: 0` alone would turn it off, too.
-      node: { requestTimeout: 0, headersTimeout: 60_000 },
+      // The texts are passed to Node's server itself: srvx takes a text that does not begin with the certificate for a path.
+      node: { ...nodeLimits(limits), ...certificate },
       bun: {
+        // Turn off the server's limits, which would end even a body whose chunks still arrive.
         idleTimeout: 0,
+        // Otherwise the client gets the stack and the source of an exception.
+        development: false,
         maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+        ...(certificate && { tls: certificate }),
         ...(websocket !== undefined && { websocket: websocket as never }),
       },
+      deno: { ...certificate },
     });
-    return await server.ready();
+    const node = server.node?.server as NetServer | undefined;
+    if (node !== undefined) {
+      letCheckNotice(node, limits);
+      connections = new ClientConnections(node, limits, reportRefusal, settings.isExempt);
+    }
+    await server.ready();
   } catch (error) {
     throw explainRefusal(error, port, host);
   }
+
+  const front: Front = {
+    server,
+    connections,
+    slow: connections && new SlowClients(connections, limits),
+    countRunning(proxy) {
+      if (connections !== undefined) {
+        return { requests: connections.running.size, tunnels: connections.tunnels };
+      }
+      const requests = server.bun?.server?.pendingRequests ?? pending;
+      return { requests, tunnels: countTunnels(proxy) };
+    },
+    async stopAccepting() {
+      isStopping = true;
+      if (connections !== undefined) await connections.stopAccepting();
+      else if (server.bun !== undefined) void server.close();
+    },
+    admitUpgrade(message) {
+      // With too many fields, the request is an ordinary one, and refused.
+      if (isTooLarge(message, limits)) return false;
+      connections?.noteUpgrade(message);
+      return true;
+    },
+    isFinished(proxy) {
+      connections?.closeIdle();
+      const { requests, tunnels } = front.countRunning(proxy);
+      // Deno's server would close all WebSockets at once. Until it is closed, it accepts connections, and closes each after
+      // one response.
+      if (server.deno !== undefined && tunnels === 0 && !isClosed) {
+        isClosed = true;
+        void server.close().catch(() => {});
+      }
+      return requests + tunnels === 0 && (connections?.all.size ?? 0) === 0;
+    },
+  };
+  return front;
+}
+
+const isOnNode = !["Bun", "Deno"].some((name) => name in globalThis);
+
+function reportRefusal(reason: string): void {
+  console.error(`fetchway: connections are refused: ${reason}`);
+}
+
+function countTunnels(proxy: Pick<Proxy, "stats">): number {
+  const origins = Object.values(proxy.stats()?.origins ?? {});
+  return origins.reduce((sum, { tunnels }) => sum + tunnels, 0);
+}
+
+/** Refuses a header section that is too large. An HTTP/1.1 connection is closed, because Node may have dropped a part. */
+function refuseHead(message: object): Response {
+  const headers = new Headers({ "content-type": "text/plain" });
+  if (!("stream" in message)) headers.set("connection", "close");
+  const statusText = "Request Header Fields Too Large";
+  return new Response(`${statusText}\n`, { status: 431, statusText, headers });
 }
 
 function explainRefusal(error: unknown, port: number, host: string): UsageError {
@@ -54,91 +186,5 @@ function explainRefusal(error: unknown, port: number, host: string): UsageError 
       return new UsageError(
         `--host ${JSON.stringify(host)} --port ${port} cannot be used: ${message}`,
       );
-  }
-}
-
-/** The members of Node's server and its responses that are used here. */
-interface NodeServer {
-  on(event: "request", listener: (request: unknown, response: NodeResponse) => void): unknown;
-}
-interface NodeResponse {
-  readonly headersSent: boolean;
-  setHeader(name: string, value: string): unknown;
-  once(event: "close", listener: () => void): unknown;
-}
-
-/** Counts the requests that a server is answering. */
-class Running {
-  readonly #server: Server;
-  readonly #responses: Set<NodeResponse> = new Set();
-  #last = false;
-
-  constructor(server: Server) {
-    this.#server = server;
-    (server.node?.server as NodeServer | undefined)?.on("request", (_, response) => {
-      this.#responses.add(response);
-      response.once("close", () => this.#responses.delete(response));
-      if (this.#last) closeAfter(response);
-    });
-  }
-
-  /** The number of requests that the server is answering; NaN where the runtime does not report it. */
-  get count(): number {
-    if (this.#server.node) return this.#responses.size;
-    return this.#server.bun?.server?.pendingRequests ?? NaN;
-  }
-
-  /** Stops accepting requests. Resolves when all have been answered, even if clients stay connected. */
-  async finish(): Promise<void> {
-    this.#last = true;
-    // Otherwise a busy client would keep sending requests on its connection.
-    for (const response of this.#responses) closeAfter(response);
-    let closed = false;
-    this.#server.close().then(
-      () => (closed = true),
-      () => (closed = true),
-    );
-    while (!closed && this.count !== 0) await delay(20);
-  }
-}
-
-/** Makes Node's server close the connection after a response, if the head of the response has not been sent. */
-function closeAfter(response: NodeResponse): void {
-  if (!response.headersSent) response.setHeader("connection", "close");
-}
-
-function delay(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
-}
-
-/** Milliseconds within which two signals count as one: under npm, one Ctrl+C arrives from the terminal and from npm. */
-const SAME_SIGNAL = 250;
-const EXIT_CODES = { SIGINT: 130, SIGTERM: 143 };
-
-/**
- * Ends the process on SIGINT or SIGTERM, when the running requests have ended or `stopTimeout` is over. A second signal
- * ends the process at once.
- */
-export function stopOnSignals(server: Server, proxy: Proxy, stopTimeout: number): void {
-  const running = new Running(server);
-  let since: number | undefined;
-
-  async function stop(): Promise<void> {
-    const finished = running.finish().then(() => proxy.close());
-    const { count } = running;
-    if (count > 0) {
-      console.log(`stopping: ${count} still running; Ctrl+C again to end at once`);
-    }
-    await Promise.race([finished, delay(stopTimeout)]);
-    process.exit(0);
-  }
-
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    process.on(signal, () => {
-      if (since === undefined) {
-        since = performance.now();
-        void stop();
-      } else if (performance.now() - since > SAME_SIGNAL) process.exit(EXIT_CODES[signal]);
-    });
   }
 }

@@ -1,12 +1,20 @@
+import { parseArgs } from "node:util";
 import { nearest } from "../../src/options/nearest.ts";
+import type { LineSettings, ServerSettings } from "./commandoptions.ts";
 import { type Flag, flags, type Scope } from "./flags.ts";
+import { adviseOn, type PeerFlag, peerFlags } from "./peerflags.ts";
 import { UsageError } from "./read.ts";
+import { expandTarget } from "./shorttarget.ts";
 
 /** The parts of a command line. */
 export interface CommandLine {
+  /** The target, written out. */
   readonly target: string | undefined;
   /** The options that were given. The options of the proxy and of its pool are not checked yet. */
-  readonly given: Readonly<Record<Scope, Record<string, unknown>>>;
+  readonly given: Readonly<Record<Scope, Record<string, unknown>>> & {
+    readonly line: LineSettings;
+    readonly server: Partial<ServerSettings>;
+  };
   /** The flags that were given, each with the text by which messages name it. */
   readonly labels: ReadonlyMap<Flag, string>;
   /** The mistakes so far, one line each. */
@@ -27,31 +35,100 @@ for (const flag of flags) {
   if (flag.short !== undefined) spellings.set(`-${flag.short}`, { flag, negated: false });
   if (flag.negatable) spellings.set(`--no-${flag.name}`, { flag, negated: true });
 }
+const longNames = Array.from(spellings.keys()).filter((each) => each.startsWith("--"));
+
+/** The flags as `parseArgs` knows them. A flag whose value may be left out is a boolean: its value is a word of its own. */
+const options = Object.fromEntries(
+  flags.map(({ name, short, value }) => [
+    name,
+    { type: value === undefined ? "boolean" : "string", ...(short !== undefined && { short }) },
+  ]),
+) as NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>["options"]>;
+
+/** A part of a command line: a flag, or a word that is none. */
+interface Part {
+  /** The flag as it is spelled; undefined for a word. */
+  readonly flag?: string;
+  /** The value of the flag, or the word. */
+  readonly value?: string | undefined;
+}
+
+/** Splits a command line into its parts. */
+function splitArgs(args: readonly string[]): Part[] {
+  const { tokens } = parseArgs({
+    args: args.map(toTwoDashes),
+    options,
+    strict: false,
+    allowPositionals: true,
+    tokens: true,
+  });
+  const parts: Part[] = [];
+  for (const token of tokens) {
+    if (token.kind === "positional") parts.push({ value: token.value });
+    if (token.kind !== "option") continue;
+    const { rawName, value, inlineValue, index } = token;
+    // With a single dash, the name as typed is in `args` only.
+    const typed = /^-\w[\w-]+/.exec(args[index] ?? "")?.[0];
+    const flag = rawName.startsWith("--") ? (typed ?? rawName) : rawName;
+    if (inlineValue === false && value !== undefined && isFlag(value)) {
+      // `parseArgs` takes any word for the value, also the next flag.
+      return [...parts, { flag, value: "" }, ...splitArgs(args.slice(index + 1))];
+    }
+    const isShort = !rawName.startsWith("--");
+    parts.push({ flag, value: isShort ? value?.replace(/^=/, "") : value });
+  }
+  return parts;
+}
+
+/**
+ * Returns `-port` as `--port`: `parseArgs` would take it for `-p` with the value `ort`. Flags of one letter may stand together,
+ * also with a value (`-p80`), if the first one is known.
+ */
+function toTwoDashes(arg: string): string {
+  const [, name = ""] = /^-(\w[\w-]+)(?:=|$)/.exec(arg) ?? [];
+  if (name === "" || /^\d+$/.test(name)) return arg;
+  const isLong = spellings.has(`--${name}`) || findPeer(`-${name}`) !== undefined;
+  return isLong || !spellings.has(arg.slice(0, 2)) ? `-${arg}` : arg;
+}
+
+function isFlag(word: string): boolean {
+  return word.startsWith("--") || spellings.has(word) || peerFlags.has(word);
+}
 
 /** Parses a command line, and collects all mistakes in it. */
 export function parse(args: readonly string[]): CommandLine {
-  const given: CommandLine["given"] = { command: {}, proxy: {}, pool: {} };
+  const given: Record<Scope, Record<string, unknown>> = {
+    line: {},
+    server: {},
+    proxy: {},
+    pool: {},
+  };
   const labels = new Map<Flag, string>();
   const targets: string[] = [];
   const problems: string[] = [];
   // The number of targets before the first unknown flag: a target after it may be the value of that flag instead.
   let sure: number | undefined;
 
-  const rest = [...args];
-  for (let arg = rest.shift(); arg !== undefined; arg = rest.shift()) {
-    if (arg === "--") {
-      targets.push(...rest.splice(0));
-      break;
-    }
-    if (!arg.startsWith("-")) {
-      targets.push(arg);
+  const rest = splitArgs(args);
+  for (let part = rest.shift(); part !== undefined; part = rest.shift()) {
+    const { flag: spelled, value: inline } = part;
+    if (spelled === undefined) {
+      targets.push(inline as string);
       continue;
     }
-    const [, spelled = arg, inline] = /^([^=]*)=(.*)$/s.exec(arg) ?? [];
     const known = spellings.has(spelled) ? spelled : undefined;
-    const meant = known ?? nearest(spelled, spellings.keys());
+    const peer = known === undefined ? findPeer(spelled) : undefined;
+    if (peer !== undefined) {
+      const value = inline ?? (peer.takesValue ? takeWord(rest) : undefined);
+      problems.push(`there is no ${spelled}: ${adviseOn(peer, value)}`);
+      if (peer.isTarget) sure ??= targets.length;
+      continue;
+    }
+    const meant = known ?? findMeant(spelled);
     if (known === undefined) {
-      problems.push(`there is no ${spelled}: ${meant ? `use ${meant}` : "see fetchway --help"}`);
+      problems.push(
+        `there is no ${spelled}: ${meant ? `use ${meant}` : "see fetchway --help all"}`,
+      );
     }
     const spelling = spellings.get(meant ?? "");
     if (spelling === undefined) {
@@ -68,7 +145,8 @@ export function parse(args: readonly string[]): CommandLine {
       if (text === "") throw new UsageError(`a value is missing, write ${spelled} ${flag.value}`);
       const value = flag.read(text, given[flag.scope][flag.option]);
       // `createProxy` checks the options of a proxy, but does not know those of the command.
-      const wrong = flag.scope === "command" ? flag.check(value) : undefined;
+      const isOwn = flag.scope === "line" || flag.scope === "server";
+      const wrong = isOwn ? flag.check(value) : undefined;
       if (wrong !== undefined) throw new UsageError(wrong);
       given[flag.scope][flag.option] = value;
       labels.set(flag, label);
@@ -81,24 +159,43 @@ export function parse(args: readonly string[]): CommandLine {
   for (const extra of targets.slice(1, sure)) {
     problems.push(`"${withoutCredentials(extra)}": one target is enough, leave the others out`);
   }
-  return { target: targets[0], given, labels, problems, unsure: sure === 0 };
+  const target = targets[0] === undefined ? undefined : expandTarget(targets[0]);
+  return { target, given, labels, problems, unsure: sure === 0 };
+}
+
+/** Returns the flag of another command, also if it is spelled with one dash. */
+function findPeer(spelled: string): PeerFlag | undefined {
+  return peerFlags.get(spelled) ?? peerFlags.get(`-${spelled}`);
+}
+
+/** Returns the flag that an unknown flag probably means. */
+function findMeant(spelled: string): string | undefined {
+  const long = spelled.startsWith("--") ? spelled : `-${spelled}`;
+  if (spellings.has(long) && spelled.length > 2) return long;
+  // A single letter is similar to nothing.
+  return spelled.length > 2 ? nearest(spelled, longNames) : undefined;
 }
 
 /** Takes the value of a flag: "" if the value is missing, undefined if a flag has a value that it does not take. */
 function takeText(
   { flag, negated }: Spelling,
   inline: string | undefined,
-  rest: string[],
+  rest: Part[],
 ): string | undefined {
   if (negated) return inline === undefined ? "false" : undefined;
   if (inline !== undefined) return inline;
-  const next = rest[0];
-  if (flag.value === undefined) {
-    // A number cannot be the target, so it is meant as a detail of the option: `Flag.read` explains the mistake.
-    const own = flag.negatable ? /^(?:true|false|\d+)$/ : /^(?:true|false)$/;
-    return own.test(next ?? "") ? rest.shift() : "true";
-  }
-  return next === undefined || next.startsWith("--") || spellings.has(next) ? "" : rest.shift();
+  if (flag.value !== undefined) return takeWord(rest) ?? "";
+  const [next] = rest;
+  const word = next?.flag === undefined ? (next?.value ?? "") : "";
+  // A number cannot be the target of such a flag's command line, so it is meant as a detail of the option: `Flag.read`
+  // explains the mistake.
+  const own = flag.negatable ? /^(?:true|false|\d{1,3})$/ : /^(?:true|false)$/;
+  return own.test(word) || flag.choices.includes(word) ? takeWord(rest) : "true";
+}
+
+/** Takes the next part if it is a word. */
+function takeWord(rest: Part[]): string | undefined {
+  return rest[0]?.flag === undefined ? rest.shift()?.value : undefined;
 }
 
 /** Renders a flag and its value; the value is left out where it may be a secret. */

@@ -19,7 +19,7 @@ export function renderStats(stats: PoolStats): string {
  * Prints the counters to stderr on SIGUSR1, which would start Node's inspector otherwise.
  * @param atExit whether to print the counters also when the process exits
  */
-export function printStats(proxy: Proxy, atExit: boolean): void {
+export function printStats(proxy: Pick<Proxy, "stats">, atExit: boolean): void {
   const print = (): void => {
     const stats = proxy.stats();
     if (stats !== undefined) process.stderr.write(renderStats(stats));

@@ -11,7 +11,7 @@ const ANY_TARGET = "http://localhost";
  */
 export function findProblems({ given, labels }: CommandLine): string[] {
   return Array.from(labels).flatMap(([{ scope, option }, label]) => {
-    if (scope === "command") return [];
+    if (scope === "line" || scope === "server") return [];
     const one = { [option]: given[scope][option] };
     const wrong = tryCreate({ target: ANY_TARGET, ...(scope === "pool" ? { pool: one } : one) });
     return wrong === undefined ? [] : [`${label}: ${wrong}`];
@@ -22,23 +22,36 @@ export function findProblems({ given, labels }: CommandLine): string[] {
 export function findTargetProblem(target: string): string[] {
   const wrong = tryCreate({ target });
   if (wrong === undefined) return [];
-  // `localhost:4000` is a URL whose scheme is `localhost:`.
-  const port = /^:?(\d+)$/.exec(target)?.[1];
-  const meant = `http://${port === undefined ? target : `127.0.0.1:${port}`}`;
-  const guessed = !target.includes("//") && tryCreate({ target: meant }) === undefined;
-  return [guessed ? `bad target ${JSON.stringify(target)}: use ${meant}` : wrong];
+  if (/^:?\d+$/.test(target)) return [`bad target "${target}": a port is a number from 1 to 65535`];
+  const meant = `http://${target}`;
+  const isGuessed = !target.includes("//") && tryCreate({ target: meant }) === undefined;
+  return [isGuessed ? `bad target ${JSON.stringify(target)}: use ${meant}` : wrong];
 }
 
 function tryCreate(options: CreateProxyOptions): string | undefined {
+  const message = findRefusal({ followRedirects: false, ...options });
+  return message && toCommandLine(message);
+}
+
+/**
+ * Returns the message with which `createProxy` refuses options; undefined for good ones.
+ *
+ * To check one option without the others, pass `followRedirects: false` beside it: `redirectTargets` is refused without that.
+ */
+export function findRefusal(options: CreateProxyOptions): string | undefined {
   let proxy: Proxy;
   try {
-    // `redirectTargets` is refused unless `followRedirects` is set, but each option is checked without the others here.
-    proxy = createProxy({ followRedirects: false, ...options });
+    proxy = createProxy(options);
   } catch (error) {
-    return explain(error);
+    if (isMisuse(error)) return error.message;
+    throw error;
   }
   void proxy.close();
   return undefined;
+}
+
+function isMisuse(error: unknown): error is TypeError {
+  return error instanceof TypeError && error.message.startsWith("fetchway: ");
 }
 
 /**
@@ -47,9 +60,7 @@ function tryCreate(options: CreateProxyOptions): string | undefined {
  */
 export function explain(error: unknown): string {
   if (error instanceof UsageError) return error.message;
-  if (error instanceof TypeError && error.message.startsWith("fetchway: ")) {
-    return toCommandLine(error.message);
-  }
+  if (isMisuse(error)) return toCommandLine(error.message);
   throw error;
 }
 
@@ -58,7 +69,9 @@ function toCommandLine(message: string): string {
   return message
     .replace(/^fetchway: (?:bad option `[^`]*`: )?/, "")
     .replace(/`(\w+)(?:: \{ ([\w-]+) \})?`/g, (all, option: string, name?: string) => {
-      const flag = flags.find((each) => each.option === option && each.scope !== "command");
+      const flag = flags.find(
+        ({ option: each, scope }) => each === option && (scope === "proxy" || scope === "pool"),
+      );
       if (flag === undefined) return all;
       return name === undefined ? `--${flag.name}` : `--${flag.name} "${name}: …"`;
     });

@@ -32,6 +32,11 @@ const READERS: Record<KindName, Reader> = {
   bytes: { value: "<size>", read: readBytes },
   text: { value: "<text>", read: (text) => text },
   names: { value: "<a,b>", repeats: true, read: readNames },
+  list: {
+    value: "<text>",
+    repeats: true,
+    read: (text, before) => [...((before as string[] | undefined) ?? []), text],
+  },
   ranges: { value: "<a,b>", read: readNames },
   fields: { value: '"name: value"', repeats: true, read: readField },
   map: { value: '"from=to"', repeats: true, read: readPair },

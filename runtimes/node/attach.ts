@@ -3,19 +3,20 @@ import type { Server } from "node:net";
 import type { Duplex } from "node:stream";
 import { ProxyError } from "../../src/error.ts";
 import type { Plan } from "../../src/options/plan.ts";
+import { isRecord } from "../../src/options/schema.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
-import { attachContinue, isMatch, type Match } from "./attachcontinue.ts";
+import { attachContinue, detachContinue, isMatch, type Match } from "./attachcontinue.ts";
 import { protocolOf, refuseUpgrade, type UpgradeListener } from "./handleupgrade.ts";
 import { chooseUpgrades, handleAsRequest } from "./internals/upgradechoice.ts";
 
-/** Which requests of a server are the proxy's. */
+/** Selects the requests of a server that the proxy takes. */
 export interface AttachOptions {
   /**
    * Tells which requests are the proxy's; all by default. The proxy takes their upgrades, and passes their
    * `Expect: 100-continue` on to the upstream. Other upgrades are left to the server's other listeners for `upgrade`, and
    * the clients of other requests get 100 (Continue) when the body is read.
    *
-   * A request for which it throws is not the proxy's; the exception goes to `console.error`.
+   * If it throws, the proxy does not take the request, and the exception goes to `console.error`.
    *
    * If an upgrade does not match and there is no other listener, the server treats it as an ordinary request on Node 22.21,
    * 24.9 and newer; on older versions, the client gets 501.
@@ -48,10 +49,23 @@ class AttachedServer {
     );
   }
 
-  add(attachment: Attachment): void {
+  /** Returns the attachment, or the equal one that was added before. */
+  add(attachment: Attachment): Attachment {
     const { upgrade, match } = attachment;
-    if (this.#attachments.some((each) => each.upgrade === upgrade && each.match === match)) return;
-    this.#attachments.push(attachment);
+    const same = this.#attachments.find((each) => each.upgrade === upgrade && each.match === match);
+    if (same === undefined) this.#attachments.push(attachment);
+    return same ?? attachment;
+  }
+
+  remove(attachment: Attachment): void {
+    const index = this.#attachments.indexOf(attachment);
+    if (index < 0) return;
+    this.#attachments.splice(index, 1);
+    const { match } = attachment;
+    // Two proxies that take all requests share `takeAll`.
+    if (this.#attachments.every((each) => each.match !== match)) {
+      detachContinue(this.#server, match);
+    }
   }
 
   get #others(): number {
@@ -100,17 +114,15 @@ export interface SrvxServer {
 
 /**
  * Attaches a proxy to a server of Node's, or to the one under a server of srvx's.
+ * @returns a function that detaches the proxy
  * @throws TypeError for anything else
  */
 export function attachTo(
   server: Server | SrvxServer,
   { plan, upgrade }: Omit<Attachment, "match">,
   options: AttachOptions = {},
-): void {
-  const { match = takeAll } = options;
-  if (typeof match !== "function") {
-    throw new TypeError("fetchway: attach(server, { match }): use a function of the request");
-  }
+): () => void {
+  const match = readMatch(options);
   const isSrvx = typeof (server as SrvxServer | undefined)?.serve === "function";
   const inner = isSrvx ? (server as SrvxServer).node?.server : server;
   if (typeof (inner as Server | undefined)?.listenerCount !== "function") {
@@ -121,8 +133,24 @@ export function attachTo(
   }
   const known = servers.get(inner as Server) ?? new AttachedServer(inner as Server);
   servers.set(inner as Server, known);
-  known.add({ plan, upgrade, match });
+  const attachment = known.add({ plan, upgrade, match });
   attachContinue(inner as Server, match);
+  return () => known.remove(attachment);
+}
+
+/**
+ * Returns the function `match` of the options. Anything else in their place is refused: if it were ignored, the proxy would
+ * take every upgrade.
+ * @throws TypeError that names the option
+ */
+function readMatch(options: AttachOptions): Match {
+  const isKnown = isRecord(options) && Object.keys(options).every((name) => name === "match");
+  const match: unknown = isKnown ? options.match : null;
+  if (match === undefined) return takeAll;
+  if (typeof match === "function") return match as Match;
+  throw new TypeError(
+    "fetchway: attach(server, { match }): use an object whose only option `match` is a function of the request",
+  );
 }
 
 function takeAll(): boolean {

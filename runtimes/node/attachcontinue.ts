@@ -50,3 +50,10 @@ export function attachContinue(server: Server, match: Match): void {
     server.emit("request", req, res);
   });
 }
+
+/** Undoes `attachContinue` for the requests that `match` matches. */
+export function detachContinue(server: Server, match: (req: IncomingMessage) => boolean): void {
+  const matches = servers.get(server) ?? [];
+  const index = matches.indexOf(match);
+  if (index >= 0) matches.splice(index, 1);
+}

@@ -100,7 +100,8 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
     async function answer(): Promise<void> {
       const incoming = new UpgradeIncoming(req, res, client, protocol, turn);
       const response = await forward(incoming, target, plan, { req, socket, head }, respond);
-      // A response that was made before the request was sent, such as an error, has not waited for its turn yet.
+      // Responses leave in the order of the requests (RFC 9112 §9.3.2). `forward` waits for that before it sends the request;
+      // an error that is found earlier has not waited.
       await turn;
       const parts = partsOf(response);
       const { tunnel } = parts;

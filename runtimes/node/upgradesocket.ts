@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import type { Listener } from "../../src/exchange/scope.ts";
 import type { Tunnel, TunnelHandler } from "../../src/tunnel.ts";
 
-/** The number of early bytes that are kept; beyond it, the client has to wait for the answer. */
+/** The number of bytes that are kept before the upgrade is answered. Above it, the proxy stops reading from the client. */
 const MAX_EARLY = 65_536;
 
 /**
@@ -169,7 +169,7 @@ export class UpgradeSocket implements TunnelHandler {
     this.#socket.destroy();
   }
 
-  /** Closes the connection so that the client does not take it for an orderly end. */
+  /** Resets the connection, so that the client does not mistake the end for an orderly close. */
   #breakOff(): void {
     const socket = this.#socket;
     try {

@@ -27,7 +27,7 @@ interface DispatchOptions extends Dispatcher.DispatchOptions {
   servername?: string | undefined;
 }
 
-/** Methods whose body some upstreams do not read: they would take it for the next request on the connection. */
+/** Methods for which some upstreams do not read a body: such an upstream parses the body as the next request. */
 const RARELY_READ = /^(?:GET|HEAD|OPTIONS|TRACE)$/;
 
 /**
@@ -171,7 +171,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     else if (body && !hasArrived(body)) body.cancel();
   }
 
-  // ── DispatchHandler: undici calls these ──
+  // ── methods of `DispatchHandler`, which undici calls ──
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     // The attempt was aborted while it waited for a connection. An exception keeps undici from sending the request;
@@ -255,7 +255,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     this.fail(thrown);
   }
 
-  // ── Inlet: the response body calls these ──
+  // ── methods of `Inlet`, which the response body calls ──
 
   cancel(reason: ProxyError): void {
     this.fail(reason);

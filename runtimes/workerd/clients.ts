@@ -26,7 +26,7 @@ interface WorkerSocket {
   close(code?: number, reason?: string): void;
 }
 
-/** Returns the WebSocket of a response. It can be closed only after it was accepted. */
+/** Returns the WebSocket of a response. `destroy` accepts it first, because workerd closes no other WebSocket. */
 function takeWebSocket(response: Response): HandedSocket | undefined {
   const { webSocket } = response as { webSocket?: WorkerSocket | null };
   if (!webSocket) return undefined;

@@ -50,7 +50,7 @@ export class ResponseBody implements BodySource {
   #sink: Sink | undefined;
   /** The trailer fields as they arrived. */
   #trailers: HeaderList | undefined;
-  /** The value of the response's `Connection`, if it may nominate trailer fields. */
+  /** The value of the response's `Connection`: the trailer fields that it names are dropped. Undefined for none. */
   #connection: string | undefined;
   /** Whether an `onDrain` callback is pending at the sink. */
   #isWaiting = false;

@@ -50,6 +50,7 @@ export interface RequestEnd {
   readonly bytesOut: number | undefined;
   /** When the request arrived, in milliseconds since 1970. */
   readonly startedAt: number;
+  /** How long its parts took. */
   readonly timings: RequestTimings;
   /** The client's request. It is made at the first access; its body has been used. */
   readonly request: Request;
@@ -187,31 +188,22 @@ export class Observation {
   #finish(): void {
     const status = this.#status;
     if (this.#isOpen || status === undefined) return;
-    const incoming = this.#incoming;
-    const event: RequestEnd = {
-      method: incoming.method,
-      path: incoming.path,
-      authority: incoming.named ?? getHeader(incoming.headers, "host") ?? incoming.authority,
-      clientAddress: incoming.address,
+    const error = this.#error ?? this.#cut;
+    const protocol = status === 101 ? this.#protocol : undefined;
+    const timings: RequestTimings = {
+      queue: this.#queue,
+      connect: this.#isReused === true ? undefined : this.#connection?.connectDuration,
+      firstByte: this.#firstByte,
+      total: performance.now() - this.#start,
+    };
+    const event = new Ended(this.#incoming, status, protocol, error, timings, {
       upstream: this.#upstream,
-      status,
-      protocol: status === 101 ? this.#protocol : undefined,
-      error: this.#error ?? this.#cut,
       attempts: this.#attempts,
       reused: this.#isReused,
       bytesIn: this.#bytesIn,
       bytesOut: this.#bytesOut,
       startedAt: this.#startedAt,
-      timings: {
-        queue: this.#queue,
-        connect: this.#isReused === true ? undefined : this.#connection?.connectDuration,
-        firstByte: this.#firstByte,
-        total: performance.now() - this.#start,
-      },
-      get request() {
-        return incoming.request();
-      },
-    };
+    });
     try {
       this.#report(event);
     } catch (thrown) {
@@ -219,5 +211,59 @@ export class Observation {
       // oxlint-disable-next-line no-console
       console.error(thrown);
     }
+  }
+}
+
+/** The facts of an event that need no work. */
+type Facts = Pick<
+  RequestEnd,
+  "upstream" | "attempts" | "reused" | "bytesIn" | "bytesOut" | "startedAt"
+>;
+
+/** An event. It is a class, because an object literal with a getter is slow to make. */
+class Ended implements RequestEnd {
+  readonly method: string;
+  readonly path: string;
+  readonly authority: string;
+  readonly clientAddress: string | undefined;
+  readonly upstream: string | undefined;
+  readonly status: number;
+  readonly protocol: string | undefined;
+  readonly error: unknown;
+  readonly attempts: number;
+  readonly reused: boolean | undefined;
+  readonly bytesIn: number | undefined;
+  readonly bytesOut: number | undefined;
+  readonly startedAt: number;
+  readonly timings: RequestTimings;
+  readonly #incoming: Incoming;
+
+  constructor(
+    incoming: Incoming,
+    status: number,
+    protocol: string | undefined,
+    error: unknown,
+    timings: RequestTimings,
+    facts: Facts,
+  ) {
+    this.method = incoming.method;
+    this.path = incoming.path;
+    this.authority = incoming.named ?? getHeader(incoming.headers, "host") ?? incoming.authority;
+    this.clientAddress = incoming.address;
+    this.upstream = facts.upstream;
+    this.status = status;
+    this.protocol = protocol;
+    this.error = error;
+    this.attempts = facts.attempts;
+    this.reused = facts.reused;
+    this.bytesIn = facts.bytesIn;
+    this.bytesOut = facts.bytesOut;
+    this.startedAt = facts.startedAt;
+    this.timings = timings;
+    this.#incoming = incoming;
+  }
+
+  get request(): Request {
+    return this.#incoming.request();
   }
 }

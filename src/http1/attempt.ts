@@ -257,14 +257,14 @@ export function writeHead({ method, path, upstream, host, headers }: UpstreamReq
   return `${method} ${path} HTTP/1.1\r\n${fields}`;
 }
 
-/** What the end of a head says beside the message framing. */
+/** The parts of a request that `writeHeadEnd` turns into header fields, besides the message framing. */
 type HeadEnd = Pick<UpstreamRequest, "acceptsTrailers" | "trailer" | "upgrade">;
 
 /**
  * Returns the rest of a head: the message framing, what the request says about trailer fields, and whether the connection
  * is to stay open.
  * @param length the length of the body in bytes, 0 for none; undefined for the chunked coding
- * @param request what of the request depends on the connection: trailer fields, and the protocol to switch to
+ * @param request the parts of the request that end at this connection: trailer fields, and the protocol to switch to
  */
 export function writeHeadEnd(
   method: string,

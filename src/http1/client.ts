@@ -41,7 +41,7 @@ interface EvictionLimits {
   readonly interval?: number;
 }
 
-/** The limits for a runtime whose timers keep the process alive: without a timer, only the number of pools counts. */
+/** The limits on runtimes whose timers keep the process alive: the transport sets no timer there, and only counts pools. */
 const UNTIMED: EvictionLimits = { origins: 100 };
 
 /** Calls `attempt.begin(pool)` later. */

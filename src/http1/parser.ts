@@ -39,7 +39,7 @@ export interface ResponseHandler {
 
 /** The rules for one kind of lines. */
 interface LinesKind {
-  /** The name of the lines in error messages. */
+  /** What error messages call the lines, such as "response head". */
   readonly name: string;
   /** Whether an empty line ends the lines; otherwise a single line is read. */
   readonly isSection: boolean;
@@ -239,7 +239,8 @@ export class ResponseParser {
    */
   #checkStart(bytes: Uint8Array, at: number): void {
     for (let i = at; i < bytes.length && this.#startLength < START.length; i++) {
-      if (bytes[i] !== START[this.#startLength++]) throw malformed("status line");
+      if (bytes[i] === START[this.#startLength++]) continue;
+      throw this.#startLength === 1 && bytes[i] === 0 ? onlyHttp2() : malformed("status line");
     }
   }
 
@@ -487,6 +488,14 @@ function parseKeepAlive(value: string): number {
 /** Returns the error for a response that breaks the rules of HTTP/1.1. */
 function malformed(what: string): ProxyError {
   return new ProxyError("http_protocol_error", { message: `the upstream's ${what} is malformed` });
+}
+
+/** Returns the error of an upstream whose first byte is 0: so begins the SETTINGS frame of HTTP/2 (RFC 9113 §4.1). */
+function onlyHttp2(): ProxyError {
+  return new ProxyError("http_protocol_error", {
+    message:
+      "the upstream speaks HTTP/2 only: set the option `http2: true` of the target or the pool",
+  });
 }
 
 function tooLong({ name, code, limit }: LinesKind): ProxyError {

@@ -22,6 +22,10 @@ const CODES: Readonly<Record<string, ProxyErrorCode>> = {
   ERR_TLS_CERT_ALTNAME_INVALID: "tls_certificate_error",
 };
 
+const UNTRUSTED =
+  "the upstream's certificate is not accepted: pass its CA as `tls: { ca }` of the target or the pool, " +
+  "and the name in the certificate as `tls: { servername }` if it differs from the URL's";
+
 /**
  * Converts an error of a socket to a `ProxyError`.
  * @param isAnswered whether the response headers had arrived
@@ -39,7 +43,9 @@ function withErrorType(thrown: unknown): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   const { code = "" } = (thrown ?? {}) as { code?: string };
   // The message of a system error contains addresses, and some servers show messages to the client: keep it as the cause.
-  return new ProxyError(errorTypeOf(code), { cause: thrown });
+  const type = errorTypeOf(code);
+  const message = type === "tls_certificate_error" ? { message: UNTRUSTED } : undefined;
+  return new ProxyError(type, { cause: thrown, ...message });
 }
 
 function errorTypeOf(code: string): ProxyErrorCode {

@@ -3,7 +3,7 @@ import type { Carried, Connection } from "./connection.ts";
 
 /** A tunnel through a connection of the HTTP/1.1 client whose upstream has answered 101. */
 export class SwitchedTunnel implements Tunnel, Carried {
-  /** A tunnel may be silent: the limit for silence is about requests. */
+  /** Turns the pool's `timeout` off, which closes silent connections: a tunnel has `tunnelTimeout` instead. */
   readonly isPaused = true;
   readonly #connection: Connection;
   #handler: TunnelHandler | undefined;

@@ -6,8 +6,9 @@ import type { Table } from "./schema.ts";
 /** Options of other libraries whose value is a connection pool. */
 const AGENTS: ReadonlySet<string> = new Set(["agent", "httpAgent", "httpsAgent", "dispatcher"]);
 
-/** The parameters of `createProxy` that are not options of `proxyFetch`, and what to do instead. */
+/** Names that are no options of `proxyFetch`, because they belong elsewhere, and what to do instead. */
 const ELSEWHERE: ReadonlyMap<string, string> = new Map([
+  ["ws", "WebSockets are tunnelled without one (`upgrades`); on Node, call `proxy.attach(server)`"],
   ["target", "pass it as the second argument"],
   ["pool", "it is createProxy's; pass `transport: createTransport(…)` instead, made once"],
 ]);

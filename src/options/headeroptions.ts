@@ -45,8 +45,9 @@ export interface HeaderOptions {
    */
   host?: string;
   /**
-   * The protocols of `Upgrade` that are tunnelled: the connection carries their bytes once the upstream has responded
-   * with 101. Any other `Upgrade` is ignored, and the request is forwarded without it; `[]` ignores every `Upgrade`.
+   * Lists the protocols of `Upgrade` that are tunnelled: the connection carries their bytes once the upstream has responded
+   * with 101. By default, only WebSockets are tunnelled. Any other `Upgrade` is ignored, and the request is forwarded
+   * without it; `[]` ignores every `Upgrade`.
    *
    * The upstream must speak such a protocol or refuse it: the bytes that the client sends after a 101 are neither parsed
    * nor limited. If the server does not hand over upgrades (on Node: `proxy.attach(server)`), the client gets 501.

@@ -26,8 +26,8 @@ export interface HookOptions {
    * Runs for each interim response of the upstream (1xx, except 101), such as 103 (Early Hints), whose headers are cleaned
    * already. It only observes the response.
    *
-   * Servers on Node then send the response to the client, except 100 (Continue), which the proxy itself uses; other servers
-   * cannot send it. The hook runs before `onResponse`, for each attempt and each redirect that is followed. It does not
+   * With and without this hook, servers on Node send the response to the client, except 100 (Continue), which the proxy
+   * itself uses; other servers cannot send it. The hook runs before `onResponse`, for each attempt and each redirect that is followed. It does not
    * run where the transport is a `fetch`, which hides interim responses.
    * @example (status, headers) => console.log(status, headers.get("link"))
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-15.2

@@ -36,7 +36,8 @@ export interface LimitOptions {
    */
   bodyLimit?: number;
   /**
-   * Milliseconds that a tunnel may be silent in both directions; then it is closed. `0` for no limit.
+   * Milliseconds that a tunnel may be silent in both directions; then it is closed. By default (`0`), the proxy closes no
+   * silent tunnel.
    *
    * A WebSocket may be silent for hours, unless its application sends pings. `timeout` and `idleTimeout` do not apply to
    * tunnels.

@@ -178,9 +178,9 @@ function subtract(names: readonly string[], others: readonly string[]): NameSet 
 }
 
 /**
- * Whether the request asks for a body without content coding, because the transport decodes encoded bodies although the
- * proxy does not ask for it: the decoding would be wasted work, and would lose the length and the strong `ETag`.
- * Options that name `Accept-Encoding` take precedence.
+ * Whether the proxy asks the upstream for a body without content coding. It does so if the transport decodes every encoded
+ * body: decoding costs time, and loses the length and the strong `ETag`. Options that name `Accept-Encoding` take
+ * precedence.
  */
 function asksForIdentity(options: ProxyOptions, { capabilities }: Transport): boolean {
   if (capabilities.decodes.length === 0) return false;

@@ -131,8 +131,8 @@ export interface PoolOptions {
    */
   reuseBuffers?: boolean;
   /**
-   * Whether to speak HTTP/2 with upstreams. An upstream with `https:` chooses between HTTP/2 and HTTP/1.1 (ALPN); an upstream
-   * with `http:` must speak HTTP/2.
+   * Whether to speak HTTP/2 with upstreams; by default, all requests are sent by HTTP/1.1. With `true`, an upstream with
+   * `https:` chooses between HTTP/2 and HTTP/1.1 (ALPN), and an upstream with `http:` must speak HTTP/2.
    *
    * Requests share a connection up to the upstream's limit; `maxSockets` and the queue apply to further requests. HTTP/1.1
    * costs less for each request: set this option for gRPC, for trailers, or where connections are expensive. The target's

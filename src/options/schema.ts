@@ -18,6 +18,7 @@ export type KindName =
   | "bytes"
   | "text"
   | "names"
+  | "list"
   | "ranges"
   | "fields"
   | "map";
@@ -81,6 +82,8 @@ export interface FlagText {
   readonly short?: string;
   /** The placeholder for the value in the help, where it does not follow from the kind. */
   readonly value?: string;
+  /** The values that may follow a flag that needs none. */
+  readonly optional?: readonly string[];
 }
 
 /**

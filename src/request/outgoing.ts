@@ -116,7 +116,7 @@ export interface RequestHead {
  * Drops the fields of a request that must not be forwarded: those in `dropped`, and those that `Connection` nominates.
  *
  * @param kept names of fields that stay although they are in `dropped`
- * @param source what the fields are of; asked for its HTTP version if there is a transfer coding
+ * @param source the request that the fields belong to; its HTTP version is read only if there is a transfer coding
  * @throws ProxyError 400 for two `Host` fields, for one that is not an authority, and for a transfer coding in a request
  * of HTTP/1.0; 501 for a transfer coding other than `chunked`
  */

@@ -26,7 +26,10 @@ export interface TargetOptions {
   socketPath?: string;
   /** The TLS options for connections to this target. */
   tls?: TlsOptions;
-  /** Whether to speak HTTP/2 with this target. It wins over the pool's option `http2`, which says how. */
+  /**
+   * Whether to speak HTTP/2 with this target. By default, the option `http2` of the pool decides. With `true`, a target with
+   * `https:` chooses between HTTP/2 and HTTP/1.1 (ALPN), and a target with `http:` must speak HTTP/2.
+   */
   http2?: boolean;
 }
 
@@ -34,7 +37,8 @@ export interface TargetOptions {
  * Where to send requests: an `http:` or `https:` URL, `"unix:/path"`, an object with a URL and more options, or an app in
  * this process, which is any object with a `fetch` method.
  *
- * A server that is named here has to understand HTTP/1.1: a request body of unknown length is sent to it in chunks.
+ * A server that is named here has to understand HTTP/1.1, in which a request body of unknown length is sent in chunks, or
+ * with the option `http2` HTTP/2.
  * @see https://www.rfc-editor.org/rfc/rfc9112#section-6.1
  */
 export type TargetAddress = string | URL | TargetOptions | FetchTarget;
@@ -134,6 +138,10 @@ function parseUncached(target: string | URL | TargetOptions): Upstream {
   );
 }
 
+function isWs({ protocol }: URL): boolean {
+  return protocol === "ws:" || protocol === "wss:";
+}
+
 function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
   let url: URL;
   try {
@@ -147,7 +155,10 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
     );
   }
   if (url.protocol !== "http:" && url.protocol !== "https:") {
-    throw badTarget(from, "its scheme must be http: or https:");
+    throw badTarget(
+      from,
+      `its scheme must be http: or https:${isWs(url) ? ", also for WebSockets" : ""}`,
+    );
   }
   if (more.http2 !== undefined && typeof more.http2 !== "boolean") {
     throw badTarget(from, "its `http2` must be true or false");

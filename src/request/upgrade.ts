@@ -29,7 +29,8 @@ export function readUpgrade(
     status: 501,
     message:
       `the request asks to switch to ${protocol}, and the server does not hand such requests over: ` +
-      "call proxy.attach(server), or give the server proxy.plugin or proxy.websocket",
+      "call proxy.attach(server), or give the server proxy.plugin; " +
+      "or give it proxy.websocket, and call proxy.fetch(request, server)",
   });
 }
 
@@ -47,7 +48,7 @@ export function chooseProtocol(upgrade: string, carried: readonly string[]): str
   return undefined;
 }
 
-/** Whether a request may ask for an upgrade: in HTTP/1.0, and without the connection option, `Upgrade` has no effect. */
+/** Whether `Upgrade` has an effect: it has none in HTTP/1.0, nor if `Connection` does not name it (RFC 9110 §7.8). */
 function mayUpgrade(incoming: Incoming): boolean {
   if (incoming.method !== "GET") return false;
   // A server that can switch the connection has read the version and `Connection` itself, and may not show them.

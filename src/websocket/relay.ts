@@ -1,3 +1,4 @@
+import { isPoolClosed } from "../closing.ts";
 import type { Tunnel, TunnelHandler } from "../tunnel.ts";
 import {
   CloseCode,
@@ -48,7 +49,7 @@ export const relayLimits: RelayLimits = {
   idleTimeout: 0,
 };
 
-/** The code for both sides when neither has sent anything for too long ("Going Away"). */
+/** The code for a client whose proxy stops, and for both sides when neither has sent anything for too long ("Going Away"). */
 const GOING_AWAY = 1001;
 /** The code for a client whose upstream broke the protocol or went away (registered with IANA as "Bad Gateway"). */
 const BAD_GATEWAY = 1014;
@@ -115,7 +116,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     if (this.#hasSentClose || this.#isUpstreamClosed) return;
     const isText = typeof data === "string";
     const payload = isText ? new TextEncoder().encode(data) : data;
-    // A server may have no limit of its own, or a higher one.
+    // The runtime's server may accept larger messages than the relay.
     if (payload.byteLength > this.#limits.maxMessage) {
       this.#closeUpstream(GOING_AWAY, "a message of the client is too large");
       this.#closeClient(CloseCode.tooLarge, `a message exceeds ${this.#limits.maxMessage} bytes`);
@@ -175,11 +176,14 @@ export class Relay implements TunnelHandler, FrameHandler {
   }
 
   /** @internal */
-  onClose(): void {
+  onClose(error?: unknown): void {
     this.#isUpstreamClosed = true;
     clearTimeout(this.#closing);
     // After a close frame, the client has been told already.
-    if (!this.#isClientClosed && !this.#reader.isOver) this.#client.terminate();
+    if (!this.#isClientClosed && !this.#reader.isOver) {
+      if (isPoolClosed(error)) this.#client.close(GOING_AWAY, "");
+      else this.#client.terminate();
+    }
     this.#finish();
   }
 

@@ -1,4 +1,5 @@
 /** A host on `node:http`, with the global `fetch` in place of Fetchway's own HTTP client. */
+import type { RequestListener } from "node:http";
 import { createProxy } from "#proxy";
 import { serve } from "../_serve.ts";
 import { announce } from "./_announce.ts";
@@ -6,7 +7,8 @@ import { createFetching } from "./_fetching.ts";
 
 await announce(async (setup) => {
   const proxy = createFetching(createProxy, setup);
-  const handler = proxy?.nodeHandler ?? ((_, res) => void res.writeHead(500).end());
+  const handler: RequestListener =
+    proxy?.nodeHandler ?? ((_, res) => void res.writeHead(500).end());
   const { port, server } = await serve("node", handler);
   proxy?.attach(server);
   return port;

@@ -1,8 +1,11 @@
-/** A proxy on Node that reports its memory, timers and listeners for each line on stdin; run with --expose-gc. */
+/**
+ * A proxy on Node that reports its memory, timers and listeners for each line on stdin; run with --expose-gc. Its argument
+ * is the kind of its server, by default `node`.
+ */
 import { getEventListeners } from "node:events";
 import { createInterface } from "node:readline";
 import { createProxy } from "#proxy";
-import { serve } from "../_serve.ts";
+import { type Handlers, serve, type ServerKind } from "../_serve.ts";
 
 declare const gc: () => void;
 
@@ -21,7 +24,9 @@ export interface Holdings {
 const { signal } = new AbortController();
 const target = process.env["UPSTREAM"] ?? "";
 const proxy = createProxy({ target, signal, pool: { freeSocketTimeout: 60_000 } });
-const { server, port } = await serve("node", proxy.nodeHandler);
+const serverKind = (process.argv[2] ?? "node") as ServerKind;
+const handler: unknown = serverKind === "node" ? proxy.nodeHandler : proxy.fetch;
+const { server, port } = await serve(serverKind, handler as Handlers[ServerKind]);
 proxy.attach(server);
 
 function listenersOf(emitter: NodeJS.EventEmitter): number {

@@ -79,7 +79,8 @@ export function breakOffRequest(request: IncomingMessage): void {
   });
 }
 
-function resetSocket(socket: Socket): void {
+/** Closes a connection at once, without sending what still waits for the client. */
+export function resetSocket(socket: Socket): void {
   try {
     socket.resetAndDestroy();
   } catch {

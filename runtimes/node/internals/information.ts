@@ -47,7 +47,7 @@ function writesList(write: WriteInformation): boolean {
   return text === EXPECTED;
 }
 
-/** Writes an interim response, as far as this Node can. */
+/** Writes an interim response; an older Node leaves out those for which it has no method. */
 export function writeInformation(res: Informing, status: number, headers: HeaderList): void {
   const write = res.writeInformation;
   if (write !== undefined && takesList(write)) return write.call(res, status, headers);

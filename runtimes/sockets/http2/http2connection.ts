@@ -20,8 +20,8 @@ const ASSUMED_STREAMS = 100;
 /** The maximum number of streams on one connection: an upstream may set no limit, but its event loop has one. */
 const MAX_STREAMS = 256;
 /**
- * The number of bytes that the upstream may send on one stream while its client is slow. The connection's window does not
- * stop other streams: the runtimes return it as soon as bytes arrive.
+ * The number of bytes that the upstream may send on one stream while its client is slow. A slow client does not stop other
+ * streams: the runtimes enlarge the connection's window again as soon as bytes arrive.
  */
 const STREAM_WINDOW = 262_144;
 const CONNECTION_WINDOW = 4_194_304;
@@ -267,7 +267,9 @@ export class Http2Connection implements IdleItem {
     const isSilent = error === undefined || code.startsWith("ERR_HTTP2");
     if (this.session === undefined || this.#hasSettings || !isSilent) return error ?? closed();
     return new ProxyError("http_protocol_error", {
-      message: "the upstream does not speak HTTP/2; leave out the option `http2`",
+      message:
+        "the upstream does not speak HTTP/2 at this URL: leave out the option `http2`, " +
+        "or write `https:` if the upstream expects TLS",
       cause: error,
     });
   }

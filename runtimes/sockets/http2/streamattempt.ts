@@ -360,7 +360,7 @@ function resetStream(stream: ClientHttp2Stream): void {
 
 /** Writes a request body to a stream. */
 class StreamUpload implements Sink {
-  /** The chunks are sent from their own memory, and Node does not tell when. */
+  /** Node sends a chunk without copying it, and does not report when the chunk is sent. */
   readonly memory = "borrowed";
   readonly #attempt: StreamAttempt;
   readonly #stream: ClientHttp2Stream;

@@ -1,7 +1,12 @@
-/** A proxy under Bun.serve or Deno.serve that reports its memory and tunnels for each line on stdin. */
+/**
+ * A proxy on Bun or Deno that reports its memory and tunnels for each line on stdin: under the runtime's own server, or
+ * with the argument `nodehttp` under a server of `node:http`.
+ */
 import process from "node:process";
 import { createInterface } from "node:readline";
-import { createProxy, type CreateProxyOptions } from "#proxy";
+import { createProxy, type Proxy } from "#proxy";
+import { createProxy as createNodeProxy } from "../../runtimes/node.ts";
+import { serve } from "../_serve.ts";
 import { serveBun } from "../_serve.bun.ts";
 import { serveDeno } from "../_serve.deno.ts";
 import type { Holdings } from "./leaks.ts";
@@ -10,10 +15,21 @@ declare const Bun: { gc(isFull: boolean): void } | undefined;
 /** Deno has it with --v8-flags=--expose-gc. */
 declare const gc: () => void;
 
-const options: CreateProxyOptions = { target: process.env["UPSTREAM"] ?? "" };
-const proxy = createProxy(options);
 const collect = typeof Bun === "undefined" ? gc : () => Bun?.gc(true);
-const port = typeof Bun === "undefined" ? serveDeno(proxy.fetch) : serveBun(proxy);
+const options = { target: process.env["UPSTREAM"] ?? "" };
+
+async function start(): Promise<{ proxy: Pick<Proxy, "stats">; port: number }> {
+  if (process.argv[2] === "nodehttp") {
+    const proxy = createNodeProxy(options);
+    const { server, port } = await serve("node", proxy.nodeHandler);
+    proxy.attach(server);
+    return { proxy, port };
+  }
+  const proxy = createProxy(options);
+  return { proxy, port: typeof Bun === "undefined" ? serveDeno(proxy.fetch) : serveBun(proxy) };
+}
+
+const { proxy, port } = await start();
 
 async function measure(): Promise<Pick<Holdings, "heap" | "pool">> {
   // Objects that are freed after other objects need more than one collection.

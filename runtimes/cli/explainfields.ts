@@ -1,0 +1,215 @@
+/**
+ * Explains what becomes of the header fields of a request, from the rules that the core itself applies: the sets of a plan,
+ * and the lists of names that are dropped.
+ */
+import { HOP_BY_HOP, NameSet, REQUEST_ASSERTIONS } from "../../src/fields/headers.ts";
+import type { Plan } from "../../src/options/plan.ts";
+import type { HeaderList } from "../../src/transport.ts";
+
+/** What became of a field of the client, or where a field of the upstream request comes from. */
+export interface FieldRow {
+  readonly name: string;
+  readonly value: string;
+  /** The reason, such as "the client's" or "belongs to one connection (RFC 9110 §7.6.1)". */
+  readonly reason: string;
+  /**
+   * The option that decides: without it, the outcome would be another. Where more than one rule has the same effect, the
+   * reason names the options.
+   */
+  readonly option?: string | undefined;
+}
+
+/** What became of all fields. */
+export interface Explained {
+  readonly sent: readonly FieldRow[];
+  readonly dropped: readonly FieldRow[];
+}
+
+/** What is known about a request beside its fields. */
+export interface Facts {
+  readonly plan: Plan;
+  /** Whether `trustProxy` trusts the peer. */
+  readonly isTrusted: boolean;
+  /** The hooks that may have changed fields, such as "onRequest". */
+  readonly hooks: readonly string[];
+}
+
+type Reason = Pick<FieldRow, "reason" | "option"> & {
+  /** Whether what is sent contains the client's value. */
+  readonly keeps?: boolean;
+};
+
+/** Why each field is dropped that `REQUEST_DROPPED` names beside those of `HOP_BY_HOP`. */
+export const DROPPED_REASONS: Readonly<Record<string, string>> = {
+  "content-length": "the framing follows the body (RFC 9112 §6.3)",
+  expect: "meant for this proxy, which expects by itself (RFC 9110 §10.1.1)",
+  host: "replaced (RFC 9110 §7.2)",
+  "proxy-authorization": "meant for this proxy (RFC 9110 §11.7.2); forwardHeaders forwards it",
+};
+
+const OF_CONNECTION = new NameSet(HOP_BY_HOP);
+const ASSERTIONS = new NameSet(REQUEST_ASSERTIONS);
+const NONE = new NameSet([]);
+const FORWARDED = new NameSet(["forwarded"]);
+/** The names that this proxy writes, by style. */
+const WRITTEN_BY_STYLE = {
+  "x-forwarded": new NameSet([
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-port",
+  ]),
+  forwarded: FORWARDED,
+  none: NONE,
+};
+/** The names of the other style, by style. */
+const WRITTEN_BY_OTHERS = {
+  "x-forwarded": FORWARDED,
+  forwarded: new NameSet(["x-forwarded-"]),
+  none: NONE,
+};
+
+/**
+ * Explains the fields of a request.
+ * @param received the client's fields
+ * @param sent the fields that the upstream would get, without `Host` and the message framing
+ */
+export function explainFields(received: HeaderList, sent: HeaderList, facts: Facts): Explained {
+  const before = joinFields(received);
+  const after = joinFields(sent);
+  const nominated = readNominated(before);
+  const explain = (name: string): Reason =>
+    explainSent(name, before.get(name), after.get(name), facts);
+  return {
+    sent: toRows(sent, explain),
+    dropped: toRows(received, (name) =>
+      after.has(name) && explain(name).keeps === true
+        ? undefined
+        : explainDropped(name, nominated, facts),
+    ),
+  };
+}
+
+function toRows(list: HeaderList, explain: (name: string) => Reason | undefined): FieldRow[] {
+  const rows: FieldRow[] = [];
+  for (let i = 0; i < list.length; i += 2) {
+    const [name, value] = [list[i] as string, list[i + 1] as string];
+    const explained = explain(name.toLowerCase());
+    if (explained === undefined) continue;
+    const { reason, option } = explained;
+    rows.push({ name, value, reason, option });
+  }
+  return rows;
+}
+
+/** Returns the values by name in lower case; some servers show several lines as one. */
+function joinFields(list: HeaderList): Map<string, string> {
+  const groups = new Map<string, string>();
+  for (let i = 0; i < list.length; i += 2) {
+    const [name, value] = [(list[i] as string).toLowerCase(), list[i + 1] as string];
+    const other = groups.get(name);
+    const separator = name === "cookie" ? "; " : ", ";
+    groups.set(name, other === undefined ? value : other + separator + value);
+  }
+  return groups;
+}
+
+function readNominated(fields: Map<string, string>): NameSet {
+  return new NameSet((fields.get("connection") ?? "").split(",").map((name) => name.trim()));
+}
+
+function explainSent(
+  name: string,
+  before: string | undefined,
+  after: string | undefined,
+  { plan, isTrusted, hooks }: Facts,
+): Reason {
+  const { options } = plan;
+  const isSame = before === after;
+  if (findCovering(Object.keys(options.headers ?? {}), name)) {
+    return isSame
+      ? { reason: "set; see headers", keeps: true }
+      : { reason: "set", option: "headers" };
+  }
+  if (plan.added.includes(name) && after === "identity") {
+    return { reason: "the client decodes other codings, which would change the body" };
+  }
+  if (name === "via" && options.via && !isSame) {
+    const reason = before === undefined ? "names this proxy" : "the client's, and this proxy";
+    return { reason: `${reason} (RFC 9110 §7.6.3)`, option: "via", keeps: true };
+  }
+  const kept = plan.kept?.has(name) === true;
+  const isAllowed = isTrusted || kept;
+  // Without this option, the field would have been dropped.
+  const allowing = isTrusted && kept ? undefined : isTrusted ? "trustProxy" : "forwardHeaders";
+  // What an earlier proxy has told of the scheme, host and port stays.
+  const isTold = before !== undefined && isAllowed && /^x-forwarded-(?!for$)/.test(name);
+  if (WRITTEN_BY_STYLE[plan.forwarded].has(name) && !isTold && !(isSame && isAllowed)) {
+    // The client's part stands before this proxy's own, unless none of it was trusted.
+    return before !== undefined && isAllowed && after?.includes(", ") === true
+      ? { reason: "what is trusted of it, and the client", option: allowing, keeps: true }
+      : { reason: "about the client (RFC 7239 §5)", option: "xfwd" };
+  }
+  if (!isSame) {
+    // Of a trusted peer's fields, `trustProxy` keeps a part.
+    if (isTrusted && before !== undefined && ASSERTIONS.has(name)) {
+      return { reason: "what trusted proxies have written of it", option: allowing, keeps: true };
+    }
+    return hooks.length === 0
+      ? { reason: "unknown" }
+      : { reason: "set", option: hooks.join(" or ") };
+  }
+  const isDroppedElse = ASSERTIONS.has(name) || name in DROPPED_REASONS;
+  return { reason: "the client's", option: isDroppedElse ? allowing : undefined, keeps: true };
+}
+
+function explainDropped(
+  name: string,
+  nominated: NameSet,
+  { plan, isTrusted, hooks }: Facts,
+): Reason {
+  const { headers = {}, filterHeaders = [], forwardHeaders = [] } = plan.options;
+  if (OF_CONNECTION.has(name)) return { reason: "belongs to one connection (RFC 9110 §7.6.1)" };
+  if (nominated.has(name)) return { reason: "named in Connection (RFC 9110 §7.6.1)" };
+  if (isTrusted && /^x[-_]forwarded[-_]/.test(name) && name.includes("_")) {
+    return { reason: "some upstreams cannot tell it from the name with - (CVE-2026-30851)" };
+  }
+  // The rules for all requests come before the options, which would change nothing then.
+  if (!findCovering(forwardHeaders, name)) {
+    const own = DROPPED_REASONS[name];
+    if (own !== undefined) return { reason: own };
+    if (!isTrusted && ASSERTIONS.has(name)) {
+      return { reason: "a client could forge it (RFC 7239 §8.1); see trustProxy, forwardHeaders" };
+    }
+    if (isTrusted && WRITTEN_BY_OTHERS[plan.forwarded].has(name)) {
+      return { reason: "the other style could contradict it; see xfwd" };
+    }
+  }
+  // Of a trusted peer's field, nothing may be left without these options, too.
+  const isPartly = isTrusted && ASSERTIONS.has(name);
+  const set = findCovering(Object.keys(headers), name);
+  const isFiltered = findCovering(filterHeaders, name) !== undefined;
+  if (set !== undefined) {
+    const reason = headers[set] === null ? "deleted" : "replaced";
+    return isFiltered || isPartly
+      ? { reason: `${reason}; see headers, filterHeaders` }
+      : { reason, option: "headers" };
+  }
+  if (isFiltered) {
+    return isPartly
+      ? { reason: "dropped; see filterHeaders, trustProxy" }
+      : { reason: "dropped", option: "filterHeaders" };
+  }
+  if (plan.added.includes(name)) return { reason: "replaced" };
+  if (isPartly) {
+    return { reason: "no trusted proxy has written it, or it is malformed; see trustProxy" };
+  }
+  return hooks.length === 0
+    ? { reason: "unknown" }
+    : { reason: "deleted", option: hooks.join(" or ") };
+}
+
+/** Finds the name in a list that stands for this field, as the core compares names. */
+function findCovering(names: readonly string[], name: string): string | undefined {
+  return names.find((each) => new NameSet([each]).has(name));
+}

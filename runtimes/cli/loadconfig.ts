@@ -1,0 +1,191 @@
+/** Reads the config file of the command. */
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { basename, resolve } from "node:path";
+import process from "node:process";
+import { pathToFileURL } from "node:url";
+import { stripVTControlCharacters } from "node:util";
+import type { Config } from "../config.ts";
+import { checkConfig, type ConfigFault } from "./checkconfig.ts";
+import { findJsonFault } from "./jsonfault.ts";
+
+/** What is wrong with a config file, one line each, with the name of the file and the line if it is known. */
+export class ConfigError extends Error {
+  readonly problems: readonly string[];
+  constructor(problems: readonly string[]) {
+    super(problems.join("\n"));
+    this.problems = problems;
+  }
+}
+
+const { cache } = createRequire(import.meta.url);
+/** A number in each import, because a module is evaluated once for each URL. */
+let imports = 0;
+
+/**
+ * Reads and checks a config file. Modules that the file itself imports are not read again.
+ * @throws ConfigError that names the file, the line and the fix
+ */
+export async function readConfig(path: string): Promise<Config> {
+  const source = readSource(path);
+  const config = path.endsWith(".json")
+    ? parseJson(path, source)
+    : await importConfig(path, source);
+  const faults = checkConfig(config);
+  if (faults.length > 0) throw toConfigError(path, source, faults);
+  return config as Config;
+}
+
+/**
+ * Reads the text of a config file.
+ * @throws ConfigError
+ */
+export function readSource(path: string): string {
+  if (!/\.(?:[mc]?[jt]s|json)$/.test(path)) {
+    throw new ConfigError([`--config ${JSON.stringify(path)}: use a .mjs, .js, .ts or .json file`]);
+  }
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    const { code, message } = error as Error & { code?: string };
+    const reason = code === "ENOENT" ? "there is no such file" : message;
+    throw new ConfigError([`--config ${JSON.stringify(path)}: ${reason}`]);
+  }
+}
+
+function parseJson(path: string, source: string): unknown {
+  try {
+    return JSON.parse(source);
+  } catch {
+    const index = findJsonFault(source) ?? source.length;
+    const found = index < source.length ? JSON.stringify(source[index]) : "the end of the file";
+    const hint = /^\s*[}\]]/.test(source.slice(index)) ? "; remove the comma before it?" : "";
+    throw new ConfigError([
+      `${at(path, lineOf(source, index))}: it is not JSON: ${found} is not expected here${hint}`,
+    ]);
+  }
+}
+
+async function importConfig(path: string, source: string): Promise<unknown> {
+  const file = resolve(path);
+  // CommonJS modules, and on Bun all modules, are cached by their path.
+  delete cache[file];
+  let loaded: { default?: unknown };
+  try {
+    loaded = (await import(`${pathToFileURL(file).href}?read=${++imports}`)) as object;
+  } catch (error) {
+    throw explainImport(path, error);
+  }
+  if (loaded.default !== undefined) return loaded.default;
+  const line = lineMatching(source, /module\.exports|^export /m);
+  throw new ConfigError([
+    `${at(path, line)}: there is no default export: write export default {…}`,
+  ]);
+}
+
+/** The members of what runtimes throw if a module cannot be imported. */
+interface ImportFailure {
+  readonly name?: string;
+  readonly message?: string;
+  readonly stack?: string;
+  readonly code?: string;
+  /** Bun: the place of a syntax error. */
+  readonly position?: { readonly line: number } | null;
+  /** Bun: several syntax errors. */
+  readonly errors?: readonly ImportFailure[];
+}
+
+function explainImport(path: string, thrown: unknown): ConfigError {
+  if (typeof thrown !== "object" || thrown === null) {
+    return new ConfigError([`${basename(path)}: it throws ${String(thrown)}`]);
+  }
+  const { errors: [first = thrown] = [] } = thrown as ImportFailure;
+  return explainFailure(path, first);
+}
+
+function explainFailure(path: string, failure: ImportFailure): ConfigError {
+  if (failure.code === "ERR_UNKNOWN_FILE_EXTENSION") {
+    const fix = "use a .mjs file, or Node 22.18 or newer";
+    return new ConfigError([
+      `${basename(path)}: this version of Node cannot read TypeScript: ${fix}`,
+    ]);
+  }
+  // Deno's messages have colours, and a picture of the line behind the first line.
+  const message = stripVTControlCharacters(failure.message ?? "");
+  const [first = ""] = message.split("\n");
+  const line = failure.position?.line ?? findLine(path, failure, message);
+  return new ConfigError([`${at(path, line)}: ${first.replace(/^SyntaxError: /, "")}`]);
+}
+
+/** Finds the line of a failure in its stack or message: the first place in the file. */
+function findLine(
+  path: string,
+  { stack = "", name }: ImportFailure,
+  message: string,
+): number | undefined {
+  const file = escapeRegExp(basename(path));
+  const place = new RegExp(`[/\\\\]${file}(?:\\?read=\\d+)?:(\\d+)`);
+  const found = place.exec(message) ?? place.exec(stripVTControlCharacters(stack));
+  if (found !== null || name !== "SyntaxError")
+    return found === null ? undefined : Number(found[1]);
+  // Node tells the place of a syntax error only to the terminal. On other runtimes, the error has told it.
+  const { stderr } = spawnSync(process.execPath, ["--check", resolve(path)], {
+    encoding: "utf8",
+    env: { ...process.env, NODE_OPTIONS: "" },
+  });
+  const shown = place.exec(stderr);
+  return shown === null ? undefined : Number(shown[1]);
+}
+
+function escapeRegExp(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+}
+
+// ── the lines of wrong options ──
+
+function toConfigError(path: string, source: string, faults: readonly ConfigFault[]): ConfigError {
+  return new ConfigError(
+    faults.map((fault) => `${at(path, findFaultLine(source, fault))}: ${fault.text}`),
+  );
+}
+
+function at(path: string, line: number | undefined): string {
+  return line === undefined ? basename(path) : `${basename(path)}:${line}`;
+}
+
+function lineOf(source: string, index: number): number {
+  return source.slice(0, index).split("\n").length;
+}
+
+function lineMatching(source: string, pattern: RegExp): number | undefined {
+  const index = source.search(pattern);
+  return index < 0 ? undefined : lineOf(source, index);
+}
+
+/**
+ * Finds the line of a wrong option. A config that code computes may have none: the line is told only if the file has the name
+ * of the option once, or once within the route.
+ */
+function findFaultLine(source: string, { key, route, routes }: ConfigFault): number | undefined {
+  const keys = key === undefined ? [] : indexesOf(source, key);
+  if (keys.length === 1) return lineOf(source, keys[0] as number);
+  const matches = route === undefined ? [] : indexesOf(source, "match");
+  if (route === undefined || matches.length !== routes) return undefined;
+  const [begin = 0, own = 0, end = source.length] = [
+    matches[route - 1],
+    matches[route],
+    matches[route + 1],
+  ];
+  // Most files begin a route with `match`. Otherwise, the option stands before it.
+  const after = keys.filter((index) => index >= own && index < end);
+  const before = keys.filter((index) => index > begin && index < own);
+  const [found = own] = after.length > 0 ? after : before;
+  return lineOf(source, found);
+}
+
+/** Returns the indexes at which a file has a property of that name. */
+function indexesOf(source: string, key: string): number[] {
+  const property = new RegExp(`(?<![\\w$.-])(["']?)${escapeRegExp(key)}\\1\\s*:`, "g");
+  return Array.from(source.matchAll(property), ({ index }) => index);
+}

@@ -1,0 +1,58 @@
+/**
+ * The characters that can end a line, move the cursor of a terminal, or change the direction of text: controls, format
+ * characters, unassigned and private ones, and the separators of lines and paragraphs.
+ */
+const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]/gu;
+const PRINTABLE_ASCII = /^[ -~]*$/;
+
+/** Makes a text safe to print: a character that is not printable becomes an escape such as `\n` or `\u{1b}`. */
+export function escapeControls(text: string): string {
+  return PRINTABLE_ASCII.test(text) ? text : text.replace(UNPRINTABLE, escapeCharacter);
+}
+
+function escapeCharacter(character: string): string {
+  if (character === "\n") return "\\n";
+  if (character === "\t") return "\\t";
+  return `\\u{${(character.codePointAt(0) as number).toString(16)}}`;
+}
+
+/** The characters that `JSON.stringify` leaves as they are, although a terminal may obey them. */
+const UNPRINTABLE_IN_JSON = /[\u007f-\u009f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** Renders a value as one line of JSON without a character that is not printable. */
+export function renderJson(value: unknown): string {
+  return JSON.stringify(value).replace(
+    UNPRINTABLE_IN_JSON,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+/** The characters that Apache's `ap_escape_logitem` escapes: all but printable ASCII, and `"` and `\`. */
+const APACHE_ESCAPED = /[^ !#-[\]-~]/;
+const APACHE_LETTERS: Readonly<Record<number, string>> = {
+  0x08: "\\b",
+  0x09: "\\t",
+  0x0a: "\\n",
+  0x0b: "\\v",
+  0x0d: "\\r",
+  0x22: '\\"',
+  0x5c: "\\\\",
+};
+const encoder = new TextEncoder();
+
+/**
+ * Escapes a text as Apache does in its access log: `"` and `\` get a backslash, and a byte that is not printable becomes
+ * `\n`, `\t` or `\xhh`.
+ * @see https://httpd.apache.org/docs/2.4/mod/mod_log_config.html#format-notes
+ */
+export function escapeAsApache(text: string): string {
+  if (!APACHE_ESCAPED.test(text)) return text;
+  let escaped = "";
+  for (const byte of encoder.encode(text)) {
+    const isPlain = byte >= 0x20 && byte < 0x7f && byte !== 0x22 && byte !== 0x5c;
+    escaped += isPlain
+      ? String.fromCharCode(byte)
+      : (APACHE_LETTERS[byte] ?? `\\x${byte.toString(16).padStart(2, "0")}`);
+  }
+  return escaped;
+}

@@ -1,0 +1,94 @@
+import type { Failure } from "./causes.ts";
+
+/** Milliseconds until the first summary of equal failures; each further summary comes after twice as long. */
+const FIRST_WAIT = 1000;
+const LONGEST_WAIT = 60_000;
+/** The number of different failures that are counted apart; the others are counted together. */
+const MOST_KINDS = 64;
+
+/** A failure of a request, before it is a line. */
+export interface FailedRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly status: number;
+  readonly failure: Failure;
+  /** The time at which it failed, in milliseconds since 1970. */
+  readonly time: number;
+  /** What the client had got before, such as `cut after 3.0 s, 1.2 MB`; undefined for a failure without a response. */
+  readonly outcome: string | undefined;
+}
+
+/** Further failures that are equal to one that was shown. */
+export interface Repetition {
+  /** The last of them. */
+  readonly last: FailedRequest;
+  readonly count: number;
+  /** The milliseconds in which they happened. */
+  readonly span: number;
+  /** Whether they differ in their causes, because there are too many causes. */
+  readonly isMixed: boolean;
+}
+
+interface Kind {
+  last: FailedRequest;
+  count: number;
+  since: number;
+  wait: number;
+}
+
+/**
+ * Shows the first failure of each kind at once, and equal ones as one line after 1 s, 2 s, 4 s and so on up to a minute,
+ * so that an upstream that is down does not fill a disk. A kind that has not occurred for that time is forgotten, and its
+ * next failure is shown at once again.
+ */
+export class FailureLog {
+  readonly #show: (failed: FailedRequest) => void;
+  readonly #sum: (repetition: Repetition) => void;
+  readonly #kinds: Map<string, Kind> = new Map();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(show: (failed: FailedRequest) => void, sum: (repetition: Repetition) => void) {
+    this.#show = show;
+    this.#sum = sum;
+  }
+
+  add(failed: FailedRequest): void {
+    const { status, failure, time } = failed;
+    const key = `${status} ${failure.code} ${failure.cause}`;
+    const isKnown = this.#kinds.has(key) || this.#kinds.size < MOST_KINDS;
+    const kind = this.#kinds.get(isKnown ? key : "");
+    if (kind !== undefined) {
+      kind.last = failed;
+      kind.count++;
+      return;
+    }
+    this.#show(failed);
+    this.#kinds.set(isKnown ? key : "", { last: failed, count: 0, since: time, wait: FIRST_WAIT });
+    this.#timer ??= setInterval(() => this.tick(Date.now()), FIRST_WAIT).unref();
+  }
+
+  /** @internal Shows the sums that are due. */
+  tick(now: number): void {
+    for (const [key, kind] of this.#kinds) {
+      if (now - kind.since < kind.wait) continue;
+      if (kind.count === 0) this.#kinds.delete(key);
+      else this.#sumUp(key, kind, now);
+    }
+    if (this.#kinds.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  /** Shows all sums, when the process ends. */
+  flush(): void {
+    for (const [key, kind] of this.#kinds) if (kind.count > 0) this.#sumUp(key, kind, Date.now());
+  }
+
+  #sumUp(key: string, kind: Kind, now: number): void {
+    const { last, count, since } = kind;
+    this.#sum({ last, count, span: now - since, isMixed: key === "" });
+    kind.count = 0;
+    kind.since = now;
+    kind.wait = Math.min(kind.wait * 2, LONGEST_WAIT);
+  }
+}

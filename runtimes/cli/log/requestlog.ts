@@ -1,0 +1,160 @@
+import process from "node:process";
+import type { ProxyError } from "../../../src/error.ts";
+import type { RequestEnd } from "#proxy";
+import { diagnoseFailure, isClientGone, renderFailure } from "./causes.ts";
+import { escapeControls, renderJson } from "./escape.ts";
+import { type FailedRequest, FailureLog, type Repetition } from "./failurelog.ts";
+import {
+  clockTime,
+  createPalette,
+  createPrettyForm,
+  type LineForm,
+  renderCombined,
+  renderCommon,
+  renderDuration,
+  renderJsonLine,
+  renderOutcome,
+} from "./lineforms.ts";
+import { LineWriter, type Output } from "./linewriter.ts";
+
+/** The forms of the log: the values of `--log`. */
+export type LogForm = "pretty" | "common" | "combined" | "json" | "off";
+
+type Stream = Output & NodeJS.WritableStream & { readonly isTTY?: boolean };
+
+/** Chooses the form of the log if `--log` is not given: for people on a terminal, for programs elsewhere. */
+export function chooseLogForm(stream: { readonly isTTY?: boolean }): LogForm {
+  return stream.isTTY === true ? "pretty" : "common";
+}
+
+/**
+ * The log of the command: lines of requests on stdout, and failures with cause and fix on stderr. In the form `pretty`, a
+ * request that failed is only on stderr, because people read both.
+ *
+ * srvx has a log as well (`srvx/log`). It is a middleware, which knows neither the upstream nor the size of a body, takes
+ * the head of a response for its end, and does not see upgrades and failures, so that it is not used here.
+ */
+export class RequestLog {
+  readonly #form: LogForm;
+  readonly #lines: LineWriter;
+  readonly #errors: LineWriter;
+  readonly #failures: FailureLog;
+
+  /** Called at the end of each request; undefined for the form `off`, so that nothing is measured for the log. */
+  readonly onRequestEnd: ((end: RequestEnd) => void) | undefined;
+
+  constructor(form: LogForm, stdout: Stream = process.stdout, stderr: Stream = process.stderr) {
+    this.#form = form;
+    const renderDropped = createDroppedForm(form);
+    this.#lines = new LineWriter(stdout, renderDropped);
+    this.#errors = new LineWriter(stderr, renderDropped);
+    const forms = createFailureForms(form, stderr);
+    this.#failures = new FailureLog(
+      (failed) => this.#errors.write(forms.render(failed)),
+      (repetition) => this.#errors.write(forms.renderSum(repetition)),
+    );
+    const render = createLineForm(form, stdout);
+    this.onRequestEnd = render && ((end) => this.#write(end, render));
+  }
+
+  /**
+   * Reports the failure of a request in the form `off`, in which nothing follows a request to its end. A response that
+   * breaks off after its head is therefore not reported.
+   */
+  readonly onError = (error: ProxyError, request: Request, upstream?: string): void => {
+    if (isClientGone(error)) return;
+    const failure = diagnoseFailure(error, upstream);
+    const { pathname, search } = new URL(request.url);
+    const { method } = request;
+    const path = pathname + search;
+    const { status } = error;
+    this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });
+  };
+
+  /** Writes what is left. Resolves when it is written, or after a second if the reader of a pipe is too slow. */
+  async close(): Promise<void> {
+    this.#failures.flush();
+    await Promise.all([this.#lines.close(), this.#errors.close()]);
+  }
+
+  /** Writes what is left, in a listener of the process's `exit`. */
+  flushNow(): void {
+    this.#failures.flush();
+    this.#lines.flushNow();
+    this.#errors.flushNow();
+  }
+
+  #write(end: RequestEnd, render: LineForm): void {
+    const { error } = end;
+    const isFailure = error !== undefined && !isClientGone(error);
+    if (!isFailure || this.#form !== "pretty") this.#lines.write(render(end));
+    if (!isFailure) return;
+    const { method, path, status, startedAt, timings } = end;
+    const failure = diagnoseFailure(error, end.upstream);
+    const time = startedAt + timings.total;
+    const outcome = status < 400 ? renderOutcome(end) : undefined;
+    this.#failures.add({ method, path, status, failure, time, outcome });
+  }
+}
+
+function createLineForm(form: LogForm, stdout: Stream): LineForm | undefined {
+  switch (form) {
+    case "pretty":
+      return createPrettyForm(createPalette(stdout));
+    case "common":
+      return renderCommon;
+    case "combined":
+      return renderCombined;
+    case "json":
+      return renderJsonLine;
+    case "off":
+      return undefined;
+  }
+}
+
+interface FailureForms {
+  readonly render: (failed: FailedRequest) => string;
+  readonly renderSum: (repetition: Repetition) => string;
+}
+
+function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
+  if (form === "json") {
+    return {
+      render: (failed) => renderJson(toErrorRecord(failed)),
+      renderSum: ({ last, count, isMixed }) =>
+        renderJson({ ...toErrorRecord(last), ...(isMixed && { mixed: true }), count }),
+    };
+  }
+  const { dim, red, bold } = createPalette(stderr);
+  const renderTime = form === "pretty" ? clockTime : toIsoTime;
+  return {
+    render({ method, path, status, failure, time, outcome }) {
+      const request = `${dim(renderTime(time))} ${bold(escapeControls(method))} ${escapeControls(path)}`;
+      const result = red(String(status)) + (outcome === undefined ? "" : ` ${outcome}:`);
+      return `${request} → ${result} ${renderFailure(failure)}`;
+    },
+    renderSum({ last, count, span, isMixed }) {
+      const times = `… ${count} ${count === 1 ? "time" : "times"} more in ${renderDuration(span)}`;
+      const what = isMixed ? "other failures, the last was" : "";
+      return `${dim(renderTime(last.time))} ${times}:${what && ` ${what}`} ${last.status} ${renderFailure(last.failure)}`;
+    },
+  };
+}
+
+function toIsoTime(time: number): string {
+  return new Date(time).toISOString();
+}
+
+function toErrorRecord({ method, path, status, failure, time, outcome }: FailedRequest): object {
+  return { time: toIsoTime(time), level: "error", method, path, status, ...failure, outcome };
+}
+
+function describeDropped(count: number): string {
+  return `${count} ${count === 1 ? "line was" : "lines were"} dropped: the reader of this log is too slow`;
+}
+
+function createDroppedForm(form: LogForm): (count: number) => string {
+  if (form !== "json") return (count) => `fetchway: ${describeDropped(count)}`;
+  return (count) =>
+    renderJson({ time: toIsoTime(Date.now()), level: "error", message: describeDropped(count) });
+}

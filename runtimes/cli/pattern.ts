@@ -1,0 +1,160 @@
+/** The patterns of routes: an optional host, then a path prefix. */
+
+/** A pattern, parsed. */
+export interface Pattern {
+  /** The host in lower case without a port; `"*.example.com"` for its subdomains, undefined for any host. */
+  readonly host: string | undefined;
+  /** The path prefix without a slash at its end; `""` for every path. */
+  readonly prefix: string;
+}
+
+const HOST = /^(?:\*\.)?(?:[\w-]+(?:\.[\w-]+)*\.?|\[[\da-f:.]+\])$/i;
+// oxlint-disable-next-line no-control-regex
+const UNSENDABLE = /[\u0000-\u0020\u007f?#]|[^\u0000-\u00ff]/;
+
+/** Returns what is wrong with a pattern; undefined for a good one. */
+export function checkPattern(text: unknown): string | undefined {
+  if (typeof text !== "string" || text === "") {
+    return 'use a path such as "/api", or a host and a path such as "shop.example/api"';
+  }
+  if (text.includes("://")) {
+    return `leave out the scheme, and write ${JSON.stringify(text.replace(/^.*?:\/\//, ""))}`;
+  }
+  const slash = text.indexOf("/");
+  const host = slash < 0 ? text : text.slice(0, slash);
+  const path = slash < 0 ? "/" : text.slice(slash);
+  if (/:\d+$/.test(host) && !host.endsWith("]")) {
+    return `leave out the port, and write ${JSON.stringify(host.replace(/:\d+$/, "") + path)}`;
+  }
+  if (host === "*") return `for any host, write ${JSON.stringify(path)}`;
+  if (host !== "" && !HOST.test(host)) return `${JSON.stringify(host)} is not a host`;
+  if (path.endsWith("*")) {
+    return `a prefix matches what is below it, write ${JSON.stringify(host + path.replace(/\*+$/, ""))}`;
+  }
+  if (UNSENDABLE.test(path)) return "write the path as in a URL, without a query";
+  return undefined;
+}
+
+/** Parses a pattern that `checkPattern` has accepted. */
+export function parsePattern(text: string): Pattern {
+  const slash = text.indexOf("/");
+  const host = slash < 0 ? text : text.slice(0, slash);
+  const path = slash < 0 ? "" : text.slice(slash);
+  return {
+    host: host === "" ? undefined : host.toLowerCase().replace(/\.$/, ""),
+    prefix: path.replace(/\/+$/, ""),
+  };
+}
+
+/** Renders a pattern, so that two patterns of the same meaning are the same text. */
+export function normalizePattern(text: string): string {
+  const { host = "", prefix } = parsePattern(text);
+  return `${host}${prefix === "" ? "/" : prefix}`;
+}
+
+/** Returns the host of an authority without its port, in the form of a pattern. */
+export function hostOf(authority: string): string {
+  const host = authority.replace(/:\d*$/, "").replace(/\.$/, "");
+  return host.toLowerCase();
+}
+
+/** Values by pattern. */
+export class PatternMap<T> {
+  readonly #exact: Map<string, PrefixList<T>> = new Map();
+  /** The wildcards by their suffix, such as `.example.com`, the longest first. */
+  #wildcards: [suffix: string, prefixes: PrefixList<T>][] = [];
+  readonly #any: PrefixList<T> = new PrefixList();
+
+  add({ host, prefix }: Pattern, value: T): void {
+    this.#listOf(host).add(prefix, value);
+  }
+
+  /**
+   * Returns the value of the pattern that a request matches. The host decides first, then the path.
+   * @param path the path, with or without a query
+   */
+  find(host: string | undefined, path: string): T | undefined {
+    if (host !== undefined) {
+      const found = this.#exact.get(host)?.find(path);
+      if (found !== undefined) return found;
+      for (const [suffix, prefixes] of this.#wildcards) {
+        // The wildcard stands for at least one character.
+        if (host.length <= suffix.length || !host.endsWith(suffix)) continue;
+        const match = prefixes.find(path);
+        if (match !== undefined) return match;
+      }
+    }
+    return this.#any.find(path);
+  }
+
+  #listOf(host: string | undefined): PrefixList<T> {
+    if (host === undefined) return this.#any;
+    const list = host.startsWith("*.")
+      ? this.#wildcards.find(([suffix]) => suffix === host.slice(1))?.[1]
+      : this.#exact.get(host);
+    if (list !== undefined) return list;
+    const created = new PrefixList<T>();
+    if (host.startsWith("*.")) {
+      this.#wildcards.push([host.slice(1), created]);
+      this.#wildcards.sort(([one], [other]) => other.length - one.length);
+    } else this.#exact.set(host, created);
+    return created;
+  }
+}
+
+/** Values by path prefix, the longest prefix first. */
+class PrefixList<T> {
+  readonly #entries: { readonly prefix: string; readonly value: T }[] = [];
+
+  add(prefix: string, value: T): void {
+    this.#entries.push({ prefix, value });
+    this.#entries.sort((one, other) => other.prefix.length - one.prefix.length);
+  }
+
+  find(path: string): T | undefined {
+    for (const { prefix, value } of this.#entries) if (hasPrefix(path, prefix)) return value;
+    return undefined;
+  }
+}
+
+/** Whether a path begins with the segments of a prefix. */
+function hasPrefix(path: string, prefix: string): boolean {
+  if (!path.startsWith(prefix)) return false;
+  const next = path[prefix.length];
+  return prefix === "" || next === undefined || next === "/" || next === "?";
+}
+
+/** Matches a path that an upstream might read as another path: with escapes, dot segments or empty segments. */
+const READABLE_OTHERWISE = /[%\\;]|\/[./]/;
+/** The maximum number of layers of percent-encoding; no legitimate client uses more. */
+const LAYERS = 8;
+
+/**
+ * Returns the paths as which an upstream could read a path: decoded any number of times, with dot segments resolved, and
+ * without empty segments and path parameters. It returns none for an ordinary path.
+ */
+export function readingsOf(path: string): string[] {
+  const mark = path.indexOf("?");
+  let reading = mark < 0 ? path : path.slice(0, mark);
+  if (!READABLE_OTHERWISE.test(reading)) return [];
+  const readings: string[] = [];
+  for (let layer = 0; layer < LAYERS; layer++) {
+    readings.push(resolve(reading));
+    const decoded = reading.replace(/%([\da-f]{2})/gi, (_, code: string) =>
+      String.fromCharCode(Number.parseInt(code, 16)),
+    );
+    if (decoded === reading) break;
+    reading = decoded;
+  }
+  return readings;
+}
+
+function resolve(path: string): string {
+  const segments: string[] = [];
+  for (const segment of path.split(/[/\\]/)) {
+    const name = segment.split(";", 1)[0] as string;
+    if (name === "..") segments.pop();
+    else if (name !== "" && name !== ".") segments.push(name);
+  }
+  return `/${segments.join("/")}`;
+}

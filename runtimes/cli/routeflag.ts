@@ -1,0 +1,66 @@
+/** The value of the flag `--route`: `/api=http://127.0.0.1:4001 --strip-prefix /api`. */
+import type { CreateProxyOptions } from "#proxy";
+import { parse } from "./parse.ts";
+import { checkPattern, normalizePattern } from "./pattern.ts";
+import { findProblems, findTargetProblem } from "./problems.ts";
+import { expandTarget } from "./shorttarget.ts";
+
+/** A route of the command line. */
+export interface GivenRoute {
+  readonly match: readonly string[];
+  /** The options that follow the target. */
+  readonly options: CreateProxyOptions;
+}
+
+const FORM = "write it as /path=http://127.0.0.1:4000 or host/path=http://127.0.0.1:4000";
+
+/** Reads the value of a flag `--route`. Returns the route, or the mistakes in it, one line each. */
+export function readRoute(text: string): GivenRoute | string[] {
+  const [first = "", ...rest] = splitWords(text);
+  const equals = first.indexOf("=");
+  if (equals < 1 || equals === first.length - 1)
+    return [`--route ${JSON.stringify(first)}: ${FORM}`];
+  const match = first.slice(0, equals).split(",");
+  const label = `--route ${match.join(",")}`;
+  const problems: string[] = [];
+  for (const pattern of match) {
+    const wrong = checkPattern(pattern);
+    if (wrong !== undefined) problems.push(`${label}: ${wrong}`);
+  }
+  const line = parse(rest);
+  const { proxy, pool, server, line: other } = line.given;
+  const target = expandTarget(first.slice(equals + 1));
+  const found = [...findTargetProblem(target), ...line.problems, ...findProblems(line)];
+  if (line.target !== undefined) found.push("a route has one target, before its flags");
+  for (const [flag] of line.labels) {
+    const isOwn = flag.option in server || flag.option in other;
+    if (isOwn && (flag.scope === "server" || flag.scope === "line")) {
+      found.push(`--${flag.name} is not an option of one route; write it outside of the quotes`);
+    }
+  }
+  problems.push(...found.map((problem) => `${label}: ${problem}`));
+  if (problems.length > 0) return problems;
+  const options = { ...proxy, ...(Object.keys(pool).length > 0 && { pool }), target };
+  return { match: match.map(normalizePattern), options: options };
+}
+
+/** Splits a text into words as a shell does: quotes of both kinds keep spaces, and `\` keeps the next character. */
+export function splitWords(text: string): string[] {
+  const words: string[] = [];
+  let word: string | undefined;
+  for (const [part] of text.matchAll(/\s+|"(?:[^"\\]|\\.)*"|'[^']*'|\\.|[^\s"'\\]+|["'\\]/gs)) {
+    if (/^\s/.test(part)) {
+      if (word !== undefined) words.push(word);
+      word = undefined;
+    } else word = (word ?? "") + unquote(part);
+  }
+  if (word !== undefined) words.push(word);
+  return words;
+}
+
+function unquote(part: string): string {
+  if (part.length > 1 && part.startsWith("'")) return part.slice(1, -1);
+  if (part.length > 1 && part.startsWith('"'))
+    return part.slice(1, -1).replace(/\\(["\\$`])/g, "$1");
+  return part.startsWith("\\") ? part.slice(1) : part;
+}

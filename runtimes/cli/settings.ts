@@ -1,0 +1,103 @@
+/** What the command runs by: the settings of its server and its routes, from flags and a config file. */
+import type { CreateProxyOptions } from "#proxy";
+import type { Config } from "../config.ts";
+import { serverDefaults, type ServerSettings } from "./commandoptions.ts";
+import { normalizePattern } from "./pattern.ts";
+import type { GivenRoute } from "./routeflag.ts";
+
+/** A route with its options, over the defaults. */
+export interface RouteSettings {
+  /** Hosts and path prefixes, such as `"shop.example/api"`. */
+  readonly match: readonly string[];
+  readonly options: CreateProxyOptions;
+}
+
+/** What the command runs by. */
+export interface Settings {
+  readonly server: ServerSettings;
+  readonly routes: readonly RouteSettings[];
+}
+
+type ProxyDefaults = Partial<Omit<CreateProxyOptions, "target">>;
+
+/** What the flags say. */
+export interface GivenFlags {
+  readonly server: Partial<ServerSettings>;
+  /** The options of the proxies, also those of their pools. */
+  readonly proxy: ProxyDefaults;
+  readonly routes: readonly GivenRoute[];
+  readonly target: CreateProxyOptions["target"] | undefined;
+}
+
+/**
+ * Combines flags and config file. The flags of a route take precedence over the flags of the command, these over the options
+ * of the file's routes, and these over the options of the file. A route of the command line replaces the file's routes for
+ * the same host and path.
+ * @param base the defaults of the command for pools
+ */
+export function toSettings(
+  flags: GivenFlags,
+  file: Config = {},
+  base: ProxyDefaults["pool"] = {},
+): Settings {
+  const { server, target, routes = [], ...defaults } = file;
+  const given = flags.routes.map(({ match, options }) => ({
+    match,
+    options: merge(base, defaults, flags.proxy, options),
+  }));
+  if (flags.target !== undefined) {
+    const options = merge(base, defaults, flags.proxy, { target: flags.target });
+    given.push({ match: ["/"], options });
+  }
+  const taken = new Set(given.flatMap((route) => route.match));
+  const more = routes.map(({ match, ...options }) => ({
+    match: (typeof match === "string" ? [match] : match).map(normalizePattern),
+    options: merge(base, defaults, options, flags.proxy),
+  }));
+  if (target !== undefined) {
+    more.push({ match: ["/"], options: merge(base, defaults, { target }, flags.proxy) });
+  }
+  const left = more.flatMap(({ match, options }) => {
+    const others = match.filter((each) => !taken.has(each));
+    return others.length === 0 ? [] : [{ match: others, options }];
+  });
+  return {
+    server: { ...serverDefaults, ...server, ...flags.server },
+    routes: [...given, ...left],
+  };
+}
+
+type RouteOptions = Partial<CreateProxyOptions>;
+
+/**
+ * Merges options; later ones take precedence. The options of the pool are merged one by one, all others as a whole.
+ * @param base the defaults of the command for pools
+ */
+function merge(base: object, ...layers: readonly RouteOptions[]): CreateProxyOptions {
+  const merged = Object.assign({}, ...layers) as CreateProxyOptions;
+  const pool = Object.assign({}, ...layers.map((layer) => layer.pool)) as object;
+  // A transport has connections of its own, so that the options of a pool are refused beside it.
+  const isOwn = merged.transport === undefined && merged.fetch === undefined;
+  const all = isOwn ? { ...base, ...pool } : pool;
+  if (Object.keys(all).length > 0) merged.pool = all;
+  else delete merged.pool;
+  return merged;
+}
+
+/** Whether a value is one that JSON has, so that its parts can be compared. */
+function isPlain(value: unknown): value is Record<string, unknown> {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || prototype === Object.prototype || prototype === Array.prototype;
+}
+
+/** Whether two options are the same: plain objects and arrays by their parts, everything else by identity. */
+export function isSame(one: unknown, other: unknown): boolean {
+  if (Object.is(one, other)) return true;
+  if (!isPlain(one) || !isPlain(other) || Array.isArray(one) !== Array.isArray(other)) return false;
+  const names = Object.keys(one);
+  return (
+    names.length === Object.keys(other).length &&
+    names.every((name) => Object.hasOwn(other, name) && isSame(one[name], other[name]))
+  );
+}

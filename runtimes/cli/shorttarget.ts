@@ -1,0 +1,26 @@
+/** The short forms of a target on the command line. */
+
+const PORT = /^:?(\d+)(\/.*)?$/s;
+/** A host name, an IPv4 address or an IPv6 address in brackets, with a port. */
+const HOST_AND_PORT = /^((?:[\w-]+(?:\.[\w-]+)*|\[[\da-f:.]+\])):(\d+)(\/.*)?$/is;
+
+/** Whether a text is a target: a URL, or one of the short forms. */
+export function isTargetText(text: string): boolean {
+  return /^(?:https?:\/\/|unix:\/)/.test(text) || expandTarget(text) !== text;
+}
+
+/**
+ * Expands the short forms of a target: a port of this machine (`4000`, `:4000`), and a host with a port (`localhost:4000`).
+ * Other texts are returned as they are.
+ */
+export function expandTarget(text: string): string {
+  const [, own, base = ""] = PORT.exec(text) ?? [];
+  if (own !== undefined && isPort(own)) return `http://127.0.0.1:${own}${base}`;
+  const [, host, port, path = ""] = HOST_AND_PORT.exec(text) ?? [];
+  if (host === undefined || port === undefined || !isPort(port)) return text;
+  return `${port === "443" ? "https" : "http"}://${host}:${port}${path}`;
+}
+
+function isPort(digits: string): boolean {
+  return Number(digits) > 0 && Number(digits) < 65_536;
+}

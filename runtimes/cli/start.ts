@@ -1,0 +1,90 @@
+/** Puts the parts of the command together: settings, routes, server. */
+import { basename } from "node:path";
+import process from "node:process";
+import type { Config } from "../config.ts";
+import { addressOf, renderBanner } from "./banner.ts";
+import { readCertificate, readTrust, reloadOnSignal } from "./certificate.ts";
+import { findMissingLimits, readExempt } from "./clientlimits.ts";
+import type { LineSettings } from "./commandoptions.ts";
+import { addCors } from "./cors.ts";
+import { answerDemo } from "./demo.ts";
+import { readInspected } from "./inspectedrequest.ts";
+import { type Front, listen } from "./listen.ts";
+import { readConfig } from "./loadconfig.ts";
+import { Observers } from "./observe.ts";
+import type { CommandLine } from "./parse.ts";
+import { isPreloaded } from "./preload.ts";
+import { printStats } from "./printstats.ts";
+import { UsageError } from "./read.ts";
+import { assertRouted, reloadConfig } from "./reload.ts";
+import type { GivenRoute } from "./routeflag.ts";
+import { Router } from "./routes.ts";
+import { type Settings, toSettings } from "./settings.ts";
+import { stopOnSignals } from "./stop.ts";
+
+/** Starts what a command line asks for: the server, or the inspection of a request. */
+export async function start(
+  { target, given }: CommandLine,
+  routes: readonly GivenRoute[],
+  path: string | undefined,
+): Promise<void> {
+  const reuseBuffers = !isPreloaded(process);
+  const proxy = { ...given.proxy, ...(Object.keys(given.pool).length > 0 && { pool: given.pool }) };
+  const flags = { server: given.server, proxy, routes, target };
+  let demo: Front | undefined;
+  const compose = (file: Config): Settings => {
+    const tls = readTrust({ ...file.server, ...given.server });
+    const base = { reuseBuffers, ...(tls && { tls }) };
+    const composed = toSettings(flags, file, base);
+    // The demo takes the requests that no route takes.
+    const isDemo = demo !== undefined && !takesAll(composed);
+    return isDemo
+      ? toSettings({ ...flags, target: addressOf(demo as Front) }, file, base)
+      : composed;
+  };
+  const file = path === undefined ? {} : await readConfig(path);
+  if (given.line.demo === true && !takesAll(toSettings(flags, file))) {
+    demo = await listen(answerDemo, { port: 0, host: "127.0.0.1" });
+  }
+  const settings = compose(file);
+  if (path !== undefined) assertRouted(basename(path), settings);
+  const [missing] = findMissingLimits(Object.keys(file.server ?? {}), (name) => `server.${name}`);
+  if (missing !== undefined) throw new UsageError(missing);
+  if (given.line.inspect !== undefined) return printInspection(given.line, settings);
+
+  const { server } = settings;
+  const observers = new Observers(server);
+  const router = new Router(settings.routes, observers.prepare);
+  const status = await observers.listen(() => router.stats());
+  const certificate = readCertificate(server);
+  const front = await listen(addCors(router.answer, server), {
+    ...server,
+    limits: server,
+    certificate,
+    websocket: router.websocket,
+    isExempt: readExempt({ ...file, ...given.proxy }),
+  });
+  router.attach(front.server, front.admitUpgrade);
+  observers.setListening(() => front.slow?.stats());
+  printStats(router, server.stats);
+  stopOnSignals(front, router, server.stopTimeout, () => observers.close());
+  if (certificate !== undefined) reloadOnSignal(front.server, server);
+  if (path !== undefined) reloadConfig(path, settings, compose, router);
+  console.log(renderBanner(addressOf(front), settings, demo && addressOf(demo)));
+  if (status !== undefined) console.log(`  status page: ${status}/`);
+}
+
+/** Prints what a request would become, and ends the process. */
+async function printInspection(
+  { inspect = "", inspectHeader }: LineSettings,
+  settings: Settings,
+): Promise<void> {
+  const { capture, renderInspection } = await import("./inspect.ts");
+  const inspected = readInspected(inspect, inspectHeader);
+  const text = await renderInspection(inspected, await capture(inspected, settings));
+  process.stdout.write(`${text}\n`, () => process.exit(0));
+}
+
+function takesAll({ routes }: Settings): boolean {
+  return routes.some(({ match }) => match.includes("/"));
+}

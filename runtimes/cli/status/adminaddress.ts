@@ -1,0 +1,13 @@
+/** Where the status page is: the value of `--admin`. */
+export interface AdminAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Parses `9100`, `host:9100` or `[::1]:9100`; without a host, it is the loopback interface. */
+export function parseAdminAddress(text: string | number): AdminAddress | undefined {
+  const [, host = "127.0.0.1", digits] =
+    /^(?:(\[[\da-f:.]+\]|[^:/[\]\s]+):)?(\d{1,5})$/i.exec(String(text)) ?? [];
+  const port = Number(digits);
+  return port <= 65_535 ? { host: host.replace(/^\[|\]$/g, ""), port } : undefined;
+}

@@ -1,0 +1,216 @@
+import process from "node:process";
+import { BOUNDS, type Metrics, type Snapshot } from "./metrics.ts";
+
+type Labels = Readonly<Record<string, string | undefined>>;
+type Sample = readonly [labels: Labels, value: number];
+
+/** The media type of the text. */
+export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
+
+/**
+ * Renders the counters for Prometheus. The names of what OpenTelemetry has as well are its names, as Prometheus writes them.
+ * @see https://prometheus.io/docs/instrumenting/exposition_formats/
+ * @see https://opentelemetry.io/docs/specs/semconv/http/http-metrics/
+ */
+export function renderMetrics(metrics: Metrics): string {
+  const snapshot = metrics.snapshot();
+  const { total, upstreams, connections, version, runtime } = snapshot;
+  const { user, system } = process.cpuUsage();
+  const byUpstream = (of: (upstream: Snapshot["upstreams"][number]) => number): Sample[] =>
+    upstreams.map((each) => [{ upstream: each.name }, of(each)]);
+  const families = [
+    renderDurations(metrics),
+    renderFamily(
+      "fetchway_errors_total",
+      "counter",
+      "Requests that failed, by error type (RFC 9209), and those that the client left.",
+      Array.from(metrics.errors, ([name, count]): Sample => [{ error_type: name }, count]),
+    ),
+    renderFamily(
+      "fetchway_tunnels_total",
+      "counter",
+      "Tunnels that have ended, such as WebSockets, by protocol.",
+      Array.from(metrics.tunnels, ([name, count]): Sample => [{ protocol: name }, count]),
+    ),
+    renderFamily("fetchway_retries_total", "counter", "Further attempts to send a request.", [
+      [{}, total.retries],
+    ]),
+    renderFamily(
+      "fetchway_request_body_bytes_total",
+      "counter",
+      "Bytes of request bodies, and of tunnels from clients.",
+      [[{}, total.bytesIn]],
+    ),
+    renderFamily(
+      "fetchway_response_body_bytes_total",
+      "counter",
+      "Bytes of response bodies, and of tunnels to clients.",
+      [[{}, total.bytesOut]],
+    ),
+    renderFamily(
+      "fetchway_upstream_requests_total",
+      "counter",
+      "Requests that were sent to an upstream.",
+      byUpstream((each) => each.requests),
+    ),
+    renderFamily(
+      "fetchway_upstream_failures_total",
+      "counter",
+      "Requests to an upstream that failed, or got a status from 500.",
+      byUpstream((each) => each.failed),
+    ),
+    renderFamily(
+      "http_client_open_connections",
+      "gauge",
+      "Connections to an upstream by state.",
+      upstreams.flatMap(({ name, inUse, free, tunnels }): Sample[] => [
+        [{ upstream: name, http_connection_state: "active" }, inUse],
+        [{ upstream: name, http_connection_state: "idle" }, free],
+        [{ upstream: name, http_connection_state: "tunnel" }, tunnels],
+      ]),
+    ),
+    renderFamily(
+      "fetchway_waiting_requests",
+      "gauge",
+      "Requests that wait for a connection to an upstream.",
+      byUpstream((each) => each.waiting),
+    ),
+    ...(connections === undefined
+      ? []
+      : [
+          renderFamily(
+            "fetchway_connections_created_total",
+            "counter",
+            "Connections that were opened.",
+            [[{}, connections.created]],
+          ),
+          renderFamily(
+            "fetchway_connections_closed_total",
+            "counter",
+            "Connections that were closed, by either side.",
+            [[{}, connections.closed]],
+          ),
+          renderFamily(
+            "fetchway_connections_failed_total",
+            "counter",
+            "Connections that could not be opened.",
+            [[{}, connections.failed]],
+          ),
+          renderFamily(
+            "fetchway_connections_timed_out_total",
+            "counter",
+            "Connections that were closed because they were silent for too long.",
+            [[{}, connections.timedOut]],
+          ),
+        ]),
+    ...renderClients(snapshot),
+    renderFamily(
+      "process_start_time_seconds",
+      "gauge",
+      "When the counting began, in seconds since 1970.",
+      [[{}, snapshot.startedAt / 1000]],
+    ),
+    renderFamily("process_cpu_seconds_total", "counter", "CPU time of the process.", [
+      [{}, (user + system) / 1e6],
+    ]),
+    renderFamily("process_resident_memory_bytes", "gauge", "Memory of the process.", [
+      [{}, snapshot.memory],
+    ]),
+    renderFamily(
+      "fetchway_build_info",
+      "gauge",
+      "Always 1; its labels tell the version and the runtime.",
+      [[{ version, runtime }, 1]],
+    ),
+  ];
+  return families.join("");
+}
+
+function renderClients({ clients }: Snapshot): string[] {
+  if (clients === undefined) return [];
+  return [
+    renderFamily("fetchway_client_connections", "gauge", "Connections of clients.", [
+      [{}, clients.connections],
+    ]),
+    renderFamily(
+      "fetchway_client_connections_refused_total",
+      "counter",
+      "New connections of clients that were closed at a limit.",
+      [[{}, clients.refused]],
+    ),
+    renderFamily(
+      "fetchway_client_connections_evicted_total",
+      "counter",
+      "Idle connections of clients that were closed at a limit.",
+      [[{}, clients.evicted]],
+    ),
+    renderFamily(
+      "fetchway_slow_clients_total",
+      "counter",
+      "Requests and connections that ended because the client was too slow.",
+      [
+        [{ reason: "body" }, clients.slowBodies],
+        [{ reason: "read" }, clients.slowReaders],
+      ],
+    ),
+  ];
+}
+
+const DURATION = "http_server_request_duration_seconds";
+
+function renderDurations({ series }: Metrics): string {
+  const lines = [...series.values()].flatMap((each) => {
+    const { method, status, errorType, isOverflow, buckets, sum, count } = each;
+    const labels: Labels = isOverflow
+      ? { otel_metric_overflow: "true" }
+      : {
+          http_request_method: method,
+          http_response_status_code: String(status),
+          error_type: errorType,
+        };
+    let below = 0;
+    const samples = BOUNDS.map((bound, i) => {
+      below += buckets[i] as number;
+      return renderSample(`${DURATION}_bucket`, { ...labels, le: String(bound) }, below);
+    });
+    samples.push(
+      renderSample(`${DURATION}_bucket`, { ...labels, le: "+Inf" }, count),
+      renderSample(`${DURATION}_sum`, labels, sum),
+      renderSample(`${DURATION}_count`, labels, count),
+    );
+    return samples;
+  });
+  return (
+    describeFamily(
+      DURATION,
+      "histogram",
+      "Time from a request to the end of its response; tunnels are left out.",
+    ) + lines.join("")
+  );
+}
+
+function renderFamily(
+  name: string,
+  type: "counter" | "gauge",
+  help: string,
+  samples: readonly Sample[],
+): string {
+  const lines = samples.map(([labels, value]) => renderSample(name, labels, value));
+  return describeFamily(name, type, help) + lines.join("");
+}
+
+function describeFamily(name: string, type: string, help: string): string {
+  return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
+}
+
+function renderSample(name: string, labels: Labels, value: number): string {
+  const pairs = Object.entries(labels).flatMap(([label, text]) =>
+    text === undefined ? [] : [`${label}="${escapeLabel(text)}"`],
+  );
+  return `${name}${pairs.length === 0 ? "" : `{${pairs.join(",")}}`} ${value}\n`;
+}
+
+/** Escapes the value of a label: a backslash, a quote, and a line feed. */
+function escapeLabel(text: string): string {
+  return text.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");
+}

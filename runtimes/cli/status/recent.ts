@@ -1,0 +1,120 @@
+/** Counters of the last minute. Their memory does not depend on the number of requests. */
+
+/** The number of seconds that are counted. */
+export const WINDOW = 60;
+
+/** Eight buckets to an octave from 1/16 ms: their width is 9 % of the value. */
+const STEPS = 8;
+const LOWEST = -4;
+const OCTAVES = 24;
+const FINE = STEPS * OCTAVES;
+
+function toBucket(milliseconds: number): number {
+  const bucket = Math.floor((Math.log2(milliseconds) - LOWEST) * STEPS);
+  return bucket > 0 ? Math.min(bucket, FINE - 1) : 0;
+}
+
+/** Returns the upper bound of a bucket in milliseconds. */
+function boundOf(bucket: number): number {
+  return 2 ** ((bucket + 1) / STEPS + LOWEST);
+}
+
+/** Counters of the last minute, one set for each second. */
+export class Recent {
+  // Doubles count beyond the 2^32 at which integers of 32 bits wrap.
+  readonly #slots: readonly Float64Array[];
+  #second = 0;
+  readonly sum: Float64Array;
+
+  constructor(size: number) {
+    this.#slots = Array.from({ length: WINDOW }, () => new Float64Array(size));
+    this.sum = new Float64Array(size);
+  }
+
+  add(second: number, index: number, amount = 1): void {
+    this.advance(second);
+    const slot = this.#slots[second % WINDOW] as Float64Array;
+    slot[index] = (slot[index] as number) + amount;
+    this.sum[index] = (this.sum[index] as number) + amount;
+  }
+
+  /** Drops the seconds that are older than a minute. */
+  advance(second: number): void {
+    const from = Math.max(this.#second + 1, second - WINDOW + 1);
+    for (let each = from; each <= second; each++) {
+      const slot = this.#slots[each % WINDOW] as Float64Array;
+      for (let i = 0; i < slot.length; i++)
+        this.sum[i] = (this.sum[i] as number) - (slot[i] as number);
+      slot.fill(0);
+    }
+    if (second > this.#second) this.#second = second;
+  }
+
+  /** Returns one counter, for each second of the last minute up to this one, oldest first. */
+  history(second: number, index: number): number[] {
+    this.advance(second);
+    return Array.from(
+      { length: WINDOW },
+      (_, i) => (this.#slots[(second + 1 + i) % WINDOW] as Float64Array)[index] as number,
+    );
+  }
+}
+
+/** Milliseconds that a share of the requests took at most. */
+export type Percentiles = Readonly<Record<"p50" | "p90" | "p99" | "max", number>>;
+
+/** The latencies of the last minute, in buckets. */
+export class Latencies {
+  readonly #recent = new Recent(FINE);
+
+  add(second: number, milliseconds: number): void {
+    this.#recent.add(second, toBucket(milliseconds));
+  }
+
+  /** Returns the percentiles, each with the error of a bucket; undefined if there was no request. */
+  percentiles(second: number): Percentiles | undefined {
+    this.#recent.advance(second);
+    const { sum } = this.#recent;
+    const total = sumOf(sum);
+    if (total === 0) return undefined;
+    const at = (share: number): number => {
+      let left = Math.ceil(total * share);
+      let bucket = 0;
+      while (bucket < FINE - 1 && left > (sum[bucket] as number)) left -= sum[bucket++] as number;
+      return roundToThree(boundOf(bucket));
+    };
+    return { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: at(1) };
+  }
+
+  /** Returns the buckets of half an octave, from the first that is not empty to the last: `[milliseconds, requests]`. */
+  bars(second: number): [below: number, requests: number][] {
+    this.#recent.advance(second);
+    const { sum } = this.#recent;
+    const bars: [number, number][] = [];
+    const width = STEPS / 2;
+    for (let first = 0; first < FINE; first += width) {
+      bars.push([
+        roundToThree(boundOf(first + width - 1)),
+        sumOf(sum.subarray(first, first + width)),
+      ]);
+    }
+    const start = bars.findIndex(isFilled);
+    return start === -1 ? [] : bars.slice(start, bars.findLastIndex(isFilled) + 1);
+  }
+}
+
+function isFilled([, count]: readonly [number, number]): boolean {
+  return count > 0;
+}
+
+/** Adds up numbers. */
+export function sumOf(numbers: Iterable<number>): number {
+  let sum = 0;
+  for (const number of numbers) sum += number;
+  return sum;
+}
+
+/** Rounds to three digits. */
+export function roundToThree(number: number): number {
+  return Number(number.toPrecision(3));
+}

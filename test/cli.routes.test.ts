@@ -1,0 +1,161 @@
+/** The router of the command, without a server. */
+import { describe, expect, test, vi } from "vitest";
+import { mergeStats, Router } from "../runtimes/cli/routes.ts";
+import type { RouteSettings } from "../runtimes/cli/settings.ts";
+import type { PoolStats } from "../src/transport.ts";
+
+/** A route to an app that says its name, and the path as it has arrived. */
+function routeTo(name: string, match: string, more: object = {}): RouteSettings {
+  const fetch = (request: Request): Response =>
+    new Response(`${name} ${request.url.replace(/^https?:\/\/[^/]*/, "")}`);
+  return { match: match.split(" "), options: { target: { fetch }, ...more } };
+}
+
+async function ask(router: Router, url: string): Promise<string> {
+  const { host } = new URL(url);
+  const response = await router.answer(new Request(url, { headers: { host } }));
+  return `${response.status} ${(await response.text()).trim()}`;
+}
+
+describe("requests find their route", () => {
+  const router = new Router([
+    routeTo("api", "/api b.example/v1", { stripPrefix: "/api" }),
+    routeTo("b", "b.example"),
+    routeTo("rest", "/"),
+  ]);
+
+  test.each([
+    ["http://a.example/api/x?y", "200 api /x?y"],
+    ["http://a.example/apix", "200 rest /apix"],
+    ["http://a.example/x?/api/", "200 rest /x?/api/"],
+    ["http://B.example:81/api", "200 b /api"],
+    ["http://b.example/v1/x", "200 api /v1/x"],
+    ["http://a.example//x", "200 rest //x"],
+    ["http://a.example/x%2Fy", "200 rest /x%2Fy"],
+  ])("%s: %s", async (url, answer) => {
+    expect(await ask(router, url)).toBe(answer);
+  });
+
+  // The upstream of one route might read such a path as one of another route, whose options it would escape.
+  test.each([
+    "http://a.example/%61pi/x",
+    "http://a.example/api%2fx",
+    "http://a.example/x/%252e%252e/api",
+    "http://a.example//api",
+    "http://a.example/api;v=1/x",
+    "http://a.example/api/..%5cx",
+  ])("%s gets 400: it may belong to two routes", async (url) => {
+    expect(await ask(router, url)).toBe("400 Bad Request: the path is ambiguous");
+  });
+
+  test("a request without a route gets 404", async () => {
+    const some = new Router([routeTo("api", "/api")]);
+    expect(await ask(some, "http://a.example/api")).toBe("200 api /api");
+    expect(await ask(some, "http://a.example/")).toBe(
+      "404 Not Found: no route for this host and path",
+    );
+  });
+});
+
+describe("an update", () => {
+  test("keeps the proxy of a route whose settings are the same, and makes the others anew", async () => {
+    const made: unknown[] = [];
+    const one = routeTo("one", "/one");
+    const two = routeTo("two", "/two");
+    const router = new Router([one, two], (options) => {
+      made.push(options.target);
+      return options;
+    });
+    made.length = 0;
+    const changed = { ...two, options: { ...two.options, timeout: 5 } };
+    router.update([changed, { match: ["/one"], options: { ...one.options } }, routeTo("3", "/3")]);
+    expect(made).toHaveLength(2);
+    expect(made[0]).toBe(two.options.target);
+    expect(router.retired).toBe(1);
+    expect(await ask(router, "http://a/one")).toBe("200 one /one");
+    expect(await ask(router, "http://a/3")).toBe("200 3 /3");
+    await router.close();
+  });
+
+  test("that fails leaves the routes as they are", async () => {
+    const router = new Router([routeTo("one", "/")]);
+    const bad = routeTo("bad", "/bad", { timeout: -1 });
+    expect(() => router.update([routeTo("two", "/"), bad])).toThrow(/bad option `timeout`/);
+    expect(await ask(router, "http://a/bad")).toBe("200 one /bad");
+    expect(router.retired).toBe(0);
+  });
+
+  test("lets a request of a removed route finish", async () => {
+    let finish: (response: Response) => void = () => {};
+    const fetch = (): Promise<Response> => new Promise((resolve) => (finish = resolve));
+    const router = new Router([{ match: ["/"], options: { target: { fetch } } }]);
+    const answer = ask(router, "http://a/");
+    await new Promise((resolve) => setTimeout(resolve));
+    router.update([]);
+    expect(await ask(router, "http://a/")).toMatch(/^404 /);
+    finish(new Response("late"));
+    expect(await answer).toBe("200 late");
+    await router.close();
+  });
+});
+
+test("the proxy of a removed route is closed when it has been idle for a while, and not before", async () => {
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
+  try {
+    let finish: (response: Response) => void = () => {};
+    const fetch = (): Promise<Response> => new Promise((resolve) => (finish = resolve));
+    const router = new Router([
+      routeTo("one", "/one"),
+      { match: ["/"], options: { target: { fetch } } },
+    ]);
+    const answer = ask(router, "http://a/");
+    await new Promise((resolve) => setTimeout(resolve));
+    router.update([]);
+    expect(router.retired).toBe(2);
+    vi.advanceTimersByTime(5_000);
+    expect(router.retired).toBe(2);
+    vi.advanceTimersByTime(60_000);
+    expect(router.retired).toBe(1);
+    finish(new Response("late"));
+    expect(await answer).toBe("200 late");
+    vi.advanceTimersByTime(2_000);
+    expect(router.retired).toBe(0);
+    // No timer is left.
+    expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("the counters of several proxies are added up", () => {
+  const stats = (n: number, origins: PoolStats["origins"]): PoolStats => ({
+    created: n,
+    closed: n + 1,
+    failed: n + 2,
+    timedOut: n + 3,
+    requests: 5 * n,
+    requestsPerSocket: 5,
+    tunnels: n + 4,
+    version: n + 5,
+    origins,
+  });
+  const state = { inUse: 1, free: 2, waiting: 3, tunnels: 4 };
+  const one = stats(1, { "http://a": state, "http://b": state });
+  const two = stats(3, { "http://a": state });
+  expect(mergeStats([])).toBeUndefined();
+  expect(mergeStats([one])).toBe(one);
+  expect(mergeStats([one, two])).toEqual({
+    created: 4,
+    closed: 6,
+    failed: 8,
+    timedOut: 10,
+    requests: 20,
+    requestsPerSocket: 5,
+    tunnels: 12,
+    version: 14,
+    origins: {
+      "http://a": { inUse: 2, free: 4, waiting: 6, tunnels: 8 },
+      "http://b": state,
+    },
+  });
+});

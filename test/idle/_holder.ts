@@ -1,0 +1,41 @@
+/** A process that holds idle connections. Its arguments: what each sends, port, number of connections, number of the first address. */
+import { connect } from "node:net";
+import process from "node:process";
+
+/** The number of connections from one address. */
+const PER_ADDRESS = 1000;
+const [text = "", ...numbers] = process.argv.slice(2);
+const [port = 0, count = 0, first = 0] = numbers.map(Number);
+
+let opened = 0;
+let closed = 0;
+
+/** Opens one connection after another, so that none waits in the system's queue. */
+function open(n: number): void {
+  if (n >= count) return;
+  const address = first + Math.floor(n / PER_ADDRESS);
+  const socket = connect({
+    port,
+    host: "127.0.0.1",
+    localAddress: `127.1.${address >> 8}.${(address & 255) + 1}`,
+  });
+  let isPending = true;
+  const proceed = (): void => {
+    if (isPending) open(n + PARALLEL);
+    isPending = false;
+  };
+  socket.on("connect", () => {
+    opened++;
+    if (text !== "") socket.write(text);
+    proceed();
+  });
+  socket.on("error", proceed);
+  socket.on("close", () => closed++);
+}
+
+/** The number of connections that are being opened at the same time. */
+const PARALLEL = 32;
+for (let n = 0; n < Math.min(PARALLEL, count); n++) open(n);
+
+setInterval(() => process.send?.({ opened, closed }), 100);
+process.on("disconnect", () => process.exit());

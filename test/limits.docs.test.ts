@@ -1,0 +1,39 @@
+/** docs/limits.md against the code. */
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { clientLimitSchema, listenSchema } from "../runtimes/cli/commandoptions.ts";
+import { flags } from "../runtimes/cli/flags.ts";
+
+const page = readFileSync(new URL("../docs/limits.md", import.meta.url), "utf8");
+const options = readFileSync(new URL("../runtimes/cli/commandoptions.ts", import.meta.url), "utf8");
+
+/** The rows of the table of limits: flag, option and default. */
+const rows = Array.from(
+  page.matchAll(/^\| `(--[\w-]+)` +\| `(\w+)` +\| ([^ |]+) +\|/gm),
+  ([, flag, option, preset]) => [flag, option, preset],
+);
+
+test("the table has every limit for clients, with its flag and default", () => {
+  const expected = Object.entries(clientLimitSchema).map(([option, { default: preset }]) => {
+    const flag = flags.find((each) => each.scope === "server" && each.option === option);
+    return [`--${flag?.name}`, option, String(preset)];
+  });
+  expect(rows).toEqual([...expected, ["--body-limit", "bodyLimit", "–"]]);
+});
+
+test("every flag that the page names exists", () => {
+  const known = new Set([...flags.map(({ name }) => `--${name}`), "--connections"]);
+  const named = page.match(/--[a-z][\w-]+/g) ?? [];
+  expect(named.filter((flag) => !known.has(flag))).toEqual([]);
+});
+
+test("every @default of the server's limits is the default", () => {
+  const documented = Array.from(
+    options.matchAll(/@default (\d+)\n {3}\*\/\n {2}(\w+)\?: number;/g),
+    ([, preset, option]) => [option as string, Number(preset)] as const,
+  );
+  const presets = Object.entries({ ...clientLimitSchema, ...listenSchema }).flatMap(
+    ([option, { default: preset }]) => (typeof preset === "number" ? [[option, preset]] : []),
+  );
+  expect(Object.fromEntries(documented)).toEqual(Object.fromEntries(presets));
+});
