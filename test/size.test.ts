@@ -18,6 +18,11 @@ const root = new URL("../", import.meta.url).pathname;
  * - 300 for workerd, 100 for fetch: WebSockets in responses of `fetch`, and servers that switch by their own means.
  * - 150 for both: `http2` of targets, and requests that the upstream did not process.
  * - 600 for both: `onRequestEnd`, with counted bodies and tunnels.
+ * - 1 250 for both: several upstreams as one target, with failover and `attemptTimeout`.
+ * - 600 for workerd, 450 for fetch: the checks of a handshake's answer, errors that name the fix for HTTP/2 and TLS, and
+ *   names of options that are near.
+ * - 300 for both: `OPTIONS *`, and the 405 of CONNECT.
+ */
 const LIMITS = { workerd: 27_950, fetch: 26_600 };
 
 test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (entry, limit) => {

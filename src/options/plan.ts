@@ -11,7 +11,14 @@ import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrit
 import { limitBody } from "../body/limit.ts";
 import { keepBody } from "../body/replay.ts";
 import { checkInterceptor, compose } from "../exchange/interceptor.ts";
-import { convertErrors, ifChosen, limitAttempt, retry, type Send, sendThrough } from "../exchange/send.ts";
+import {
+  convertErrors,
+  ifChosen,
+  limitAttempt,
+  retry,
+  type Send,
+  sendThrough,
+} from "../exchange/send.ts";
 import { inProcess as standardInProcess } from "../fetch/inprocess.ts";
 import type { HeaderList, Transport } from "../transport.ts";
 import { compileTrust, type Trust } from "../request/trust.ts";
