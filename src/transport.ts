@@ -104,6 +104,8 @@ export interface Capabilities {
   readonly upgrade?: boolean;
   /** Whether HTTP/2 can be asked for; left out for false. */
   readonly http2?: boolean;
+  /** Whether timers and connections go on between requests; left out for true. */
+  readonly background?: boolean;
 }
 
 /** Statistics of a transport's connections, counted since the transport was created. */

@@ -8,6 +8,8 @@ export interface Member {
   readonly name: string;
   /** Its share of the requests relative to the other upstreams; during a slow start, less than what was set. */
   readonly weight: number;
+  /** Its share as it was set. */
+  readonly share: number;
   /** The number of requests that were sent to it and are not over. */
   readonly active: number;
 }

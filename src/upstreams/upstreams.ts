@@ -10,6 +10,8 @@ export interface PickRequest {
   readonly headers: HeaderList;
   /** The IP address of the client, where it is known. */
   readonly clientAddress: string | undefined;
+  /** Whether the client has left, or a deadline has passed, while the request waits for an upstream. */
+  readonly isAborted?: boolean;
 }
 
 /** What became of an attempt. */
