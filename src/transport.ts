@@ -56,7 +56,7 @@ export interface UpstreamRequest {
   readonly acceptsTrailers?: boolean;
   /** The names of the trailer fields that the client announces; the transport writes them as `Trailer`. */
   readonly trailer?: string | undefined;
-  /** The choice that has led to `upstream`, where the target stands for several upstreams. */
+  /** @internal The choice that has led to `upstream`, where the target stands for several upstreams. */
   readonly choice?: Choice | undefined;
   /** Whether the request needs a new connection, because a reused one has failed already. */
   readonly newConnection?: boolean;

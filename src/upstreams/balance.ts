@@ -84,9 +84,16 @@ class BalancedMember implements Member {
 
 /** The state of one upstream, for metrics and status pages. */
 export interface MemberState {
+  /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
   readonly name: string;
+  /** Its share of the requests at present. */
   readonly weight: number;
+  /** The number of requests that were sent to it and are not over. */
   readonly active: number;
+  /**
+   * `up`; `starting`: it gets its share gradually; `trial`: it was ejected, and gets one request at a time; `ejected`; `down`:
+   * active checks have failed; `draining`: it is being removed.
+   */
   readonly state: "up" | "starting" | "trial" | "ejected" | "down" | "draining";
 }
 
@@ -99,8 +106,11 @@ interface Waiter {
 
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
+  /** The number of requests that were sent to all upstreams and are not over. */
   active = 0;
+  /** A number that changes when upstreams are added or removed, or their weights are set. */
   version = 0;
+  /** The highest weight. */
   heaviest = 1;
   readonly #members: BalancedMember[] = [];
   readonly #byTarget: Map<TargetAddress, BalancedMember> = new Map();
@@ -121,6 +131,7 @@ export class Balancer implements Upstreams, Group {
   /** Whether the first upstreams are there. */
   #isInUse = false;
 
+  /** Use `balance`. */
   constructor(targets: readonly (TargetAddress | BalancedTarget)[], options: BalanceOptions) {
     checkBalanceOptions(options);
     const { policy = "least_conn", outliers = {}, chance = realChance } = options;
@@ -140,10 +151,12 @@ export class Balancer implements Upstreams, Group {
 
   // ── the upstreams ──
 
+  /** All upstreams, also those that take no requests at present. */
   get members(): readonly Member[] {
     return this.#members;
   }
 
+  /** Whether all upstreams have the same weight at present. */
   get isUniform(): boolean {
     this.#refresh();
     return this.#isUniform;
@@ -205,7 +218,7 @@ export class Balancer implements Upstreams, Group {
 
   // ── for the proxy ──
 
-  /** @internal */
+  /** Begins the active checks. The proxy calls it. */
   start(transport: Transport): void {
     if (this.#checks === undefined) return;
     if (transport.capabilities.background === false) {
@@ -221,7 +234,7 @@ export class Balancer implements Upstreams, Group {
     this.#checks?.close();
   }
 
-  /** @internal */
+  /** Picks an upstream for an attempt. The proxy calls it. */
   pick(
     request: PickRequest,
     tried: readonly TargetAddress[],
@@ -237,7 +250,7 @@ export class Balancer implements Upstreams, Group {
     });
   }
 
-  /** @internal */
+  /** Takes the result of an attempt. The proxy calls it. */
   report({ target, status, error, latency, isOver }: Result): void {
     const member = this.#byTarget.get(target);
     if (member === undefined) return;
@@ -258,12 +271,12 @@ export class Balancer implements Upstreams, Group {
     this.#pump();
   }
 
-  /** @internal */
+  /** Whether the retry budget allows one more attempt. The proxy calls it. */
   mayRetry(): boolean {
     return this.#budget.withdraw();
   }
 
-  /** @internal */
+  /** Returns the seconds after which a client that got 503 may try again. */
   retryAfter(): number {
     return 1;
   }
@@ -381,6 +394,9 @@ export class Balancer implements Upstreams, Group {
  * Makes one target of several upstreams. It belongs to the proxies that use it: closing one of them ends its checks.
  * @example
  * ```ts
+ * import { createProxy } from "fetchway";
+ * import { balance } from "fetchway/upstreams";
+ *
  * createProxy({ target: balance(["http://10.0.0.1:4000", "http://10.0.0.2:4000"]) });
  * ```
  * @throws TypeError that names the option and the fix

@@ -26,6 +26,7 @@ import { roundRobin } from "./roundrobin.ts";
 
 /** An upstream with its share. */
 export interface BalancedTarget {
+  /** The upstream. */
   target: TargetAddress;
   /**
    * Its share of the requests relative to the others.

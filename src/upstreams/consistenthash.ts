@@ -12,10 +12,13 @@ const MAX_JUMPS = 32;
 /** What requests with the same upstream have in common. */
 export type HashKey = (request: PickRequest) => string;
 
-/** The key of a client: its IP address. */
-export const byAddress: HashKey = ({ clientAddress }) => clientAddress ?? "";
+/**
+ * The key of a client: the IP address of its connection. Behind another proxy, all clients have the same one; use `byHeader`
+ * or `byCookie` there.
+ */
+export const byAddress: HashKey = ({ clientAddress }): string => clientAddress ?? "";
 /** The key of a resource: the path and query. */
-export const byUri: HashKey = ({ path }) => path;
+export const byUri: HashKey = ({ path }): string => path;
 
 /** The key is the value of a header field. */
 export function byHeader(name: string): HashKey {

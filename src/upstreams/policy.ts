@@ -3,6 +3,7 @@ import type { PickRequest } from "./upstreams.ts";
 
 /** One upstream of a balanced target, as policies see it. */
 export interface Member {
+  /** The upstream, as the app has named it. */
   readonly target: TargetAddress;
   /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
   readonly name: string;
@@ -16,6 +17,7 @@ export interface Member {
 
 /** All upstreams of a balanced target, also those that take no requests at present. */
 export interface Group {
+  /** All upstreams. */
   readonly members: readonly Member[];
   /** The number of requests that were sent to all of them and are not over. */
   readonly active: number;
