@@ -351,6 +351,28 @@ describe("what clients cause ejects no upstream", () => {
 });
 
 describe("attempts", () => {
+  const SENT = ["connection_terminated", "tls_protocol_error", "tls_alert_received"] as const;
+  const UNSENT = ["connection_refused", "connection_timeout", "dns_error", "tls_certificate_error"];
+  const failing =
+    (code: string): Answer =>
+    async ({ upstream }) => {
+      if (upstream.host === "a.test") throw new ProxyError(code as "connection_refused");
+      return respond();
+    };
+  const post = { method: "POST", body: "x" };
+
+  test.each(SENT)("after %s, only a request that may be repeated is sent again", async (code) => {
+    const { ask } = setUp(failing(code), {}, { policy: "first" });
+    expect((await ask()).status).toBe(200);
+    expect((await ask(post)).status).toBe(502);
+  });
+
+  test.each(UNSENT)("after %s, every request is sent to another upstream", async (code) => {
+    const { ask } = setUp(failing(code), {}, { policy: "first" });
+    expect((await ask()).status).toBe(200);
+    expect((await ask(post)).status).toBe(200);
+  });
+
   test("are no more than retry allows", async () => {
     const { ask, sent } = setUp(async () => respond(500), {
       retry: { attempts: 1, statusCodes: [500] },

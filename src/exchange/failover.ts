@@ -173,8 +173,14 @@ const NOT_SENT: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "dns_error",
   "dns_timeout",
   "destination_ip_unroutable",
-  "tls_protocol_error",
   "tls_certificate_error",
+]);
+
+/** Failures of a connection that was established, perhaps after the upstream has got the request. */
+const BROKEN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
+  "connection_terminated",
+  "tls_protocol_error",
+  "tls_alert_received",
 ]);
 
 /** How requests are sent to several upstreams. */
@@ -342,7 +348,7 @@ function repeat(
     methods.includes(request.method) &&
     (error === undefined
       ? statusCodes.includes((response as UpstreamResponse).status)
-      : isUnanswered(error));
+      : isUnanswered(error) || BROKEN.has(error.code));
   if (!isSafe && !isAllowed) return undefined;
   const body = replayOf(request.body);
   return body === undefined ? undefined : { ...request, body };
