@@ -91,14 +91,16 @@ async function exchange(
   const client = hook === undefined ? incoming : observeInterim(incoming, hook);
   const scope = new Scope(client, plan.timeout, plan.idleTimeout, options.signal);
   if (observation !== undefined) scope.observation = observation;
+  let choice: Choice | undefined;
   let cleaned: UpstreamResponse | undefined;
   let response: Response | undefined;
   try {
     // ── prepare ──
-    let choice: Choice | undefined;
     if (upstreams !== undefined) {
-      ({ upstream, choice } = await choose(upstreams, incoming, plan.transport, scope));
-      assertReachable(upstream, plan.transport, plan.hostOption);
+      choice = await choose(upstreams, incoming, plan.transport, scope, (each) =>
+        reach(each, plan),
+      );
+      ({ upstream } = choice);
     }
     let { path } = incoming;
     if (plan.rewrite !== undefined && !isAsterisk(path, method)) {
@@ -173,7 +175,10 @@ async function exchange(
     const isReason = abortError !== undefined && exception === thrown;
     const reported = isReason || isResponses ? error : exception;
     observation?.failed(reported);
-    return respondToError(error, reported, incoming, options, respond);
+    return await respondToError(error, reported, incoming, options, respond);
+  } finally {
+    // A request that was not sent gives its place back: a hook or an interceptor has responded, or a check has failed.
+    choice?.release();
   }
 }
 

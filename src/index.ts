@@ -11,7 +11,14 @@ export type { PathOptions } from "./options/pathoptions.ts";
 export type { ProxyOptions } from "./options/proxyoptions.ts";
 export type { RepeatOptions, RetryOptions } from "./options/repeatoptions.ts";
 export type { RewriteOptions } from "./options/rewriteoptions.ts";
-export type { Target, TargetAddress, TargetOptions, TlsOptions } from "./request/target.ts";
+export type {
+  AnyTarget,
+  Target,
+  TargetAddress,
+  TargetOptions,
+  TlsOptions,
+} from "./request/target.ts";
+export type { PickRequest, Result, Upstreams } from "./upstreams/upstreams.ts";
 export type { FetchTarget } from "./request/app.ts";
 export type { Context } from "./request/incoming.ts";
 export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";

@@ -158,8 +158,9 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
   const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
   const plan = compile(options, transportFor, runtime.inProcess);
-  if (isFixed(target) && !isUpstreams(target)) {
-    assertReachable(parseTarget(target), plan.transport, plan.hostOption);
+  if (isFixed(target)) {
+    if (isUpstreams(target)) target.start?.(plan.transport);
+    else assertReachable(parseTarget(target), plan.transport, plan.hostOption);
   }
   return { target, plan };
 }

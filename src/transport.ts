@@ -56,7 +56,7 @@ export interface UpstreamRequest {
   readonly acceptsTrailers?: boolean;
   /** The names of the trailer fields that the client announces; the transport writes them as `Trailer`. */
   readonly trailer?: string | undefined;
-  /** The choice that has led to `upstream`, where the target stands for several upstreams. */
+  /** @internal The choice that has led to `upstream`, where the target stands for several upstreams. */
   readonly choice?: Choice | undefined;
   /** Whether the request needs a new connection, because a reused one has failed already. */
   readonly newConnection?: boolean;
@@ -104,6 +104,8 @@ export interface Capabilities {
   readonly upgrade?: boolean;
   /** Whether HTTP/2 can be asked for; left out for false. */
   readonly http2?: boolean;
+  /** Whether timers and connections go on between requests; left out for true. */
+  readonly background?: boolean;
 }
 
 /** Statistics of a transport's connections, counted since the transport was created. */

@@ -120,6 +120,17 @@ describe("maxSockets", () => {
 });
 
 describe("a connection that fails", () => {
+  test.each(["ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ECONNRESET"])(
+    "with %s after it was established may have carried the request",
+    async (code) => {
+      const bench = new PoolBench({ maxSockets: 1 });
+      const sent = bench.send();
+      (await bench.connector.at(0).succeed()).fail(code);
+      await settled();
+      expect(sent.outcome).toBe("connection_terminated");
+    },
+  );
+
   test.each([
     ["ECONNREFUSED", "connection_refused"],
     ["ETIMEDOUT", "connection_timeout"],

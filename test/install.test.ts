@@ -74,7 +74,7 @@ describe("the installed package", () => {
     // and the chunks that all of these share. Without a bundler, each source would be a file.
     const entries = Object.keys(manifest.exports["."]).length + 2;
     expect(code.length).toBeGreaterThan(entries);
-    expect(code.length).toBeLessThan(40);
+    expect(code.length).toBeLessThan(46);
   });
 
   test("can be imported by Node", async () => {
@@ -116,6 +116,19 @@ describe("the installed package", () => {
       const proxy = createProxy({ target: "http://a.test", transport: createTransport() });
       console.log(typeof proxy.nodeHandler, createTransport().name);`;
     expect(await run("node", "--input-type=module", "--eval", code)).toBe("function fetch");
+  });
+
+  test("fetchway/upstreams is a target of each entry", async () => {
+    const code = `import { createProxy } from "fetchway";
+      import { createProxy as ofFetch } from "fetchway/fetch";
+      import { balance } from "fetchway/upstreams";
+      const target = balance(["http://a.test", "http://b.test"]);
+      createProxy({ target });
+      ofFetch({ target });
+      console.log(target.states().map(({ name, state }) => name + " " + state).join());`;
+    expect(await run("node", "--input-type=module", "--eval", code)).toBe(
+      "http://a.test up,http://b.test up",
+    );
   });
 
   /** TypeScript's options for finding modules, each with whether "fetchway" is then the Node entry. */
@@ -161,11 +174,17 @@ describe("the installed package", () => {
       import { createTransport as ofDeno } from "fetchway/deno";
       import { createTransport as ofWorkers } from "fetchway/workerd";
       import { createTransport as ofFetch, type Transport } from "fetchway/fetch";
+      import { balance, type Balancer, type Policy } from "fetchway/upstreams";
       const target = "http://b.test";
       export const handler: NodeHandler = createProxy({ target }).nodeHandler;
       createServer(createProxy({ target, transport: ofFetch() }).nodeHandler);
       export const size: number = createBun({ target }).maxRequestBodySize;
       export const transports: Transport[] = [ofDeno(), ofWorkers(), ofFetch()];
+      const last: Policy = { pick: (able) => able.at(-1) ?? able[0]! };
+      const several: Balancer = balance([{ target, weight: 2 }], { policy: last });
+      createProxy({ target: several });
+      // @ts-expect-error: there is no such policy.
+      balance([target], { policy: "random" });
       // @ts-expect-error: only the entry of Node has it.
       void createBun({ target }).nodeHandler;`,
   };

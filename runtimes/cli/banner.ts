@@ -1,4 +1,5 @@
 /** What the command prints when it listens. */
+import { isUpstreams } from "../../src/request/target.ts";
 import { renderFirstSteps } from "./demo.ts";
 import type { Front } from "./listen.ts";
 import type { RouteSettings, Settings } from "./settings.ts";
@@ -41,6 +42,7 @@ export function addressOf({ server }: Front): string {
 /** Renders a target for the banner, without its query, which may hold a secret. */
 function show(target: RouteSettings["options"]["target"]): string {
   if (typeof target === "function") return "a function";
+  if (isUpstreams(target)) return "several upstreams";
   if (typeof target === "object" && "fetch" in target) return "an app in this process";
   if (typeof target === "object" && "pick" in target) return "several upstreams";
   const url = typeof target === "object" && "url" in target ? target.url : target;

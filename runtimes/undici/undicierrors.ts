@@ -49,7 +49,7 @@ export function toUndiciError(thrown: unknown, progress: Progress): ProxyError {
   if (code === "UND_ERR_CLOSED" || code === "UND_ERR_DESTROYED") return poolClosed();
   const known = classifyUndiciError(name, code, message, progress.isStarted);
   const error = known === undefined ? thrown : new ProxyError(known, { cause: thrown });
-  return toSocketError(error, progress.isAnswered, progress.isStale);
+  return toSocketError(error, progress.isAnswered, progress.isStale, progress.isStarted);
 }
 
 function classifyUndiciError(

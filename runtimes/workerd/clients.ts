@@ -13,6 +13,7 @@ declare class FixedLengthStream extends TransformStream<Uint8Array, Uint8Array> 
 
 /** `decodes` is empty, because workerd passes an encoded body on unchanged while no JavaScript code reads it. */
 export const CAPABILITIES: Capabilities = {
+  background: false,
   decodes: [],
   host: false,
   unixSocket: false,

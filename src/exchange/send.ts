@@ -78,22 +78,38 @@ export const convertErrors: Interceptor = (next) => async (request, scope) => {
  * Sends a request again if the upstream cannot have begun to respond, or has responded with one of `statusCodes`. The
  * method must be one of `methods`, and the bytes of the body must have been kept.
  *
+ * An attempt that another one may follow is stopped if it has no response headers after `attemptTimeout` milliseconds.
+ * Where the upstream was picked from several, only a connection that was closed while idle is replaced here: `failOver`
+ * does the rest.
+ *
  *     request → send → response
  *        ↑ again, on a new connection ↓
  */
-export function retry(options: Required<RetryOptions>): Interceptor {
-  return (next) => (request, scope) => {
-    const sent = next(request, scope);
-    const { attempts, statusCodes } = options;
-    const settle = (): Promise<UpstreamResponse> =>
-      awaitAttempt(next, options, request, scope, sent, attempts);
-    // Without `statusCodes`, only a failed attempt is repeated: pass a response on without a further promise.
-    return statusCodes.length === 0 ? sent.catch(settle) : settle();
+export function retry(options: Required<RetryOptions>, attemptTimeout: number = 0): Interceptor {
+  const { attempts, statusCodes, methods } = options;
+  return (next) => {
+    const sends: Sends = {
+      last: next,
+      limited: attemptTimeout > 0 ? limitAttempt(attemptTimeout, methods)(next) : next,
+    };
+    return (request, scope) => {
+      const sent = sends.limited(request, scope);
+      const settle = (): Promise<UpstreamResponse> =>
+        awaitAttempt(sends, options, request, scope, sent, attempts);
+      // Without `statusCodes`, only a failed attempt is repeated: pass a response on without a further promise.
+      return statusCodes.length === 0 ? sent.catch(settle) : settle();
+    };
   };
 }
 
+/** How attempts are sent: those that another one may follow are stopped after `attemptTimeout`. */
+interface Sends {
+  readonly limited: Send;
+  readonly last: Send;
+}
+
 /** The error of an attempt that took longer than `attemptTimeout`. */
-class AttemptTimeout extends ProxyError {
+export class AttemptTimeout extends ProxyError {
   constructor(limit: number) {
     super("http_response_timeout", { message: `an attempt took longer than ${limit} ms` });
   }
@@ -104,8 +120,9 @@ class AttemptTimeout extends ProxyError {
  * be repeated is not stopped.
  * @param limit milliseconds until the response headers
  */
-export function limitAttempt(limit: number, methods: readonly string[]): Interceptor {
+function limitAttempt(limit: number, methods: readonly string[]): Interceptor {
   return (next) => (request, scope) => {
+    if (request.choice !== undefined) return next(request, scope);
     const timer = setTimeout(() => {
       if (repeatRequest(request, methods) !== undefined)
         scope.failAttempt(new AttemptTimeout(limit));
@@ -116,7 +133,7 @@ export function limitAttempt(limit: number, methods: readonly string[]): Interce
 
 /** Waits for an attempt, and starts the next one where the options allow it. */
 async function awaitAttempt(
-  next: Send,
+  sends: Sends,
   options: Required<RetryOptions>,
   request: UpstreamRequest,
   scope: Scope,
@@ -126,7 +143,8 @@ async function awaitAttempt(
   let repeated: UpstreamRequest | undefined;
   try {
     const response = await sent;
-    if (attempts > 0 && options.statusCodes.includes(response.status)) {
+    const isWanted = attempts > 0 && request.choice === undefined;
+    if (isWanted && options.statusCodes.includes(response.status)) {
       repeated = repeatRequest(request, options.methods);
     }
     if (repeated === undefined) return response;
@@ -143,8 +161,9 @@ async function awaitAttempt(
   const following = scope.again();
   if (options.delay > 0) await pause(options.delay, following);
   if (following.error !== undefined) throw following.error;
-  const resent = next(repeated, following);
-  return awaitAttempt(next, options, repeated, following, resent, attempts - 1);
+  const send = attempts > 1 ? sends.limited : sends.last;
+  const resent = send(repeated, following);
+  return awaitAttempt(sends, options, repeated, following, resent, attempts - 1);
 }
 
 /** Whether the same upstream may respond to another attempt: where there are several, another one takes what it refuses. */
@@ -185,7 +204,8 @@ function repeatRequest(
   return body === undefined ? undefined : { ...request, body };
 }
 
-function pause(delay: number, scope: Scope): Promise<void> {
+/** Waits, unless the exchange is aborted. */
+export function pause(delay: number, scope: Scope): Promise<void> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const over = new Promise<void>((resolve) => {
     timer = setTimeout(resolve, delay);

@@ -97,7 +97,8 @@ export class Attempt implements Job, Inlet {
     if (this.#isOver) return;
     this.#isOver = true;
     const isStale = this.#connection?.isStale === true;
-    const error = toSocketError(thrown, this.#isAnswered, isStale);
+    const isOpen = this.#connection?.socket !== undefined;
+    const error = toSocketError(thrown, this.#isAnswered, isStale, isOpen);
     if (this.place !== undefined) this.#pool?.leave(this);
     this.#connection?.destroy();
     this.#leaveBody();

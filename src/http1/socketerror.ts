@@ -26,17 +26,32 @@ const UNTRUSTED =
   "the upstream's certificate is not accepted: pass its CA as `tls: { ca }` of the target or the pool, " +
   "and the name in the certificate as `tls: { servername }` if it differs from the URL's";
 
+/** The errors of a connection that was not established, so that nothing of the request was sent. */
+const UNOPENED: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
+  "connection_refused",
+  "connection_timeout",
+  "destination_ip_unroutable",
+]);
+
 /**
  * Converts an error of a socket to a `ProxyError`.
  * @param isAnswered whether the response headers had arrived
  * @param isStale whether a reused connection failed before any byte of the response arrived
+ * @param isOpen whether the connection had been established: an upstream that then cannot be reached may have the request
  */
-export function toSocketError(thrown: unknown, isAnswered: boolean, isStale: boolean): ProxyError {
+export function toSocketError(
+  thrown: unknown,
+  isAnswered: boolean,
+  isStale: boolean,
+  isOpen = false,
+): ProxyError {
   const error = withErrorType(thrown);
-  if (error.code !== "connection_terminated") return error;
-  const { code, cause } = error;
+  const isLost = isOpen && UNOPENED.has(error.code);
+  if (error.code !== "connection_terminated" && !isLost) return error;
+  const { cause } = error;
   if (isAnswered) return new ProxyError("http_response_incomplete", { cause });
-  return isStale ? new ProxyError(code, { cause, stale: true }) : error;
+  if (!isStale && !isLost) return error;
+  return new ProxyError("connection_terminated", { cause, stale: isStale });
 }
 
 function withErrorType(thrown: unknown): ProxyError {

@@ -5,20 +5,13 @@ import type { ForwardedStyle } from "../request/outgoing.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../fields/headers.ts";
 import { defaults, type ProxyOptions } from "./proxyoptions.ts";
 import { fillIn } from "./schema.ts";
-import { failOver } from "../exchange/failover.ts";
+import { type FailoverOptions, failOver } from "../exchange/failover.ts";
 import { followRedirects, compileRedirectPolicy } from "../exchange/redirect.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrite.ts";
 import { limitBody } from "../body/limit.ts";
 import { keepBody } from "../body/replay.ts";
 import { checkInterceptor, compose } from "../exchange/interceptor.ts";
-import {
-  convertErrors,
-  ifChosen,
-  limitAttempt,
-  retry,
-  type Send,
-  sendThrough,
-} from "../exchange/send.ts";
+import { convertErrors, ifChosen, retry, type Send, sendThrough } from "../exchange/send.ts";
 import { inProcess as standardInProcess } from "../fetch/inprocess.ts";
 import type { HeaderList, Transport } from "../transport.ts";
 import { compileTrust, type Trust } from "../request/trust.ts";
@@ -199,7 +192,7 @@ function asksForIdentity(options: ProxyOptions, { capabilities }: Transport): bo
 /**
  * Composes the steps that the options ask for. Each request passes them in this order on its way to the transport:
  *
- *     interceptors.request → bodyLimit → replay → redirects → other upstreams → retry → attemptTimeout
+ *     interceptors.request → bodyLimit → replay → redirects → other upstreams → retry
  *         → interceptors.attempt → transport
  */
 function compileSend(
@@ -228,11 +221,14 @@ function compileSend(
     const policy = compileRedirectPolicy(options.redirectTargets ?? defaults.redirectTargets);
     steps.push(followRedirects(redirects, policy, Object.keys(options.headers ?? {})));
   }
-  steps.push(ifChosen(failOver(retries ? again : { ...again, attempts: 0 })));
-  if (retries) steps.push(retry(again));
-  if (retries && options.attemptTimeout) {
-    steps.push(limitAttempt(options.attemptTimeout, again.methods));
-  }
+  const attemptTimeout = options.attemptTimeout ?? 0;
+  const several: FailoverOptions = {
+    retry: retries ? again : { ...again, attempts: 0 },
+    attemptTimeout,
+    handsBodiesThrough: transport.handsBodiesThrough ?? false,
+  };
+  steps.push(ifChosen(failOver(several)));
+  if (retries) steps.push(retry(again, attemptTimeout));
   for (const intercept of attempt) steps.push(checkInterceptor(intercept));
   if (options.transport !== undefined) steps.push(convertErrors);
   return { follows: redirects > 0, send: compose(steps, sendThrough(transport, inProcess)) };

@@ -84,8 +84,9 @@ export interface RepeatOptions {
   retry?: false | RetryOptions;
   /**
    * Milliseconds until an attempt that has no response headers is left for another one: on a new connection, or to another
-   * of several upstreams. It applies to requests that `retry` may send again. The upstream may carry out both. No limit by
-   * default.
+   * of several upstreams. It applies to requests that `retry` may send again, and not to the last attempt. With several
+   * upstreams, an attempt is left only if the retry budget allows it and another upstream takes the request. The upstream
+   * may carry out both. No limit by default.
    */
   attemptTimeout?: number;
 }

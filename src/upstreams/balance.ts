@@ -1,5 +1,10 @@
-/** Several upstreams as one target: which of them gets a request, and which get none because they fail. */
-import { type ProxyError } from "../error.ts";
+/**
+ * Several upstreams as one target: which of them gets a request, and which get none because they fail.
+ * @module
+ */
+import type { ProxyError, ProxyErrorCode } from "../error.ts";
+import { badOption } from "../options/misuse.ts";
+import { isApp } from "../request/app.ts";
 import { parseTarget, type TargetAddress } from "../request/target.ts";
 import type { Transport } from "../transport.ts";
 import {
@@ -10,87 +15,33 @@ import {
   consistentHash,
   type HashKey,
 } from "./consistenthash.ts";
-import { first } from "./first.ts";
+import {
+  type BalancedTarget,
+  type BalanceOptions,
+  checkBalanceOptions,
+  POLICIES,
+  type PolicyName,
+} from "./balanceoptions.ts";
 import { type CheckOptions, HealthChecks } from "./healthchecks.ts";
-import { leastConnections } from "./leastconnections.ts";
 import { Health, OutlierDetector, outlierDefaults, type OutlierOptions } from "./outliers.ts";
-import { peakEwma } from "./peakewma.ts";
 import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
-import { roundRobin } from "./roundrobin.ts";
 import type { PickRequest, Result, Upstreams } from "./upstreams.ts";
 
 export { byAddress, byCookie, byHeader, byUri, consistentHash, type HashKey };
 export type {
+  BalancedTarget,
+  BalanceOptions,
   CheckOptions,
   Group,
   Member,
   OutlierOptions,
   PickRequest,
   Policy,
+  PolicyName,
   RetryBudgetOptions,
 };
 export type { Chance, Result, Upstreams };
-
-/** An upstream with its share. */
-export interface BalancedTarget {
-  target: TargetAddress;
-  /**
-   * Its share of the requests relative to the others.
-   * @default 1
-   */
-  weight?: number;
-}
-
-/** The names of the policies. */
-export type PolicyName = "least_conn" | "peak_ewma" | "round_robin" | "ip_hash" | "uri" | "first";
-
-/** How requests are spread over upstreams. */
-export interface BalanceOptions {
-  /**
-   * Which upstream takes a request:
-   *
-   * - `"least_conn"`: the one of two random upstreams that has fewer requests.
-   * - `"peak_ewma"`: the one of two random upstreams that has the lower latency times requests; it leaves slow upstreams.
-   * - `"round_robin"`: the upstreams in turn.
-   * - `"ip_hash"`, `"uri"`: the same one for the same client address, or for the same path and query.
-   * - `"first"`: the first one that works; the others are standbys.
-   * - a `Policy`, such as `consistentHash(byHeader("x-user"))` or `consistentHash(byCookie("session"))`.
-   * @default "least_conn"
-   */
-  policy?: PolicyName | Policy;
-  /** When an upstream that fails gets no more requests; `false` for never. */
-  outliers?: OutlierOptions | false;
-  /** Requests of the proxy that look whether an upstream works. None by default. */
-  check?: CheckOptions;
-  /**
-   * Milliseconds in which an upstream that has returned gets to its full share, from a tenth on.
-   * @default 10000
-   */
-  slowStart?: number;
-  /**
-   * The number of requests that an upstream answers at the same time; further requests wait. No limit by default.
-   */
-  maxRequests?: number;
-  /**
-   * The number of requests that wait when all upstreams have `maxRequests`; further ones get 503.
-   * @default 100
-   */
-  maxQueue?: number;
-  /** How many retries are allowed. */
-  retryBudget?: RetryBudgetOptions;
-  /** The clock and the random numbers, for tests. */
-  chance?: Chance;
-}
-
-const POLICIES: Readonly<Record<PolicyName, (chance: Chance) => Policy>> = {
-  least_conn: leastConnections,
-  peak_ewma: peakEwma,
-  round_robin: roundRobin,
-  ip_hash: () => consistentHash(byAddress),
-  uri: () => consistentHash(byUri),
-  first,
-};
 
 /** One upstream, with everything that is known of it. */
 class BalancedMember implements Member {
@@ -102,6 +53,10 @@ class BalancedMember implements Member {
   /** Whether it takes no new requests, because it is being removed. */
   isDraining = false;
   active = 0;
+  /** The number of requests that try whether it works again, and are not answered. */
+  trials = 0;
+  /** Called when it is removed and has no requests. */
+  onIdle: (() => void)[] = [];
   /** The weight that was set. */
   share: number;
   readonly #now: () => number;
@@ -129,9 +84,16 @@ class BalancedMember implements Member {
 
 /** The state of one upstream, for metrics and status pages. */
 export interface MemberState {
+  /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
   readonly name: string;
+  /** Its share of the requests at present. */
   readonly weight: number;
+  /** The number of requests that were sent to it and are not over. */
   readonly active: number;
+  /**
+   * `up`; `starting`: it gets its share gradually; `trial`: it was ejected, and gets one request at a time; `ejected`; `down`:
+   * active checks have failed; `draining`: it is being removed.
+   */
   readonly state: "up" | "starting" | "trial" | "ejected" | "down" | "draining";
 }
 
@@ -139,12 +101,16 @@ interface Waiter {
   readonly request: PickRequest;
   readonly tried: readonly TargetAddress[];
   readonly resolve: (target: TargetAddress | undefined) => void;
+  readonly reject: (thrown: unknown) => void;
 }
 
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
+  /** The number of requests that were sent to all upstreams and are not over. */
   active = 0;
+  /** A number that changes when upstreams are added or removed, or their weights are set. */
   version = 0;
+  /** The highest weight. */
   heaviest = 1;
   readonly #members: BalancedMember[] = [];
   readonly #byTarget: Map<TargetAddress, BalancedMember> = new Map();
@@ -154,10 +120,10 @@ export class Balancer implements Upstreams, Group {
   readonly #outliers: OutlierDetector | undefined;
   readonly #budget: RetryBudget;
   readonly #checks: HealthChecks | undefined;
-  readonly #queue: Waiter[] = [];
+  #queue: Waiter[] = [];
   /** Those that get requests, although some may be busy; undefined after a change. */
   #able: BalancedMember[] | undefined;
-  /** The records of all upstreams, in the same order. */
+  /** The records of the upstreams that may be ejected: not of those that active checks find down, or that are removed. */
   #healths: readonly Health[] = [];
   /** The time until which `#able` is right, unless it changes before. */
   #ableUntil = 0;
@@ -165,11 +131,13 @@ export class Balancer implements Upstreams, Group {
   /** Whether the first upstreams are there. */
   #isInUse = false;
 
+  /** Use `balance`. */
   constructor(targets: readonly (TargetAddress | BalancedTarget)[], options: BalanceOptions) {
+    checkBalanceOptions(options);
     const { policy = "least_conn", outliers = {}, chance = realChance } = options;
     this.#options = options;
     this.#chance = chance;
-    this.#policy = typeof policy === "object" ? policy : policyOf(policy)(chance);
+    this.#policy = typeof policy === "object" ? policy : POLICIES[policy](chance);
     this.#budget = new RetryBudget(chance, options.retryBudget);
     const change = (): void => void (this.#able = undefined);
     if (outliers !== false) {
@@ -178,15 +146,17 @@ export class Balancer implements Upstreams, Group {
     if (options.check !== undefined) this.#checks = new HealthChecks(options.check);
     for (const target of targets) this.add(target);
     this.#isInUse = true;
-    if (this.#members.length === 0) throw bad("balance", "give it at least one upstream");
+    if (this.#members.length === 0) throw badOption("balance", "give it at least one upstream");
   }
 
   // ── the upstreams ──
 
+  /** All upstreams, also those that take no requests at present. */
   get members(): readonly Member[] {
     return this.#members;
   }
 
+  /** Whether all upstreams have the same weight at present. */
   get isUniform(): boolean {
     this.#refresh();
     return this.#isUniform;
@@ -212,6 +182,9 @@ export class Balancer implements Upstreams, Group {
     checkWeight(weight);
     const { now } = this.#chance;
     const member = new BalancedMember(target, weight, this.#options.slowStart ?? 10_000, now);
+    if (this.#checks !== undefined && parseTarget(target).app !== undefined) {
+      throw badOption("check", "an app in this process cannot be checked; leave it out");
+    }
     const [present] = this.#members;
     if (present !== undefined) checkFits(member, present, this.#members);
     // One that is added later begins slowly: its caches and connections are cold.
@@ -226,12 +199,12 @@ export class Balancer implements Upstreams, Group {
   async remove(target: TargetAddress): Promise<void> {
     const member = this.#find(target);
     member.isDraining = true;
-    this.#able = undefined;
-    while (member.active > 0) await new Promise((resolve) => setTimeout(resolve, 50));
+    this.#checks?.remove(member);
+    this.#changed();
+    if (member.active > 0) await new Promise<void>((resolve) => member.onIdle.push(resolve));
     const index = this.#members.indexOf(member);
     if (index >= 0) this.#members.splice(index, 1);
     this.#byTarget.delete(member.target);
-    this.#checks?.remove(member);
     this.#changed();
   }
 
@@ -245,12 +218,15 @@ export class Balancer implements Upstreams, Group {
 
   // ── for the proxy ──
 
-  /** @internal */
+  /** Begins the active checks. The proxy calls it. */
   start(transport: Transport): void {
-    this.#checks?.start(transport, this.#members, () => {
-      this.#able = undefined;
-      this.#pump();
-    });
+    if (this.#checks === undefined) return;
+    if (transport.capabilities.background === false) {
+      const fix =
+        "nothing runs between requests here; leave it out: failures of requests still eject upstreams";
+      throw badOption("check", `${fix} (transport ${transport.name})`);
+    }
+    this.#checks.start(transport, this.#members, () => this.#changed());
   }
 
   /** Ends the active checks. */
@@ -258,7 +234,7 @@ export class Balancer implements Upstreams, Group {
     this.#checks?.close();
   }
 
-  /** @internal */
+  /** Picks an upstream for an attempt. The proxy calls it. */
   pick(
     request: PickRequest,
     tried: readonly TargetAddress[],
@@ -267,35 +243,40 @@ export class Balancer implements Upstreams, Group {
     const target = this.#choose(request, tried);
     if (target !== undefined || !this.#isFull(tried)) return target;
     const { maxQueue = 100 } = this.#options;
+    if (this.#queue.length >= maxQueue) this.#dropAborted();
     if (this.#queue.length >= maxQueue) return undefined;
-    return new Promise((resolve) => this.#queue.push({ request, tried, resolve }));
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ request, tried, resolve, reject });
+    });
   }
 
-  /** @internal */
+  /** Takes the result of an attempt. The proxy calls it. */
   report({ target, status, error, latency, isOver }: Result): void {
     const member = this.#byTarget.get(target);
     if (member === undefined) return;
     // The first report of an attempt tells how it went; the second, that it is over.
     const isFirst = !isOver || status === undefined;
-    if (isFirst && !isClients(error)) {
+    if (isFirst && member.trials > 0) member.trials--;
+    if (isFirst && tellsOfUpstream(error)) {
       const isFailure = status === undefined || status >= 500;
       if (!isFailure) this.#policy.observe?.(member, latency);
       this.#outliers?.record(member.health, isFailure, this.#healths);
-    } else if (error !== undefined && !isClients(error)) {
+    } else if (error !== undefined && tellsOfUpstream(error)) {
       this.#outliers?.record(member.health, true, this.#healths);
     }
     if (!isOver) return;
     member.active--;
     this.active--;
+    if (member.active === 0) for (const resolve of member.onIdle.splice(0)) resolve();
     this.#pump();
   }
 
-  /** @internal */
+  /** Whether the retry budget allows one more attempt. The proxy calls it. */
   mayRetry(): boolean {
     return this.#budget.withdraw();
   }
 
-  /** @internal */
+  /** Returns the seconds after which a client that got 503 may try again. */
   retryAfter(): number {
     return 1;
   }
@@ -304,21 +285,31 @@ export class Balancer implements Upstreams, Group {
     let able: readonly BalancedMember[] = this.#refresh();
     if (tried.length > 0) able = able.filter(({ target }) => !tried.includes(target));
     if (able.length === 0) return undefined;
-    let member = this.#policy.pick(able, request, this) as BalancedMember;
+    let member = this.#ask(able, request);
     if (this.#isBusy(member)) {
       able = able.filter((each) => !this.#isBusy(each));
       if (able.length === 0) return undefined;
-      member = this.#policy.pick(able, request, this) as BalancedMember;
+      member = this.#ask(able, request);
     }
+    if (member.health.isOnTrial) member.trials++;
     member.active++;
     this.active++;
     return member.target;
   }
 
-  /** Whether an upstream has as many requests as it may have: one, until it has answered after an ejection. */
-  #isBusy({ active, health }: BalancedMember): boolean {
+  #ask(able: readonly BalancedMember[], request: PickRequest): BalancedMember {
+    const member = this.#policy.pick(able, request, this) as BalancedMember | undefined;
+    if (member !== undefined && this.#byTarget.get(member.target) === member) return member;
+    throw badOption("policy", "its method pick must return one of the upstreams that it is given");
+  }
+
+  /**
+   * Whether an upstream has as many requests as it may have. After an ejection, it gets one until it has answered;
+   * requests and tunnels that it has had from before do not count for that.
+   */
+  #isBusy({ active, trials, health }: BalancedMember): boolean {
     const { maxRequests = Infinity } = this.#options;
-    return active >= (health.isOnTrial ? 1 : maxRequests);
+    return active >= maxRequests || (health.isOnTrial && trials > 0);
   }
 
   /** Whether an upstream would take the request if it had not so many already. */
@@ -328,13 +319,35 @@ export class Balancer implements Upstreams, Group {
 
   /** Lets requests that wait be sent, as far as there is room. */
   #pump(): void {
-    while (this.#queue.length > 0) {
-      const { request, tried, resolve } = this.#queue[0] as Waiter;
-      const target = this.#choose(request, tried);
-      if (target === undefined && this.#isFull(tried)) return;
-      this.#queue.shift();
-      resolve(target);
+    if (this.#queue.length === 0) return;
+    this.#dropAborted();
+    const waiting = this.#queue;
+    this.#queue = [];
+    let hasRoom = true;
+    for (const waiter of waiting) {
+      const { request, tried, resolve, reject } = waiter;
+      try {
+        const target = hasRoom ? this.#choose(request, tried) : undefined;
+        if (target !== undefined || !this.#isFull(tried)) {
+          resolve(target);
+          continue;
+        }
+      } catch (thrown) {
+        reject(thrown);
+        continue;
+      }
+      this.#queue.push(waiter);
+      // One that waits for any upstream waits for all: only a repeated request may have to let others pass.
+      if (tried.length === 0) hasRoom = false;
     }
+  }
+
+  /** Takes requests out of the queue whose clients have left. */
+  #dropAborted(): void {
+    this.#queue = this.#queue.filter(({ request, resolve }) => {
+      if (request.isAborted === true) resolve(undefined);
+      return request.isAborted !== true;
+    });
   }
 
   /** Returns those that get requests. */
@@ -343,7 +356,9 @@ export class Balancer implements Upstreams, Group {
     if (this.#able !== undefined && now < this.#ableUntil) return this.#able;
     const members = this.#members;
     this.#outliers?.sweep(this.#healths);
-    const able = members.filter(isWorking);
+    let able = members.filter(isWorking);
+    // Failures of the others may leave only ejected ones: those may still work.
+    if (able.length === 0) able = members.filter(mayWork);
     const isStarting = able.some((member) => member.isStarting);
     const [{ weight } = { weight: 1 }] = able;
     this.#isUniform = !isStarting && able.every((member) => member.weight === weight);
@@ -362,14 +377,14 @@ export class Balancer implements Upstreams, Group {
   #find(target: TargetAddress): BalancedMember {
     const name = nameOf(target);
     const found = this.#members.find((member) => member.name === name);
-    if (found === undefined) throw bad("target", `there is no upstream ${name}`);
+    if (found === undefined) throw badOption("target", `there is no upstream ${name}`);
     return found;
   }
 
   #changed(): void {
     this.version++;
-    this.heaviest = Math.max(...this.#members.map(({ share }) => share));
-    this.#healths = this.#members.map(({ health }) => health);
+    this.heaviest = this.#members.reduce((most, { share }) => Math.max(most, share), 0);
+    this.#healths = this.#members.filter(mayWork).map(({ health }) => health);
     this.#able = undefined;
     this.#pump();
   }
@@ -379,6 +394,9 @@ export class Balancer implements Upstreams, Group {
  * Makes one target of several upstreams. It belongs to the proxies that use it: closing one of them ends its checks.
  * @example
  * ```ts
+ * import { createProxy } from "fetchway";
+ * import { balance } from "fetchway/upstreams";
+ *
  * createProxy({ target: balance(["http://10.0.0.1:4000", "http://10.0.0.2:4000"]) });
  * ```
  * @throws TypeError that names the option and the fix
@@ -388,7 +406,7 @@ export function balance(
   options: BalanceOptions = {},
 ): Balancer {
   if (!Array.isArray(targets)) {
-    throw bad("balance", 'give it an array, such as balance(["http://a:1", "http://b:1"])');
+    throw badOption("balance", 'give it an array, such as balance(["http://a:1", "http://b:1"])');
   }
   return new Balancer(targets as readonly (TargetAddress | BalancedTarget)[], options);
 }
@@ -399,23 +417,38 @@ function nameOf(target: TargetAddress): string {
   return socketPath === undefined ? origin : `unix:${socketPath}`;
 }
 
-function policyOf(name: string): (chance: Chance) => Policy {
-  if (Object.hasOwn(POLICIES, name)) return POLICIES[name as PolicyName];
-  throw bad("policy", `use ${Object.keys(POLICIES).join(", ")}, or an object with a method pick`);
-}
-
 function isBalanced(added: TargetAddress | BalancedTarget): added is BalancedTarget {
-  return typeof added === "object" && "target" in added;
+  if (typeof added !== "object" || added === null || isApp(added) || !("target" in added))
+    return false;
+  const wrong = Object.keys(added).find((name) => name !== "target" && name !== "weight");
+  if (wrong === undefined) return true;
+  throw badOption("balance", `\`${wrong}\` is unknown; use { target, weight }`);
 }
 
-function isWorking({ isUp, isDraining, health }: BalancedMember): boolean {
-  return isUp && !isDraining && health.ejectedUntil === 0;
+function mayWork({ isUp, isDraining }: BalancedMember): boolean {
+  return isUp && !isDraining;
 }
 
-/** Whether a failure says nothing about the upstream: the client has left, or its request was wrong. */
-function isClients(error: ProxyError | undefined): boolean {
-  return error !== undefined && error.status >= 400 && error.status < 500;
+function isWorking(member: BalancedMember): boolean {
+  return mayWork(member) && member.health.ejectedUntil === 0;
 }
+
+/**
+ * Whether a result tells about the upstream. The errors of a client, of the app's code and of limits of the proxy do not:
+ * clients could otherwise have upstreams ejected.
+ */
+function tellsOfUpstream(error: ProxyError | undefined): boolean {
+  if (error === undefined) return true;
+  return (error.status < 400 || error.status >= 500) && !OWN.has(error.code);
+}
+
+/** The errors of requests that the proxy has not sent. */
+const OWN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
+  "http_request_error",
+  "proxy_internal_error",
+  "connection_limit_reached",
+  "destination_unavailable",
+]);
 
 function stateOf(member: BalancedMember): MemberState["state"] {
   if (member.isDraining) return "draining";
@@ -427,18 +460,14 @@ function stateOf(member: BalancedMember): MemberState["state"] {
 
 function checkWeight(weight: number): void {
   if (typeof weight === "number" && weight > 0 && Number.isFinite(weight)) return;
-  throw bad("weight", "use a number above 0");
+  throw badOption("weight", "use a number above 0");
 }
 
 function checkFits(added: BalancedMember, present: Member, all: readonly Member[]): void {
   if (all.some(({ name }) => name === added.name)) {
-    throw bad("balance", `${added.name} is there twice; set its weight instead`);
+    throw badOption("balance", `${added.name} is there twice; set its weight instead`);
   }
   const [one, other] = [parseTarget(added.target), parseTarget(present.target)];
   if (one.basePath === other.basePath && one.query === other.query) return;
-  throw bad("balance", "all upstreams need the same base path and query");
-}
-
-function bad(option: string, fix: string): TypeError {
-  return new TypeError(`fetchway: bad option \`${option}\`: ${fix}`);
+  throw badOption("balance", "all upstreams need the same base path and query");
 }

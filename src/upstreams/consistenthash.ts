@@ -1,5 +1,5 @@
 import { getHeader } from "../fields/headers.ts";
-import type { Group, Member, Policy } from "./policy.ts";
+import type { Member, Policy } from "./policy.ts";
 import type { PickRequest } from "./upstreams.ts";
 
 /** The entries of the lookup table: a prime number, more than a hundred times the usual number of upstreams (Maglev). */
@@ -12,10 +12,13 @@ const MAX_JUMPS = 32;
 /** What requests with the same upstream have in common. */
 export type HashKey = (request: PickRequest) => string;
 
-/** The key of a client: its IP address. */
-export const byAddress: HashKey = ({ clientAddress }) => clientAddress ?? "";
+/**
+ * The key of a client: the IP address of its connection. Behind another proxy, all clients have the same one; use `byHeader`
+ * or `byCookie` there.
+ */
+export const byAddress: HashKey = ({ clientAddress }): string => clientAddress ?? "";
 /** The key of a resource: the path and query. */
-export const byUri: HashKey = ({ path }) => path;
+export const byUri: HashKey = ({ path }): string => path;
 
 /** The key is the value of a header field. */
 export function byHeader(name: string): HashKey {
@@ -44,6 +47,7 @@ export function consistentHash(keyOf: HashKey): Policy {
   let table: Int32Array = new Int32Array(0);
   let version: number | undefined;
   let able: ReadonlySet<Member> = new Set();
+  let total = 0;
   let list: readonly Member[] | undefined;
   return {
     pick(members, request, group) {
@@ -54,33 +58,32 @@ export function consistentHash(keyOf: HashKey): Policy {
       if (list !== members) {
         able = new Set(members);
         list = members;
+        total = members.reduce((sum, { weight }) => sum + weight, 0);
       }
       const key = keyOf(request);
       for (let jump = 0; jump < MAX_JUMPS; jump++) {
         const place = hash(key, jump) % TABLE_SIZE;
         const member = group.members[table[place] as number] as Member;
-        if (able.has(member) && !isOverloaded(member, group)) return member;
+        if (able.has(member) && !isOverloaded(member, group.active, total)) return member;
       }
       return members.reduce((least, each) => (each.active < least.active ? each : least));
     },
   };
 }
 
-function isOverloaded({ active, weight }: Member, group: Group): boolean {
-  const total = group.isUniform
-    ? weight * group.members.length
-    : group.members.reduce((sum, each) => sum + each.weight, 0);
-  return active >= Math.ceil(BOUND * (group.active + 1) * (weight / total));
+/** @param total the weight of all upstreams that can take requests: the others have no part in the load */
+function isOverloaded({ active, weight }: Member, all: number, total: number): boolean {
+  return active >= Math.ceil(BOUND * (all + 1) * (weight / total));
 }
 
 /** Fills the table: the upstreams take places in turn, each in an order of its own, and more turns for a higher weight. */
 function buildTable(members: readonly Member[]): Int32Array {
   const table = new Int32Array(TABLE_SIZE).fill(-1);
-  const most = Math.max(...members.map(({ weight }) => weight));
-  const orders = members.map(({ name, weight }) => ({
+  const most = members.reduce((highest, { share }) => Math.max(highest, share), 0);
+  const orders = members.map(({ name, share }) => ({
     at: hash(name, 1) % TABLE_SIZE,
     step: (hash(name, 2) % (TABLE_SIZE - 1)) + 1,
-    share: weight / most,
+    share: share / most,
     due: 0,
   }));
   for (let filled = 0; ;) {

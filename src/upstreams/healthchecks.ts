@@ -1,5 +1,6 @@
+import { clientGone } from "../error.ts";
 import { Scope } from "../exchange/scope.ts";
-import { badOption } from "../options/misuse.ts";
+import { discardBody } from "../response/clean.ts";
 import { joinTarget, parseTarget, type TargetAddress } from "../request/target.ts";
 import type { Transport, UpstreamRequest } from "../transport.ts";
 
@@ -51,18 +52,13 @@ export interface Checked {
 export class HealthChecks {
   readonly #options: CheckOptions;
   readonly #timers: Map<Checked, ReturnType<typeof setTimeout>> = new Map();
+  /** The scopes of the checks that run. */
+  readonly #running: Set<Scope> = new Set();
   readonly #streaks: WeakMap<Checked, number> = new WeakMap();
   #transport: Transport | undefined;
   #onChange: () => void = () => {};
 
   constructor(options: CheckOptions) {
-    const { path, interval = 10_000, timeout = 5_000 } = options;
-    if (typeof path !== "string" || !path.startsWith("/")) {
-      throw badOption("check", 'use a path such as { path: "/health" }');
-    }
-    if (!(interval > 0) || !(timeout > 0)) {
-      throw badOption("check", "use milliseconds above 0 for `interval` and `timeout`");
-    }
     this.#options = options;
   }
 
@@ -89,6 +85,7 @@ export class HealthChecks {
     for (const timer of this.#timers.values()) clearTimeout(timer);
     this.#timers.clear();
     this.#transport = undefined;
+    for (const scope of this.#running) scope.abort(clientGone());
   }
 
   #wait(checked: Checked, part: number): void {
@@ -101,8 +98,18 @@ export class HealthChecks {
   async #check(checked: Checked): Promise<void> {
     const transport = this.#transport;
     if (transport === undefined) return;
-    const isHealthy = await this.#ask(checked.target, transport).catch(() => false);
-    if (!this.#timers.has(checked)) return;
+    const timer = this.#timers.get(checked);
+    const { timeout = 5_000 } = this.#options;
+    const scope = new Scope({ listen() {}, unlisten() {} }, timeout, 0);
+    this.#running.add(scope);
+    // The scope's own deadline ends with the response headers; a body that comes slowly must end in time as well.
+    const deadline = setTimeout(() => scope.abort(clientGone()), timeout);
+    const isHealthy = await this.#ask(checked.target, transport, scope).catch(() => false);
+    clearTimeout(deadline);
+    this.#running.delete(scope);
+    scope.end();
+    // The checks were ended, and perhaps begun again, in the meantime.
+    if (timer === undefined || this.#timers.get(checked) !== timer) return;
     const { healthyThreshold = 2, unhealthyThreshold = 3 } = this.#options;
     const streak = isHealthy === checked.isUp ? 0 : (this.#streaks.get(checked) ?? 0) + 1;
     this.#streaks.set(checked, streak);
@@ -115,28 +122,29 @@ export class HealthChecks {
   }
 
   /** Sends one request. Resolves to whether its response is that of an upstream that works. */
-  async #ask(target: TargetAddress, transport: Transport): Promise<boolean> {
-    const { path, timeout = 5_000, status, body, headers = {} } = this.#options;
+  async #ask(target: TargetAddress, transport: Transport, scope: Scope): Promise<boolean> {
+    const { path, status, body, headers = {} } = this.#options;
     const upstream = parseTarget(target);
     const request: UpstreamRequest = {
       upstream,
       method: "GET",
       path: joinTarget(upstream, path),
-      headers: Object.entries(headers).flat(),
+      headers: Object.entries(headers).flatMap(([name, value]) =>
+        value === null ? [] : [name, value],
+      ),
       original: undefined,
       host: undefined,
       body: null,
       contentLength: undefined,
       headersBeforeHooks: undefined,
     };
-    const scope = new Scope({ listen() {}, unlisten() {} }, timeout, timeout);
     const response = await transport.send(request, scope);
     const isExpected =
       typeof status === "function"
         ? status
         : (got: number) => (status === undefined ? got >= 200 && got < 300 : got === status);
     if (body === undefined || !isExpected(response.status) || response.body === null) {
-      response.body?.cancel();
+      discardBody(response);
       return isExpected(response.status) && body === undefined;
     }
     const reader = response.body.stream().getReader();

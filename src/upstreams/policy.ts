@@ -3,17 +3,21 @@ import type { PickRequest } from "./upstreams.ts";
 
 /** One upstream of a balanced target, as policies see it. */
 export interface Member {
+  /** The upstream, as the app has named it. */
   readonly target: TargetAddress;
   /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
   readonly name: string;
   /** Its share of the requests relative to the other upstreams; during a slow start, less than what was set. */
   readonly weight: number;
+  /** Its share as it was set. */
+  readonly share: number;
   /** The number of requests that were sent to it and are not over. */
   readonly active: number;
 }
 
 /** All upstreams of a balanced target, also those that take no requests at present. */
 export interface Group {
+  /** All upstreams. */
   readonly members: readonly Member[];
   /** The number of requests that were sent to all of them and are not over. */
   readonly active: number;

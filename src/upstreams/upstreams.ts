@@ -4,12 +4,16 @@ import type { HeaderList, Transport } from "../transport.ts";
 
 /** What of a client's request a choice may depend on. */
 export interface PickRequest {
+  /** The method. */
   readonly method: string;
   /** The path and query, as the client sent them. */
   readonly path: string;
+  /** The header fields, as the client sent them. */
   readonly headers: HeaderList;
   /** The IP address of the client, where it is known. */
   readonly clientAddress: string | undefined;
+  /** Whether the client has left, or a deadline has passed, while the request waits for an upstream. */
+  readonly isAborted?: boolean;
 }
 
 /** What became of an attempt. */

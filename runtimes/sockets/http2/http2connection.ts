@@ -294,12 +294,14 @@ const ENHANCE_YOUR_CALM = 11;
  * @param code the code with which the stream was closed
  * @param isAnswered whether the response headers had arrived
  * @param isStale whether a reused connection failed before any byte of the response arrived
+ * @param isOpen whether the stream had begun
  */
 export function toStreamError(
   thrown: unknown,
   code: number | undefined,
   isAnswered: boolean,
   isStale: boolean,
+  isOpen = false,
 ): ProxyError {
   if (thrown instanceof ProxyError) {
     const isClosed = thrown.code === "connection_terminated" && !thrown.unprocessed;
@@ -307,7 +309,7 @@ export function toStreamError(
   }
   const { code: name = "" } = (thrown ?? {}) as NodeJS.ErrnoException;
   if (thrown !== undefined && !name.startsWith("ERR_HTTP2")) {
-    return toSocketError(thrown, isAnswered, isStale);
+    return toSocketError(thrown, isAnswered, isStale, isOpen);
   }
   if (isAnswered) return new ProxyError("http_response_incomplete", { cause: thrown });
   if (code === REFUSED_STREAM) return unprocessed("the upstream has refused the stream", thrown);

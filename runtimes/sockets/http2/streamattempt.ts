@@ -122,7 +122,13 @@ export class StreamAttempt implements Waiting, Inlet {
     if (this.#isOver) return;
     const connection = this.#connection;
     const isStale = connection?.isReused === true && connection.activity === this.#activityBefore;
-    const error = toStreamError(thrown, this.#stream?.rstCode, this.#isAnswered, isStale);
+    const error = toStreamError(
+      thrown,
+      this.#stream?.rstCode,
+      this.#isAnswered,
+      isStale,
+      this.#stream !== undefined,
+    );
     this.#isOver = true;
     // A connection that refuses a stream is overloaded, or about to be closed; one that is silent may be broken, or busy with
     // frames that answer nothing.

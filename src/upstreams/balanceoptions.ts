@@ -1,0 +1,181 @@
+import { badOption } from "../options/misuse.ts";
+import {
+  callback,
+  either,
+  fields,
+  limitFrom,
+  milliseconds,
+  millisecondsFrom,
+  object,
+  off,
+  record,
+  text,
+  whole,
+} from "../options/kinds.ts";
+import { findWrong, isRecord, type Kind, type Schema } from "../options/schema.ts";
+import type { TargetAddress } from "../request/target.ts";
+import { byAddress, byUri, consistentHash } from "./consistenthash.ts";
+import { first } from "./first.ts";
+import type { CheckOptions } from "./healthchecks.ts";
+import { leastConnections } from "./leastconnections.ts";
+import type { OutlierOptions } from "./outliers.ts";
+import { peakEwma } from "./peakewma.ts";
+import type { Chance, Policy } from "./policy.ts";
+import type { RetryBudgetOptions } from "./retrybudget.ts";
+import { roundRobin } from "./roundrobin.ts";
+
+/** An upstream with its share. */
+export interface BalancedTarget {
+  /** The upstream. */
+  target: TargetAddress;
+  /**
+   * Its share of the requests relative to the others.
+   * @default 1
+   */
+  weight?: number;
+}
+
+/** The names of the policies. */
+export type PolicyName = "least_conn" | "peak_ewma" | "round_robin" | "ip_hash" | "uri" | "first";
+
+/** How requests are spread over upstreams. */
+export interface BalanceOptions {
+  /**
+   * Which upstream takes a request:
+   *
+   * - `"least_conn"`: the one of two random upstreams that has fewer requests.
+   * - `"peak_ewma"`: the one of two random upstreams that has the lower latency times requests; it leaves slow upstreams.
+   * - `"round_robin"`: the upstreams in turn.
+   * - `"ip_hash"`, `"uri"`: the same one for the same client address, or for the same path and query.
+   * - `"first"`: the first one that works; the others are standbys.
+   * - a `Policy`, such as `consistentHash(byHeader("x-user"))` or `consistentHash(byCookie("session"))`.
+   * @default "least_conn"
+   */
+  policy?: PolicyName | Policy;
+  /** When an upstream that fails gets no more requests; `false` for never. */
+  outliers?: OutlierOptions | false;
+  /** Requests of the proxy that look whether an upstream works. None by default. */
+  check?: CheckOptions;
+  /**
+   * Milliseconds in which an upstream that has returned gets to its full share, from a tenth on.
+   * @default 10000
+   */
+  slowStart?: number;
+  /**
+   * The number of requests that an upstream answers at the same time; further requests wait. No limit by default.
+   */
+  maxRequests?: number;
+  /**
+   * The number of requests that wait when all upstreams have `maxRequests`; further ones get 503.
+   * @default 100
+   */
+  maxQueue?: number;
+  /** How many retries are allowed. */
+  retryBudget?: RetryBudgetOptions;
+  /** The clock and the random numbers, for tests. */
+  chance?: Chance;
+}
+
+export const POLICIES: Readonly<Record<PolicyName, (chance: Chance) => Policy>> = {
+  least_conn: leastConnections,
+  peak_ewma: peakEwma,
+  round_robin: roundRobin,
+  ip_hash: () => consistentHash(byAddress),
+  uri: () => consistentHash(byUri),
+  first,
+};
+
+/** A number in a range, both ends included. */
+function between(least: number, most: number): Kind<number> {
+  return object(
+    (value) => typeof value === "number" && value >= least && value <= most,
+    `use a number from ${least}${most === Infinity ? "" : ` to ${most}`}`,
+  );
+}
+
+const count: Kind<number> = whole(1, "use a whole number from 1");
+const duration: Kind<number> = millisecondsFrom(1, "use whole milliseconds from 1");
+
+const outlierSchema: Schema<OutlierOptions> = {
+  consecutiveFailures: { kind: limitFrom(1) },
+  interval: { kind: duration },
+  ejectionTime: { kind: duration },
+  maxEjectionTime: { kind: duration },
+  maxEjected: { kind: between(0, 1) },
+  failurePercentage: { kind: between(0, 100) },
+  successDeviation: { kind: between(0, Infinity) },
+};
+
+const checkSchema: Schema<CheckOptions> = {
+  path: { kind: text(/^\/[!-~]*$/, 'use a path such as "/health"') },
+  interval: { kind: duration },
+  timeout: { kind: duration },
+  status: {
+    kind: either(
+      "use a status from 100 to 599, or a function of it",
+      whole(100, "", 599),
+      callback,
+    ),
+  },
+  body: { kind: text(/[^]/, "use a text that is not empty") },
+  headers: { kind: fields },
+  healthyThreshold: { kind: count },
+  unhealthyThreshold: { kind: count },
+};
+
+const budgetSchema: Schema<RetryBudgetOptions> = {
+  ratio: { kind: between(0, Infinity) },
+  perSecond: { kind: between(0, Infinity) },
+};
+
+const isFunction = (value: unknown): boolean => typeof value === "function";
+
+const schema: Schema<BalanceOptions> = {
+  policy: {
+    kind: object(
+      (value) =>
+        typeof value === "string"
+          ? Object.hasOwn(POLICIES, value)
+          : isFunction((value as Partial<Policy> | null)?.pick),
+      `use ${Object.keys(POLICIES).join(", ")}, or an object with a method pick`,
+    ),
+  },
+  outliers: {
+    kind: either(
+      "use false, or an object such as { consecutiveFailures: 5 }",
+      off,
+      record(outlierSchema),
+    ),
+  },
+  check: { kind: record(checkSchema, 'use an object such as { path: "/health" }') },
+  slowStart: { kind: milliseconds },
+  maxRequests: { kind: limitFrom(1) },
+  maxQueue: { kind: limitFrom(0) },
+  retryBudget: {
+    kind: record(budgetSchema, "use an object such as { ratio: 0.2, perSecond: 10 }"),
+  },
+  chance: {
+    kind: object(
+      (value) =>
+        isFunction((value as Partial<Chance> | null)?.now) &&
+        isFunction((value as Partial<Chance> | null)?.random),
+      "use an object with the functions now and random",
+    ),
+  },
+};
+
+/**
+ * Checks the options of `balance`.
+ * @throws TypeError that names the option and the fix
+ */
+export function checkBalanceOptions(options: BalanceOptions): void {
+  const given: unknown = options;
+  if (!isRecord(given)) {
+    throw badOption("balance", 'its options must be an object such as { policy: "first" }');
+  }
+  const wrong = findWrong(given, schema);
+  if (wrong !== undefined) throw badOption(...wrong);
+  if (options.check !== undefined && !("path" in options.check)) {
+    throw badOption("check", 'path: set it, such as { path: "/health" }');
+  }
+}

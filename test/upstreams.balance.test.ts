@@ -1,0 +1,389 @@
+/** The states of balanced upstreams, their checks, and the options. */
+import { describe, expect, test } from "vitest";
+import { createProxy } from "../runtimes/fetch.ts";
+import { BytesBody } from "../src/body/bytes.ts";
+import { StreamBody } from "../src/body/stream.ts";
+import { ProxyError } from "../src/error.ts";
+import type { Scope } from "../src/exchange/scope.ts";
+import type { TargetAddress } from "../src/request/target.ts";
+import type { Transport, UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
+import {
+  balance,
+  type BalanceOptions,
+  type Balancer,
+  byCookie,
+  byHeader,
+  byUri,
+  consistentHash,
+  type PickRequest,
+} from "../src/upstreams/balance.ts";
+import { startProgram } from "./_program.ts";
+import { until } from "./_wait.ts";
+
+const REFUSED = new ProxyError("connection_refused");
+const GET: PickRequest = { method: "GET", path: "/", headers: [], clientAddress: "10.0.0.1" };
+
+/** A balancer of hosts a, b, … on a clock that the test sets. */
+function setUp(
+  count: number,
+  options: BalanceOptions = {},
+): { clock: { now: number }; target: Balancer } {
+  const clock = { now: 0 };
+  const chance = { now: () => clock.now, random: () => 0 };
+  const hosts = Array.from("abcdefgh".slice(0, count), (name) => `http://${name}.test`);
+  return { clock, target: balance(hosts, { policy: "first", chance, ...options }) };
+}
+
+function pick(target: Balancer, request: PickRequest = GET): TargetAddress | undefined {
+  return target.pick(request, []) as TargetAddress | undefined;
+}
+
+function fail(target: Balancer, address: TargetAddress, times = 1): void {
+  for (let i = 0; i < times; i++) {
+    target.report({
+      target: address,
+      status: undefined,
+      error: REFUSED,
+      latency: 1,
+      isOver: false,
+    });
+  }
+}
+
+const statesOf = (target: Balancer): string[] => target.states().map(({ state }) => state);
+
+describe("an upstream", () => {
+  test("returns after an ejection although a tunnel is still open", () => {
+    const { clock, target } = setUp(2);
+    const tunnel = pick(target) as TargetAddress;
+    target.report({ target: tunnel, status: 101, error: undefined, latency: 1, isOver: false });
+    fail(target, tunnel, 5);
+    expect(statesOf(target)).toEqual(["ejected", "up"]);
+    clock.now = 30_001;
+    expect(statesOf(target)).toEqual(["trial", "up"]);
+    expect(pick(target)).toBe("http://a.test");
+    expect(pick(target)).toBe("http://b.test");
+    target.report({ target: tunnel, status: 200, error: undefined, latency: 1, isOver: false });
+    expect(statesOf(target)).toEqual(["starting", "up"]);
+  });
+
+  test("is tried again if the client of the trial has left", () => {
+    const { clock, target } = setUp(2);
+    fail(target, "http://a.test", 5);
+    clock.now = 30_001;
+    expect(pick(target)).toBe("http://a.test");
+    const error = new ProxyError("http_request_error", { status: 499 });
+    target.report({ target: "http://a.test", status: undefined, error, latency: 1, isOver: true });
+    expect(statesOf(target)).toEqual(["trial", "up"]);
+    expect(pick(target)).toBe("http://a.test");
+  });
+
+  test("is not ejected if the only other one is being removed", () => {
+    const { target } = setUp(2);
+    expect(pick(target)).toBe("http://a.test");
+    void target.remove("http://a.test");
+    fail(target, "http://b.test", 10);
+    expect(statesOf(target)).toEqual(["draining", "up"]);
+  });
+
+  test("that is ejected gets the requests if the others are removed", async () => {
+    const { target } = setUp(2);
+    fail(target, "http://a.test", 5);
+    await target.remove("http://b.test");
+    expect(pick(target)).toBe("http://a.test");
+  });
+
+  test("is removed when its last request is over, and can be added again", async () => {
+    const { target } = setUp(2);
+    const taken = pick(target) as TargetAddress;
+    let isRemoved = false;
+    const removing = target.remove(taken).then(() => (isRemoved = true));
+    await Promise.resolve();
+    expect(isRemoved).toBe(false);
+    expect(statesOf(target)).toEqual(["draining", "up"]);
+    target.report({ target: taken, status: 200, error: undefined, latency: 1, isOver: true });
+    await removing;
+    target.add(taken);
+    expect(statesOf(target)).toEqual(["up", "starting"]);
+  });
+
+  test("that all others are removed from leaves none: requests get none, and one can be added", async () => {
+    const { target } = setUp(1);
+    await target.remove("http://a.test");
+    expect(pick(target)).toBeUndefined();
+    target.add("http://b.test");
+    expect(pick(target)).toBe("http://b.test");
+  });
+});
+
+describe("consistent hashing", () => {
+  const key = (n: number): PickRequest => ({ ...GET, path: `/${n}` });
+
+  function sharesOf(target: Balancer): Record<string, number> {
+    const shares: Record<string, number> = {};
+    for (let n = 0; n < 2_000; n++) {
+      const picked = pick(target, key(n)) as string;
+      shares[picked] = (shares[picked] ?? 0) + 1;
+      target.report({ target: picked, status: 200, error: undefined, latency: 1, isOver: true });
+    }
+    return shares;
+  }
+
+  test("an upstream that is added gets its whole share after the slow start", () => {
+    const { clock, target } = setUp(1, { policy: consistentHash(byUri) });
+    target.add("http://b.test");
+    clock.now = 60_000;
+    const shares = sharesOf(target);
+    expect(shares["http://b.test"]).toBeGreaterThan(800);
+  });
+
+  test("keys stay while half of the upstreams are ejected", () => {
+    const { target } = setUp(4, { policy: consistentHash(byUri) });
+    fail(target, "http://a.test", 5);
+    fail(target, "http://b.test", 5);
+    expect(statesOf(target)).toEqual(["ejected", "ejected", "up", "up"]);
+    const running = Array.from({ length: 200 }, (_, n) => pick(target, key(n)));
+    const again = Array.from({ length: 200 }, (_, n) => pick(target, key(n)));
+    const moved = running.filter((each, n) => each !== again[n]).length;
+    expect(moved).toBeLessThan(20);
+  });
+
+  test("by header and cookie", () => {
+    expect(byHeader("x-user")({ ...GET, headers: ["X-User", "me"] })).toBe("me");
+    const headers = ["Cookie", "a=1; session=x=y; b=2"];
+    expect(byCookie("session")({ ...GET, headers })).toBe("x=y");
+    expect(byCookie("none")({ ...GET, headers })).toBe("");
+  });
+});
+
+describe("active checks", () => {
+  type Answer = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamResponse>;
+  const respond = (status: number, body: UpstreamResponse["body"]): UpstreamResponse => ({
+    status,
+    statusText: "",
+    headers: [],
+    body,
+  });
+  const capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
+  const transportOf = (send: Answer): Transport => ({ name: "fake", capabilities, send });
+  const check = { path: "/health", interval: 5, timeout: 30, unhealthyThreshold: 1 };
+
+  test("ask for the path with the header fields, and look for a text in the body", async () => {
+    const asked: UpstreamRequest[] = [];
+    let text = "all is well";
+    const target = balance(["http://a.test/base"], {
+      check: { ...check, body: "well", headers: { "x-check": "1" }, healthyThreshold: 1 },
+    });
+    const transport = transportOf(async (request) => {
+      asked.push(request);
+      return respond(200, new BytesBody(new TextEncoder().encode(text)));
+    });
+    createProxy({ target, transport });
+    await until(() => asked.length > 1, "two checks");
+    expect(asked[0]).toMatchObject({ path: "/base/health", headers: ["x-check", "1"] });
+    expect(statesOf(target)).toEqual(["up"]);
+    text = "ill";
+    await until(() => statesOf(target)[0] === "down", "a failed check");
+    text = "well";
+    await until(() => statesOf(target)[0] !== "down", "a good check");
+    target.close();
+  });
+
+  test("a body that never ends fails the check after `timeout`", async () => {
+    const target = balance(["http://a.test"], { check: { ...check, body: "well" } });
+    let stopped = 0;
+    const transport = transportOf(async (_, scope) => {
+      let drip: ReturnType<typeof setInterval> | undefined;
+      const stream = new ReadableStream<Uint8Array>({
+        start(to) {
+          drip = setInterval(() => to.enqueue(new Uint8Array(1)), 5);
+          scope.onAbort({
+            fail(error) {
+              stopped++;
+              clearInterval(drip);
+              to.error(error);
+            },
+          });
+        },
+      });
+      return respond(200, new StreamBody(stream));
+    });
+    createProxy({ target, transport });
+    await until(() => statesOf(target)[0] === "down", "a failed check");
+    expect(stopped).toBeGreaterThan(0);
+    target.close();
+  });
+
+  test("end with close, also those that run, and go on once after another start", async () => {
+    const target = balance(["http://a.test"], { check: { ...check, timeout: 60_000 } });
+    let running = 0;
+    let most = 0;
+    const transport = transportOf(
+      (_, scope) =>
+        new Promise((_resolve, reject) => {
+          most = Math.max(most, ++running);
+          scope.onAbort({
+            fail(error) {
+              running--;
+              reject(error);
+            },
+          });
+        }),
+    );
+    for (let i = 0; i < 3; i++) {
+      target.start(transport);
+      await until(() => running === 1, "a check");
+      target.close();
+      expect(running).toBe(0);
+    }
+    expect(most).toBe(1);
+  });
+
+  test("are refused by name where nothing runs between requests", () => {
+    const target = balance(["http://a.test"], { check });
+    const transport: Transport = {
+      name: "workerd",
+      capabilities: { ...capabilities, background: false },
+      send: async () => respond(200, null),
+    };
+    expect(() => createProxy({ target, transport })).toThrow(
+      /option `check`: nothing runs between/,
+    );
+  });
+
+  test("do not keep the process alive", async () => {
+    const code = `
+      import { createServer } from "node:http";
+      import { createProxy } from "./runtimes/node.ts";
+      import { balance } from "./src/upstreams/balance.ts";
+      let asked = 0;
+      const server = createServer((_, res) => { asked++; res.end(); }).listen(0, "127.0.0.1", () => {
+        const target = balance(["http://127.0.0.1:" + server.address().port], {
+          check: { path: "/health", interval: 5 },
+        });
+        createProxy({ target });
+        const waiting = setInterval(() => {
+          if (asked < 2) return;
+          clearInterval(waiting);
+          server.close();
+          server.closeAllConnections();
+          server.unref();
+          console.log("checked");
+        }, 5);
+      });`;
+    await using program = startProgram("node", ["--input-type=module", "-e", code]);
+    await program.ended();
+    expect(program.output()).toContain("checked");
+    expect(program.code()).toBe(0);
+  });
+});
+
+describe("options", () => {
+  const wrong: [unknown, unknown, string][] = [
+    ["http://a.test", {}, "option `balance`: give it an array"],
+    [[], {}, "option `balance`: give it at least one"],
+    [["http://a.test", "http://a.test"], {}, "option `balance`: http://a.test is there twice"],
+    [
+      ["http://a.test", "http://b.test/x"],
+      {},
+      "option `balance`: all upstreams need the same base",
+    ],
+    [[{ target: "http://a.test", wieght: 1 }], {}, "option `balance`: `wieght` is unknown"],
+    [[{ target: "http://a.test", weight: 0 }], {}, "option `weight`: use a number above 0"],
+    [[{ target: "http://a.test", weight: "2" }], {}, "option `weight`: use a number above 0"],
+    [["a.test"], {}, "bad target"],
+    [[null], {}, "bad target"],
+    [["http://a.test"], [], "option `balance`: its options must be an object"],
+    [
+      ["http://a.test"],
+      { polcy: "first" },
+      "option `polcy`: there is no such option; did you mean",
+    ],
+    [["http://a.test"], { policy: "random" }, "option `policy`: use least_conn"],
+    [["http://a.test"], { policy: {} }, "option `policy`: use least_conn"],
+    [["http://a.test"], { policy: null }, "option `policy`: use least_conn"],
+    [["http://a.test"], { policy: "constructor" }, "option `policy`: use least_conn"],
+    [["http://a.test"], { outliers: true }, "option `outliers`: use false"],
+    [["http://a.test"], { outliers: { interval: 0 } }, "option `outliers`: interval: use whole"],
+    [
+      ["http://a.test"],
+      { outliers: { maxEjected: 2 } },
+      "option `outliers`: maxEjected: use a number from 0 to 1",
+    ],
+    [
+      ["http://a.test"],
+      { outliers: { ejection: 2 } },
+      "option `outliers`: ejection: there is no such",
+    ],
+    [["http://a.test"], { check: "/health" }, "option `check`: use an object"],
+    [["http://a.test"], { check: {} }, "option `check`: path: set it"],
+    [["http://a.test"], { check: { path: "health" } }, "option `check`: path: use a path"],
+    [["http://a.test"], { check: { path: "/a b" } }, "option `check`: path: use a path"],
+    [
+      ["http://a.test"],
+      { check: { path: "/", interval: 0 } },
+      "option `check`: interval: use whole",
+    ],
+    [
+      ["http://a.test"],
+      { check: { path: "/", timeout: NaN } },
+      "option `check`: timeout: use whole",
+    ],
+    [
+      ["http://a.test"],
+      { check: { path: "/", status: 20 } },
+      "option `check`: status: use a status",
+    ],
+    [["http://a.test"], { check: { path: "/", body: "" } }, "option `check`: body: use a text"],
+    [
+      ["http://a.test"],
+      { check: { path: "/", headers: { a: "b\r\nc: d" } } },
+      "option `check`: headers: the value",
+    ],
+    [
+      ["http://a.test"],
+      { check: { path: "/", healthyThreshold: 0 } },
+      "option `check`: healthyThreshold: use",
+    ],
+    [
+      [{ fetch: () => new Response("") }],
+      { check: { path: "/" } },
+      "option `check`: an app in this process",
+    ],
+    [["http://a.test"], { slowStart: -1 }, "option `slowStart`: use whole milliseconds"],
+    [["http://a.test"], { maxRequests: 0 }, "option `maxRequests`: use a whole number from 1"],
+    [["http://a.test"], { maxQueue: -1 }, "option `maxQueue`: use a whole number from 0"],
+    [["http://a.test"], { retryBudget: 0.2 }, "option `retryBudget`: use an object"],
+    [
+      ["http://a.test"],
+      { retryBudget: { ratio: -1 } },
+      "option `retryBudget`: ratio: use a number from 0",
+    ],
+    [["http://a.test"], { chance: {} }, "option `chance`: use an object with the functions"],
+  ];
+  test.each(wrong)("%j with %j is refused", (targets, options, message) => {
+    const call = (): unknown => balance(targets as string[], options as BalanceOptions);
+    expect(call).toThrow(TypeError);
+    expect(call).toThrow(message);
+  });
+
+  test("good ones are accepted", () => {
+    const options: BalanceOptions = {
+      policy: { pick: ([each]) => each as never },
+      outliers: { consecutiveFailures: Infinity, maxEjected: 0, failurePercentage: 100 },
+      check: { path: "/?a=b", status: (status) => status < 500, body: "ok", headers: { a: "b" } },
+      slowStart: 0,
+      maxRequests: Infinity,
+      maxQueue: 0,
+      retryBudget: { ratio: 0, perSecond: 0.5 },
+    };
+    expect(balance([{ target: "http://a.test", weight: 0.5 }], options).states()).toHaveLength(1);
+    expect(balance(["http://a.test"], { outliers: false }).states()).toHaveLength(1);
+  });
+
+  test("a policy that returns another object is refused", () => {
+    const target = balance(["http://a.test"], { policy: { pick: () => undefined as never } });
+    expect(() => pick(target)).toThrow("option `policy`: its method pick must return one");
+    expect(target.active).toBe(0);
+  });
+});
