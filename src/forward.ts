@@ -1,6 +1,6 @@
 import type { BodySource } from "./body/source.ts";
 import { type Choice, choose } from "./exchange/failover.ts";
-import { Observation } from "./exchange/observation.ts";
+import { Observation, type RequestEnd } from "./exchange/observation.ts";
 import { Scope } from "./exchange/scope.ts";
 import { badRequest, ProxyError, toErrorResponse, toProxyError } from "./error.ts";
 import { isEventStream } from "./fields/headers.ts";
@@ -53,9 +53,16 @@ export function forward(
   respond: Respond,
 ): Promise<Response> {
   const { onRequestEnd } = plan.options;
-  if (onRequestEnd === undefined) return exchange(incoming, target, plan, context, respond);
-  const observation = new Observation(incoming, onRequestEnd);
-  return observation.conclude(exchange(incoming, target, plan, context, respond, observation));
+  const { tracing } = plan;
+  const isTraced = tracing?.channel.hasSubscribers === true;
+  if (onRequestEnd === undefined && !isTraced) {
+    return exchange(incoming, target, plan, context, respond);
+  }
+  const observe = (end?: (event: RequestEnd) => void): Promise<Response> => {
+    const observation = new Observation(incoming, onRequestEnd, end);
+    return observation.conclude(exchange(incoming, target, plan, context, respond, observation));
+  };
+  return isTraced ? tracing.trace(incoming, observe) : observe();
 }
 
 async function exchange(

@@ -1,3 +1,4 @@
+import type { Tracing } from "./exchange/observation.ts";
 import { isApp } from "./request/app.ts";
 import { forward, type Respond } from "./forward.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
@@ -24,6 +25,8 @@ export interface Runtime {
   respond: Respond;
   /** The transport to apps in this process, if the standard one does not fit the runtime. */
   inProcess?: Transport;
+  /** The channel on which the runtime's tools follow exchanges, if it has one. */
+  tracing?: Tracing | undefined;
 }
 
 /** Options of `createProxy`. */
@@ -123,7 +126,7 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       }
       let plan = plans.get(options);
       if (plan === undefined) {
-        plan = compile(options, transportFor, runtime.inProcess);
+        plan = compile(options, transportFor, runtime.inProcess, runtime.tracing);
         plans.set(options, plan);
       }
       const incoming = runtime.read(request, undefined);
@@ -157,7 +160,7 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   if (pool !== undefined) checkPoolOptions(pool);
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
   const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
-  const plan = compile(options, transportFor, runtime.inProcess);
+  const plan = compile(options, transportFor, runtime.inProcess, runtime.tracing);
   if (isFixed(target) && !isUpstreams(target)) {
     assertReachable(parseTarget(target), plan.transport, plan.hostOption);
   }

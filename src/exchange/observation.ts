@@ -56,6 +56,17 @@ export interface RequestEnd {
   readonly request: Request;
 }
 
+/** Where tools outside of the app follow exchanges, such as a `tracingChannel` of `node:diagnostics_channel`. */
+export interface Tracing {
+  /** The channel. Nothing is published while it has no subscribers. */
+  readonly channel: { readonly hasSubscribers: boolean };
+  /**
+   * Publishes the start of an exchange, and runs it in the contexts that the subscribers bind.
+   * @param run runs the exchange, and reports its end
+   */
+  trace<Result>(incoming: Incoming, run: (end: (event: RequestEnd) => void) => Result): Result;
+}
+
 /** What a transport tells of the connection that carries an attempt. */
 export interface ObservedConnection {
   /** Whether the connection has carried an earlier request. */
@@ -65,14 +76,15 @@ export interface ObservedConnection {
 }
 
 /**
- * Collects what `onRequestEnd` tells of one exchange. It exists only where the option is set.
+ * Collects what `onRequestEnd` tells of one exchange. It exists only where the option is set, or where a tool has
+ * subscribed to the runtime's channel.
  *
  * The exchange is over when its response was handed to the server and, if the response has a body or a tunnel, when that
  * has ended, failed, or was cancelled.
  */
 export class Observation {
   readonly #incoming: Incoming;
-  readonly #report: (event: RequestEnd) => void;
+  readonly #reports: readonly (((event: RequestEnd) => void) | undefined)[];
   readonly #startedAt: number = Date.now();
   readonly #start: number = performance.now();
   #attempts = 0;
@@ -92,9 +104,10 @@ export class Observation {
   /** Whether the body or the tunnel of the response is still open. */
   #isOpen = false;
 
-  constructor(incoming: Incoming, report: (event: RequestEnd) => void) {
+  /** @param reports functions that are called with the event; undefined for none */
+  constructor(incoming: Incoming, ...reports: (((event: RequestEnd) => void) | undefined)[]) {
     this.#incoming = incoming;
-    this.#report = report;
+    this.#reports = reports;
   }
 
   // ── the attempts ──
@@ -204,14 +217,21 @@ export class Observation {
       bytesOut: this.#bytesOut,
       startedAt: this.#startedAt,
     });
-    try {
-      this.#report(event);
-    } catch (thrown) {
-      // Nothing else reports it: the response is over, and has no caller any more.
-      // oxlint-disable-next-line no-console
-      console.error(thrown);
+    for (const report of this.#reports) {
+      try {
+        report?.(event);
+      } catch (thrown) {
+        // Nothing else reports it: the response is over, and has no caller any more.
+        // oxlint-disable-next-line no-console
+        console.error(thrown);
+      }
     }
   }
+}
+
+/** Returns the authority that the client has named. */
+export function namedAuthorityOf(incoming: Incoming): string {
+  return incoming.named ?? getHeader(incoming.headers, "host") ?? incoming.authority;
 }
 
 /** The facts of an event that need no work. */
@@ -248,7 +268,7 @@ class Ended implements RequestEnd {
   ) {
     this.method = incoming.method;
     this.path = incoming.path;
-    this.authority = incoming.named ?? getHeader(incoming.headers, "host") ?? incoming.authority;
+    this.authority = namedAuthorityOf(incoming);
     this.clientAddress = incoming.address;
     this.upstream = facts.upstream;
     this.status = status;

@@ -5,6 +5,7 @@ import type { ForwardedStyle } from "../request/outgoing.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../fields/headers.ts";
 import { defaults, type ProxyOptions } from "./proxyoptions.ts";
 import { fillIn } from "./schema.ts";
+import type { Tracing } from "../exchange/observation.ts";
 import { failOver } from "../exchange/failover.ts";
 import { followRedirects, compileRedirectPolicy } from "../exchange/redirect.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrite.ts";
@@ -63,6 +64,8 @@ export interface Plan {
   readonly transport: Transport;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;
+  /** The runtime's channel for tools that follow exchanges; undefined where it has none. */
+  readonly tracing: Tracing | undefined;
 }
 
 /** The maximum number of redirects for `followRedirects: true`. */
@@ -87,12 +90,14 @@ const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
  * Checks options and compiles them.
  * @param transportFor makes the runtime's own transport for these options
  * @param inProcess the runtime's transport to apps in this process
+ * @param tracing the runtime's channel for tools that follow exchanges
  * @throws TypeError that names the option and the fix
  */
 export function compile(
   options: ProxyOptions,
   transportFor: (options: ProxyOptions) => Transport,
   inProcess: Transport = standardInProcess,
+  tracing?: Tracing,
 ): Plan {
   checkOptions(options);
   if (options.transport !== undefined && options.fetch !== undefined) {
@@ -137,6 +142,7 @@ export function compile(
     follows,
     send,
     transport,
+    tracing,
   };
   if (hostOption !== undefined && !transport.capabilities.host) {
     const fix = `the ${transport.name} client cannot set Host; leave the option out`;

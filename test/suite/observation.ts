@@ -96,6 +96,49 @@ export const observation = {
     expect(await seen(t)).toMatchObject([{ path: "/client", status: 200, attempts: 1 }]);
   },
 
+  async "the tracing channel fetchway.request publishes the start and the end of each exchange"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) =>
+      call.target === "/traced/b" ? call.reset() : call.reply(203, [], "answer");
+    const tell = async (path: string): Promise<unknown> =>
+      JSON.parse((await t.ask(request("GET", path), "observed")).text);
+    expect(await tell("/trace/start"), "the runtime has such a channel").toBe(true);
+    const seenOf = async (method: string, path: string): Promise<string[]> => {
+      const body = method === "POST" ? "x" : undefined;
+      await t.ask(request(method, path, [], body), "observed");
+      const deadline = performance.now() + patience;
+      for (;;) {
+        const all = (await tell("/trace/seen")) as string[];
+        const own = all.filter((line) => line.includes(path));
+        const isOver = own.some((line) => line.startsWith("asyncEnd"));
+        // The start is published before the response.
+        const isUnseen = !own.some((line) => line.startsWith("start"));
+        if (isOver || isUnseen || performance.now() > deadline) return own;
+      }
+    };
+    const a = "GET proxy.test/traced/a";
+    const b = "POST proxy.test/traced/b";
+    // The hook runs in the context that the subscriber has bound to the start.
+    const first = await seenOf("GET", "/traced/a");
+    expect(first).toEqual(expect.arrayContaining(["onRequest /traced/a", `end ${a}`]));
+    expect(first.filter((line) => !/^(?:onRequest|end) /.test(line))).toEqual([
+      `start ${a}`,
+      `asyncStart ${a} 203 complete`,
+      `asyncEnd ${a} 203 complete`,
+    ]);
+    const second = await seenOf("POST", "/traced/b");
+    expect(second.filter((line) => !/^(?:onRequest|end) /.test(line))).toEqual([
+      `start ${b}`,
+      `error ${b} 502 connection_terminated`,
+      `asyncStart ${b} 502 connection_terminated`,
+      `asyncEnd ${b} 502 connection_terminated`,
+    ]);
+    await tell("/trace/stop");
+    await t.ask(request("GET", "/traced/c"), "observed");
+    expect(await tell("/trace/stop")).toEqual(["onRequest undefined"]);
+  },
+
   async "onRequestEnd tells of a WebSocket when it is closed"(t: Tools): Promise<void> {
     t.upstream.script = async (call) => {
       const socket = await accept(call);
