@@ -52,10 +52,10 @@ export function forward(
   context: Context,
   respond: Respond,
 ): Promise<Response> {
-  const { onRequestEnd } = plan.options;
+  const { onRequestEnd, serverTiming } = plan.options;
   const { tracing } = plan;
   const isTraced = tracing?.channel.hasSubscribers === true;
-  if (onRequestEnd === undefined && !isTraced) {
+  if (onRequestEnd === undefined && !isTraced && !serverTiming) {
     return exchange(incoming, target, plan, context, respond);
   }
   const observe = (end?: (event: RequestEnd) => void): Promise<Response> => {
@@ -148,6 +148,9 @@ async function exchange(
     // Report the headers to the scope, unless the transport has done so. A transport need not, and an interceptor may
     // have responded without a transport.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
+    if (options.serverTiming) {
+      cleaned.headers.push("Server-Timing", observation?.serverTiming as string);
+    }
     scope.endUnused(received.body !== null);
     const responding = respond(cleaned, incoming, request);
     response = responding instanceof Promise ? await responding : responding;

@@ -7,6 +7,7 @@ export type { ForwardingOptions } from "./options/forwardingoptions.ts";
 export type { HeaderOptions } from "./options/headeroptions.ts";
 export type { HookOptions } from "./options/hookoptions.ts";
 export type { LimitOptions } from "./options/limitoptions.ts";
+export type { ObservationOptions } from "./options/observationoptions.ts";
 export type { PathOptions } from "./options/pathoptions.ts";
 export type { ProxyOptions } from "./options/proxyoptions.ts";
 export type { RepeatOptions, RetryOptions } from "./options/repeatoptions.ts";

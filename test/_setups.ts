@@ -24,6 +24,7 @@ export type SetupName =
   | "rewritten"
   | "hooked"
   | "observed"
+  | "timed"
   | "streaming"
   | "following"
   | "sameOrigin"
@@ -231,10 +232,12 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
       },
       onRequestEnd({ request, error, ...event }) {
         const code = (error as { code?: string } | undefined)?.code;
-        if (event.path !== "/seen") ended.push({ ...event, error: code, url: request.url });
+        if (/^\/(?:seen|trace)/.test(event.path)) return;
+        ended.push({ ...event, error: code, url: request.url });
       },
     },
   }),
+  timed: (target) => ({ target, options: { serverTiming: true, startTrace: true } }),
   streaming: (target) => ({
     target,
     options: {

@@ -3,6 +3,7 @@ import { type ForwardingOptions, forwardingSchema } from "./forwardingoptions.ts
 import { type HeaderOptions, headerSchema } from "./headeroptions.ts";
 import { type HookOptions, hookSchema } from "./hookoptions.ts";
 import { type LimitOptions, limitSchema } from "./limitoptions.ts";
+import { type ObservationOptions, observationSchema } from "./observationoptions.ts";
 import { type PathOptions, pathSchema } from "./pathoptions.ts";
 import { type RepeatOptions, repeatSchema, type RetryOptions } from "./repeatoptions.ts";
 import { type RewriteOptions, rewriteSchema } from "./rewriteoptions.ts";
@@ -17,6 +18,7 @@ export interface ProxyOptions
     LimitOptions,
     RepeatOptions,
     RewriteOptions,
+    ObservationOptions,
     HookOptions,
     ClientOptions {}
 
@@ -26,6 +28,7 @@ type Groups = typeof headerSchema &
   typeof limitSchema &
   typeof repeatSchema &
   typeof rewriteSchema &
+  typeof observationSchema &
   typeof hookSchema &
   typeof clientSchema;
 
@@ -42,6 +45,7 @@ export const proxySchema: Schema<ProxyOptions, Preset> = {
   ...limitSchema,
   ...repeatSchema,
   ...rewriteSchema,
+  ...observationSchema,
   ...hookSchema,
   ...clientSchema,
 };
