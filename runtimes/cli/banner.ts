@@ -42,6 +42,7 @@ export function addressOf({ server }: Front): string {
 function show(target: RouteSettings["options"]["target"]): string {
   if (typeof target === "function") return "a function";
   if (typeof target === "object" && "fetch" in target) return "an app in this process";
+  if (typeof target === "object" && "pick" in target) return "several upstreams";
   const url = typeof target === "object" && "url" in target ? target.url : target;
   if (typeof url === "string" && url.startsWith("unix:")) return url;
   const { origin, pathname, search } = new URL(url);
