@@ -10,13 +10,16 @@ const TRACEPARENT = /^(?!ff)[\da-f]{2}-(?!0{32})[\da-f]{32}-(?!0{16})[\da-f]{16}
  * @see https://www.w3.org/TR/trace-context/#processing-model
  */
 export function startTrace(headers: HeaderList): void {
-  const isParent = (each: string): boolean => each.toLowerCase() === "traceparent";
-  const at = headers.findIndex((each, i) => i % 2 === 0 && isParent(each));
-  const isOnly = at === headers.findLastIndex((each, i) => i % 2 === 0 && isParent(each));
+  const at = headers.findIndex(isNameOfParent);
+  const isOnly = at === headers.findLastIndex(isNameOfParent);
   if (at >= 0 && isOnly && isTraceParent(headers[at + 1] as string)) return;
   removeHeader(headers, "traceparent");
   removeHeader(headers, "tracestate");
   headers.push("traceparent", createTraceParent());
+}
+
+function isNameOfParent(each: string, i: number): boolean {
+  return i % 2 === 0 && each.toLowerCase() === "traceparent";
 }
 
 function isTraceParent(value: string): boolean {
