@@ -137,6 +137,9 @@ async function exchange(
     // ── exchange ──
     if (turn !== undefined) await waitForTurn(turn, scope);
     if (scope.error !== undefined) throw scope.error;
+    if (plan.mirror !== undefined) {
+      request = plan.mirror.copy(request, incoming.waitUntil ?? options.waitUntil);
+    }
     let received = await plan.send(request, scope);
     if (observation !== undefined) {
       received = observation.watch(received, plan.transport.handsBodiesThrough);

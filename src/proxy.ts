@@ -47,6 +47,12 @@ export interface CreateProxyOptions extends ProxyOptions {
   pool?: PoolOptions;
 }
 
+/** The part of the third argument of a Worker's handler that a proxy uses. */
+export interface ExecutionContext {
+  /** Keeps the Worker running until the promise is settled. */
+  waitUntil?(promise: Promise<unknown>): void;
+}
+
 /** A proxy with compiled options and its own connections. */
 export interface Proxy {
   /**
@@ -56,8 +62,13 @@ export interface Proxy {
    * The promise rejects in the same cases as that of `proxyFetch`: for misuse, and with the exception of a hook if
    * `onError` returns no response.
    * @param context the second argument that the server passes with the request, such as a Worker's `env`
+   * @param execution the third argument that Workers pass; `mirror` uses its `waitUntil`
    */
-  readonly fetch: (request: Request, context?: Context) => Promise<Response>;
+  readonly fetch: (
+    request: Request,
+    context?: Context,
+    execution?: ExecutionContext,
+  ) => Promise<Response>;
   /**
    * Returns statistics of the proxy's connections, or undefined where the runtime has none. It returns the same object
    * until something changes, so that frequent calls cost little.
@@ -171,9 +182,13 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
 export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   const { transport, options } = plan;
   return {
-    async fetch(request, context) {
+    async fetch(request, context, execution) {
       assertRequest(request, "a proxy's fetch(request, context?) takes the incoming Request first");
-      return forward(runtime.read(request, context), target, plan, context, runtime.respond);
+      const incoming = runtime.read(request, context);
+      if (plan.mirror !== undefined && typeof execution?.waitUntil === "function") {
+        incoming.waitUntil = (promise) => execution.waitUntil?.(promise);
+      }
+      return forward(incoming, target, plan, context, runtime.respond);
     },
     stats: () => transport.stats?.(),
     // Do not close the option `transport`: the app may use it elsewhere, and closes it itself.

@@ -1,6 +1,7 @@
 import { forwardingFlags } from "../../src/options/forwardingoptions.ts";
 import { headerFlags } from "../../src/options/headeroptions.ts";
 import { limitFlags } from "../../src/options/limitoptions.ts";
+import { mirrorFlags } from "../../src/options/mirroroptions.ts";
 import { observationFlags } from "../../src/options/observationoptions.ts";
 import { pathFlags } from "../../src/options/pathoptions.ts";
 import { poolFlags, poolSchema } from "../../src/options/pooloptions.ts";
@@ -51,6 +52,7 @@ const GROUPS: readonly [Scope, Table, Flags<Record<string, never>>][] = [
   ["proxy", proxySchema, rewriteFlags],
   ["proxy", proxySchema, limitFlags],
   ["proxy", proxySchema, repeatFlags],
+  ["proxy", proxySchema, mirrorFlags],
   ["proxy", proxySchema, observationFlags],
   ["pool", poolSchema, poolFlags],
   ["server", serverSchema, reportFlags],
