@@ -25,6 +25,7 @@ export type SetupName =
   | "hooked"
   | "observed"
   | "timed"
+  | "mirrored"
   | "streaming"
   | "following"
   | "sameOrigin"
@@ -238,6 +239,8 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
     },
   }),
   timed: (target) => ({ target, options: { serverTiming: true, startTrace: true } }),
+  /** The upstream is its own mirror: it gets each request twice. */
+  mirrored: (target) => ({ target, options: { mirror: target } }),
   streaming: (target) => ({
     target,
     options: {

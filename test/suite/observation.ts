@@ -46,6 +46,20 @@ export const observation = {
     expect(plain.all("server-timing")).toEqual(["db;dur=5"]);
   },
 
+  async "mirror sends a copy of a request, with its body"(t: Tools): Promise<void> {
+    const answer = await t.ask(
+      request("POST", "/a%2Fb?c", [["X-Id", "7"]], "the body"),
+      "mirrored",
+    );
+    expect([answer.status, answer.text]).toEqual([200, "the body"]);
+    for (const index of [0, 1]) {
+      const call = await t.upstream.call(index);
+      await call.done;
+      const seen = [call.method, call.target, call.get("x-id"), call.text];
+      expect(seen).toEqual(["POST", "/a%2Fb?c", "7", "the body"]);
+    }
+  },
+
   async "traceparent, tracestate and baggage pass unchanged, and none is added"(
     t: Tools,
   ): Promise<void> {
