@@ -17,9 +17,11 @@ import { type WebSocketHandlers, websocket } from "./bun/websocket.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { NetConnector } from "./sockets/connect.ts";
 import { loadHttp2 } from "./sockets/loadhttp2.ts";
+import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
+export type { RequestTrace } from "./sockets/requestchannel.ts";
 export { type BunSocket, type WebSocketHandlers, websocket } from "./bun/websocket.ts";
 
 /**
@@ -69,7 +71,8 @@ function reportError(error: unknown): Response {
   return new Response(null, { status: 500 });
 }
 
-const runtime: Runtime = { read: readRequest, createTransport, respond };
+const tracing = findRequestChannel();
+const runtime: Runtime = { read: readRequest, createTransport, respond, tracing };
 
 /**
  * Forwards a request to a target and resolves to the response to return.

@@ -17,9 +17,11 @@ import { respond } from "./deno/respond.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
 import { NetConnector } from "./sockets/connect.ts";
 import { loadHttp2 } from "./sockets/loadhttp2.ts";
+import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
+export type { RequestTrace } from "./sockets/requestchannel.ts";
 
 /** When the socket to the upstream has written a chunk of a request body, the chunk's buffer takes the next chunk. */
 const REUSED_BUFFERS: ChunkMemory = { ofRequests: () => "returned" };
@@ -45,7 +47,8 @@ export function createTransport(options: PoolOptions = {}): Transport {
   });
 }
 
-const runtime: Runtime = { read: readRequest, createTransport, respond };
+const tracing = findRequestChannel();
+const runtime: Runtime = { read: readRequest, createTransport, respond, tracing };
 
 /**
  * Forwards a request to a target and resolves to the response to return.

@@ -19,9 +19,11 @@ import { createUpgradeListener, type UpgradeListener } from "./node/handleupgrad
 import { MessageIncoming, readRequest } from "./node/nodeincoming.ts";
 import { createNodeTransport } from "./node/nodetransport.ts";
 import { respond, sendResponse } from "./node/noderesponse.ts";
+import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
+export type { RequestTrace } from "./sockets/requestchannel.ts";
 
 // Fail when the module is loaded. Otherwise the first request would fail, with a message that does not name the cause.
 if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
@@ -91,7 +93,8 @@ export function createTransport(options: PoolOptions = {}): Transport {
   return createNodeTransport(options);
 }
 
-const runtime: Runtime = { read: readRequest, respond, createTransport };
+const tracing = findRequestChannel();
+const runtime: Runtime = { read: readRequest, respond, createTransport, tracing };
 
 /**
  * Forwards a request to a target and resolves to the response to return.

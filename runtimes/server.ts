@@ -1,4 +1,4 @@
-import { createProxy, type CreateProxyOptions, type Proxy } from "#proxy";
+import { createProxy, type CreateProxyOptions, type ExecutionContext, type Proxy } from "#proxy";
 import { applyAbsoluteForm } from "./absoluteform.ts";
 
 /** The variables that configure this server: environment variables, or a Worker's vars. */
@@ -58,7 +58,11 @@ function createAtStart(): Proxy {
 // A Worker gets its vars with the first request.
 let proxy: Proxy | undefined = isOnWorkers ? undefined : createAtStart();
 
-async function answerRequest(request: Request, context?: unknown): Promise<Response> {
+async function answerRequest(
+  request: Request,
+  context?: unknown,
+  execution?: ExecutionContext,
+): Promise<Response> {
   try {
     proxy ??= createProxy(readOptions(context as Vars));
   } catch (error) {
@@ -69,7 +73,7 @@ async function answerRequest(request: Request, context?: unknown): Promise<Respo
     });
   }
   applyAbsoluteForm(request);
-  return proxy.fetch(request, context);
+  return proxy.fetch(request, context, execution);
 }
 
 /** The default export: the handler, and options for the server that the runtime starts with it. */

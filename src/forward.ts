@@ -1,6 +1,6 @@
 import type { BodySource } from "./body/source.ts";
 import { type Choice, choose } from "./exchange/failover.ts";
-import { Observation } from "./exchange/observation.ts";
+import { Observation, type RequestEnd } from "./exchange/observation.ts";
 import { Scope } from "./exchange/scope.ts";
 import { badRequest, ProxyError, toErrorResponse, toProxyError } from "./error.ts";
 import { isEventStream } from "./fields/headers.ts";
@@ -52,10 +52,17 @@ export function forward(
   context: Context,
   respond: Respond,
 ): Promise<Response> {
-  const { onRequestEnd } = plan.options;
-  if (onRequestEnd === undefined) return exchange(incoming, target, plan, context, respond);
-  const observation = new Observation(incoming, onRequestEnd);
-  return observation.conclude(exchange(incoming, target, plan, context, respond, observation));
+  const { onRequestEnd, serverTiming } = plan.options;
+  const { tracing } = plan;
+  const isTraced = tracing?.channel.hasSubscribers === true;
+  if (onRequestEnd === undefined && !isTraced && !serverTiming) {
+    return exchange(incoming, target, plan, context, respond);
+  }
+  const observe = (end?: (event: RequestEnd) => void): Promise<Response> => {
+    const observation = new Observation(incoming, onRequestEnd, end);
+    return observation.conclude(exchange(incoming, target, plan, context, respond, observation));
+  };
+  return isTraced ? tracing.trace(incoming, observe) : observe();
 }
 
 async function exchange(
@@ -132,6 +139,9 @@ async function exchange(
     // ── exchange ──
     if (turn !== undefined) await waitForTurn(turn, scope);
     if (scope.error !== undefined) throw scope.error;
+    if (plan.mirror !== undefined) {
+      request = plan.mirror.copy(request, incoming.waitUntil ?? options.waitUntil);
+    }
     let received = await plan.send(request, scope);
     if (observation !== undefined) {
       received = observation.watch(received, plan.transport.handsBodiesThrough);
@@ -143,6 +153,9 @@ async function exchange(
     // Report the headers to the scope, unless the transport has done so. A transport need not, and an interceptor may
     // have responded without a transport.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
+    if (options.serverTiming) {
+      cleaned.headers.push("Server-Timing", observation?.serverTiming as string);
+    }
     scope.endUnused(received.body !== null);
     const responding = respond(cleaned, incoming, request);
     response = responding instanceof Promise ? await responding : responding;

@@ -1,4 +1,4 @@
-export type { CreateProxyOptions, Proxy, ProxyFetch } from "./proxy.ts";
+export type { CreateProxyOptions, ExecutionContext, Proxy, ProxyFetch } from "./proxy.ts";
 export type { DnsOptions, PoolOptions } from "./options/pooloptions.ts";
 export type { MaybeResponse, RequestDraft } from "./exchange/hooks.ts";
 export type { RequestEnd, RequestTimings } from "./exchange/observation.ts";
@@ -7,6 +7,8 @@ export type { ForwardingOptions } from "./options/forwardingoptions.ts";
 export type { HeaderOptions } from "./options/headeroptions.ts";
 export type { HookOptions } from "./options/hookoptions.ts";
 export type { LimitOptions } from "./options/limitoptions.ts";
+export type { MirrorOptions, MirrorSettings } from "./options/mirroroptions.ts";
+export type { ObservationOptions } from "./options/observationoptions.ts";
 export type { PathOptions } from "./options/pathoptions.ts";
 export type { ProxyOptions } from "./options/proxyoptions.ts";
 export type { RepeatOptions, RetryOptions } from "./options/repeatoptions.ts";

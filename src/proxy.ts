@@ -1,3 +1,4 @@
+import type { Tracing } from "./exchange/observation.ts";
 import { isApp } from "./request/app.ts";
 import { forward, type Respond } from "./forward.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
@@ -24,6 +25,8 @@ export interface Runtime {
   respond: Respond;
   /** The transport to apps in this process, if the standard one does not fit the runtime. */
   inProcess?: Transport;
+  /** The channel on which the runtime's tools follow exchanges, if it has one. */
+  tracing?: Tracing | undefined;
 }
 
 /** Options of `createProxy`. */
@@ -44,6 +47,12 @@ export interface CreateProxyOptions extends ProxyOptions {
   pool?: PoolOptions;
 }
 
+/** The part of the third argument of a Worker's handler that a proxy uses. */
+export interface ExecutionContext {
+  /** Keeps the Worker running until the promise is settled. */
+  waitUntil?(promise: Promise<unknown>): void;
+}
+
 /** A proxy with compiled options and its own connections. */
 export interface Proxy {
   /**
@@ -53,8 +62,13 @@ export interface Proxy {
    * The promise rejects in the same cases as that of `proxyFetch`: for misuse, and with the exception of a hook if
    * `onError` returns no response.
    * @param context the second argument that the server passes with the request, such as a Worker's `env`
+   * @param execution the third argument that Workers pass; `mirror` uses its `waitUntil`
    */
-  readonly fetch: (request: Request, context?: Context) => Promise<Response>;
+  readonly fetch: (
+    request: Request,
+    context?: Context,
+    execution?: ExecutionContext,
+  ) => Promise<Response>;
   /**
    * Returns statistics of the proxy's connections, or undefined where the runtime has none. It returns the same object
    * until something changes, so that frequent calls cost little.
@@ -123,7 +137,7 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       }
       let plan = plans.get(options);
       if (plan === undefined) {
-        plan = compile(options, transportFor, runtime.inProcess);
+        plan = compile(options, transportFor, runtime.inProcess, runtime.tracing);
         plans.set(options, plan);
       }
       const incoming = runtime.read(request, undefined);
@@ -157,7 +171,7 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   if (pool !== undefined) checkPoolOptions(pool);
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
   const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
-  const plan = compile(options, transportFor, runtime.inProcess);
+  const plan = compile(options, transportFor, runtime.inProcess, runtime.tracing);
   if (isFixed(target)) {
     if (isUpstreams(target)) target.start?.(plan.transport);
     else assertReachable(parseTarget(target), plan.transport, plan.hostOption);
@@ -169,9 +183,13 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
 export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   const { transport, options } = plan;
   return {
-    async fetch(request, context) {
+    async fetch(request, context, execution) {
       assertRequest(request, "a proxy's fetch(request, context?) takes the incoming Request first");
-      return forward(runtime.read(request, context), target, plan, context, runtime.respond);
+      const incoming = runtime.read(request, context);
+      if (plan.mirror !== undefined && typeof execution?.waitUntil === "function") {
+        incoming.waitUntil = (promise) => execution.waitUntil?.(promise);
+      }
+      return forward(incoming, target, plan, context, runtime.respond);
     },
     stats: () => transport.stats?.(),
     // Do not close the option `transport`: the app may use it elsewhere, and closes it itself.

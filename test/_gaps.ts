@@ -256,6 +256,10 @@ const onWorkerd: Gap[] = (
     ["onRequestEnd tells of a response that broke off", UNMEASURED],
     ["onRequestEnd tells of a WebSocket when it is closed", UNMEASURED],
     [
+      "the tracing channel fetchway.request publishes the start and the end of each exchange",
+      "there is no tracing channel `fetchway.request`: use `onRequestEnd`",
+    ],
+    [
       "a client that disconnects before the response aborts the in-process app's request",
       "an in-process app ends without a signal when its client disconnects",
     ],

@@ -13,6 +13,7 @@ export function endOf(differences: Partial<RequestEnd> = {}): RequestEnd {
     error: undefined,
     attempts: 1,
     reused: true,
+    traceparent: undefined,
     bytesIn: 0,
     bytesOut: 2326,
     startedAt: Date.UTC(2026, 9, 10, 13, 55, 36, 250),

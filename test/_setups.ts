@@ -24,6 +24,8 @@ export type SetupName =
   | "rewritten"
   | "hooked"
   | "observed"
+  | "timed"
+  | "mirrored"
   | "streaming"
   | "following"
   | "sameOrigin"
@@ -85,6 +87,68 @@ const informed = new WeakMap<Request, string[]>();
 
 /** What `onRequestEnd` of the setup `observed` was told, oldest first. */
 const ended: object[] = [];
+
+/** The parts of `node:diagnostics_channel` and `node:async_hooks` with which the setup `observed` subscribes. */
+interface Channel {
+  subscribe(listener: (message: Trace) => void): void;
+  unsubscribe(listener: (message: Trace) => void): void;
+}
+interface Trace {
+  method: string;
+  path: string;
+  authority: string;
+  result?: { status: number; upstream?: string };
+  error?: { code?: string };
+}
+type Stage = "start" | "end" | "asyncStart" | "asyncEnd" | "error";
+interface Modules {
+  "node:diagnostics_channel": {
+    tracingChannel(name: string): Record<Stage, Channel> & {
+      start: {
+        bindStore(store: Store, toValue: (message: Trace) => string): void;
+        unbindStore(store: Store): void;
+      };
+    };
+  };
+  "node:async_hooks": { AsyncLocalStorage: new () => Store };
+}
+interface Store {
+  getStore(): string | undefined;
+}
+
+/** What the channel `fetchway.request` has published about paths that begin with `/traced/`, while it is subscribed to. */
+const traced = {
+  seen: [] as string[],
+  store: undefined as Store | undefined,
+  stop: (): void => {},
+  /** Subscribes; returns whether the runtime has such a channel. */
+  start(): boolean {
+    const { process } = globalThis as unknown as {
+      process?: { getBuiltinModule?<Name extends keyof Modules>(name: Name): Modules[Name] };
+    };
+    const diagnostics = process?.getBuiltinModule?.("node:diagnostics_channel");
+    const hooks = process?.getBuiltinModule?.("node:async_hooks");
+    if (diagnostics?.tracingChannel === undefined || hooks === undefined) return false;
+    const channel = diagnostics.tracingChannel("fetchway.request");
+    const store = (traced.store ??= new hooks.AsyncLocalStorage());
+    channel.start.bindStore(store, ({ path }) => path);
+    const stages = (["start", "end", "asyncStart", "asyncEnd", "error"] as const).map((stage) => {
+      const listener = ({ method, path, authority, result, error }: Trace): void => {
+        const end = result === undefined ? "" : ` ${result.status} ${error?.code ?? "complete"}`;
+        if (path.startsWith("/traced/")) {
+          traced.seen.push(`${stage} ${method} ${authority}${path}${end}`);
+        }
+      };
+      channel[stage].subscribe(listener);
+      return () => channel[stage].unsubscribe(listener);
+    });
+    traced.stop = () => {
+      for (const unsubscribe of stages.splice(0)) unsubscribe();
+      channel.start.unbindStore(store);
+    };
+    return true;
+  },
+};
 
 const failing = (upstream: string): Setup => ({
   target: (request) => failIn("target", request.url) ?? upstream,
@@ -155,14 +219,28 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
   observed: (upstream) => ({
     target: ({ url }) => (url.endsWith("/refused") ? "http://127.0.0.1:1" : upstream),
     options: {
-      // Tells what has been seen so far.
-      onRequest: ({ path }) => (path === "/seen" ? Response.json(ended.splice(0)) : undefined),
+      onRequest({ path }) {
+        // Tells what has been seen so far.
+        if (path === "/seen") return Response.json(ended.splice(0));
+        if (path === "/trace/start") return Response.json(traced.start());
+        if (path === "/trace/seen") return Response.json(traced.seen);
+        if (path === "/trace/stop") {
+          traced.stop();
+          return Response.json(traced.seen.splice(0));
+        }
+        if (path.startsWith("/traced/")) traced.seen.push(`onRequest ${traced.store?.getStore()}`);
+        return undefined;
+      },
       onRequestEnd({ request, error, ...event }) {
         const code = (error as { code?: string } | undefined)?.code;
-        if (event.path !== "/seen") ended.push({ ...event, error: code, url: request.url });
+        if (/^\/(?:seen|trace)/.test(event.path)) return;
+        ended.push({ ...event, error: code, url: request.url });
       },
     },
   }),
+  timed: (target) => ({ target, options: { serverTiming: true, startTrace: true } }),
+  /** The upstream is its own mirror: it gets each request twice. */
+  mirrored: (target) => ({ target, options: { mirror: target } }),
   streaming: (target) => ({
     target,
     options: {

@@ -97,6 +97,14 @@ test("a request is shown line by line, each with its reason", async () => {
   expect(Object.fromEntries(shown)).toEqual(rows);
 });
 
+test("a trace that is started is shown with its option", async () => {
+  const text = await show({ target, startTrace: true }, "http://shop.example/", "tracestate: a=1");
+  expect(text).toMatch(
+    /^ *traceparent: 00-[\da-f]{32}-[\da-f]{16}-01\s+startTrace: starts a trace$/m,
+  );
+  expect(reasonOf(text, "tracestate: a=1")).toBe("startTrace: has no valid traceparent");
+});
+
 describe("a request that is not forwarded is shown with its answer", () => {
   test.each<[string, Config, string]>([
     ["http://a/else", {}, "404: Not Found: no route for this host and path"],

@@ -155,7 +155,7 @@ describe("describes itself", () => {
         "version",
       ].map((name) => [name, "false"] as const),
     ]);
-    const unsayable = /^(?:on[A-Z].*|clientAddress|signal|fetch|transport|interceptors)$/;
+    const unsayable = /^(?:on[A-Z].*|clientAddress|signal|fetch|transport|interceptors|waitUntil)$/;
     const renamed: Record<string, string> = {
       headers: "header",
       host: "host-header",

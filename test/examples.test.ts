@@ -69,6 +69,21 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
       ]);
     }));
 
+  test("prometheus.ts shows the proxy's connections", () =>
+    run("prometheus", start, async (origin) => {
+      for (let turn = 0; turn < 2; turn++) expect((await fetch(`${origin}/a`)).status).toBe(200);
+      const text = await (await fetch(`${origin}/metrics`)).text();
+      for (const line of text.trimEnd().split("\n")) {
+        expect(line).toMatch(
+          /^# TYPE \w+ (?:counter|gauge)$|^\w+(?:\{\w+="[^"]*"(?:,\w+="[^"]*")*\})? \d+$/,
+        );
+      }
+      expect(text).toContain("\nfetchway_upstream_requests_total 2\n");
+      expect(text).toContain("\nfetchway_upstream_connections_created_total 1\n");
+      const labels = `upstream="${upstream.url}",state="free"`;
+      expect(text).toContain(`\nfetchway_upstream_connections{${labels}} 1\n`);
+    }));
+
   test("cache.ts answers from memory only the responses that the upstream allows", () =>
     run("cache", start, async (origin) => {
       let count = 0;

@@ -6,6 +6,9 @@ import { build, type BuildOptions } from "esbuild";
 import { afterAll, describe, expect, test } from "vitest";
 import { toCapnp } from "./_capnp.ts";
 import { useEcho } from "./_echo.ts";
+import { Upstream } from "./_upstream.ts";
+import { pause, until } from "./_wait.ts";
+import type { Call } from "./_link.ts";
 import { type Program, startProgram } from "./_program.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -44,6 +47,32 @@ async function get(program: Program, path: string): Promise<Response> {
 }
 
 const forWorkers: BuildOptions = { conditions: ["workerd", "worker"] };
+
+test("a copy for `mirror` outlasts the response with waitUntil of the third argument", async () => {
+  const mirror = new Upstream();
+  await mirror.listen();
+  try {
+    const contents = `
+      import { createProxy } from "./runtimes/workerd.ts";
+      const proxy = createProxy({ target: "http://127.0.0.1:4000", mirror: "${mirror.url}" });
+      export default {
+        fetch: (request, env, ctx) => proxy.fetch(request, env, request.url.endsWith("/lost") ? undefined : ctx),
+      };`;
+    await using program = await startWorker("mirror", contents, forWorkers);
+    mirror.script = () => {};
+    const copyOf = (path: string): Call | undefined =>
+      mirror.calls.find(({ target }) => target === path);
+    for (const path of ["/lost", "/kept"]) expect((await get(program, path)).status).toBe(200);
+    await until(() => copyOf("/kept") !== undefined, "the copy");
+    // Without waitUntil, workerd ends the copy with the response, or never sends it.
+    await until(() => copyOf("/lost")?.link.isClosed !== false, "the end of the lost copy");
+    await pause(500);
+    expect(copyOf("/kept")?.link.isClosed).toBe(false);
+    copyOf("/kept")?.reply(200, [], "x");
+  } finally {
+    await mirror.stop();
+  }
+});
 
 test("the entry reads target and options from the Worker's vars", async () => {
   const vars = {

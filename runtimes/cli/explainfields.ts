@@ -131,6 +131,9 @@ function explainSent(
       ? { reason: "set; see headers", keeps: true }
       : { reason: "set", option: "headers" };
   }
+  if (name === "traceparent" && options.startTrace && !isSame && hooks.length === 0) {
+    return { reason: "starts a trace", option: "startTrace" };
+  }
   if (plan.added.includes(name) && after === "identity") {
     return { reason: "the client decodes other codings, which would change the body" };
   }
@@ -184,6 +187,9 @@ function explainDropped(
     if (isTrusted && WRITTEN_BY_OTHERS[plan.forwarded].has(name)) {
       return { reason: "the other style could contradict it; see xfwd" };
     }
+  }
+  if (name === "tracestate" && plan.options.startTrace && !findCovering(filterHeaders, name)) {
+    return { reason: "has no valid traceparent", option: "startTrace" };
   }
   // Of a trusted peer's field, nothing may be left without these options, too.
   const isPartly = isTrusted && ASSERTIONS.has(name);

@@ -1,6 +1,8 @@
 import { forwardingFlags } from "../../src/options/forwardingoptions.ts";
 import { headerFlags } from "../../src/options/headeroptions.ts";
 import { limitFlags } from "../../src/options/limitoptions.ts";
+import { mirrorFlags } from "../../src/options/mirroroptions.ts";
+import { observationFlags } from "../../src/options/observationoptions.ts";
 import { pathFlags } from "../../src/options/pathoptions.ts";
 import { poolFlags, poolSchema } from "../../src/options/pooloptions.ts";
 import { proxySchema } from "../../src/options/proxyoptions.ts";
@@ -50,6 +52,8 @@ const GROUPS: readonly [Scope, Table, Flags<Record<string, never>>][] = [
   ["proxy", proxySchema, rewriteFlags],
   ["proxy", proxySchema, limitFlags],
   ["proxy", proxySchema, repeatFlags],
+  ["proxy", proxySchema, mirrorFlags],
+  ["proxy", proxySchema, observationFlags],
   ["pool", poolSchema, poolFlags],
   ["server", serverSchema, reportFlags],
   ["line", lineSchema, otherFlags],

@@ -44,6 +44,8 @@ export interface RequestEnd {
   readonly attempts: number;
   /** Whether the connection of the last attempt had carried a request before; undefined where that is not known. */
   readonly reused: boolean | undefined;
+  /** The `traceparent` that the last attempt sent: the client's, or one that `startTrace` has made. */
+  readonly traceparent: string | undefined;
   /** Bytes of the request body that the last attempt sent; of a tunnel, those from the client. */
   readonly bytesIn: number | undefined;
   /** Bytes of the upstream's response body, or of a tunnel; undefined where the runtime passes them on by itself. */
@@ -56,6 +58,17 @@ export interface RequestEnd {
   readonly request: Request;
 }
 
+/** Where tools outside of the app follow exchanges, such as a `tracingChannel` of `node:diagnostics_channel`. */
+export interface Tracing {
+  /** The channel. Nothing is published while it has no subscribers. */
+  readonly channel: { readonly hasSubscribers: boolean };
+  /**
+   * Publishes the start of an exchange, and runs it in the contexts that the subscribers bind.
+   * @param run runs the exchange, and reports its end
+   */
+  trace<Result>(incoming: Incoming, run: (end: (event: RequestEnd) => void) => Result): Result;
+}
+
 /** What a transport tells of the connection that carries an attempt. */
 export interface ObservedConnection {
   /** Whether the connection has carried an earlier request. */
@@ -65,14 +78,15 @@ export interface ObservedConnection {
 }
 
 /**
- * Collects what `onRequestEnd` tells of one exchange. It exists only where the option is set.
+ * Collects what `onRequestEnd` tells of one exchange. It exists only where that option or `serverTiming` is set, or where a
+ * tool has subscribed to the runtime's channel.
  *
  * The exchange is over when its response was handed to the server and, if the response has a body or a tunnel, when that
  * has ended, failed, or was cancelled.
  */
 export class Observation {
   readonly #incoming: Incoming;
-  readonly #report: (event: RequestEnd) => void;
+  readonly #reports: readonly (((event: RequestEnd) => void) | undefined)[];
   readonly #startedAt: number = Date.now();
   readonly #start: number = performance.now();
   #attempts = 0;
@@ -80,6 +94,7 @@ export class Observation {
   #upstream: string | undefined;
   #connection: ObservedConnection | undefined;
   #isReused: boolean | undefined;
+  #traceparent: string | undefined;
   #queue: number | undefined;
   #firstByte: number | undefined;
   #bytesIn: number | undefined = 0;
@@ -92,9 +107,10 @@ export class Observation {
   /** Whether the body or the tunnel of the response is still open. */
   #isOpen = false;
 
-  constructor(incoming: Incoming, report: (event: RequestEnd) => void) {
+  /** @param reports functions that are called with the event; undefined for none */
+  constructor(incoming: Incoming, ...reports: (((event: RequestEnd) => void) | undefined)[]) {
     this.#incoming = incoming;
-    this.#report = report;
+    this.#reports = reports;
   }
 
   // ── the attempts ──
@@ -107,6 +123,7 @@ export class Observation {
     this.#protocol = request.upgrade;
     this.#upstream =
       upstream.socketPath === undefined ? upstream.origin : `unix:${upstream.socketPath}`;
+    this.#traceparent = getHeader(request.headers, "traceparent");
     this.#connection = undefined;
     this.#isReused = undefined;
     this.#queue = undefined;
@@ -155,6 +172,15 @@ export class Observation {
     return { ...received, body: counted };
   }
 
+  /** What is known when the response headers have arrived, as the value of `Server-Timing`. */
+  get serverTiming(): string {
+    const times = { queue: this.#queue, connect: this.#connect, "first-byte": this.#firstByte };
+    return Object.entries(times)
+      .filter(([, time]) => time !== undefined)
+      .map(([name, time]) => `upstream-${name};dur=${(time as number).toFixed(1)}`)
+      .join(", ");
+  }
+
   // ── the end ──
 
   /** The exchange has failed; a response with the error may follow. */
@@ -178,6 +204,10 @@ export class Observation {
     }
   }
 
+  get #connect(): number | undefined {
+    return this.#isReused === true ? undefined : this.#connection?.connectDuration;
+  }
+
   #close(reason: unknown): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
@@ -192,7 +222,7 @@ export class Observation {
     const protocol = status === 101 ? this.#protocol : undefined;
     const timings: RequestTimings = {
       queue: this.#queue,
-      connect: this.#isReused === true ? undefined : this.#connection?.connectDuration,
+      connect: this.#connect,
       firstByte: this.#firstByte,
       total: performance.now() - this.#start,
     };
@@ -200,24 +230,32 @@ export class Observation {
       upstream: this.#upstream,
       attempts: this.#attempts,
       reused: this.#isReused,
+      traceparent: this.#traceparent,
       bytesIn: this.#bytesIn,
       bytesOut: this.#bytesOut,
       startedAt: this.#startedAt,
     });
-    try {
-      this.#report(event);
-    } catch (thrown) {
-      // Nothing else reports it: the response is over, and has no caller any more.
-      // oxlint-disable-next-line no-console
-      console.error(thrown);
+    for (const report of this.#reports) {
+      try {
+        report?.(event);
+      } catch (thrown) {
+        // Nothing else reports it: the response is over, and has no caller any more.
+        // oxlint-disable-next-line no-console
+        console.error(thrown);
+      }
     }
   }
+}
+
+/** Returns the authority that the client has named. */
+export function namedAuthorityOf(incoming: Incoming): string {
+  return incoming.named ?? getHeader(incoming.headers, "host") ?? incoming.authority;
 }
 
 /** The facts of an event that need no work. */
 type Facts = Pick<
   RequestEnd,
-  "upstream" | "attempts" | "reused" | "bytesIn" | "bytesOut" | "startedAt"
+  "upstream" | "attempts" | "reused" | "traceparent" | "bytesIn" | "bytesOut" | "startedAt"
 >;
 
 /** An event. It is a class, because an object literal with a getter is slow to make. */
@@ -232,6 +270,7 @@ class Ended implements RequestEnd {
   readonly error: unknown;
   readonly attempts: number;
   readonly reused: boolean | undefined;
+  readonly traceparent: string | undefined;
   readonly bytesIn: number | undefined;
   readonly bytesOut: number | undefined;
   readonly startedAt: number;
@@ -248,7 +287,7 @@ class Ended implements RequestEnd {
   ) {
     this.method = incoming.method;
     this.path = incoming.path;
-    this.authority = incoming.named ?? getHeader(incoming.headers, "host") ?? incoming.authority;
+    this.authority = namedAuthorityOf(incoming);
     this.clientAddress = incoming.address;
     this.upstream = facts.upstream;
     this.status = status;
@@ -256,6 +295,7 @@ class Ended implements RequestEnd {
     this.error = error;
     this.attempts = facts.attempts;
     this.reused = facts.reused;
+    this.traceparent = facts.traceparent;
     this.bytesIn = facts.bytesIn;
     this.bytesOut = facts.bytesOut;
     this.startedAt = facts.startedAt;

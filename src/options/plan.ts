@@ -3,9 +3,12 @@ import { atOnce, badOption } from "./misuse.ts";
 import { createFetchTransport, STANDARD } from "../fetch/fetchtransport.ts";
 import type { ForwardedStyle } from "../request/outgoing.ts";
 import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../fields/headers.ts";
+import { mirrorDefaults } from "./mirroroptions.ts";
 import { defaults, type ProxyOptions } from "./proxyoptions.ts";
 import { fillIn } from "./schema.ts";
 import { type FailoverOptions, failOver } from "../exchange/failover.ts";
+import type { Tracing } from "../exchange/observation.ts";
+import { Mirror } from "../exchange/mirror.ts";
 import { followRedirects, compileRedirectPolicy } from "../exchange/redirect.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrite.ts";
 import { limitBody } from "../body/limit.ts";
@@ -13,6 +16,7 @@ import { keepBody } from "../body/replay.ts";
 import { checkInterceptor, compose } from "../exchange/interceptor.ts";
 import { convertErrors, ifChosen, retry, type Send, sendThrough } from "../exchange/send.ts";
 import { inProcess as standardInProcess } from "../fetch/inprocess.ts";
+import { assertReachable, parseTarget } from "../request/target.ts";
 import type { HeaderList, Transport } from "../transport.ts";
 import { compileTrust, type Trust } from "../request/trust.ts";
 
@@ -56,6 +60,10 @@ export interface Plan {
   readonly transport: Transport;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;
+  /** Sends copies of requests to another upstream; undefined unless the option is set. */
+  readonly mirror: Mirror | undefined;
+  /** The runtime's channel for tools that follow exchanges; undefined where it has none. */
+  readonly tracing: Tracing | undefined;
 }
 
 /** The maximum number of redirects for `followRedirects: true`. */
@@ -80,12 +88,14 @@ const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
  * Checks options and compiles them.
  * @param transportFor makes the runtime's own transport for these options
  * @param inProcess the runtime's transport to apps in this process
+ * @param tracing the runtime's channel for tools that follow exchanges
  * @throws TypeError that names the option and the fix
  */
 export function compile(
   options: ProxyOptions,
   transportFor: (options: ProxyOptions) => Transport,
   inProcess: Transport = standardInProcess,
+  tracing?: Tracing,
 ): Plan {
   checkOptions(options);
   if (options.transport !== undefined && options.fetch !== undefined) {
@@ -130,6 +140,8 @@ export function compile(
     follows,
     send,
     transport,
+    mirror: compileMirror(options, transport, inProcess),
+    tracing,
   };
   if (hostOption !== undefined && !transport.capabilities.host) {
     const fix = `the ${transport.name} client cannot set Host; leave the option out`;
@@ -232,6 +244,20 @@ function compileSend(
   for (const intercept of attempt) steps.push(checkInterceptor(intercept));
   if (options.transport !== undefined) steps.push(convertErrors);
   return { follows: redirects > 0, send: compose(steps, sendThrough(transport, inProcess)) };
+}
+
+function compileMirror(
+  { mirror, timeout = defaults.timeout }: ProxyOptions,
+  transport: Transport,
+  inProcess: Transport,
+): Mirror | undefined {
+  if (mirror === undefined) return undefined;
+  const given = typeof mirror === "string" ? { target: mirror } : mirror;
+  const { target, ...settings } = given;
+  if (target === undefined) throw badOption("mirror", "it needs a `target`, such as an origin");
+  const filled = { target, ...fillIn(mirrorDefaults, settings) };
+  assertReachable(parseTarget(target), transport, undefined);
+  return new Mirror(filled, sendThrough(transport, inProcess), timeout);
 }
 
 type ClientAddress = NonNullable<ProxyOptions["clientAddress"]>;

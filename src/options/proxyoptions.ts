@@ -3,6 +3,8 @@ import { type ForwardingOptions, forwardingSchema } from "./forwardingoptions.ts
 import { type HeaderOptions, headerSchema } from "./headeroptions.ts";
 import { type HookOptions, hookSchema } from "./hookoptions.ts";
 import { type LimitOptions, limitSchema } from "./limitoptions.ts";
+import { type MirrorOptions, mirrorSchema } from "./mirroroptions.ts";
+import { type ObservationOptions, observationSchema } from "./observationoptions.ts";
 import { type PathOptions, pathSchema } from "./pathoptions.ts";
 import { type RepeatOptions, repeatSchema, type RetryOptions } from "./repeatoptions.ts";
 import { type RewriteOptions, rewriteSchema } from "./rewriteoptions.ts";
@@ -17,6 +19,8 @@ export interface ProxyOptions
     LimitOptions,
     RepeatOptions,
     RewriteOptions,
+    MirrorOptions,
+    ObservationOptions,
     HookOptions,
     ClientOptions {}
 
@@ -26,6 +30,8 @@ type Groups = typeof headerSchema &
   typeof limitSchema &
   typeof repeatSchema &
   typeof rewriteSchema &
+  typeof mirrorSchema &
+  typeof observationSchema &
   typeof hookSchema &
   typeof clientSchema;
 
@@ -42,6 +48,8 @@ export const proxySchema: Schema<ProxyOptions, Preset> = {
   ...limitSchema,
   ...repeatSchema,
   ...rewriteSchema,
+  ...mirrorSchema,
+  ...observationSchema,
   ...hookSchema,
   ...clientSchema,
 };

@@ -4,6 +4,7 @@ import { StreamBody } from "../body/stream.ts";
 import { UnframedBody } from "../body/unframed.ts";
 import type { HeaderList, OriginalFields } from "../transport.ts";
 import type { Tunnel } from "../tunnel.ts";
+import type { WaitUntil } from "../exchange/mirror.ts";
 import type { Client, Listener } from "../exchange/scope.ts";
 import type { ProxyError } from "../error.ts";
 import { authorityEnd, pathOf } from "./target.ts";
@@ -35,6 +36,8 @@ export interface Incoming extends Client {
   readonly address: string | undefined;
   /** The body; `null` for none. */
   readonly body: BodySource | null;
+  /** Keeps the process running for work that outlasts the response; set where the server passes such a function. */
+  waitUntil?: WaitUntil | undefined;
   /** The protocol to which the server can switch the connection of this request; undefined where it cannot. */
   readonly upgrade?: string | undefined;
   /** Whether the server can send trailer fields to this client. */

@@ -14,6 +14,7 @@ import type { Context, Incoming } from "./incoming.ts";
 import type { Plan } from "../options/plan.ts";
 import { joinTarget, type Upstream } from "./target.ts";
 import type { HeaderList, UpstreamRequest } from "../transport.ts";
+import { startTrace } from "./tracecontext.ts";
 import { readUpgrade } from "./upgrade.ts";
 
 /**
@@ -63,6 +64,7 @@ export function toUpstreamRequest(
   if (options.via) addVia(headers, options.via, incoming.version());
   if (plan.overridden !== undefined) headers = withoutNames(headers, plan.overridden);
   for (let i = 0; i < plan.added.length; i++) headers.push(plan.added[i] as string);
+  if (options.startTrace) startTrace(headers);
 
   // The message framing follows the actual body, not the client's fields (RFC 9112 §6.3).
   let body = head.contentLength === 0 ? null : incoming.body;

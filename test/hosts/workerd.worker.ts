@@ -1,5 +1,5 @@
 /** The Worker of the workerd host. It uses no modules of Node. */
-import { createProxy, type Proxy } from "../../runtimes/workerd.ts";
+import { createProxy, type ExecutionContext, type Proxy } from "../../runtimes/workerd.ts";
 import { createSetup, type SetupName } from "../_setups.ts";
 
 interface Env {
@@ -21,10 +21,12 @@ function create({ SETUP, UPSTREAM, PROXY_OPTIONS }: Env): Proxy {
 
 let proxy: Proxy | undefined;
 
-const worker: { fetch(request: Request, env: Env): Promise<Response> } = {
-  fetch(request, env) {
+const worker: {
+  fetch(request: Request, env: Env, execution: ExecutionContext): Promise<Response>;
+} = {
+  fetch(request, env, execution) {
     proxy ??= create(env);
-    return proxy.fetch(request, env);
+    return proxy.fetch(request, env, execution);
   },
 };
 export default worker;

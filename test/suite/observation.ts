@@ -6,7 +6,7 @@ import type { RequestEnd } from "../../src/exchange/observation.ts";
 import type { Tools } from "../_suite.ts";
 import { patience, within } from "../_wait.ts";
 import { accept } from "../_websocket.ts";
-import { chunk, lastChunk, request } from "../_wire.ts";
+import { chunk, type Header, lastChunk, request } from "../_wire.ts";
 
 type Seen = Omit<RequestEnd, "request"> & { readonly url: string };
 
@@ -22,7 +22,98 @@ async function seen(t: Tools, count = 1): Promise<Seen[]> {
   return all;
 }
 
+const TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+
 export const observation = {
+  async "serverTiming adds the upstream's times after the upstream's own Server-Timing"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) => call.reply(200, [["Server-Timing", "db;dur=5"]], "x");
+    const client = await t.connect("timed");
+    const timings: string[] = [];
+    for (let turn = 0; turn < 2; turn++) {
+      client.send(request("GET", "/"));
+      timings.push((await client.read()).all("server-timing").join(", "));
+    }
+    const time = "[0-9]+\\.[0-9]";
+    // A runtime's own client does not tell about its connections.
+    const queue = `(?:, upstream-queue;dur=${time})?`;
+    const first = `(${queue}, upstream-connect;dur=${time})?, upstream-first-byte;dur=${time}`;
+    expect(timings[0]).toMatch(new RegExp(`^db;dur=5${first}$`));
+    // The second request has reused the connection.
+    expect(timings[1]).toMatch(new RegExp(`^db;dur=5${queue}, upstream-first-byte;dur=${time}$`));
+    const plain = await t.ask(request("GET", "/"));
+    expect(plain.all("server-timing")).toEqual(["db;dur=5"]);
+  },
+
+  async "mirror sends a copy of a request, with its body"(t: Tools): Promise<void> {
+    const answer = await t.ask(
+      request("POST", "/a%2Fb?c", [["X-Id", "7"]], "the body"),
+      "mirrored",
+    );
+    expect([answer.status, answer.text]).toEqual([200, "the body"]);
+    for (const index of [0, 1]) {
+      const call = await t.upstream.call(index);
+      await call.done;
+      const seen = [call.method, call.target, call.get("x-id"), call.text];
+      expect(seen).toEqual(["POST", "/a%2Fb?c", "7", "the body"]);
+    }
+  },
+
+  async "traceparent, tracestate and baggage pass unchanged, and none is added"(
+    t: Tools,
+  ): Promise<void> {
+    const context: Header[] = [
+      ["traceparent", TRACEPARENT],
+      ["tracestate", "a=1,b=2"],
+      ["baggage", "user=alice;p=1, k=v"],
+    ];
+    for (const setup of ["default", "timed"] as const) {
+      await t.ask(request("GET", "/", context), setup);
+      const call = t.upstream.calls.at(-1);
+      for (const [name, value] of context) expect(call?.all(name)).toEqual([value]);
+    }
+    await t.ask(request("GET", "/"));
+    const call = t.upstream.calls.at(-1);
+    for (const [name] of context) expect(call?.all(name)).toEqual([]);
+  },
+
+  async "startTrace starts a trace where the client sends no valid traceparent"(
+    t: Tools,
+  ): Promise<void> {
+    const invalid = [
+      undefined,
+      "",
+      "garbage",
+      TRACEPARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0".repeat(32)),
+      TRACEPARENT.replace("00f067aa0ba902b7", "0".repeat(16)),
+      TRACEPARENT.toUpperCase(),
+      TRACEPARENT.replace("00-", "ff-"),
+      `${TRACEPARENT}-more`,
+      `${TRACEPARENT}, ${TRACEPARENT}`,
+    ];
+    const started = new Set<string>();
+    for (const value of invalid) {
+      const sent: Header[] = value === undefined ? [] : [["traceparent", value]];
+      await t.ask(
+        request("GET", "/", [...sent, ["tracestate", "a=1"], ["baggage", "k=v"]]),
+        "timed",
+      );
+      const call = t.upstream.calls.at(-1);
+      expect(call?.all("traceparent")).toEqual([
+        expect.stringMatching(/^00-(?!0{32})[\da-f]{32}-(?!0{16})[\da-f]{16}-01$/),
+      ]);
+      started.add(call?.get("traceparent") ?? "");
+      expect(call?.all("tracestate")).toEqual([]);
+      expect(call?.all("baggage")).toEqual(["k=v"]);
+    }
+    expect(started.size).toBe(invalid.length);
+    // A later version may append fields.
+    const later = `${TRACEPARENT.replace("00-", "cc-")}-more`;
+    await t.ask(request("GET", "/", [["traceparent", later]]), "timed");
+    expect(t.upstream.calls.at(-1)?.all("traceparent")).toEqual([later]);
+  },
+
   async "onRequestEnd tells what was asked, what was answered, and how long it took"(
     t: Tools,
   ): Promise<void> {
@@ -94,6 +185,49 @@ export const observation = {
     await client.readHead();
     client.leave("RST");
     expect(await seen(t)).toMatchObject([{ path: "/client", status: 200, attempts: 1 }]);
+  },
+
+  async "the tracing channel fetchway.request publishes the start and the end of each exchange"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = (call) =>
+      call.target === "/traced/b" ? call.reset() : call.reply(203, [], "answer");
+    const tell = async (path: string): Promise<unknown> =>
+      JSON.parse((await t.ask(request("GET", path), "observed")).text);
+    expect(await tell("/trace/start"), "the runtime has such a channel").toBe(true);
+    const seenOf = async (method: string, path: string): Promise<string[]> => {
+      const body = method === "POST" ? "x" : undefined;
+      await t.ask(request(method, path, [], body), "observed");
+      const deadline = performance.now() + patience;
+      for (;;) {
+        const all = (await tell("/trace/seen")) as string[];
+        const own = all.filter((line) => line.includes(path));
+        const isOver = own.some((line) => line.startsWith("asyncEnd"));
+        // The start is published before the response.
+        const isUnseen = !own.some((line) => line.startsWith("start"));
+        if (isOver || isUnseen || performance.now() > deadline) return own;
+      }
+    };
+    const a = "GET proxy.test/traced/a";
+    const b = "POST proxy.test/traced/b";
+    // The hook runs in the context that the subscriber has bound to the start.
+    const first = await seenOf("GET", "/traced/a");
+    expect(first).toEqual(expect.arrayContaining(["onRequest /traced/a", `end ${a}`]));
+    expect(first.filter((line) => !/^(?:onRequest|end) /.test(line))).toEqual([
+      `start ${a}`,
+      `asyncStart ${a} 203 complete`,
+      `asyncEnd ${a} 203 complete`,
+    ]);
+    const second = await seenOf("POST", "/traced/b");
+    expect(second.filter((line) => !/^(?:onRequest|end) /.test(line))).toEqual([
+      `start ${b}`,
+      `error ${b} 502 connection_terminated`,
+      `asyncStart ${b} 502 connection_terminated`,
+      `asyncEnd ${b} 502 connection_terminated`,
+    ]);
+    await tell("/trace/stop");
+    await t.ask(request("GET", "/traced/c"), "observed");
+    expect(await tell("/trace/stop")).toEqual(["onRequest undefined"]);
   },
 
   async "onRequestEnd tells of a WebSocket when it is closed"(t: Tools): Promise<void> {

@@ -1,0 +1,142 @@
+import { ReplayBody, replayOf } from "../body/replay.ts";
+import { type BodySource, pipe, type Sink } from "../body/source.ts";
+import { WatchedBody } from "../body/watched.ts";
+import { ProxyError } from "../error.ts";
+import type { MirrorSettings } from "../options/mirroroptions.ts";
+import { parseTarget, type Upstream } from "../request/target.ts";
+import { discardBody } from "../response/clean.ts";
+import type { UpstreamRequest } from "../transport.ts";
+import { type Client, Scope } from "./scope.ts";
+import type { Send } from "./send.ts";
+
+/** Keeps the process running until a promise is settled, where it would end with the response (Workers). */
+export type WaitUntil = (promise: Promise<unknown>) => void;
+
+/** The number of copies that run at the same time. A mirror that hangs must not collect connections and bodies. */
+const MOST_COPIES = 100;
+
+/** The time after which a copy is aborted, in milliseconds, where the requests have no time limit. */
+const LONGEST_COPY = 60_000;
+
+/**
+ * The number of bytes of a response that are read, so that its connection can be used again. A longer response is cancelled.
+ */
+const MOST_READ = 65_536;
+
+/** A copy has no client: it goes on when the client of the request has its response, or has disconnected. */
+const NO_CLIENT: Client = { listen() {}, unlisten() {} };
+
+/** Sends copies of requests to another upstream, and discards the responses. */
+export class Mirror {
+  readonly #upstream: Upstream;
+  readonly #settings: Required<MirrorSettings>;
+  readonly #send: Send;
+  readonly #timeout: number;
+  #running = 0;
+
+  /**
+   * @param send sends a request through the transport
+   * @param timeout ms after which a copy is aborted; 0 for the default
+   */
+  constructor(settings: Required<MirrorSettings>, send: Send, timeout: number) {
+    this.#settings = settings;
+    this.#upstream = parseTarget(settings.target);
+    this.#send = send;
+    this.#timeout = timeout || LONGEST_COPY;
+  }
+
+  /**
+   * Sends a copy of a request, if it is chosen. The copy is sent later than the request itself, and a body is copied on its
+   * way to the upstream, so that neither waits for the mirror.
+   * @returns the request to send in place of the given one
+   */
+  copy(request: UpstreamRequest, waitUntil: WaitUntil | undefined): UpstreamRequest {
+    const { sample, maxBody } = this.#settings;
+    const { body, contentLength, upgrade } = request;
+    if (upgrade !== undefined || this.#running >= MOST_COPIES) return request;
+    if (sample < 1 && Math.random() >= sample) return request;
+    if (body === null) {
+      this.#start(request, null, waitUntil);
+      return request;
+    }
+    if ((contentLength ?? body.length ?? 0) > maxBody) return request;
+    const kept = new ReplayBody(body, maxBody, contentLength);
+    let isOver = false;
+    const onEnd = (): void => {
+      if (isOver) return;
+      isOver = true;
+      // A body that was cut off, or was longer than the limit, has not been kept.
+      const copied = replayOf(kept);
+      if (copied !== undefined) this.#start(request, copied, waitUntil);
+    };
+    return { ...request, body: new WatchedBody(kept, onEnd) };
+  }
+
+  #start(
+    { method, path, headers, original }: UpstreamRequest,
+    body: BodySource | null,
+    waitUntil: WaitUntil | undefined,
+  ): void {
+    // Other requests may have started since this one was chosen.
+    if (this.#running >= MOST_COPIES) return;
+    this.#running++;
+    const request: UpstreamRequest = {
+      upstream: this.#upstream,
+      method,
+      path,
+      headers: [...headers],
+      original,
+      host: undefined,
+      body,
+      contentLength: body?.length,
+    };
+    // The request itself is sent first.
+    const sending = Promise.resolve()
+      .then(() => this.#deliver(request))
+      .finally(() => void this.#running--);
+    waitUntil?.(sending);
+  }
+
+  /** Sends a copy, and reads its response. It never rejects: what becomes of a copy concerns no client. */
+  async #deliver(request: UpstreamRequest): Promise<void> {
+    const scope = new Scope(NO_CLIENT, 0, 0);
+    const timer = setTimeout(() => scope.abort(tooLate()), this.#timeout);
+    try {
+      const response = await this.#send(request, scope);
+      if (!scope.hasHeaders) scope.headersReceived(false);
+      if (response.body === null) discardBody(response);
+      else await readAway(response.body);
+    } catch {
+      request.body?.cancel();
+    } finally {
+      clearTimeout(timer);
+      scope.end();
+    }
+  }
+}
+
+function tooLate(): ProxyError {
+  return new ProxyError("http_response_timeout", { message: "the mirror took too long" });
+}
+
+/** Reads a body and discards it. Resolves when it has ended, or has failed, or was cancelled because it is long. */
+function readAway(body: BodySource): Promise<void> {
+  return new Promise((resolve) => {
+    let bytes = 0;
+    const sink: Sink = {
+      memory: "borrowed",
+      write(chunk) {
+        bytes += chunk.byteLength;
+        if (bytes > MOST_READ) {
+          body.cancel();
+          resolve();
+        }
+        return true;
+      },
+      onDrain() {},
+      end: () => resolve(),
+      fail: () => resolve(),
+    };
+    pipe(body, sink);
+  });
+}

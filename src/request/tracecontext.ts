@@ -1,0 +1,38 @@
+import { removeHeader } from "../fields/headers.ts";
+import type { HeaderList } from "../transport.ts";
+
+/** A `traceparent` of any version: version, trace, parent and flags; later versions may append more fields. */
+const TRACEPARENT = /^(?!ff)[\da-f]{2}-(?!0{32})[\da-f]{32}-(?!0{16})[\da-f]{16}-[\da-f]{2}(?:$|-)/;
+
+/**
+ * Starts a trace in the fields of a request, in place, unless they belong to a trace already. A `traceparent` that is not
+ * valid, or not the only one, is replaced, and `tracestate` is dropped with it.
+ * @see https://www.w3.org/TR/trace-context/#processing-model
+ */
+export function startTrace(headers: HeaderList): void {
+  const at = headers.findIndex(isNameOfParent);
+  const isOnly = at === headers.findLastIndex(isNameOfParent);
+  if (at >= 0 && isOnly && isTraceParent(headers[at + 1] as string)) return;
+  removeHeader(headers, "traceparent");
+  removeHeader(headers, "tracestate");
+  headers.push("traceparent", createTraceParent());
+}
+
+function isNameOfParent(each: string, i: number): boolean {
+  return i % 2 === 0 && each.toLowerCase() === "traceparent";
+}
+
+function isTraceParent(value: string): boolean {
+  // Version 00 has exactly four fields.
+  return TRACEPARENT.test(value) && !(value.startsWith("00") && value.length > 55);
+}
+
+/**
+ * Returns a new `traceparent` with the flag `sampled`. Both ids are the digits of a random UUID: that is faster than random
+ * bytes in hexadecimal, and the version digit of a UUID makes sure that no id is all zeros.
+ */
+function createTraceParent(): string {
+  const trace = crypto.randomUUID().replaceAll("-", "");
+  const parent = crypto.randomUUID().replaceAll("-", "").slice(0, 16);
+  return `00-${trace}-${parent}-01`;
+}
