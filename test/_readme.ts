@@ -1,8 +1,8 @@
 /**
- * Generates parts of README: the tables of options and counters from their JSDoc, the tables of runtimes from
- * the gaps, and the example from a file in examples/ that tests run.
+ * Generates parts of README and of the pages in docs/: the tables of options and counters from their JSDoc, the tables
+ * of runtimes from the gaps, and the example from a file in examples/ that tests run.
  *
- *     node test/_readme.ts    # brings README.md up to date
+ *     node test/_readme.ts    # brings README.md and docs/ up to date
  */
 import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { serverOf } from "./_gaps.clients.ts";
@@ -70,25 +70,25 @@ function abridged(preset: string): string {
   return preset.length <= 30 ? preset : preset.replace(/^(\{ .*?,).*/, "$1 … }");
 }
 
-/** The sections of README that explain an option further. */
+/** The sections of docs/ that explain an option further. */
 const SECTIONS: Readonly<Record<string, string>> = {
-  trustProxy: "behind-another-proxy",
-  followRedirects: "redirects-and-second-attempts",
-  retry: "redirects-and-second-attempts",
-  cookieDomainRewrite: "rewriting",
-  cookiePathRewrite: "rewriting",
-  locationRewrite: "rewriting",
-  onRequest: "hooks",
-  onInformational: "hooks",
-  onRequestEnd: "seeing-what-happens",
-  onResponse: "hooks",
-  onError: "hooks",
-  transport: "connections",
+  trustProxy: "security.md#behind-another-proxy",
+  followRedirects: "redirects.md#redirects-and-second-attempts",
+  retry: "redirects.md#redirects-and-second-attempts",
+  cookieDomainRewrite: "redirects.md#rewriting",
+  cookiePathRewrite: "redirects.md#rewriting",
+  locationRewrite: "redirects.md#rewriting",
+  onRequest: "hooks.md#hooks",
+  onInformational: "hooks.md#hooks",
+  onRequestEnd: "hooks.md#seeing-what-happens",
+  onResponse: "hooks.md#hooks",
+  onError: "hooks.md#hooks",
+  transport: "connections.md",
 };
 
 function tableOf(options: OptionDoc[]): string {
   const rows = options.map(({ name, preset, summary }) => [
-    name in SECTIONS ? `[\`${name}\`](#${SECTIONS[name]})` : `\`${name}\``,
+    name in SECTIONS ? `[\`${name}\`](${SECTIONS[name]})` : `\`${name}\``,
     preset === undefined ? "–" : `\`${abridged(preset)}\``,
     summary,
   ]);
@@ -156,10 +156,19 @@ function gapTable(hosts: typeof HOSTS = HOSTS, among: readonly Gap[] = gaps): st
   return toTable([["", ...hosts.map(([, name]) => name)], ...rows]);
 }
 
-export const README: URL = new URL("../README.md", import.meta.url);
+/** The paths of the pages that have generated blocks: README and those in docs/, relative to the project. */
+export const pages: readonly string[] = [
+  "README.md",
+  ...globSync("docs/*.md", { cwd: root }).toSorted(),
+];
+
+/** Returns the text of a page. */
+export function readPage(page: string): string {
+  return readFileSync(new URL(page, root), "utf8");
+}
 
 /** Renders the text between the markers `<!-- name -->` and `<!-- /name -->`, by name. */
-export function readmeBlocks(): Record<string, string> {
+export function renderBlocks(): Record<string, string> {
   return {
     node: example("node"),
     options: tableOf(readInterface("ProxyOptions")),
@@ -170,10 +179,10 @@ export function readmeBlocks(): Record<string, string> {
   };
 }
 
-/** Returns README with its generated blocks up to date. */
-export function updateReadme(readme: string): string {
-  let updated = readme;
-  for (const [name, block] of Object.entries(readmeBlocks())) {
+/** Returns the text of a page with its generated blocks up to date. */
+export function updateBlocks(text: string): string {
+  let updated = text;
+  for (const [name, block] of Object.entries(renderBlocks())) {
     const between = new RegExp(`(<!-- ${name} -->\n)[\\s\\S]*?(<!-- /${name} -->)`);
     updated = updated.replace(
       between,
@@ -183,4 +192,6 @@ export function updateReadme(readme: string): string {
   return updated;
 }
 
-if (import.meta.main) writeFileSync(README, updateReadme(readFileSync(README, "utf8")));
+if (import.meta.main) {
+  for (const page of pages) writeFileSync(new URL(page, root), updateBlocks(readPage(page)));
+}
