@@ -8,6 +8,7 @@ import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { serverOf } from "./_gaps.clients.ts";
 import { type Gap, gaps } from "./_gaps.ts";
 import type { ClientHost } from "./_host.ts";
+import { supportRows } from "./_support.ts";
 
 /** One member of an interface. */
 export interface OptionDoc {
@@ -175,6 +176,7 @@ export function renderBlocks(): Record<string, string> {
     pool: tableOf(readInterface("PoolOptions")),
     stats: statsTable(),
     runtimes: gapTable(),
+    support: toTable(supportRows()),
     clients: clientTable(),
   };
 }
