@@ -29,16 +29,21 @@ const sources = ["src/transport.ts", ...globSync("src/options/*.ts", { cwd: root
   readFileSync(new URL(file, root), "utf8"),
 );
 
-/**
- * Reads the members of an interface from the formatted sources. Members of the interfaces that it extends come first.
- */
-export function readInterface(name: string): OptionDoc[] {
+/** Finds an interface in the sources: its file, where the head of the interface ends, and the interfaces that it extends. */
+function findInterface(name: string): { source: string; begin: number; inherited: string[] } {
   const head = new RegExp(`^export interface ${name}(?:\\s+extends([\\w\\s,]+))? \\{`, "m");
   const source = sources.find((each) => head.test(each)) ?? "";
   const found = head.exec(source);
   if (found === null) throw new Error(`no interface ${name}`);
   const inherited = (found[1] ?? "").match(/\w+/g) ?? [];
-  const begin = found.index + found[0].length;
+  return { source, begin: found.index + found[0].length, inherited };
+}
+
+/**
+ * Reads the members of an interface from the formatted sources. Members of the interfaces that it extends come first.
+ */
+export function readInterface(name: string): OptionDoc[] {
+  const { source, begin, inherited } = findInterface(name);
   // An interface without members of its own ends on the same line.
   const members = source[begin] === "}" ? "" : source.slice(begin, source.indexOf("\n}", begin));
   const own = Array.from(members.matchAll(MEMBER), ([, comment = "", member = ""]) => {
@@ -94,6 +99,26 @@ function tableOf(options: OptionDoc[]): string {
     summary,
   ]);
   return toTable([["option", "default", "meaning"], ...rows]);
+}
+
+/** The headings of the groups of options, by the interface of the group. */
+const GROUPS: Readonly<Record<string, string>> = {
+  HeaderOptions: "Header fields of the request",
+  ForwardingOptions: "What the upstream is told about the client",
+  PathOptions: "The path",
+  LimitOptions: "Time and size",
+  RepeatOptions: "Redirects and retries",
+  RewriteOptions: "Header fields of the response that name the target",
+  HookOptions: "Functions of the app",
+  ClientOptions: "What sends the requests",
+};
+
+/** Renders a table for each group of the options of a proxy, with its heading. */
+function groupedTables(): string {
+  const { inherited } = findInterface("ProxyOptions");
+  return inherited
+    .map((name) => `### ${GROUPS[name] ?? name}\n\n${tableOf(readInterface(name))}`)
+    .join("\n");
 }
 
 /** Renders the table of the counters of `stats()`. */
@@ -172,7 +197,7 @@ export function readPage(page: string): string {
 export function renderBlocks(): Record<string, string> {
   return {
     node: example("node"),
-    options: tableOf(readInterface("ProxyOptions")),
+    options: groupedTables(),
     pool: tableOf(readInterface("PoolOptions")),
     stats: statsTable(),
     runtimes: gapTable(),

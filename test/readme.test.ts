@@ -2,7 +2,7 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, test } from "vitest";
-import { pages, readPage, renderBlocks, updateBlocks } from "./_readme.ts";
+import { pages, readInterface, readPage, renderBlocks, updateBlocks } from "./_readme.ts";
 
 const root = resolve(import.meta.dirname, "..");
 
@@ -16,6 +16,13 @@ test("each generated block is on one page", () => {
 test.each(pages)("the generated blocks of %s are up to date", (page) => {
   const text = readPage(page);
   expect(text === updateBlocks(text), `${page} is out of date; run: npm run readme`).toBe(true);
+});
+
+test("docs/options.md has every option", () => {
+  const text = readPage("docs/options.md");
+  const names = ["ProxyOptions", "PoolOptions"].flatMap(readInterface).map(({ name }) => name);
+  expect(names.length).toBeGreaterThan(40);
+  expect(names.filter((name) => !new RegExp(`^\\| \\[?\`${name}\``, "m").test(text))).toEqual([]);
 });
 
 /** Returns the text of a page without its code blocks. */
