@@ -57,17 +57,17 @@ const FEATURES: Feature[] = [
     ],
   },
   {
-    name: "trailers of requests",
-    says: { Bun: "no (400)", Deno: "no (dropped)", Workers: "no (dropped)" },
+    name: "trailers in both directions",
+    says: {
+      Bun: "no: dropped, with requests 400",
+      Deno: "no: dropped",
+      Workers: "no: dropped",
+    },
     gaps: [
       "requests with trailers are answered with 400",
       "trailer fields of requests are dropped",
+      "trailer fields of responses are dropped",
     ],
-  },
-  {
-    name: "trailers of responses",
-    says: { Bun: "no (dropped)", Deno: "no (dropped)", Workers: "no (dropped)" },
-    gaps: ["trailer fields of responses are dropped"],
   },
   {
     name: "103 Early Hints to clients",
@@ -86,12 +86,12 @@ const FEATURES: Feature[] = [
   },
   {
     name: "options of connections (`pool`)",
-    says: { Workers: "no (refused)" },
+    says: { Workers: "no: refused" },
     gaps: [],
   },
   {
     name: "`host`, `changeOrigin: false`",
-    says: { Workers: "no (refused)" },
+    says: { Workers: "no: refused" },
     gaps: ["`host` and `changeOrigin: false` are refused: fetch cannot set Host"],
   },
   {
