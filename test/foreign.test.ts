@@ -28,9 +28,9 @@ function toPool(pool: object): string {
   return message;
 }
 
-/** The rows of README's table of option names: Fetchway's names, and those of other libraries. */
+/** The rows of the table of option names in docs/connections.md: Fetchway's names, and those of other libraries. */
 const rows = Array.from(
-  readFileSync(new URL("../README.md", import.meta.url), "utf8")
+  readFileSync(new URL("../docs/connections.md", import.meta.url), "utf8")
     .split("What others call them:")[1]
     ?.matchAll(/^\| (`[^|]*) \| ([^|]*)\| ([^|]*)\| ([^|]*)\|$/gm) ?? [],
   (cells) => cells.slice(1).map((cell) => Array.from(cell.matchAll(/`(\w+)`/g), ([, n]) => n)),
@@ -46,8 +46,8 @@ const renamed = rows.flatMap(([ours = [], ...others]) => {
 /** The names that are options of a proxy and also options of a pool. */
 const shared = new Set(["timeout", "connectTimeout"]);
 
-describe("README's names", () => {
-  test("are found in README", () => {
+describe("the names in docs/connections.md", () => {
+  test("are found", () => {
     expect(renamed).toEqual(
       expect.arrayContaining([
         ["socketActiveTTL", "socketTTL"],

@@ -2,7 +2,7 @@ import { execFile, spawn } from "node:child_process";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "./_wait.ts";
@@ -41,7 +41,9 @@ describe("the installed package", () => {
     for (const part of [...sources.split(" "), ...manifest.files]) {
       // A test reports missing files, and dist is built in the copy.
       if (part === "dist" || !existsSync(join(root, part))) continue;
-      await cp(join(root, part), join(copy, part), { recursive: true });
+      // Other tests write copies of examples, whose names begin with "_", and remove them again.
+      const filter = (path: string): boolean => !basename(path).startsWith("_");
+      await cp(join(root, part), join(copy, part), { recursive: true, filter });
     }
     await symlink(join(root, "node_modules"), join(copy, "node_modules"));
     const npm = { cwd: copy, env: { ...process.env, npm_config_loglevel: "error" } };
@@ -57,11 +59,13 @@ describe("the installed package", () => {
 
   afterAll(() => rm(app, { recursive: true }));
 
-  test("has the files of its exports, and no sources", () => {
+  test("has the files of its exports, and no sources but the examples", () => {
     const packed = globSync("**/*", { cwd: installed() });
     expect(packed).toEqual(expect.arrayContaining(manifest.files));
     expect(
-      packed.filter((file) => /(?<!\.d)\.ts$|^(test|src|runtimes|node_modules)/.test(file)),
+      packed.filter((file) =>
+        /^(?!examples\/).*(?<!\.d)\.ts$|^(test|src|runtimes|node_modules)/.test(file),
+      ),
     ).toEqual([]);
     for (const { types, default: code } of Object.values(manifest.exports["."])) {
       expect(packed).toEqual(expect.arrayContaining([types.slice(2), code.slice(2)]));

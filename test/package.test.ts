@@ -80,11 +80,13 @@ describe("package.json", () => {
     expect(new Set(packages)).toEqual(new Set(Object.keys(dependencies)));
   });
 
-  test("`engines` matches the check at run time and README", () => {
+  test("`engines` matches the check at run time, README and docs/runtimes.md", () => {
     expect(manifest.engines.node).toBe(`>=${OLDEST.Node}`);
-    for (const [runtime, oldest] of Object.entries(OLDEST)) {
-      const named = read("README.md").match(new RegExp(`(?<=\\b${runtime} )\\d+\\.\\d+`, "g"));
-      expect(new Set(named), runtime).toEqual(new Set([/^\d+\.\d+/.exec(oldest)?.[0]]));
+    for (const page of ["README.md", "docs/runtimes.md"]) {
+      for (const [runtime, oldest] of Object.entries(OLDEST)) {
+        const named = read(page).match(new RegExp(`(?<=\\b${runtime} )\\d+\\.\\d+`, "g"));
+        expect(new Set(named), runtime).toEqual(new Set([/^\d+\.\d+/.exec(oldest)?.[0]]));
+      }
     }
   });
 
