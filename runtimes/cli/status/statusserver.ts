@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { isIP } from "node:net";
 import { type Server, serve } from "srvx";
+import { pathOf } from "../../../src/request/target.ts";
 import { UsageError } from "../read.ts";
 import type { AdminAddress } from "./adminaddress.ts";
 import type { Metrics } from "./metrics.ts";
@@ -45,7 +46,8 @@ export class StatusPages {
 
   /** Answers a request. */
   readonly answer = (request: Request): Response => {
-    const { pathname } = new URL(request.url);
+    // Bun and Deno build a URL that no parser accepts, if the client sends no `Host` or an unusable one.
+    const [pathname] = pathOf(request.url).split("?", 1);
     if (request.method !== "GET" && request.method !== "HEAD") {
       return toPlainText("Method Not Allowed\n", 405, { allow: "GET, HEAD" });
     }
