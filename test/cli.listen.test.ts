@@ -55,7 +55,7 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
     await expect(fetch(origin).then((response) => response.text())).rejects.toThrow();
     await until(() => /cut after/.test(proxy?.stderr ?? ""), "the line of the failure");
     proxy?.child.kill("SIGTERM");
-    await within(proxy?.exit ?? Promise.resolve(), "the exit");
+    await until(() => proxy?.exited === true, "the exit");
     expect(proxy?.stderr).toMatch(/ GET \/ → 200 cut after .*: http_response_incomplete: /);
     expect(proxy?.stderr).not.toMatch(STACK);
   });

@@ -47,7 +47,7 @@ export class StatusPages {
   /** Answers a request. */
   readonly answer = (request: Request): Response => {
     // Bun and Deno build a URL that no parser accepts, if the client sends no `Host` or an unusable one.
-    const [pathname] = pathOf(request.url).split("?", 1);
+    const pathname = pathOf(request.url).replace(/\?.*/s, "");
     if (request.method !== "GET" && request.method !== "HEAD") {
       return toPlainText("Method Not Allowed\n", 405, { allow: "GET, HEAD" });
     }
@@ -73,6 +73,10 @@ export class StatusPages {
           },
         });
       case "/events":
+        // The page of another site cannot read the events, but could keep the places of all pages taken.
+        if (/^(?:cross|same)-site$/.test(request.headers.get("sec-fetch-site") ?? "")) {
+          return toPlainText("Forbidden: only the status page may read its events\n", 403);
+        }
         return request.method === "HEAD" ? toEventResponse(null) : this.#openEvents();
       case "/stats":
         return new Response(`${JSON.stringify(metrics.snapshot())}\n`, {
