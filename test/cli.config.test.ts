@@ -70,7 +70,11 @@ describe("a wrong file", () => {
     ["b.mjs", 'throw "no";', "b.mjs: it throws no"],
     // The short forms of the command line.
     ["t.mjs", "export default { target: 4000 };", 't.mjs:1: target: write "http://127.0.0.1:4000"'],
-    ["t.json", '{ "target": "localhost:4000/a" }', 't.json:1: target: write "http://localhost:4000/a"'],
+    [
+      "t.json",
+      '{ "target": "localhost:4000/a" }',
+      't.json:1: target: write "http://localhost:4000/a"',
+    ],
     [
       "t.json",
       '{ "routes": [{ "match": "/a", "target": ":4000" }] }',
