@@ -18,7 +18,7 @@ export interface Runtime {
   respond: Respond;
   /** The transport to apps in this process, if the standard one does not fit the runtime. */
   inProcess?: Transport;
-  /** Explains what to write instead of an option that the core does not know. */
+  /** Explains what to write instead of names that are no options; it takes precedence over the core. */
   explain?: Explain;
 }
 

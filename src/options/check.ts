@@ -9,14 +9,14 @@ export type Explain = (name: string) => string | undefined;
 
 /**
  * Checks that every option of a proxy exists and has a value of the right kind.
- * @param explain explains the names that the core does not know
+ * @param explain explains further names; it takes precedence over the core
  * @throws TypeError that names the option and the fix
  */
 export function checkOptions(options: ProxyOptions, explain?: Explain): void {
   if (!isRecord(options)) {
     throw new TypeError("fetchway: options must be an object such as { timeout: 5000 }");
   }
-  check(options, proxySchema, (name, value) => explainToProxy(name, value) ?? explain?.(name));
+  check(options, proxySchema, (name, value) => explain?.(name) ?? explainToProxy(name, value));
 }
 
 /**

@@ -26,15 +26,13 @@ const NAMES: ForeignNames = [
   ["rewrite preRewrite", "it is called `pathRewrite` here"],
   ["prefix", "it is called `stripPrefix` here"],
   ["rewritePrefix", "write `stripPrefix`, and the new prefix as the path of the target"],
-  [
-    "ignorePath prependPath",
-    "the target's path goes in front of the request's; `pathRewrite` changes the request's",
-  ],
+  ["ignorePath", "write `onRequest: (draft) => { draft.path = … }`, which sets the whole path"],
+  ["prependPath", "the path of the `target` goes in front; write a target without one"],
   ["queryString", "queries are forwarded as they came; `pathRewrite` gets the path with its query"],
-  ["pathFilter bypass routes httpMethods constraints config", CHOOSE],
+  ["pathFilter routes httpMethods constraints config", CHOOSE],
   ["on configure plugins", "write `onRequest`, `onResponse`, `onError` and `onRequestEnd`"],
   [
-    "preHandler beforeHandler preValidation handler rewriteRequestHeaders",
+    "bypass preHandler beforeHandler preValidation handler rewriteRequestHeaders",
     "write `onRequest`, which changes the request, or answers it with a Response",
   ],
   [
@@ -48,23 +46,22 @@ const NAMES: ForeignNames = [
   ["retryDelay", "write `retry: { delay }`"],
   ["maxRetriesOn503", "write `retry: { attempts, statusCodes: [503] }`"],
   ["undici balancedPoolOptions requests request http globalAgent destroyAgent", POOL],
+  ["fetchOptions", "write `followRedirects`, `signal`, or `onRequest` for other changes"],
+  ["method body buffer", "change it in `onRequest`, or pass `new Request(request, { … })`"],
   ["localAddress", "it cannot be chosen; leave it out"],
   [
     "websocket wsUpstream wsClientOptions wsServerOptions wsHooks wsReconnect",
     "WebSockets are tunnelled without one (`upgrades`), to the same target; on Node, call `proxy.attach(server)`",
   ],
   ["rewriteWsOrigin", "write `headers: { origin }`; the upstream then cannot check it"],
-  ["buffer proxyPayloads contentTypesToEncode", "bodies are streamed as they are; leave it out"],
+  ["proxyPayloads contentTypesToEncode", "bodies are streamed as they are; leave it out"],
   ["contentType", 'write `headers: { "content-type": … }`'],
   ["Response", "the answer is a Response that the server can send; leave it out"],
   [
     "preserveHeaderKeyCase",
     "names of fields keep their case where the server can send it; leave it out",
   ],
-  [
-    "toProxy",
-    "`createUndiciTransport(new ProxyAgent(…))` of fetchway/undici sends through another proxy",
-  ],
+  ["toProxy", "write `transport: createUndiciTransport(new ProxyAgent(…))`, of fetchway/undici"],
   ["ejectPlugins cacheURLs disableCache", "there is nothing to turn off here; leave it out"],
 ];
 

@@ -79,7 +79,7 @@ const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
  * Checks options and compiles them.
  * @param transportFor makes the runtime's own transport for these options
  * @param inProcess the runtime's transport to apps in this process
- * @param explain says what to write instead of an option that the core does not know
+ * @param explain says what to write instead of names that are no options; it takes precedence over the core
  * @throws TypeError that names the option and the fix
  */
 export function compile(
