@@ -1,7 +1,7 @@
 import { isApp } from "./request/app.ts";
 import { forward, type Respond } from "./forward.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
-import { checkPoolOptions } from "./options/check.ts";
+import { checkPoolOptions, type Explain } from "./options/check.ts";
 import { compile, type Plan } from "./options/plan.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
@@ -18,6 +18,8 @@ export interface Runtime {
   respond: Respond;
   /** The transport to apps in this process, if the standard one does not fit the runtime. */
   inProcess?: Transport;
+  /** Explains what to write instead of names that are no options; it takes precedence over the core. */
+  explain?: Explain;
 }
 
 /** Options of `createProxy`. */
@@ -117,7 +119,7 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       }
       let plan = plans.get(options);
       if (plan === undefined) {
-        plan = compile(options, transportFor, runtime.inProcess);
+        plan = compile(options, transportFor, runtime.inProcess, runtime.explain);
         plans.set(options, plan);
       }
       const incoming = runtime.read(request, undefined);
@@ -151,7 +153,7 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   if (pool !== undefined) checkPoolOptions(pool);
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
   const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
-  const plan = compile(options, transportFor, runtime.inProcess);
+  const plan = compile(options, transportFor, runtime.inProcess, runtime.explain);
   if (isAddress(target)) assertReachable(parseTarget(target), plan.transport, plan.hostOption);
   return { target, plan };
 }

@@ -45,8 +45,14 @@ describe("package.json", () => {
   test("each entry is a subpath of its own, named after its file, without conditions", () => {
     const { ".": entries, ...others } = manifest.exports;
     expect(Object.keys(entries)).toHaveLength(5);
-    // These are no entries: they have the types of a transport, and of the command's config file.
-    const { "./package.json": _, "./transport": __, "./config": ___, ...subpaths } = others;
+    // These are no entries: they have the types of a transport and of the command's config file, and a plugin for Vite.
+    const {
+      "./package.json": _,
+      "./transport": __,
+      "./config": ___,
+      "./vite": ____,
+      ...subpaths
+    } = others;
     const integrations = INTEGRATIONS.map((name) => ({
       types: `./dist/runtimes/${name}.d.ts`,
       default: `./dist/runtimes/${name}.js`,
