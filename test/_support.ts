@@ -24,7 +24,7 @@ const FEATURES: Feature[] = [
     name: "streaming in both directions",
     says: {
       Bun: "yes; a response begins with its first chunk",
-      Deno: "yes, but not behind a response that your code streams",
+      Deno: "yes; an upload stalls once your code streams the response",
       Workers: "yes; `timeout` may end a slow upload",
     },
     gaps: [
@@ -37,7 +37,7 @@ const FEATURES: Feature[] = [
     name: "a client's disconnection aborts the upstream request",
     says: {
       Deno: "yes, except after an upload in several packets",
-      Workers: "with `enable_request_signal`; by FIN at the next write",
+      Workers: "with the flag `enable_request_signal`; after a FIN, at the next write",
     },
     gaps: [
       "a client that disconnects after an upload in several packets does not stop the upstream request",
@@ -59,7 +59,7 @@ const FEATURES: Feature[] = [
   {
     name: "trailers in both directions",
     says: {
-      Bun: "no: dropped, with requests 400",
+      Bun: "no; a request with trailers gets 400",
       Deno: "no: dropped",
       Workers: "no: dropped",
     },
