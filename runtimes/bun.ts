@@ -1,5 +1,6 @@
 import { HttpTransport } from "../src/http1/client.ts";
 import { checkPoolOptions } from "../src/options/check.ts";
+import { explainOtherLibrary } from "../src/options/otherlibraries.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
@@ -71,8 +72,13 @@ function reportError(error: unknown): Response {
   return new Response(null, { status: 500 });
 }
 
-const tracing = findRequestChannel();
-const runtime: Runtime = { read: readRequest, createTransport, respond, tracing };
+const runtime: Runtime = {
+  read: readRequest,
+  createTransport,
+  respond,
+  explain: explainOtherLibrary,
+  tracing: findRequestChannel(),
+};
 
 /**
  * Forwards a request to a target and resolves to the response to return.

@@ -1,6 +1,7 @@
 import type { ChunkMemory } from "../src/http1/attempt.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { checkPoolOptions } from "../src/options/check.ts";
+import { explainOtherLibrary } from "../src/options/otherlibraries.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
@@ -47,8 +48,13 @@ export function createTransport(options: PoolOptions = {}): Transport {
   });
 }
 
-const tracing = findRequestChannel();
-const runtime: Runtime = { read: readRequest, createTransport, respond, tracing };
+const runtime: Runtime = {
+  read: readRequest,
+  createTransport,
+  respond,
+  explain: explainOtherLibrary,
+  tracing: findRequestChannel(),
+};
 
 /**
  * Forwards a request to a target and resolves to the response to return.

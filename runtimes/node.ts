@@ -3,6 +3,7 @@ import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
 import { forward } from "../src/forward.ts";
 import { checkPoolOptions } from "../src/options/check.ts";
+import { explainOtherLibrary } from "../src/options/otherlibraries.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
@@ -93,8 +94,13 @@ export function createTransport(options: PoolOptions = {}): Transport {
   return createNodeTransport(options);
 }
 
-const tracing = findRequestChannel();
-const runtime: Runtime = { read: readRequest, respond, createTransport, tracing };
+const runtime: Runtime = {
+  read: readRequest,
+  respond,
+  createTransport,
+  explain: explainOtherLibrary,
+  tracing: findRequestChannel(),
+};
 
 /**
  * Forwards a request to a target and resolves to the response to return.

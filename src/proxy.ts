@@ -2,7 +2,7 @@ import type { Tracing } from "./exchange/observation.ts";
 import { isApp } from "./request/app.ts";
 import { forward, type Respond } from "./forward.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
-import { checkPoolOptions } from "./options/check.ts";
+import { checkPoolOptions, type Explain } from "./options/check.ts";
 import { compile, type Plan } from "./options/plan.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
@@ -27,6 +27,8 @@ export interface Runtime {
   inProcess?: Transport;
   /** The channel on which the runtime's tools follow exchanges, if it has one. */
   tracing?: Tracing | undefined;
+  /** Explains what to write instead of names that are no options; it takes precedence over the core. */
+  explain?: Explain;
 }
 
 /** Options of `createProxy`. */
@@ -137,7 +139,7 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       }
       let plan = plans.get(options);
       if (plan === undefined) {
-        plan = compile(options, transportFor, runtime.inProcess, runtime.tracing);
+        plan = compile(options, transportFor, runtime.inProcess, runtime.tracing, runtime.explain);
         plans.set(options, plan);
       }
       const incoming = runtime.read(request, undefined);
@@ -171,7 +173,7 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   if (pool !== undefined) checkPoolOptions(pool);
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
   const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
-  const plan = compile(options, transportFor, runtime.inProcess, runtime.tracing);
+  const plan = compile(options, transportFor, runtime.inProcess, runtime.tracing, runtime.explain);
   if (isFixed(target)) {
     if (isUpstreams(target)) target.start?.(plan.transport);
     else assertReachable(parseTarget(target), plan.transport, plan.hostOption);

@@ -138,7 +138,7 @@ export interface OriginStats {
   readonly free: number;
   /** The number of requests that wait for a connection. */
   readonly waiting: number;
-  /** The number of connections that carry a tunnel, or are about to; they do not count as `inUse`. */
+  /** The number of connections that carry a tunnel; they do not count as `inUse`. */
   readonly tunnels: number;
 }
 

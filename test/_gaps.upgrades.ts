@@ -35,6 +35,7 @@ const carried: readonly TestName[] = [
   "an upstream that does not read its WebSocket makes the client wait",
   "no deadline applies to an open WebSocket",
   "a client that disconnects before the handshake is answered closes the upstream request",
+  "onRequestEnd tells of a WebSocket when it is closed",
 ];
 
 const REFUSED = "a WebSocket handshake is answered with 501";

@@ -1,13 +1,14 @@
 /**
- * Generates parts of README: the tables of options and counters from their JSDoc, the tables of runtimes from
- * the gaps, and the example from a file in examples/ that tests run.
+ * Generates parts of README and of the pages in docs/: the tables of options and counters from their JSDoc, the tables
+ * of runtimes from the gaps, and the example from a file in examples/ that tests run.
  *
- *     node test/_readme.ts    # brings README.md up to date
+ *     node test/_readme.ts    # brings README.md and docs/ up to date
  */
 import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { serverOf } from "./_gaps.clients.ts";
 import { type Gap, gaps } from "./_gaps.ts";
 import type { ClientHost } from "./_host.ts";
+import { supportRows } from "./_support.ts";
 
 /** One member of an interface. */
 export interface OptionDoc {
@@ -28,16 +29,21 @@ const sources = ["src/transport.ts", ...globSync("src/options/*.ts", { cwd: root
   readFileSync(new URL(file, root), "utf8"),
 );
 
-/**
- * Reads the members of an interface from the formatted sources. Members of the interfaces that it extends come first.
- */
-export function readInterface(name: string): OptionDoc[] {
+/** Finds an interface in the sources: its file, where the head of the interface ends, and the interfaces that it extends. */
+function findInterface(name: string): { source: string; begin: number; inherited: string[] } {
   const head = new RegExp(`^export interface ${name}(?:\\s+extends([\\w\\s,]+))? \\{`, "m");
   const source = sources.find((each) => head.test(each)) ?? "";
   const found = head.exec(source);
   if (found === null) throw new Error(`no interface ${name}`);
   const inherited = (found[1] ?? "").match(/\w+/g) ?? [];
-  const begin = found.index + found[0].length;
+  return { source, begin: found.index + found[0].length, inherited };
+}
+
+/**
+ * Reads the members of an interface from the formatted sources. Members of the interfaces that it extends come first.
+ */
+export function readInterface(name: string): OptionDoc[] {
+  const { source, begin, inherited } = findInterface(name);
   // An interface without members of its own ends on the same line.
   const members = source[begin] === "}" ? "" : source.slice(begin, source.indexOf("\n}", begin));
   const own = Array.from(members.matchAll(MEMBER), ([, comment = "", member = ""]) => {
@@ -70,29 +76,53 @@ function abridged(preset: string): string {
   return preset.length <= 30 ? preset : preset.replace(/^(\{ .*?,).*/, "$1 … }");
 }
 
-/** The sections of README that explain an option further. */
+/** The sections of docs/ that explain an option further. */
 const SECTIONS: Readonly<Record<string, string>> = {
-  trustProxy: "behind-another-proxy",
-  followRedirects: "redirects-and-second-attempts",
-  retry: "redirects-and-second-attempts",
-  cookieDomainRewrite: "rewriting",
-  cookiePathRewrite: "rewriting",
-  locationRewrite: "rewriting",
-  onRequest: "hooks",
-  onInformational: "hooks",
-  onRequestEnd: "seeing-what-happens",
-  onResponse: "hooks",
-  onError: "hooks",
-  transport: "connections",
+  trustProxy: "security.md#behind-another-proxy",
+  followRedirects: "redirects.md#redirects-and-second-attempts",
+  retry: "redirects.md#redirects-and-second-attempts",
+  attemptTimeout: "redirects.md#redirects-and-second-attempts",
+  mirror: "upstreams.md#mirroring",
+  cookieDomainRewrite: "redirects.md#rewriting",
+  cookiePathRewrite: "redirects.md#rewriting",
+  locationRewrite: "redirects.md#rewriting",
+  onRequest: "hooks.md#hooks",
+  onInformational: "hooks.md#hooks",
+  onRequestEnd: "hooks.md#seeing-what-happens",
+  onResponse: "hooks.md#hooks",
+  onError: "hooks.md#hooks",
+  transport: "connections.md",
 };
 
 function tableOf(options: OptionDoc[]): string {
   const rows = options.map(({ name, preset, summary }) => [
-    name in SECTIONS ? `[\`${name}\`](#${SECTIONS[name]})` : `\`${name}\``,
+    name in SECTIONS ? `[\`${name}\`](${SECTIONS[name]})` : `\`${name}\``,
     preset === undefined ? "–" : `\`${abridged(preset)}\``,
     summary,
   ]);
   return toTable([["option", "default", "meaning"], ...rows]);
+}
+
+/** The headings of the groups of options, by the interface of the group. */
+const GROUPS: Readonly<Record<string, string>> = {
+  HeaderOptions: "Header fields of the request",
+  ForwardingOptions: "What the upstream is told about the client",
+  PathOptions: "The path",
+  LimitOptions: "Time and size",
+  RepeatOptions: "Redirects and retries",
+  MirrorOptions: "Copies to another upstream",
+  TraceOptions: "Traces and times",
+  RewriteOptions: "Header fields of the response that name the target",
+  HookOptions: "Functions of the app",
+  ClientOptions: "What sends the requests",
+};
+
+/** Renders a table for each group of the options of a proxy, with its heading. */
+function groupedTables(): string {
+  const { inherited } = findInterface("ProxyOptions");
+  return inherited
+    .map((name) => `### ${GROUPS[name] ?? name}\n\n${tableOf(readInterface(name))}`)
+    .join("\n");
 }
 
 /** Renders the table of the counters of `stats()`. */
@@ -156,24 +186,34 @@ function gapTable(hosts: typeof HOSTS = HOSTS, among: readonly Gap[] = gaps): st
   return toTable([["", ...hosts.map(([, name]) => name)], ...rows]);
 }
 
-export const README: URL = new URL("../README.md", import.meta.url);
+/** The paths of the pages that have generated blocks: README and those in docs/, relative to the project. */
+export const pages: readonly string[] = [
+  "README.md",
+  ...globSync("docs/*.md", { cwd: root }).toSorted(),
+];
+
+/** Returns the text of a page. */
+export function readPage(page: string): string {
+  return readFileSync(new URL(page, root), "utf8");
+}
 
 /** Renders the text between the markers `<!-- name -->` and `<!-- /name -->`, by name. */
-export function readmeBlocks(): Record<string, string> {
+export function renderBlocks(): Record<string, string> {
   return {
     node: example("node"),
-    options: tableOf(readInterface("ProxyOptions")),
+    options: groupedTables(),
     pool: tableOf(readInterface("PoolOptions")),
     stats: statsTable(),
     runtimes: gapTable(),
+    support: toTable(supportRows()),
     clients: clientTable(),
   };
 }
 
-/** Returns README with its generated blocks up to date. */
-export function updateReadme(readme: string): string {
-  let updated = readme;
-  for (const [name, block] of Object.entries(readmeBlocks())) {
+/** Returns the text of a page with its generated blocks up to date. */
+export function updateBlocks(text: string): string {
+  let updated = text;
+  for (const [name, block] of Object.entries(renderBlocks())) {
     const between = new RegExp(`(<!-- ${name} -->\n)[\\s\\S]*?(<!-- /${name} -->)`);
     updated = updated.replace(
       between,
@@ -183,4 +223,6 @@ export function updateReadme(readme: string): string {
   return updated;
 }
 
-if (import.meta.main) writeFileSync(README, updateReadme(readFileSync(README, "utf8")));
+if (import.meta.main) {
+  for (const page of pages) writeFileSync(new URL(page, root), updateBlocks(readPage(page)));
+}

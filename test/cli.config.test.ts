@@ -68,6 +68,18 @@ describe("a wrong file", () => {
     ["a.json", "[1]", 'a.json: export an object such as { target: "http://…" }'],
     ["b.mjs", "\n\nexport default { target: nothing };\n", "b.mjs:3: nothing is not defined"],
     ["b.mjs", 'throw "no";', "b.mjs: it throws no"],
+    // The short forms of the command line.
+    ["t.mjs", "export default { target: 4000 };", 't.mjs:1: target: write "http://127.0.0.1:4000"'],
+    [
+      "t.json",
+      '{ "target": "localhost:4000/a" }',
+      't.json:1: target: write "http://localhost:4000/a"',
+    ],
+    [
+      "t.json",
+      '{ "routes": [{ "match": "/a", "target": ":4000" }] }',
+      't.json:1: route "/a": target: write "http://127.0.0.1:4000"',
+    ],
     [
       "b.mjs",
       "export const target = 1;",

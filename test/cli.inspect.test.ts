@@ -122,6 +122,18 @@ describe("a request that is not forwarded is shown with its answer", () => {
       },
       "403: no entry",
     ],
+    // The log says the same; the client does not get the message.
+    [
+      "http://a/hook",
+      {
+        target: "http://127.0.0.1:1",
+        onRequest() {
+          throw new TypeError("my hook");
+        },
+      },
+      "500: TypeError: my hook, thrown at ",
+    ],
+    ["http://a/é", {}, "400: the server refuses it before it has a route"],
   ])("%s", async (request, config, answer) => {
     const routes = [{ match: "/only", target: "http://127.0.0.1:1" }];
     expect(await show({ routes, ...config }, request)).toContain(
@@ -185,7 +197,7 @@ test.each(["", "a b c", "ftp://a/", "http:///x", "G(T /x", "http://a b/"])(
 );
 
 test("a field of the request is checked", () => {
-  expect(() => readInspected("/", ["no colon"])).toThrow(/^--inspect-header "": write it as/);
+  expect(() => readInspected("/", ["no colon"])).toThrow(/^--inspect-header: write it as/);
   expect(readInspected("/", ["host: a", "X: b:c "]).headers).toEqual(["host", "a", "X", "b:c"]);
 });
 

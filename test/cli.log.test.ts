@@ -103,6 +103,9 @@ describe("the pretty form", () => {
   });
 
   test("has colours on a terminal only, and obeys NO_COLOR and FORCE_COLOR", () => {
+    vi.stubEnv("TERM", "xterm-256color");
+    for (const name of ["CI", "NO_COLOR", "FORCE_COLOR", "NODE_DISABLE_COLORS"])
+      vi.stubEnv(name, undefined);
     const line = (isTTY: boolean): string =>
       createPrettyForm(createPalette(new SlowOutput(isTTY) as never))(endOf({ status: 503 }));
     expect(line(false)).not.toContain("\u001b");

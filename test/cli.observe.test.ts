@@ -275,14 +275,15 @@ test("no line is lost when the process ends at once", async () => {
 test("a reader that does not read holds up no request, and is told what was dropped", async () => {
   const [tool = "", ...args] = NODE;
   const child = spawn(`node_modules/.bin/${tool}`, [...args, target, "--port=0", "--log=json"], {
-    stdio: ["ignore", "pipe", "inherit"],
+    stdio: ["ignore", "pipe", "pipe"],
     env: { ...process.env, NODE_OPTIONS: "" },
   });
   try {
-    let output = "";
+    let [output, messages] = ["", ""];
     child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
-    await until(() => /listens on \S+/.test(output), "the start");
-    const [, origin = ""] = /listens on (http:\S+)/.exec(output) ?? [];
+    child.stderr.setEncoding("utf8").on("data", (text: string) => (messages += text));
+    await until(() => /listens on \S+ /.test(messages), "the start");
+    const [, origin = ""] = /listens on (http:\S+)/.exec(messages) ?? [];
     child.stdout.pause();
     const path = `/${"x".repeat(7000)}`;
     // A pipe holds 64 kB, and the log 1 MB.

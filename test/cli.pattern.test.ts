@@ -93,9 +93,27 @@ test.each([
   ["a b/", /"a b" is not a host/],
   ["a.*.b/", /"a\.\*\.b" is not a host/],
   ["/a?b", /without a query/],
-  ["/é", undefined],
-  ["/a b", /as in a URL/],
-  ["/日本", /as in a URL/],
+  ["/a b", /write "\/a%20b", as in a URL/],
+  ["/é", /write "\/%C3%A9", as in a URL/],
+  ["shop.example/日本", /write "shop\.example\/%E6%97%A5%E6%9C%AC", as in a URL/],
+  ["/\ud800", /write "\/%EF%BF%BD"/],
+  ["/caf%C3%A9", undefined],
+  ["/a%20b", undefined],
+  ["/.well-known", undefined],
+  // These would be other paths when requests are compared with them, or read as other paths by an upstream.
+  ["/%61pi", /write "\/api"/],
+  ["/a//b/", /write "\/a\/b\/"/],
+  ["/a/./b/../c", /write "\/a\/c"/],
+  ["/a;x=1/b", /write "\/a\/b"/],
+  ["/a\\b", /write "\/a\/b"/],
+  ["/a%2fb", /write "\/a\/b"/],
+  ["/a%2520b", /a prefix with %25 cannot be told from others/],
+  ["/a%zzb", /escapes/],
+  // One word may be a host or a path.
+  ["api", /write "\/api" for the path, or "api\/" for the host/],
+  ["api/", undefined],
+  ["localhost", undefined],
+  ["api.example", undefined],
 ])("%j is checked", (pattern, message) => {
   if (message === undefined) expect(checkPattern(pattern)).toBeUndefined();
   else expect(checkPattern(pattern)).toMatch(message);
@@ -108,6 +126,10 @@ test.each([
   ["/%61pi", ["/%61pi", "/api"]],
   ["/a%252f..%252fb", ["/a%252f..%252fb", "/a%2f..%2fb", "/b"]],
   ["//a;x=1/./b\\c", ["/a/b/c"]],
+  // An upstream may end the path at what these escapes stand for.
+  ["/api%00/x", ["/api%00/x", "/api\0/x", "/api"]],
+  ["/api%23x", ["/api%23x", "/api#x", "/api"]],
+  ["/x%3f/../api", ["/api", "/api", "/x"]],
   ["/100%", ["/100%"]],
 ])("%s can be read as %j", (path, readings) => {
   expect(readingsOf(path)).toEqual(readings);

@@ -21,10 +21,16 @@ describe("requests find their route", () => {
   const router = new Router([
     routeTo("api", "/api b.example/v1", { stripPrefix: "/api" }),
     routeTo("b", "b.example"),
+    routeTo("spaced", "/a%20b c.example/caf%C3%A9"),
     routeTo("rest", "/"),
   ]);
 
   test.each([
+    ["http://a.example/a%20b/c%20d", "200 spaced /a%20b/c%20d"],
+    ["http://a.example/a%20b%2fc", "400 Bad Request: the path is ambiguous"],
+    ["http://a.example/a%2520b", "400 Bad Request: the path is ambiguous"],
+    ["http://c.example/caf%C3%A9/%C3%A9", "200 spaced /caf%C3%A9/%C3%A9"],
+    ["http://a.example/caf%C3%A9", "200 rest /caf%C3%A9"],
     ["http://a.example/api/x?y", "200 api /x?y"],
     ["http://a.example/apix", "200 rest /apix"],
     ["http://a.example/x?/api/", "200 rest /x?/api/"],
@@ -43,6 +49,8 @@ describe("requests find their route", () => {
     "http://a.example/x/%252e%252e/api",
     "http://a.example//api",
     "http://a.example/api;v=1/x",
+    "http://a.example/api%00",
+    "http://a.example/api%23x",
     "http://a.example/api/..%5cx",
   ])("%s gets 400: it may belong to two routes", async (url) => {
     expect(await ask(router, url)).toBe("400 Bad Request: the path is ambiguous");

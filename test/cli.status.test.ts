@@ -266,6 +266,24 @@ describe("the status server", () => {
     expect(ask("/healthz", "evil.example").status).toBe(200);
   });
 
+  test("the page of another site cannot keep the places of pages taken", async () => {
+    const from = (site: string, path: string): Response => {
+      const headers = { host: "127.0.0.1:9100", "sec-fetch-site": site };
+      return pages.answer(new Request(`http://x${path}`, { headers }));
+    };
+    for (const site of ["cross-site", "same-site"]) {
+      expect(from(site, "/events").status).toBe(403);
+      // A link to the page may be on any site.
+      expect(from(site, "/").status).toBe(200);
+    }
+    expect(pages.openPages).toBe(0);
+    for (const site of ["same-origin", "none"]) {
+      const { status, body } = from(site, "/events");
+      expect(status).toBe(200);
+      await body?.cancel();
+    }
+  });
+
   test.each([
     ["localhost", true],
     ["LOCALHOST:9100", true],

@@ -1,4 +1,4 @@
-/** Other HTTP clients in place of Fetchway's own, used as README describes. */
+/** Other HTTP clients in place of Fetchway's own, used as docs/clients.md describes. */
 import { Readable } from "node:stream";
 import { Agent, fetch as fetchByUndici, request as requestByUndici } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";

@@ -159,7 +159,7 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
   });
 });
 
-test("the node:http example, which README shows too, forwards and stops", async () => {
+test("the node:http example, which docs/quickstart.md shows too, forwards and stops", async () => {
   const path = new URL("../examples/node.ts", import.meta.url);
   const copy = new URL(`../examples/_node-${process.pid}.ts`, import.meta.url);
   const placeholder = createServer();

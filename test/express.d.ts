@@ -1,6 +1,6 @@
 /** The little of Express that tests use: it has no types of its own. */
 declare module "express" {
-  import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+  import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
 
   export type Request = IncomingMessage;
   export interface Response extends ServerResponse {
@@ -14,6 +14,7 @@ declare module "express" {
     use(handler: Handler): this;
     use(handler: ErrorHandler): this;
     use(path: string, handler: Handler): this;
+    listen(port: number): Server;
   }
 
   function express(): Application;

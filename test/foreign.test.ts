@@ -1,9 +1,14 @@
 /** Option names of other libraries, and options in the wrong place: each error names the right option. */
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import * as bun from "../runtimes/bun.ts";
+import * as deno from "../runtimes/deno.ts";
+import * as anyFetch from "../runtimes/fetch.ts";
 import { createProxy, createTransport, proxyFetch } from "../runtimes/node.ts";
+import * as workerd from "../runtimes/workerd.ts";
 import { poolDefaults, poolSchema } from "../src/options/pooloptions.ts";
 import { proxySchema } from "../src/options/proxyoptions.ts";
+import { otherLibraries } from "./_otherlibraries.ts";
 
 const target = "http://127.0.0.1:4000";
 
@@ -28,9 +33,9 @@ function toPool(pool: object): string {
   return message;
 }
 
-/** The rows of README's table of option names: Fetchway's names, and those of other libraries. */
+/** The rows of the table of option names in docs/connections.md: Fetchway's names, and those of other libraries. */
 const rows = Array.from(
-  readFileSync(new URL("../README.md", import.meta.url), "utf8")
+  readFileSync(new URL("../docs/connections.md", import.meta.url), "utf8")
     .split("What others call them:")[1]
     ?.matchAll(/^\| (`[^|]*) \| ([^|]*)\| ([^|]*)\| ([^|]*)\|$/gm) ?? [],
   (cells) => cells.slice(1).map((cell) => Array.from(cell.matchAll(/`(\w+)`/g), ([, n]) => n)),
@@ -46,8 +51,8 @@ const renamed = rows.flatMap(([ours = [], ...others]) => {
 /** The names that are options of a proxy and also options of a pool. */
 const shared = new Set(["timeout", "connectTimeout"]);
 
-describe("README's names", () => {
-  test("are found in README", () => {
+describe("the names in docs/connections.md", () => {
+  test("are found", () => {
     expect(renamed).toEqual(
       expect.arrayContaining([
         ["socketActiveTTL", "socketTTL"],
@@ -115,4 +120,46 @@ test("agents", async () => {
   expect(await toProxy({ agent: false })).toContain(
     "write `createProxy({ pool: { keepAlive: false } })`, or `transport: createTransport({ keepAlive: false })`",
   );
+});
+
+/** The names of the options of another library that are not options of a proxy here. */
+function foreignNames(library: string): string[] {
+  const names = otherLibraries.get(library) ?? [];
+  return names.filter((name) => !Object.hasOwn(proxySchema, name));
+}
+
+/** Returns the error of a runtime's `proxyFetch` for a name. */
+async function explain(runtime: { proxyFetch: typeof proxyFetch }, name: string): Promise<string> {
+  const sent = runtime.proxyFetch(new Request("http://a.test"), target, { [name]: false });
+  const { message } = (await sent.catch((error: unknown) => error)) as Error;
+  expect(message).toMatch(new RegExp(`^fetchway: bad option \`${name}\`: `));
+  return message;
+}
+
+describe.each([...otherLibraries.keys()])("options of %s", (library) => {
+  test.each(foreignNames(library).filter((name) => name !== "target"))("%s", async (name) => {
+    const message = await toProxy({ [name]: false });
+    // This is the error for a name that is unknown or misspelt.
+    expect(message).not.toContain("there is no such option");
+    for (const runtime of [bun, deno]) expect(await explain(runtime, name)).toBe(message);
+  });
+});
+
+test("options of http-proxy that have another name or place here", async () => {
+  const told = async (options: object): Promise<string> =>
+    (await toProxy(options)).replace(/^fetchway: bad option `\w+`: /, "");
+  expect(await told({ secure: false })).toContain("tls: { rejectUnauthorized: false }");
+  expect(await told({ proxyTimeout: 5000 })).toBe("it is called `timeout` here");
+  expect(await told({ autoRewrite: true })).toContain("`locationRewrite`");
+  expect(await told({ router: {} })).toContain("`target` may be a function");
+  expect(await told({ on: {} })).toContain("`onRequest`, `onResponse`, `onError`");
+});
+
+test.each([
+  ["workerd", workerd],
+  ["fetch", anyFetch],
+])("%s knows the options of the libraries that run there", async (_, runtime) => {
+  const names = ["h3's `proxyRequest`", "`hono/proxy`"].flatMap(foreignNames);
+  expect(names.length).toBeGreaterThan(15);
+  for (const name of names) expect(await explain(runtime, name)).not.toContain("no such option");
 });

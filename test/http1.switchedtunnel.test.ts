@@ -61,14 +61,23 @@ describe("switching", () => {
     expect(bench.transport.stats().tunnels).toBe(1);
   });
 
-  test("an upgrade takes a new connection although another is idle and maxSockets is reached", async () => {
+  test("an upgrade takes a new connection although another is idle, and counts for maxSockets until the 101", async () => {
     const bench = new PoolBench({ maxSockets: 1 });
     await bench.exchange();
-    bench.send(upgrade);
-    bench.send(upgrade);
-    expect(bench.connector.attempts).toHaveLength(3);
+    const first = bench.send(upgrade);
+    const second = bench.send(upgrade);
     bench.send();
+    expect(bench.connector.attempts).toHaveLength(2);
+    expect(bench.stats).toMatchObject({ inUse: 1, free: 0, waiting: 2, tunnels: 0 });
+    (await bench.connector.at(1).succeed()).receive(SWITCHING);
+    await settled();
+    expect(first.outcome).toBe("101");
     expect(bench.connector.attempts).toHaveLength(3);
+    expect(bench.stats).toMatchObject({ inUse: 1, free: 0, waiting: 1, tunnels: 1 });
+    (await bench.connector.at(2).succeed()).receive(SWITCHING);
+    await settled();
+    expect(second.outcome).toBe("101");
+    expect(bench.connector.attempts).toHaveLength(4);
     expect(bench.stats).toMatchObject({ inUse: 1, free: 0, waiting: 0, tunnels: 2 });
   });
 

@@ -1,4 +1,4 @@
-/** README's fallback interceptor with real servers: a deadline for the first attempt, and a second upstream. */
+/** The fallback interceptor of docs/hooks.md with real servers: a deadline for the first attempt, and a second upstream. */
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { type Interceptor, parseTarget, ProxyError } from "../src/transport.ts";

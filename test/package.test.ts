@@ -45,12 +45,14 @@ describe("package.json", () => {
   test("each entry is a subpath of its own, named after its file, without conditions", () => {
     const { ".": entries, ...others } = manifest.exports;
     expect(Object.keys(entries)).toHaveLength(5);
-    // These are no entries: they have the types of a transport and of the command's config file, and `balance`.
+    // These are no entries: they have the types of a transport and of the command's config file, `balance`, and a plugin
+    // for Vite.
     const {
       "./package.json": _,
       "./transport": __,
       "./config": ___,
-      "./upstreams": ____,
+        "./upstreams": ____,
+        "./vite": _____,
       ...subpaths
     } = others;
     const integrations = INTEGRATIONS.map((name) => ({
@@ -86,11 +88,13 @@ describe("package.json", () => {
     expect(new Set(packages)).toEqual(new Set(Object.keys(dependencies)));
   });
 
-  test("`engines` matches the check at run time and README", () => {
+  test("`engines` matches the check at run time, README and docs/runtimes.md", () => {
     expect(manifest.engines.node).toBe(`>=${OLDEST.Node}`);
-    for (const [runtime, oldest] of Object.entries(OLDEST)) {
-      const named = read("README.md").match(new RegExp(`(?<=\\b${runtime} )\\d+\\.\\d+`, "g"));
-      expect(new Set(named), runtime).toEqual(new Set([/^\d+\.\d+/.exec(oldest)?.[0]]));
+    for (const page of ["README.md", "docs/runtimes.md"]) {
+      for (const [runtime, oldest] of Object.entries(OLDEST)) {
+        const named = read(page).match(new RegExp(`(?<=\\b${runtime} )\\d+\\.\\d+`, "g"));
+        expect(new Set(named), runtime).toEqual(new Set([/^\d+\.\d+/.exec(oldest)?.[0]]));
+      }
     }
   });
 

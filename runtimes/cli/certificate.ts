@@ -6,6 +6,7 @@ import { createSecureContext } from "node:tls";
 import type { Server } from "srvx";
 import type { TlsOptions } from "../../src/request/target.ts";
 import { UsageError } from "./read.ts";
+import { tell } from "./tell.ts";
 
 /** The texts of a certificate with its chain, and of its key, in PEM. */
 export interface CertificateTexts {
@@ -129,7 +130,7 @@ export function reloadOnSignal(server: Server, paths: Paths): void {
     }
     try {
       secure.setSecureContext(readCertificate(paths) as CertificateTexts);
-      console.log("the certificate has been read again");
+      tell("the certificate has been read again");
     } catch (error) {
       console.error(`fetchway: the certificate stays as it is: ${(error as Error).message}`);
     }

@@ -9,6 +9,7 @@ import { serverSchema } from "./commandoptions.ts";
 import { checkPattern, normalizePattern } from "./pattern.ts";
 import { findRefusal } from "./problems.ts";
 import { toSettings } from "./settings.ts";
+import { expandTarget } from "./shorttarget.ts";
 
 /** A mistake in a config. */
 export interface ConfigFault {
@@ -114,7 +115,10 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
   if (target === undefined) return [];
   const wrong = findRefusal({ target: target as CreateProxyOptions["target"] });
   if (wrong === undefined) return [];
-  return [{ text: `${label}target: ${strip(wrong)}`, key: "target", ...place }];
+  const text = typeof target === "string" || typeof target === "number" ? String(target) : "";
+  const meant = expandTarget(text);
+  const fix = meant === text ? strip(wrong) : `write ${JSON.stringify(meant)}`;
+  return [{ text: `${label}target: ${fix}`, key: "target", ...place }];
 }
 
 /** Checks each option of a proxy alone, because `createProxy` stops at the first wrong one. */

@@ -14,6 +14,7 @@ import type { Transport, UpstreamRequest } from "../../src/transport.ts";
 import { explainFields, type FieldRow } from "./explainfields.ts";
 import { type InspectedRequest, writeInspected } from "./inspectedrequest.ts";
 import { listen } from "./listen.ts";
+import { diagnoseFailure } from "./log/causes.ts";
 import { Router } from "./routes.ts";
 import type { RouteSettings, Settings } from "./settings.ts";
 
@@ -106,7 +107,8 @@ export async function renderInspection(
     const [, status = "", body = ""] = /^HTTP\/1\.1 (\d+)[^]*?\r\n\r\n([^]*)$/.exec(answer) ?? [];
     // A short body without a length is one chunk.
     const text = body.replace(/^[\da-f]+\r\n([^]*)\r\n0\r\n\r\n$/i, "$1").trim();
-    const reason = error instanceof Error ? error.message : text;
+    const cause = error === undefined ? undefined : diagnoseFailure(error, undefined).cause;
+    const reason = cause ?? (text === "" ? "the server refuses it before it has a route" : text);
     return `${title}\n\nnot forwarded: the client gets ${status}: ${reason}`;
   }
   const { route, request } = captured;

@@ -43,7 +43,8 @@ function readInspectedField(text: string): [string, string] {
   const value = text.slice(colon + 1).trim();
   // oxlint-disable-next-line no-control-regex
   if (!TOKEN.test(name) || /[\u0000\r\n]|[^\u0000-\u00ff]/.test(value)) {
-    throw new UsageError(`--inspect-header ${JSON.stringify(name)}: write it as "name: value"`);
+    const label = name === "" ? "" : ` ${JSON.stringify(name)}`;
+    throw new UsageError(`--inspect-header${label}: write it as "name: value"`);
   }
   return [name, value];
 }

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Server as NetServer } from "node:net";
 import { type Server, type ServerHandler, type ServerRequest, serve } from "srvx";
+import { ProxyError } from "../../src/error.ts";
 import type { Proxy } from "#proxy";
 import { defaultsOf } from "../../src/options/schema.ts";
 import type { CertificateTexts } from "./certificate.ts";
@@ -101,7 +102,7 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
         ...(certificate && { tls: certificate }),
         ...(websocket !== undefined && { websocket: websocket as never }),
       },
-      deno: { ...certificate },
+      deno: { ...certificate, onError: answerException },
     });
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
@@ -159,6 +160,15 @@ function reportRefusal(reason: string): void {
 function countTunnels(proxy: Pick<Proxy, "stats">): number {
   const origins = Object.values(proxy.stats()?.origins ?? {});
   return origins.reduce((sum, { tunnels }) => sum + tunnels, 0);
+}
+
+/**
+ * Answers for an exception on Deno, whose server calls this also when the body of a response breaks off. It would print the
+ * stack trace of each, while the log has reported the errors of proxies already, with cause and fix.
+ */
+function answerException(error: unknown): Response {
+  if (!(error instanceof ProxyError)) console.error(error);
+  return new Response("Internal Server Error\n", { status: 500 });
 }
 
 /** Refuses a header section that is too large. An HTTP/1.1 connection is closed, because Node may have dropped a part. */

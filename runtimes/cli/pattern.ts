@@ -9,8 +9,8 @@ export interface Pattern {
 }
 
 const HOST = /^(?:\*\.)?(?:[\w-]+(?:\.[\w-]+)*\.?|\[[\da-f:.]+\])$/i;
-// oxlint-disable-next-line no-control-regex
-const UNSENDABLE = /[\u0000-\u0020\u007f?#]|[^\u0000-\u00ff]/;
+/** Matches a host that may be meant as a path. */
+const ONE_WORD = /^(?!localhost$)[\w-]+$/i;
 
 /** Returns what is wrong with a pattern; undefined for a good one. */
 export function checkPattern(text: unknown): string | undefined {
@@ -31,8 +31,32 @@ export function checkPattern(text: unknown): string | undefined {
   if (path.endsWith("*")) {
     return `a prefix matches what is below it, write ${JSON.stringify(host + path.replace(/\*+$/, ""))}`;
   }
-  if (UNSENDABLE.test(path)) return "write the path as in a URL, without a query";
-  return undefined;
+  if (slash < 0 && ONE_WORD.test(host)) {
+    return `write ${JSON.stringify(`/${host}`)} for the path, or ${JSON.stringify(`${host}/`)} for the host`;
+  }
+  return checkPath(host, path);
+}
+
+/**
+ * Returns what is wrong with the path of a pattern. A path that can be written in a simpler way is refused: clients send the
+ * simpler one, which the pattern would not match, or the router would find all its requests ambiguous.
+ */
+function checkPath(host: string, path: string): string | undefined {
+  if (/[?#]/.test(path)) return "write the path without a query";
+  if (/%(?![\da-f]{2})/i.test(path)) return "write escapes as in a URL, such as %20 for a space";
+  const [undecidable] = /%(?:25|23|3f|[01][\da-f]|7f)/i.exec(path) ?? [];
+  if (undecidable !== undefined) {
+    return `a prefix with ${undecidable} cannot be told from others: use a shorter one`;
+  }
+  const decoded = path.replace(/%([\da-f]{2})/gi, (escape, code: string) => {
+    const character = String.fromCharCode(Number.parseInt(code, 16));
+    return /[\w.~/\\;-]/.test(character) ? character : escape;
+  });
+  const simple = resolve(decoded).replace(/[^\u0021-\u007e]+/g, (each) =>
+    encodeURI(each.toWellFormed()),
+  );
+  const meant = simple !== "/" && /[/\\]$/.test(path) ? `${simple}/` : simple;
+  return meant === path ? undefined : `write ${JSON.stringify(host + meant)}, as in a URL`;
 }
 
 /** Parses a pattern that `checkPattern` has accepted. */
@@ -50,6 +74,14 @@ export function parsePattern(text: string): Pattern {
 export function normalizePattern(text: string): string {
   const { host = "", prefix } = parsePattern(text);
   return `${host}${prefix === "" ? "/" : prefix}`;
+}
+
+/**
+ * Returns the patterns as which the router knows a pattern when it looks for readings of a path: those whose prefix is
+ * decoded. A prefix without escapes has none.
+ */
+export function decodePattern({ host, prefix }: Pattern): Pattern[] {
+  return readingsOf(prefix).flatMap((each) => (each === prefix ? [] : [{ host, prefix: each }]));
 }
 
 /** Returns the host of an authority without its port, in the form of a pattern. */
@@ -124,6 +156,9 @@ function hasPrefix(path: string, prefix: string): boolean {
   return prefix === "" || next === undefined || next === "/" || next === "?";
 }
 
+/** Matches the characters at which an upstream may end a path that it has decoded. */
+// oxlint-disable-next-line no-control-regex
+const PATH_END = /[?#\u0000]/;
 /** Matches a path that an upstream might read as another path: with escapes, dot segments or empty segments. */
 const READABLE_OTHERWISE = /[%\\;]|\/[./]/;
 /** The maximum number of layers of percent-encoding; no legitimate client uses more. */
@@ -131,7 +166,7 @@ const LAYERS = 8;
 
 /**
  * Returns the paths as which an upstream could read a path: decoded any number of times, with dot segments resolved, and
- * without empty segments and path parameters. It returns none for an ordinary path.
+ * without empty segments and path parameters, and ended at a decoded `?`, `#` or NUL. It returns none for an ordinary path.
  */
 export function readingsOf(path: string): string[] {
   const mark = path.indexOf("?");
@@ -140,6 +175,8 @@ export function readingsOf(path: string): string[] {
   const readings: string[] = [];
   for (let layer = 0; layer < LAYERS; layer++) {
     readings.push(resolve(reading));
+    const end = reading.search(PATH_END);
+    if (end >= 0) readings.push(resolve(reading.slice(0, end)));
     const decoded = reading.replace(/%([\da-f]{2})/gi, (_, code: string) =>
       String.fromCharCode(Number.parseInt(code, 16)),
     );

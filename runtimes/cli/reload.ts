@@ -6,6 +6,7 @@ import { explain } from "./problems.ts";
 import type { Router } from "./routes.ts";
 import { UsageError } from "./read.ts";
 import { isSame, type Settings } from "./settings.ts";
+import { tell } from "./tell.ts";
 import { watchConfig } from "./watchconfig.ts";
 
 /** The options of the server that are read again. */
@@ -30,7 +31,7 @@ export function reloadConfig(
     assertRouted(name, next);
     router.update(next.routes);
     const kept = next.routes.filter((route) => current.routes.some((each) => isSame(each, route)));
-    console.log(`${name} has been read again: ${describeRoutes(next.routes.length, kept.length)}`);
+    tell(`${name} has been read again: ${describeRoutes(next.routes.length, kept.length)}`);
     for (const option of findChanged(current.server, next.server)) {
       console.error(
         `fetchway: ${name}: server.${option} has changed: restart the command for that`,

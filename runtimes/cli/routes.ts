@@ -3,7 +3,14 @@ import type { Server, ServerRequest } from "srvx";
 import { createProxy, type CreateProxyOptions, type PoolStats, type Proxy } from "#proxy";
 import { authorityEnd, pathOf } from "../../src/request/target.ts";
 import { applyAbsoluteForm } from "../absoluteform.ts";
-import { hostOf, parsePattern, type Pattern, PatternMap, readingsOf } from "./pattern.ts";
+import {
+  decodePattern,
+  hostOf,
+  parsePattern,
+  type Pattern,
+  PatternMap,
+  readingsOf,
+} from "./pattern.ts";
 import { isSame, type RouteSettings } from "./settings.ts";
 
 /** A route that serves requests: its settings, and the proxy made of them. */
@@ -212,6 +219,12 @@ function createTable(routes: readonly LiveRoute[]): RouteTable {
       const pattern = parsePattern(text);
       patterns.add(pattern, route);
       parsed.push(pattern);
+    }
+  }
+  // Add these last, because the first of two equal patterns takes precedence.
+  for (const route of routes) {
+    for (const text of route.settings.match) {
+      for (const pattern of decodePattern(parsePattern(text))) patterns.add(pattern, route);
     }
   }
   const [first] = parsed;

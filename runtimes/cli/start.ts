@@ -21,6 +21,7 @@ import type { GivenRoute } from "./routeflag.ts";
 import { Router } from "./routes.ts";
 import { type Settings, toSettings } from "./settings.ts";
 import { stopOnSignals } from "./stop.ts";
+import { keepStdoutForLog, tell } from "./tell.ts";
 
 /** Starts what a command line asks for: the server, or the inspection of a request. */
 export async function start(
@@ -53,6 +54,7 @@ export async function start(
   if (given.line.inspect !== undefined) return printInspection(given.line, settings);
 
   const { server } = settings;
+  if (server.log === "json") keepStdoutForLog();
   const observers = new Observers(server);
   const router = new Router(settings.routes, observers.prepare);
   const status = await observers.listen(() => router.stats());
@@ -70,8 +72,8 @@ export async function start(
   stopOnSignals(front, router, server.stopTimeout, () => observers.close());
   if (certificate !== undefined) reloadOnSignal(front.server, server);
   if (path !== undefined) reloadConfig(path, settings, compose, router);
-  console.log(renderBanner(addressOf(front), settings, demo && addressOf(demo)));
-  if (status !== undefined) console.log(`  status page: ${status}/`);
+  tell(renderBanner(addressOf(front), settings, demo && addressOf(demo)));
+  if (status !== undefined) tell(`  status page: ${status}/`);
 }
 
 /** Prints what a request would become, and ends the process. */

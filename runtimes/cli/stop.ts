@@ -2,6 +2,7 @@
 import process from "node:process";
 import type { Proxy } from "#proxy";
 import type { Front, Running } from "./listen.ts";
+import { tell } from "./tell.ts";
 
 /** Milliseconds within which two signals count as one: under npm, one Ctrl+C arrives from the terminal and from npm. */
 const SAME_SIGNAL = 250;
@@ -51,7 +52,7 @@ async function stop(
   await front.stopAccepting();
   const running = front.countRunning(proxy);
   if (running.requests + running.tunnels > 0) {
-    console.log(`stopping: ${describeRunning(running)} still running; Ctrl+C again to end at once`);
+    tell(`stopping: ${describeRunning(running)} still running; Ctrl+C again to end at once`);
   }
   while (!front.isFinished(proxy) && performance.now() - begin < stopTimeout) await delay(POLL);
   const cut = front.countRunning(proxy);

@@ -41,8 +41,10 @@ export class OriginPool implements ConnectionOwner {
   readonly #balancer: AddressBalancer = new AddressBalancer();
   readonly #connections: Set<Connection> = new Set();
   /**
-   * The connections that carry a tunnel, or are about to. They are not shared and last for long, so they do not count for
-   * `maxSockets`: a few hundred WebSockets would leave no connection for requests.
+   * The connections that carry a tunnel. They are not shared and last for long, so they do not count for `maxSockets`: a
+   * few hundred WebSockets would leave no connection for requests. Until the upstream has switched the protocol, a
+   * connection counts: otherwise clients could make the proxy open any number of connections to an upstream that is slow
+   * to respond.
    */
   readonly #tunnels: Set<Connection> = new Set();
   /**
@@ -88,8 +90,7 @@ export class OriginPool implements ConnectionOwner {
   /** Sends a job on a connection, as soon as there is one. Waiting jobs are sent in the order of the calls. */
   assign(job: Job): void {
     if (this.#isClosed) return job.fail(poolClosed());
-    if (job.upgrade !== undefined) return this.#sendAlone(job);
-    const idle = job.newConnection ? undefined : this.#takeIdle();
+    const idle = needsOwn(job) ? undefined : this.#takeIdle();
     if (idle !== undefined || this.#makeRoom()) return this.#send(job, idle);
     this.#counters.version++;
     this.#queue.push(job);
@@ -152,7 +153,7 @@ export class OriginPool implements ConnectionOwner {
     const end = socketTTL > 0 ? connection.openedAt + socketTTL : Infinity;
     const next = this.#queue.length > 0 ? this.#queue.shift() : undefined;
     if (next !== undefined) {
-      const isUsable = now < end && !next.newConnection;
+      const isUsable = now < end && !needsOwn(next);
       if (!isUsable) this.#discard(connection);
       return this.#send(next, isUsable ? connection : undefined);
     }
@@ -172,9 +173,13 @@ export class OriginPool implements ConnectionOwner {
     this.#counters.countOpened(connection.job !== undefined);
   }
 
-  onSwitch(): void {
+  onSwitch(connection: Connection): void {
     this.#counters.tunnels++;
     this.#counters.version++;
+    this.#connections.delete(connection);
+    this.#tunnels.add(connection);
+    this.#sendNext();
+    if (this.#endsTunnels) this.#closeTunnels();
   }
 
   onSilence({ job }: Connection): void {
@@ -191,10 +196,7 @@ export class OriginPool implements ConnectionOwner {
     this.#connections.delete(connection);
     this.#tunnels.delete(connection);
     this.#removeIdle(connection);
-    if (this.#connections.size < this.#options.maxSockets) {
-      const next = this.#queue.shift();
-      if (next !== undefined) this.#send(next);
-    }
+    this.#sendNext();
     if (this.#endsTunnels) this.#closeTunnels();
     if (this.isEmpty) for (const onEmpty of this.#onEmpty.splice(0)) onEmpty();
   }
@@ -203,7 +205,7 @@ export class OriginPool implements ConnectionOwner {
 
   /** Sends a job on the connection that is reused, or on a new connection if none is given. */
   #send(job: Job, reused?: Connection): void {
-    const connection = reused ?? this.#open();
+    const connection = reused ?? this.#open(job.upgrade !== undefined);
     if (reused === undefined) this.#connections.add(connection);
     // A request on a new connection is counted when the connection is established.
     if (reused !== undefined) this.#counters.requests++;
@@ -212,13 +214,11 @@ export class OriginPool implements ConnectionOwner {
     job.sendOn(connection);
   }
 
-  /** Sends a job that asks to switch protocols, on a connection that no other job uses before or after it. */
-  #sendAlone(job: Job): void {
-    const { timeout } = this.#options;
-    const connection = this.#open({ keepAlive: false, timeout, maySwitch: true });
-    this.#tunnels.add(connection);
-    this.#counters.version++;
-    job.sendOn(connection);
+  /** Sends the next waiting job on a new connection, if there is room for one. */
+  #sendNext(): void {
+    if (this.#connections.size >= this.#options.maxSockets) return;
+    const next = this.#queue.shift();
+    if (next !== undefined) this.#send(next);
   }
 
   /** Closes the tunnels, if they are to be closed and no request is running. */
@@ -230,7 +230,11 @@ export class OriginPool implements ConnectionOwner {
     }
   }
 
-  #open(options: ConnectionOptions = this.#options): Connection {
+  /** @param maySwitch whether the connection is for a job that asks to switch protocols: no other job uses it */
+  #open(maySwitch: boolean): Connection {
+    const options: ConnectionOptions = maySwitch
+      ? { keepAlive: false, timeout: this.#options.timeout, maySwitch }
+      : this.#options;
     const connection = new Connection(options, this.#codec, this);
     this.#opened++;
     const connecting = this.#connector.connect(this.#destination, {
@@ -302,6 +306,11 @@ export class OriginPool implements ConnectionOwner {
     }
     return next;
   }
+}
+
+/** Whether a job needs a connection that no other job has used. */
+function needsOwn({ newConnection, upgrade }: Job): boolean {
+  return newConnection || upgrade !== undefined;
 }
 
 /** A connection in the linked list of idle connections. It holds the links itself, so that a request allocates none. */

@@ -4,15 +4,19 @@ import { type PoolOptions, poolSchema } from "./pooloptions.ts";
 import { type ProxyOptions, proxySchema } from "./proxyoptions.ts";
 import { findWrong, isRecord, type Table } from "./schema.ts";
 
+/** Returns what to write instead of a name that is not an option; undefined for a name that is not known. */
+export type Explain = (name: string) => string | undefined;
+
 /**
  * Checks that every option of a proxy exists and has a value of the right kind.
+ * @param explain explains further names; it takes precedence over the core
  * @throws TypeError that names the option and the fix
  */
-export function checkOptions(options: ProxyOptions): void {
+export function checkOptions(options: ProxyOptions, explain?: Explain): void {
   if (!isRecord(options)) {
     throw new TypeError("fetchway: options must be an object such as { timeout: 5000 }");
   }
-  check(options, proxySchema, explainToProxy);
+  check(options, proxySchema, (name, value) => explain?.(name) ?? explainToProxy(name, value));
 }
 
 /**

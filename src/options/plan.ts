@@ -1,4 +1,4 @@
-import { checkOptions } from "./check.ts";
+import { checkOptions, type Explain } from "./check.ts";
 import { atOnce, badOption } from "./misuse.ts";
 import { createFetchTransport, STANDARD } from "../fetch/fetchtransport.ts";
 import type { ForwardedStyle } from "../request/outgoing.ts";
@@ -89,6 +89,7 @@ const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
  * @param transportFor makes the runtime's own transport for these options
  * @param inProcess the runtime's transport to apps in this process
  * @param tracing the runtime's channel for tools that follow exchanges
+ * @param explain says what to write instead of names that are no options; it takes precedence over the core
  * @throws TypeError that names the option and the fix
  */
 export function compile(
@@ -96,8 +97,9 @@ export function compile(
   transportFor: (options: ProxyOptions) => Transport,
   inProcess: Transport = standardInProcess,
   tracing?: Tracing,
+  explain?: Explain,
 ): Plan {
-  checkOptions(options);
+  checkOptions(options, explain);
   if (options.transport !== undefined && options.fetch !== undefined) {
     throw new TypeError("fetchway: use `fetch` or `transport`, not both");
   }

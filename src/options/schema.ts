@@ -1,7 +1,7 @@
 /**
  * The form in which options are written down. Each group of options has a file with three parts side by side: the
  * interface (type and documentation), the schema (check, default, other names) and the flags of the command. The checks
- * of options, the defaults, the command's flags, README's tables and a part of the tests are made from these.
+ * of options, the defaults, the command's flags, the tables of docs/ and a part of the tests are made from these.
  */
 import { nearest } from "./nearest.ts";
 

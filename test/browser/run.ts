@@ -5,7 +5,7 @@
  *     npm run test:browser [-- --runtime bun] [--save]
  *
  * It needs Chromium (`CHROMIUM`, or `/usr/bin/chromium`), and is skipped without it. The screenshots are written to
- * node_modules/.cache/browser; `--save` writes the one that README shows.
+ * node_modules/.cache/browser; `--save` writes the one that docs/command.md shows.
  */
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync } from "node:fs";

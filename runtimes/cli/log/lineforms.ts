@@ -164,7 +164,7 @@ export function renderCombined(end: RequestEnd): string {
 
 // ── JSON ──
 
-/** Renders one JSON object. README lists its keys; a key without a value is left out. */
+/** Renders one JSON object. docs/log.md lists its keys; a key without a value is left out. */
 export function renderJsonLine(end: RequestEnd): string {
   const { error, timings } = end;
   const failure =

@@ -1,5 +1,6 @@
 import process from "node:process";
 import type { ProxyError } from "../../../src/error.ts";
+import { pathOf } from "../../../src/request/target.ts";
 import type { RequestEnd } from "#proxy";
 import { diagnoseFailure, isClientGone, renderFailure } from "./causes.ts";
 import { escapeControls, renderJson } from "./escape.ts";
@@ -64,9 +65,9 @@ export class RequestLog {
   readonly onError = (error: ProxyError, request: Request, upstream?: string): void => {
     if (isClientGone(error)) return;
     const failure = diagnoseFailure(error, upstream);
-    const { pathname, search } = new URL(request.url);
-    const { method } = request;
-    const path = pathname + search;
+    const { method, url } = request;
+    // Bun and Deno build a URL that no parser accepts, if the client sends no `Host` or an unusable one.
+    const path = pathOf(url);
     const { status } = error;
     this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });
   };

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { isIP } from "node:net";
 import { type Server, serve } from "srvx";
+import { pathOf } from "../../../src/request/target.ts";
 import { UsageError } from "../read.ts";
 import type { AdminAddress } from "./adminaddress.ts";
 import type { Metrics } from "./metrics.ts";
@@ -45,7 +46,8 @@ export class StatusPages {
 
   /** Answers a request. */
   readonly answer = (request: Request): Response => {
-    const { pathname } = new URL(request.url);
+    // Bun and Deno build a URL that no parser accepts, if the client sends no `Host` or an unusable one.
+    const pathname = pathOf(request.url).replace(/\?.*/s, "");
     if (request.method !== "GET" && request.method !== "HEAD") {
       return toPlainText("Method Not Allowed\n", 405, { allow: "GET, HEAD" });
     }
@@ -71,6 +73,10 @@ export class StatusPages {
           },
         });
       case "/events":
+        // The page of another site cannot read the events, but could keep the places of all pages taken.
+        if (/^(?:cross|same)-site$/.test(request.headers.get("sec-fetch-site") ?? "")) {
+          return toPlainText("Forbidden: only the status page may read its events\n", 403);
+        }
         return request.method === "HEAD" ? toEventResponse(null) : this.#openEvents();
       case "/stats":
         return new Response(`${JSON.stringify(metrics.snapshot())}\n`, {

@@ -1,0 +1,72 @@
+/** What the command's servers print and answer on each runtime, where clients and upstreams break the rules. */
+import { createConnection } from "node:net";
+import { text } from "node:stream/consumers";
+import { afterEach, describe, expect, test } from "vitest";
+import { Command, programs, upstream } from "./_command.ts";
+import { until, within } from "./_wait.ts";
+
+let proxy: Command | undefined;
+afterEach(() => proxy?.kill());
+
+/** Sends a request as it is written here, and resolves to the status of its response. */
+async function sendRaw(origin: string, head: string): Promise<number> {
+  const socket = createConnection({ port: Number(new URL(origin).port), host: "127.0.0.1" });
+  socket.on("error", () => {});
+  socket.write(head.replaceAll("\n", "\r\n"));
+  const answer = await within(text(socket), "the response");
+  return Number(/^HTTP\/1\.[01] (\d+)/.exec(answer)?.[1]);
+}
+
+/** Lines of a stack trace, as all runtimes print them. */
+const STACK = /^\s+at /m;
+
+/** Requests whose URL, as the runtime builds it, no URL parser accepts. */
+const unparseable = [
+  "GET /a HTTP/1.0\n\n",
+  "GET /a HTTP/1.1\nHost: [\nConnection: close\n\n",
+  "GET /a HTTP/1.1\nHost: a:99999\nConnection: close\n\n",
+  "GET /a HTTP/1.1\nHost: a b\nConnection: close\n\n",
+  "GET http://[/a HTTP/1.1\nHost: a\nConnection: close\n\n",
+];
+
+describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runtime) => {
+  async function start(flags: string): Promise<string> {
+    proxy = new Command(`${flags} --port 0`, [], programs[runtime]);
+    return proxy.origin();
+  }
+
+  test("a request with an unusable authority gets no 500, and prints no stack trace", async () => {
+    const origin = await start("http://127.0.0.1:1 --log off --admin 0");
+    const [, status = ""] = (await proxy?.says(/status page: (\S+)\//)) ?? [];
+    for (const head of unparseable) {
+      expect([400, 502]).toContain(await sendRaw(origin, head));
+      expect([200, 400, 404, 421]).toContain(await sendRaw(status, head));
+    }
+    await until(() => /connection_refused/.test(proxy?.stderr ?? ""), "the line of the failure");
+    expect(proxy?.stderr).not.toMatch(STACK);
+  });
+
+  test("with --log json, stdout has nothing but JSON", async () => {
+    proxy = new Command("http://127.0.0.1:1 --log json --port 0 --admin 0", [], programs[runtime]);
+    await until(() => /status page: /.test(proxy?.stderr ?? ""), "the addresses on stderr");
+    const [, origin = ""] = /^fetchway listens on (\S+) /m.exec(proxy.stderr) ?? [];
+    expect((await fetch(`${origin}/a`)).status).toBe(502);
+    await until(() => proxy?.stdout.endsWith("\n") === true, "the line of the request");
+    const lines = proxy.stdout.trimEnd().split("\n");
+    expect(lines.map((line) => (JSON.parse(line) as { path: string }).path)).toEqual(["/a"]);
+  });
+
+  test("a response that breaks off is one line of the log, without a stack trace", async () => {
+    upstream.handler = (_, res) => {
+      res.writeHead(200, { "content-length": "10" });
+      res.write("part", () => setTimeout(() => res.destroy(), 20));
+    };
+    const origin = await start(`${upstream.url} --log pretty`);
+    await expect(fetch(origin).then((response) => response.text())).rejects.toThrow();
+    await until(() => /cut after/.test(proxy?.stderr ?? ""), "the line of the failure");
+    proxy?.child.kill("SIGTERM");
+    await until(() => proxy?.exited === true, "the exit");
+    expect(proxy?.stderr).toMatch(/ GET \/ → 200 cut after .*: http_response_incomplete: /);
+    expect(proxy?.stderr).not.toMatch(STACK);
+  });
+});

@@ -1,0 +1,93 @@
+/** The code blocks of README and docs/, checked by TypeScript. */
+import { spawnSync } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { basename, join, resolve } from "node:path";
+import { expect, test } from "vitest";
+import { pages, readPage } from "./_readme.ts";
+
+const root = resolve(import.meta.dirname, "..");
+
+/** The names that blocks use and that their pages introduce in prose. */
+const NAMES = `
+import type { KeyObject } from "node:crypto";
+import type { Server } from "node:http";
+import type * as express from "express";
+import type { FastifyInstance } from "fastify";
+import type * as h3 from "h3";
+import type { Hono } from "hono";
+import type * as srvx from "srvx";
+import type * as fetchway from "fetchway";
+
+declare global {
+  const proxyFetch: typeof fetchway.proxyFetch;
+  const createProxy: typeof fetchway.createProxy;
+  const proxy: ReturnType<typeof fetchway.createProxy>;
+  const serve: typeof srvx.serve & typeof h3.serve;
+  const target: string;
+  const fallback: string;
+  const tenants: Record<string, string>;
+  const request: Request;
+  const ca: string;
+  const server: Server;
+  const app: h3.H3;
+  const hono: Hono;
+  const expressApp: ReturnType<typeof express.default>;
+  const fastify: FastifyInstance;
+  const room: string;
+  const env: {
+    SERVICE: { fetch(request: Request): Promise<Response> };
+    ASSETS: { fetch(request: Request): Promise<Response> };
+    ROOMS: { getByName(name: string): { fetch(request: Request): Promise<Response> } };
+  };
+  const Bun: {
+    serve(options: {
+      fetch(request: Request, server: object): Response | Promise<Response>;
+      websocket: object;
+    }): void;
+  };
+  function log(...values: unknown[]): void;
+}
+`;
+
+/** The blocks, each as a file, by the place where it begins. */
+const blocks = pages.flatMap((page) => {
+  const text = readPage(page);
+  return Array.from(text.matchAll(/^```ts\n([\s\S]*?)^```$/gm), ({ index, 1: code = "" }) => {
+    const line = text.slice(0, index).split("\n").length + 1;
+    return { file: `${basename(page, ".md")}-${line}.ts`, code };
+  });
+});
+
+test("every block of README and docs/ is valid TypeScript", () => {
+  expect(blocks.length).toBeGreaterThan(25);
+  // The folder is in examples/, so that the packages are found.
+  const folder = join(root, `examples/_blocks-${process.pid}`);
+  const write = (file: string, text: string): void => writeFileSync(join(folder, file), text);
+  mkdirSync(folder);
+  try {
+    // An import or export makes each block a module, so that blocks can use the same names.
+    for (const { file, code } of blocks) write(file, `${code}\nexport {};\n`);
+    write("_names.ts", NAMES);
+    write(
+      "tsconfig.json",
+      JSON.stringify({
+        extends: "../tsconfig.json",
+        compilerOptions: {
+          paths: {
+            fetchway: ["../../runtimes/node.ts"],
+            "fetchway/transport": ["../../src/transport.ts"],
+            "fetchway/*": ["../../runtimes/*.ts"],
+          },
+        },
+        include: [".", "../../test/express.d.ts"],
+      }),
+    );
+    const tsc = join(root, "node_modules/typescript/bin/tsc");
+    const { stdout } = spawnSync(process.execPath, [tsc, "-p", folder, "--pretty", "false"], {
+      encoding: "utf8",
+    });
+    expect(stdout.replaceAll(/^.*_blocks-\d+\//gm, "").trim()).toBe("");
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

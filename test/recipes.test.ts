@@ -1,0 +1,197 @@
+/** The recipes of docs/recipes.md, each run as it stands there, with other addresses. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer as createSecureServer } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { makeCertificate } from "./_certificate.ts";
+import { type Fetch, listen, serve } from "./_serve.ts";
+import { Upstream } from "./_upstream.ts";
+import { until, within } from "./_wait.ts";
+
+const upstream = new Upstream();
+const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+const used = new Set<string>();
+const ending: (() => void)[] = [];
+let loads = 0;
+beforeAll(() => upstream.listen());
+afterEach(async () => {
+  for (const end of ending.splice(0)) end();
+  await upstream.reset();
+});
+afterAll(async () => {
+  rmSync(folder, { recursive: true });
+  await upstream.stop();
+});
+
+const page = readFileSync(new URL("../docs/recipes.md", import.meta.url), "utf8");
+const recipes = page.split(/^## /m).slice(1);
+const titles = recipes.map((recipe) => recipe.split("\n", 1)[0]);
+
+/** Returns the code of a recipe and marks it as used. */
+function readRecipe(title: string): string {
+  used.add(title);
+  const recipe = recipes.find((each) => each.startsWith(`${title}\n`)) ?? "";
+  const [, code] = /^```ts\n([\s\S]*?)^```$/m.exec(recipe) ?? [];
+  if (code === undefined) throw new Error(`no recipe ${title}`);
+  return code;
+}
+
+/** Imports a recipe with replaced texts. */
+async function load<T>(title: string, replaced: Record<string, string> = {}): Promise<T> {
+  let code = readRecipe(title);
+  const texts = {
+    '"fetchway"': '"../runtimes/node.ts"',
+    '"fetchway/transport"': '"../src/transport.ts"',
+    "http://127.0.0.1:4000": upstream.url,
+    ...replaced,
+  };
+  for (const [text, other] of Object.entries(texts)) code = code.replaceAll(text, other);
+  // Each copy has a name of its own, because modules are imported once.
+  const name = `_recipe-${process.pid}-${++loads}.ts`;
+  const copy = new URL(`../examples/${name}`, import.meta.url);
+  writeFileSync(copy, code);
+  try {
+    return ((await import(copy.href)) as { default: T }).default;
+  } finally {
+    rmSync(copy);
+  }
+}
+
+/** Serves a recipe, and returns its origin. */
+async function start(title: string, replaced?: Record<string, string>): Promise<string> {
+  const recipe = await load<{ fetch: Fetch }>(title, replaced);
+  const { port, server, close } = await serve("srvx", recipe.fetch);
+  ending.push(() => {
+    close();
+    if ("closeAllConnections" in server) (server.closeAllConnections as () => void)();
+  });
+  return `http://127.0.0.1:${port}`;
+}
+
+test("an event arrives while the stream is open, and a client's disconnection ends the stream", async () => {
+  upstream.script = (call) => {
+    call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
+  };
+  const leaving = new AbortController();
+  const response = await fetch(await start("Event streams (SSE)"), { signal: leaving.signal });
+  const reader = response.body?.getReader();
+  const first = reader && (await within(reader.read(), "the first event"));
+  expect(new TextDecoder().decode(first?.value)).toBe("data: 1\n\n");
+  const call = await upstream.call();
+  const closed = new Promise((resolve) => call.link.socket.once("close", resolve));
+  leaving.abort();
+  await within(closed, "the upstream's connection to close");
+});
+
+test("CORS: preflights do not reach the upstream, and responses can be read by one origin", async () => {
+  const origin = await start("CORS");
+  const preflight = await fetch(origin, {
+    method: "OPTIONS",
+    headers: { "access-control-request-method": "PUT" },
+  });
+  expect(preflight.status).toBe(204);
+  expect(preflight.headers.get("access-control-allow-methods")).toContain("PUT");
+  expect(upstream.calls).toEqual([]);
+  upstream.script = (call) => call.reply(200, [["Access-Control-Allow-Origin", "*"]], "x");
+  const response = await fetch(origin);
+  expect(response.headers.get("access-control-allow-origin")).toBe("https://app.example");
+  // An OPTIONS that is no preflight passes.
+  expect((await fetch(origin, { method: "OPTIONS" })).status).toBe(200);
+  expect(upstream.calls).toHaveLength(2);
+});
+
+test("a secret: only the upstream sees it, and only customers pass", async () => {
+  const origin = await start("A secret for the upstream, and a login in front of it");
+  expect((await fetch(origin)).status).toBe(401);
+  expect(upstream.calls).toEqual([]);
+  const headers = { "x-api-key": "key of a customer", authorization: "Bearer mine" };
+  expect((await fetch(origin, { headers })).status).toBe(200);
+  const call = await upstream.call();
+  expect(call.all("authorization")).toEqual(["Bearer secret of the upstream"]);
+  expect(call.get("x-api-key")).toBeUndefined();
+});
+
+test("a log line tells what happened, also if the response was cut off", async () => {
+  const lines: string[] = [];
+  const print = vi
+    .spyOn(console, "log")
+    .mockImplementation((line: string) => void lines.push(line));
+  try {
+    const origin = await start("A log line for each request");
+    upstream.script = (call) => call.reply(201, [], "four");
+    await (await fetch(`${origin}/a?b`)).text();
+    await until(() => lines.length === 1, "the first line");
+    expect(JSON.parse(lines[0] ?? "")).toMatchObject({
+      method: "GET",
+      path: "/a?b",
+      status: 201,
+      clientAddress: "127.0.0.1",
+      upstream: upstream.url,
+      bytesOut: 4,
+    });
+    upstream.script = (call) => {
+      call.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour");
+      call.close();
+    };
+    await expect(fetch(origin).then((response) => response.text())).rejects.toThrow();
+    await until(() => lines.length === 2, "the second line");
+    expect(JSON.parse(lines[1] ?? "")).toHaveProperty("cause");
+  } finally {
+    print.mockRestore();
+  }
+});
+
+test("a self-signed certificate is trusted, and another one is not", async () => {
+  const [mine, other] = [makeCertificate(), makeCertificate()];
+  const server = createSecureServer(mine, (_, res) => res.end("over TLS"));
+  const port = await listen(server);
+  ending.push(() => server.close().closeAllConnections());
+  const title = "A self-signed certificate";
+  for (const [{ cert }, status] of [
+    [mine, 200],
+    [other, 502],
+  ] as const) {
+    const file = join(folder, `${status}.pem`);
+    writeFileSync(file, cert);
+    const origin = await start(title, {
+      "https://127.0.0.1:4000": `https://127.0.0.1:${port}`,
+      "upstream-cert.pem": file,
+    });
+    expect((await fetch(origin)).status).toBe(status);
+  }
+});
+
+test("several tenants: each host has its upstream, and others get 404", async () => {
+  const proxy = await load<{ fetch: Fetch }>("Several tenants");
+  const ask = async (host: string): Promise<number> =>
+    (await proxy.fetch(new Request(`http://${host}/a`))).status;
+  expect(await ask("shop.example")).toBe(200);
+  expect(await ask("docs.example")).toBe(200);
+  expect(await ask("evil.example")).toBe(404);
+  expect(upstream.calls.map(({ target }) => target)).toEqual(["/shop/a", "/docs/a"]);
+});
+
+test("a rate limit: a client that exceeds it gets 429, whatever it says about its address", async () => {
+  const origin = await start("A rate limit", { "limit = 100": "limit = 2" });
+  const ask = async (address: string): Promise<Response> =>
+    fetch(origin, { headers: { "x-forwarded-for": address } });
+  expect((await ask("1.1.1.1")).status).toBe(200);
+  expect((await ask("2.2.2.2")).status).toBe(200);
+  const refused = await ask("3.3.3.3");
+  expect(refused.status).toBe(429);
+  expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
+  expect(upstream.calls).toHaveLength(2);
+});
+
+test("a service binding gets the request", async () => {
+  type Worker = { fetch(request: Request, env: object): Promise<Response> };
+  const worker = await load<Worker>("A service binding");
+  const SERVICE = { fetch: async ({ url }: Request) => new Response(new URL(url).pathname) };
+  const response = await worker.fetch(new Request("http://a.test/b"), { SERVICE });
+  expect(await response.text()).toBe("/b");
+});
+
+test("every recipe has a test", () => {
+  expect([...used]).toEqual(titles);
+});
