@@ -111,7 +111,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   LimitOptions: "Time and size",
   RepeatOptions: "Redirects and retries",
   MirrorOptions: "Copies to another upstream",
-  TraceOptions: "Traces and times",
+  ObservationOptions: "Traces and times",
   RewriteOptions: "Header fields of the response that name the target",
   HookOptions: "Functions of the app",
   ClientOptions: "What sends the requests",

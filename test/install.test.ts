@@ -180,6 +180,7 @@ describe("the installed package", () => {
       import { createTransport as ofFetch, type Transport } from "fetchway/fetch";
       import { balance, type Balancer, type Policy } from "fetchway/upstreams";
       import { viteProxy, type VitePlugin } from "fetchway/vite";
+      import { createRuleHandler, type RuleHandler } from "fetchway/rules";
       const target = "http://b.test";
       export const handler: NodeHandler = createProxy({ target }).nodeHandler;
       createServer(createProxy({ target, transport: ofFetch() }).nodeHandler);
@@ -193,6 +194,7 @@ describe("the installed package", () => {
       export const plugin: VitePlugin = viteProxy({ "/api": target, "/b": { target, stripPrefix: "/b" } });
       // @ts-expect-error: there is no such option.
       viteProxy({ "/api": { target, rewrite: () => "/" } });
+      export const ruleHandler: RuleHandler = createRuleHandler({ trustProxy: ["loopback"] });
       // @ts-expect-error: only the entry of Node has it.
       void createBun({ target }).nodeHandler;`,
   };
@@ -217,10 +219,12 @@ describe("the installed package", () => {
     expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
   });
 
-  test("fetchway/vite runs without Vite's types or code", async () => {
+  test("fetchway/vite and fetchway/rules run without Vite and h3", async () => {
     const code = `import { viteProxy } from "fetchway/vite";
-      console.log(viteProxy({ "/api": "http://a.test" }).name);`;
-    expect(await run("node", "--input-type=module", "--eval", code)).toBe("fetchway");
+      import { proxy } from "fetchway/rules";
+      const handle = proxy.handler({ options: { to: "http://a.test/**" } });
+      console.log(viteProxy({ "/api": "http://a.test" }).name, typeof handle);`;
+    expect(await run("node", "--input-type=module", "--eval", code)).toBe("fetchway function");
   });
 
   test("fetchway/config types a config file, which the command reads", async () => {

@@ -1,0 +1,122 @@
+/**
+ * A handler for the route rules of h3 and Nitro: `fetchway/rules`. Requests that match a rule `proxy` are forwarded by
+ * Fetchway instead of h3's own `proxyRequest`.
+ * @module
+ */
+import { proxyFetch, type ProxyOptions } from "#proxy";
+
+export type { ProxyOptions } from "#proxy";
+
+/** The value of a rule `proxy`: where to, and options that take precedence over those of the handler. */
+export interface ProxyRule extends ProxyOptions {
+  /**
+   * The target. With `/**` at its end, the path below the rule's own `/**` follows the target's path, as does the query;
+   * without it, each request goes to this one URL, with its query.
+   * @example "http://127.0.0.1:4000/v1/**"
+   */
+  to: string;
+  /** The part of the path in front of the rule's `/**`; h3 sets it. */
+  base?: string;
+}
+
+/** A request of h3's, as far as the handler uses it. */
+export interface RuleEvent {
+  readonly req: Request;
+}
+
+/** A handler of rules. Its type is written here, so that the package works with several versions of h3. */
+export interface RuleHandler {
+  /** The place among the handlers of one request, which is that of h3's own. */
+  readonly order: number;
+  readonly handler: (matched: {
+    readonly options: ProxyRule;
+  }) => (event: RuleEvent) => Promise<Response> | undefined;
+}
+
+type Send = (event: RuleEvent) => Promise<Response>;
+
+/**
+ * Creates a handler for the rules `proxy` of h3's `routeRules`.
+ *
+ * All rules share the connections of `proxyFetch`. Redirects of a target with `/**` stay below the path of the rule. On
+ * Node, WebSockets do not pass the rules of h3: attach a proxy to the server for them.
+ * @param options options of a proxy, for all rules
+ * @example
+ * ```ts
+ * import { createRuleHandler } from "fetchway/rules";
+ * import { H3, serve } from "h3";
+ * import { routeRules } from "h3/rules";
+ *
+ * const rules = { "/api/**": { proxy: "http://127.0.0.1:4000/v1/**" } };
+ * const handlers = { proxy: createRuleHandler({ trustProxy: ["loopback"] }) };
+ * serve(new H3().use(routeRules(rules, { handlers })));
+ * ```
+ */
+export function createRuleHandler(options: ProxyOptions = {}): RuleHandler {
+  // h3 asks for a handler with each path that it has not seen lately, and passes the same object for each rule.
+  const compiled = new WeakMap<ProxyRule, Send>();
+  return {
+    order: 2,
+    handler({ options: rule }) {
+      let send = compiled.get(rule);
+      if (send === undefined) {
+        send = compileRule(rule, options);
+        compiled.set(rule, send);
+      }
+      return send;
+    },
+  };
+}
+
+/**
+ * The handler without options, for rules that are compiled before the app runs, as in Nitro: let `h3/rules/proxy` be an
+ * alias of `fetchway/rules`, or pass `runtimeRules: { proxy: "fetchway/rules" }` to the compiler of h3.
+ */
+export const proxy: RuleHandler = createRuleHandler();
+
+/** Returns the function that forwards the requests of a rule. */
+function compileRule(rule: ProxyRule, shared: ProxyOptions): Send {
+  const { to, base, ...own } = rule;
+  const options = { ...shared, ...own };
+  if (!/^https?:/.test(to) || to.slice(0, -3).includes("**")) {
+    const fix = 'use a URL such as "http://127.0.0.1:4000/v1/**", with `/**` only at its end';
+    throw new TypeError(`fetchway: bad rule ${JSON.stringify(to)}: ${fix}`);
+  }
+  if (!to.endsWith("/**")) return compileFixed(to, options);
+  const target = to.slice(0, -3);
+  const depth = base?.match(/\//g)?.length ?? 0;
+  // `proxyFetch` compiles an options object once. The prefix changes only where the rule has parameters, or where a client
+  // has written the same path with other percent-encoding.
+  let last: ProxyOptions = { ...options };
+  return async ({ req }) => {
+    const prefix = cutSegments(req.url, depth);
+    if (prefix === undefined) return new Response(null, { status: 400 });
+    if (prefix !== "" && last.stripPrefix !== prefix) last = { ...options, stripPrefix: prefix };
+    return proxyFetch(req, target, last);
+  };
+}
+
+/** Returns the function that sends each request of a rule to one URL. */
+function compileFixed(to: string, options: ProxyOptions): Send {
+  const { origin, pathname, search } = new URL(to);
+  const fixed: ProxyOptions = {
+    ...options,
+    pathRewrite(path) {
+      const query = path.includes("?") ? path.slice(path.indexOf("?") + 1) : "";
+      if (query === "") return pathname + search;
+      return `${pathname}${search}${search === "" ? "?" : "&"}${query}`;
+    },
+  };
+  return ({ req }) => proxyFetch(req, origin, fixed);
+}
+
+/**
+ * Returns the first segments of the path of a URL as the client has written them; undefined if the path has fewer, or an
+ * empty one among them. The `url` of h3's event has another spelling.
+ */
+function cutSegments(url: string, depth: number): string | undefined {
+  const [path = ""] = url.slice(url.indexOf("/", url.indexOf("//") + 2)).split("?", 1);
+  const segments = path.split("/", depth + 1).slice(1);
+  if (segments.length < depth || segments.includes("")) return undefined;
+  return segments.map((segment) => `/${segment}`).join("");
+}
