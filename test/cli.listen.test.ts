@@ -70,3 +70,20 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
     expect(proxy?.stderr).not.toMatch(STACK);
   });
 });
+
+test("a status page on all addresses is warned of, because it asks for no password", async () => {
+  for (const [admin, warned] of [
+    ["0.0.0.0:0", true],
+    ["[::]:0", true],
+    ["127.0.0.1:0", false],
+  ] as const) {
+    const started = new Command(`http://127.0.0.1:1 --log off --port 0 --admin ${admin}`);
+    proxy = started;
+    await started.says(/status page: /);
+    started.child.kill("SIGTERM");
+    await within(started.exit, "the exit");
+    const warning = /^fetchway: --admin "\S+" lets every host on the network read the status page/;
+    if (warned) expect(started.stderr).toMatch(warning);
+    else expect(started.stderr).toBe("");
+  }
+});

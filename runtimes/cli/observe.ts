@@ -69,6 +69,11 @@ export class Observers {
     const isReady = (): boolean => this.#isListening && !this.#isStopping;
     const { listenForStatus } = await import("./status/statusserver.ts");
     const server = await listenForStatus(admin, { metrics, isReady });
+    if (admin.host === "0.0.0.0" || admin.host === "::") {
+      console.error(
+        `fetchway: --admin ${JSON.stringify(admin.host)} lets every host on the network read the status page, which asks for no password: name one address instead`,
+      );
+    }
     return new URL(server.url ?? "").origin;
   }
 
