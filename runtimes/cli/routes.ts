@@ -114,7 +114,7 @@ export class Router {
   attach(server: Server, admit: (message: IncomingMessage) => boolean = () => true): void {
     this.#server = server;
     this.#admit = admit;
-    for (const route of this.#table.routes) this.#attach(route);
+    for (const route of [...this.#table.routes, this.#none, this.#ambiguous]) this.#attach(route);
   }
 
   /** The handlers of WebSockets, which Bun's server needs; undefined on other runtimes. */
