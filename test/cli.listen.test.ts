@@ -1,5 +1,8 @@
 /** What the command's servers print and answer on each runtime, where clients and upstreams break the rules. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterEach, describe, expect, test } from "vitest";
 import { Command, programs, upstream } from "./_command.ts";
@@ -44,6 +47,29 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
     }
     await until(() => /connection_refused/.test(proxy?.stderr ?? ""), "the line of the failure");
     expect(proxy?.stderr).not.toMatch(STACK);
+  });
+
+  test("a config that fails only for a request is told once with --log off, and not to the client", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+    try {
+      const config = join(folder, "a.mjs");
+      writeFileSync(config, 'export default { target: () => "s3cret" };\n');
+      const origin = await start(`--config ${config} --log off`);
+      for (let i = 0; i < 3; i++) {
+        const response = await fetch(`${origin}/a`);
+        expect([response.status, await response.text()]).toEqual([
+          500,
+          "Internal Server Error: proxy_internal_error\n",
+        ]);
+      }
+      await until(() => /GET \/a → 500/.test(proxy?.stderr ?? ""), "the line of the failure");
+      expect(proxy?.stderr).toMatch(
+        / proxy_internal_error: TypeError: fetchway: bad target "s3cret": use /,
+      );
+      expect(proxy?.stderr).not.toMatch(STACK);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 
   test("with --log json, stdout has nothing but JSON", async () => {
