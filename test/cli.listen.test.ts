@@ -1,5 +1,8 @@
 /** What the command's servers print and answer on each runtime, where clients and upstreams break the rules. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterEach, describe, expect, test } from "vitest";
 import { Command, programs, upstream } from "./_command.ts";
@@ -46,6 +49,29 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
     expect(proxy?.stderr).not.toMatch(STACK);
   });
 
+  test("a config that fails only for a request is told once with --log off, and not to the client", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+    try {
+      const config = join(folder, "a.mjs");
+      writeFileSync(config, 'export default { target: () => "s3cret" };\n');
+      const origin = await start(`--config ${config} --log off`);
+      for (let i = 0; i < 3; i++) {
+        const response = await fetch(`${origin}/a`);
+        expect([response.status, await response.text()]).toEqual([
+          500,
+          "Internal Server Error: proxy_internal_error\n",
+        ]);
+      }
+      await until(() => /GET \/a → 500/.test(proxy?.stderr ?? ""), "the line of the failure");
+      expect(proxy?.stderr).toMatch(
+        / proxy_internal_error: TypeError: fetchway: bad target "s3cret": use /,
+      );
+      expect(proxy?.stderr).not.toMatch(STACK);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
   test("with --log json, stdout has nothing but JSON", async () => {
     proxy = new Command("http://127.0.0.1:1 --log json --port 0 --admin 0", [], programs[runtime]);
     await until(() => /status page: /.test(proxy?.stderr ?? ""), "the addresses on stderr");
@@ -69,4 +95,21 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
     expect(proxy?.stderr).toMatch(/ GET \/ → 200 cut after .*: http_response_incomplete: /);
     expect(proxy?.stderr).not.toMatch(STACK);
   });
+});
+
+test("a status page on all addresses is warned of, because it asks for no password", async () => {
+  for (const [admin, warned] of [
+    ["0.0.0.0:0", true],
+    ["[::]:0", true],
+    ["127.0.0.1:0", false],
+  ] as const) {
+    const started = new Command(`http://127.0.0.1:1 --log off --port 0 --admin ${admin}`);
+    proxy = started;
+    await started.says(/status page: /);
+    started.child.kill("SIGTERM");
+    await within(started.exit, "the exit");
+    const warning = /^fetchway: --admin "\S+" lets every host on the network read the status page/;
+    if (warned) expect(started.stderr).toMatch(warning);
+    else expect(started.stderr).toBe("");
+  }
 });

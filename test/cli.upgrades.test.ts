@@ -1,5 +1,7 @@
 /** WebSockets through the command. */
 import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
+import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { listening } from "./_command.ts";
@@ -37,4 +39,20 @@ test("--upgrades and --tunnel-timeout set what is carried, and for how long", as
   socket.on("error", () => {});
   await within(once(socket, "open"), "the opening");
   await within(once(socket, "close"), "the end of the silent WebSocket");
+});
+
+test("an upgrade without a route gets 404, and one that may belong to two routes 400", async () => {
+  const { origin } = await listening(`--route /api=${target}`);
+  const answer = async (path: string): Promise<[number | undefined, string]> => {
+    const socket = new WebSocket(origin.replace("http:", "ws:") + path);
+    socket.on("error", () => {});
+    const [, response] = (await within(once(socket, "unexpected-response"), "the response")) as [
+      unknown,
+      IncomingMessage,
+    ];
+    return [response.statusCode, await text(response)];
+  };
+  expect(await sayHello(`${origin.replace("http:", "ws:")}/api`)).toBe("hello");
+  expect(await answer("/else")).toEqual([404, "Not Found: no route for this host and path\n"]);
+  expect(await answer("/%61pi")).toEqual([400, "Bad Request: the path is ambiguous\n"]);
 });

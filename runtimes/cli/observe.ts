@@ -59,6 +59,15 @@ export class Observers {
   };
 
   /**
+   * Answers a request whose proxy throws. The server would print each exception with its stack on Bun and Deno, and none on
+   * Node. Unless the log is off, the end of the request is reported, too.
+   */
+  readonly rescue = (error: unknown, request: Request): Response => {
+    if (this.#log.onRequestEnd === undefined) this.#log.onError(error, request);
+    return toInternalError();
+  };
+
+  /**
    * Starts the server of the status page, if there is one, and returns its origin. It is not ready until `setListening`.
    * @throws UsageError if it cannot listen
    */
@@ -69,6 +78,11 @@ export class Observers {
     const isReady = (): boolean => this.#isListening && !this.#isStopping;
     const { listenForStatus } = await import("./status/statusserver.ts");
     const server = await listenForStatus(admin, { metrics, isReady });
+    if (admin.host === "0.0.0.0" || admin.host === "::") {
+      console.error(
+        `fetchway: --admin ${JSON.stringify(admin.host)} lets every host on the network read the status page, which asks for no password: name one address instead`,
+      );
+    }
     return new URL(server.url ?? "").origin;
   }
 

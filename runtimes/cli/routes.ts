@@ -50,17 +50,25 @@ export class Router {
   #server: Server | undefined;
   #admit: (message: IncomingMessage) => boolean = () => true;
   readonly #prepare: (options: CreateProxyOptions) => CreateProxyOptions;
+  readonly #rescue: (error: unknown, request: Request) => Response;
   /** Answers requests without a route. */
   readonly #none: LiveRoute;
   /** Answers requests that could belong to two routes. */
   readonly #ambiguous: LiveRoute;
 
-  /** @param prepare adds to the options of each proxy, such as a listener */
+  /**
+   * @param prepare adds to the options of each proxy, such as a listener
+   * @param rescue answers a request whose proxy throws: a function in its options has returned something wrong
+   */
   constructor(
     routes: readonly RouteSettings[],
     prepare: (options: CreateProxyOptions) => CreateProxyOptions = (options) => options,
+    rescue: (error: unknown, request: Request) => Response = (error) => {
+      throw error;
+    },
   ) {
     this.#prepare = prepare;
+    this.#rescue = rescue;
     this.#none = this.#openAnswer(404, "Not Found: no route for this host and path\n");
     this.#ambiguous = this.#openAnswer(400, "Bad Request: the path is ambiguous\n");
     this.update(routes);
@@ -101,10 +109,16 @@ export class Router {
     const route = this.#table.only ?? this.#findFor(request);
     const context = request.runtime?.deno?.info ?? request.runtime?.bun?.server;
     route.running++;
-    const response = route.proxy.fetch(request, context);
-    const end = (): void => void route.running--;
-    response.then(end, end);
-    return response;
+    return route.proxy.fetch(request, context).then(
+      (response) => {
+        route.running--;
+        return response;
+      },
+      (error: unknown) => {
+        route.running--;
+        return this.#rescue(error, request);
+      },
+    );
   };
 
   /**
@@ -114,7 +128,7 @@ export class Router {
   attach(server: Server, admit: (message: IncomingMessage) => boolean = () => true): void {
     this.#server = server;
     this.#admit = admit;
-    for (const route of this.#table.routes) this.#attach(route);
+    for (const route of [...this.#table.routes, this.#none, this.#ambiguous]) this.#attach(route);
   }
 
   /** The handlers of WebSockets, which Bun's server needs; undefined on other runtimes. */

@@ -56,7 +56,7 @@ export async function start(
   const { server } = settings;
   if (server.log === "json") keepStdoutForLog();
   const observers = new Observers(server);
-  const router = new Router(settings.routes, observers.prepare);
+  const router = new Router(settings.routes, observers.prepare, observers.rescue);
   const status = await observers.listen(() => router.stats());
   const certificate = readCertificate(server);
   const front = await listen(addCors(router.answer, server), {

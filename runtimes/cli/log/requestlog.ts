@@ -1,5 +1,5 @@
 import process from "node:process";
-import type { ProxyError } from "../../../src/error.ts";
+import { ProxyError } from "../../../src/error.ts";
 import { pathOf } from "../../../src/request/target.ts";
 import type { RequestEnd } from "#proxy";
 import { diagnoseFailure, isClientGone, renderFailure } from "./causes.ts";
@@ -62,13 +62,13 @@ export class RequestLog {
    * Reports the failure of a request in the form `off`, in which nothing follows a request to its end. A response that
    * breaks off after its head is therefore not reported.
    */
-  readonly onError = (error: ProxyError, request: Request, upstream?: string): void => {
+  readonly onError = (error: unknown, request: Request, upstream?: string): void => {
     if (isClientGone(error)) return;
     const failure = diagnoseFailure(error, upstream);
     const { method, url } = request;
     // Bun and Deno build a URL that no parser accepts, if the client sends no `Host` or an unusable one.
     const path = pathOf(url);
-    const { status } = error;
+    const status = error instanceof ProxyError ? error.status : 500;
     this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });
   };
 
