@@ -53,16 +53,28 @@ export function forward(
   respond: Respond,
 ): Promise<Response> {
   const { onRequestEnd, serverTiming } = plan.options;
-  const { tracing } = plan;
-  const isTraced = tracing?.channel.hasSubscribers === true;
+  const isTraced = plan.tracing?.channel.hasSubscribers === true;
   if (onRequestEnd === undefined && !isTraced && !serverTiming) {
     return exchange(incoming, target, plan, context, respond);
   }
+  return observeExchange(incoming, target, plan, context, respond, isTraced);
+}
+
+/** Forwards one request whose end is reported. It is apart, because its closure would cost every request some memory. */
+function observeExchange(
+  incoming: Incoming,
+  target: Target,
+  plan: Plan,
+  context: Context,
+  respond: Respond,
+  isTraced: boolean,
+): Promise<Response> {
+  const { onRequestEnd } = plan.options;
   const observe = (end?: (event: RequestEnd) => void): Promise<Response> => {
     const observation = new Observation(incoming, onRequestEnd, end);
     return observation.conclude(exchange(incoming, target, plan, context, respond, observation));
   };
-  return isTraced ? tracing.trace(incoming, observe) : observe();
+  return isTraced && plan.tracing !== undefined ? plan.tracing.trace(incoming, observe) : observe();
 }
 
 async function exchange(

@@ -188,9 +188,7 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
     async fetch(request, context, execution) {
       assertRequest(request, "a proxy's fetch(request, context?) takes the incoming Request first");
       const incoming = runtime.read(request, context);
-      if (plan.mirror !== undefined && typeof execution?.waitUntil === "function") {
-        incoming.waitUntil = (promise) => execution.waitUntil?.(promise);
-      }
+      if (plan.mirror !== undefined) outlastResponse(incoming, execution);
       return forward(incoming, target, plan, context, runtime.respond);
     },
     stats: () => transport.stats?.(),
@@ -204,6 +202,12 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
       if (options.transport === undefined) transport.destroy?.();
     },
   };
+}
+
+/** Lets work for a request outlast its response, where the server passes a function for it. */
+function outlastResponse(incoming: Incoming, execution: ExecutionContext | undefined): void {
+  if (typeof execution?.waitUntil !== "function") return;
+  incoming.waitUntil = (promise) => execution.waitUntil?.(promise);
 }
 
 /** Ends what several upstreams do in the background. */

@@ -25,7 +25,7 @@ const root = new URL("../", import.meta.url).pathname;
  * - 500 for workerd, 650 for fetch: a request that is not sent gives its place at an upstream back; `attemptTimeout` asks the
  *   retry budget before it stops an attempt.
  * - 300 for both: `serverTiming`, `startTrace`, and the port to tools that trace.
- * - 800 for both: `mirror`, with copies of bodies, their deadline, and `waitUntil`.
+ * - 900 for both: `mirror`, with copies of bodies, their deadline, and `waitUntil`.
  * - 150 for both: the option names of h3's `proxyRequest` and of `hono/proxy`, each with what to write instead.
  */
 const LIMITS = { workerd: 29_900, fetch: 28_700 };

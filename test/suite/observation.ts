@@ -55,8 +55,8 @@ export const observation = {
     for (const index of [0, 1]) {
       const call = await t.upstream.call(index);
       await call.done;
-      const asked = [call.method, call.target, call.get("x-id"), call.text];
-      expect(asked).toEqual(["POST", "/a%2Fb?c", "7", "the body"]);
+      const got = [call.method, call.target, call.get("x-id"), call.text];
+      expect(got).toEqual(["POST", "/a%2Fb?c", "7", "the body"]);
     }
   },
 
