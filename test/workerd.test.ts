@@ -74,6 +74,40 @@ test("a copy for `mirror` outlasts the response with waitUntil of the third argu
   }
 });
 
+test("several upstreams work without checks, which are refused by name", async () => {
+  const contents = `import { createProxy } from "./runtimes/workerd.ts";
+    import { balance } from "./src/upstreams/balance.ts";
+    const urls = ["http://127.0.0.1:1", "http://127.0.0.1:4000"];
+    const target = balance(urls, { policy: "round_robin", outliers: { consecutiveFailures: 2 } });
+    const proxy = createProxy({ target });
+    let refusal;
+    try {
+      createProxy({ target: balance(urls, { check: { path: "/" } }) });
+    } catch (error) {
+      refusal = error.name + ": " + error.message;
+    }
+    export default {
+      fetch(request) {
+        const { pathname } = new URL(request.url);
+        if (pathname === "/refusal") return new Response(refusal);
+        return pathname === "/states" ? Response.json(target.states()) : proxy.fetch(request);
+      },
+    };`;
+  await using program = await startWorker("upstreams", contents, forWorkers);
+  for (let n = 0; n < 6; n++) {
+    const response = await get(program, `/${n}`);
+    expect(response.status).toBe(200);
+    await response.text();
+  }
+  expect(await (await get(program, "/states")).json()).toMatchObject([
+    { state: "ejected", active: 0 },
+    { state: "up", active: 0 },
+  ]);
+  expect(await (await get(program, "/refusal")).text()).toMatch(
+    /^TypeError: fetchway: bad option `check`: nothing runs between requests here; leave it out/,
+  );
+});
+
 test("the entry reads target and options from the Worker's vars", async () => {
   const vars = {
     FETCHWAY_TARGET: `${upstream.url}/base`,
