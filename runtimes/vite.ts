@@ -125,7 +125,7 @@ function isOwn({ headers }: IncomingMessage): boolean {
 
 /** Returns a prefix without a slash at its end. */
 function readPrefix(prefix: string): string {
-  if (/^\/[^?#*]*$/.test(prefix)) return prefix.replace(/\/+$/, "");
+  if (/^\/[^?#*]*$/.test(prefix)) return prefix.replace(/(?<!\/)\/+$/, "");
   const hint = prefix.startsWith("^") ? ", not a regular expression" : "";
   throw new TypeError(
     `fetchway: bad prefix ${JSON.stringify(prefix)}: use a path such as "/api"${hint}`,
