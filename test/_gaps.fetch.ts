@@ -162,6 +162,14 @@ export const losses: readonly Loss[] = [
     ["a truncated gzip response body fails for the client"],
   ],
   [
+    "a response that is encoded although the request refuses that loses its Content-Encoding",
+    ["fetch-deno"],
+    [
+      "transformText changes an encoded body, and corrects the fields that describe it",
+      "transformText passes a body on that is too long or cannot be read, where the option says so",
+    ],
+  ],
+  [
     "streamed uploads are sent chunked, without Content-Length",
     NODE_AND_BUN,
     [

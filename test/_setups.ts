@@ -3,6 +3,7 @@
  * APIs.
  */
 import type { ProxyOptions, Target } from "#proxy";
+import { transformText } from "../src/bodies.ts";
 import { app } from "./_app.ts";
 
 export type SetupName =
@@ -39,6 +40,7 @@ export type SetupName =
   | "routed"
   | "witnessed"
   | "refused"
+  | "changed"
   | "inProcess";
 
 export interface Setup {
@@ -312,6 +314,14 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
       `${upstream}?saw=${encodeURIComponent(/\/\/([^/?#]*)/.exec(url)?.[1] ?? "")}`,
     options: { changeOrigin: false },
   }),
+  changed: (target) => {
+    const upper = transformText((text) => text.toUpperCase(), {
+      maxBytes: 50_000,
+      tooLarge: "pass",
+      unreadable: "pass",
+    });
+    return { target, options: { interceptors: { request: [upper] } } };
+  },
   inProcess: () => ({ target: app, options: {} }),
   refused: () => ({ target: "http://127.0.0.1:1", options: {} }),
 };

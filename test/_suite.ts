@@ -11,6 +11,7 @@ import { until, impatiently } from "./_wait.ts";
 import { aborts } from "./suite/aborts.ts";
 import { apps } from "./suite/apps.ts";
 import { bodies } from "./suite/bodies.ts";
+import { changes } from "./suite/changes.ts";
 import { conformance } from "./suite/conformance.ts";
 import { encodings } from "./suite/encodings.ts";
 import { failures } from "./suite/failures.ts";
@@ -69,6 +70,7 @@ const themes: Record<string, Record<string, Test>> = {
   pipelining,
   headers,
   encodings,
+  changes,
   paths,
   bodies,
   responses,
@@ -97,6 +99,7 @@ const themes: Record<string, Record<string, Test>> = {
 /** The title of every test, by which a gap names it. */
 export type TestName =
   | keyof typeof observation
+  | keyof typeof changes
   | keyof typeof framing
   | keyof typeof lenience
   | keyof typeof conformance

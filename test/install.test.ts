@@ -78,11 +78,14 @@ describe("the installed package", () => {
     // and the chunks that all of these share. Without a bundler, each source would be a file.
     const entries = Object.keys(manifest.exports["."]).length + 2;
     expect(code.length).toBeGreaterThan(entries);
-    expect(code.length).toBeLessThan(48);
+    expect(code.length).toBeLessThan(50);
   });
 
   test("can be imported by Node", async () => {
     const code = `import { proxyFetch, createProxy } from "fetchway";
+      import { transformText } from "fetchway/bodies";
+      const interceptors = { request: [transformText((text) => text)] };
+      createProxy({ target: "http://a.test", interceptors });
       console.log(typeof proxyFetch, typeof createProxy({ target: "http://a.test" }).nodeHandler);`;
     expect(await run("node", "--input-type=module", "--eval", code)).toBe("function function");
   });
@@ -155,6 +158,13 @@ describe("the installed package", () => {
       export const code: "dns_error" extends ProxyError["code"] ? true : false = true;
       // @ts-expect-error: there is no such option.
       createProxy({ target: "http://b.test", timeOut: 5 });`,
+    "bodies.ts": `import { createProxy } from "fetchway";
+      import { type Interceptor, transformJson, transformText } from "fetchway/bodies";
+      const upper: Interceptor = transformText((text, { headers }) => headers.has("x-a") ? text : undefined);
+      const hide = transformJson<{ a?: string }>(async ({ a: _, ...rest }) => rest, { tooLarge: "pass" });
+      createProxy({ target: "http://b.test", interceptors: { request: [upper, hide] } });
+      // @ts-expect-error: the function returns text.
+      transformText(() => 5);`,
     "fetchway.config.ts": `import { defineConfig } from "fetchway/config";
       export default defineConfig({
         server: { port: 8080, log: "json" },

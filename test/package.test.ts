@@ -45,13 +45,14 @@ describe("package.json", () => {
   test("each entry is a subpath of its own, named after its file, without conditions", () => {
     const { ".": entries, ...others } = manifest.exports;
     expect(Object.keys(entries)).toHaveLength(5);
-    // These are no entries: they have the types of a transport and of the command's config file, `balance`, a plugin for
-    // Vite, and a handler for rules of h3.
+    // These are no entries: they have the types of a transport and of the command's config file, `balance`,
+    // interceptors, a plugin for Vite, and a handler for rules of h3.
     const {
       "./package.json": _,
       "./transport": __,
       "./config": ___,
       "./upstreams": ____,
+      "./bodies": _______,
       "./vite": _____,
       "./rules": ______,
       ...subpaths

@@ -76,6 +76,7 @@ test("every block of README and docs/ is valid TypeScript", () => {
           paths: {
             fetchway: ["../../runtimes/node.ts"],
             "fetchway/transport": ["../../src/transport.ts"],
+            "fetchway/bodies": ["../../src/bodies.ts"],
             "fetchway/upstreams": ["../../src/upstreams/balance.ts"],
             "fetchway/*": ["../../runtimes/*.ts"],
           },

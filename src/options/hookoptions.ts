@@ -17,8 +17,8 @@ export interface HookOptions {
    * Runs with the upstream's response, whose headers are cleaned already; if it returns a `Response`, the client gets that
    * instead. It does not run for gateway errors.
    *
-   * Where the response has a `content-encoding`, `text()` returns compressed bytes; for a changed body, delete that field
-   * and `content-length`.
+   * Where the response has a `content-encoding`, `text()` returns compressed bytes; to change a body, use `transformText` of
+   * `fetchway/bodies`.
    * @example (response) => { response.headers.delete("server"); }
    */
   onResponse?: (response: Response, request: Request) => MaybeResponse;

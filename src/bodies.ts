@@ -1,0 +1,419 @@
+/**
+ * Interceptors that change the text or the JSON of response bodies: `fetchway/bodies`.
+ *
+ * Without them, the proxy passes bodies on as they are, with their content coding.
+ * @module
+ */
+import { BytesBody } from "./body/bytes.ts";
+import { canDecode, decodeBytes, narrowAcceptEncoding, readCodings } from "./body/codings.ts";
+import { HeldBody } from "./body/held.ts";
+import { ProxyError } from "./error.ts";
+import type { Interceptor } from "./exchange/send.ts";
+import {
+  getHeader,
+  isEventStream,
+  NameSet,
+  setHeader,
+  toHeaders,
+  withoutNames,
+} from "./fields/headers.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "./transport.ts";
+
+export type { Interceptor } from "./exchange/send.ts";
+
+/** What a function that changes a body knows of the response. The fields are a copy: change fields in `onResponse`. */
+export interface ResponseHead {
+  /** The status code. */
+  readonly status: number;
+  /** The header fields, as the upstream has sent them. */
+  readonly headers: Headers;
+}
+
+/** What a function that changes a body knows of the request. */
+export interface RequestHead {
+  /** The method, as it goes to the upstream. */
+  readonly method: string;
+  /** The path and query, as they go to the upstream. */
+  readonly path: string;
+  /** The header fields, as they go to the upstream. */
+  readonly headers: Headers;
+}
+
+/**
+ * Returns the new body, or undefined to leave the response as it is, with its content coding and its fields.
+ * @typeParam Body a string, or what `JSON.parse` returns
+ */
+export type ChangeBody<Body> = (
+  body: Body,
+  response: ResponseHead,
+  request: RequestHead,
+) => Body | undefined | Promise<Body | undefined>;
+
+/** Options of `transformText` and `transformJson`. */
+export interface TransformOptions {
+  /**
+   * The media types of the responses to change; `*` stands for any characters. Other responses pass unchanged, and so do
+   * event streams, partial responses (206), and responses without a body.
+   * @default text/* , JSON, XML and JavaScript for `transformText`; JSON for `transformJson`
+   * @example ["text/html"]
+   */
+  types?: readonly string[];
+  /**
+   * Maximum bytes of a body, both encoded and decoded: the proxy keeps that much in memory for each response.
+   * @default 1048576
+   */
+  maxBytes?: number;
+  /**
+   * What to do with a longer body: `"refuse"` responds with 502, and `"pass"` passes it on unchanged.
+   * @default "refuse"
+   */
+  tooLarge?: "refuse" | "pass";
+  /**
+   * What to do with a body that cannot be read, because the runtime cannot undo its content coding, or because it is not
+   * in its charset (UTF-8 unless `Content-Type` names another one), or not JSON: `"refuse"` responds with 502, and
+   * `"pass"` passes it on unchanged.
+   * @default "refuse"
+   */
+  unreadable?: "refuse" | "pass";
+  /**
+   * Whether requests for a part (`Range`) reach the upstream. The parts pass unchanged, so they do not fit to a body that
+   * was changed. `false` drops `Range`, and the client gets the whole body.
+   * @default false
+   */
+  ranges?: boolean;
+}
+
+/**
+ * The options: a test of the value, and what to use instead. They are not part of the schema of the proxy's
+ * options, so that a proxy loads as many files with this module as without it.
+ */
+const OPTIONS: Readonly<Record<string, [test: (value: unknown) => boolean, fix: string]>> = {
+  types: [
+    (value) => Array.isArray(value) && value.every((each) => typeof each === "string"),
+    'use an array of media types, such as ["text/html"]',
+  ],
+  maxBytes: [
+    (value) => Number.isSafeInteger(value) && (value as number) >= 0,
+    "use a number of bytes",
+  ],
+  tooLarge: [isReaction, 'use "refuse" or "pass"'],
+  unreadable: [isReaction, 'use "refuse" or "pass"'],
+  ranges: [(value) => typeof value === "boolean", "use true or false"],
+};
+
+function isReaction(value: unknown): boolean {
+  return value === "refuse" || value === "pass";
+}
+
+const JSON_TYPES = ["application/json", "application/*+json"];
+const TEXT_TYPES = [
+  ...JSON_TYPES,
+  "text/*",
+  "application/javascript",
+  "application/xml",
+  "application/*+xml",
+  "image/svg+xml",
+];
+
+/**
+ * Returns an interceptor that changes the text of responses. The function gets the decoded text; the client gets the new
+ * text in UTF-8 without a content coding, with the right `Content-Length` and a weak `ETag`.
+ *
+ * The request asks the upstream only for content codings that the runtime can undo. A response is collected before it is
+ * changed, up to `maxBytes`.
+ * @param change returns the new text, or undefined to leave the response as it is
+ * @throws TypeError that names a bad option and the fix
+ * @example
+ * ```ts
+ * import { createProxy } from "fetchway";
+ * import { transformText } from "fetchway/bodies";
+ *
+ * const banner = transformText((html) => html.replace("<body>", "<body><p>Preview</p>"), {
+ *   types: ["text/html"],
+ * });
+ * export default createProxy({ target: "http://127.0.0.1:4000", interceptors: { request: [banner] } });
+ * ```
+ */
+export function transformText(
+  change: ChangeBody<string>,
+  options: TransformOptions = {},
+): Interceptor {
+  checkTransform("transformText", change, options);
+  return transform(change, compileTransform(options, TEXT_TYPES));
+}
+
+/**
+ * Returns an interceptor that changes the JSON of responses, as `transformText` does with text. A number that JavaScript
+ * cannot represent exactly changes, such as a whole number above 2^53.
+ * @param change returns the new value, or undefined to leave the response as it is
+ * @throws TypeError that names a bad option and the fix
+ * @example
+ * ```ts
+ * import { createProxy } from "fetchway";
+ * import { transformJson } from "fetchway/bodies";
+ *
+ * const hide = transformJson<{ email?: string }>(({ email: _, ...user }) => user);
+ * export default createProxy({ target: "http://127.0.0.1:4000", interceptors: { request: [hide] } });
+ * ```
+ */
+export function transformJson<Value = unknown>(
+  change: ChangeBody<Value>,
+  options: TransformOptions = {},
+): Interceptor {
+  checkTransform("transformJson", change, options);
+  const changeText: ChangeBody<string> = async (source, response, request) => {
+    let value: Value;
+    try {
+      value = JSON.parse(source) as Value;
+    } catch (thrown) {
+      throw new UnreadableError("is not JSON", { cause: thrown });
+    }
+    const changed = await change(value, response, request);
+    return changed === undefined ? undefined : JSON.stringify(changed);
+  };
+  return transform(changeText, compileTransform(options, JSON_TYPES));
+}
+
+/** The options of a transformation, with their defaults. */
+interface Transform extends Required<Omit<TransformOptions, "types">> {
+  /** Matches the media types of the responses to change. */
+  readonly typePattern: RegExp;
+}
+
+/** @throws TypeError that names the option and the fix */
+function checkTransform(name: string, change: unknown, options: unknown): void {
+  if (typeof change !== "function") {
+    throw new TypeError(`fetchway: ${name} needs a function, such as ${name}((body) => body)`);
+  }
+  if (Object.prototype.toString.call(options) !== "[object Object]") {
+    throw new TypeError(`fetchway: the options of ${name} must be an object`);
+  }
+  for (const [option, value] of Object.entries(options as object)) {
+    const isKnown = Object.hasOwn(OPTIONS, option);
+    const [isRight, fix] = isKnown ? (OPTIONS[option] as (typeof OPTIONS)[string]) : [];
+    if (isRight !== undefined && (value === undefined || isRight(value))) continue;
+    const known = Object.keys(OPTIONS).join(", ");
+    const problem = fix ?? `${name} has no such option; there are ${known}`;
+    throw new TypeError(`fetchway: bad option \`${option}\`: ${problem}`);
+  }
+}
+
+function compileTransform(options: TransformOptions, usualTypes: readonly string[]): Transform {
+  const { types = usualTypes, maxBytes = 1_048_576, ranges = false } = options;
+  const { tooLarge = "refuse", unreadable = "refuse" } = options;
+  const patterns = types.map((type) =>
+    type
+      .toLowerCase()
+      .replaceAll(/[^\w*/]/g, String.raw`\$&`)
+      .replaceAll("*", "[^;, ]*"),
+  );
+  const typePattern = new RegExp(`^(?:${patterns.join("|")})$`);
+  return { typePattern, maxBytes, tooLarge, unreadable, ranges };
+}
+
+/** The reason why a body cannot be read. The message says what the body is not. */
+class UnreadableError extends Error {}
+
+function transform(change: ChangeBody<string>, options: Transform): Interceptor {
+  return (next) => async (original, scope) => {
+    if (original.upgrade !== undefined) return next(original, scope);
+    const request = narrowRequest(original, options.ranges);
+    const response = await next(request, scope);
+    if (response.status === 304) return weakenRevalidated(response, request);
+    if (!isChangeable(response, options.typePattern)) return response;
+    if (request.method === "HEAD") {
+      return { ...response, headers: dropDescriptions(response.headers) };
+    }
+    if (response.body === null) return response;
+    return changeResponse(change, options, request, response, response.body);
+  };
+}
+
+const RANGES = new NameSet(["if-range", "range"]);
+const ACCEPT_ENCODING = new NameSet(["accept-encoding"]);
+
+/** Returns the request with an `Accept-Encoding` that the runtime can undo, and without `Range`. */
+function narrowRequest(request: UpstreamRequest, ranges: boolean): UpstreamRequest {
+  const { headers, headersBeforeHooks } = request;
+  const narrow = (list: HeaderList): HeaderList => {
+    const accepted = valuesOf(list, "accept-encoding");
+    const kept = withoutNames(ranges ? list : withoutNames(list, RANGES), ACCEPT_ENCODING);
+    return [...kept, "Accept-Encoding", narrowAcceptEncoding(accepted)];
+  };
+  if (headersBeforeHooks === undefined) return { ...request, headers: narrow(headers) };
+  // A field that differs from these would count as set by the app, and be dropped at a redirect to another origin.
+  return { ...request, headers: narrow(headers), headersBeforeHooks: narrow(headersBeforeHooks) };
+}
+
+/** Returns all values of the fields with this name in one value, or undefined if there is none. */
+function valuesOf(list: HeaderList, lower: string): string | undefined {
+  const values = list.filter((_, i) => i % 2 === 1 && list[i - 1]?.toLowerCase() === lower);
+  return values.length === 0 ? undefined : values.join(", ");
+}
+
+/** Whether a response has a media type that is to be changed, and is one whole message. */
+function isChangeable({ status, headers }: UpstreamResponse, typePattern: RegExp): boolean {
+  const isWhole = status >= 200 && status !== 204 && status !== 205 && status !== 206;
+  const type = getHeader(headers, "content-type")?.split(";", 1)[0]?.trim().toLowerCase();
+  return isWhole && type !== undefined && typePattern.test(type) && !isEventStream(headers);
+}
+
+/** The fields that describe the bytes of the original body, or its framing. */
+const DESCRIPTIONS = new NameSet([
+  "accept-ranges",
+  "content-digest",
+  "content-encoding",
+  "content-length",
+  "content-md5",
+  "digest",
+  "repr-digest",
+  "trailer",
+  "transfer-encoding",
+]);
+
+/** Returns the fields of a response whose body is changed, without those that describe the original body. */
+function dropDescriptions(headers: HeaderList): HeaderList {
+  return weakenEtag(withoutNames(headers, DESCRIPTIONS));
+}
+
+/** Makes a strong `ETag` weak: the changed body is equivalent to the original one, but not the same (RFC 9110 §8.8.1). */
+function weakenEtag(headers: HeaderList): HeaderList {
+  const etag = getHeader(headers, "etag");
+  return etag?.startsWith('"') === true ? setHeader(headers, "ETag", `W/${etag}`) : headers;
+}
+
+/**
+ * Makes the `ETag` of a 304 weak if the client has asked with the weak one, which it got with a changed body. A 304 has no
+ * `Content-Type` that would tell.
+ */
+function weakenRevalidated(
+  response: UpstreamResponse,
+  { headers }: UpstreamRequest,
+): UpstreamResponse {
+  const etag = getHeader(response.headers, "etag") ?? "";
+  const asked = valuesOf(headers, "if-none-match") ?? "";
+  if (etag === "" || !asked.includes(`W/${etag}`)) return response;
+  return { ...response, headers: weakenEtag(response.headers) };
+}
+
+/** Collects the body of a response, changes it, and returns the response with the new body. */
+async function changeResponse(
+  change: ChangeBody<string>,
+  options: Transform,
+  request: UpstreamRequest,
+  response: UpstreamResponse,
+  body: NonNullable<UpstreamResponse["body"]>,
+): Promise<UpstreamResponse> {
+  const { headers } = response;
+  const { maxBytes } = options;
+  const encoding = valuesOf(headers, "content-encoding") ?? "";
+  const codings = isDecodedByRuntime(response, encoding) ? [] : readCodings(encoding);
+  if (!codings.every(canDecode)) {
+    return settle(options.unreadable, response, `has the content coding ${encoding}`);
+  }
+  const tooLarge = `is longer than ${maxBytes} bytes (maxBytes)`;
+  if ((body.length ?? 0) > maxBytes) return settle(options.tooLarge, response, tooLarge);
+
+  const held = new HeldBody(body, maxBytes);
+  const collected = await collectOrFail(held);
+  if (collected === undefined) {
+    return settle(options.tooLarge, { ...response, body: held }, tooLarge);
+  }
+  const unchanged: UpstreamResponse = {
+    ...response,
+    body: new BytesBody(collected, body.trailers),
+  };
+  let changed: string | undefined;
+  try {
+    const decoded = await decodeOrFail(collected, codings, maxBytes);
+    if (decoded === undefined) return settle(options.tooLarge, unchanged, tooLarge);
+    const source = readText(decoded, getHeader(headers, "content-type"));
+    const head: ResponseHead = { status: response.status, headers: toHeaders(headers) };
+    const { method, path } = request;
+    changed = await change(source, head, { method, path, headers: toHeaders(request.headers) });
+  } catch (thrown) {
+    if (!(thrown instanceof UnreadableError)) throw thrown;
+    return settle(options.unreadable, unchanged, thrown.message, thrown.cause);
+  }
+  if (changed === undefined) return unchanged;
+  if (typeof changed !== "string") {
+    throw new TypeError(
+      "fetchway: the function of transformText must return a string, or undefined",
+    );
+  }
+  const bytesOfText = new TextEncoder().encode(changed);
+  const described = toUtf8(dropDescriptions(headers));
+  described.push("Content-Length", String(bytesOfText.byteLength));
+  // Without a content coding, the runtime has nothing to encode.
+  const { trailer: _trailer, isEncoded: _isEncoded, ...rest } = response;
+  return { ...rest, headers: described, body: new BytesBody(bytesOfText) };
+}
+
+/**
+ * Whether the runtime undoes the content coding when JavaScript reads the body. workerd does so for the codings gzip and
+ * br, if the response is not marked as encoded already. Only workerd's responses have `original`.
+ */
+function isDecodedByRuntime({ original, isEncoded }: UpstreamResponse, encoding: string): boolean {
+  return original !== undefined && isEncoded === false && /^(?:gzip|br)$/.test(encoding);
+}
+
+/**
+ * Passes a response on that cannot be changed, or refuses it.
+ * @param what the end of a sentence that begins with "the body of the response"
+ */
+function settle(
+  wish: "refuse" | "pass",
+  response: UpstreamResponse,
+  what: string,
+  cause?: unknown,
+): UpstreamResponse {
+  if (wish === "pass") return response;
+  response.body?.cancel();
+  throw new ProxyError("http_protocol_error", {
+    message: `the body of the response ${what}, so that it cannot be changed`,
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
+/** @throws ProxyError for a body that breaks off */
+async function collectOrFail(held: HeldBody): Promise<Uint8Array | undefined> {
+  try {
+    return await held.collect();
+  } catch (thrown) {
+    if (thrown instanceof ProxyError) throw thrown;
+    throw new ProxyError("http_response_incomplete", { cause: thrown });
+  }
+}
+
+/** @throws UnreadableError for bytes that do not have the codings */
+async function decodeOrFail(
+  encoded: Uint8Array,
+  codings: readonly string[],
+  most: number,
+): Promise<Uint8Array | undefined> {
+  try {
+    return await decodeBytes(encoded, codings, most);
+  } catch (thrown) {
+    throw new UnreadableError(`is not in the coding ${codings.join(", ")}`, { cause: thrown });
+  }
+}
+
+const CHARSET = /;[\t ]*charset="?([^\s";]+)"?/i;
+
+/** @throws UnreadableError for bytes that are not in the charset */
+function readText(decoded: Uint8Array, type = ""): string {
+  const charset = CHARSET.exec(type)?.[1] ?? "utf-8";
+  try {
+    return new TextDecoder(charset, { fatal: true }).decode(decoded);
+  } catch (thrown) {
+    throw new UnreadableError(`is not in the charset ${charset}`, { cause: thrown });
+  }
+}
+
+/** Returns the fields with a `Content-Type` that says UTF-8, if it says another charset. */
+function toUtf8(headers: HeaderList): HeaderList {
+  const type = getHeader(headers, "content-type") ?? "";
+  const charset = CHARSET.exec(type)?.[1]?.toLowerCase() ?? "utf-8";
+  if (charset === "utf-8") return headers;
+  return setHeader(headers, "Content-Type", type.replace(CHARSET, "; charset=utf-8"));
+}

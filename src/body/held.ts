@@ -1,0 +1,122 @@
+import type { NameSet } from "../fields/headers.ts";
+import type { HeaderList } from "../transport.ts";
+import { concat } from "./memory.ts";
+import { type BodySource, pipe, type Sink, type StreamOptions } from "./source.ts";
+import { toWebStream } from "./web.ts";
+
+/**
+ * Collects the chunks of a body up to a limit. If the body is longer, it is still whole: taken as a body, this object
+ * writes the chunks that it has collected, and passes the other chunks on as they arrive.
+ *
+ *     source → write() → chunks in memory            while `collect()` is pending
+ *     source → write() → the sink of `pipeTo(sink)`  afterwards, with the backpressure of that sink
+ */
+export class HeldBody implements BodySource, Sink {
+  readonly #source: BodySource;
+  readonly #limit: number;
+  readonly #chunks: Uint8Array[] = [];
+  #size = 0;
+  #sink: Sink | undefined;
+  /** Tells the source that there is room again, while it waits for that. */
+  #onDrain: (() => void) | undefined;
+  #settle: ((bytes: Uint8Array | undefined) => void) | undefined;
+  #reject: ((reason: unknown) => void) | undefined;
+  /** Ends the sink in the way in which the source has ended; undefined until then. */
+  #finish: ((sink: Sink) => void) | undefined;
+  #isCancelled = false;
+
+  /** @param limit the maximum number of bytes to collect */
+  constructor(source: BodySource, limit: number) {
+    this.#source = source;
+    this.#limit = limit;
+  }
+
+  /**
+   * Waits for the end of the body, and returns its bytes. Returns undefined as soon as the body exceeds the limit; the
+   * body then waits to be taken, or to be cancelled.
+   */
+  collect(): Promise<Uint8Array | undefined> {
+    return new Promise((resolve, reject) => {
+      this.#settle = resolve;
+      this.#reject = reject;
+      pipe(this.#source, this);
+    });
+  }
+
+  // ── the sink of the source ──
+
+  write(chunk: Uint8Array): boolean {
+    if (this.#sink !== undefined) return this.#sink.write(chunk);
+    this.#chunks.push(chunk);
+    this.#size += chunk.byteLength;
+    if (this.#size <= this.#limit) return true;
+    this.#settle?.(undefined);
+    return false;
+  }
+
+  onDrain(callback: () => void): void {
+    if (this.#sink !== undefined) this.#sink.onDrain(callback);
+    else this.#onDrain = callback;
+  }
+
+  end(trailers?: HeaderList): void {
+    this.#close((sink) => sink.end(trailers));
+    this.#settle?.(this.#size <= this.#limit ? concat(this.#chunks) : undefined);
+  }
+
+  fail(reason: unknown): void {
+    this.#close((sink) => sink.fail(reason));
+    this.#reject?.(reason);
+  }
+
+  #close(finish: (sink: Sink) => void): void {
+    this.#finish = finish;
+    if (this.#sink !== undefined) finish(this.#sink);
+  }
+
+  // ── the body ──
+
+  /** Returns undefined always: the body is longer than what may be kept in memory. */
+  whole(): undefined {}
+
+  pipeTo(sink: Sink): void {
+    let hasRoom = true;
+    for (const chunk of this.#chunks.splice(0)) {
+      hasRoom = sink.write(chunk);
+      // The write may have led to a cancellation of the body: then write nothing more.
+      if (this.#isCancelled) return;
+    }
+    if (this.#finish !== undefined) return this.#finish(sink);
+    this.#sink = sink;
+    const resume = this.#onDrain;
+    if (resume === undefined) return;
+    if (hasRoom) resume();
+    else sink.onDrain(resume);
+  }
+
+  stream(options?: StreamOptions): ReadableStream<Uint8Array> {
+    return toWebStream(this, options);
+  }
+
+  cancel(reason?: unknown): void {
+    this.#isCancelled = true;
+    this.#chunks.length = 0;
+    this.#source.cancel(reason);
+  }
+
+  get length(): number | undefined {
+    return this.#source.length;
+  }
+
+  get error(): Error | undefined {
+    return this.#source.error;
+  }
+
+  get trailers(): HeaderList | undefined {
+    return this.#source.trailers;
+  }
+
+  restrictTrailers(dropped: NameSet | undefined, connection: string | undefined): void {
+    this.#source.restrictTrailers?.(dropped, connection);
+  }
+}
