@@ -309,15 +309,15 @@ async function changeResponse(
   const encoding = valuesOf(headers, "content-encoding") ?? "";
   const codings = isDecodedByRuntime(response, encoding) ? [] : readCodings(encoding);
   if (!codings.every(canDecode)) {
-    return settle(options.unreadable, response, `has the content coding ${encoding}`);
+    return settleChange(options.unreadable, response, `has the content coding ${encoding}`);
   }
   const tooLarge = `is longer than ${maxBytes} bytes (maxBytes)`;
-  if ((body.length ?? 0) > maxBytes) return settle(options.tooLarge, response, tooLarge);
+  if ((body.length ?? 0) > maxBytes) return settleChange(options.tooLarge, response, tooLarge);
 
   const held = new HeldBody(body, maxBytes);
   const collected = await collectOrFail(held);
   if (collected === undefined) {
-    return settle(options.tooLarge, { ...response, body: held }, tooLarge);
+    return settleChange(options.tooLarge, { ...response, body: held }, tooLarge);
   }
   const unchanged: UpstreamResponse = {
     ...response,
@@ -326,14 +326,14 @@ async function changeResponse(
   let changed: string | undefined;
   try {
     const decoded = await decodeOrFail(collected, codings, maxBytes);
-    if (decoded === undefined) return settle(options.tooLarge, unchanged, tooLarge);
+    if (decoded === undefined) return settleChange(options.tooLarge, unchanged, tooLarge);
     const source = readText(decoded, getHeader(headers, "content-type"));
     const head: ResponseHead = { status: response.status, headers: toHeaders(headers) };
     const { method, path } = request;
     changed = await change(source, head, { method, path, headers: toHeaders(request.headers) });
   } catch (thrown) {
     if (!(thrown instanceof UnreadableError)) throw thrown;
-    return settle(options.unreadable, unchanged, thrown.message, thrown.cause);
+    return settleChange(options.unreadable, unchanged, thrown.message, thrown.cause);
   }
   if (changed === undefined) return unchanged;
   if (typeof changed !== "string") {
@@ -361,7 +361,7 @@ function isDecodedByRuntime({ original, isEncoded }: UpstreamResponse, encoding:
  * Passes a response on that cannot be changed, or refuses it.
  * @param what the end of a sentence that begins with "the body of the response"
  */
-function settle(
+function settleChange(
   wish: "refuse" | "pass",
   response: UpstreamResponse,
   what: string,

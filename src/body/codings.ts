@@ -50,7 +50,7 @@ export function readCodings(value: string): string[] {
  */
 export function narrowAcceptEncoding(value: string | undefined): string {
   const members = (value ?? "").split(",").map(trimOws);
-  const names = members.map((member) => nameOf(member));
+  const names = members.map((member) => codingNameOf(member));
   const narrowed = members.flatMap((member, i) => {
     const name = names[i] as string;
     // The changed body has the coding `identity`, whatever the client thinks of it.
@@ -62,7 +62,7 @@ export function narrowAcceptEncoding(value: string | undefined): string {
   return narrowed.length === 0 ? "identity" : narrowed.join(", ");
 }
 
-function nameOf(member: string): string {
+function codingNameOf(member: string): string {
   return trimOws(member.split(";", 1)[0] as string).toLowerCase();
 }
 
