@@ -132,7 +132,7 @@ function readPrefix(prefix: string): string {
   );
 }
 
-/** Returns the options of a route; those of a target alone are the defaults. */
+/** Returns the options of a route. A route that is only a target leaves all other options at their defaults. */
 function toOptions(route: ViteRoutes[string]): CreateProxyOptions {
   return isRecord(route) && "target" in route
     ? (route as unknown as CreateProxyOptions)

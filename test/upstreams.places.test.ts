@@ -27,6 +27,19 @@ function respond(status = 200, text = "ok"): UpstreamResponse {
 /** An attempt that ends only when it is stopped. */
 const hang: Answer = (_, scope) => new Promise((_resolve, fail) => scope.onAbort({ fail }));
 
+/** Returns an upstream that responds after a time, unless the attempt is stopped before. */
+function answerAfter(milliseconds: number): Answer {
+  return async (_, scope) => {
+    let stop: ((error: Error) => void) | undefined;
+    scope.onAbort({ fail: (error) => stop?.(error) });
+    await new Promise((resolve, reject) => {
+      stop = reject;
+      setTimeout(resolve, milliseconds);
+    });
+    return respond();
+  };
+}
+
 const HOSTS = ["http://a.test", "http://b.test"];
 
 interface Setup {
@@ -382,15 +395,7 @@ describe("attempts", () => {
   });
 
   test("the last one has no attemptTimeout", async () => {
-    const slow: Answer = async (_, scope) => {
-      let stop: ((error: Error) => void) | undefined;
-      scope.onAbort({ fail: (error) => stop?.(error) });
-      await new Promise((resolve, reject) => {
-        stop = reject;
-        setTimeout(resolve, 80);
-      });
-      return respond();
-    };
+    const slow = answerAfter(80);
     for (const target of ["http://a.test", balance(HOSTS)]) {
       let attempts = 0;
       const transport = transportOf((request, scope) => {
@@ -404,15 +409,7 @@ describe("attempts", () => {
   });
 
   test("one that hangs is kept if the retry budget is used up, or no upstream is left", async () => {
-    const slow: Answer = async (_, scope) => {
-      let stop: ((error: Error) => void) | undefined;
-      scope.onAbort({ fail: (error) => stop?.(error) });
-      await new Promise((resolve, reject) => {
-        stop = reject;
-        setTimeout(resolve, 60);
-      });
-      return respond();
-    };
+    const slow = answerAfter(60);
     const options = { attemptTimeout: 20 };
     const spent = setUp(slow, options, { retryBudget: { ratio: 0, perSecond: 0 } });
     expect((await spent.ask()).status).toBe(200);

@@ -26,9 +26,9 @@ export interface Captured {
 
 /** How a request ended. */
 export interface Outcome {
-  /** What would have been sent; undefined where the proxy, the command or a hook answers itself. */
+  /** What would have been sent; undefined where the proxy, the command or a hook responds itself. */
   readonly captured: Captured | undefined;
-  /** The answer of the proxy, where nothing would have been sent. */
+  /** The response that the server sent: the one that the client would get, if nothing was captured. */
   readonly answer: string;
   readonly error: unknown;
 }

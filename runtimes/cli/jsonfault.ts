@@ -5,7 +5,7 @@ const SPACE = /[ \t\n\r]*/y;
 const TEXT = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*"/y;
 const PLAIN = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 
-/** The index of the first character that JSON does not allow there; the text's length if the text ends too early. */
+/** Thrown at the first character that JSON does not allow; `index` is the length of a text that ends too early. */
 class Fault extends Error {
   readonly index: number;
   constructor(index: number) {

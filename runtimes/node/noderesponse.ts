@@ -232,7 +232,7 @@ class StreamedResponse extends LazyResponse {
 /** The body of a response that was sent already: srvx's server then writes neither a head nor a body. */
 const SENT: SrvxBody = { pipe() {}, destroy() {} };
 
-/** Loads the sending of HTTP/2 responses with the first of them: no other response needs it. */
+/** Loads the code that sends HTTP/2 responses when the first of them is sent: servers of HTTP/1.1 never need it. */
 async function loadHttp2Response(res: object): Promise<(parts: Parts) => void> {
   const { sendOnStream } = await import("./http2response.ts");
   return ({ status, headers, body, trailer }) => {

@@ -126,8 +126,8 @@ export interface BodySource {
   /** The trailer fields, once the body has ended; undefined for none. */
   readonly trailers?: HeaderList | undefined;
   /**
-   * @internal Drops trailer fields with these names, and those that the message's `Connection` nominates. Called before
-   * the body is taken, for a body that may have trailer fields.
+   * @internal Makes the body drop trailer fields with these names, and those that the message's `Connection` nominates. The
+   * core calls it before the body is taken. Bodies that never have trailer fields do not need it.
    */
   restrictTrailers?(dropped: NameSet | undefined, connection: string | undefined): void;
 }

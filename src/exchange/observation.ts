@@ -218,22 +218,23 @@ export class Observation {
   #finish(): void {
     const status = this.#status;
     if (this.#isOpen || status === undefined) return;
-    const error = this.#error ?? this.#cut;
-    const protocol = status === 101 ? this.#protocol : undefined;
-    const timings: RequestTimings = {
-      queue: this.#queue,
-      connect: this.#connect,
-      firstByte: this.#firstByte,
-      total: performance.now() - this.#start,
-    };
-    const event = new Ended(this.#incoming, status, protocol, error, timings, {
+    const event = new Ended(this.#incoming, {
       upstream: this.#upstream,
+      status,
+      protocol: status === 101 ? this.#protocol : undefined,
+      error: this.#error ?? this.#cut,
       attempts: this.#attempts,
       reused: this.#isReused,
       traceparent: this.#traceparent,
       bytesIn: this.#bytesIn,
       bytesOut: this.#bytesOut,
       startedAt: this.#startedAt,
+      timings: {
+        queue: this.#queue,
+        connect: this.#connect,
+        firstByte: this.#firstByte,
+        total: performance.now() - this.#start,
+      },
     });
     for (const report of this.#reports) {
       try {
@@ -252,11 +253,8 @@ export function namedAuthorityOf(incoming: Incoming): string {
   return incoming.named ?? getHeader(incoming.headers, "host") ?? incoming.authority;
 }
 
-/** The facts of an event that need no work. */
-type Facts = Pick<
-  RequestEnd,
-  "upstream" | "attempts" | "reused" | "traceparent" | "bytesIn" | "bytesOut" | "startedAt"
->;
+/** What an event tells beside the client's request. */
+type Facts = Omit<RequestEnd, "method" | "path" | "authority" | "clientAddress" | "request">;
 
 /** An event. It is a class, because an object literal with a getter is slow to make. */
 class Ended implements RequestEnd {
@@ -277,29 +275,22 @@ class Ended implements RequestEnd {
   readonly timings: RequestTimings;
   readonly #incoming: Incoming;
 
-  constructor(
-    incoming: Incoming,
-    status: number,
-    protocol: string | undefined,
-    error: unknown,
-    timings: RequestTimings,
-    facts: Facts,
-  ) {
+  constructor(incoming: Incoming, facts: Facts) {
     this.method = incoming.method;
     this.path = incoming.path;
     this.authority = namedAuthorityOf(incoming);
     this.clientAddress = incoming.address;
     this.upstream = facts.upstream;
-    this.status = status;
-    this.protocol = protocol;
-    this.error = error;
+    this.status = facts.status;
+    this.protocol = facts.protocol;
+    this.error = facts.error;
     this.attempts = facts.attempts;
     this.reused = facts.reused;
     this.traceparent = facts.traceparent;
     this.bytesIn = facts.bytesIn;
     this.bytesOut = facts.bytesOut;
     this.startedAt = facts.startedAt;
-    this.timings = timings;
+    this.timings = facts.timings;
     this.#incoming = incoming;
   }
 

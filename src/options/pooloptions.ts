@@ -16,7 +16,8 @@ import { defaultsOf, fillIn, type Flags, isRecord, type Schema } from "./schema.
 /** How host names are resolved to addresses. */
 export interface DnsOptions {
   /**
-   * Milliseconds for which an answer of the system is kept, because it has no lifetime of its own: 10 000 by default.
+   * Milliseconds for which addresses from the system's resolver are kept: 10 000 by default. The system does not tell how
+   * long they are valid.
    */
   ttl?: number;
   /**

@@ -365,7 +365,7 @@ export class Balancer implements Upstreams, Group {
     const returns = members.flatMap(({ health }) =>
       health.ejectedUntil > 0 ? [health.ejectedUntil] : [],
     );
-    // While an upstream starts slowly, its weight changes all the time.
+    // During a slow start, the weight of an upstream grows continuously: compute it again after 100 ms.
     this.#ableUntil = Math.min(
       this.#outliers?.nextSweep ?? Infinity,
       isStarting ? now + 100 : Infinity,
