@@ -143,7 +143,7 @@ test("a log line tells what happened, also if the response was cut off", async (
 });
 
 test("a self-signed certificate is trusted, and another one is not", async () => {
-  const [mine, other] = [makeCertificate(), makeCertificate()];
+  const [mine, other] = [await makeCertificate(), await makeCertificate()];
   const server = createSecureServer(mine, (_, res) => res.end("over TLS"));
   const port = await listen(server);
   ending.push(() => server.close().closeAllConnections());
