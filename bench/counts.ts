@@ -113,35 +113,35 @@ async function countAll(): Promise<Costs> {
   return costs;
 }
 
+const OTHERS = ["promises", "timers", "reads", "writes"] as const;
+
 function toTable(costs: Costs): string {
-  const kilobytes = (name: string, cost: Cost | undefined, goal?: number): string => {
-    const text = ((cost?.bytes ?? Number.NaN) / 1000).toFixed(1);
-    if (goal === undefined) return text;
-    return Number(text) <= goal ? `${text} (≤ ${goal})` : `**${text}** (≤ ${goal})`;
-  };
-  const one = (cost: Cost | undefined, kind: keyof Cost): string => {
-    const value = cost?.[kind] ?? Number.NaN;
-    return value < 0.05 ? "0" : value.toFixed(1).replace(/\.0$/, "");
-  };
   const rows = Object.entries(costs)
     .toSorted(([, a], [, b]) => (a["get-1k"]?.bytes ?? 0) - (b["get-1k"]?.bytes ?? 0))
-    .map(([name, own]) => [
-      toTitle(name),
-      kilobytes(name, own["get-1k"], GOALS[name]),
-      kilobytes(name, own["post-1k"]),
-      kilobytes(name, own["get-64k"]),
-      ...(["promises", "timers", "reads", "writes"] as const).map((kind) => one(own["get-1k"], kind)),
-    ]);
+    .map(([name, own]) =>
+      [
+        toTitle(name),
+        showKilobytes(own["get-1k"], GOALS[name]),
+        showKilobytes(own["post-1k"]),
+        showKilobytes(own["get-64k"]),
+      ].concat(OTHERS.map((kind) => showCount(own["get-1k"]?.[kind]))),
+    );
+  const head = ["", ...WORKLOADS.map(({ title }) => title), ...OTHERS];
+  const table = [head, ["---", ...head.slice(1).fill("--:")], ...rows];
   return [
     `Node ${process.versions.node}. Kilobytes that a request allocates in V8's heap; the other columns are of GET 1 KB.`,
-    [
-      ["", "GET 1 KB", "POST 1 KB", "GET 64 KB", "promises", "timers", "reads", "writes"],
-      ["---", ...Array.from({ length: 7 }, () => "--:")],
-      ...rows,
-    ]
-      .map((cells) => `| ${cells.join(" | ")} |`)
-      .join("\n"),
+    table.map((cells) => `| ${cells.join(" | ")} |`).join("\n"),
   ].join("\n\n");
+}
+
+function showKilobytes(cost: Cost | undefined, goal?: number): string {
+  const text = ((cost?.bytes ?? Number.NaN) / 1000).toFixed(1);
+  if (goal === undefined) return text;
+  return Number(text) <= goal ? `${text} (≤ ${goal})` : `**${text}** (≤ ${goal})`;
+}
+
+function showCount(count = Number.NaN): string {
+  return count < 0.05 ? "0" : count.toFixed(1).replace(/\.0$/, "");
 }
 
 const costs = await countAll();
