@@ -46,7 +46,7 @@ interface Cost {
   readonly writes: number;
 }
 
-async function count(name: string, workload: Workload, target: string): Promise<Cost> {
+async function measureCost(name: string, workload: Workload, target: string): Promise<Cost> {
   const [port, counter] = [await freePort(), await freePort()];
   const file = fileURLToPath(new URL(`contestants/${name}.ts`, import.meta.url));
   const env = { TARGET: target, COUNTER: `${counter}` };
@@ -102,7 +102,7 @@ async function countAll(): Promise<Costs> {
     for (const { name } of onNode) {
       const own: Record<string, Cost> = (costs[name] = {});
       for (const workload of WORKLOADS) {
-        const cost = await count(name, workload, `http://127.0.0.1:${port}`);
+        const cost = await measureCost(name, workload, `http://127.0.0.1:${port}`);
         own[workload.name] = cost;
         console.error(`${name.padEnd(24)} ${workload.name.padEnd(8)} ${JSON.stringify(cost)}`);
       }

@@ -22,7 +22,11 @@ export async function validate(workload: Workload, port: number): Promise<void> 
 }
 
 /** Sends a request of a workload, and reads the whole response. */
-export function ask({ method, path, body, type }: Workload, port: number, agent: Agent): Promise<Answer> {
+export function ask(
+  { method, path, body, type }: Workload,
+  port: number,
+  agent: Agent,
+): Promise<Answer> {
   const headers = body ? { "Content-Type": type, "Content-Length": body.length } : {};
   return new Promise((resolve, reject) => {
     const sent = request({ host: "127.0.0.1", port, method, path, agent, headers }, (response) => {
