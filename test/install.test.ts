@@ -237,6 +237,49 @@ describe("the installed package", () => {
     expect(await run("node", "--input-type=module", "--eval", code)).toBe("fetchway function");
   });
 
+  test("its types need no types package, with TypeScript 7 and an older one", async () => {
+    const entries = Object.keys(manifest.exports).filter(
+      // The types of undici come with the package undici, which users of that entry install.
+      (path) => !/^\.$|json$|undici$/.test(path),
+    );
+    const code = `import { createProxy } from "fetchway/node";
+      import { transformText } from "fetchway/bodies";
+      const interceptors = { request: [transformText((text) => text)] };
+      export const { nodeHandler } = createProxy({ target: "http://b.test", interceptors });
+      ${entries.map((path, i) => `export * as entry${i} from "fetchway/${path.slice(2)}";`).join("\n")}`;
+    await writeFile(join(app, "bare.ts"), code);
+    const newest = join(root, "node_modules/typescript/bin/tsc");
+    // A dependency of the tool that checks the package.
+    const older = newest.replace(
+      "node_modules/",
+      "node_modules/@arethetypeswrong/core/node_modules/",
+    );
+    const runs = ["node16", "nodenext", "bundler", "preserve"].map(async (name) => {
+      const compilerOptions = {
+        strict: true,
+        noEmit: true,
+        target: "es2022",
+        lib: ["es2022", "dom", "dom.iterable"],
+        types: [],
+        skipLibCheck: false,
+        ...resolutions[name]?.[0],
+      };
+      const config = `tsconfig.${name}.json`;
+      await writeFile(join(app, config), JSON.stringify({ compilerOptions, files: ["bare.ts"] }));
+      return run("node", name === "nodenext" ? older : newest, "-p", config);
+    });
+    expect(await Promise.all(runs)).toEqual(["", "", "", ""]);
+  });
+
+  test("@arethetypeswrong/cli finds nothing wrong", async () => {
+    const tool = join(root, "node_modules/.bin/attw");
+    const tarball = `${manifest.name}-${manifest.version}.tgz`;
+    // It exits with a failure for a problem that the profile does not ignore.
+    const printed = await run(tool, tarball, "--profile", "esm-only", "--format", "ascii");
+    const named = Array.from(printed.matchAll(/^"fetchway(.*)"$/gm), ([, path]) => `.${path}`);
+    expect(named).toEqual(Object.keys(manifest.exports));
+  });
+
   test("fetchway/config types a config file, which the command reads", async () => {
     const config = `import { defineConfig } from "fetchway/config";
       export default defineConfig({ routes: [{ match: "/a", target: "http://b.test:1" }] });`;
