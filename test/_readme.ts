@@ -5,6 +5,7 @@
  *     node test/_readme.ts    # brings README.md and docs/ up to date
  */
 import { globSync, readFileSync, writeFileSync } from "node:fs";
+import { readExample } from "./_example.ts";
 import { serverOf } from "./_gaps.clients.ts";
 import { type Gap, gaps } from "./_gaps.ts";
 import type { ClientHost } from "./_host.ts";
@@ -135,10 +136,9 @@ function statsTable(): string {
   return toTable([["`stats()`", "what it counts"], ...rows, ...each]);
 }
 
-/** Renders an example as a project that has installed the package writes it. */
+/** Renders the code of an example. */
 function example(name: string): string {
-  const source = readFileSync(new URL(`../examples/${name}.ts`, import.meta.url), "utf8");
-  const code = source.replace(/^\/\*\*[\s\S]*?\*\/\n/, "").replace('"#proxy"', '"fetchway"');
+  const code = readExample(name).replace(/^\/\*\*[\s\S]*?\*\/\n/, "");
   return `\`\`\`ts\n${code}\`\`\`\n`;
 }
 

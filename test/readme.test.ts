@@ -53,6 +53,7 @@ const documents = [
   ...pages,
   "SECURITY.md",
   "CONTRIBUTING.md",
+  "examples/README.md",
   ...globSync("bench/*.md", { cwd: root }),
 ];
 
