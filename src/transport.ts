@@ -171,7 +171,7 @@ export interface Transport {
    * its next request on the same connection.
    * @example
    * ```ts
-   * // examples/transport.ts has all of it.
+   * // examples/transport/index.ts has all of it.
    * import { request } from "node:http";
    * import { ProxyError, ResponseBody, type Transport } from "fetchway/transport";
    *

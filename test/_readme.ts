@@ -6,6 +6,7 @@
  */
 import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { inheritedBy, type OptionDoc, readInterface } from "./_docs.ts";
+import { readExample } from "./_example.ts";
 import { serverOf } from "./_gaps.clients.ts";
 import { type Gap, gaps } from "./_gaps.ts";
 import type { ClientHost } from "./_host.ts";
@@ -88,10 +89,9 @@ function statsTable(): string {
   return toTable([["`stats()`", "what it counts"], ...rows, ...each]);
 }
 
-/** Renders an example as a project that has installed the package writes it. */
+/** Renders the code of an example. */
 function example(name: string): string {
-  const source = readFileSync(new URL(`../examples/${name}.ts`, import.meta.url), "utf8");
-  const code = source.replace(/^\/\*\*[\s\S]*?\*\/\n/, "").replace('"#proxy"', '"fetchway"');
+  const code = readExample(name).replace(/^\/\*\*[\s\S]*?\*\/\n/, "");
   return `\`\`\`ts\n${code}\`\`\`\n`;
 }
 

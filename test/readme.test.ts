@@ -54,6 +54,7 @@ const documents = [
   ...pages,
   "SECURITY.md",
   "CONTRIBUTING.md",
+  "examples/README.md",
   ...globSync("bench/*.md", { cwd: root }),
 ];
 

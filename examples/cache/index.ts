@@ -1,10 +1,10 @@
 /**
  * Keeps small public responses in memory for as long as the upstream allows, and answers repeated requests with them:
  *
- *     npx srvx examples/cache.ts     # or with bun run, deno serve -A
+ *     npx srvx index.ts     # or with bun run, deno serve -A
  */
-import { createProxy } from "#proxy";
-import { BytesBody, getHeader, type Interceptor, type UpstreamResponse } from "../src/transport.ts";
+import { createProxy } from "fetchway";
+import { BytesBody, getHeader, type Interceptor, type UpstreamResponse } from "fetchway/transport";
 
 /** The kept responses by `Host` and URL, each with the time until which it may be used. */
 const stored = new Map<string, UpstreamResponse & { until: number }>();

@@ -1,11 +1,9 @@
 /**
  * Runs a server of Deno with a route of its own, which forwards all other requests and all WebSockets to an upstream:
  *
- *     deno serve -A --port 3000 examples/websocket-deno.ts
- *
- * In a project of your own, import from "fetchway".
+ *     deno serve -A --port 3000 index.ts
  */
-import { createProxy } from "#proxy";
+import { createProxy } from "fetchway";
 
 const proxy = createProxy({ target: "http://127.0.0.1:4000" });
 

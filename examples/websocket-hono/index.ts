@@ -1,11 +1,9 @@
 /**
  * Runs a Hono app on Node that forwards requests and WebSockets below `/api` to an upstream:
  *
- *     node examples/websocket-hono.ts
- *
- * In a project of your own, import from "fetchway".
+ *     node index.ts
  */
-import { createProxy } from "#proxy";
+import { createProxy } from "fetchway";
 import { serve } from "@hono/node-server";
 import { Hono } from "hono";
 

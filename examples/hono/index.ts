@@ -1,14 +1,12 @@
 /**
  * Runs a Hono app that forwards requests below `/api` to an upstream. The same source runs on every runtime:
  *
- *     npx srvx examples/hono.ts                          # Node
- *     bun run examples/hono.ts
- *     deno serve -A examples/hono.ts
- *     npx wrangler dev examples/hono.ts
- *
- * In a project of your own, import from "fetchway".
+ *     npx srvx index.ts                          # Node
+ *     bun run index.ts
+ *     deno serve -A index.ts
+ *     npx wrangler dev index.ts
  */
-import { proxyFetch } from "#proxy";
+import { proxyFetch } from "fetchway";
 import { Hono } from "hono";
 
 const target = "http://127.0.0.1:4000";

@@ -1,9 +1,9 @@
 /**
  * Shows the proxy's connections at `/metrics`, in the text format of Prometheus:
  *
- *     npx srvx examples/prometheus.ts     # or with bun run, deno serve -A
+ *     npx srvx index.ts     # or with bun run, deno serve -A
  */
-import { createProxy, type PoolStats } from "#proxy";
+import { createProxy, type PoolStats } from "fetchway";
 
 const proxy = createProxy({ target: "http://127.0.0.1:4000" });
 

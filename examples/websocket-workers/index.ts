@@ -1,11 +1,9 @@
 /**
  * A Worker with a route of its own, which forwards all other requests and all WebSockets to an upstream:
  *
- *     npx wrangler dev examples/websocket-workers.ts
- *
- * In a project of your own, import from "fetchway".
+ *     npx wrangler dev index.ts
  */
-import { createProxy } from "#proxy";
+import { createProxy } from "fetchway";
 
 const proxy = createProxy({ target: "http://127.0.0.1:4000" });
 

@@ -2,7 +2,7 @@
  * Makes an OpenTelemetry span for each attempt, tells the upstream which trace it belongs to, and records durations under
  * the stable names of OpenTelemetry:
  *
- *     npx srvx --import ./telemetry.ts examples/opentelemetry.ts     # or with bun run, deno serve -A
+ *     npx srvx --import ./telemetry.ts index.ts     # or with bun run, deno serve -A
  *
  * `telemetry.ts` is the app's file that registers an SDK with its exporters. Without an SDK, the API does nothing.
  */
@@ -16,8 +16,8 @@ import {
   type TextMapGetter,
   trace,
 } from "@opentelemetry/api";
-import { createProxy, ProxyError, type RequestEnd } from "#proxy";
-import { getHeader, type HeaderList, type Interceptor, setHeader } from "../src/transport.ts";
+import { createProxy, ProxyError, type RequestEnd } from "fetchway";
+import { getHeader, type HeaderList, type Interceptor, setHeader } from "fetchway/transport";
 
 const tracer = trace.getTracer("fetchway");
 const bounds = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];

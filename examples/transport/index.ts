@@ -1,13 +1,11 @@
 /**
  * Runs a proxy with a custom transport, which sends requests with the HTTP client of `node:http`.
  *
- *     node examples/transport.ts
- *
- * In a project of your own, import from "fetchway" and "fetchway/transport".
+ *     node index.ts
  */
 import { createServer, request as sendByNode } from "node:http";
-import { createProxy } from "#proxy";
-import { ProxyError, ResponseBody, type Sink, type Transport } from "../src/transport.ts";
+import { createProxy } from "fetchway";
+import { ProxyError, ResponseBody, type Sink, type Transport } from "fetchway/transport";
 
 export const transport: Transport = {
   name: "node:http",

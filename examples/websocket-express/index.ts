@@ -1,12 +1,10 @@
 /**
  * Runs an Express app that forwards requests and WebSockets below `/api` to an upstream:
  *
- *     node examples/websocket-express.ts
- *
- * In a project of your own, import from "fetchway".
+ *     node index.ts
  */
 import { createServer, type IncomingMessage } from "node:http";
-import { createProxy } from "#proxy";
+import { createProxy } from "fetchway";
 import express from "express";
 
 const proxy = createProxy({ target: "http://127.0.0.1:4000" });

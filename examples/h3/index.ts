@@ -1,14 +1,12 @@
 /**
  * Runs an h3 app that forwards requests below `/api` to an upstream. The same source runs on every runtime:
  *
- *     npx srvx examples/h3.ts                            # Node
- *     bun run examples/h3.ts
- *     deno serve -A examples/h3.ts
- *     npx wrangler dev examples/h3.ts
- *
- * In a project of your own, import from "fetchway".
+ *     npx srvx index.ts                            # Node
+ *     bun run index.ts
+ *     deno serve -A index.ts
+ *     npx wrangler dev index.ts
  */
-import { createProxy } from "#proxy";
+import { createProxy } from "fetchway";
 import { H3 } from "h3";
 
 const api = createProxy({ target: "http://127.0.0.1:4000", timeout: 10_000 });

@@ -1,11 +1,9 @@
 /**
  * Runs an h3 app on Node that forwards requests and WebSockets below `/api` to an upstream:
  *
- *     node examples/websocket-h3.ts
- *
- * In a project of your own, import from "fetchway".
+ *     node index.ts
  */
-import { createProxy } from "#proxy";
+import { createProxy } from "fetchway";
 import { H3, serve } from "h3";
 
 const proxy = createProxy({ target: "http://127.0.0.1:4000" });

@@ -1,12 +1,10 @@
 /**
  * Runs a server of `node:http` that forwards all requests to an upstream:
  *
- *     node examples/node.ts
- *
- * In a project of your own, import from "fetchway".
+ *     node index.ts
  */
 import { createServer } from "node:http";
-import { createProxy } from "#proxy";
+import { createProxy } from "fetchway";
 
 const proxy = createProxy({ target: "http://127.0.0.1:4000" });
 const server = createServer(proxy.nodeHandler);

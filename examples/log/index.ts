@@ -1,10 +1,10 @@
 /**
  * Logs a line for each attempt to send a request. Retries and followed redirects are attempts, too:
  *
- *     npx srvx examples/log.ts     # or with bun run, deno serve -A
+ *     npx srvx index.ts     # or with bun run, deno serve -A
  */
-import { createProxy } from "#proxy";
-import { type Interceptor, ProxyError } from "../src/transport.ts";
+import { createProxy } from "fetchway";
+import { type Interceptor, ProxyError } from "fetchway/transport";
 
 export const log: Interceptor = (next) => async (request, scope) => {
   const start = performance.now();

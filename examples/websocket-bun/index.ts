@@ -1,11 +1,9 @@
 /**
  * Runs a server of Bun with a route of its own, which forwards all other requests and all WebSockets to an upstream:
  *
- *     bun run examples/websocket-bun.ts
- *
- * In a project of your own, import from "fetchway/bun".
+ *     bun run index.ts
  */
-import { createProxy } from "../runtimes/bun.ts";
+import { createProxy } from "fetchway/bun";
 
 declare const Bun: { serve(options: object): { url: URL } };
 

@@ -1,10 +1,10 @@
 /**
  * Signs each attempt to send a request to the upstream, so that a retry has a new date and a new signature:
  *
- *     FETCHWAY_SECRET=… npx srvx examples/sign.ts     # or with bun run, deno serve -A
+ *     FETCHWAY_SECRET=… npx srvx index.ts     # or with bun run, deno serve -A
  */
-import { createProxy } from "#proxy";
-import { type Interceptor, setHeader } from "../src/transport.ts";
+import { createProxy } from "fetchway";
+import { type Interceptor, setHeader } from "fetchway/transport";
 
 const target = "http://127.0.0.1:4000";
 const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);

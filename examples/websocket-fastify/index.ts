@@ -1,11 +1,9 @@
 /**
  * Runs a Fastify app that forwards requests and WebSockets below `/api` to an upstream:
  *
- *     node examples/websocket-fastify.ts
- *
- * In a project of your own, import from "fetchway".
+ *     node index.ts
  */
-import { createProxy } from "#proxy";
+import { createProxy } from "fetchway";
 import fastify from "fastify";
 
 const proxy = createProxy({ target: "http://127.0.0.1:4000" });
