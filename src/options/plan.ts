@@ -6,7 +6,6 @@ import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../fields/headers.
 import { mirrorDefaults } from "./mirroroptions.ts";
 import { defaults, type ProxyOptions } from "./proxyoptions.ts";
 import { fillIn } from "./schema.ts";
-import { type FailoverOptions, failOver } from "../exchange/failover.ts";
 import type { Tracing } from "../exchange/observation.ts";
 import { Mirror } from "../exchange/mirror.ts";
 import { followRedirects, compileRedirectPolicy } from "../exchange/redirect.ts";
@@ -14,7 +13,14 @@ import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrit
 import { limitBody } from "../body/limit.ts";
 import { keepBody } from "../body/replay.ts";
 import { checkInterceptor, compose } from "../exchange/interceptor.ts";
-import { convertErrors, ifChosen, retry, type Send, sendThrough } from "../exchange/send.ts";
+import {
+  convertErrors,
+  failOver,
+  type FailoverOptions,
+  retry,
+  type Send,
+  sendThrough,
+} from "../exchange/send.ts";
 import { inProcess as standardInProcess } from "../fetch/inprocess.ts";
 import { assertReachable, parseTarget } from "../request/target.ts";
 import type { HeaderList, Transport } from "../transport.ts";
@@ -241,7 +247,7 @@ function compileSend(
     attemptTimeout,
     handsBodiesThrough: transport.handsBodiesThrough ?? false,
   };
-  steps.push(ifChosen(failOver(several)));
+  steps.push(failOver(several));
   if (retries) steps.push(retry(again, attemptTimeout));
   for (const intercept of attempt) steps.push(checkInterceptor(intercept));
   if (options.transport !== undefined) steps.push(convertErrors);
