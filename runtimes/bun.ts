@@ -1,6 +1,5 @@
 import { HttpTransport } from "../src/http1/client.ts";
-import { checkPoolOptions } from "../src/options/check.ts";
-import { explainOtherLibrary } from "../src/options/otherlibraries.ts";
+import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
@@ -76,7 +75,7 @@ const runtime: Runtime = {
   read: readRequest,
   createTransport,
   respond,
-  explain: explainOtherLibrary,
+  explain: explainWherePooled,
   tracing: findRequestChannel(),
 };
 

@@ -1,7 +1,6 @@
 import type { ChunkMemory } from "../src/http1/attempt.ts";
 import { HttpTransport } from "../src/http1/client.ts";
-import { checkPoolOptions } from "../src/options/check.ts";
-import { explainOtherLibrary } from "../src/options/otherlibraries.ts";
+import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
@@ -52,7 +51,7 @@ const runtime: Runtime = {
   read: readRequest,
   createTransport,
   respond,
-  explain: explainOtherLibrary,
+  explain: explainWherePooled,
   tracing: findRequestChannel(),
 };
 

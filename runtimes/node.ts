@@ -2,8 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
 import { forward } from "../src/forward.ts";
-import { checkPoolOptions } from "../src/options/check.ts";
-import { explainOtherLibrary } from "../src/options/otherlibraries.ts";
+import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
@@ -98,7 +97,7 @@ const runtime: Runtime = {
   read: readRequest,
   respond,
   createTransport,
-  explain: explainOtherLibrary,
+  explain: explainWherePooled,
   tracing: findRequestChannel(),
 };
 

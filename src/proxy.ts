@@ -2,7 +2,7 @@ import type { Tracing } from "./exchange/observation.ts";
 import { isApp } from "./request/app.ts";
 import { forward, type Respond } from "./forward.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
-import { checkPoolOptions, type Explain } from "./options/check.ts";
+import type { Explain } from "./options/check.ts";
 import { compile, type Plan } from "./options/plan.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
@@ -170,7 +170,6 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   if (pool !== undefined && options.fetch !== undefined) {
     throw new TypeError("fetchway: leave out `pool`: `fetch` has connections of its own");
   }
-  if (pool !== undefined) checkPoolOptions(pool);
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
   const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
   const plan = compile(options, transportFor, runtime.inProcess, runtime.tracing, runtime.explain);
