@@ -9,7 +9,6 @@ import {
   withoutNames,
   withoutNominated,
 } from "../fields/headers.ts";
-import { cleanTrailerNames } from "../fields/trailers.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { Plan } from "../options/plan.ts";
 import { joinTarget, type Upstream } from "./target.ts";
@@ -78,7 +77,7 @@ export function toUpstreamRequest(
     // What a client must not set in the header section, it must not set in the trailer section either.
     const dropped = trusts ? plan.droppedIfTrusted : plan.dropped;
     body.restrictTrailers?.(dropped, head.connection);
-    if (head.trailer !== undefined) trailer = cleanTrailerNames(head.trailer, dropped);
+    if (head.trailer !== undefined) trailer = body.announceTrailers?.(head.trailer);
   }
   return {
     upstream,
