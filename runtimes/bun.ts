@@ -76,6 +76,7 @@ const runtime: Runtime = {
   createTransport,
   respond,
   explain: explainWherePooled,
+  upgradeHint: ": give it proxy.websocket, and call proxy.fetch(request, server)",
   tracing: findRequestChannel(),
 };
 
@@ -95,7 +96,7 @@ const runtime: Runtime = {
  * };
  * ```
  */
-export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
 
 /**
  * Creates a proxy that compiles its options once and has its own connections.

@@ -65,7 +65,7 @@ const runtime: Runtime = {
  * await response.body?.cancel();
  * ```
  */
-export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
 
 /**
  * Creates a proxy that compiles its options once and has its own connections.

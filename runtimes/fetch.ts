@@ -40,7 +40,7 @@ const runtime: Runtime = {
  * Forwards a request to a target and resolves to the response to return.
  * @example export default { fetch: (request) => proxyFetch(request, "https://api.example") };
  */
-export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
 
 /**
  * Creates a proxy that compiles its options once.

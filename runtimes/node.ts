@@ -18,6 +18,7 @@ import { type AttachOptions, attachTo, plugInto, type SrvxServer } from "./node/
 import { createUpgradeListener, type UpgradeListener } from "./node/handleupgrade.ts";
 import { MessageIncoming, readRequest } from "./node/nodeincoming.ts";
 import { createNodeTransport } from "./node/nodetransport.ts";
+import { explainNodeMessage } from "./node/nodemessage.ts";
 import { respond, sendResponse } from "./node/noderesponse.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { assertVersion } from "./sockets/versions.ts";
@@ -98,6 +99,8 @@ const runtime: Runtime = {
   respond,
   createTransport,
   explain: explainWherePooled,
+  explainRequest: explainNodeMessage,
+  upgradeHint: ": call proxy.attach(server), or give the server proxy.plugin",
   tracing: findRequestChannel(),
 };
 
@@ -105,7 +108,7 @@ const runtime: Runtime = {
  * Forwards a request to a target and resolves to the response to return.
  * @example app.all("/**", (event) => proxyFetch(event.req, "http://127.0.0.1:4000"));
  */
-export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
 
 function toError(thrown: unknown): Error {
   return new Error("fetchway: a hook threw a value that is not an Error", { cause: thrown });

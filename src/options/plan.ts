@@ -29,6 +29,18 @@ import { compileTrust, type Trust } from "../request/trust.ts";
 /** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
 
+/** What a runtime contributes to the plans of its proxies, beside its transport. */
+export interface RuntimeParts {
+  /** The transport to apps in this process, if the standard one does not fit the runtime. */
+  inProcess?: Transport;
+  /** The channel on which the runtime's tools follow exchanges, if it has one. */
+  tracing?: Tracing | undefined;
+  /** Explains what to write instead of names that are no options; it takes precedence over the core. */
+  explain?: Explain;
+  /** Says how a server of this runtime hands over upgrades, for the error of a server that does not. */
+  upgradeHint?: string;
+}
+
 /** The options, checked and compiled once, so that an unused option costs nothing per request. */
 export interface Plan {
   readonly options: ProxyOptions;
@@ -61,6 +73,8 @@ export interface Plan {
   /** The protocols that are tunnelled, in lower case. */
   readonly upgrades: readonly string[];
   readonly tunnelTimeout: number;
+  /** Says how a server of this runtime hands over upgrades. */
+  readonly upgradeHint: string | undefined;
   /** Whether redirects are followed. */
   readonly follows: boolean;
   readonly transport: Transport;
@@ -93,17 +107,12 @@ const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
 /**
  * Checks options and compiles them.
  * @param transportFor makes the runtime's own transport for these options
- * @param inProcess the runtime's transport to apps in this process
- * @param tracing the runtime's channel for tools that follow exchanges
- * @param explain says what to write instead of names that are no options; it takes precedence over the core
  * @throws TypeError that names the option and the fix
  */
 export function compile(
   options: ProxyOptions,
   transportFor: (options: ProxyOptions) => Transport,
-  inProcess: Transport = standardInProcess,
-  tracing?: Tracing,
-  explain?: Explain,
+  { inProcess = standardInProcess, tracing, explain, upgradeHint }: RuntimeParts = {},
 ): Plan {
   checkOptions(options, explain);
   if (options.transport !== undefined && options.fetch !== undefined) {
@@ -145,6 +154,7 @@ export function compile(
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
     upgrades: (options.upgrades ?? defaults.upgrades).map((each) => each.toLowerCase()),
     tunnelTimeout: options.tunnelTimeout ?? defaults.tunnelTimeout,
+    upgradeHint,
     follows,
     send,
     transport,

@@ -46,7 +46,9 @@ export function toUpstreamRequest(
     incoming,
   );
   const upgrade =
-    head.upgrade === undefined ? undefined : readUpgrade(incoming, head.upgrade, plan.upgrades);
+    head.upgrade === undefined
+      ? undefined
+      : readUpgrade(incoming, head.upgrade, plan.upgrades, plan.upgradeHint);
   if (upgrade !== undefined) incoming.prepareUpgrade?.(head.headers);
   const host =
     incoming.named === undefined
