@@ -1,3 +1,4 @@
+import { inProcess } from "../src/fetch/standardapps.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
@@ -78,6 +79,7 @@ const runtime: Runtime = {
   explain: explainWherePooled,
   upgradeHint: ": give it proxy.websocket, and call proxy.fetch(request, server)",
   tracing: findRequestChannel(),
+  inProcess,
 };
 
 /**

@@ -1,3 +1,4 @@
+import { inProcess } from "../src/fetch/standardapps.ts";
 import type { ChunkMemory } from "../src/http1/attempt.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";
@@ -53,6 +54,7 @@ const runtime: Runtime = {
   respond,
   explain: explainWherePooled,
   tracing: findRequestChannel(),
+  inProcess,
 };
 
 /**

@@ -1,3 +1,4 @@
+import { inProcess } from "../src/fetch/standardapps.ts";
 import { createFetchTransport, STANDARD } from "../src/fetch/fetchtransport.ts";
 import { toHeaders } from "../src/fields/headers.ts";
 import { WebIncoming } from "../src/request/incoming.ts";
@@ -34,6 +35,7 @@ const runtime: Runtime = {
   createTransport,
   respond: ({ status, statusText, headers, body }) =>
     new Response(body?.stream() ?? null, { status, statusText, headers: toHeaders(headers) }),
+  inProcess,
 };
 
 /**

@@ -1,3 +1,4 @@
+import { inProcess } from "../src/fetch/standardapps.ts";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
@@ -102,6 +103,7 @@ const runtime: Runtime = {
   explainRequest: explainNodeMessage,
   upgradeHint: ": call proxy.attach(server), or give the server proxy.plugin",
   tracing: findRequestChannel(),
+  inProcess,
 };
 
 /**

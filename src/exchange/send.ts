@@ -31,7 +31,7 @@ export type Interceptor = (next: Send) => Send;
  * Returns the innermost `Send`: it calls the app if the upstream is an app in this process, and otherwise sends the request
  * over the network. It decides for each request, because a redirect may lead from an app to the network.
  */
-export function sendThrough(transport: Transport, inProcess: Transport): Send {
+export function sendThrough(transport: Transport, inProcess: Transport = transport): Send {
   return (request, scope) => {
     const chosen = request.upstream.app === undefined ? transport : inProcess;
     if (request.upgrade !== undefined && chosen.capabilities.upgrade !== true) {

@@ -21,7 +21,6 @@ import {
   type Send,
   sendThrough,
 } from "../exchange/send.ts";
-import { inProcess as standardInProcess } from "../fetch/inprocess.ts";
 import { assertReachable, parseTarget } from "../request/target.ts";
 import type { HeaderList, Transport } from "../transport.ts";
 import { compileTrust, type Trust } from "../request/trust.ts";
@@ -31,7 +30,7 @@ export type PathRewrite = (path: string, request: () => Request) => string | Pro
 
 /** What a runtime contributes to the plans of its proxies, beside its transport. */
 export interface RuntimeParts {
-  /** The transport to apps in this process, if the standard one does not fit the runtime. */
+  /** The transport to apps in this process; without it, they are called through the transport to the network. */
   inProcess?: Transport;
   /** The channel on which the runtime's tools follow exchanges, if it has one. */
   tracing?: Tracing | undefined;
@@ -112,7 +111,7 @@ const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
 export function compile(
   options: ProxyOptions,
   transportFor: (options: ProxyOptions) => Transport,
-  { inProcess = standardInProcess, tracing, explain, upgradeHint }: RuntimeParts = {},
+  { inProcess, tracing, explain, upgradeHint }: RuntimeParts = {},
 ): Plan {
   checkOptions(options, explain);
   if (options.transport !== undefined && options.fetch !== undefined) {
@@ -228,7 +227,7 @@ function asksForIdentity(options: ProxyOptions, { capabilities }: Transport): bo
 function compileSend(
   options: ProxyOptions,
   transport: Transport,
-  inProcess: Transport,
+  inProcess: Transport | undefined,
 ): Pick<Plan, "follows" | "send"> {
   if (options.redirectTargets !== undefined && options.followRedirects === undefined) {
     throw new TypeError(
@@ -267,7 +266,7 @@ function compileSend(
 function compileMirror(
   { mirror, timeout = defaults.timeout }: ProxyOptions,
   transport: Transport,
-  inProcess: Transport,
+  inProcess: Transport | undefined,
 ): Mirror | undefined {
   if (mirror === undefined) return undefined;
   const given = typeof mirror === "string" ? { target: mirror } : mirror;
