@@ -1,5 +1,4 @@
 import type { BodySource } from "./body/source.ts";
-import { type Choice, choose } from "./exchange/failover.ts";
 import { Observation, type RequestEnd } from "./exchange/observation.ts";
 import { Scope } from "./exchange/scope.ts";
 import { badRequest, ProxyError, toErrorResponse, toProxyError } from "./error.ts";
@@ -23,6 +22,7 @@ import {
   type Upstream,
 } from "./request/target.ts";
 import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
+import type { Choice } from "./upstreams/failover.ts";
 
 /**
  * Makes the `Response` that the runtime's server sends to the client.
@@ -116,7 +116,7 @@ async function exchange(
   try {
     // ── prepare ──
     if (upstreams !== undefined) {
-      choice = await choose(upstreams, incoming, plan.transport, scope, (each) =>
+      choice = await upstreams.choose(upstreams, incoming, plan.transport, scope, (each) =>
         reach(each, plan),
       );
       ({ upstream } = choice);

@@ -3,7 +3,7 @@
  * @module
  */
 import type { BodySource } from "./body/source.ts";
-import type { Choice } from "./exchange/failover.ts";
+import type { Choice } from "./upstreams/failover.ts";
 import type { Send } from "./exchange/send.ts";
 import type { Upstream } from "./request/target.ts";
 import type { HandedSocket, Tunnel } from "./tunnel.ts";

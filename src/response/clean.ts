@@ -6,7 +6,6 @@ import {
   withoutNames,
   withoutNominated,
 } from "../fields/headers.ts";
-import { cleanTrailerNames } from "../fields/trailers.ts";
 import { MisuseError } from "../options/misuse.ts";
 import type { BodySource } from "../body/source.ts";
 import { chooseProtocol, nominatesUpgrade } from "../request/upgrade.ts";
@@ -68,7 +67,7 @@ export function cleanResponse(
     headers,
     original: received.original,
     body: bodyless ? null : body,
-    trailer: bodyless || body?.length !== undefined ? undefined : readTrailer(received.headers),
+    trailer: bodyless ? undefined : readTrailer(received),
     isEncoded: received.isEncoded ?? false,
     tunnel: received.tunnel,
     webSocket: received.webSocket,
@@ -137,14 +136,15 @@ export function cleanResponseHeaders(
   return withoutNominated(headers, connection);
 }
 
-/** Returns the names of the trailer fields that a response announces; undefined for none. */
-function readTrailer(headers: HeaderList): string | undefined {
+/** Returns the names of the trailer fields that a response announces and may have; undefined for none. */
+function readTrailer({ headers, body }: UpstreamResponse): string | undefined {
+  if (body?.announceTrailers === undefined || body.length !== undefined) return undefined;
   const names: string[] = [];
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     if (name.length === 7 && name.toLowerCase() === "trailer") names.push(headers[i + 1] as string);
   }
-  return names.length === 0 ? undefined : cleanTrailerNames(names.join());
+  return names.length === 0 ? undefined : body.announceTrailers(names.join());
 }
 
 /** Drops the fields of an interim response that must not be forwarded. It has no body, and so no message framing. */

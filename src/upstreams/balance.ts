@@ -22,13 +22,14 @@ import {
   POLICIES,
   type PolicyName,
 } from "./balanceoptions.ts";
+import { choose } from "./failover.ts";
 import { type CheckOptions, HealthChecks } from "./healthchecks.ts";
 import { Health, OutlierDetector, outlierDefaults, type OutlierOptions } from "./outliers.ts";
 import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
 import type { PickRequest, Result, Upstreams } from "./upstreams.ts";
 
-export { byAddress, byCookie, byHeader, byUri, consistentHash, type HashKey };
+export { byAddress, byCookie, byHeader, byUri, choose, consistentHash, type HashKey };
 export type {
   BalancedTarget,
   BalanceOptions,
@@ -217,6 +218,9 @@ export class Balancer implements Upstreams, Group {
   }
 
   // ── for the proxy ──
+
+  /** Picks the upstream of a request. The proxy calls it. */
+  readonly choose: Upstreams["choose"] = choose;
 
   /** Begins the active checks. The proxy calls it. */
   start(transport: Transport): void {

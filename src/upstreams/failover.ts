@@ -8,19 +8,16 @@ import { parseTarget, type TargetAddress, type Upstream } from "../request/targe
 import { discardBody } from "../response/clean.ts";
 import type { Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
 import { WatchedTunnel } from "../tunnel.ts";
-import type { PickRequest, Result, Upstreams } from "../upstreams/upstreams.ts";
-import type { Scope } from "./scope.ts";
+import type { Scope } from "../exchange/scope.ts";
 import {
   AttemptTimeout,
+  type FailoverOptions,
   isUnanswered,
   isUnprocessed,
-  type Interceptor,
   pause,
   type Send,
-} from "./send.ts";
-
-/** Parses a target, and makes sure that the transport can reach it. */
-type Reach = (target: TargetAddress) => Upstream;
+} from "../exchange/send.ts";
+import type { PickRequest, Reach, Result, Upstreams } from "./upstreams.ts";
 
 /** What all attempts of one request have in common. */
 interface Origin {
@@ -90,6 +87,16 @@ export class Choice {
     return this.#origin.upstreams.mayRetry?.() !== false;
   }
 
+  /** Sends the request to the chosen upstream, and to others if it fails. */
+  send(
+    next: Send,
+    options: FailoverOptions,
+    request: UpstreamRequest,
+    scope: Scope,
+  ): Promise<UpstreamResponse> {
+    return sendChosen(next, options, request, scope);
+  }
+
   /** Picks an upstream that the request has not been sent to. */
   pickAnother(): Choice | undefined | Promise<Choice | undefined> {
     const picked = Choice.pick(this.#origin, this.#tried);
@@ -117,7 +124,8 @@ export class Choice {
 }
 
 /**
- * Picks the upstream of a request.
+ * Picks the upstream of a request: the member `choose` of every target that stands for several upstreams. A target brings
+ * it, so that a bundle without such a target has no failover.
  * @param reach parses a target, and throws for one that the transport cannot reach
  * @throws ProxyError 503 if no upstream can take the request
  */
@@ -183,25 +191,12 @@ const BROKEN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "tls_alert_received",
 ]);
 
-/** How requests are sent to several upstreams. */
-export interface FailoverOptions {
-  readonly retry: Required<RetryOptions>;
-  /** Milliseconds after which an attempt without response headers is left for another one; 0 for no limit. */
-  readonly attemptTimeout: number;
-  /** Whether bodies are not to be read: a response then counts as over when its headers have arrived. */
-  readonly handsBodiesThrough: boolean;
-}
-
 /**
  * Reports to several upstreams what becomes of each attempt, and sends a request that one of them has failed to another.
  *
  * A request goes to another upstream if `retry` allows a further attempt, if the upstreams' budget does, and if the first
  * cannot have carried it out, or its method may be repeated.
  */
-export function failOver(options: FailoverOptions): Interceptor {
-  return (next) => (request, scope) => sendChosen(next, options, request, scope);
-}
-
 async function sendChosen(
   next: Send,
   options: FailoverOptions,
