@@ -353,6 +353,7 @@ describe("options", () => {
     [["http://a.test"], { slowStart: -1 }, "option `slowStart`: use whole milliseconds"],
     [["http://a.test"], { maxRequests: 0 }, "option `maxRequests`: use a whole number from 1"],
     [["http://a.test"], { maxQueue: -1 }, "option `maxQueue`: use a whole number from 0"],
+    [["http://a.test"], { queueTimeout: 0.5 }, "option `queueTimeout`: use whole milliseconds"],
     [["http://a.test"], { retryBudget: 0.2 }, "option `retryBudget`: use an object"],
     [
       ["http://a.test"],
@@ -375,6 +376,7 @@ describe("options", () => {
       slowStart: 0,
       maxRequests: Infinity,
       maxQueue: 0,
+      queueTimeout: 0,
       retryBudget: { ratio: 0, perSecond: 0.5 },
     };
     expect(balance([{ target: "http://a.test", weight: 0.5 }], options).states()).toHaveLength(1);

@@ -7,6 +7,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { toCapnp } from "./_capnp.ts";
 import { useEcho } from "./_echo.ts";
 import { Upstream } from "./_upstream.ts";
+import { startUpstreams } from "./_upstreams.ts";
 import { pause, until } from "./_wait.ts";
 import type { Call } from "./_link.ts";
 import { type Program, startProgram } from "./_program.ts";
@@ -106,6 +107,29 @@ test("several upstreams work without checks, which are refused by name", async (
   expect(await (await get(program, "/refusal")).text()).toMatch(
     /^TypeError: fetchway: bad option `check`: nothing runs between requests here; leave it out/,
   );
+});
+
+test("a request that waits for an upstream is sent when the request of another event is over", async () => {
+  await using upstreams = await startUpstreams(1);
+  const contents = `import { createProxy } from "./runtimes/workerd.ts";
+    import { balance } from "./src/upstreams/balance.ts";
+    const target = balance(["${upstreams.urls[0]}"], { maxRequests: 1, maxQueue: 1 });
+    const proxy = createProxy({ target });
+    export default {
+      fetch: (request) =>
+        request.url.endsWith("/waiting") ? new Response(String(target.waiting)) : proxy.fetch(request),
+    };`;
+  await using program = await startWorker("queue", contents, forWorkers);
+  const held = get(program, "/hold");
+  await until(() => upstreams.held === 1, "the first request");
+  const waiting = get(program, "/1");
+  while ((await (await get(program, "/waiting")).text()) !== "1") await pause(2);
+  const refused = await get(program, "/2");
+  expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "1"]);
+  upstreams.release();
+  expect(await (await held).text()).toBe("held");
+  expect(await (await waiting).text()).toBe("0");
+  expect(upstreams.paths).toEqual(["/hold", "/1"]);
 });
 
 test("the entry reads target and options from the Worker's vars", async () => {

@@ -14,6 +14,7 @@ import {
   byUri,
   consistentHash,
   type HashKey,
+  type HashOptions,
 } from "./consistenthash.ts";
 import {
   type BalancedTarget,
@@ -23,18 +24,29 @@ import {
   type PolicyName,
 } from "./balanceoptions.ts";
 import { type CheckOptions, HealthChecks } from "./healthchecks.ts";
-import { Health, OutlierDetector, outlierDefaults, type OutlierOptions } from "./outliers.ts";
+import {
+  BalancedMember,
+  isWorking,
+  type MemberLimits,
+  type MemberState,
+  mayWork,
+  nameOf,
+  stateOf,
+} from "./member.ts";
+import { type Health, OutlierDetector, outlierDefaults, type OutlierOptions } from "./outliers.ts";
+import { ANY_BUSY, Busy, PlaceQueue } from "./placequeue.ts";
 import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
 import type { PickRequest, Result, Upstreams } from "./upstreams.ts";
 
-export { byAddress, byCookie, byHeader, byUri, consistentHash, type HashKey };
+export { byAddress, byCookie, byHeader, byUri, consistentHash, type HashKey, type HashOptions };
 export type {
   BalancedTarget,
   BalanceOptions,
   CheckOptions,
   Group,
   Member,
+  MemberState,
   OutlierOptions,
   PickRequest,
   Policy,
@@ -42,67 +54,6 @@ export type {
   RetryBudgetOptions,
 };
 export type { Chance, Result, Upstreams };
-
-/** One upstream, with everything that is known of it. */
-class BalancedMember implements Member {
-  readonly target: TargetAddress;
-  readonly name: string;
-  readonly health: Health = new Health();
-  /** Whether active checks have found it working. */
-  isUp = true;
-  /** Whether it takes no new requests, because it is being removed. */
-  isDraining = false;
-  active = 0;
-  /** The number of requests that try whether it works again, and are not answered. */
-  trials = 0;
-  /** Called when it is removed and has no requests. */
-  onIdle: (() => void)[] = [];
-  /** The weight that was set. */
-  share: number;
-  readonly #now: () => number;
-  readonly #slowStart: number;
-
-  constructor(target: TargetAddress, share: number, slowStart: number, now: () => number) {
-    this.target = target;
-    this.name = nameOf(target);
-    this.share = share;
-    this.#slowStart = slowStart;
-    this.#now = now;
-  }
-
-  get weight(): number {
-    if (!this.isStarting) return this.share;
-    const passed = (this.#now() - this.health.returnedAt) / this.#slowStart;
-    return this.share * Math.max(0.1, passed);
-  }
-
-  /** Whether it gets its share only gradually, because it has just returned. */
-  get isStarting(): boolean {
-    return this.health.returnedAt + this.#slowStart > this.#now();
-  }
-}
-
-/** The state of one upstream, for metrics and status pages. */
-export interface MemberState {
-  /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
-  readonly name: string;
-  /** Its share of the requests at present. */
-  readonly weight: number;
-  /** The number of requests that were sent to it and are not over. */
-  readonly active: number;
-  /**
-   * `up`; `starting`: it gets its share gradually; `trial`: it was ejected, and gets one request at a time; `ejected`; `down`:
-   * active checks have failed; `draining`: it is being removed.
-   */
-  readonly state: "up" | "starting" | "trial" | "ejected" | "down" | "draining";
-}
-
-interface Waiter {
-  readonly request: PickRequest;
-  readonly tried: readonly TargetAddress[];
-  readonly resolve: (target: TargetAddress | undefined) => void;
-  readonly reject: (thrown: unknown) => void;
-}
 
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
@@ -120,7 +71,8 @@ export class Balancer implements Upstreams, Group {
   readonly #outliers: OutlierDetector | undefined;
   readonly #budget: RetryBudget;
   readonly #checks: HealthChecks | undefined;
-  #queue: Waiter[] = [];
+  readonly #queue: PlaceQueue;
+  readonly #limits: MemberLimits;
   /** Those that get requests, although some may be busy; undefined after a change. */
   #able: BalancedMember[] | undefined;
   /** The records of the upstreams that may be ejected: not of those that active checks find down, or that are removed. */
@@ -137,6 +89,9 @@ export class Balancer implements Upstreams, Group {
     const { policy = "least_conn", outliers = {}, chance = realChance } = options;
     this.#options = options;
     this.#chance = chance;
+    const { maxRequests = Infinity, slowStart = 10_000, queueTimeout = 10_000 } = options;
+    this.#limits = { maxRequests, slowStart, now: chance.now };
+    this.#queue = new PlaceQueue((request, tried) => this.#choose(request, tried), queueTimeout);
     this.#policy = typeof policy === "object" ? policy : POLICIES[policy](chance);
     this.#budget = new RetryBudget(chance, options.retryBudget);
     const change = (): void => void (this.#able = undefined);
@@ -156,6 +111,11 @@ export class Balancer implements Upstreams, Group {
     return this.#members;
   }
 
+  /** The number of requests that wait for a place. */
+  get waiting(): number {
+    return this.#queue.size;
+  }
+
   /** Whether all upstreams have the same weight at present. */
   get isUniform(): boolean {
     this.#refresh();
@@ -169,6 +129,7 @@ export class Balancer implements Upstreams, Group {
       name: member.name,
       weight: member.weight,
       active: member.active,
+      waiting: member.waiting,
       state: stateOf(member),
     }));
   }
@@ -180,15 +141,14 @@ export class Balancer implements Upstreams, Group {
   add(added: TargetAddress | BalancedTarget): void {
     const { target, weight = 1 } = isBalanced(added) ? added : { target: added };
     checkWeight(weight);
-    const { now } = this.#chance;
-    const member = new BalancedMember(target, weight, this.#options.slowStart ?? 10_000, now);
+    const member = new BalancedMember(target, weight, this.#limits);
     if (this.#checks !== undefined && parseTarget(target).app !== undefined) {
       throw badOption("check", "an app in this process cannot be checked; leave it out");
     }
     const [present] = this.#members;
     if (present !== undefined) checkFits(member, present, this.#members);
     // One that is added later begins slowly: its caches and connections are cold.
-    if (this.#isInUse) member.health.returnedAt = now();
+    if (this.#isInUse) member.health.returnedAt = this.#chance.now();
     this.#members.push(member);
     this.#byTarget.set(target, member);
     this.#checks?.add(member);
@@ -240,14 +200,13 @@ export class Balancer implements Upstreams, Group {
     tried: readonly TargetAddress[],
   ): TargetAddress | undefined | Promise<TargetAddress | undefined> {
     if (tried.length === 0) this.#budget.deposit();
-    const target = this.#choose(request, tried);
-    if (target !== undefined || !this.#isFull(tried)) return target;
+    // A place may have become free that no result tells of: an ejection is over.
+    if (this.#queue.size > 0) this.#queue.pump();
+    const chosen = this.#choose(request, tried);
+    if (!(chosen instanceof Busy)) return chosen?.target;
     const { maxQueue = 100 } = this.#options;
-    if (this.#queue.length >= maxQueue) this.#dropAborted();
-    if (this.#queue.length >= maxQueue) return undefined;
-    return new Promise((resolve, reject) => {
-      this.#queue.push({ request, tried, resolve, reject });
-    });
+    if (!this.#queue.hasRoom(maxQueue * this.#refresh().length)) return undefined;
+    return this.#queue.wait(request, tried, chosen);
   }
 
   /** Takes the result of an attempt. The proxy calls it. */
@@ -268,7 +227,7 @@ export class Balancer implements Upstreams, Group {
     member.active--;
     this.active--;
     if (member.active === 0) for (const resolve of member.onIdle.splice(0)) resolve();
-    this.#pump();
+    this.#queue.pump();
   }
 
   /** Whether the retry budget allows one more attempt. The proxy calls it. */
@@ -281,73 +240,38 @@ export class Balancer implements Upstreams, Group {
     return 1;
   }
 
-  #choose(request: PickRequest, tried: readonly TargetAddress[]): TargetAddress | undefined {
+  #choose(
+    request: PickRequest,
+    tried: readonly TargetAddress[],
+  ): BalancedMember | Busy | undefined {
     let able: readonly BalancedMember[] = this.#refresh();
     if (tried.length > 0) able = able.filter(({ target }) => !tried.includes(target));
     if (able.length === 0) return undefined;
     let member = this.#ask(able, request);
-    if (this.#isBusy(member)) {
-      able = able.filter((each) => !this.#isBusy(each));
-      if (able.length === 0) return undefined;
+    if (member.isBusy) {
+      if (this.#policy.isSticky === true && member.isFull && this.#mayWaitFor(member)) {
+        return new Busy(member);
+      }
+      able = able.filter((each) => !each.isBusy);
+      if (able.length === 0) return ANY_BUSY;
       member = this.#ask(able, request);
     }
     if (member.health.isOnTrial) member.trials++;
     member.active++;
     this.active++;
-    return member.target;
+    return member;
+  }
+
+  #mayWaitFor(member: BalancedMember): boolean {
+    const { maxQueue = 100 } = this.#options;
+    if (member.waiting >= maxQueue) this.#queue.dropAborted();
+    return member.waiting < maxQueue;
   }
 
   #ask(able: readonly BalancedMember[], request: PickRequest): BalancedMember {
     const member = this.#policy.pick(able, request, this) as BalancedMember | undefined;
     if (member !== undefined && this.#byTarget.get(member.target) === member) return member;
     throw badOption("policy", "its method pick must return one of the upstreams that it is given");
-  }
-
-  /**
-   * Whether an upstream has as many requests as it may have. After an ejection, it gets one until it has answered;
-   * requests and tunnels that it has had from before do not count for that.
-   */
-  #isBusy({ active, trials, health }: BalancedMember): boolean {
-    const { maxRequests = Infinity } = this.#options;
-    return active >= maxRequests || (health.isOnTrial && trials > 0);
-  }
-
-  /** Whether an upstream would take the request if it had not so many already. */
-  #isFull(tried: readonly TargetAddress[]): boolean {
-    return this.#refresh().some((member) => !tried.includes(member.target) && this.#isBusy(member));
-  }
-
-  /** Lets requests that wait be sent, as far as there is room. */
-  #pump(): void {
-    if (this.#queue.length === 0) return;
-    this.#dropAborted();
-    const waiting = this.#queue;
-    this.#queue = [];
-    let hasRoom = true;
-    for (const waiter of waiting) {
-      const { request, tried, resolve, reject } = waiter;
-      try {
-        const target = hasRoom ? this.#choose(request, tried) : undefined;
-        if (target !== undefined || !this.#isFull(tried)) {
-          resolve(target);
-          continue;
-        }
-      } catch (thrown) {
-        reject(thrown);
-        continue;
-      }
-      this.#queue.push(waiter);
-      // One that waits for any upstream waits for all: only a repeated request may have to let others pass.
-      if (tried.length === 0) hasRoom = false;
-    }
-  }
-
-  /** Takes requests out of the queue whose clients have left. */
-  #dropAborted(): void {
-    this.#queue = this.#queue.filter(({ request, resolve }) => {
-      if (request.isAborted === true) resolve(undefined);
-      return request.isAborted !== true;
-    });
   }
 
   /** Returns those that get requests. */
@@ -386,7 +310,7 @@ export class Balancer implements Upstreams, Group {
     this.heaviest = this.#members.reduce((most, { share }) => Math.max(most, share), 0);
     this.#healths = this.#members.filter(mayWork).map(({ health }) => health);
     this.#able = undefined;
-    this.#pump();
+    this.#queue.pump(true);
   }
 }
 
@@ -411,26 +335,12 @@ export function balance(
   return new Balancer(targets as readonly (TargetAddress | BalancedTarget)[], options);
 }
 
-/** Returns the text that identifies an upstream: its origin, or its Unix domain socket. */
-function nameOf(target: TargetAddress): string {
-  const { origin, socketPath } = parseTarget(target);
-  return socketPath === undefined ? origin : `unix:${socketPath}`;
-}
-
 function isBalanced(added: TargetAddress | BalancedTarget): added is BalancedTarget {
   if (typeof added !== "object" || added === null || isApp(added) || !("target" in added))
     return false;
   const wrong = Object.keys(added).find((name) => name !== "target" && name !== "weight");
   if (wrong === undefined) return true;
   throw badOption("balance", `\`${wrong}\` is unknown; use { target, weight }`);
-}
-
-function mayWork({ isUp, isDraining }: BalancedMember): boolean {
-  return isUp && !isDraining;
-}
-
-function isWorking(member: BalancedMember): boolean {
-  return mayWork(member) && member.health.ejectedUntil === 0;
 }
 
 /**
@@ -449,14 +359,6 @@ const OWN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "connection_limit_reached",
   "destination_unavailable",
 ]);
-
-function stateOf(member: BalancedMember): MemberState["state"] {
-  if (member.isDraining) return "draining";
-  if (!member.isUp) return "down";
-  if (member.health.ejectedUntil > 0) return "ejected";
-  if (member.health.isOnTrial) return "trial";
-  return member.isStarting ? "starting" : "up";
-}
 
 function checkWeight(weight: number): void {
   if (typeof weight === "number" && weight > 0 && Number.isFinite(weight)) return;

@@ -66,10 +66,16 @@ export interface BalanceOptions {
    */
   maxRequests?: number;
   /**
-   * The number of requests that wait when all upstreams have `maxRequests`; further ones get 503.
+   * The number of requests that wait for each upstream that works, when all of them have `maxRequests`; further ones get
+   * 503. With three upstreams, three times as many wait, in one queue: each goes to the upstream that has room first.
    * @default 100
    */
   maxQueue?: number;
+  /**
+   * Milliseconds that a request waits before it gets 503; `0` for as long as `timeout` allows.
+   * @default 10000
+   */
+  queueTimeout?: number;
   /** How many retries are allowed. */
   retryBudget?: RetryBudgetOptions;
   /** The clock and the random numbers, for tests. */
@@ -151,6 +157,7 @@ const schema: Schema<BalanceOptions> = {
   slowStart: { kind: milliseconds },
   maxRequests: { kind: limitFrom(1) },
   maxQueue: { kind: limitFrom(0) },
+  queueTimeout: { kind: milliseconds },
   retryBudget: {
     kind: record(budgetSchema, "use an object such as { ratio: 0.2, perSecond: 10 }"),
   },

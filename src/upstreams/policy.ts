@@ -42,6 +42,11 @@ export interface Policy {
    * @param able at least one upstream; the order stays the same as long as none is added, removed, ejected or returns
    */
   pick(able: readonly Member[], request: PickRequest, group: Group): Member;
+  /**
+   * Whether a request waits for the upstream that `pick` returns while that one has `maxRequests`, although another one has
+   * fewer; left out for false.
+   */
+  readonly isSticky?: boolean;
   /** Takes the milliseconds that an upstream needed for its response headers. */
   observe?(member: Member, latency: number): void;
 }
