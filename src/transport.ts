@@ -102,6 +102,8 @@ export interface Capabilities {
   readonly tls: boolean;
   /** Whether a connection can be switched to another protocol, such as a WebSocket; not if it is left out. */
   readonly upgrade?: boolean;
+  /** Whether the IP address to connect to can be chosen; left out for false. */
+  readonly address?: boolean;
   /** Whether HTTP/2 can be asked for; left out for false. */
   readonly http2?: boolean;
   /** Whether timers and connections go on between requests; left out for true. */
@@ -196,6 +198,11 @@ export interface Transport {
    * ```
    */
   readonly send: Send;
+  /**
+   * Looks up a host name, where the transport can connect to an address of the caller's choice. `balance` makes one upstream
+   * of each address.
+   */
+  resolve?(hostname: string): Promise<readonly string[]>;
   /** Returns the connection statistics, where the transport has them. It returns the same object until they change. */
   stats?(): PoolStats;
   /**

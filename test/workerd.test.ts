@@ -75,17 +75,19 @@ test("a copy for `mirror` outlasts the response with waitUntil of the third argu
   }
 });
 
-test("several upstreams work without checks, which are refused by name", async () => {
+test("several upstreams work without checks and lookups, which are refused by name", async () => {
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { balance } from "./src/upstreams/balance.ts";
     const urls = ["http://127.0.0.1:1", "http://127.0.0.1:4000"];
     const target = balance(urls, { policy: "round_robin", outliers: { consecutiveFailures: 2 } });
     const proxy = createProxy({ target });
-    let refusal;
-    try {
-      createProxy({ target: balance(urls, { check: { path: "/" } }) });
-    } catch (error) {
-      refusal = error.name + ": " + error.message;
+    let refusal = "";
+    for (const options of [{ check: { path: "/" } }, { resolve: true }]) {
+      try {
+        createProxy({ target: balance(urls, options) });
+      } catch (error) {
+        refusal += error.name + ": " + error.message + "\\n";
+      }
     }
     export default {
       fetch(request) {
@@ -105,7 +107,10 @@ test("several upstreams work without checks, which are refused by name", async (
     { state: "up", active: 0 },
   ]);
   expect(await (await get(program, "/refusal")).text()).toMatch(
-    /^TypeError: fetchway: bad option `check`: nothing runs between requests here; leave it out/,
+    new RegExp(
+      "^TypeError: fetchway: bad option `check`: nothing runs between requests here; leave it out.*\n" +
+        "TypeError: fetchway: bad option `resolve`: the workerd client looks up names itself; leave it out",
+    ),
   );
 });
 

@@ -24,6 +24,7 @@ import {
   type PolicyName,
 } from "./balanceoptions.ts";
 import { type CheckOptions, HealthChecks } from "./healthchecks.ts";
+import { hasHostName, HostName, HostNames, type ResolveOptions } from "./hostnames.ts";
 import {
   BalancedMember,
   isWorking,
@@ -51,6 +52,7 @@ export type {
   PickRequest,
   Policy,
   PolicyName,
+  ResolveOptions,
   RetryBudgetOptions,
 };
 export type { Chance, Result, Upstreams };
@@ -71,6 +73,8 @@ export class Balancer implements Upstreams, Group {
   readonly #outliers: OutlierDetector | undefined;
   readonly #budget: RetryBudget;
   readonly #checks: HealthChecks | undefined;
+  /** The host names that stand for one upstream at each address. */
+  readonly #names: HostNames | undefined;
   readonly #queue: PlaceQueue;
   readonly #limits: MemberLimits;
   /** Those that get requests, although some may be busy; undefined after a change. */
@@ -86,7 +90,7 @@ export class Balancer implements Upstreams, Group {
   /** Use `balance`. */
   constructor(targets: readonly (TargetAddress | BalancedTarget)[], options: BalanceOptions) {
     checkBalanceOptions(options);
-    const { policy = "least_conn", outliers = {}, chance = realChance } = options;
+    const { policy = "least_conn", outliers = {}, chance = realChance, resolve = false } = options;
     this.#options = options;
     this.#chance = chance;
     const { maxRequests = Infinity, slowStart = 10_000, queueTimeout = 10_000 } = options;
@@ -99,9 +103,15 @@ export class Balancer implements Upstreams, Group {
       this.#outliers = new OutlierDetector({ ...outlierDefaults, ...outliers }, chance, change);
     }
     if (options.check !== undefined) this.#checks = new HealthChecks(options.check);
+    if (resolve !== false) {
+      this.#names = new HostNames(resolve === true ? {} : resolve, {
+        added: (upstream, { weight, wasResolved }) => this.#put(upstream, weight, wasResolved),
+        removed: (upstream) => void this.#drain(this.#find(upstream)),
+      });
+    }
     for (const target of targets) this.add(target);
     this.#isInUse = true;
-    if (this.#members.length === 0) throw badOption("balance", "give it at least one upstream");
+    if (targets.length === 0) throw badOption("balance", "give it at least one upstream");
   }
 
   // ── the upstreams ──
@@ -141,45 +151,83 @@ export class Balancer implements Upstreams, Group {
   add(added: TargetAddress | BalancedTarget): void {
     const { target, weight = 1 } = isBalanced(added) ? added : { target: added };
     checkWeight(weight);
-    const member = new BalancedMember(target, weight, this.#limits);
     if (this.#checks !== undefined && parseTarget(target).app !== undefined) {
       throw badOption("check", "an app in this process cannot be checked; leave it out");
     }
-    const [present] = this.#members;
-    if (present !== undefined) checkFits(member, present, this.#members);
-    // One that is added later begins slowly: its caches and connections are cold.
-    if (this.#isInUse) member.health.returnedAt = this.#chance.now();
-    this.#members.push(member);
-    this.#byTarget.set(target, member);
+    const name = nameOf(target);
+    const present = [...this.#members, ...(this.#names?.all ?? [])];
+    if (present.some((each) => each.name === name)) {
+      throw badOption("balance", `${name} is there twice; set its weight instead`);
+    }
+    checkFits(target, present[0]?.target ?? target);
+    if (this.#names !== undefined && hasHostName(target)) {
+      this.#names.add(new HostName(target, weight));
+    } else this.#put(target, weight, this.#isInUse);
+  }
+
+  /**
+   * Removes an upstream when its requests are over; it gets no new ones. A host name is removed with all of its upstreams.
+   * Resolves when it is removed.
+   */
+  async remove(target: TargetAddress): Promise<void> {
+    const hostName = this.#findName(target);
+    if (hostName === undefined) return this.#drain(this.#find(target));
+    this.#names?.remove(hostName);
+    const upstreams = Array.from(hostName.upstreams.values(), (each) => this.#find(each));
+    await Promise.all(upstreams.map((each) => this.#drain(each)));
+  }
+
+  /** Sets the share of an upstream, or of each upstream of a host name. */
+  setWeight(target: TargetAddress, weight: number): void {
+    checkWeight(weight);
+    const hostName = this.#findName(target);
+    if (hostName === undefined) this.#find(target).share = weight;
+    else {
+      hostName.weight = weight;
+      for (const each of hostName.upstreams.values()) this.#find(each).share = weight;
+    }
+    this.#changed();
+  }
+
+  /** @param isLate whether it begins slowly, because the others are in use: its caches and connections are cold */
+  #put(target: TargetAddress, weight: number, isLate: boolean): void {
+    const name = nameOf(target);
+    // An address that has come back, while its last requests were running.
+    let member = this.#members.find((each) => each.name === name);
+    if (member === undefined) {
+      member = new BalancedMember(target, weight, this.#limits);
+      this.#members.push(member);
+      this.#byTarget.set(target, member);
+    }
+    member.isDraining = false;
+    if (isLate) member.health.returnedAt = this.#chance.now();
     this.#checks?.add(member);
     this.#changed();
   }
 
-  /** Removes an upstream when its requests are over; it gets no new ones. Resolves when it is removed. */
-  async remove(target: TargetAddress): Promise<void> {
-    const member = this.#find(target);
+  async #drain(member: BalancedMember): Promise<void> {
     member.isDraining = true;
     this.#checks?.remove(member);
     this.#changed();
     if (member.active > 0) await new Promise<void>((resolve) => member.onIdle.push(resolve));
     const index = this.#members.indexOf(member);
-    if (index >= 0) this.#members.splice(index, 1);
+    if (!member.isDraining || index < 0) return;
+    this.#members.splice(index, 1);
     this.#byTarget.delete(member.target);
-    this.#changed();
-  }
-
-  /** Sets the share of an upstream. */
-  setWeight(target: TargetAddress, weight: number): void {
-    checkWeight(weight);
-    const member = this.#find(target);
-    member.share = weight;
     this.#changed();
   }
 
   // ── for the proxy ──
 
-  /** Begins the active checks. The proxy calls it. */
+  /** Begins the active checks, and the lookups of host names. The proxy calls it. */
   start(transport: Transport): void {
+    if (this.#names !== undefined) {
+      if (!hasResolve(transport)) {
+        const fix = `the ${transport.name} client looks up names itself; leave it out`;
+        throw badOption("resolve", fix);
+      }
+      this.#names.start(transport);
+    }
     if (this.#checks === undefined) return;
     if (transport.capabilities.background === false) {
       const fix =
@@ -189,9 +237,10 @@ export class Balancer implements Upstreams, Group {
     this.#checks.start(transport, this.#members, () => this.#changed());
   }
 
-  /** Ends the active checks. */
+  /** Ends the active checks, and the lookups of host names. */
   close(): void {
     this.#checks?.close();
+    this.#names?.close();
   }
 
   /** Picks an upstream for an attempt. The proxy calls it. */
@@ -199,6 +248,8 @@ export class Balancer implements Upstreams, Group {
     request: PickRequest,
     tried: readonly TargetAddress[],
   ): TargetAddress | undefined | Promise<TargetAddress | undefined> {
+    const pending = this.#names?.pending;
+    if (pending !== undefined) return pending.then(() => this.pick(request, tried));
     if (tried.length === 0) this.#budget.deposit();
     // A place may have become free that no result tells of: an ejection is over.
     if (this.#queue.size > 0) this.#queue.pump();
@@ -298,6 +349,11 @@ export class Balancer implements Upstreams, Group {
     return (this.#able = able);
   }
 
+  #findName(target: TargetAddress): HostName | undefined {
+    const name = nameOf(target);
+    return this.#names?.all.find((each) => each.name === name);
+  }
+
   #find(target: TargetAddress): BalancedMember {
     const name = nameOf(target);
     const found = this.#members.find((member) => member.name === name);
@@ -365,11 +421,14 @@ function checkWeight(weight: number): void {
   throw badOption("weight", "use a number above 0");
 }
 
-function checkFits(added: BalancedMember, present: Member, all: readonly Member[]): void {
-  if (all.some(({ name }) => name === added.name)) {
-    throw badOption("balance", `${added.name} is there twice; set its weight instead`);
-  }
-  const [one, other] = [parseTarget(added.target), parseTarget(present.target)];
+function checkFits(added: TargetAddress, present: TargetAddress): void {
+  const [one, other] = [parseTarget(added), parseTarget(present)];
   if (one.basePath === other.basePath && one.query === other.query) return;
   throw badOption("balance", "all upstreams need the same base path and query");
+}
+
+function hasResolve(
+  transport: Transport,
+): transport is Transport & Required<Pick<Transport, "resolve">> {
+  return transport.resolve !== undefined;
 }

@@ -83,9 +83,10 @@ export interface MemberState {
   readonly state: "up" | "starting" | "trial" | "ejected" | "down" | "draining";
 }
 
-/** Returns the text that identifies an upstream: its origin, or its Unix domain socket. */
+/** Returns the text that identifies an upstream: its origin, perhaps with an address, or its Unix domain socket. */
 export function nameOf(target: TargetAddress): string {
-  const { origin, socketPath } = parseTarget(target);
+  const { origin, socketPath, address } = parseTarget(target);
+  if (address !== undefined) return `${origin} (${address})`;
   return socketPath === undefined ? origin : `unix:${socketPath}`;
 }
 
