@@ -7,6 +7,7 @@ import type { Choice } from "./exchange/failover.ts";
 import type { Send } from "./exchange/send.ts";
 import type { Upstream } from "./request/target.ts";
 import type { HandedSocket, Tunnel } from "./tunnel.ts";
+import type { UpstreamState } from "./upstreams/upstreams.ts";
 
 /**
  * Header fields as a flat list, `[name, value, name, value, …]`. It keeps the order, the case and the duplicates, which
@@ -130,6 +131,8 @@ export interface PoolStats {
   readonly version: number;
   /** The present state of the connections, by origin. */
   readonly origins: Readonly<Record<string, OriginStats>>;
+  /** The state of each upstream, where the target of a proxy stands for several; it makes each result a new object. */
+  readonly upstreams?: readonly UpstreamState[];
 }
 
 /** The connections to one origin at this moment. */

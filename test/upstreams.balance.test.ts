@@ -60,21 +60,42 @@ describe("an upstream", () => {
     fail(target, tunnel, 5);
     expect(statesOf(target)).toEqual(["ejected", "up"]);
     clock.now = 30_001;
-    expect(statesOf(target)).toEqual(["trial", "up"]);
+    expect(statesOf(target)).toEqual(["half-open", "up"]);
     expect(pick(target)).toBe("http://a.test");
     expect(pick(target)).toBe("http://b.test");
     target.report({ target: tunnel, status: 200, error: undefined, latency: 1, isOver: false });
     expect(statesOf(target)).toEqual(["starting", "up"]);
   });
 
-  test("is tried again if the client of the trial has left", () => {
+  test("is tried again if the client of the probe has left", () => {
     const { clock, target } = setUp(2);
     fail(target, "http://a.test", 5);
     clock.now = 30_001;
     expect(pick(target)).toBe("http://a.test");
     const error = new ProxyError("http_request_error", { status: 499 });
     target.report({ target: "http://a.test", status: undefined, error, latency: 1, isOver: true });
-    expect(statesOf(target)).toEqual(["trial", "up"]);
+    expect(statesOf(target)).toEqual(["half-open", "up"]);
+    expect(pick(target)).toBe("http://a.test");
+  });
+
+  test("that is half-open gets exactly one request, whose result closes or opens the circuit", () => {
+    const { clock, target } = setUp(2);
+    fail(target, "http://a.test", 5);
+    clock.now = 30_001;
+    const picked = Array.from({ length: 50 }, () => pick(target));
+    expect(picked.filter((each) => each === "http://a.test")).toHaveLength(1);
+    expect(statesOf(target)).toEqual(["half-open", "up"]);
+    fail(target, "http://a.test");
+    expect(statesOf(target)).toEqual(["ejected", "up"]);
+    // The second ejection takes twice as long.
+    clock.now += 59_999;
+    expect(statesOf(target)).toEqual(["ejected", "up"]);
+    clock.now += 2;
+    expect(pick(target)).toBe("http://a.test");
+    expect(pick(target)).toBe("http://b.test");
+    const report = { target: "http://a.test", error: undefined, latency: 1 };
+    target.report({ ...report, status: 200, isOver: false });
+    expect(statesOf(target)).toEqual(["starting", "up"]);
     expect(pick(target)).toBe("http://a.test");
   });
 

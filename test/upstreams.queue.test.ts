@@ -205,7 +205,7 @@ describe("a sticky request", () => {
     expect(waiting.target).toBeUndefined();
   });
 
-  test("goes to another upstream while one trial request runs at its own", async () => {
+  test("goes to another upstream while a probe runs at its own", async () => {
     const queue = new Queue(2, {
       ...sticky(),
       maxRequests: 9,

@@ -29,7 +29,6 @@ import {
   BalancedMember,
   isWorking,
   type MemberLimits,
-  type MemberState,
   mayWork,
   nameOf,
   stateOf,
@@ -38,7 +37,7 @@ import { type Health, OutlierDetector, outlierDefaults, type OutlierOptions } fr
 import { ANY_BUSY, Busy, PlaceQueue } from "./placequeue.ts";
 import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
-import type { PickRequest, Result, Upstreams } from "./upstreams.ts";
+import type { PickRequest, Result, Upstreams, UpstreamState } from "./upstreams.ts";
 
 export { byAddress, byCookie, byHeader, byUri, consistentHash, type HashKey, type HashOptions };
 export type {
@@ -47,7 +46,6 @@ export type {
   CheckOptions,
   Group,
   Member,
-  MemberState,
   OutlierOptions,
   PickRequest,
   Policy,
@@ -55,7 +53,7 @@ export type {
   ResolveOptions,
   RetryBudgetOptions,
 };
-export type { Chance, Result, Upstreams };
+export type { Chance, Result, Upstreams, UpstreamState };
 
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
@@ -133,7 +131,7 @@ export class Balancer implements Upstreams, Group {
   }
 
   /** Returns the state of each upstream. */
-  states(): MemberState[] {
+  states(): UpstreamState[] {
     this.#refresh();
     return this.#members.map((member) => ({
       name: member.name,
@@ -266,7 +264,7 @@ export class Balancer implements Upstreams, Group {
     if (member === undefined) return;
     // The first report of an attempt tells how it went; the second, that it is over.
     const isFirst = !isOver || status === undefined;
-    if (isFirst && member.trials > 0) member.trials--;
+    if (isFirst && member.probes > 0) member.probes--;
     if (isFirst && tellsOfUpstream(error)) {
       const isFailure = status === undefined || status >= 500;
       if (!isFailure) this.#policy.observe?.(member, latency);
@@ -307,7 +305,7 @@ export class Balancer implements Upstreams, Group {
       if (able.length === 0) return ANY_BUSY;
       member = this.#ask(able, request);
     }
-    if (member.health.isOnTrial) member.trials++;
+    if (member.health.isHalfOpen) member.probes++;
     member.active++;
     this.active++;
     return member;

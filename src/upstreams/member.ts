@@ -1,6 +1,7 @@
 import { parseTarget, type TargetAddress } from "../request/target.ts";
 import { Health } from "./outliers.ts";
 import type { Member } from "./policy.ts";
+import type { UpstreamState } from "./upstreams.ts";
 
 /** What all upstreams of a balanced target have in common. */
 export interface MemberLimits {
@@ -25,7 +26,7 @@ export class BalancedMember implements Member {
   /** The number of requests that wait for this upstream, and for no other. */
   waiting = 0;
   /** The number of requests that try whether it works again, and are not answered. */
-  trials = 0;
+  probes = 0;
   /** Called when it is removed and has no requests. */
   onIdle: (() => void)[] = [];
   /** The weight that was set. */
@@ -49,7 +50,7 @@ export class BalancedMember implements Member {
    * tunnels that it has had from before do not count for that.
    */
   get isBusy(): boolean {
-    return this.isFull || (this.health.isOnTrial && this.trials > 0);
+    return this.isFull || (this.health.isHalfOpen && this.probes > 0);
   }
 
   get weight(): number {
@@ -64,23 +65,6 @@ export class BalancedMember implements Member {
     const { now, slowStart } = this.#limits;
     return this.health.returnedAt + slowStart > now();
   }
-}
-
-/** The state of one upstream, for metrics and status pages. */
-export interface MemberState {
-  /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
-  readonly name: string;
-  /** Its share of the requests at present. */
-  readonly weight: number;
-  /** The number of requests that were sent to it and are not over. */
-  readonly active: number;
-  /** The number of requests that wait for this upstream, and for no other. */
-  readonly waiting: number;
-  /**
-   * `up`; `starting`: it gets its share gradually; `trial`: it was ejected, and gets one request at a time; `ejected`; `down`:
-   * active checks have failed; `draining`: it is being removed.
-   */
-  readonly state: "up" | "starting" | "trial" | "ejected" | "down" | "draining";
 }
 
 /** Returns the text that identifies an upstream: its origin, perhaps with an address, or its Unix domain socket. */
@@ -101,10 +85,10 @@ export function isWorking(member: BalancedMember): boolean {
 }
 
 /** Returns the name of the state of an upstream. */
-export function stateOf(member: BalancedMember): MemberState["state"] {
+export function stateOf(member: BalancedMember): UpstreamState["state"] {
   if (member.isDraining) return "draining";
   if (!member.isUp) return "down";
   if (member.health.ejectedUntil > 0) return "ejected";
-  if (member.health.isOnTrial) return "trial";
+  if (member.health.isHalfOpen) return "half-open";
   return member.isStarting ? "starting" : "up";
 }
