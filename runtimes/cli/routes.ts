@@ -156,7 +156,9 @@ export class Router {
   }
 
   #open(settings: RouteSettings): LiveRoute {
-    return { settings, proxy: createProxy(this.#prepare(settings.options)), running: 0 };
+    const { match, options } = settings;
+    const named = match.length === 0 ? {} : { route: match.join(", ") };
+    return { settings, proxy: createProxy({ ...named, ...this.#prepare(options) }), running: 0 };
   }
 
   /** Makes a route that answers by itself. It is a proxy as well, so that its requests are reported like all others. */
