@@ -169,6 +169,21 @@ describe("consistent hashing", () => {
     expect(moved).toBeLessThan(20);
   });
 
+  test("whatever key a client chooses, it gets one of the upstreams, and bounded load", () => {
+    const { target } = setUp(4, { policy: consistentHash(byHeader("x-user")) });
+    const names = new Set(target.states().map(({ name }) => name));
+    const keys = ["", "__proto__", "constructor", "http://evil.test", "\u0000", "ÿ", "-1", "1e9"];
+    for (const value of [...keys, "x".repeat(100_000)]) {
+      for (const headers of [["X-User", value], ["x-user", value, "X-USER", "other"], []]) {
+        expect(names).toContain(pick(target, { ...GET, headers }));
+      }
+    }
+    // A client that sends one key again and again does not fill one upstream.
+    for (let n = 0; n < 400; n++) pick(target, { ...GET, headers: ["x-user", "same"] });
+    const most = Math.max(...target.states().map(({ active }) => active));
+    expect(most).toBeLessThanOrEqual(Math.ceil(1.25 * (target.active / 4)));
+  });
+
   test("by header and cookie", () => {
     expect(byHeader("x-user")({ ...GET, headers: ["X-User", "me"] })).toBe("me");
     const headers = ["Cookie", "a=1; session=x=y; b=2"];

@@ -212,6 +212,27 @@ describe("a target with an address", () => {
     server.closeAllConnections();
   });
 
+  test("whose certificate has another name gets nothing", async () => {
+    const { cert, key } = makeCertificate();
+    let requests = 0;
+    const server = createServer({ cert, key }, (_, res) => {
+      requests++;
+      res.end();
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const url = `https://other.test:${(server.address() as AddressInfo).port}`;
+    // The certificate is valid for the address, but not for the name.
+    const proxy = createNodeProxy({ target: { url, address: "127.0.0.1", tls: { ca: cert } } });
+    const response = await proxy.fetch(new Request("http://proxy.test/"));
+    expect(response.status).toBe(502);
+    expect(response.headers.get("proxy-status")).toContain("tls_certificate_error");
+    expect(requests).toBe(0);
+    proxy.destroy();
+    server.close();
+    server.closeAllConnections();
+  });
+
   test("has connections of its own", async () => {
     await using upstreams = await startUpstreams(["127.0.0.1", "127.0.0.2"]);
     const url = `http://app.test:${new URL(upstreams.urls[0] as string).port}`;

@@ -230,6 +230,8 @@ test("over HTTP: waiting requests are answered in turn, those that find no room 
   await until(() => target.waiting === 2, "two requests in the queue");
   const refused = await ask("/3");
   expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "1"]);
+  const told = [...refused.headers].flat().join() + (await refused.text());
+  for (const url of upstreams.urls) expect(told).not.toContain(new URL(url).port);
   upstreams.release();
   for (const each of [...held, ...waiting]) {
     const response = await each;
