@@ -3,9 +3,13 @@
  * @module
  */
 import type { CreateProxyOptions } from "#proxy";
+import type { BalanceOptions } from "../src/upstreams/balance.ts";
 import type { ServerOptions } from "./cli/commandoptions.ts";
+import type { TargetList } from "./cli/severalupstreams.ts";
 
 export type { CreateProxyOptions } from "#proxy";
+export type { BalancedTarget, BalanceOptions } from "../src/upstreams/balance.ts";
+export type { TargetList } from "./cli/severalupstreams.ts";
 export type {
   ClientLimits,
   ListenOptions,
@@ -26,8 +30,10 @@ export interface ConfigRoute extends Partial<Omit<CreateProxyOptions, "target">>
    * @example ["shop.example/api", "*.example.com/", "/"]
    */
   match: string | readonly string[];
-  /** Where to send the requests of the route. */
-  target: CreateProxyOptions["target"];
+  /** Where to send the requests of the route; an array for several upstreams. */
+  target: CreateProxyOptions["target"] | TargetList;
+  /** How requests are spread over several upstreams: the options of `balance` of `fetchway/upstreams`. */
+  balance?: BalanceOptions;
 }
 
 /** What a config file of the command exports. The options of a proxy here are the defaults of all routes. */
@@ -35,7 +41,9 @@ export interface Config extends Partial<Omit<CreateProxyOptions, "target">> {
   /** The options of the server that the command starts. */
   server?: ServerOptions;
   /** The target of all requests that no route matches: short for a route with the match `"/"`. */
-  target?: CreateProxyOptions["target"];
+  target?: CreateProxyOptions["target"] | TargetList;
+  /** The options of several upstreams that are the defaults of all routes. */
+  balance?: BalanceOptions;
   /** Where the requests go, by host and path. */
   routes?: readonly ConfigRoute[];
 }

@@ -30,6 +30,8 @@ export interface RuleHandler {
   readonly order: number;
   readonly handler: (matched: {
     readonly options: ProxyRule;
+    /** The pattern of the rule, which becomes the option `route`. */
+    readonly route?: string;
   }) => (event: RuleEvent) => Promise<Response> | undefined;
 }
 
@@ -57,10 +59,10 @@ export function createRuleHandler(options: ProxyOptions = {}): RuleHandler {
   const compiled = new WeakMap<ProxyRule, Send>();
   return {
     order: 2,
-    handler({ options: rule }) {
+    handler({ options: rule, route }) {
       let send = compiled.get(rule);
       if (send === undefined) {
-        send = compileRule(rule, options);
+        send = compileRule(rule, route === undefined ? options : { route, ...options });
         compiled.set(rule, send);
       }
       return send;

@@ -69,9 +69,9 @@ function observeExchange(
   respond: Respond,
   isTraced: boolean,
 ): Promise<Response> {
-  const { onRequestEnd } = plan.options;
+  const { onRequestEnd, route } = plan.options;
   const observe = (end?: (event: RequestEnd) => void): Promise<Response> => {
-    const observation = new Observation(incoming, onRequestEnd, end);
+    const observation = new Observation(incoming, route, onRequestEnd, end);
     return observation.conclude(exchange(incoming, target, plan, context, respond, observation));
   };
   return isTraced && plan.tracing !== undefined ? plan.tracing.trace(incoming, observe) : observe();

@@ -186,7 +186,7 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
       if (plan.mirror !== undefined) outlastResponse(incoming, execution);
       return forward(incoming, target, plan, context, runtime.respond);
     },
-    stats: () => transport.stats?.(),
+    stats: () => addStates(transport.stats?.(), target),
     // Do not close the option `transport`: the app may use it elsewhere, and closes it itself.
     close: async (timeout) => {
       closeUpstreams(target);
@@ -203,6 +203,13 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
 function outlastResponse(incoming: Incoming, execution: ExecutionContext | undefined): void {
   if (typeof execution?.waitUntil !== "function") return;
   incoming.waitUntil = (promise) => execution.waitUntil?.(promise);
+}
+
+/** Adds the states of several upstreams to the statistics. */
+function addStates(stats: PoolStats | undefined, target: Target): PoolStats | undefined {
+  if (stats === undefined || !isFixed(target) || !isUpstreams(target)) return stats;
+  const upstreams = target.states?.();
+  return upstreams === undefined ? stats : { ...stats, upstreams };
 }
 
 /** Ends what several upstreams do in the background. */

@@ -7,6 +7,7 @@ import type { Choice } from "./upstreams/failover.ts";
 import type { Send } from "./exchange/send.ts";
 import type { Upstream } from "./request/target.ts";
 import type { HandedSocket, Tunnel } from "./tunnel.ts";
+import type { UpstreamState } from "./upstreams/upstreams.ts";
 
 /**
  * Header fields as a flat list, `[name, value, name, value, …]`. It keeps the order, the case and the duplicates, which
@@ -102,6 +103,8 @@ export interface Capabilities {
   readonly tls: boolean;
   /** Whether a connection can be switched to another protocol, such as a WebSocket; not if it is left out. */
   readonly upgrade?: boolean;
+  /** Whether the IP address to connect to can be chosen; left out for false. */
+  readonly address?: boolean;
   /** Whether HTTP/2 can be asked for; left out for false. */
   readonly http2?: boolean;
   /** Whether timers and connections go on between requests; left out for true. */
@@ -128,6 +131,8 @@ export interface PoolStats {
   readonly version: number;
   /** The present state of the connections, by origin. */
   readonly origins: Readonly<Record<string, OriginStats>>;
+  /** The state of each upstream, where the target of a proxy stands for several; it makes each result a new object. */
+  readonly upstreams?: readonly UpstreamState[];
 }
 
 /** The connections to one origin at this moment. */
@@ -196,6 +201,11 @@ export interface Transport {
    * ```
    */
   readonly send: Send;
+  /**
+   * Looks up a host name, where the transport can connect to an address of the caller's choice. `balance` makes one upstream
+   * of each address.
+   */
+  resolve?(hostname: string): Promise<readonly string[]>;
   /** Returns the connection statistics, where the transport has them. It returns the same object until they change. */
   stats?(): PoolStats;
   /**

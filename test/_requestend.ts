@@ -5,6 +5,7 @@ export function endOf(differences: Partial<RequestEnd> = {}): RequestEnd {
   return {
     method: "GET",
     path: "/a?b=c",
+    route: undefined,
     authority: "proxy.test",
     clientAddress: "192.0.2.7",
     upstream: "http://127.0.0.1:4000",

@@ -221,6 +221,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
   observed: (upstream) => ({
     target: ({ url }) => (url.endsWith("/refused") ? "http://127.0.0.1:1" : upstream),
     options: {
+      route: "/observed/:id",
       onRequest({ path }) {
         // Tells what has been seen so far.
         if (path === "/seen") return Response.json(ended.splice(0));

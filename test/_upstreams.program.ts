@@ -25,6 +25,14 @@ export interface Outcome {
   readonly active: number;
   /** Milliseconds that the slowest of the last requests took. */
   readonly slowest: number;
+  /** The 99th percentile of the requests before the fault, in milliseconds. */
+  readonly p99Before: number;
+  /** The same of the requests that began after the ejection; undefined without an ejection. */
+  readonly p99After: number | undefined;
+  /** The number of requests that began after the ejection. */
+  readonly countAfter: number;
+  /** How many of them the ejected upstream has got. */
+  readonly strayed: number;
 }
 
 /** Milliseconds until a slowed upstream responds. */
@@ -37,6 +45,7 @@ const LAST = 90;
 class Host {
   fault: Fault | undefined;
   readonly uploads: string[] = [];
+  readonly paths: Set<string> = new Set();
   readonly #sockets: Set<Socket> = new Set();
   readonly #server: Server;
   #requests = 0;
@@ -44,6 +53,7 @@ class Host {
   constructor() {
     this.#server = createServer((req, res) => {
       this.#requests++;
+      this.paths.add(req.url ?? "");
       if (req.method === "POST") this.uploads.push(req.url ?? "");
       const { fault } = this;
       if (fault === "hangs") return;
@@ -85,7 +95,7 @@ async function run(fault: Fault, attemptTimeout: number): Promise<Outcome> {
     retry: { statusCodes: fault === "500" ? [500] : [] },
   });
   let sent = 0;
-  const begun: { isGet: boolean; status: number; took: number }[] = [];
+  const begun: { isGet: boolean; status: number; took: number; isAfter: boolean }[] = [];
 
   async function ask(): Promise<void> {
     const n = sent++;
@@ -96,10 +106,11 @@ async function run(fault: Fault, attemptTimeout: number): Promise<Outcome> {
     }
     const isGet = n % 10 !== 0;
     const init = isGet ? {} : { method: "POST", body: "x" };
+    const isAfter = target.states()[0]?.state === "ejected";
     const start = performance.now();
     const response = await proxy.fetch(new Request(`http://proxy.test/${n}`, init));
     await response.arrayBuffer();
-    begun[n] = { isGet, status: response.status, took: performance.now() - start };
+    begun[n] = { isGet, status: response.status, took: performance.now() - start, isAfter };
   }
 
   async function work(): Promise<void> {
@@ -112,6 +123,7 @@ async function run(fault: Fault, attemptTimeout: number): Promise<Outcome> {
     hosts.flatMap(({ uploads }) => uploads),
     (path) => path,
   );
+  const after = begun.filter(({ isAfter }) => isAfter);
   const outcome: Outcome = {
     fault,
     attemptTimeout,
@@ -121,10 +133,20 @@ async function run(fault: Fault, attemptTimeout: number): Promise<Outcome> {
     state: target.states()[0]?.state ?? "",
     active: target.active,
     slowest: Math.round(Math.max(...last.map(({ took }) => took))),
+    p99Before: percentile(begun.slice(0, BEFORE).map(({ took }) => took)),
+    p99After: after.length === 0 ? undefined : percentile(after.map(({ took }) => took)),
+    countAfter: after.length,
+    strayed: begun.filter(({ isAfter }, n) => isAfter && hosts[0]?.paths.has(`/${n}`)).length,
   };
   proxy.destroy();
   for (const host of hosts) host.kill();
   return outcome;
+}
+
+/** Returns the 99th percentile. */
+function percentile(times: number[]): number {
+  const sorted = times.toSorted((a, b) => a - b);
+  return Math.round(sorted[Math.floor(sorted.length * 0.99)] ?? NaN);
 }
 
 function count(statuses: number[]): Record<number, number> {

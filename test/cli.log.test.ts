@@ -197,7 +197,11 @@ describe("the JSON form", () => {
   });
 
   test("docs/log.md lists the keys", () => {
-    const all = endOf({ protocol: "websocket", error: new ProxyError("connection_refused") });
+    const all = endOf({
+      route: "/",
+      protocol: "websocket",
+      error: new ProxyError("connection_refused"),
+    });
     const left = endOf({ error: clientGone() });
     const keys = [all, left].flatMap((end) =>
       Object.keys(JSON.parse(renderJsonLine(end)) as object),

@@ -83,15 +83,14 @@ $ example.com
 bad target "example.com": use http://example.com
 $ 70000
 bad target "70000": a port is a number from 1 to 65535
-$ 4000 :5000 localhost:6000
-":5000": one target is enough, leave the others out
-"localhost:6000": one target is enough, leave the others out
+$ 4000 :4000 localhost:6000
+http://127.0.0.1:4000 is there twice; set its weight instead
 $ ftp://a
 bad target "ftp://a": its scheme must be http: or https:
 $ http://me:s3cret@a
 a target must not hold credentials; set --header "authorization: …" instead
 $ http://a http://me:s3cret@b
-"http://b": one target is enough, leave the others out
+a target must not hold credentials; set --header "authorization: …" instead
 $ localhost: --port=x --via='a b' --timout 5
 --port "x": use a whole number from 0 to 65535; 0 takes a free port
 there is no --timout: use --timeout

@@ -2,6 +2,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { mergeStats, Router } from "../runtimes/cli/routes.ts";
 import type { RouteSettings } from "../runtimes/cli/settings.ts";
+import type { RequestEnd } from "../src/exchange/observation.ts";
 import type { PoolStats } from "../src/transport.ts";
 
 /** A route to an app that says its name, and the path as it has arrived. */
@@ -63,6 +64,19 @@ describe("requests find their route", () => {
       "404 Not Found: no route for this host and path",
     );
   });
+});
+
+test("onRequestEnd tells the pattern of the route, or its option route", async () => {
+  const routes: unknown[] = [];
+  const onRequestEnd = ({ route }: RequestEnd): void => void routes.push(route);
+  const router = new Router([
+    routeTo("api", "/api b.example/v1", { onRequestEnd }),
+    routeTo("rest", "/", { onRequestEnd, route: "everything else" }),
+  ]);
+  await ask(router, "http://a.example/api/x");
+  await ask(router, "http://b.example/v1/x");
+  await ask(router, "http://a.example/x");
+  expect(routes).toEqual(["/api, b.example/v1", "/api, b.example/v1", "everything else"]);
 });
 
 describe("an update", () => {

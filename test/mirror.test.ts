@@ -89,6 +89,39 @@ describe("the client does not notice", () => {
     await until(() => mirror.calls.length === 100, "100 copies");
   });
 
+  test("a mirror's cookies, redirects and interim responses: none has an effect", async () => {
+    const elsewhere = new Upstream();
+    await elsewhere.listen();
+    ends.push(() => elsewhere.stop());
+    mirror.script = (call) => {
+      call.write("HTTP/1.1 103 Early Hints\r\nLink: </mirror>\r\n\r\n");
+      const fields: [string, string][] = [
+        ["Location", `${elsewhere.url}/stolen`],
+        ["Set-Cookie", "session=mirror"],
+      ];
+      call.reply(307, fields, "mirror");
+    };
+    const informed: number[] = [];
+    const origin = await serve({
+      mirror: mirror.url,
+      followRedirects: true,
+      redirectTargets: "any",
+      retry: { statusCodes: [500] },
+      onInformational: (status) => void informed.push(status),
+    });
+    const init = { method: "PUT", body: "x", headers: { cookie: "session=1" } };
+    const response = await fetch(origin, init);
+    expect([response.status, await response.text()]).toEqual([200, "x"]);
+    expect(response.headers.get("set-cookie")).toBeNull();
+    const copy = await mirror.call();
+    await copy.done;
+    // The copy has the credentials of the client. No further request follows it.
+    expect(copy.get("cookie")).toBe("session=1");
+    await fetch(origin);
+    await mirror.call(1);
+    expect([elsewhere.calls.length, informed]).toEqual([0, []]);
+  });
+
   test("a mirror that is dead, and one that resets connections", async () => {
     mirror.script = (call) => call.reset();
     for (const target of ["http://127.0.0.1:1", mirror.url]) {

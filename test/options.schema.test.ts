@@ -8,6 +8,7 @@ import { flags, type Scope } from "../runtimes/cli/flags.ts";
 import { renderHelp } from "../runtimes/cli/help.ts";
 import { parse } from "../runtimes/cli/parse.ts";
 import { findProblems } from "../runtimes/cli/problems.ts";
+import { balanceSchema } from "../runtimes/cli/severalupstreams.ts";
 import { createProxy } from "../runtimes/node.ts";
 import { checkOptions } from "../src/options/check.ts";
 import { checkPoolOptions } from "../src/options/poolcheck.ts";
@@ -22,6 +23,7 @@ const tables: Record<Scope, Table> = {
   proxy: proxySchema,
   pool: poolSchema,
   server: serverSchema,
+  balance: balanceSchema,
   line: lineSchema,
 };
 
@@ -139,7 +141,7 @@ test("the options of the server have their defaults", () => {
 });
 
 test("every option that text can express has exactly one flag", () => {
-  const expressible = (["proxy", "pool", "server", "line"] as const).flatMap((scope) =>
+  const expressible = (["proxy", "pool", "balance", "server", "line"] as const).flatMap((scope) =>
     Object.entries(tables[scope])
       .filter(([, { kind }]) => goodTexts(kind).length > 0)
       .map(([name]) => `${scope} ${name}`),

@@ -139,6 +139,21 @@ test("options of the rule take precedence over those of the handler", async () =
   });
 });
 
+test("onRequestEnd tells the pattern of the rule, or the option route of the rule", async () => {
+  const routes: unknown[] = [];
+  const handler = createRuleHandler({ onRequestEnd: ({ route }) => void routes.push(route) });
+  const rules = {
+    "/api/**": { proxy: `${upstream.url}/**` },
+    "/users/:id": { proxy: `${upstream.url}/user` },
+    "/named/**": { proxy: { to: `${upstream.url}/**`, route: "mine" } },
+  };
+  await withApp(rulesOf(rules, handler), async (origin) => {
+    for (const path of ["/api/a", "/api/b", "/users/7", "/named/a"]) await targetOf(origin + path);
+    await until(() => routes.length === 4, "the ends");
+    expect(routes).toEqual(["/api/**", "/api/**", "/users/:id", "mine"]);
+  });
+});
+
 test("a rule is compiled once, not with each path", async () => {
   const handler = createRuleHandler();
   const made = new Set<unknown>();

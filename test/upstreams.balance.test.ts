@@ -60,21 +60,42 @@ describe("an upstream", () => {
     fail(target, tunnel, 5);
     expect(statesOf(target)).toEqual(["ejected", "up"]);
     clock.now = 30_001;
-    expect(statesOf(target)).toEqual(["trial", "up"]);
+    expect(statesOf(target)).toEqual(["half-open", "up"]);
     expect(pick(target)).toBe("http://a.test");
     expect(pick(target)).toBe("http://b.test");
     target.report({ target: tunnel, status: 200, error: undefined, latency: 1, isOver: false });
     expect(statesOf(target)).toEqual(["starting", "up"]);
   });
 
-  test("is tried again if the client of the trial has left", () => {
+  test("is tried again if the client of the probe has left", () => {
     const { clock, target } = setUp(2);
     fail(target, "http://a.test", 5);
     clock.now = 30_001;
     expect(pick(target)).toBe("http://a.test");
     const error = new ProxyError("http_request_error", { status: 499 });
     target.report({ target: "http://a.test", status: undefined, error, latency: 1, isOver: true });
-    expect(statesOf(target)).toEqual(["trial", "up"]);
+    expect(statesOf(target)).toEqual(["half-open", "up"]);
+    expect(pick(target)).toBe("http://a.test");
+  });
+
+  test("that is half-open gets exactly one request, whose result closes or opens the circuit", () => {
+    const { clock, target } = setUp(2);
+    fail(target, "http://a.test", 5);
+    clock.now = 30_001;
+    const picked = Array.from({ length: 50 }, () => pick(target));
+    expect(picked.filter((each) => each === "http://a.test")).toHaveLength(1);
+    expect(statesOf(target)).toEqual(["half-open", "up"]);
+    fail(target, "http://a.test");
+    expect(statesOf(target)).toEqual(["ejected", "up"]);
+    // The second ejection takes twice as long.
+    clock.now += 59_999;
+    expect(statesOf(target)).toEqual(["ejected", "up"]);
+    clock.now += 2;
+    expect(pick(target)).toBe("http://a.test");
+    expect(pick(target)).toBe("http://b.test");
+    const report = { target: "http://a.test", error: undefined, latency: 1 };
+    target.report({ ...report, status: 200, isOver: false });
+    expect(statesOf(target)).toEqual(["starting", "up"]);
     expect(pick(target)).toBe("http://a.test");
   });
 
@@ -146,6 +167,21 @@ describe("consistent hashing", () => {
     const again = Array.from({ length: 200 }, (_, n) => pick(target, key(n)));
     const moved = running.filter((each, n) => each !== again[n]).length;
     expect(moved).toBeLessThan(20);
+  });
+
+  test("whatever key a client chooses, it gets one of the upstreams, and bounded load", () => {
+    const { target } = setUp(4, { policy: consistentHash(byHeader("x-user")) });
+    const names = new Set(target.states().map(({ name }) => name));
+    const keys = ["", "__proto__", "constructor", "http://evil.test", "\u0000", "ÿ", "-1", "1e9"];
+    for (const value of [...keys, "x".repeat(100_000)]) {
+      for (const headers of [["X-User", value], ["x-user", value, "X-USER", "other"], []]) {
+        expect(names).toContain(pick(target, { ...GET, headers }));
+      }
+    }
+    // A client that sends one key again and again does not fill one upstream.
+    for (let n = 0; n < 400; n++) pick(target, { ...GET, headers: ["x-user", "same"] });
+    const most = Math.max(...target.states().map(({ active }) => active));
+    expect(most).toBeLessThanOrEqual(Math.ceil(1.25 * (target.active / 4)));
   });
 
   test("by header and cookie", () => {
@@ -353,6 +389,7 @@ describe("options", () => {
     [["http://a.test"], { slowStart: -1 }, "option `slowStart`: use whole milliseconds"],
     [["http://a.test"], { maxRequests: 0 }, "option `maxRequests`: use a whole number from 1"],
     [["http://a.test"], { maxQueue: -1 }, "option `maxQueue`: use a whole number from 0"],
+    [["http://a.test"], { queueTimeout: 0.5 }, "option `queueTimeout`: use whole milliseconds"],
     [["http://a.test"], { retryBudget: 0.2 }, "option `retryBudget`: use an object"],
     [
       ["http://a.test"],
@@ -375,6 +412,7 @@ describe("options", () => {
       slowStart: 0,
       maxRequests: Infinity,
       maxQueue: 0,
+      queueTimeout: 0,
       retryBudget: { ratio: 0, perSecond: 0.5 },
     };
     expect(balance([{ target: "http://a.test", weight: 0.5 }], options).states()).toHaveLength(1);

@@ -395,6 +395,27 @@ describe("attempts", () => {
     expect((await ask(post)).status).toBe(200);
   });
 
+  test("have the Host of their own upstream, and Location of the one that answers is rewritten", async () => {
+    const { ask, sent } = setUp(
+      async ({ upstream }) => {
+        if (upstream.host === "a.test") throw new ProxyError("connection_refused");
+        const headers = ["Location", "http://b.test/new", "Content-Location", "http://a.test/old"];
+        return { ...respond(302), headers };
+      },
+      {},
+      { policy: "first" },
+    );
+    const response = await ask({ headers: { cookie: "session=1" } });
+    expect(sent.map(({ upstream, host }) => host ?? upstream.host)).toEqual(["a.test", "b.test"]);
+    for (const { headers } of sent) {
+      expect(headers.join()).not.toMatch(/[ab]\.test/);
+      expect(headers).toContain("session=1");
+    }
+    expect(response.headers.get("location")).toBe("/new");
+    // The proxy sets no cookie to find the upstream again.
+    expect(response.headers.get("set-cookie")).toBeNull();
+  });
+
   test("are no more than retry allows", async () => {
     const { ask, sent } = setUp(async () => respond(500), {
       retry: { attempts: 1, statusCodes: [500] },

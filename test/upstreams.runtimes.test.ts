@@ -30,6 +30,14 @@ describe.each([
       expect(Object.keys(each.lastGets), JSON.stringify(each)).toEqual(["200"]);
       if (each.fault !== "flaps") expect(each.state, each.fault).toBe("ejected");
     }
+    // The latency is back with the first request after the ejection: none of them goes to the ejected upstream, which
+    // would keep it for 2 s or more. The load of the machine is the same for all parts.
+    for (const each of outcomes.filter(({ fault }) => fault !== "flaps")) {
+      expect(each.countAfter, JSON.stringify(each)).toBeGreaterThan(100);
+      expect(each.strayed, JSON.stringify(each)).toBe(0);
+      const limit = Math.max(4 * each.p99Before, 1_500);
+      expect(each.p99After, JSON.stringify(each)).toBeLessThan(limit);
+    }
     for (const each of outcomes.filter(
       ({ attemptTimeout, fault }) => attemptTimeout > 0 || fault !== "hangs",
     )) {

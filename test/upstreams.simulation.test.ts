@@ -171,6 +171,29 @@ test("peak_ewma leaves a slow upstream", () => {
   expect((world.at(0).requests - before) / 10_000).toBeLessThan(0.01);
 });
 
+test.each([
+  ["least_conn", 0.02],
+  ["peak_ewma", 0.002],
+] as const)(
+  "%s gives one upstream of three that needs 2 s at most a share of %d",
+  (policy, most) => {
+    const world = new World(3, { policy });
+    world.run(1_000, 1);
+    const slow = world.at(0);
+    slow.latency = 2_000;
+    const before = slow.requests;
+    world.run(20_000, 1);
+    const share = (slow.requests - before) / 20_000;
+    expect(share).toBeLessThan(most);
+    // It is tried again from time to time, and gets its share when it is fast again.
+    slow.latency = 10;
+    world.run(60_000, 1);
+    const late = slow.requests;
+    world.run(10_000, 1);
+    expect((slow.requests - late) / 10_000).toBeGreaterThan(0.2);
+  },
+);
+
 test("one of two bad upstreams of three is ejected, and the last upstream never is", () => {
   const world = new World(3, { policy: "round_robin" });
   world.at(0).isBad = true;

@@ -1,6 +1,6 @@
 /** Several upstreams, of which one fails in some way, through a real proxy on Node. */
 import { once } from "node:events";
-import { createServer, type Server } from "node:http";
+import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { createProxy, type Proxy, type ProxyOptions } from "../runtimes/node.ts";
@@ -14,13 +14,14 @@ class Host {
   fault: Fault = "none";
   readonly seen: string[] = [];
   readonly #sockets: Set<Socket> = new Set();
+  #held: ServerResponse[] = [];
   readonly server: Server;
   port = 0;
 
   constructor() {
     this.server = createServer((req, res) => {
       this.seen.push(`${req.method} ${req.url}`);
-      if (this.fault === "hangs") return;
+      if (this.fault === "hangs") return void this.#held.push(res);
       if (this.fault === "flaps" && this.seen.length % 2 === 0) return void req.socket.destroy();
       res.writeHead(this.fault === "500" ? 500 : 200).end(String(this.port));
     });
@@ -35,6 +36,11 @@ class Host {
     await once(this.server, "listening");
     this.port = (this.server.address() as AddressInfo).port;
     return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** Answers the requests that hang. */
+  release(): void {
+    for (const res of this.#held.splice(0)) res.end(String(this.port));
   }
 
   /** Refuses connections from now on, and breaks off those that are open. */
@@ -136,6 +142,30 @@ describe("of three upstreams", () => {
     expect(await askMany(3, "POST")).toEqual({ 200: 2, 504: 1 });
     expect(hosts.flatMap(({ seen }) => seen)).toHaveLength(3);
   });
+});
+
+test("an ejected upstream gets one probe among many requests, and the rest when that has succeeded", async () => {
+  const clock = { now: 0 };
+  const chance = { now: () => clock.now, random: () => 0 };
+  const outliers = { consecutiveFailures: 1 };
+  const target = await start(2, { policy: "first", chance, outliers, slowStart: 0 });
+  const [first] = hosts as [Host];
+  first.fault = "500";
+  expect(await askMany(1)).toEqual({ 500: 1 });
+  first.fault = "hangs";
+  clock.now = 30_001;
+  const probe = ask("/probe");
+  await until(() => first.seen.length === 2, "the probe");
+  const others = await Promise.all(Array.from({ length: 20 }, (_, n) => ask(`/${n}`)));
+  for (const response of others) expect(await response.text()).toBe(String(hosts[1]?.port));
+  expect(first.seen).toEqual(["GET /0", "GET /probe"]);
+  expect(proxy.stats()?.upstreams?.map(({ state }) => state)).toEqual(["half-open", "up"]);
+  first.fault = "none";
+  first.release();
+  expect((await probe).status).toBe(200);
+  await (await probe).text();
+  expect(await (await ask()).text()).toBe(String(first.port));
+  expect(target.states()[0]?.state).toBe("up");
 });
 
 test("if all upstreams are down, the client gets 503 with Retry-After", async () => {

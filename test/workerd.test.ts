@@ -8,6 +8,7 @@ import { toCapnp } from "./_capnp.ts";
 import { useEcho } from "./_echo.ts";
 import { readLinkedExample } from "./_example.ts";
 import { Upstream } from "./_upstream.ts";
+import { startUpstreams } from "./_upstreams.ts";
 import { pause, until } from "./_wait.ts";
 import type { Call } from "./_link.ts";
 import { type Program, startProgram } from "./_program.ts";
@@ -75,17 +76,19 @@ test("a copy for `mirror` outlasts the response with waitUntil of the third argu
   }
 });
 
-test("several upstreams work without checks, which are refused by name", async () => {
+test("several upstreams work without checks and lookups, which are refused by name", async () => {
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { balance } from "./src/upstreams/balance.ts";
     const urls = ["http://127.0.0.1:1", "http://127.0.0.1:4000"];
     const target = balance(urls, { policy: "round_robin", outliers: { consecutiveFailures: 2 } });
     const proxy = createProxy({ target });
-    let refusal;
-    try {
-      createProxy({ target: balance(urls, { check: { path: "/" } }) });
-    } catch (error) {
-      refusal = error.name + ": " + error.message;
+    let refusal = "";
+    for (const options of [{ check: { path: "/" } }, { resolve: true }]) {
+      try {
+        createProxy({ target: balance(urls, options) });
+      } catch (error) {
+        refusal += error.name + ": " + error.message + "\\n";
+      }
     }
     export default {
       fetch(request) {
@@ -105,8 +108,34 @@ test("several upstreams work without checks, which are refused by name", async (
     { state: "up", active: 0 },
   ]);
   expect(await (await get(program, "/refusal")).text()).toMatch(
-    /^TypeError: fetchway: bad option `check`: nothing runs between requests here; leave it out/,
+    new RegExp(
+      "^TypeError: fetchway: bad option `check`: nothing runs between requests here; leave it out.*\n" +
+        "TypeError: fetchway: bad option `resolve`: the workerd client looks up names itself; leave it out",
+    ),
   );
+});
+
+test("a request that waits for an upstream is sent when the request of another event is over", async () => {
+  await using upstreams = await startUpstreams(1);
+  const contents = `import { createProxy } from "./runtimes/workerd.ts";
+    import { balance } from "./src/upstreams/balance.ts";
+    const target = balance(["${upstreams.urls[0]}"], { maxRequests: 1, maxQueue: 1 });
+    const proxy = createProxy({ target });
+    export default {
+      fetch: (request) =>
+        request.url.endsWith("/waiting") ? new Response(String(target.waiting)) : proxy.fetch(request),
+    };`;
+  await using program = await startWorker("queue", contents, forWorkers);
+  const held = get(program, "/hold");
+  await until(() => upstreams.held === 1, "the first request");
+  const waiting = get(program, "/1");
+  while ((await (await get(program, "/waiting")).text()) !== "1") await pause(2);
+  const refused = await get(program, "/2");
+  expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "1"]);
+  upstreams.release();
+  expect(await (await held).text()).toBe("held");
+  expect(await (await waiting).text()).toBe("0");
+  expect(upstreams.paths).toEqual(["/hold", "/1"]);
 });
 
 test("the entry reads target and options from the Worker's vars", async () => {

@@ -3,6 +3,7 @@ import { isUpstreams } from "../../src/request/target.ts";
 import { renderFirstSteps } from "./demo.ts";
 import type { Front } from "./listen.ts";
 import type { RouteSettings, Settings } from "./settings.ts";
+import { isTargetList, nameUpstreams } from "./severalupstreams.ts";
 
 /**
  * Renders what the command prints when it listens.
@@ -41,6 +42,8 @@ export function addressOf({ server }: Front): string {
 
 /** Renders a target for the banner, without its query, which may hold a secret. */
 function show(target: RouteSettings["options"]["target"]): string {
+  const several = nameUpstreams(target, show);
+  if (several !== undefined || isTargetList(target)) return several ?? "";
   if (typeof target === "function") return "a function";
   if (isUpstreams(target)) return "several upstreams";
   if (typeof target === "object" && "fetch" in target) return "an app in this process";

@@ -1,5 +1,4 @@
 /** Finds what is wrong with a config, in the words of the file. */
-import type { CreateProxyOptions } from "#proxy";
 import { findWrong, isRecord } from "../../src/options/schema.ts";
 import { nearest } from "../../src/options/nearest.ts";
 import { poolSchema } from "../../src/options/pooloptions.ts";
@@ -9,6 +8,7 @@ import { serverSchema } from "./commandoptions.ts";
 import { checkPattern, normalizePattern } from "./pattern.ts";
 import { findRefusal } from "./problems.ts";
 import { toSettings } from "./settings.ts";
+import { isBalanceable, type RouteOptions } from "./severalupstreams.ts";
 import { expandTarget } from "./shorttarget.ts";
 
 /** A mistake in a config. */
@@ -44,11 +44,12 @@ export function checkConfig(config: unknown): ConfigFault[] {
     return [{ text: "export the config itself, not a function or a promise" }];
   }
   if (!isRecord(config)) return [{ text: 'export an object such as { target: "http://…" }' }];
-  const { server, routes, target, ...defaults } = config;
+  const { server, routes, target, balance, ...defaults } = config;
   const faults = [
     ...checkServer(server),
     ...checkProxyOptions(defaults, "", explainTop, {}),
     ...checkTarget(target, "", {}),
+    ...checkBalance(balance, target, "", {}),
     ...checkRoutes(routes),
   ];
   return faults.length > 0 ? faults : checkWhole(config);
@@ -76,9 +77,10 @@ function checkRoutes(routes: unknown): ConfigFault[] {
   return routes.flatMap((route: unknown, index) => {
     const place = { route: index, routes: routes.length };
     if (!isRecord(route)) return [{ text: `routes[${index}]: use an object`, ...place }];
-    const { match, target, ...options } = route;
+    const { match, target, balance, ...options } = route;
     const label = `${nameRoute(match, index)}: `;
     const faults = checkProxyOptions(options, label, explainInRoute, place);
+    faults.push(...checkBalance(balance, target, label, place));
     if (target !== undefined) faults.unshift(...checkTarget(target, label, place));
     else faults.unshift({ text: `${label}target: say where to send the requests`, ...place });
     for (const text of checkMatch(match, label, taken)) {
@@ -113,12 +115,36 @@ function checkMatch(match: unknown, label: string, taken: Map<string, string>): 
 
 function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>): ConfigFault[] {
   if (target === undefined) return [];
-  const wrong = findRefusal({ target: target as CreateProxyOptions["target"] });
+  const wrong = findRefusal({ target: target as RouteOptions["target"] });
   if (wrong === undefined) return [];
-  const text = typeof target === "string" || typeof target === "number" ? String(target) : "";
+  const [first] = (Array.isArray(target) ? target : [target]) as unknown[];
+  const text = typeof first === "string" || typeof first === "number" ? String(first) : "";
   const meant = expandTarget(text);
   const fix = meant === text ? strip(wrong) : `write ${JSON.stringify(meant)}`;
   return [{ text: `${label}target: ${fix}`, key: "target", ...place }];
+}
+
+/** Checks the options of several upstreams, with upstreams that are right. */
+function checkBalance(
+  given: unknown,
+  target: unknown,
+  label: string,
+  place: Partial<ConfigFault>,
+): ConfigFault[] {
+  if (given === undefined) return [];
+  const fault = (text: string): ConfigFault => ({
+    text: `${label}balance${text}`,
+    key: "balance",
+    ...place,
+  });
+  if (!isRecord(given)) return [fault(': use an object such as { policy: "first" }')];
+  if (target !== undefined && !isBalanceable(target as RouteOptions["target"])) {
+    return [fault(": it needs a target that is a URL, or an array of several")];
+  }
+  return Object.entries(given).flatMap(([key, value]) => {
+    const wrong = findRefusal({ target: [TARGET], balance: { [key]: value } });
+    return wrong === undefined ? [] : [fault(`.${key}: ${strip(wrong)}`)];
+  });
 }
 
 /** Checks each option of a proxy alone, because `createProxy` stops at the first wrong one. */
@@ -169,7 +195,7 @@ function explainTop(name: string): string | undefined {
     return `it is an option of the server; write server: { ${name}: … }`;
   }
   if (Object.hasOwn(OTHER_NAMES, name)) return `it is called \`${OTHER_NAMES[name]}\` here`;
-  return explainUnknownName(name, ["server", "routes", "target"]);
+  return explainUnknownName(name, ["server", "routes", "target", "balance"]);
 }
 
 function explainInRoute(name: string): string | undefined {
@@ -177,7 +203,7 @@ function explainInRoute(name: string): string | undefined {
   if (Object.hasOwn(serverSchema, name)) {
     return `it is an option of the server, not of a route; write it at the top in server: { ${name}: … }`;
   }
-  return explainUnknownName(name, ["match", "target"]);
+  return explainUnknownName(name, ["match", "target", "balance"]);
 }
 
 function explainUnknownName(name: string, others: readonly string[]): string | undefined {

@@ -3,7 +3,7 @@ import { findMissingLimits } from "./clientlimits.ts";
 import type { LineSettings } from "./commandoptions.ts";
 import { readInspected } from "./inspectedrequest.ts";
 import type { CommandLine } from "./parse.ts";
-import { explain, findProblems, findTargetProblem } from "./problems.ts";
+import { explain, findProblems, findTargetProblems } from "./problems.ts";
 import { type GivenRoute, readRoute } from "./routeflag.ts";
 
 /**
@@ -27,7 +27,7 @@ export function checkLine(line: CommandLine): { routes: GivenRoute[]; problems: 
   problems.push(...findMissingLimits(names, (option) => labelOf(line, option)));
   problems.push(...checkInspected(line.given.line));
   if (line.unsure) return { routes, problems };
-  if (line.target !== undefined) problems.push(...findTargetProblem(line.target));
+  problems.push(...findTargetProblems(line.targets));
   const isRouted = line.target !== undefined || texts.length > 0 || config !== undefined || demo;
   if (!isRouted) problems.push(`no target: write ${suggestTarget()}`);
   return { routes, problems };

@@ -20,9 +20,10 @@ import {
   serverSchema,
 } from "./commandoptions.ts";
 import { type Form, formOf } from "./read.ts";
+import { balanceFlags, balanceSchema } from "./severalupstreams.ts";
 
-/** Whose option a flag sets: that of the command line itself, of the server, of the proxy, or of the proxy's pool. */
-export type Scope = "line" | "server" | "proxy" | "pool";
+/** Whose option a flag sets: the command line's own, the server's, that of several upstreams, the proxy's, or its pool's. */
+export type Scope = "line" | "server" | "balance" | "proxy" | "pool";
 
 /** A flag of the command line. */
 export interface Flag extends Form {
@@ -46,6 +47,7 @@ const GROUPS: readonly [Scope, Table, Flags<Record<string, never>>][] = [
   ["server", serverSchema, listenFlags],
   ["server", serverSchema, securityFlags],
   ["server", serverSchema, clientLimitFlags],
+  ["balance", balanceSchema, balanceFlags],
   ["proxy", proxySchema, headerFlags],
   ["proxy", proxySchema, forwardingFlags],
   ["proxy", proxySchema, pathFlags],

@@ -28,6 +28,7 @@ All flags: fetchway --help all`;
 
 const USAGE = `fetchway <target> [flags]    forwards every HTTP request to the target, which is
                              4000, localhost:4000, http(s)://… or unix:/path
+fetchway <target> <target>   several upstreams share the requests
 fetchway --demo              the target is a small upstream to try things on`;
 
 /** Renders what `--help` shows: the usual flags, or all. */

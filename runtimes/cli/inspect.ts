@@ -4,7 +4,6 @@
  * The request passes the server and the proxy of its route as any other; an interceptor takes it before it is sent.
  */
 import { connect } from "node:net";
-import type { CreateProxyOptions } from "#proxy";
 import type { RequestEnd } from "../../src/exchange/observation.ts";
 import type { Interceptor } from "../../src/exchange/send.ts";
 import { writeHead, writeHeadEnd } from "../../src/http1/attempt.ts";
@@ -17,6 +16,7 @@ import { listen } from "./listen.ts";
 import { diagnoseFailure } from "./log/causes.ts";
 import { Router } from "./routes.ts";
 import type { RouteSettings, Settings } from "./settings.ts";
+import { nameAddress, nameUpstreams, type RouteOptions } from "./severalupstreams.ts";
 
 /** A request that would have been sent. */
 export interface Captured {
@@ -41,7 +41,7 @@ export async function capture(inspected: InspectedRequest, settings: Settings): 
   let captured: Captured | undefined;
   let end: RequestEnd | undefined;
   const onRequestEnd = (event: RequestEnd): void => void (end = event);
-  const prepare = (options: CreateProxyOptions): CreateProxyOptions => {
+  const prepare = (options: RouteOptions): RouteOptions => {
     const route = settings.routes.find((each) => each.options === options);
     const take: Interceptor = () => (request) => {
       if (route !== undefined) captured = { route, request };
@@ -50,7 +50,10 @@ export async function capture(inspected: InspectedRequest, settings: Settings): 
     };
     const { interceptors = {} } = options;
     const attempt = [...(interceptors.attempt ?? []), take];
-    return { ...options, interceptors: { ...interceptors, attempt }, onRequestEnd };
+    // Checks and lookups of names would send something.
+    const { check: _, resolve: __, ...balance } = options.balance ?? {};
+    const quiet = options.balance === undefined ? {} : { balance };
+    return { ...options, ...quiet, interceptors: { ...interceptors, attempt }, onRequestEnd };
   };
   const router = new Router(settings.routes, prepare);
   const { websocket } = router;
@@ -112,7 +115,7 @@ export async function renderInspection(
     return `${title}\n\nnot forwarded: the client gets ${status}: ${reason}`;
   }
   const { route, request } = captured;
-  const { target: _, pool, ...options } = route.options;
+  const { target: _, pool, balance: __, ...options } = route.options;
   const plan = compile(options, () => ANY_TRANSPORT);
   const hooks = nameHooks(route.options);
   const { upstream } = request;
@@ -135,7 +138,7 @@ export async function renderInspection(
   const by = upstream.app === undefined ? "" : " (an app in this process)";
   const lines = [
     `${title}\n`,
-    `route ${route.match.join(", ")} → ${to}${by}\n`,
+    `route ${route.match.join(", ")} → ${to}${by}${explainChoice(route.options)}\n`,
     renderRows(rows),
     ...(isOwnClient
       ? []
@@ -145,6 +148,15 @@ export async function renderInspection(
   return lines.join("\n");
 }
 
+/** Tells how the upstream was chosen, where there are several. */
+function explainChoice({ target, balance = {} }: RouteOptions): string {
+  const names = nameUpstreams(target, nameAddress);
+  if (names === undefined) return "";
+  const { policy = "least_conn" } = balance;
+  const by = typeof policy === "string" ? policy : "the policy of the config";
+  return `, chosen by ${by} of ${names}`;
+}
+
 /** A transport with the capabilities of the runtimes' own, to compile options with. It sends nothing. */
 const ANY_TRANSPORT: Transport = {
   name: "inspect",
@@ -152,7 +164,7 @@ const ANY_TRANSPORT: Transport = {
   send: () => Promise.reject(new Error("a request is inspected, and not sent")),
 };
 
-function nameHooks({ onRequest, interceptors = {} }: CreateProxyOptions): string[] {
+function nameHooks({ onRequest, interceptors = {} }: RouteOptions): string[] {
   const { request = [], attempt = [] } = interceptors;
   return [
     ...(onRequest === undefined ? [] : ["onRequest"]),

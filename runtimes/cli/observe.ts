@@ -1,10 +1,11 @@
 import process from "node:process";
-import type { CreateProxyOptions, PoolStats, RequestEnd } from "#proxy";
+import type { PoolStats, RequestEnd } from "#proxy";
 import type { ClientStats } from "./clientconnections.ts";
 import type { ServerSettings } from "./commandoptions.ts";
 import { readVersion } from "./help.ts";
 import { chooseLogForm, RequestLog } from "./log/requestlog.ts";
 import { Metrics } from "./status/metrics.ts";
+import type { RouteOptions } from "./severalupstreams.ts";
 import { type AdminAddress, parseAdminAddress } from "./status/adminaddress.ts";
 
 type Listener = (end: RequestEnd) => void;
@@ -39,7 +40,7 @@ export class Observers {
    * Adds the listeners to the options of a proxy. With `--log off` and without `--admin`, it adds only a hook for failures,
    * so that other requests cost nothing.
    */
-  readonly prepare = (options: CreateProxyOptions): CreateProxyOptions => {
+  readonly prepare = (options: RouteOptions): RouteOptions => {
     const { onRequestEnd, onError, target } = options;
     const prepared = { ...options };
     const listeners = [...this.#listeners, ...(onRequestEnd === undefined ? [] : [onRequestEnd])];
@@ -118,7 +119,7 @@ function callAll(listeners: readonly Listener[]): Listener {
 }
 
 /** Returns the upstream of a target for messages; undefined for a function, an app, and a target that is not valid. */
-function nameTarget(target: CreateProxyOptions["target"] | undefined): string | undefined {
+function nameTarget(target: RouteOptions["target"] | undefined): string | undefined {
   if (typeof target === "function" || target === undefined) return undefined;
   const { socketPath, url } = Object(target) as { socketPath?: string; url?: string | URL };
   if (socketPath !== undefined) return `unix:${socketPath}`;

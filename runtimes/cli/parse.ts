@@ -4,15 +4,19 @@ import type { LineSettings, ServerSettings } from "./commandoptions.ts";
 import { type Flag, flags, type Scope } from "./flags.ts";
 import { adviseOn, type PeerFlag, peerFlags } from "./peerflags.ts";
 import { UsageError } from "./read.ts";
+import type { BalanceFlags } from "./severalupstreams.ts";
 import { expandTarget } from "./shorttarget.ts";
 
 /** The parts of a command line. */
 export interface CommandLine {
-  /** The target, written out. */
+  /** The first target, written out. */
   readonly target: string | undefined;
+  /** All targets: several are the upstreams of one. */
+  readonly targets: readonly string[];
   /** The options that were given. The options of the proxy and of its pool are not checked yet. */
   readonly given: Readonly<Record<Scope, Record<string, unknown>>> & {
     readonly line: LineSettings;
+    readonly balance: BalanceFlags;
     readonly server: Partial<ServerSettings>;
   };
   /** The flags that were given, each with the text by which messages name it. */
@@ -100,6 +104,7 @@ export function parse(args: readonly string[]): CommandLine {
   const given: Record<Scope, Record<string, unknown>> = {
     line: {},
     server: {},
+    balance: {},
     proxy: {},
     pool: {},
   };
@@ -145,7 +150,7 @@ export function parse(args: readonly string[]): CommandLine {
       if (text === "") throw new UsageError(`a value is missing, write ${spelled} ${flag.value}`);
       const value = flag.read(text, given[flag.scope][flag.option]);
       // `createProxy` checks the options of a proxy, but does not know those of the command.
-      const isOwn = flag.scope === "line" || flag.scope === "server";
+      const isOwn = flag.scope !== "proxy" && flag.scope !== "pool";
       const wrong = isOwn ? flag.check(value) : undefined;
       if (wrong !== undefined) throw new UsageError(wrong);
       given[flag.scope][flag.option] = value;
@@ -156,11 +161,8 @@ export function parse(args: readonly string[]): CommandLine {
     }
   }
 
-  for (const extra of targets.slice(1, sure)) {
-    problems.push(`"${withoutCredentials(extra)}": one target is enough, leave the others out`);
-  }
-  const target = targets[0] === undefined ? undefined : expandTarget(targets[0]);
-  return { target, given, labels, problems, unsure: sure === 0 };
+  const known = targets.slice(0, sure === 0 ? 1 : sure).map(expandTarget);
+  return { target: known[0], targets: known, given, labels, problems, unsure: sure === 0 };
 }
 
 /** Returns the flag of another command, also if it is spelled with one dash. */
@@ -202,9 +204,4 @@ function takeWord(rest: Part[]): string | undefined {
 function renderLabel(spelled: string, { flag, negated }: Spelling, text = ""): string {
   const hidden = text === "" || negated || flag.value === undefined || flag.repeats;
   return hidden ? spelled : `${spelled} ${JSON.stringify(text)}`;
-}
-
-/** Returns a URL without user name and password, to show in a message. */
-function withoutCredentials(text: string): string {
-  return text.replace(/\/\/[^/?#]*@/, "//");
 }

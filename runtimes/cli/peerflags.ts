@@ -46,6 +46,8 @@ const WITH_VALUE: Readonly<Record<string, string>> = {
   "--trusted-proxies --trusted-proxy --forwarded-allow-ips --set-real-ip-from": "--trust-proxy",
   "--socket --unix --unix-socket --uds": "write the target as unix:/path/to/socket",
   "--retries --proxy-retries": "--retry",
+  "--lb-policy --load-balancing --balance --strategy --algorithm": "--policy",
+  "--health-check --health-path --health-uri --healthcheck": "--check",
   "--config-file --conf -c -f": "--config",
   "--key-file --tls-key --ssl-key --keyfile --private-key -K": "--key",
   "--cert-file --tls-cert --ssl-cert --certfile --certificate -C": "--cert",

@@ -1,7 +1,8 @@
-import { createProxy, type CreateProxyOptions, type Proxy } from "#proxy";
+import { createProxy, type Proxy } from "#proxy";
 import { flags } from "./flags.ts";
 import type { CommandLine } from "./parse.ts";
 import { UsageError } from "./read.ts";
+import { type RouteOptions, toProxyOptions } from "./severalupstreams.ts";
 
 const ANY_TARGET = "http://localhost";
 
@@ -11,11 +12,19 @@ const ANY_TARGET = "http://localhost";
  */
 export function findProblems({ given, labels }: CommandLine): string[] {
   return Array.from(labels).flatMap(([{ scope, option }, label]) => {
-    if (scope === "line" || scope === "server") return [];
+    if (scope !== "proxy" && scope !== "pool") return [];
     const one = { [option]: given[scope][option] };
     const wrong = tryCreate({ target: ANY_TARGET, ...(scope === "pool" ? { pool: one } : one) });
     return wrong === undefined ? [] : [`${label}: ${wrong}`];
   });
+}
+
+/** Returns what is wrong with targets, one line each. */
+export function findTargetProblems(targets: readonly string[]): string[] {
+  const problems = targets.flatMap(findTargetProblem);
+  if (problems.length > 0 || targets.length < 2) return problems;
+  const wrong = tryCreate({ target: targets });
+  return wrong === undefined ? [] : [wrong];
 }
 
 /** Returns what is wrong with a target, in one line at most. */
@@ -28,7 +37,7 @@ export function findTargetProblem(target: string): string[] {
   return [isGuessed ? `bad target ${JSON.stringify(target)}: use ${meant}` : wrong];
 }
 
-function tryCreate(options: CreateProxyOptions): string | undefined {
+function tryCreate(options: RouteOptions): string | undefined {
   const message = findRefusal({ followRedirects: false, ...options });
   return message && toCommandLine(message);
 }
@@ -38,10 +47,10 @@ function tryCreate(options: CreateProxyOptions): string | undefined {
  *
  * To check one option without the others, pass `followRedirects: false` beside it: `redirectTargets` is refused without that.
  */
-export function findRefusal(options: CreateProxyOptions): string | undefined {
+export function findRefusal(options: RouteOptions): string | undefined {
   let proxy: Proxy;
   try {
-    proxy = createProxy(options);
+    proxy = createProxy(toProxyOptions(options));
   } catch (error) {
     if (isMisuse(error)) return error.message;
     throw error;

@@ -1,15 +1,15 @@
 /** The value of the flag `--route`: `/api=http://127.0.0.1:4001 --strip-prefix /api`. */
-import type { CreateProxyOptions } from "#proxy";
 import { parse } from "./parse.ts";
 import { checkPattern, normalizePattern } from "./pattern.ts";
-import { findProblems, findTargetProblem } from "./problems.ts";
-import { expandTarget } from "./shorttarget.ts";
+import { findProblems, findTargetProblems } from "./problems.ts";
+import { readBalanceFlags, type RouteOptions } from "./severalupstreams.ts";
+import { expandTarget, isTargetText } from "./shorttarget.ts";
 
 /** A route of the command line. */
 export interface GivenRoute {
   readonly match: readonly string[];
   /** The options that follow the target. */
-  readonly options: CreateProxyOptions;
+  readonly options: RouteOptions;
 }
 
 const FORM = "write it as /path=http://127.0.0.1:4000 or host/path=http://127.0.0.1:4000";
@@ -28,10 +28,11 @@ export function readRoute(text: string): GivenRoute | string[] {
     if (wrong !== undefined) problems.push(`${label}: ${wrong}`);
   }
   const line = parse(rest);
-  const { proxy, pool, server, line: other } = line.given;
-  const target = expandTarget(first.slice(equals + 1));
-  const found = [...findTargetProblem(target), ...line.problems, ...findProblems(line)];
-  if (line.target !== undefined) found.push("a route has one target, before its flags");
+  const { proxy, pool, server, balance, line: other } = line.given;
+  const targets = splitTargets(first.slice(equals + 1));
+  const found = [...findTargetProblems(targets), ...line.problems, ...findProblems(line)];
+  if (line.target !== undefined)
+    found.push("the targets of a route stand before its flags, with commas between them");
   for (const [flag] of line.labels) {
     const isOwn = flag.option in server || flag.option in other;
     if (isOwn && (flag.scope === "server" || flag.scope === "line")) {
@@ -40,8 +41,19 @@ export function readRoute(text: string): GivenRoute | string[] {
   }
   problems.push(...found.map((problem) => `${label}: ${problem}`));
   if (problems.length > 0) return problems;
-  const options = { ...proxy, ...(Object.keys(pool).length > 0 && { pool }), target };
+  const options = {
+    ...proxy,
+    ...(Object.keys(pool).length > 0 && { pool }),
+    ...(Object.keys(balance).length > 0 && { balance: readBalanceFlags(balance) }),
+    target: targets.length > 1 ? targets : (targets[0] as string),
+  };
   return { match: match.map(normalizePattern), options: options };
+}
+
+/** Splits targets at commas, if each part is a target: a URL may have commas in its path. */
+function splitTargets(given: string): string[] {
+  const parts = given.split(",");
+  return (parts.every(isTargetText) ? parts : [given]).map(expandTarget);
 }
 
 /** Splits a text into words as a shell does: quotes of both kinds keep spaces, and `\` keeps the next character. */

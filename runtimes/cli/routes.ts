@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Server, ServerRequest } from "srvx";
-import { createProxy, type CreateProxyOptions, type PoolStats, type Proxy } from "#proxy";
+import { createProxy, type PoolStats, type Proxy } from "#proxy";
 import { authorityEnd, pathOf } from "../../src/request/target.ts";
 import { applyAbsoluteForm } from "../absoluteform.ts";
 import {
@@ -12,6 +12,7 @@ import {
   readingsOf,
 } from "./pattern.ts";
 import { isSame, type RouteSettings } from "./settings.ts";
+import { type RouteOptions, toProxyOptions } from "./severalupstreams.ts";
 
 /** A route that serves requests: its settings, and the proxy made of them. */
 interface LiveRoute {
@@ -49,7 +50,7 @@ export class Router {
   #sweeping: ReturnType<typeof setInterval> | undefined;
   #server: Server | undefined;
   #admit: (message: IncomingMessage) => boolean = () => true;
-  readonly #prepare: (options: CreateProxyOptions) => CreateProxyOptions;
+  readonly #prepare: (options: RouteOptions) => RouteOptions;
   readonly #rescue: (error: unknown, request: Request) => Response;
   /** Answers requests without a route. */
   readonly #none: LiveRoute;
@@ -62,7 +63,7 @@ export class Router {
    */
   constructor(
     routes: readonly RouteSettings[],
-    prepare: (options: CreateProxyOptions) => CreateProxyOptions = (options) => options,
+    prepare: (options: RouteOptions) => RouteOptions = (options) => options,
     rescue: (error: unknown, request: Request) => Response = (error) => {
       throw error;
     },
@@ -156,7 +157,10 @@ export class Router {
   }
 
   #open(settings: RouteSettings): LiveRoute {
-    return { settings, proxy: createProxy(this.#prepare(settings.options)), running: 0 };
+    const { match, options } = settings;
+    const named = match.length === 0 ? {} : { route: match.join(", ") };
+    const prepared = toProxyOptions({ ...named, ...this.#prepare(options) });
+    return { settings, proxy: createProxy(prepared), running: 0 };
   }
 
   /** Makes a route that answers by itself. It is a proxy as well, so that its requests are reported like all others. */
@@ -252,6 +256,28 @@ function isBusy(proxy: Proxy): boolean {
   return origins.some(({ inUse, waiting, tunnels }) => inUse + waiting + tunnels > 0);
 }
 
+type Upstreams = NonNullable<PoolStats["upstreams"]>;
+type State = Upstreams[number]["state"];
+
+/** The states of an upstream, the worst one last. */
+const STATES: readonly State[] = ["up", "starting", "half-open", "draining", "ejected", "down"];
+
+/** Adds up the upstreams of several routes. Each route has its own opinion of an upstream: the worst one is told. */
+function mergeUpstreams(all: readonly PoolStats[]): { upstreams?: Upstreams } {
+  const merged = new Map<string, Upstreams[number]>();
+  for (const each of all.flatMap(({ upstreams = [] }) => upstreams)) {
+    const other = merged.get(each.name) ?? { ...each, active: 0, waiting: 0 };
+    const isWorse = STATES.indexOf(each.state) > STATES.indexOf(other.state);
+    merged.set(each.name, {
+      ...other,
+      active: other.active + each.active,
+      waiting: other.waiting + each.waiting,
+      state: isWorse ? each.state : other.state,
+    });
+  }
+  return merged.size === 0 ? {} : { upstreams: [...merged.values()] };
+}
+
 /** Adds up the counters of several proxies. */
 export function mergeStats(all: readonly PoolStats[]): PoolStats | undefined {
   if (all.length < 2) return all[0];
@@ -281,5 +307,6 @@ export function mergeStats(all: readonly PoolStats[]): PoolStats | undefined {
     tunnels: sum((each) => each.tunnels),
     version: sum((each) => each.version),
     origins,
+    ...mergeUpstreams(all),
   };
 }

@@ -1,15 +1,16 @@
 /** What the command runs by: the settings of its server and its routes, from flags and a config file. */
-import type { CreateProxyOptions } from "#proxy";
 import type { Config } from "../config.ts";
 import { serverDefaults, type ServerSettings } from "./commandoptions.ts";
 import { normalizePattern } from "./pattern.ts";
+import type { BalanceOptions } from "../../src/upstreams/balance.ts";
 import type { GivenRoute } from "./routeflag.ts";
+import type { RouteOptions } from "./severalupstreams.ts";
 
 /** A route with its options, over the defaults. */
 export interface RouteSettings {
   /** Hosts and path prefixes, such as `"shop.example/api"`. */
   readonly match: readonly string[];
-  readonly options: CreateProxyOptions;
+  readonly options: RouteOptions;
 }
 
 /** What the command runs by. */
@@ -18,7 +19,7 @@ export interface Settings {
   readonly routes: readonly RouteSettings[];
 }
 
-type ProxyDefaults = Partial<Omit<CreateProxyOptions, "target">>;
+type ProxyDefaults = Partial<Omit<RouteOptions, "target">>;
 
 /** What the flags say. */
 export interface GivenFlags {
@@ -26,7 +27,9 @@ export interface GivenFlags {
   /** The options of the proxies, also those of their pools. */
   readonly proxy: ProxyDefaults;
   readonly routes: readonly GivenRoute[];
-  readonly target: CreateProxyOptions["target"] | undefined;
+  readonly target: RouteOptions["target"] | undefined;
+  /** The options of several upstreams. */
+  readonly balance?: BalanceOptions;
 }
 
 /**
@@ -41,21 +44,23 @@ export function toSettings(
   base: ProxyDefaults["pool"] = {},
 ): Settings {
   const { server, target, routes = [], ...defaults } = file;
+  const spread = flags.balance === undefined ? {} : { balance: flags.balance };
+  const own = { ...flags.proxy, ...spread };
   const given = flags.routes.map(({ match, options }) => ({
     match,
-    options: merge(base, defaults, flags.proxy, options),
+    options: merge(base, defaults, own, options),
   }));
   if (flags.target !== undefined) {
-    const options = merge(base, defaults, flags.proxy, { target: flags.target });
+    const options = merge(base, defaults, own, { target: flags.target });
     given.push({ match: ["/"], options });
   }
   const taken = new Set(given.flatMap((route) => route.match));
   const more = routes.map(({ match, ...options }) => ({
     match: (typeof match === "string" ? [match] : match).map(normalizePattern),
-    options: merge(base, defaults, options, flags.proxy),
+    options: merge(base, defaults, options, own),
   }));
   if (target !== undefined) {
-    more.push({ match: ["/"], options: merge(base, defaults, { target }, flags.proxy) });
+    more.push({ match: ["/"], options: merge(base, defaults, { target }, own) });
   }
   const left = more.flatMap(({ match, options }) => {
     const others = match.filter((each) => !taken.has(each));
@@ -67,14 +72,15 @@ export function toSettings(
   };
 }
 
-type RouteOptions = Partial<CreateProxyOptions>;
-
 /**
- * Merges options; later ones take precedence. The options of the pool are merged one by one, all others as a whole.
+ * Merges options; later ones take precedence. The options of the pool and of several upstreams are merged one by one, all
+ * others as a whole.
  * @param base the defaults of the command for pools
  */
-function merge(base: object, ...layers: readonly RouteOptions[]): CreateProxyOptions {
-  const merged = Object.assign({}, ...layers) as CreateProxyOptions;
+function merge(base: object, ...layers: readonly Partial<RouteOptions>[]): RouteOptions {
+  const merged = Object.assign({}, ...layers) as RouteOptions;
+  const spread = Object.assign({}, ...layers.map((layer) => layer.balance)) as BalanceOptions;
+  if (Object.keys(spread).length > 0) merged.balance = spread;
   const pool = Object.assign({}, ...layers.map((layer) => layer.pool)) as object;
   // A transport has connections of its own, so that the options of a pool are refused beside it.
   const isOwn = merged.transport === undefined && merged.fetch === undefined;

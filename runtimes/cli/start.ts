@@ -19,19 +19,23 @@ import { UsageError } from "./read.ts";
 import { assertRouted, reloadConfig } from "./reload.ts";
 import type { GivenRoute } from "./routeflag.ts";
 import { Router } from "./routes.ts";
+import { readBalanceFlags } from "./severalupstreams.ts";
 import { type Settings, toSettings } from "./settings.ts";
 import { stopOnSignals } from "./stop.ts";
 import { keepStdoutForLog, tell } from "./tell.ts";
 
 /** Starts what a command line asks for: the server, or the inspection of a request. */
 export async function start(
-  { target, given }: CommandLine,
+  { targets, given }: CommandLine,
   routes: readonly GivenRoute[],
   path: string | undefined,
 ): Promise<void> {
   const reuseBuffers = !isPreloaded(process);
   const proxy = { ...given.proxy, ...(Object.keys(given.pool).length > 0 && { pool: given.pool }) };
-  const flags = { server: given.server, proxy, routes, target };
+  const target = targets.length > 1 ? targets : targets[0];
+  const balance = readBalanceFlags(given.balance);
+  const spread = Object.keys(balance).length === 0 ? {} : { balance };
+  const flags = { server: given.server, proxy, routes, target, ...spread };
   let demo: Front | undefined;
   const compose = (file: Config): Settings => {
     const tls = readTrust({ ...file.server, ...given.server });

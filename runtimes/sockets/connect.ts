@@ -66,6 +66,13 @@ export class NetConnector implements Connector {
     this.#resolver = dns === false ? undefined : new Resolver(dns);
   }
 
+  async resolve(hostname: string): Promise<readonly ResolvedAddress[]> {
+    // With `dns: false`, ask the system each time, as each connection does.
+    const resolver = this.#resolver ?? new Resolver({ ttl: 0 });
+    const { good, down } = await resolver.resolve(hostname);
+    return [...good, ...down];
+  }
+
   connect(destination: Destination, scope: ConnectScope): Promise<Socket> {
     // If `#start` throws, for example for an invalid certificate, the promise rejects with that error.
     return new Promise((resolve, reject) => this.#start(destination, scope, resolve, reject));
@@ -148,7 +155,7 @@ function attemptTimeoutOf(connectTimeout: number): number {
 }
 
 function createCreator(
-  { origin, hostname, secure, socketPath, tls, http2 }: Destination,
+  { origin, hostname, secure, socketPath, address = hostname, tls, http2 }: Destination,
   { connectTimeout, keepAliveInitialDelay }: FilledPoolOptions,
 ): CreateSocket {
   const { Agent } = process.getBuiltinModule(secure ? "node:https" : "node:http");
@@ -157,7 +164,7 @@ function createCreator(
     ...tls,
     ...(secure && sessionOptions(agent, origin)),
     ...(socketPath === undefined
-      ? { host: hostname, port: Number(new URL(origin).port) || (secure ? 443 : 80) }
+      ? { host: address, port: Number(new URL(origin).port) || (secure ? 443 : 80) }
       : { path: socketPath }),
     // Without `servername`, SNI and the certificate check would follow the field `Host`. An IP address is not a server
     // name (RFC 6066 §3).

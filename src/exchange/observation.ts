@@ -22,6 +22,8 @@ export interface RequestEnd {
   readonly method: string;
   /** The client's path and query. */
   readonly path: string;
+  /** The name of the route that the request has taken: the option `route`, or the pattern of a rule; undefined for none. */
+  readonly route: string | undefined;
   /** The authority that the client has named, such as `shop.example:8080`. */
   readonly authority: string;
   /** The IP address of the client, where the server tells it. */
@@ -86,6 +88,7 @@ export interface ObservedConnection {
  */
 export class Observation {
   readonly #incoming: Incoming;
+  readonly #route: string | undefined;
   readonly #reports: readonly (((event: RequestEnd) => void) | undefined)[];
   readonly #startedAt: number = Date.now();
   readonly #start: number = performance.now();
@@ -108,8 +111,13 @@ export class Observation {
   #isOpen = false;
 
   /** @param reports functions that are called with the event; undefined for none */
-  constructor(incoming: Incoming, ...reports: (((event: RequestEnd) => void) | undefined)[]) {
+  constructor(
+    incoming: Incoming,
+    route: string | undefined,
+    ...reports: (((event: RequestEnd) => void) | undefined)[]
+  ) {
     this.#incoming = incoming;
+    this.#route = route;
     this.#reports = reports;
   }
 
@@ -219,6 +227,7 @@ export class Observation {
     const status = this.#status;
     if (this.#isOpen || status === undefined) return;
     const event = new Ended(this.#incoming, {
+      route: this.#route,
       upstream: this.#upstream,
       status,
       protocol: status === 101 ? this.#protocol : undefined,
@@ -260,6 +269,7 @@ type Facts = Omit<RequestEnd, "method" | "path" | "authority" | "clientAddress" 
 class Ended implements RequestEnd {
   readonly method: string;
   readonly path: string;
+  readonly route: string | undefined;
   readonly authority: string;
   readonly clientAddress: string | undefined;
   readonly upstream: string | undefined;
@@ -278,6 +288,7 @@ class Ended implements RequestEnd {
   constructor(incoming: Incoming, facts: Facts) {
     this.method = incoming.method;
     this.path = incoming.path;
+    this.route = facts.route;
     this.authority = namedAuthorityOf(incoming);
     this.clientAddress = incoming.address;
     this.upstream = facts.upstream;

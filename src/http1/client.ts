@@ -29,6 +29,7 @@ const CAPABILITIES: Capabilities = {
   tls: true,
   upgrade: true,
   http2: true,
+  address: true,
 };
 
 const NO_HTTP2 = "this transport was made without an HTTP/2 client";
@@ -185,6 +186,11 @@ export class HttpTransport implements Transport {
     else attempt.begin(pool);
   }
 
+  async resolve(hostname: string): Promise<readonly string[]> {
+    const found = (await this.#connector.resolve?.(hostname)) ?? [];
+    return found.map(({ address }) => address);
+  }
+
   stats(): PoolStats {
     return this.#counters.stats(() => {
       const origins: Record<string, OriginStats> = {};
@@ -242,9 +248,9 @@ export class HttpTransport implements Transport {
 
   /** Returns the pool of all upstreams with an equal destination. Its kind follows from `destination.http2`. */
   #findPool<P extends Pool>(destination: Destination, create: () => P): P {
-    const { origin, socketPath, tls, http2 = false } = destination;
+    const { origin, socketPath, address, tls, http2 = false } = destination;
     // Only equal destinations share connections. JSON keeps the parts of the key apart (GHSA-v574-6498-x57v).
-    const key = JSON.stringify([origin, socketPath, tls, http2]);
+    const key = JSON.stringify([origin, socketPath, address, tls, http2]);
     let pool = this.#pools.get(key);
     if (pool === undefined) {
       if (this.#isClosed) throw poolClosed();
@@ -295,7 +301,8 @@ export class HttpTransport implements Transport {
 
 /** Returns the destination of an upstream. The pool's `socketPath` and `tls` apply where the target sets none. */
 function toDestination(upstream: Upstream, options: FilledPoolOptions): Destination {
-  const { origin, hostname, secure } = upstream;
+  const { origin, hostname, secure, address } = upstream;
   const tls = secure ? (upstream.tls ?? options.tls) : undefined;
-  return { origin, hostname, secure, socketPath: upstream.socketPath ?? options.socketPath, tls };
+  const socketPath = upstream.socketPath ?? options.socketPath;
+  return { origin, hostname, secure, socketPath, address, tls };
 }

@@ -7,6 +7,8 @@ export interface Destination {
   /** Whether the connections use TLS. */
   readonly secure: boolean;
   readonly socketPath: string | undefined;
+  /** The IP address to connect to instead of looking up `hostname`. */
+  readonly address?: string | undefined;
   readonly tls: TlsOptions | undefined;
   /**
    * Whether the connections may carry HTTP/2: TLS then offers `h2` and `http/1.1` (ALPN), and the runtime's own socket
@@ -107,4 +109,9 @@ export interface Connector {
    * applies the time limits of connecting.
    */
   connect(destination: Destination, scope: ConnectScope): Promise<Socket>;
+  /**
+   * Looks up a host name; left out by a connector that only hands connections over.
+   * @throws ProxyError `dns_error` or `dns_timeout`
+   */
+  resolve?(hostname: string): Promise<readonly ResolvedAddress[]>;
 }

@@ -1,8 +1,14 @@
-import { toggle } from "./kinds.ts";
+import { text, toggle } from "./kinds.ts";
 import type { Flags, Schema } from "./schema.ts";
 
 /** The options that make requests visible to browsers and to the tools that trace them. */
 export interface ObservationOptions {
+  /**
+   * The name of the route that these requests belong to: `onRequestEnd` tells it as `route`, for metrics that must not have
+   * one series for each path. It goes nowhere else. The command and `fetchway/rules` set it to the pattern of their route.
+   * @example "/users/:id"
+   */
+  route?: string;
   /**
    * Adds the upstream's times to `Server-Timing` of its responses, after the upstream's own, in milliseconds:
    * `upstream-queue` (the wait for a connection), `upstream-connect` (a new connection only) and `upstream-first-byte` (until
@@ -29,6 +35,7 @@ export interface ObservationOptions {
 }
 
 export const observationSchema: Schema<ObservationOptions, "serverTiming" | "startTrace"> = {
+  route: { kind: text(/^[ -~\u00a0-\uffff]+$/, 'use a text such as "/users/:id"') },
   serverTiming: { kind: toggle, default: false },
   startTrace: { kind: toggle, default: false },
 };
@@ -36,6 +43,7 @@ export const observationSchema: Schema<ObservationOptions, "serverTiming" | "sta
 export const observationFlags: Flags<ObservationOptions> = {
   heading: "Observation",
   flags: {
+    route: { name: "route-name", value: "<name>", help: "the name of the route in the log" },
     serverTiming: "tell browsers the upstream's times in Server-Timing",
     startTrace: "set traceparent where the client sends none",
   },

@@ -24,6 +24,12 @@ export interface TargetOptions {
   url: string | URL;
   /** The path of a Unix domain socket to connect to instead of the URL's authority. */
   socketPath?: string;
+  /**
+   * The IP address to connect to instead of looking up the URL's host, which stays in `Host` and as the server name in TLS.
+   * Only Fetchway's own clients on Node, Bun and Deno connect to an address of your choice.
+   * @example "10.0.0.7"
+   */
+  address?: string;
   /** The TLS options for connections to this target. */
   tls?: TlsOptions;
   /**
@@ -81,6 +87,8 @@ export interface Upstream {
   readonly query: string;
   /** The path of the Unix domain socket to connect to instead of the host; undefined for none. */
   readonly socketPath: string | undefined;
+  /** The IP address to connect to instead of looking up `hostname`; undefined for a lookup. */
+  readonly address: string | undefined;
   /** The TLS options for connections to this upstream; undefined for the defaults. */
   readonly tls: TlsOptions | undefined;
   /** Whether to speak HTTP/2 with this upstream; undefined for what the transport's own option says. */
@@ -95,13 +103,18 @@ const parsed = new Map<string, Upstream>();
 const PARSED_LIMIT = 1000;
 /** Parsed targets that are apps. */
 const parsedApps = new WeakMap<FetchTarget, Upstream>();
+/** Parsed targets that are frozen objects, and so never change. */
+const parsedFrozen = new WeakMap<object, Upstream>();
 
 /**
  * Parses a target.
  * @throws TypeError that says what is wrong with the target and how to write it
  */
 export function parseTarget(target: TargetAddress): Upstream {
-  if (typeof target !== "string") return isApp(target) ? parseApp(target) : parseUncached(target);
+  if (typeof target !== "string") {
+    if (isApp(target)) return parseApp(target);
+    return Object.isFrozen(target) ? parseFrozen(target) : parseUncached(target);
+  }
   let upstream = parsed.get(target);
   if (upstream === undefined) {
     upstream = parseUncached(target);
@@ -118,6 +131,15 @@ function parseApp(app: FetchTarget): Upstream {
   if (upstream === undefined) {
     upstream = { ...parseUrl(urlOf(app), {}), app };
     parsedApps.set(app, upstream);
+  }
+  return upstream;
+}
+
+function parseFrozen(target: URL | TargetOptions): Upstream {
+  let upstream = parsedFrozen.get(target);
+  if (upstream === undefined) {
+    upstream = parseUncached(target);
+    parsedFrozen.set(target, upstream);
   }
   return upstream;
 }
@@ -144,6 +166,8 @@ function parseUncached(target: string | URL | TargetOptions): Upstream {
   );
 }
 
+const IP_ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|[\da-f]*:[\da-f:.]*(?:%\w+)?)$/i;
+
 function isWs({ protocol }: URL): boolean {
   return protocol === "ws:" || protocol === "wss:";
 }
@@ -169,6 +193,13 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
   if (more.http2 !== undefined && typeof more.http2 !== "boolean") {
     throw badTarget(from, "its `http2` must be true or false");
   }
+  const { address, socketPath } = more;
+  if (address !== undefined && !IP_ADDRESS.test(address)) {
+    throw badTarget(from, 'its `address` must be an IP address such as "10.0.0.7"');
+  }
+  if (address !== undefined && socketPath !== undefined) {
+    throw badTarget(from, "leave out `address`, its `socketPath` says where to connect to");
+  }
   if (url.hash !== "") throw badTarget(from, "leave out the fragment, it is never sent");
   return {
     origin: url.origin,
@@ -177,7 +208,8 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
     secure: url.protocol === "https:",
     basePath: url.pathname.endsWith("/") ? url.pathname.slice(0, -1) : url.pathname,
     query: url.search.slice(1),
-    socketPath: more.socketPath,
+    socketPath,
+    address,
     tls: more.tls,
     http2: more.http2,
     app: undefined,
@@ -204,7 +236,12 @@ export function assertReachable(
   upstream: Upstream,
   transport: {
     name: string;
-    capabilities: { unixSocket: boolean; tls: boolean; http2?: boolean | undefined };
+    capabilities: {
+      unixSocket: boolean;
+      tls: boolean;
+      http2?: boolean | undefined;
+      address?: boolean | undefined;
+    };
   },
   hostOption?: string,
 ): void {
@@ -222,6 +259,11 @@ export function assertReachable(
   if (upstream.tls !== undefined && !transport.capabilities.tls) {
     throw new TypeError(
       `fetchway: the ${transport.name} client has no TLS options; leave out \`tls\``,
+    );
+  }
+  if (upstream.address !== undefined && transport.capabilities.address !== true) {
+    throw new TypeError(
+      `fetchway: the ${transport.name} client looks up names itself; leave out \`address\``,
     );
   }
   if (upstream.http2 === true && transport.capabilities.http2 !== true) {

@@ -14,6 +14,7 @@ import {
   byUri,
   consistentHash,
   type HashKey,
+  type HashOptions,
 } from "./consistenthash.ts";
 import {
   type BalancedTarget,
@@ -24,12 +25,31 @@ import {
 } from "./balanceoptions.ts";
 import { choose } from "./failover.ts";
 import { type CheckOptions, HealthChecks } from "./healthchecks.ts";
-import { Health, OutlierDetector, outlierDefaults, type OutlierOptions } from "./outliers.ts";
+import { hasHostName, HostName, HostNames, type ResolveOptions } from "./hostnames.ts";
+import {
+  BalancedMember,
+  isWorking,
+  type MemberLimits,
+  mayWork,
+  nameOf,
+  stateOf,
+} from "./member.ts";
+import { type Health, OutlierDetector, outlierDefaults, type OutlierOptions } from "./outliers.ts";
+import { ANY_BUSY, Busy, PlaceQueue } from "./placequeue.ts";
 import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
-import type { PickRequest, Result, Upstreams } from "./upstreams.ts";
+import type { PickRequest, Result, Upstreams, UpstreamState } from "./upstreams.ts";
 
-export { byAddress, byCookie, byHeader, byUri, choose, consistentHash, type HashKey };
+export {
+  byAddress,
+  byCookie,
+  byHeader,
+  byUri,
+  choose,
+  consistentHash,
+  type HashKey,
+  type HashOptions,
+};
 export type {
   BalancedTarget,
   BalanceOptions,
@@ -40,70 +60,10 @@ export type {
   PickRequest,
   Policy,
   PolicyName,
+  ResolveOptions,
   RetryBudgetOptions,
 };
-export type { Chance, Result, Upstreams };
-
-/** One upstream, with everything that is known of it. */
-class BalancedMember implements Member {
-  readonly target: TargetAddress;
-  readonly name: string;
-  readonly health: Health = new Health();
-  /** Whether active checks have found it working. */
-  isUp = true;
-  /** Whether it takes no new requests, because it is being removed. */
-  isDraining = false;
-  active = 0;
-  /** The number of requests that try whether it works again, and are not answered. */
-  trials = 0;
-  /** Called when it is removed and has no requests. */
-  onIdle: (() => void)[] = [];
-  /** The weight that was set. */
-  share: number;
-  readonly #now: () => number;
-  readonly #slowStart: number;
-
-  constructor(target: TargetAddress, share: number, slowStart: number, now: () => number) {
-    this.target = target;
-    this.name = nameOf(target);
-    this.share = share;
-    this.#slowStart = slowStart;
-    this.#now = now;
-  }
-
-  get weight(): number {
-    if (!this.isStarting) return this.share;
-    const passed = (this.#now() - this.health.returnedAt) / this.#slowStart;
-    return this.share * Math.max(0.1, passed);
-  }
-
-  /** Whether it gets its share only gradually, because it has just returned. */
-  get isStarting(): boolean {
-    return this.health.returnedAt + this.#slowStart > this.#now();
-  }
-}
-
-/** The state of one upstream, for metrics and status pages. */
-export interface MemberState {
-  /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
-  readonly name: string;
-  /** Its share of the requests at present. */
-  readonly weight: number;
-  /** The number of requests that were sent to it and are not over. */
-  readonly active: number;
-  /**
-   * `up`; `starting`: it gets its share gradually; `trial`: it was ejected, and gets one request at a time; `ejected`; `down`:
-   * active checks have failed; `draining`: it is being removed.
-   */
-  readonly state: "up" | "starting" | "trial" | "ejected" | "down" | "draining";
-}
-
-interface Waiter {
-  readonly request: PickRequest;
-  readonly tried: readonly TargetAddress[];
-  readonly resolve: (target: TargetAddress | undefined) => void;
-  readonly reject: (thrown: unknown) => void;
-}
+export type { Chance, Result, Upstreams, UpstreamState };
 
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
@@ -121,7 +81,10 @@ export class Balancer implements Upstreams, Group {
   readonly #outliers: OutlierDetector | undefined;
   readonly #budget: RetryBudget;
   readonly #checks: HealthChecks | undefined;
-  #queue: Waiter[] = [];
+  /** The host names that stand for one upstream at each address. */
+  readonly #names: HostNames | undefined;
+  readonly #queue: PlaceQueue;
+  readonly #limits: MemberLimits;
   /** Those that get requests, although some may be busy; undefined after a change. */
   #able: BalancedMember[] | undefined;
   /** The records of the upstreams that may be ejected: not of those that active checks find down, or that are removed. */
@@ -135,9 +98,12 @@ export class Balancer implements Upstreams, Group {
   /** Use `balance`. */
   constructor(targets: readonly (TargetAddress | BalancedTarget)[], options: BalanceOptions) {
     checkBalanceOptions(options);
-    const { policy = "least_conn", outliers = {}, chance = realChance } = options;
+    const { policy = "least_conn", outliers = {}, chance = realChance, resolve = false } = options;
     this.#options = options;
     this.#chance = chance;
+    const { maxRequests = Infinity, slowStart = 10_000, queueTimeout = 10_000 } = options;
+    this.#limits = { maxRequests, slowStart, now: chance.now };
+    this.#queue = new PlaceQueue((request, tried) => this.#choose(request, tried), queueTimeout);
     this.#policy = typeof policy === "object" ? policy : POLICIES[policy](chance);
     this.#budget = new RetryBudget(chance, options.retryBudget);
     const change = (): void => void (this.#able = undefined);
@@ -145,9 +111,15 @@ export class Balancer implements Upstreams, Group {
       this.#outliers = new OutlierDetector({ ...outlierDefaults, ...outliers }, chance, change);
     }
     if (options.check !== undefined) this.#checks = new HealthChecks(options.check);
+    if (resolve !== false) {
+      this.#names = new HostNames(resolve === true ? {} : resolve, {
+        added: (upstream, { weight, wasResolved }) => this.#put(upstream, weight, wasResolved),
+        removed: (upstream) => void this.#drain(this.#find(upstream)),
+      });
+    }
     for (const target of targets) this.add(target);
     this.#isInUse = true;
-    if (this.#members.length === 0) throw badOption("balance", "give it at least one upstream");
+    if (targets.length === 0) throw badOption("balance", "give it at least one upstream");
   }
 
   // ── the upstreams ──
@@ -157,6 +129,11 @@ export class Balancer implements Upstreams, Group {
     return this.#members;
   }
 
+  /** The number of requests that wait for a place. */
+  get waiting(): number {
+    return this.#queue.size;
+  }
+
   /** Whether all upstreams have the same weight at present. */
   get isUniform(): boolean {
     this.#refresh();
@@ -164,12 +141,13 @@ export class Balancer implements Upstreams, Group {
   }
 
   /** Returns the state of each upstream. */
-  states(): MemberState[] {
+  states(): UpstreamState[] {
     this.#refresh();
     return this.#members.map((member) => ({
       name: member.name,
       weight: member.weight,
       active: member.active,
+      waiting: member.waiting,
       state: stateOf(member),
     }));
   }
@@ -181,39 +159,69 @@ export class Balancer implements Upstreams, Group {
   add(added: TargetAddress | BalancedTarget): void {
     const { target, weight = 1 } = isBalanced(added) ? added : { target: added };
     checkWeight(weight);
-    const { now } = this.#chance;
-    const member = new BalancedMember(target, weight, this.#options.slowStart ?? 10_000, now);
     if (this.#checks !== undefined && parseTarget(target).app !== undefined) {
       throw badOption("check", "an app in this process cannot be checked; leave it out");
     }
-    const [present] = this.#members;
-    if (present !== undefined) checkFits(member, present, this.#members);
-    // One that is added later begins slowly: its caches and connections are cold.
-    if (this.#isInUse) member.health.returnedAt = now();
-    this.#members.push(member);
-    this.#byTarget.set(target, member);
+    const name = nameOf(target);
+    const present = [...this.#members, ...(this.#names?.all ?? [])];
+    if (present.some((each) => each.name === name)) {
+      throw badOption("balance", `${name} is there twice; set its weight instead`);
+    }
+    checkFits(target, present[0]?.target ?? target);
+    if (this.#names !== undefined && hasHostName(target)) {
+      this.#names.add(new HostName(target, weight));
+    } else this.#put(target, weight, this.#isInUse);
+  }
+
+  /**
+   * Removes an upstream when its requests are over; it gets no new ones. A host name is removed with all of its upstreams.
+   * Resolves when it is removed.
+   */
+  async remove(target: TargetAddress): Promise<void> {
+    const hostName = this.#findName(target);
+    if (hostName === undefined) return this.#drain(this.#find(target));
+    this.#names?.remove(hostName);
+    const upstreams = Array.from(hostName.upstreams.values(), (each) => this.#find(each));
+    await Promise.all(upstreams.map((each) => this.#drain(each)));
+  }
+
+  /** Sets the share of an upstream, or of each upstream of a host name. */
+  setWeight(target: TargetAddress, weight: number): void {
+    checkWeight(weight);
+    const hostName = this.#findName(target);
+    if (hostName === undefined) this.#find(target).share = weight;
+    else {
+      hostName.weight = weight;
+      for (const each of hostName.upstreams.values()) this.#find(each).share = weight;
+    }
+    this.#changed();
+  }
+
+  /** @param isLate whether it begins slowly, because the others are in use: its caches and connections are cold */
+  #put(target: TargetAddress, weight: number, isLate: boolean): void {
+    const name = nameOf(target);
+    // An address that has come back, while its last requests were running.
+    let member = this.#members.find((each) => each.name === name);
+    if (member === undefined) {
+      member = new BalancedMember(target, weight, this.#limits);
+      this.#members.push(member);
+      this.#byTarget.set(target, member);
+    }
+    member.isDraining = false;
+    if (isLate) member.health.returnedAt = this.#chance.now();
     this.#checks?.add(member);
     this.#changed();
   }
 
-  /** Removes an upstream when its requests are over; it gets no new ones. Resolves when it is removed. */
-  async remove(target: TargetAddress): Promise<void> {
-    const member = this.#find(target);
+  async #drain(member: BalancedMember): Promise<void> {
     member.isDraining = true;
     this.#checks?.remove(member);
     this.#changed();
     if (member.active > 0) await new Promise<void>((resolve) => member.onIdle.push(resolve));
     const index = this.#members.indexOf(member);
-    if (index >= 0) this.#members.splice(index, 1);
+    if (!member.isDraining || index < 0) return;
+    this.#members.splice(index, 1);
     this.#byTarget.delete(member.target);
-    this.#changed();
-  }
-
-  /** Sets the share of an upstream. */
-  setWeight(target: TargetAddress, weight: number): void {
-    checkWeight(weight);
-    const member = this.#find(target);
-    member.share = weight;
     this.#changed();
   }
 
@@ -222,8 +230,15 @@ export class Balancer implements Upstreams, Group {
   /** Picks the upstream of a request. The proxy calls it. */
   readonly choose: Upstreams["choose"] = choose;
 
-  /** Begins the active checks. The proxy calls it. */
+  /** Begins the active checks, and the lookups of host names. The proxy calls it. */
   start(transport: Transport): void {
+    if (this.#names !== undefined) {
+      if (!hasResolve(transport)) {
+        const fix = `the ${transport.name} client looks up names itself; leave it out`;
+        throw badOption("resolve", fix);
+      }
+      this.#names.start(transport);
+    }
     if (this.#checks === undefined) return;
     if (transport.capabilities.background === false) {
       const fix =
@@ -233,9 +248,10 @@ export class Balancer implements Upstreams, Group {
     this.#checks.start(transport, this.#members, () => this.#changed());
   }
 
-  /** Ends the active checks. */
+  /** Ends the active checks, and the lookups of host names. */
   close(): void {
     this.#checks?.close();
+    this.#names?.close();
   }
 
   /** Picks an upstream for an attempt. The proxy calls it. */
@@ -243,15 +259,16 @@ export class Balancer implements Upstreams, Group {
     request: PickRequest,
     tried: readonly TargetAddress[],
   ): TargetAddress | undefined | Promise<TargetAddress | undefined> {
+    const pending = this.#names?.pending;
+    if (pending !== undefined) return pending.then(() => this.pick(request, tried));
     if (tried.length === 0) this.#budget.deposit();
-    const target = this.#choose(request, tried);
-    if (target !== undefined || !this.#isFull(tried)) return target;
+    // A place may have become free that no result tells of: an ejection is over.
+    if (this.#queue.size > 0) this.#queue.pump();
+    const chosen = this.#choose(request, tried);
+    if (!(chosen instanceof Busy)) return chosen?.target;
     const { maxQueue = 100 } = this.#options;
-    if (this.#queue.length >= maxQueue) this.#dropAborted();
-    if (this.#queue.length >= maxQueue) return undefined;
-    return new Promise((resolve, reject) => {
-      this.#queue.push({ request, tried, resolve, reject });
-    });
+    if (!this.#queue.hasRoom(maxQueue * this.#refresh().length)) return undefined;
+    return this.#queue.wait(request, tried, chosen);
   }
 
   /** Takes the result of an attempt. The proxy calls it. */
@@ -260,7 +277,7 @@ export class Balancer implements Upstreams, Group {
     if (member === undefined) return;
     // The first report of an attempt tells how it went; the second, that it is over.
     const isFirst = !isOver || status === undefined;
-    if (isFirst && member.trials > 0) member.trials--;
+    if (isFirst && member.probes > 0) member.probes--;
     if (isFirst && tellsOfUpstream(error)) {
       const isFailure = status === undefined || status >= 500;
       if (!isFailure) this.#policy.observe?.(member, latency);
@@ -272,7 +289,7 @@ export class Balancer implements Upstreams, Group {
     member.active--;
     this.active--;
     if (member.active === 0) for (const resolve of member.onIdle.splice(0)) resolve();
-    this.#pump();
+    this.#queue.pump();
   }
 
   /** Whether the retry budget allows one more attempt. The proxy calls it. */
@@ -285,73 +302,38 @@ export class Balancer implements Upstreams, Group {
     return 1;
   }
 
-  #choose(request: PickRequest, tried: readonly TargetAddress[]): TargetAddress | undefined {
+  #choose(
+    request: PickRequest,
+    tried: readonly TargetAddress[],
+  ): BalancedMember | Busy | undefined {
     let able: readonly BalancedMember[] = this.#refresh();
     if (tried.length > 0) able = able.filter(({ target }) => !tried.includes(target));
     if (able.length === 0) return undefined;
     let member = this.#ask(able, request);
-    if (this.#isBusy(member)) {
-      able = able.filter((each) => !this.#isBusy(each));
-      if (able.length === 0) return undefined;
+    if (member.isBusy) {
+      if (this.#policy.isSticky === true && member.isFull && this.#mayWaitFor(member)) {
+        return new Busy(member);
+      }
+      able = able.filter((each) => !each.isBusy);
+      if (able.length === 0) return ANY_BUSY;
       member = this.#ask(able, request);
     }
-    if (member.health.isOnTrial) member.trials++;
+    if (member.health.isHalfOpen) member.probes++;
     member.active++;
     this.active++;
-    return member.target;
+    return member;
+  }
+
+  #mayWaitFor(member: BalancedMember): boolean {
+    const { maxQueue = 100 } = this.#options;
+    if (member.waiting >= maxQueue) this.#queue.dropAborted();
+    return member.waiting < maxQueue;
   }
 
   #ask(able: readonly BalancedMember[], request: PickRequest): BalancedMember {
     const member = this.#policy.pick(able, request, this) as BalancedMember | undefined;
     if (member !== undefined && this.#byTarget.get(member.target) === member) return member;
     throw badOption("policy", "its method pick must return one of the upstreams that it is given");
-  }
-
-  /**
-   * Whether an upstream has as many requests as it may have. After an ejection, it gets one until it has answered;
-   * requests and tunnels that it has had from before do not count for that.
-   */
-  #isBusy({ active, trials, health }: BalancedMember): boolean {
-    const { maxRequests = Infinity } = this.#options;
-    return active >= maxRequests || (health.isOnTrial && trials > 0);
-  }
-
-  /** Whether an upstream would take the request if it had not so many already. */
-  #isFull(tried: readonly TargetAddress[]): boolean {
-    return this.#refresh().some((member) => !tried.includes(member.target) && this.#isBusy(member));
-  }
-
-  /** Lets requests that wait be sent, as far as there is room. */
-  #pump(): void {
-    if (this.#queue.length === 0) return;
-    this.#dropAborted();
-    const waiting = this.#queue;
-    this.#queue = [];
-    let hasRoom = true;
-    for (const waiter of waiting) {
-      const { request, tried, resolve, reject } = waiter;
-      try {
-        const target = hasRoom ? this.#choose(request, tried) : undefined;
-        if (target !== undefined || !this.#isFull(tried)) {
-          resolve(target);
-          continue;
-        }
-      } catch (thrown) {
-        reject(thrown);
-        continue;
-      }
-      this.#queue.push(waiter);
-      // One that waits for any upstream waits for all: only a repeated request may have to let others pass.
-      if (tried.length === 0) hasRoom = false;
-    }
-  }
-
-  /** Takes requests out of the queue whose clients have left. */
-  #dropAborted(): void {
-    this.#queue = this.#queue.filter(({ request, resolve }) => {
-      if (request.isAborted === true) resolve(undefined);
-      return request.isAborted !== true;
-    });
   }
 
   /** Returns those that get requests. */
@@ -378,6 +360,11 @@ export class Balancer implements Upstreams, Group {
     return (this.#able = able);
   }
 
+  #findName(target: TargetAddress): HostName | undefined {
+    const name = nameOf(target);
+    return this.#names?.all.find((each) => each.name === name);
+  }
+
   #find(target: TargetAddress): BalancedMember {
     const name = nameOf(target);
     const found = this.#members.find((member) => member.name === name);
@@ -390,7 +377,7 @@ export class Balancer implements Upstreams, Group {
     this.heaviest = this.#members.reduce((most, { share }) => Math.max(most, share), 0);
     this.#healths = this.#members.filter(mayWork).map(({ health }) => health);
     this.#able = undefined;
-    this.#pump();
+    this.#queue.pump(true);
   }
 }
 
@@ -415,26 +402,12 @@ export function balance(
   return new Balancer(targets as readonly (TargetAddress | BalancedTarget)[], options);
 }
 
-/** Returns the text that identifies an upstream: its origin, or its Unix domain socket. */
-function nameOf(target: TargetAddress): string {
-  const { origin, socketPath } = parseTarget(target);
-  return socketPath === undefined ? origin : `unix:${socketPath}`;
-}
-
 function isBalanced(added: TargetAddress | BalancedTarget): added is BalancedTarget {
   if (typeof added !== "object" || added === null || isApp(added) || !("target" in added))
     return false;
   const wrong = Object.keys(added).find((name) => name !== "target" && name !== "weight");
   if (wrong === undefined) return true;
   throw badOption("balance", `\`${wrong}\` is unknown; use { target, weight }`);
-}
-
-function mayWork({ isUp, isDraining }: BalancedMember): boolean {
-  return isUp && !isDraining;
-}
-
-function isWorking(member: BalancedMember): boolean {
-  return mayWork(member) && member.health.ejectedUntil === 0;
 }
 
 /**
@@ -454,24 +427,19 @@ const OWN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "destination_unavailable",
 ]);
 
-function stateOf(member: BalancedMember): MemberState["state"] {
-  if (member.isDraining) return "draining";
-  if (!member.isUp) return "down";
-  if (member.health.ejectedUntil > 0) return "ejected";
-  if (member.health.isOnTrial) return "trial";
-  return member.isStarting ? "starting" : "up";
-}
-
 function checkWeight(weight: number): void {
   if (typeof weight === "number" && weight > 0 && Number.isFinite(weight)) return;
   throw badOption("weight", "use a number above 0");
 }
 
-function checkFits(added: BalancedMember, present: Member, all: readonly Member[]): void {
-  if (all.some(({ name }) => name === added.name)) {
-    throw badOption("balance", `${added.name} is there twice; set its weight instead`);
-  }
-  const [one, other] = [parseTarget(added.target), parseTarget(present.target)];
+function checkFits(added: TargetAddress, present: TargetAddress): void {
+  const [one, other] = [parseTarget(added), parseTarget(present)];
   if (one.basePath === other.basePath && one.query === other.query) return;
   throw badOption("balance", "all upstreams need the same base path and query");
+}
+
+function hasResolve(
+  transport: Transport,
+): transport is Transport & Required<Pick<Transport, "resolve">> {
+  return transport.resolve !== undefined;
 }

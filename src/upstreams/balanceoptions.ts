@@ -10,6 +10,7 @@ import {
   off,
   record,
   text,
+  toggle,
   whole,
 } from "../options/kinds.ts";
 import { findWrong, isRecord, type Kind, type Schema } from "../options/schema.ts";
@@ -17,6 +18,7 @@ import type { TargetAddress } from "../request/target.ts";
 import { byAddress, byUri, consistentHash } from "./consistenthash.ts";
 import { first } from "./first.ts";
 import type { CheckOptions } from "./healthchecks.ts";
+import type { ResolveOptions } from "./hostnames.ts";
 import { leastConnections } from "./leastconnections.ts";
 import type { OutlierOptions } from "./outliers.ts";
 import { peakEwma } from "./peakewma.ts";
@@ -66,10 +68,26 @@ export interface BalanceOptions {
    */
   maxRequests?: number;
   /**
-   * The number of requests that wait when all upstreams have `maxRequests`; further ones get 503.
+   * The number of requests that wait for each upstream that works, when all of them have `maxRequests`; further ones get
+   * 503. With three upstreams, three times as many wait, in one queue: each goes to the upstream that has room first.
    * @default 100
    */
   maxQueue?: number;
+  /**
+   * Milliseconds that a request waits before it gets 503; `0` for as long as `timeout` allows.
+   * @default 10000
+   */
+  queueTimeout?: number;
+  /**
+   * Whether a host name stands for one upstream at each of its addresses, such as a headless service of Kubernetes. The
+   * names are looked up again and again: a new address is added as `add` does, one that is gone is removed as `remove` does.
+   * All of them get the name in `Host` and in TLS. A lookup that fails changes nothing.
+   *
+   * By default, a name is one upstream: its connections are spread over the addresses, but its health is that of all
+   * together. Workers and transports other than Fetchway's own refuse the option.
+   * @default false
+   */
+  resolve?: boolean | ResolveOptions;
   /** How many retries are allowed. */
   retryBudget?: RetryBudgetOptions;
   /** The clock and the random numbers, for tests. */
@@ -123,6 +141,8 @@ const checkSchema: Schema<CheckOptions> = {
   unhealthyThreshold: { kind: count },
 };
 
+const resolveSchema: Schema<ResolveOptions> = { interval: { kind: duration } };
+
 const budgetSchema: Schema<RetryBudgetOptions> = {
   ratio: { kind: between(0, Infinity) },
   perSecond: { kind: between(0, Infinity) },
@@ -151,6 +171,14 @@ const schema: Schema<BalanceOptions> = {
   slowStart: { kind: milliseconds },
   maxRequests: { kind: limitFrom(1) },
   maxQueue: { kind: limitFrom(0) },
+  queueTimeout: { kind: milliseconds },
+  resolve: {
+    kind: either(
+      "use true, or an object such as { interval: 10000 }",
+      toggle,
+      record(resolveSchema),
+    ),
+  },
   retryBudget: {
     kind: record(budgetSchema, "use an object such as { ratio: 0.2, perSecond: 10 }"),
   },

@@ -36,6 +36,17 @@ export function byCookie(name: string): HashKey {
   };
 }
 
+/** How strictly requests with the same key go to the same upstream. */
+export interface HashOptions {
+  /**
+   * Whether a request never goes to another upstream because its own has many requests, for upstreams that keep sessions in
+   * memory. It waits while its upstream has `maxRequests`, up to `maxQueue` requests for each upstream. One popular key can
+   * then overload an upstream. A request still goes to another one if its own is ejected, down or removed.
+   * @default false
+   */
+  sticky?: boolean;
+}
+
 /**
  * Sends requests with the same key to the same upstream. If upstreams are added or removed, few keys change theirs. An
  * upstream with more than 1.25 times the average load is passed over, and a random jump, rather than the next place,
@@ -43,13 +54,14 @@ export function byCookie(name: string): HashKey {
  * @see https://research.google/pubs/maglev-a-fast-and-reliable-software-network-load-balancer/
  * @see https://arxiv.org/abs/1908.08762
  */
-export function consistentHash(keyOf: HashKey): Policy {
+export function consistentHash(keyOf: HashKey, { sticky = false }: HashOptions = {}): Policy {
   let table: Int32Array = new Int32Array(0);
   let version: number | undefined;
   let able: ReadonlySet<Member> = new Set();
   let total = 0;
   let list: readonly Member[] | undefined;
   return {
+    isSticky: sticky,
     pick(members, request, group) {
       if (version !== group.version) {
         table = buildTable(group.members);
@@ -64,7 +76,8 @@ export function consistentHash(keyOf: HashKey): Policy {
       for (let jump = 0; jump < MAX_JUMPS; jump++) {
         const place = hash(key, jump) % TABLE_SIZE;
         const member = group.members[table[place] as number] as Member;
-        if (able.has(member) && !isOverloaded(member, group.active, total)) return member;
+        if (!able.has(member)) continue;
+        if (sticky || !isOverloaded(member, group.active, total)) return member;
       }
       return members.reduce((least, each) => (each.active < least.active ? each : least));
     },

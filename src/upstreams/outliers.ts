@@ -62,11 +62,14 @@ const MIN_HOSTS_FOR_RATE = 5;
 export class Health {
   /** The time until which it is ejected; 0 if it is not. */
   ejectedUntil = 0;
-  /** Whether it was ejected, and has not answered a request since: it gets one request at a time. */
-  isOnTrial = false;
+  /**
+   * Whether it was ejected, and has not answered a request since: it gets one request as a probe, and if that succeeds, its
+   * share. This is the half-open state of a circuit breaker, whose open state is the ejection.
+   */
+  isHalfOpen = false;
   /** The time from which it gets its share gradually; `-Infinity` for one that was there from the start. */
   returnedAt: number = -Infinity;
-  /** How often it was ejected, less one for each interval without an ejection. */
+  /** How often it was ejected, less one for each interval since it has returned. */
   ejections = 0;
   consecutiveFailures = 0;
   successes = 0;
@@ -94,13 +97,13 @@ export class OutlierDetector {
       health.failures++;
       health.consecutiveFailures++;
       const isTooMany = health.consecutiveFailures >= this.#options.consecutiveFailures;
-      if (health.isOnTrial || isTooMany) this.#eject(health, all);
+      if (health.isHalfOpen || isTooMany) this.#eject(health, all);
       return;
     }
     health.successes++;
     health.consecutiveFailures = 0;
-    if (!health.isOnTrial) return;
-    health.isOnTrial = false;
+    if (!health.isHalfOpen) return;
+    health.isHalfOpen = false;
     health.returnedAt = this.#chance.now();
     this.#onChange();
   }
@@ -111,7 +114,7 @@ export class OutlierDetector {
     for (const health of all) {
       if (health.ejectedUntil === 0 || health.ejectedUntil > now) continue;
       health.ejectedUntil = 0;
-      health.isOnTrial = true;
+      health.isHalfOpen = true;
       health.consecutiveFailures = 0;
       this.#onChange();
     }
@@ -120,7 +123,8 @@ export class OutlierDetector {
     this.#ejectByRate(all);
     for (const health of all) {
       health.successes = health.failures = 0;
-      if (health.ejectedUntil === 0 && health.ejections > 0) health.ejections--;
+      const isClosed = health.ejectedUntil === 0 && !health.isHalfOpen;
+      if (isClosed && health.ejections > 0) health.ejections--;
     }
   }
 
@@ -156,10 +160,10 @@ export class OutlierDetector {
     const { maxEjected, ejectionTime, maxEjectionTime } = this.#options;
     const ejected = all.filter(({ ejectedUntil }) => ejectedUntil > 0).length;
     const allowed = Math.min(all.length - 1, Math.max(1, Math.floor(all.length * maxEjected)));
-    // An upstream on trial has just been ejected; as long as it fails, it takes no place of another.
+    // A half-open upstream was ejected until now; as long as its probes fail, it takes no place of another.
     if (ejected >= allowed) return;
     health.ejections++;
-    health.isOnTrial = false;
+    health.isHalfOpen = false;
     const time = Math.min(maxEjectionTime, ejectionTime * health.ejections);
     health.ejectedUntil = this.#chance.now() + time;
     this.#onChange();

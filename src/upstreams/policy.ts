@@ -42,6 +42,11 @@ export interface Policy {
    * @param able at least one upstream; the order stays the same as long as none is added, removed, ejected or returns
    */
   pick(able: readonly Member[], request: PickRequest, group: Group): Member;
+  /**
+   * Whether a request waits for the upstream that `pick` returns while that one has `maxRequests`, although another one has
+   * fewer; left out for false.
+   */
+  readonly isSticky?: boolean;
   /** Takes the milliseconds that an upstream needed for its response headers. */
   observe?(member: Member, latency: number): void;
 }
@@ -63,19 +68,26 @@ export const realChance: Chance = {
 /** The number of draws after which a weight no longer counts. */
 const MAX_DRAWS = 64;
 
-/** Returns two upstreams at random, by their weights; they may be the same one. */
+/**
+ * Returns two different upstreams at random, by their weights; the same one twice if there is only one. If they could be the
+ * same, one of three upstreams would get a ninth of the requests however slow it is.
+ */
 export function pickTwo(
   able: readonly Member[],
   { heaviest }: Group,
   { random }: Chance,
 ): [Member, Member] {
   // Draw until a weight allows it: that does not depend on the number of upstreams.
-  const draw = (): Member => {
+  const draw = (except = Infinity): number => {
+    const count = except < able.length ? able.length - 1 : able.length;
     for (let draws = 1; ; draws++) {
-      const member = able[Math.floor(random() * able.length)] as Member;
-      if (member.weight >= heaviest || draws === MAX_DRAWS) return member;
-      if (random() * heaviest < member.weight) return member;
+      let index = Math.floor(random() * count);
+      if (index >= except) index++;
+      const { weight } = able[index] as Member;
+      if (weight >= heaviest || draws === MAX_DRAWS || random() * heaviest < weight) return index;
     }
   };
-  return [draw(), draw()];
+  const one = draw();
+  const other = able.length > 1 ? draw(one) : one;
+  return [able[one] as Member, able[other] as Member];
 }

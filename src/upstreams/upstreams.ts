@@ -39,6 +39,23 @@ export interface Result {
   readonly isOver: boolean;
 }
 
+/** The state of one upstream, for metrics and status pages. */
+export interface UpstreamState {
+  /** A text that identifies the upstream, such as `http://10.0.0.1:4000`. */
+  readonly name: string;
+  /** Its share of the requests at present. */
+  readonly weight: number;
+  /** The number of requests that were sent to it and are not over. */
+  readonly active: number;
+  /** The number of requests that wait for this upstream, and for no other. */
+  readonly waiting: number;
+  /**
+   * `up`; `starting`: it gets its share gradually; `half-open`: it was ejected, and gets one request as a probe; `ejected`; `down`:
+   * active checks have failed; `draining`: it is being removed.
+   */
+  readonly state: "up" | "starting" | "half-open" | "ejected" | "down" | "draining";
+}
+
 /**
  * Several upstreams, of which one is picked for each attempt: a target like any other. All of them need the same base path
  * and query.
@@ -78,6 +95,8 @@ export interface Upstreams {
   mayRetry?(): boolean;
   /** Seconds after which a client that got 503 may try again. */
   retryAfter?(): number;
+  /** Returns the state of each upstream, for `stats()`. */
+  states?(): readonly UpstreamState[];
   /** Called before the first request of a proxy, with the transport that it uses. */
   start?(transport: Transport): void;
   /** Ends what runs in the background. A proxy calls it when it is closed. */

@@ -127,6 +127,7 @@ export const observation = {
     expect(first).toMatchObject({
       method: "GET",
       path: "/a?b=c",
+      route: "/observed/:id",
       authority: "proxy.test",
       upstream: t.upstream.url,
       status: 203,

@@ -175,6 +175,7 @@ export function renderJsonLine(end: RequestEnd): string {
     method: end.method,
     host: end.authority,
     path: end.path,
+    route: end.route,
     status: end.status,
     upstream: end.upstream,
     ms: round(timings.total),

@@ -111,7 +111,7 @@ export interface Snapshot {
   readonly upstreams: readonly UpstreamState[];
   /** The counters of the connections, and how many are in which state now; `open` are tunnels. */
   readonly connections:
-    | (Omit<PoolStats, "origins" | "version"> &
+    | (Omit<PoolStats, "origins" | "version" | "upstreams"> &
         Record<"inUse" | "free" | "waiting" | "open", number>)
     | undefined;
   readonly requests: readonly SeenRequest[];
@@ -130,6 +130,8 @@ export interface UpstreamState {
   readonly free: number;
   readonly waiting: number;
   readonly tunnels: number;
+  /** Whether it gets requests, where it is one of several upstreams: `up`, `ejected`, `down` and so on. */
+  readonly health: string | undefined;
 }
 
 /** The facts about the process, which do not change. */
@@ -326,7 +328,8 @@ export class Metrics {
 
   #describeUpstreams(second: number, pool: PoolStats | undefined): UpstreamState[] {
     const origins = pool?.origins ?? {};
-    const names = new Set([...this.upstreams.keys(), ...Object.keys(origins)]);
+    const health = new Map(pool?.upstreams?.map(({ name, state }) => [name, state]));
+    const names = new Set([...this.upstreams.keys(), ...Object.keys(origins), ...health.keys()]);
     return [...names].slice(0, MOST_UPSTREAMS + 1).map((name) => {
       const { requests = 0, failed = 0, recent } = this.upstreams.get(name) ?? {};
       const { inUse = 0, free = 0, waiting = 0, tunnels = 0 } = origins[name] ?? {};
@@ -344,6 +347,7 @@ export class Metrics {
         free,
         waiting,
         tunnels,
+        health: health.get(name),
       };
     });
   }
@@ -360,7 +364,7 @@ function increase(counters: Map<string, number>, name: string, most: number): vo
 }
 
 function toTotals(pool: PoolStats): Snapshot["connections"] {
-  const { origins, version: _, ...counters } = pool;
+  const { origins, version: _, upstreams: __, ...counters } = pool;
   const totals = { inUse: 0, free: 0, waiting: 0, open: 0 };
   for (const { inUse, free, waiting, tunnels } of Object.values(origins)) {
     totals.inUse += inUse;

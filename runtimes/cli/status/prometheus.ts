@@ -75,6 +75,15 @@ export function renderMetrics(metrics: Metrics): string {
       "Requests that wait for a connection to an upstream.",
       byUpstream((each) => each.waiting),
     ),
+    renderFamily(
+      "fetchway_upstream_up",
+      "gauge",
+      "Whether one of several upstreams gets requests: 0 if it is ejected, down or being removed.",
+      upstreams.flatMap(({ name, health }): Sample[] => {
+        const isOut = health === "ejected" || health === "down" || health === "draining";
+        return health === undefined ? [] : [[{ upstream: name }, isOut ? 0 : 1]];
+      }),
+    ),
     ...(connections === undefined
       ? []
       : [

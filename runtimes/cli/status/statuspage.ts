@@ -79,6 +79,7 @@ th:last-child, td:last-child { padding-right: 0; }
 .num { text-align: right; }
 .path { max-width: 0; width: 99%; overflow: hidden; text-overflow: ellipsis; }
 .name { max-width: 0; width: 60%; overflow: hidden; text-overflow: ellipsis; }
+.health { margin-left: .6rem; font-size: .85em; }
 td svg { width: 8rem; height: 1.5rem; }
 footer { margin-top: 1.1rem; color: var(--soft); display: flex; gap: .2rem 1.1rem; flex-wrap: wrap; }
 a { color: inherit; text-underline-offset: .15em; }
@@ -271,7 +272,7 @@ function showUpstreams({ upstreams, recent }) {
   $("upstreams").replaceChildren(make("h2", "", "Upstreams"), table(
     [["", "name"], ["", "low"], ["/s", "num"], ["average", "num"], ["failed", "num"], ["requests", "num low"], ["in use", "num"], ["idle", "num low"], ["waiting", "num low"], ["tunnels", "num low"]],
     upstreams.map((each) => [
-      [toName(each.name), "name"], [each.recent.length ? sparkline(each.recent) : "", "low"],
+      [make("span", "", toName(each.name), each.health ? make("span", "health " + (each.health === "up" ? "t2" : each.health === "ejected" || each.health === "down" ? "t5" : "t4"), each.health) : undefined), "name"], [each.recent.length ? sparkline(each.recent) : "", "low"],
       [toRate(sum(each.recent.slice(0, -1)) / seconds), "num"], [each.average === undefined ? "–" : toTime(each.average), "num"],
       [toShort(each.recentFailed), "num" + (each.recentFailed > 0 ? " t5" : "")], [toShort(each.requests), "num low"],
       [each.inUse, "num"], [each.free, "num low"], [each.waiting, "num low" + (each.waiting > 0 ? " t4" : "")], [each.tunnels, "num low"]])));

@@ -1,0 +1,105 @@
+/**
+ * Several upstreams of a route. They stay plain data until the route is opened, so that a config file that is read again can
+ * be compared with what runs.
+ */
+import type { CreateProxyOptions } from "#proxy";
+import { choice, text, toggle } from "../../src/options/kinds.ts";
+import type { Flags, Kind, Schema } from "../../src/options/schema.ts";
+import { isApp } from "../../src/request/app.ts";
+import { isUpstreams, parseTarget, type TargetAddress } from "../../src/request/target.ts";
+import {
+  balance,
+  type BalancedTarget,
+  type BalanceOptions,
+  type PolicyName,
+} from "../../src/upstreams/balance.ts";
+
+/** Several upstreams, each perhaps with a weight. */
+export type TargetList = readonly (TargetAddress | BalancedTarget)[];
+
+/** The options of a route: those of a proxy, whose target may be several upstreams. */
+export interface RouteOptions extends Omit<CreateProxyOptions, "target"> {
+  target: CreateProxyOptions["target"] | TargetList;
+  /** How requests are spread over several upstreams. With a single URL, its failures and checks are followed. */
+  balance?: BalanceOptions;
+}
+
+/** The options of `balance` that have flags. */
+export interface BalanceFlags {
+  policy?: PolicyName;
+  check?: string;
+  resolve?: boolean;
+}
+
+const policies = [
+  "least_conn",
+  "peak_ewma",
+  "round_robin",
+  "ip_hash",
+  "uri",
+  "first",
+] as const satisfies readonly PolicyName[];
+const policy: Kind<PolicyName> = choice(...policies);
+
+export const balanceSchema: Schema<BalanceFlags> = {
+  policy: { kind: policy },
+  check: { kind: text(/^\/[!-~]*$/, 'use a path such as "/health"') },
+  resolve: { kind: toggle },
+};
+
+export const balanceFlags: Flags<BalanceFlags> = {
+  heading: "Several upstreams",
+  flags: {
+    policy: { value: "<name>", help: policies.join(", ") },
+    check: { value: "</path>", help: "ask each upstream for this path every 10 s" },
+    resolve: "make one upstream of each address of a name",
+  },
+};
+
+/** Returns the options of `balance` that flags have set. */
+export function readBalanceFlags({ check, ...rest }: BalanceFlags): BalanceOptions {
+  return check === undefined ? rest : { ...rest, check: { path: check } };
+}
+
+/** Whether a target is a list of upstreams. */
+export function isTargetList(target: RouteOptions["target"]): target is TargetList {
+  return Array.isArray(target);
+}
+
+/** Whether `balance` can apply to a target: to several upstreams, and to one that has an address. */
+export function isBalanceable(
+  target: RouteOptions["target"],
+): target is TargetList | TargetAddress {
+  if (isTargetList(target)) return true;
+  return typeof target !== "function" && !isUpstreams(target) && !isApp(target);
+}
+
+/**
+ * Returns the options for `createProxy`.
+ * @throws TypeError for wrong upstreams, or wrong options of `balance`
+ */
+export function toProxyOptions(options: RouteOptions): CreateProxyOptions {
+  const { target, balance: spread, ...rest } = options;
+  if (isTargetList(target)) return { ...rest, target: balance(target, spread) };
+  if (spread === undefined || !isBalanceable(target)) return { ...rest, target };
+  return { ...rest, target: balance([target], spread) };
+}
+
+/** Names the upstreams of a target in messages; undefined for a target that is not a list. */
+export function nameUpstreams(
+  target: RouteOptions["target"],
+  show: (each: TargetAddress) => string,
+): string | undefined {
+  if (!isTargetList(target)) return undefined;
+  return target.map((each) => show(isWeighted(each) ? each.target : each)).join(", ");
+}
+
+/** Names one upstream by its origin, or its Unix domain socket. */
+export function nameAddress(target: TargetAddress): string {
+  const { origin, socketPath } = parseTarget(target);
+  return socketPath === undefined ? origin : `unix:${socketPath}`;
+}
+
+function isWeighted(each: TargetAddress | BalancedTarget): each is BalancedTarget {
+  return typeof each === "object" && "target" in each;
+}

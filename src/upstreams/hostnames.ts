@@ -1,0 +1,141 @@
+import { parseTarget, type TargetAddress, type TargetOptions } from "../request/target.ts";
+import type { Transport } from "../transport.ts";
+
+/** How host names become several upstreams. */
+export interface ResolveOptions {
+  /**
+   * Milliseconds between two lookups of a name. The client of the runtime may keep an answer for longer, as its option `dns`
+   * says.
+   * @default 10000
+   */
+  interval?: number;
+}
+
+/** Milliseconds after which the first lookup of a name is repeated, if it has failed. */
+const FIRST_RETRY = 1_000;
+
+/** A host name, and the upstreams that it stands for. */
+export class HostName {
+  readonly target: TargetAddress;
+  /** The text that identifies the name, such as `https://api.internal:8443`. */
+  readonly name: string;
+  /** The share of each of its upstreams. */
+  weight: number;
+  /** The upstreams, by address. */
+  readonly upstreams: Map<string, TargetOptions> = new Map();
+  /** Whether it has been looked up, perhaps in vain. */
+  wasResolved = false;
+  timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(target: TargetAddress, weight: number) {
+    this.target = target;
+    this.name = parseTarget(target).origin;
+    this.weight = weight;
+  }
+
+  /** Returns the upstream of an address: it has the name in `Host` and in TLS. */
+  at(address: string): TargetOptions {
+    const { target } = this;
+    const isBare = typeof target === "string" || target instanceof URL;
+    const options = isBare ? { url: target } : (target as TargetOptions);
+    // A frozen target is parsed once.
+    return Object.freeze({ ...options, url: String(options.url), address });
+  }
+}
+
+/** Whether a target has a host name that can stand for several addresses. */
+export function hasHostName(target: TargetAddress): boolean {
+  const { app, socketPath, address, hostname } = parseTarget(target);
+  const isFixed = app !== undefined || socketPath !== undefined || address !== undefined;
+  return !isFixed && !/^[\d.]+$|:/.test(hostname);
+}
+
+/** A transport that looks up names. */
+type ResolvingTransport = Pick<Required<Transport>, "resolve">;
+
+/** What learns of changes. */
+interface Listener {
+  /** An address of a name is new. */
+  added(upstream: TargetOptions, of: HostName): void;
+  /** An address of a name is gone. */
+  removed(upstream: TargetOptions): void;
+}
+
+/** Looks up host names at an interval. Its timers do not keep the process alive. */
+export class HostNames {
+  readonly all: HostName[] = [];
+  readonly #interval: number;
+  readonly #listener: Listener;
+  #transport: ResolvingTransport | undefined;
+  #first: Promise<unknown> | undefined;
+
+  constructor({ interval = 10_000 }: ResolveOptions, listener: Listener) {
+    this.#interval = interval;
+    this.#listener = listener;
+  }
+
+  /** Resolves when the names have been looked up that were there at the start; undefined after that. */
+  get pending(): Promise<unknown> | undefined {
+    return this.#first;
+  }
+
+  /** Begins to look up, unless it has begun. */
+  start(transport: ResolvingTransport): void {
+    if (this.#transport !== undefined) return;
+    this.#transport = transport;
+    const first = Promise.all(this.all.map((name) => this.#look(name)));
+    this.#first = first;
+    void first.then(() => (this.#first = undefined));
+  }
+
+  add(name: HostName): void {
+    this.all.push(name);
+    if (this.#transport !== undefined) void this.#look(name);
+  }
+
+  remove(name: HostName): void {
+    clearTimeout(name.timer);
+    this.all.splice(this.all.indexOf(name), 1);
+  }
+
+  /** Ends all lookups. */
+  close(): void {
+    this.#transport = undefined;
+    for (const { timer } of this.all) clearTimeout(timer);
+  }
+
+  async #look(name: HostName): Promise<void> {
+    const transport = this.#transport;
+    if (transport === undefined) return;
+    let addresses: readonly string[] = [];
+    try {
+      addresses = await transport.resolve(parseTarget(name.target).hostname);
+    } catch {
+      // A lookup that fails changes nothing: the upstreams may work, and their failures eject them if they do not.
+    }
+    if (transport !== this.#transport || !this.all.includes(name)) return;
+    if (addresses.length > 0) this.#take(name, addresses);
+    name.wasResolved = true;
+    const hasNone = name.upstreams.size === 0;
+    const timer = setTimeout(
+      () => void this.#look(name),
+      hasNone ? Math.min(FIRST_RETRY, this.#interval) : this.#interval,
+    );
+    (timer as { unref?: () => void }).unref?.();
+    name.timer = timer;
+  }
+
+  #take(name: HostName, addresses: readonly string[]): void {
+    for (const address of addresses) {
+      if (name.upstreams.has(address)) continue;
+      const upstream = name.at(address);
+      name.upstreams.set(address, upstream);
+      this.#listener.added(upstream, name);
+    }
+    for (const [address, upstream] of name.upstreams) {
+      if (addresses.includes(address)) continue;
+      name.upstreams.delete(address);
+      this.#listener.removed(upstream);
+    }
+  }
+}

@@ -1,0 +1,94 @@
+import { parseTarget, type TargetAddress } from "../request/target.ts";
+import { Health } from "./outliers.ts";
+import type { Member } from "./policy.ts";
+import type { UpstreamState } from "./upstreams.ts";
+
+/** What all upstreams of a balanced target have in common. */
+export interface MemberLimits {
+  /** The number of requests that an upstream may have at the same time. */
+  readonly maxRequests: number;
+  /** Milliseconds of the slow start. */
+  readonly slowStart: number;
+  /** Returns the milliseconds on a clock that never goes back. */
+  readonly now: () => number;
+}
+
+/** One upstream, with everything that is known of it. */
+export class BalancedMember implements Member {
+  readonly target: TargetAddress;
+  readonly name: string;
+  readonly health: Health = new Health();
+  /** Whether active checks have found it working. */
+  isUp = true;
+  /** Whether it takes no new requests, because it is being removed. */
+  isDraining = false;
+  active = 0;
+  /** The number of requests that wait for this upstream, and for no other. */
+  waiting = 0;
+  /** The number of requests that try whether it works again, and are not answered. */
+  probes = 0;
+  /** Called when it is removed and has no requests. */
+  onIdle: (() => void)[] = [];
+  /** The weight that was set. */
+  share: number;
+  readonly #limits: MemberLimits;
+
+  constructor(target: TargetAddress, share: number, limits: MemberLimits) {
+    this.target = target;
+    this.name = nameOf(target);
+    this.share = share;
+    this.#limits = limits;
+  }
+
+  /** Whether it has as many requests as it may have. */
+  get isFull(): boolean {
+    return this.active >= this.#limits.maxRequests;
+  }
+
+  /**
+   * Whether it takes no further request at present. After an ejection, it gets one until it has answered; requests and
+   * tunnels that it has had from before do not count for that.
+   */
+  get isBusy(): boolean {
+    return this.isFull || (this.health.isHalfOpen && this.probes > 0);
+  }
+
+  get weight(): number {
+    if (!this.isStarting) return this.share;
+    const { now, slowStart } = this.#limits;
+    const passed = (now() - this.health.returnedAt) / slowStart;
+    return this.share * Math.max(0.1, passed);
+  }
+
+  /** Whether it gets its share only gradually, because it has just returned. */
+  get isStarting(): boolean {
+    const { now, slowStart } = this.#limits;
+    return this.health.returnedAt + slowStart > now();
+  }
+}
+
+/** Returns the text that identifies an upstream: its origin, perhaps with an address, or its Unix domain socket. */
+export function nameOf(target: TargetAddress): string {
+  const { origin, socketPath, address } = parseTarget(target);
+  if (address !== undefined) return `${origin} (${address})`;
+  return socketPath === undefined ? origin : `unix:${socketPath}`;
+}
+
+/** Whether an upstream may get requests, as far as it is not ejected. */
+export function mayWork({ isUp, isDraining }: BalancedMember): boolean {
+  return isUp && !isDraining;
+}
+
+/** Whether an upstream gets requests. */
+export function isWorking(member: BalancedMember): boolean {
+  return mayWork(member) && member.health.ejectedUntil === 0;
+}
+
+/** Returns the name of the state of an upstream. */
+export function stateOf(member: BalancedMember): UpstreamState["state"] {
+  if (member.isDraining) return "draining";
+  if (!member.isUp) return "down";
+  if (member.health.ejectedUntil > 0) return "ejected";
+  if (member.health.isHalfOpen) return "half-open";
+  return member.isStarting ? "starting" : "up";
+}
