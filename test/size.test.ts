@@ -86,5 +86,7 @@ test("README has the sizes of docs/size.md", () => {
   const page = readPage("docs/size.md");
   const rows = [...readTable(page, "entries"), ...readTable(page, "peers")];
   const names = ["Workers", "`proxyRequest` of h3", "`proxyFetch` of httpxy"];
-  expect(written).toEqual(names.map((name) => rows.find(([first]) => first === name)?.[1]));
+  expect(written).toHaveLength(names.length);
+  const right = names.map((name) => rows.find(([first]) => first === name)?.[1] ?? "");
+  expect(right.filter((size, i) => !isNear(size, written[i] ?? ""))).toEqual([]);
 });
