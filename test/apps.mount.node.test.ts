@@ -101,6 +101,17 @@ test("mounts in mounts and parameters of a mount are part of the prefix", async 
   expect(upstream.calls.at(-1)?.target).toBe("/x");
 });
 
+test("a path that middleware of Express has changed below the mount keeps the prefix", async () => {
+  const app = express()
+    .use("/api", (req, _, next) => {
+      req.url = `/v2${req.url}`;
+      next();
+    })
+    .use("/api", createProxy({ target: upstream.url }).nodeHandler);
+  expect(await redirect(await apps.serve("node", app), "/login")).toBe("/api/login");
+  expect(upstream.calls.at(-1)?.target).toBe("/v2/x?y");
+});
+
 test("h3's withBase changes the URL of Node's requests for the time of the handler", async () => {
   const app = new H3().all(
     "/api/**",
