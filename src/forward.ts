@@ -161,7 +161,7 @@ async function exchange(
 
     // ── finish ──
     if (received.upstream !== undefined) request = { ...request, upstream: received.upstream };
-    cleaned = cleanResponse(received, method, request, plan.rewriteResponse);
+    cleaned = cleanResponse(received, method, request, plan.rewriteResponse, incoming);
     // Report the headers to the scope, unless the transport has done so. A transport need not, and an interceptor may
     // have responded without a transport.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));

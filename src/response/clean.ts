@@ -9,6 +9,7 @@ import {
 import { MisuseError } from "../options/misuse.ts";
 import type { BodySource } from "../body/source.ts";
 import { chooseProtocol, nominatesUpgrade } from "../request/upgrade.ts";
+import type { Mounted } from "./location.ts";
 import { type ResponseRewrite, REWRITABLE } from "./rewrite.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
 
@@ -28,6 +29,7 @@ const CONTENT_LENGTH = new NameSet(["content-length"]);
  * @param asked the method of the client's request
  * @param request the request to the upstream
  * @param rewrite rewrites references and cookies, if the options ask for it
+ * @param client the request of the client
  * @throws ProxyError 502 for a response that must not be sent to any client
  */
 export function cleanResponse(
@@ -35,6 +37,7 @@ export function cleanResponse(
   asked: string,
   request: UpstreamRequest,
   rewrite?: ResponseRewrite,
+  client?: Mounted,
 ): UpstreamResponse {
   if (received === undefined || received === null) {
     throw new MisuseError("fetchway: a transport's `send` must resolve to a response");
@@ -53,7 +56,7 @@ export function cleanResponse(
         message: `the upstream's status was ${status}`,
       });
     }
-    headers = cleanResponseHeaders(received, request, rewrite);
+    headers = cleanResponseHeaders(received, request, rewrite, client);
   } catch (error) {
     discardBody(received);
     throw error;
@@ -101,6 +104,7 @@ export function cleanResponseHeaders(
   { status, headers: raw, body, request: followed }: UpstreamResponse,
   request: UpstreamRequest,
   rewrite?: ResponseRewrite,
+  client?: Mounted,
 ): HeaderList {
   const headers: HeaderList = [];
   let connection: string | undefined;
@@ -129,7 +133,7 @@ export function cleanResponseHeaders(
     headers.push(name, value);
   }
   if (hasNoLength && lengthAt >= 0) headers.splice(lengthAt, 2);
-  if (isRewritable) rewrite?.(headers, request, followed);
+  if (isRewritable) rewrite?.(headers, request, followed, client);
   if (connection !== undefined && connection !== "keep-alive") {
     body?.restrictTrailers?.(undefined, connection);
   }
