@@ -75,12 +75,14 @@ export class Drain {
  */
 export function onStopSignals(stop: () => void, end: (after: number, code: number) => void): void {
   let since: number | undefined;
+  let isEnding = false;
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {
       if (since === undefined) {
         since = performance.now();
         stop();
-      } else if (performance.now() - since > SAME_SIGNAL) {
+      } else if (performance.now() - since > SAME_SIGNAL && !isEnding) {
+        isEnding = true;
         end(performance.now() - since, EXIT_CODES[signal]);
       }
     });

@@ -36,6 +36,8 @@ const LONGEST_DELAY = 30_000;
 const START_LIMIT = 30_000;
 /** Milliseconds beyond `stopTimeout` after which a worker that does not answer is killed. */
 const KILL_AFTER = 3000;
+/** Milliseconds to wait for a worker to close its server, which takes longer only if it is busy. */
+const CLOSE_LIMIT = 2000;
 /** Milliseconds to wait for the reports of the workers. */
 const REPORT_LIMIT = 300;
 /** Retired workers may finish what is running for as long as it takes, until there are this many for each place. */
@@ -47,6 +49,11 @@ interface Member {
   state: "starting" | "serving" | "retired";
   readyAt: number;
   report: WorkerReport | undefined;
+  /** Resolves with the next report, if it is awaited. */
+  reported: PromiseWithResolvers<void> | undefined;
+  /** Resolves when it takes no new connections. */
+  readonly closed: Promise<void>;
+  readonly close: () => void;
   /** What was running when it began to stop. */
   running: Running | undefined;
 }
@@ -149,6 +156,7 @@ export class Supervisor {
     const replaced = this.#last.then(async () => {
       let server: Readonly<Record<string, string>> | undefined;
       let count = 0;
+      const closed: Promise<void>[] = [];
       for (const place of this.#places) {
         if (this.#isStopping) return undefined;
         const old = place.member;
@@ -160,8 +168,11 @@ export class Supervisor {
           return undefined;
         }
         count++;
-        if (old !== undefined) this.#retire(old);
+        if (old === undefined) continue;
+        this.#retire(old);
+        closed.push(old.closed);
       }
+      await within(Promise.all(closed), CLOSE_LIMIT);
       tell(`${count} workers have been replaced`);
       return server;
     });
@@ -171,17 +182,12 @@ export class Supervisor {
 
   /** Asks all workers for a report, and resolves when they have answered. A worker that is busy does not hold it up. */
   async refresh(): Promise<void> {
-    const reports = [...this.#members].map(async ({ worker }) => {
-      if (!send(worker, { type: "report" })) return;
-      for (;;) {
-        const [{ type }] = (await once(worker, "message")) as [WorkerMessage];
-        if (type === "report") return;
-      }
+    const reports = [...this.#members].map(async (member) => {
+      if (!send(member.worker, { type: "report" })) return;
+      member.reported ??= Promise.withResolvers();
+      await member.reported.promise;
     });
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, REPORT_LIMIT)));
-    await Promise.race([Promise.allSettled(reports), late]);
-    clearTimeout(timer);
+    await within(Promise.all(reports), REPORT_LIMIT);
   }
 
   /** Returns the counters of the workers' connections to upstreams, also of those that have ended. */
@@ -252,11 +258,15 @@ export class Supervisor {
   /** Starts a process for a place, which it takes when it is ready. */
   async #fill(place: Place): Promise<Ready> {
     const worker = cluster.fork(this.#env());
+    const { promise: closed, resolve: close } = Promise.withResolvers<void>();
     const member: Member = {
       worker,
+      closed,
+      close,
       state: "starting",
       readyAt: 0,
       report: undefined,
+      reported: undefined,
       running: undefined,
     };
     this.#members.add(member);
@@ -303,6 +313,8 @@ export class Supervisor {
     switch (message.type) {
       case "report":
         member.report = message.report;
+        member.reported?.resolve();
+        member.reported = undefined;
         if (message.report.metrics !== undefined) this.metrics?.add(message.report.metrics);
         break;
       case "running":
@@ -313,6 +325,7 @@ export class Supervisor {
         this.#noteCut(message.cut);
         break;
       case "closed":
+        member.close();
         send(member.worker, { type: "handed" });
         break;
       case "ready":
@@ -338,6 +351,7 @@ export class Supervisor {
 
   /** Keeps the counters of a process that has ended, because counters do not go back. */
   #forget(member: Member): void {
+    member.close();
     this.#members.delete(member);
     const { pool, clients, cpu = 0 } = member.report ?? {};
     if (pool !== undefined) {
@@ -397,6 +411,14 @@ export class Supervisor {
       console.error(`fetchway: a worker did not start; the next try is in ${delay} ms`);
     }
   }
+}
+
+/** Resolves when a promise has settled, or after these milliseconds. */
+async function within(promise: Promise<unknown>, limit: number): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, limit)));
+  await Promise.race([promise, late]);
+  clearTimeout(timer);
 }
 
 function noteDropped(count: number): string {

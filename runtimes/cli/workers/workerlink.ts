@@ -47,6 +47,7 @@ export class WorkerLink {
   /** The orders that came before the worker serves. */
   readonly #early: Order[] = [];
   #drain: Drain | undefined;
+  #isEnding = false;
   #whenHanded: (() => void) | undefined;
 
   constructor() {
@@ -117,6 +118,9 @@ export class WorkerLink {
 
   /** Ends the process, after the last lines and counts have left it. */
   async #end(serving: Serving, cut: Running): Promise<void> {
+    // The deadline and a second signal may come at the same time.
+    if (this.#isEnding) return;
+    this.#isEnding = true;
     await serving.observers.close();
     await this.#report(serving);
     await this.#send({ type: "cut", cut });
