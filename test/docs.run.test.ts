@@ -27,7 +27,7 @@ const root = resolve(import.meta.dirname, "..");
 const TARGET = "http://127.0.0.1:4000";
 const upstream = new Upstream();
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
-const certificate = makeCertificate();
+const certificate = await makeCertificate();
 const ending: (() => unknown)[] = [];
 
 /** The names that the pages introduce in prose, as in test/readme.types.test.ts. A block gets them as globals. */

@@ -151,7 +151,8 @@ function toErrorRecord({ method, path, status, failure, time, outcome }: FailedR
   return { time: toIsoTime(time), level: "error", method, path, status, ...failure, outcome };
 }
 
-function describeDropped(count: number): string {
+/** Renders the notice of lines that were dropped. */
+export function describeDropped(count: number): string {
   return `${count} ${count === 1 ? "line was" : "lines were"} dropped: the reader of this log is too slow`;
 }
 
