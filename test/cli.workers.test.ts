@@ -400,13 +400,13 @@ test.each([
 
 test("HTTPS and HTTP/2 work, a session is resumed by another worker, and SIGHUP brings a new certificate", async () => {
   upstream.handler = (_, res) => res.end("whole");
-  const write = (): string => {
+  const write = async (): Promise<string> => {
     const { cert, key } = await makeCertificate();
     writeFileSync(join(folder, "cert.pem"), cert);
     writeFileSync(join(folder, "key.pem"), key);
     return cert;
   };
-  let ca = write();
+  let ca = await write();
   const { origin, port, replace } = await startWorkers(
     `${upstream.url} --log off --cert ${folder}/cert.pem --key ${folder}/key.pem`,
   );
@@ -435,7 +435,7 @@ test("HTTPS and HTTP/2 work, a session is resumed by another worker, and SIGHUP 
   expect([await resume(), await resume(), await resume()]).toEqual([false, true, true]);
 
   // A new certificate, by which alone the client would accept the server.
-  ca = write();
+  ca = await write();
   await replace();
   expect(await askSecure()).toBe("whole");
 });
