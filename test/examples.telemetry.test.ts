@@ -111,6 +111,7 @@ test("opentelemetry.ts makes a span for each attempt, and metrics under stable n
         (value as { count: number }).count,
         attributes["http.response.status_code"],
         attributes["error.type"],
+        attributes["http.route"],
       ]),
     ]);
     expect(counts).toEqual([
@@ -118,17 +119,17 @@ test("opentelemetry.ts makes a span for each attempt, and metrics under stable n
         "http.server.request.duration",
         "s",
         [
-          [1, 200, undefined],
-          [1, 503, "503"],
+          [1, 200, undefined, "/**"],
+          [1, 503, "503", "/**"],
         ],
       ],
       [
         "http.client.request.duration",
         "s",
         [
-          [1, 200, undefined],
-          [1, undefined, "connection_terminated"],
-          [1, 503, "503"],
+          [1, 200, undefined, undefined],
+          [1, undefined, "connection_terminated", undefined],
+          [1, 503, "503", undefined],
         ],
       ],
     ]);

@@ -25,7 +25,8 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 300 for both: `serverTiming`, `startTrace`, and the port to tools that trace.
  * - 900 for both: `mirror`, with copies of bodies, their deadline, and `waitUntil`.
  * - 150 for both: the option names of h3's `proxyRequest` and of `hono/proxy`, each with what to write instead.
- * - 250 for both: `address` of targets, frozen targets, which are parsed once, upstreams in `stats()`, and `route` of events.
+ * - 300 for both: `address` of targets, frozen targets, which are parsed once, upstreams in `stats()`, `route` of events, and
+ *   requests that leave the queue at once.
  * - 200 for both: what a mount of h3's has cut off a path, and redirects that stay below the mount.
  * - 700 less for both: the options of pools, which these entries refuse, are neither checked nor explained there.
  * - 250 less for both: names that trailers must not have, advice about servers of other runtimes.

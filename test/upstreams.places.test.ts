@@ -235,7 +235,8 @@ describe("requests that wait", () => {
     const left = [1, 2].map(() => ask({ signal: leaving.signal }));
     leaving.abort();
     for (const each of left) expect((await each).status).toBe(499);
-    // The places in the queue are free again.
+    // They are out of the queue at once, with their timers.
+    expect(target.waiting).toBe(0);
     const second = new AbortController();
     const waiting = [1, 2].map(() => ask({ signal: second.signal }));
     expect((await ask()).status).toBe(503);
@@ -244,6 +245,32 @@ describe("requests that wait", () => {
     await until(() => sent.length === 2, "the next request");
     second.abort();
     await Promise.all(waiting);
+    expectIdle(target);
+  });
+
+  test("for another upstream, because an attempt is slow, do not wait when that one has answered", async () => {
+    const gates = new Map<string, () => void>();
+    const { target, ask } = setUp(
+      async ({ method }, scope) => {
+        await new Promise<void>((resolve, fail) => {
+          gates.set(method, resolve);
+          scope.onAbort({ fail });
+        });
+        return respond();
+      },
+      { attemptTimeout: 10 },
+      { maxRequests: 1 },
+    );
+    // A POST is not sent again, so it keeps its upstream.
+    const busy = ask({ method: "POST", body: "x" });
+    await until(() => gates.has("POST"), "the first request");
+    const slow = ask();
+    await until(() => target.waiting === 1, "the wait for the other upstream");
+    gates.get("GET")?.();
+    expect(await (await slow).text()).toBe("ok");
+    expect([target.waiting, target.active]).toEqual([0, 1]);
+    gates.get("POST")?.();
+    await (await busy).text();
     expectIdle(target);
   });
 

@@ -72,11 +72,14 @@ export const traceAttempt: Interceptor = (next) => async (request, scope) => {
   }
 };
 
-export function recordRequest({ method, status, error, timings, request }: RequestEnd): void {
+export function recordRequest(end: RequestEnd): void {
+  const { method, route, status, error, timings, request } = end;
   const attributes: Attributes = {
     "http.request.method": nameMethod(method),
     "http.response.status_code": status,
     "url.scheme": new URL(request.url).protocol.slice(0, -1),
+    // The option `route` of the proxy.
+    ...(route !== undefined && { "http.route": route }),
   };
   if (error !== undefined) attributes["error.type"] = nameError(error);
   else if (status >= 500) attributes["error.type"] = String(status);
@@ -85,6 +88,7 @@ export function recordRequest({ method, status, error, timings, request }: Reque
 
 export default createProxy({
   target: "http://127.0.0.1:4000",
+  route: "/**",
   interceptors: { attempt: [traceAttempt] },
   onRequestEnd: recordRequest,
 });

@@ -163,11 +163,10 @@ export class Balancer implements Upstreams, Group {
       throw badOption("check", "an app in this process cannot be checked; leave it out");
     }
     const name = nameOf(target);
-    const present = [...this.#members, ...(this.#names?.all ?? [])];
-    if (present.some((each) => each.name === name)) {
+    if (this.#findName(target) ?? this.#members.find((each) => each.name === name)) {
       throw badOption("balance", `${name} is there twice; set its weight instead`);
     }
-    checkFits(target, present[0]?.target ?? target);
+    checkFits(target, (this.#members[0] ?? this.#names?.all[0])?.target ?? target);
     if (this.#names !== undefined && hasHostName(target)) {
       this.#names.add(new HostName(target, weight));
     } else this.#put(target, weight, this.#isInUse);
@@ -199,10 +198,10 @@ export class Balancer implements Upstreams, Group {
 
   /** @param isLate whether it begins slowly, because the others are in use: its caches and connections are cold */
   #put(target: TargetAddress, weight: number, isLate: boolean): void {
-    const name = nameOf(target);
-    // An address that has come back, while its last requests were running.
-    let member = this.#members.find((each) => each.name === name);
-    if (member === undefined) {
+    // An address of a host name may have come back, while its last requests were running.
+    const name = this.#names === undefined ? undefined : nameOf(target);
+    let member = name && this.#members.find((each) => each.name === name);
+    if (!member) {
       member = new BalancedMember(target, weight, this.#limits);
       this.#members.push(member);
       this.#byTarget.set(target, member);

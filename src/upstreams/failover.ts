@@ -108,6 +108,11 @@ export class Choice {
     return pickFirst(this.#origin, scope);
   }
 
+  /** What of the client's request the choice depends on. */
+  get client(): PickRequest {
+    return this.#origin.client;
+  }
+
   /** The error for the client if no upstream can take the request. */
   unavailable(): ProxyError {
     return unavailable(this.#origin.upstreams);
@@ -142,6 +147,7 @@ export async function choose(
     path,
     headers,
     clientAddress: address,
+    leave: undefined,
     get isAborted() {
       return scope.error !== undefined;
     },
@@ -151,17 +157,20 @@ export async function choose(
 
 async function pickFirst(origin: Origin, scope: Scope): Promise<Choice> {
   const picking = Choice.pick(origin, []);
-  const choice = picking instanceof Promise ? await orRelease(picking, scope) : picking;
+  const choice =
+    picking instanceof Promise ? await orRelease(picking, scope, origin.client) : picking;
   if (choice === undefined) throw unavailable(origin.upstreams);
   return choice;
 }
 
-/** Waits for a place. A place that comes after the client has left is given back. */
+/** Waits for a place. A client that leaves meanwhile leaves the queue; a place that comes nevertheless is given back. */
 function orRelease(
   picking: Promise<Choice | undefined>,
   scope: Scope,
+  client: PickRequest,
 ): Promise<Choice | undefined> {
   return scope.orAbort(picking).catch((error: unknown) => {
+    client.leave?.();
     void picking.then((late) => late?.release()).catch(() => {});
     throw error;
   });
@@ -230,7 +239,7 @@ async function sendChosen(
     // Discard the response before the wait: two requests could otherwise wait for each other's upstream.
     if (response !== undefined) discardBody(response);
     scope = scope.again();
-    const following = await settle(picked, options.retry.delay, scope);
+    const following = await settle(picked, options.retry.delay, scope, choice);
     if (following === undefined) throw response === undefined ? thrown : choice.unavailable();
     following.use();
     choice = following;
@@ -243,8 +252,9 @@ async function settle(
   picked: Choice | Promise<Choice | undefined>,
   delay: number,
   scope: Scope,
+  before: Choice,
 ): Promise<Choice | undefined> {
-  const choice = picked instanceof Promise ? await orRelease(picked, scope) : picked;
+  const choice = picked instanceof Promise ? await orRelease(picked, scope, before.client) : picked;
   if (choice === undefined || delay === 0) return choice;
   try {
     await pause(delay, scope);
@@ -293,6 +303,8 @@ class ChosenAttempt {
     }
     clearTimeout(timer);
     this.#isSettled = true;
+    // The attempt may still wait for another upstream, which it no longer needs.
+    if (this.another === undefined) this.#choice.client.leave?.();
     const latency = performance.now() - start;
     const { response } = this;
     const isOver = response === undefined;

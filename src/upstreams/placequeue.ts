@@ -67,8 +67,9 @@ export class PlaceQueue {
     { member }: Busy,
   ): Promise<TargetAddress | undefined> {
     return new Promise((resolve, reject) => {
-      const expire = (): void => this.#settle(waiter, undefined);
-      const timer = this.#timeout > 0 ? setTimeout(expire, this.#timeout) : undefined;
+      const leave = (): void => this.#settle(waiter, undefined);
+      const timer = this.#timeout > 0 ? setTimeout(leave, this.#timeout) : undefined;
+      request.leave = leave;
       const waiter: Waiter = { request, tried, member: undefined, timer, resolve, reject };
       tie(waiter, member);
       this.#waiters.add(waiter);

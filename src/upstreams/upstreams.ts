@@ -20,6 +20,11 @@ export interface PickRequest {
   readonly clientAddress: string | undefined;
   /** Whether the client has left, or a deadline has passed, while the request waits for an upstream. */
   readonly isAborted?: boolean;
+  /**
+   * A target that lets the request wait may set it: the proxy calls it when the place is no longer wanted, so that the request
+   * leaves the queue at once.
+   */
+  leave?: (() => void) | undefined;
 }
 
 /** What became of an attempt. */
