@@ -1,3 +1,7 @@
+/**
+ * The entry for Bun: `fetchway/bun`, and `fetchway` on Bun.
+ * @module
+ */
 import { HttpTransport } from "../src/http1/client.ts";
 import { checkPoolOptions } from "../src/options/check.ts";
 import { explainOtherLibrary } from "../src/options/otherlibraries.ts";

@@ -1,3 +1,7 @@
+/**
+ * The entry for any other runtime, over its `fetch`: `fetchway/fetch`.
+ * @module
+ */
 import { createFetchTransport, STANDARD } from "../src/fetch/fetchtransport.ts";
 import { toHeaders } from "../src/fields/headers.ts";
 import { WebIncoming } from "../src/request/incoming.ts";
