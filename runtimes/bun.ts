@@ -1,3 +1,7 @@
+/**
+ * The entry for Bun: `fetchway/bun`, and `fetchway` on Bun.
+ * @module
+ */
 import { inProcess } from "../src/fetch/standardapps.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";

@@ -1,3 +1,7 @@
+/**
+ * The entry for Deno: `fetchway/deno`, and `fetchway` on Deno.
+ * @module
+ */
 import { inProcess } from "../src/fetch/standardapps.ts";
 import type { ChunkMemory } from "../src/http1/attempt.ts";
 import { HttpTransport } from "../src/http1/client.ts";

@@ -1,3 +1,7 @@
+/**
+ * The entry for any other runtime, over its `fetch`: `fetchway/fetch`.
+ * @module
+ */
 import { inProcess } from "../src/fetch/standardapps.ts";
 import { createFetchTransport, STANDARD } from "../src/fetch/fetchtransport.ts";
 import { toHeaders } from "../src/fields/headers.ts";

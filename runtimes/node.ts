@@ -1,3 +1,7 @@
+/**
+ * The entry for Node: `fetchway/node`, and `fetchway` on Node.
+ * @module
+ */
 import { inProcess } from "../src/fetch/standardapps.ts";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";

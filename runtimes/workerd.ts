@@ -1,3 +1,7 @@
+/**
+ * The entry for Cloudflare Workers and workerd: `fetchway/workerd`, and `fetchway` there.
+ * @module
+ */
 import { createFetchTransport } from "../src/fetch/fetchtransport.ts";
 import { createInProcessTransport } from "../src/fetch/inprocess.ts";
 import { refusePoolOptions } from "../src/options/check.ts";

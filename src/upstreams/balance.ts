@@ -1,5 +1,5 @@
 /**
- * Several upstreams as one target: which of them gets a request, and which get none because they fail.
+ * Several upstreams as one target: `fetchway/upstreams`. It decides which of them gets a request, and which get none because they fail.
  * @module
  */
 import type { ProxyError, ProxyErrorCode } from "../error.ts";
