@@ -3,6 +3,7 @@ export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>>
   Start: {
     "What Fetchway is": "README.md",
     "Quick start": "docs/quickstart.md",
+    Frameworks: "docs/frameworks.md",
     "Coming from another proxy": "docs/coming-from.md",
     Targets: "docs/targets.md",
     "Several upstreams": "docs/upstreams.md",
@@ -24,6 +25,7 @@ export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>>
     "The command": "docs/command.md",
     "Its log": "docs/log.md",
     "Its limits": "docs/limits.md",
+    Deployments: "docs/deploy.md",
   },
   "Rely on": {
     Security: "docs/security.md",
@@ -34,6 +36,7 @@ export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>>
   },
   Measure: {
     Performance: "docs/performance.md",
+    Size: "docs/size.md",
     Benchmarks: "bench/README.md",
     "What connection reuse saves": "bench/pool.md",
     "One failing upstream of three": "bench/upstreams.md",
@@ -41,5 +44,6 @@ export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>>
   "Take part": {
     Changes: "CHANGELOG.md",
     Contributing: "CONTRIBUTING.md",
+    Releasing: "RELEASING.md",
   },
 };

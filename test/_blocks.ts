@@ -154,7 +154,9 @@ export const RUN: Readonly<Record<string, readonly string[]>> = {
     "docs/command.md: The command",
     "docs/command.md: Routes and config files",
     "docs/command.md: Routes and config files (2)",
-    "docs/command.md: Routes and config files (3)",
+    "docs/command.md: Several upstreams",
+    "docs/command.md: Several upstreams (2)",
+    "docs/command.md: What a request becomes",
     "docs/connections.md: *",
     "docs/hooks.md: *",
     "docs/http2.md: *",
@@ -174,6 +176,15 @@ export const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/quickstart.md: Deployments":
     "test/deployments.test.ts runs the same entry with the same variables",
   "docs/command.md: The log": "it is output; test/cli.log.test.ts has the lines",
+  "docs/deploy.md: One machine":
+    "it needs the user's config file; test/cli.workers.test.ts starts such lines",
+  "docs/deploy.md: One machine (2)": "it needs systemd",
+  "docs/deploy.md: Kubernetes":
+    "it needs a cluster; test/examples.deploy.test.ts checks the manifests",
+  "docs/deploy.md: Workers":
+    "it is part of examples/workers, which test/examples.deploy.test.ts bundles and runs",
+  "docs/deploy.md: Workers (2)":
+    "it is examples/workers, which test/examples.deploy.test.ts bundles and runs",
   "docs/security.md: Behind another proxy (2)":
     "it is a drawing; test/trust.test.ts has such chains",
   "docs/frameworks.md: NestJS": "it needs Nest, which is large; it was tried",

@@ -19,6 +19,7 @@ test("the ledger names no block that does not exist", () => {
 test("nearly all TypeScript is run", () => {
   const typed = blocks.filter(({ language, place }) => language === "ts" && place in NOT_RUN);
   expect(typed.map(({ place }) => place)).toEqual([
+    "docs/deploy.md: Workers (2)",
     "docs/frameworks.md: NestJS",
     "docs/frameworks.md: Nitro (2)",
   ]);

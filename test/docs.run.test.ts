@@ -212,8 +212,9 @@ test("command: each line starts", async () => {
     ...linesOf("docs/command.md: The command"),
     ...linesOf("docs/command.md: Routes and config files"),
     ...linesOf("docs/limits.md: HTTPS"),
+    ...linesOf("docs/command.md: Several upstreams"),
   ];
-  expect(lines).toHaveLength(4);
+  expect(lines).toHaveLength(6);
   const outputs = await Promise.all(
     lines.map((line) => runLine(line.includes("--help") ? line : `${line} --inspect /api/x`)),
   );
@@ -221,6 +222,8 @@ test("command: each line starts", async () => {
   expect(outputs[1]).toMatch(/--port/);
   expect(outputs[2]).toMatch(/route \/api → http:\/\/localhost:4001[^]*GET \/x HTTP/);
   expect(outputs[3]).toMatch(/GET \/api\/x HTTP/);
+  expect(outputs[4]).toMatch(/http:\/\/(?:127\.0\.0\.1|localhost):400[012]\b/);
+  expect(outputs[5]).toMatch(/:4001\b/);
 });
 
 test("command: the config file has the routes that it says", async () => {
@@ -237,8 +240,18 @@ test("command: the config file has the routes that it says", async () => {
   });
 });
 
+test("command: the config file with several upstreams has the routes that it says", async () => {
+  await withCopy("docs/command.md: Several upstreams (2)", {}, async (copy) => {
+    const inspect = (url: string): Promise<string> =>
+      runLine(`npx fetchway --config "${fileURLToPath(copy)}" --inspect ${url}`);
+    const [all, api] = await Promise.all(["/x", "/api/x"].map(inspect));
+    expect(all).toMatch(/http:\/\/10\.0\.0\.[12]:4000/);
+    expect(api).toMatch(/http:\/\/10\.0\.0\.[34]\b/);
+  });
+});
+
 test("command: --inspect prints what the page shows", async () => {
-  const place = "docs/command.md: Routes and config files (3)";
+  const place = "docs/command.md: What a request becomes";
   const [line = ""] = linesOf(place);
   const printed = (await runLine(line)).replaceAll(/ +/g, " ");
   const shown = readBlock(place).split("\n").slice(1);

@@ -252,9 +252,10 @@ describe("the container file", () => {
 test("the gateway of Workers can be deployed, and sends requests to the bound Worker and to the server", async () => {
   const config = join(examples, "workers/wrangler.toml");
   const out = join(folder, "worker");
+  const source = `fetchway:${join(examples, "../runtimes/workerd.ts")}`;
   await using program = startProgram(
     "wrangler",
-    ["deploy", "--dry-run", "--config", config, "--outdir", out],
+    ["deploy", "--dry-run", "--config", config, "--outdir", out, "--alias", source],
     { WRANGLER_SEND_METRICS: "false", CI: "1" },
   );
   await program.printed(/--dry-run: exiting now/);
@@ -284,7 +285,7 @@ test("the gateway of Workers can be deployed, and sends requests to the bound Wo
     cf: false,
     telemetry: { enabled: false },
     workers: [
-      toWorker("gateway", readFileSync(join(out, "gateway.js"), "utf8"), {
+      toWorker("gateway", readFileSync(join(out, "index.js"), "utf8"), {
         env: {
           API: { type: "worker", worker: "api" },
           ORIGIN: { type: "json", value: upstream.url },

@@ -371,7 +371,10 @@ describe("the installed package", () => {
       expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
     });
 
-    test.concurrent.each(names)("%s runs with the package", async (name) => {
+    // That one needs a second Worker: test/examples.deploy.test.ts runs it.
+    const alone = names.filter((name) => name !== "workers");
+
+    test.concurrent.each(alone)("%s runs with the package", async (name) => {
       const folder = join(app, "examples", name);
       const file = join(folder, "index.ts");
       const placeholder = createServer();

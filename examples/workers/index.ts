@@ -1,11 +1,9 @@
 /**
  * A Worker that sends `/api` to another Worker by a service binding, and all other requests to a server:
  *
- *     npx wrangler deploy --dry-run --config examples/workers/wrangler.toml
- *
- * In a project of your own, import from "fetchway".
+ *     npx wrangler deploy --dry-run    # lists the bindings; without the flag, it deploys
  */
-import { proxyFetch } from "#proxy";
+import { proxyFetch } from "fetchway";
 
 interface Env {
   readonly API: { fetch(request: Request): Promise<Response> };
