@@ -27,7 +27,7 @@ import { type CheckOptions, HealthChecks } from "./healthchecks.ts";
 import { Health, OutlierDetector, outlierDefaults, type OutlierOptions } from "./outliers.ts";
 import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
-import type { PickRequest, Result, Upstreams } from "./upstreams.ts";
+import type { Choose, PickRequest, Result, Upstreams } from "./upstreams.ts";
 
 export { byAddress, byCookie, byHeader, byUri, choose, consistentHash, type HashKey };
 export type {
@@ -42,7 +42,7 @@ export type {
   PolicyName,
   RetryBudgetOptions,
 };
-export type { Chance, Result, Upstreams };
+export type { Chance, Choose, Result, Upstreams };
 
 /** One upstream, with everything that is known of it. */
 class BalancedMember implements Member {
@@ -220,7 +220,7 @@ export class Balancer implements Upstreams, Group {
   // ── for the proxy ──
 
   /** Picks the upstream of a request. The proxy calls it. */
-  readonly choose: Upstreams["choose"] = choose;
+  readonly choose: Choose = choose;
 
   /** Begins the active checks. The proxy calls it. */
   start(transport: Transport): void {
