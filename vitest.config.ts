@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { defineConfig, type ViteUserConfig } from "vitest/config";
+import { defineConfig, type ViteUserConfig, type ViteUserConfigFnObject } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 type Plugin = NonNullable<ViteUserConfig["plugins"]>[number];
@@ -37,11 +37,22 @@ class HostsFirst extends BaseSequencer {
 // The tests start many Node processes. With compiled code from a cache, a start of the command takes a third of the time.
 process.env["NODE_COMPILE_CACHE"] ??= join(import.meta.dirname, "node_modules/.cache/compiled");
 
-const config: ViteUserConfig = defineConfig({
+/** Tests that start processes, or send much over sockets, which `npm run test:quick` leaves out. */
+const SLOW = [
+  "attachcontinue,bench,body.unframed,cli,clienttimeouts,deno,deployments,dns,examples,growth,http2,inprocess,install",
+  "leaks,miniflare,pipeline,pool,readme.run,reuse,stale,storm,transport,upgradesocket,upload,upstreams.runtimes,upstreams.simulation,websocket,work",
+  "wrapped",
+].join(",");
+const HOSTS = "bun,deno,fetch-*,h3,hono,slow,srvx,undici,workerd";
+
+const config: ViteUserConfigFnObject = defineConfig(({ mode }) => ({
   plugins:
     existsSync(join(folder, "node_modules/srvx")) && process.env["HOST_FILES"] ? [frameworks] : [],
   test: {
     include: ["test/**/*.test.ts"],
+    ...(mode === "quick" && {
+      exclude: [`test/{${SLOW}}.*`, `test/hosts.{${HOSTS}}.*`],
+    }),
     // Each test file runs in its own process, so that the state it leaves behind cannot affect the next file.
     pool: "forks",
     // Most tests wait for sockets and timers: more processes than cores finish earlier.
@@ -50,6 +61,6 @@ const config: ViteUserConfig = defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },
-});
+}));
 
 export default config;

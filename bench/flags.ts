@@ -44,7 +44,7 @@ Runs several proxies under the same workloads and reports the CPU time of a requ
 Contestants: ${contestants.map(({ name }) => name).join(", ")}
 Workloads: ${workloads.map(({ name }) => name).join(", ")}
 
-Figures of a complete run go into bench/README.md, bench/chart.svg and bench/results.json;
+Figures of a complete run go into bench/README.md, bench/chart*.svg and bench/results.json;
 the single rounds of any run into bench/_rounds.json.`;
 
 /**

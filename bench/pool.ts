@@ -186,7 +186,7 @@ ${table(["latency", "kept", "not kept"], buckets)}`;
 
 /** Compares requests in sequence, with and without kept connections. */
 async function compareSequence(scheme: "http" | "https"): Promise<string> {
-  const certificate = scheme === "https" ? makeCertificate() : undefined;
+  const certificate = scheme === "https" ? await makeCertificate() : undefined;
   const { port } = await start({ role: "target", delay: 0, ...certificate });
   const target = `${scheme}://localhost:${port}`;
   const ca = certificate && { ca: certificate.cert };

@@ -1,7 +1,7 @@
 /**
  * Writes the figures as Markdown and JSON.
  *
- *     node bench/report.ts    # rewrites the tables and the chart from results.json
+ *     node bench/report.ts    # rewrites the tables and the charts from results.json
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -173,15 +173,17 @@ export function writeReport(report: Report, complete: boolean): string[] {
 }
 
 /**
- * Writes the chart and the tables of bench/README.md.
- * @returns the paths of both files
+ * Writes the charts and the tables of bench/README.md.
+ * @returns the paths of the files
  */
 function writeOverview(summary: Summary): string[] {
-  const chart = pathOf("chart.svg");
-  writeFileSync(chart, toChart(summary));
+  const charts = { "chart.svg": "node", "chart-runtimes.svg": "runtimes" } as const;
+  for (const [name, field] of Object.entries(charts)) {
+    writeFileSync(pathOf(name), toChart(summary, field));
+  }
   const readme = writeBetween("load", toOverview(summary));
   execFileSync(pathOf("../node_modules/.bin/oxfmt"), [pathOf("results.json"), readme]);
-  return [chart, readme];
+  return [...Object.keys(charts).map(pathOf), readme];
 }
 
 if (import.meta.main) {

@@ -21,7 +21,12 @@ export async function validate(workload: Workload, port: number): Promise<void> 
   }
 }
 
-function ask({ method, path, body, type }: Workload, port: number, agent: Agent): Promise<Answer> {
+/** Sends a request of a workload, and reads the whole response. */
+export function ask(
+  { method, path, body, type }: Workload,
+  port: number,
+  agent: Agent,
+): Promise<Answer> {
   const headers = body ? { "Content-Type": type, "Content-Length": body.length } : {};
   return new Promise((resolve, reject) => {
     const sent = request({ host: "127.0.0.1", port, method, path, agent, headers }, (response) => {

@@ -1,6 +1,10 @@
+/**
+ * The entry for Bun: `fetchway/bun`, and `fetchway` on Bun.
+ * @module
+ */
+import { inProcess } from "../src/fetch/standardapps.ts";
 import { HttpTransport } from "../src/http1/client.ts";
-import { checkPoolOptions } from "../src/options/check.ts";
-import { explainOtherLibrary } from "../src/options/otherlibraries.ts";
+import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
@@ -76,8 +80,10 @@ const runtime: Runtime = {
   read: readRequest,
   createTransport,
   respond,
-  explain: explainOtherLibrary,
+  explain: explainWherePooled,
+  upgradeHint: ": give it proxy.websocket, and call proxy.fetch(request, server)",
   tracing: findRequestChannel(),
+  inProcess,
 };
 
 /**
@@ -96,7 +102,7 @@ const runtime: Runtime = {
  * };
  * ```
  */
-export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
 
 /**
  * Creates a proxy that compiles its options once and has its own connections.

@@ -17,6 +17,7 @@ export type {
   SecurityOptions,
   ServerOptions,
 } from "./cli/commandoptions.ts";
+export type { LogForm } from "./cli/log/requestlog.ts";
 
 /** A part of the requests, and where they go. Its options take precedence over those of the config. */
 export interface ConfigRoute extends Partial<Omit<CreateProxyOptions, "target">> {

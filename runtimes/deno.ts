@@ -1,7 +1,11 @@
+/**
+ * The entry for Deno: `fetchway/deno`, and `fetchway` on Deno.
+ * @module
+ */
+import { inProcess } from "../src/fetch/standardapps.ts";
 import type { ChunkMemory } from "../src/http1/attempt.ts";
 import { HttpTransport } from "../src/http1/client.ts";
-import { checkPoolOptions } from "../src/options/check.ts";
-import { explainOtherLibrary } from "../src/options/otherlibraries.ts";
+import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
@@ -52,8 +56,9 @@ const runtime: Runtime = {
   read: readRequest,
   createTransport,
   respond,
-  explain: explainOtherLibrary,
+  explain: explainWherePooled,
   tracing: findRequestChannel(),
+  inProcess,
 };
 
 /**
@@ -66,7 +71,7 @@ const runtime: Runtime = {
  * await response.body?.cancel();
  * ```
  */
-export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
 
 /**
  * Creates a proxy that compiles its options once and has its own connections.

@@ -1,3 +1,8 @@
+/**
+ * The entry for any other runtime, over its `fetch`: `fetchway/fetch`.
+ * @module
+ */
+import { inProcess } from "../src/fetch/standardapps.ts";
 import { createFetchTransport, STANDARD } from "../src/fetch/fetchtransport.ts";
 import { toHeaders } from "../src/fields/headers.ts";
 import { WebIncoming } from "../src/request/incoming.ts";
@@ -34,13 +39,14 @@ const runtime: Runtime = {
   createTransport,
   respond: ({ status, statusText, headers, body }) =>
     new Response(body?.stream() ?? null, { status, statusText, headers: toHeaders(headers) }),
+  inProcess,
 };
 
 /**
  * Forwards a request to a target and resolves to the response to return.
  * @example export default { fetch: (request) => proxyFetch(request, "https://api.example") };
  */
-export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
 
 /**
  * Creates a proxy that compiles its options once.

@@ -1,9 +1,13 @@
+/**
+ * The entry for Node: `fetchway/node`, and `fetchway` on Node.
+ * @module
+ */
+import { inProcess } from "../src/fetch/standardapps.ts";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
 import { forward } from "../src/forward.ts";
-import { checkPoolOptions } from "../src/options/check.ts";
-import { explainOtherLibrary } from "../src/options/otherlibraries.ts";
+import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
@@ -19,6 +23,7 @@ import { type AttachOptions, attachTo, plugInto, type SrvxServer } from "./node/
 import { createUpgradeListener, type UpgradeListener } from "./node/handleupgrade.ts";
 import { MessageIncoming, readRequest } from "./node/nodeincoming.ts";
 import { createNodeTransport } from "./node/nodetransport.ts";
+import { explainNodeMessage } from "./node/nodemessage.ts";
 import { respond, sendResponse } from "./node/noderesponse.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { assertVersion } from "./sockets/versions.ts";
@@ -98,15 +103,18 @@ const runtime: Runtime = {
   read: readRequest,
   respond,
   createTransport,
-  explain: explainOtherLibrary,
+  explain: explainWherePooled,
+  explainRequest: explainNodeMessage,
+  upgradeHint: ": call proxy.attach(server), or give the server proxy.plugin",
   tracing: findRequestChannel(),
+  inProcess,
 };
 
 /**
  * Forwards a request to a target and resolves to the response to return.
  * @example app.all("/**", (event) => proxyFetch(event.req, "http://127.0.0.1:4000"));
  */
-export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
 
 function toError(thrown: unknown): Error {
   return new Error("fetchway: a hook threw a value that is not an Error", { cause: thrown });

@@ -1,3 +1,7 @@
+/**
+ * A transport for Node that sends requests with undici: `fetchway/undici`.
+ * @module
+ */
 import type { Dispatcher } from "undici";
 import type { Transport } from "../src/transport.ts";
 import { DispatcherTransport, UndiciTransport } from "./undici/undicitransport.ts";

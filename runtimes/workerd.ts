@@ -1,3 +1,7 @@
+/**
+ * The entry for Cloudflare Workers and workerd: `fetchway/workerd`, and `fetchway` there.
+ * @module
+ */
 import { createFetchTransport } from "../src/fetch/fetchtransport.ts";
 import { createInProcessTransport } from "../src/fetch/inprocess.ts";
 import { refusePoolOptions } from "../src/options/check.ts";
@@ -31,14 +35,14 @@ const runtime: Runtime = {
   read: readRequest,
   createTransport,
   respond,
-  inProcess: createInProcessTransport(describeAppClient, CAPABILITIES),
+  inProcess: /* @__PURE__ */ createInProcessTransport(describeAppClient, CAPABILITIES),
 };
 
 /**
  * Forwards a request to a target and resolves to the response to return.
  * @example export default { fetch: (request) => proxyFetch(request, "https://api.example") };
  */
-export const proxyFetch: ProxyFetch = bindProxyFetch(runtime);
+export const proxyFetch: ProxyFetch = /* @__PURE__ */ bindProxyFetch(runtime);
 
 /**
  * Creates a proxy that compiles its options once.

@@ -1,5 +1,4 @@
 import type { BodySource } from "./body/source.ts";
-import { type Choice, choose } from "./exchange/failover.ts";
 import { Observation, type RequestEnd } from "./exchange/observation.ts";
 import { Scope } from "./exchange/scope.ts";
 import { badRequest, ProxyError, toErrorResponse, toProxyError } from "./error.ts";
@@ -23,6 +22,7 @@ import {
   type Upstream,
 } from "./request/target.ts";
 import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
+import type { Choice } from "./upstreams/failover.ts";
 
 /**
  * Makes the `Response` that the runtime's server sends to the client.
@@ -116,7 +116,7 @@ async function exchange(
   try {
     // ── prepare ──
     if (upstreams !== undefined) {
-      choice = await choose(upstreams, incoming, plan.transport, scope, (each) =>
+      choice = await upstreams.choose(upstreams, incoming, plan.transport, scope, (each) =>
         reach(each, plan),
       );
       ({ upstream } = choice);
@@ -161,7 +161,7 @@ async function exchange(
 
     // ── finish ──
     if (received.upstream !== undefined) request = { ...request, upstream: received.upstream };
-    cleaned = cleanResponse(received, method, request, plan.rewriteResponse);
+    cleaned = cleanResponse(received, method, request, plan.rewriteResponse, incoming);
     // Report the headers to the scope, unless the transport has done so. A transport need not, and an interceptor may
     // have responded without a transport.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));

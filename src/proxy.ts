@@ -1,9 +1,7 @@
-import type { Tracing } from "./exchange/observation.ts";
 import { isApp } from "./request/app.ts";
 import { forward, type Respond } from "./forward.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
-import { checkPoolOptions, type Explain } from "./options/check.ts";
-import { compile, type Plan } from "./options/plan.ts";
+import { compile, type Plan, type RuntimeParts } from "./options/plan.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
 import {
@@ -16,19 +14,15 @@ import {
 import type { PoolStats, Transport } from "./transport.ts";
 
 /** The parts of a proxy that differ between runtimes: how to read a request, how to send it, how to make a response. */
-export interface Runtime {
+export interface Runtime extends RuntimeParts {
   /** Reads a web `Request` into the form that the core uses. */
   read(request: Request, context: Context): Incoming;
   /** Makes the runtime's own transport. */
   createTransport(pool?: PoolOptions): Transport;
   /** Makes the `Response` that the server sends to the client. */
   respond: Respond;
-  /** The transport to apps in this process, if the standard one does not fit the runtime. */
-  inProcess?: Transport;
-  /** The channel on which the runtime's tools follow exchanges, if it has one. */
-  tracing?: Tracing | undefined;
-  /** Explains what to write instead of names that are no options; it takes precedence over the core. */
-  explain?: Explain;
+  /** Says how to proxy the request in a value that is not a `Request`, if the runtime knows such values. */
+  explainRequest?(passed: unknown): string | undefined;
 }
 
 /** Options of `createProxy`. */
@@ -114,6 +108,8 @@ const NO_OPTIONS: ProxyOptions = {};
 const PROXY_FETCH =
   "proxyFetch(request, target, options?) takes the incoming Request first, then the target";
 
+const PROXY = "a proxy's fetch(request, context?) takes the incoming Request first";
+
 /** Makes the `proxyFetch` of a runtime. All calls share its connections. */
 export function bindProxyFetch(runtime: Runtime): ProxyFetch {
   const plans = new WeakMap<ProxyOptions, Plan>();
@@ -131,7 +127,7 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
 
   return function proxyFetch(request, target, options = NO_OPTIONS) {
     try {
-      assertRequest(request, PROXY_FETCH);
+      assertRequest(request, PROXY_FETCH, runtime);
       if (target === undefined || target === null) {
         throw new TypeError(
           'fetchway: proxyFetch(request, target) needs a target such as "http://127.0.0.1:4000"',
@@ -139,7 +135,7 @@ export function bindProxyFetch(runtime: Runtime): ProxyFetch {
       }
       let plan = plans.get(options);
       if (plan === undefined) {
-        plan = compile(options, transportFor, runtime.inProcess, runtime.tracing, runtime.explain);
+        plan = compile(options, transportFor, runtime);
         plans.set(options, plan);
       }
       const incoming = runtime.read(request, undefined);
@@ -170,10 +166,9 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   if (pool !== undefined && options.fetch !== undefined) {
     throw new TypeError("fetchway: leave out `pool`: `fetch` has connections of its own");
   }
-  if (pool !== undefined) checkPoolOptions(pool);
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
   const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
-  const plan = compile(options, transportFor, runtime.inProcess, runtime.tracing, runtime.explain);
+  const plan = compile(options, transportFor, runtime);
   if (isFixed(target)) {
     if (isUpstreams(target)) target.start?.(plan.transport);
     else assertReachable(parseTarget(target), plan.transport, plan.hostOption);
@@ -186,7 +181,7 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   const { transport, options } = plan;
   return {
     async fetch(request, context, execution) {
-      assertRequest(request, "a proxy's fetch(request, context?) takes the incoming Request first");
+      assertRequest(request, PROXY, runtime);
       const incoming = runtime.read(request, context);
       if (plan.mirror !== undefined) outlastResponse(incoming, execution);
       return forward(incoming, target, plan, context, runtime.respond);
@@ -227,24 +222,21 @@ function closeUpstreams(target: Target): void {
  * @param call how to call the function, for the message
  * @throws TypeError that says what to pass instead of a framework's event or context
  */
-function assertRequest(request: unknown, call: string): void {
+function assertRequest(request: unknown, call: string, runtime: Runtime): void {
   // To save time, look for one property only: the events of frameworks and Node's messages have no `clone`.
   if (typeof request === "object" && request !== null && "clone" in request) return;
-  const fix = findRequest(request);
+  const fix = findRequest(request) ?? runtime.explainRequest?.(request);
   throw new TypeError(`fetchway: ${call}${fix === undefined ? "" : `; ${fix}`}`);
 }
 
 /** Says how to get the web `Request` from the value that a framework passes to its handlers. */
 function findRequest(passed: unknown): string | undefined {
-  const { req, request, raw, node, httpVersion } = (passed ?? {}) as Record<string, unknown>;
-  const inner = req as { raw?: unknown; httpVersion?: unknown } | undefined;
+  const { req, request, raw } = (passed ?? {}) as Record<string, unknown>;
   if (isRequest(req)) return "pass event.req";
-  if (isRequest(inner?.raw) || isRequest(raw)) return "pass c.req.raw";
-  if (isRequest(request)) return "pass its `request`";
-  const messages = [{ httpVersion }, inner, raw, (node as { req?: unknown } | undefined)?.req];
-  return messages.some((message) => (message as typeof inner)?.httpVersion !== undefined)
-    ? "for a request of node:http, Express or Fastify use createProxy({ target }).nodeHandler(req, res)"
-    : undefined;
+  if (isRequest((req as { raw?: unknown } | undefined)?.raw) || isRequest(raw)) {
+    return "pass c.req.raw";
+  }
+  return isRequest(request) ? "pass its `request`" : undefined;
 }
 
 function isRequest(value: unknown): boolean {

@@ -3,7 +3,7 @@
  * @module
  */
 import type { BodySource } from "./body/source.ts";
-import type { Choice } from "./exchange/failover.ts";
+import type { Choice } from "./upstreams/failover.ts";
 import type { Send } from "./exchange/send.ts";
 import type { Upstream } from "./request/target.ts";
 import type { HandedSocket, Tunnel } from "./tunnel.ts";
@@ -176,7 +176,7 @@ export interface Transport {
    * its next request on the same connection.
    * @example
    * ```ts
-   * // examples/transport.ts has all of it.
+   * // examples/transport/index.ts has all of it.
    * import { request } from "node:http";
    * import { ProxyError, ResponseBody, type Transport } from "fetchway/transport";
    *

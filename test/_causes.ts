@@ -14,8 +14,8 @@ import { diagnoseFailure, renderFailure } from "../runtimes/cli/log/causes.ts";
 import { makeCertificate } from "./_certificate.ts";
 
 const HOUR = 3_600_000;
-const good = makeCertificate();
-const expired = makeCertificate(-2 * HOUR);
+const good = await makeCertificate();
+const expired = await makeCertificate(-2 * HOUR);
 const names = new Map<number, string>();
 
 async function listen(name: string, server: Server): Promise<number> {

@@ -285,6 +285,10 @@ const onBun: Gap[] = (
     ["pipelined requests get their responses in order", BUN_PIPELINE],
     ["a truncated pipelined response closes the client's connection", BUN_PIPELINE],
     [
+      "an interim response for a pipelined request is not sent inside the response in front of it, or inside its own",
+      BUN_PIPELINE,
+    ],
+    [
       "RFC 9112 §9.3.2: a pipelined request behind an unsafe one is sent after that one's response",
       BUN_PIPELINE,
     ],

@@ -1,63 +1,18 @@
 /**
- * Generates parts of README and of the pages in docs/: the tables of options and counters from their JSDoc, the tables
- * of runtimes from the gaps, and the example from a file in examples/ that tests run.
+ * Generates parts of README and of the pages in docs/: the tables of options and counters from their doc strings, the
+ * tables of runtimes from the gaps, and the example from a file in examples/ that tests run.
  *
  *     node test/_readme.ts    # brings README.md and docs/ up to date
  */
 import { globSync, readFileSync, writeFileSync } from "node:fs";
+import { inheritedBy, type OptionDoc, readInterface } from "./_docs.ts";
+import { readExample } from "./_example.ts";
 import { serverOf } from "./_gaps.clients.ts";
 import { type Gap, gaps } from "./_gaps.ts";
 import type { ClientHost } from "./_host.ts";
 import { supportRows } from "./_support.ts";
 
-/** One member of an interface. */
-export interface OptionDoc {
-  name: string;
-  /** Its JSDoc without the stars; `""` if it has none. */
-  doc: string;
-  /** The text of the `@default` tag. */
-  preset: string | undefined;
-  /** The first sentence of the JSDoc. */
-  summary: string;
-}
-
-const MEMBER = /(?:^ {2}\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\n)?^ {2}(?:readonly )?(\w+)\??:/gm;
-
 const root = new URL("../", import.meta.url);
-/** The text of the source files that declare the interfaces. */
-const sources = ["src/transport.ts", ...globSync("src/options/*.ts", { cwd: root })].map((file) =>
-  readFileSync(new URL(file, root), "utf8"),
-);
-
-/** Finds an interface in the sources: its file, where the head of the interface ends, and the interfaces that it extends. */
-function findInterface(name: string): { source: string; begin: number; inherited: string[] } {
-  const head = new RegExp(`^export interface ${name}(?:\\s+extends([\\w\\s,]+))? \\{`, "m");
-  const source = sources.find((each) => head.test(each)) ?? "";
-  const found = head.exec(source);
-  if (found === null) throw new Error(`no interface ${name}`);
-  const inherited = (found[1] ?? "").match(/\w+/g) ?? [];
-  return { source, begin: found.index + found[0].length, inherited };
-}
-
-/**
- * Reads the members of an interface from the formatted sources. Members of the interfaces that it extends come first.
- */
-export function readInterface(name: string): OptionDoc[] {
-  const { source, begin, inherited } = findInterface(name);
-  // An interface without members of its own ends on the same line.
-  const members = source[begin] === "}" ? "" : source.slice(begin, source.indexOf("\n}", begin));
-  const own = Array.from(members.matchAll(MEMBER), ([, comment = "", member = ""]) => {
-    const doc = comment.replaceAll(/^\s*\* ?/gm, "").trim();
-    const text = doc.replace(/^@[\s\S]*/m, "").replaceAll(/\s+/g, " ");
-    return {
-      name: member,
-      doc,
-      preset: /^@default (.+)$/m.exec(doc)?.[1],
-      summary: /^.+?\.(?= |$)/.exec(text)?.[0] ?? text,
-    };
-  });
-  return [...inherited.flatMap(readInterface), ...own];
-}
 
 /** A Markdown table, padded as the formatter pads it. */
 export function toTable(rows: string[][]): string {
@@ -119,8 +74,7 @@ const GROUPS: Readonly<Record<string, string>> = {
 
 /** Renders a table for each group of the options of a proxy, with its heading. */
 function groupedTables(): string {
-  const { inherited } = findInterface("ProxyOptions");
-  return inherited
+  return inheritedBy("ProxyOptions")
     .map((name) => `### ${GROUPS[name] ?? name}\n\n${tableOf(readInterface(name))}`)
     .join("\n");
 }
@@ -135,10 +89,9 @@ function statsTable(): string {
   return toTable([["`stats()`", "what it counts"], ...rows, ...each]);
 }
 
-/** Renders an example as a project that has installed the package writes it. */
+/** Renders the code of an example. */
 function example(name: string): string {
-  const source = readFileSync(new URL(`../examples/${name}.ts`, import.meta.url), "utf8");
-  const code = source.replace(/^\/\*\*[\s\S]*?\*\/\n/, "").replace('"#proxy"', '"fetchway"');
+  const code = readExample(name).replace(/^\/\*\*[\s\S]*?\*\/\n/, "");
   return `\`\`\`ts\n${code}\`\`\`\n`;
 }
 

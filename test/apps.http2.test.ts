@@ -18,7 +18,7 @@ import { chunk, lastChunk } from "./_wire.ts";
 
 const apps = useApps();
 const { upstream } = apps;
-const certificate = makeCertificate();
+const certificate = await makeCertificate();
 
 const traced = { via: "edge" };
 

@@ -77,8 +77,9 @@ test.each(["node", "srvx", "h3", "hono"] as const)(
   },
 );
 
+const certificate = await makeCertificate();
+
 describe("servers", () => {
-  const certificate = makeCertificate();
   const trusting = { ca: certificate.cert };
 
   test("node:http", async () => {

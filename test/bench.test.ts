@@ -194,7 +194,9 @@ describe("figures", () => {
     expect(text).toContain("| **Fetchway, h3** | 30.0 ± 17 % |");
     expect(text).toContain("| **0.30 ± 0.05** (≤ 0.28) |");
     expect(text).toContain("@fastify/http-proxy, GET 1 KB: **no figures**, status 500 instead");
-    expect(toChart(summary)).toContain(">30.0</text>");
+    expect(toChart(summary, "node")).toContain(">30.0</text>");
+    expect(toChart(summary, "node")).toContain(">Fetchway</text>");
+    expect(toChart(summary, "runtimes")).not.toContain(">Fetchway</text>");
   });
 
   test("a summary after one round has no spread", () => {

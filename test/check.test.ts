@@ -1,7 +1,7 @@
 /** Checks of the options object as a whole. The values of each option are tested in options.test.ts. */
 import { expect, test } from "vitest";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
-import { checkPoolOptions } from "../src/options/check.ts";
+import { checkPoolOptions } from "../src/options/poolcheck.ts";
 import { compile } from "../src/options/plan.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import { FakeTransport } from "./_fakes.ts";

@@ -60,14 +60,15 @@ describe("cleanResponseHeaders", () => {
 
 describe("a rewrite", () => {
   test.each(["Location", "content-location", "Refresh", "set-cookie"])(
-    "is called once for a response with %s, with the request that was followed",
+    "is called once for a response with %s, with the request that was followed and the client's",
     (name) => {
       const [request, followed] = [fakeRequest(), fakeRequest({ path: "/followed" })];
       const rewrite = vi.fn((headers: HeaderList) => void (headers[1] = "rewritten"));
       const received = { ...fakeResponse({ headers: [name, "a", name, "b"] }), request: followed };
-      const { headers } = cleanResponse(received, "GET", request, rewrite);
+      const client = { mount: "/api" };
+      const { headers } = cleanResponse(received, "GET", request, rewrite, client);
       expect(headers).toEqual([name, "rewritten", name, "b"]);
-      expect(rewrite.mock.calls).toEqual([[headers, request, followed]]);
+      expect(rewrite.mock.calls).toEqual([[headers, request, followed, client]]);
     },
   );
 

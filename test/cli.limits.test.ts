@@ -78,7 +78,7 @@ const LIMITS =
   "--headers-timeout 400 --body-timeout 800 --send-timeout 2500 --keep-alive-timeout 500 " +
   "--max-header-size 2k --max-headers-count 20 --port 0";
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
-const { cert, key } = makeCertificate();
+const { cert, key } = await makeCertificate();
 let plain: Command;
 let secure: Command;
 let target = "";

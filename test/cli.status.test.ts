@@ -1,7 +1,7 @@
 import { Script } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { parseAdminAddress } from "../runtimes/cli/status/adminaddress.ts";
-import { BOUNDS, Metrics, OTHER } from "../runtimes/cli/status/metrics.ts";
+import { BOUNDS, Metrics, type MetricsReport, OTHER } from "../runtimes/cli/status/metrics.ts";
 import { renderMetrics } from "../runtimes/cli/status/prometheus.ts";
 import { statusPage } from "../runtimes/cli/status/statuspage.ts";
 import { isOwnAuthority, StatusPages } from "../runtimes/cli/status/statusserver.ts";
@@ -146,6 +146,71 @@ describe("the counters", () => {
     expect(sizes()).toEqual(before);
     expect(metrics.upstreams.get(OTHER)?.requests).toBeGreaterThan(3000);
     expect([...metrics.series.values()].filter((each) => each.isOverflow)).toHaveLength(1);
+  });
+});
+
+describe("the counters of several processes", () => {
+  const ends = Array.from({ length: 60 }, (_, i) =>
+    endOf({
+      path: `/${i}`,
+      method: i % 3 === 0 ? "GET" : "POST",
+      status: [200, 304, 502, 499, 101][i % 5] ?? 200,
+      ...(i % 5 === 2 && { error: new ProxyError("connection_refused") }),
+      ...(i % 5 === 3 && { error: clientGone() }),
+      ...(i % 5 === 4 && { protocol: "websocket" }),
+      upstream: `http://u${i % 4}`,
+      attempts: 1 + (i % 2),
+      bytesIn: i,
+      bytesOut: 2 * i,
+      startedAt: 1000 + i,
+      // Sums of these seconds are exact in binary.
+      timings: { firstByte: i, total: 125 * i } as never,
+    }),
+  );
+
+  test("add up to those of one process", () => {
+    const one = createMetrics();
+    const sum = createMetrics();
+    const workers = [createMetrics(), createMetrics()];
+    ends.forEach((end, i) => {
+      one.record(end, 100);
+      workers[i % 2]?.record(end, 100);
+    });
+    // Reports pass between processes as JSON.
+    for (const worker of workers) {
+      sum.add(JSON.parse(JSON.stringify(worker.report())) as MetricsReport, 100);
+    }
+    const simplify = (metrics: Metrics): object => {
+      const { now: _, startedAt: __, memory: ___, ...rest } = metrics.snapshot(100);
+      const byName = Object.fromEntries(rest.upstreams.map((each) => [each.name, each]));
+      const byCause = Object.fromEntries(rest.failures.map((each) => [each.cause, each]));
+      return { ...rest, upstreams: byName, failures: byCause, tunnels: [...metrics.tunnels] };
+    };
+    expect(simplify(sum)).toEqual(simplify(one));
+    const sortedSeries = (metrics: Metrics): object =>
+      [...metrics.series.entries()].toSorted(([a], [b]) => (a < b ? -1 : 1));
+    expect(sortedSeries(sum)).toEqual(sortedSeries(one));
+    expect(sum.requests).toBe(60);
+  });
+
+  test("stay in bounded memory, too", () => {
+    const sum = createMetrics();
+    for (let i = 0; i < 20; i++) {
+      const worker = createMetrics();
+      for (let j = 0; j < 100; j++) {
+        const error = new ProxyError("http_protocol_error", { message: `kind ${i} ${j}` });
+        const upstream = `http://u${i}-${j}`;
+        worker.record(endOf({ status: 200 + i * 30 + (j % 30), upstream, error }), 100);
+      }
+      sum.add(worker.report(), 100);
+    }
+    expect(sum.requests).toBe(2000);
+    expect(sum.series.size).toBeLessThanOrEqual(401);
+    expect(sum.upstreams.size).toBeLessThanOrEqual(51);
+    expect(sum.snapshot(100).failures.length).toBeLessThanOrEqual(20);
+    expect(sum.snapshot(100).requests).toHaveLength(30);
+    const counted = Array.from(sum.series.values(), ({ count }) => count);
+    expect(counted.reduce((all, each) => all + each)).toBe(2000);
   });
 });
 

@@ -161,7 +161,7 @@ test("clients that keep their connections busy lose no request", async () => {
 
 test("HTTP/2 clients get GOAWAY, and their running requests are answered", async () => {
   const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
-  const { cert, key } = makeCertificate();
+  const { cert, key } = await makeCertificate();
   writeFileSync(join(folder, "cert.pem"), cert);
   writeFileSync(join(folder, "key.pem"), key);
   const { origin } = await start(`--cert ${folder}/cert.pem --key ${folder}/key.pem`);

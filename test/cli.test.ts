@@ -140,6 +140,7 @@ describe("describes itself", () => {
     }
     const expected = new Map([
       ["port", "3000"],
+      ["workers", "1"],
       ["host", "127.0.0.1"],
       ["stop-timeout", "10000"],
       ["log", "auto"],

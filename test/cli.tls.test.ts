@@ -18,8 +18,8 @@ import { listen } from "./_serve.ts";
 import { until } from "./_wait.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
-const own = makeCertificate();
-const other = makeCertificate();
+const own = await makeCertificate();
+const other = await makeCertificate();
 
 function save(name: string, content: string): string {
   const path = join(folder, name);

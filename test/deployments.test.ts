@@ -1,10 +1,10 @@
 /** The ready-to-run entry and the examples, started as users start them. */
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { connect } from "./_client.ts";
 import { useEcho } from "./_echo.ts";
+import { copyPathOf, readLinkedExample } from "./_example.ts";
 import { mebibyte } from "./_large.ts";
 import { listen } from "./_serve.ts";
 import { type Program, startProgram } from "./_program.ts";
@@ -116,19 +116,11 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
   test.each(["h3", "hono"])(
     "the %s example forwards below /api and serves the rest",
     async (name) => {
-      // Run a copy of the example with the port of this test's upstream. It is beside the original, so that its imports
-      // are found.
-      const path = new URL(`../examples/${name}.ts`, import.meta.url);
-      const copy = new URL(
-        `../examples/_${name}-${process.pid}-${Math.random()}.ts`,
-        import.meta.url,
-      );
-      writeFileSync(
-        copy,
-        readFileSync(path, "utf8").replace("http://127.0.0.1:4000", upstream.url),
-      );
+      // Run a copy of the example with the port of this test's upstream, which imports the sources.
+      const copy = copyPathOf(name);
+      writeFileSync(copy, readLinkedExample(name).replace("http://127.0.0.1:4000", upstream.url));
       try {
-        await using program = start(fileURLToPath(copy), {});
+        await using program = start(copy, {});
         const origin = await originOf(program);
         const response = await fetch(`${origin}/api/a%2Fb?c`);
         expect(response.headers.get("x-served-by")).toBe(name);
@@ -160,15 +152,14 @@ describe.each(Object.entries(runtimes))("on %s", (tool, start) => {
 });
 
 test("the node:http example, which docs/quickstart.md shows too, forwards and stops", async () => {
-  const path = new URL("../examples/node.ts", import.meta.url);
-  const copy = new URL(`../examples/_node-${process.pid}.ts`, import.meta.url);
+  const copy = copyPathOf("node");
   const placeholder = createServer();
   const port = await listen(placeholder);
   placeholder.close();
-  const source = readFileSync(path, "utf8").replaceAll("3000", `${port}`);
+  const source = readLinkedExample("node").replaceAll("3000", `${port}`);
   writeFileSync(copy, source.replace("http://127.0.0.1:4000", upstream.url));
   try {
-    await using program = startProgram("node", [fileURLToPath(copy)]);
+    await using program = startProgram("node", [copy]);
     const response = await fetch(`${await originOf(program)}/a%2Fb?c`);
     expect(await response.json()).toMatchObject({ method: "GET", path: "/a%2Fb?c" });
     program.signal("SIGTERM");

@@ -1,5 +1,5 @@
 /** The example for OpenTelemetry, with an SDK that keeps spans and metrics in memory. */
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { metrics, propagation, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { W3CTraceContextPropagator } from "@opentelemetry/core";
@@ -16,6 +16,7 @@ import {
 } from "@opentelemetry/sdk-trace";
 import { expect, test } from "vitest";
 import type { NodeProxy } from "../runtimes/node.ts";
+import { copyPathOf, readLinkedExample } from "./_example.ts";
 import { listen } from "./_serve.ts";
 import { Upstream } from "./_upstream.ts";
 
@@ -36,11 +37,11 @@ test("opentelemetry.ts makes a span for each attempt, and metrics under stable n
   const upstream = new Upstream();
   await upstream.listen();
   const { port } = new URL(upstream.url);
-  const copy = new URL(`../examples/_opentelemetry-${process.pid}.ts`, import.meta.url);
-  const example = readFileSync(new URL("../examples/opentelemetry.ts", import.meta.url), "utf8");
+  const copy = copyPathOf("opentelemetry");
+  const example = readLinkedExample("opentelemetry");
   writeFileSync(copy, example.replaceAll("http://127.0.0.1:4000", upstream.url));
   try {
-    const { default: proxy } = (await import(copy.pathname)) as { default: NodeProxy };
+    const { default: proxy } = (await import(copy)) as { default: NodeProxy };
     const server = createServer(proxy.nodeHandler);
     const origin = `http://127.0.0.1:${await listen(server)}`;
 

@@ -1,9 +1,9 @@
 /** The examples of interceptors and of a transport, started as users start them. */
 import { createHmac } from "node:crypto";
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { copyPathOf, readLinkedExample } from "./_example.ts";
 import { listen } from "./_serve.ts";
 import { type Program, startProgram } from "./_program.ts";
 import { Upstream } from "./_upstream.ts";
@@ -19,22 +19,21 @@ const runtimes: Record<string, (file: string) => Program> = {
   deno: (file) => startProgram("deno", ["serve", "-A", "--port", "0", file]),
 };
 
-/** Starts a copy of an example with other addresses. The copy is beside the original, so that its imports are found. */
+/** Starts a copy of an example with other addresses. The copy imports the sources. */
 async function run(
   name: string,
   start: (file: string) => Program,
   use: (origin: string, program: Program) => Promise<void>,
   port?: number,
 ): Promise<void> {
-  const read = new URL(`../examples/${name}.ts`, import.meta.url);
-  const copy = new URL(`../examples/_${name}-${process.pid}-${Math.random()}.ts`, import.meta.url);
-  const source = readFileSync(read, "utf8").replaceAll("http://127.0.0.1:4000", upstream.url);
+  const copy = copyPathOf(name);
+  const source = readLinkedExample(name).replaceAll("http://127.0.0.1:4000", upstream.url);
   writeFileSync(
     copy,
     source.replace("listen(3000)", `listen(${port}, () => console.log("http://:${port}"))`),
   );
   try {
-    await using program = start(fileURLToPath(copy));
+    await using program = start(copy);
     const [, at] = await program.printed(/https?:\/\/[\w.[\]-]*:(\d+)/);
     await use(`http://127.0.0.1:${at}`, program);
   } finally {

@@ -1,8 +1,9 @@
 /** The examples with WebSockets, as their users start them, with `ws` and with Node's own WebSocket. */
 import { once } from "node:events";
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { copyPathOf, readLinkedExample } from "./_example.ts";
 import { echoMessages, sayHello } from "./_handshake.ts";
 import { type Program, startProgram } from "./_program.ts";
 import { listen } from "./_serve.ts";
@@ -55,13 +56,12 @@ function startNode(file: string, port: string): Program {
 test.each(Object.entries(servers))(
   "websocket-%s.ts carries requests and WebSockets",
   async (name, start) => {
-    const read = new URL(`../examples/websocket-${name}.ts`, import.meta.url);
-    const copy = new URL(`../examples/_websocket-${name}-${process.pid}.ts`, import.meta.url);
-    const source = readFileSync(read, "utf8");
+    const copy = copyPathOf(`websocket-${name}`);
+    const source = readLinkedExample(`websocket-${name}`);
     writeFileSync(copy, source.replaceAll("http://127.0.0.1:4000", upstream.url));
     const port = await freePort();
     try {
-      await using program = start(copy.pathname, String(port));
+      await using program = start(copy, String(port));
       await program.printed(
         name === "workers" ? /Ready on/ : /http:\/\/(?:127\.0\.0\.1|localhost):\d+/,
       );

@@ -162,4 +162,10 @@ test.each([
   const names = ["h3's `proxyRequest`", "`hono/proxy`"].flatMap(foreignNames);
   expect(names.length).toBeGreaterThan(15);
   for (const name of names) expect(await explain(runtime, name)).not.toContain("no such option");
+  // There is no pool that an option could belong to.
+  for (const name of ["pool", "agent", "dispatcher"]) {
+    expect(await explain(runtime, name)).toContain(
+      "the runtime keeps the connections; leave it out",
+    );
+  }
 });

@@ -2,6 +2,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { type Respond, forward } from "../src/forward.ts";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
+import { inProcess } from "../src/fetch/standardapps.ts";
 import { compile } from "../src/options/plan.ts";
 import type { Tunnel } from "../src/tunnel.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
@@ -130,7 +131,7 @@ test("an app in this process gets no upgrade", async () => {
   transport.capabilities = { ...CAPABLE, upgrade: true };
   const respond: Respond = ({ status }) => new Response(null, { status });
   const client = fakeIncoming({ headers: handshake, upgrade: "websocket" });
-  const plan = compile({}, () => transport);
+  const plan = compile({}, () => transport, { inProcess });
   expect((await forward(client, app, plan, undefined, respond)).status).toBe(501);
   expect(app.fetch).not.toHaveBeenCalled();
 });

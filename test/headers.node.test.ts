@@ -154,9 +154,9 @@ test("node:http: a Host that middleware changed is used", async () => {
   await close();
 });
 
-describe("HTTP/2", () => {
-  const certificate = makeCertificate();
+const certificate = await makeCertificate();
 
+describe("HTTP/2", () => {
   test.each(["srvx", "node"])("%s: fields that middleware changed are sent", async (server) => {
     let seen: unknown;
     const proxy = createProxy({ target: upstream.url });

@@ -17,7 +17,7 @@ interface Started {
 /** Starts a server with a proxy to an upstream. */
 type Front = (url: string) => Promise<Started>;
 
-const certificate = makeCertificate();
+const certificate = await makeCertificate();
 const tls = { ca: certificate.cert };
 const NODE = JSON.stringify(new URL("../runtimes/node.ts", import.meta.url).href);
 

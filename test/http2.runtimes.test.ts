@@ -28,7 +28,7 @@ import { listen } from "./_serve.ts";
 import { settled, until, within } from "./_wait.ts";
 
 const MIB = 1024 * 1024;
-const certificate = makeCertificate();
+const certificate = await makeCertificate();
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close();

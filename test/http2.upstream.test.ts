@@ -29,7 +29,7 @@ import { startProgram } from "./_program.ts";
 import { listen } from "./_serve.ts";
 import { pause, until, within } from "./_wait.ts";
 
-const certificate = makeCertificate();
+const certificate = await makeCertificate();
 const tls = { ca: certificate.cert };
 const closing: (() => unknown)[] = [];
 afterEach(() => {

@@ -1,11 +1,16 @@
 import { execFile, spawn } from "node:child_process";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
-import { basename, join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { until } from "./_wait.ts";
+import { startProgram } from "./_program.ts";
+import { listen } from "./_serve.ts";
+import { Upstream } from "./_upstream.ts";
+import { pause, until } from "./_wait.ts";
 
 const root = resolve(import.meta.dirname, "..");
 interface Entry {
@@ -20,6 +25,7 @@ const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as
   files: string[];
   exports: { ".": Record<string, Entry> } & Record<string, Entry>;
   dependencies: Record<string, string>;
+  devDependencies: Record<string, string>;
 };
 
 const execute = promisify(execFile);
@@ -29,7 +35,11 @@ describe("the installed package", () => {
   const installed = (): string => join(app, "node_modules", manifest.name);
 
   async function run(command: string, ...args: string[]): Promise<string> {
-    const { stdout } = await execute(command, args, { cwd: app });
+    const { stdout } = await execute(command, args, { cwd: app }).catch((error: unknown) => {
+      throw new Error(`${command} printed:\n${(error as { stdout: string }).stdout}`, {
+        cause: error,
+      });
+    });
     return stdout.trim();
   }
 
@@ -78,7 +88,7 @@ describe("the installed package", () => {
     // and the chunks that all of these share. Without a bundler, each source would be a file.
     const entries = Object.keys(manifest.exports["."]).length + 2;
     expect(code.length).toBeGreaterThan(entries);
-    expect(code.length).toBeLessThan(50);
+    expect(code.length).toBeLessThan(52);
   });
 
   test("can be imported by Node", async () => {
@@ -235,6 +245,166 @@ describe("the installed package", () => {
       const handle = proxy.handler({ options: { to: "http://a.test/**" } });
       console.log(viteProxy({ "/api": "http://a.test" }).name, typeof handle);`;
     expect(await run("node", "--input-type=module", "--eval", code)).toBe("fetchway function");
+  });
+
+  test("its types need no types package, with TypeScript 7 and 5.4", async () => {
+    const entries = Object.keys(manifest.exports).filter(
+      // The types of undici come with the package undici, which users of that entry install.
+      (path) => !/json$|undici$/.test(path),
+    );
+    const code = `import { createProxy } from "fetchway/node";
+      import { transformText } from "fetchway/bodies";
+      const interceptors = { request: [transformText((text) => text)] };
+      export const { nodeHandler } = createProxy({ target: "http://b.test", interceptors });
+      ${entries.map((path, i) => `export * as entry${i} from "fetchway${path.slice(1)}";`).join("\n")}`;
+    await writeFile(join(app, "bare.ts"), code);
+    // The older one is a dependency of @arethetypeswrong/cli, whose version "overrides" in package.json sets: as a dependency
+    // of the project, it would take the name `tsc`.
+    const tool = createRequire(join(root, "node_modules/@arethetypeswrong/core/package.json"));
+    const compilers = {
+      [manifest.devDependencies["typescript"] as string]: join(
+        root,
+        "node_modules/typescript/bin/tsc",
+      ),
+      "5.4.5": tool.resolve("typescript/bin/tsc"),
+    };
+    const runs = ["node16", "nodenext", "bundler", "preserve"].map(async (name) => {
+      const compilerOptions = {
+        strict: true,
+        noEmit: true,
+        target: "es2022",
+        lib: ["es2022", "dom", "dom.iterable"],
+        types: [],
+        skipLibCheck: false,
+        // TypeScript's own declarations take most of the time.
+        skipDefaultLibCheck: true,
+        ...resolutions[name]?.[0],
+      };
+      const config = `tsconfig.${name}.json`;
+      await writeFile(join(app, config), JSON.stringify({ compilerOptions, files: ["bare.ts"] }));
+      return Promise.all(
+        Object.entries(compilers).map(async ([version, path]) => {
+          expect(await run("node", path, "--version")).toBe(`Version ${version}`);
+          return run("node", path, "-p", config);
+        }),
+      );
+    });
+    expect((await Promise.all(runs)).flat().join("")).toBe("");
+  });
+
+  test("@arethetypeswrong/cli finds nothing wrong", async () => {
+    const tool = join(root, "node_modules/.bin/attw");
+    const tarball = `${manifest.name}-${manifest.version}.tgz`;
+    // It exits with a failure for a problem that the profile does not ignore.
+    const printed = await run(tool, tarball, "--profile", "esm-only", "--format", "ascii");
+    const named = Array.from(printed.matchAll(/^"fetchway(.*)"$/gm), ([, path]) => `.${path}`);
+    expect(named).toEqual(Object.keys(manifest.exports));
+  });
+
+  describe("the examples, when they are copied", () => {
+    const names = globSync("*/package.json", { cwd: join(root, "examples") }).map((path) =>
+      dirname(path),
+    );
+    const upstream = new Upstream();
+    beforeAll(() => upstream.listen());
+    afterAll(() => upstream.stop());
+    const pinned = { ...manifest.dependencies, ...manifest.devDependencies };
+
+    beforeAll(async () => {
+      await cp(join(root, "examples"), join(app, "examples"), {
+        recursive: true,
+        // Other tests write copies of examples there.
+        filter: (path) => !/^_|^tsconfig/.test(basename(path)),
+      });
+      for (const name of ["express", "fastify", "h3", "hono", "@hono", "@opentelemetry"]) {
+        await symlink(join(root, "node_modules", name), join(app, "node_modules", name));
+      }
+    });
+
+    test("are all in examples/README.md", async () => {
+      const page = await readFile(join(root, "examples/README.md"), "utf8");
+      const linked = Array.from(page.matchAll(/\]\(([\w-]+)\/index\.ts\)/g), ([, name]) => name);
+      expect(new Set(linked)).toEqual(new Set(names));
+    });
+
+    test.each(names)(
+      "%s names the packages that it imports, and a way to start it",
+      async (name) => {
+        const folder = join(app, "examples", name);
+        const example = JSON.parse(await readFile(join(folder, "package.json"), "utf8")) as {
+          scripts: { start: string };
+          dependencies: Record<string, string>;
+          devDependencies?: Record<string, string>;
+        };
+        const code = await readFile(join(folder, "index.ts"), "utf8");
+        const imported = Array.from(
+          code.matchAll(/from "(?!node:)((?:@[\w-]+\/)?[\w-]+)/g),
+          ([, path]) => path as string,
+        );
+        const { fetchway, ...others } = { ...example.dependencies, ...example.devDependencies };
+        expect(fetchway).toBe(`^${manifest.version}`);
+        for (const [other, version] of Object.entries(others)) expect(version).toBe(pinned[other]);
+        const tool = /^\w+/.exec(example.scripts.start)?.[0] as string;
+        const tools = ["srvx", "wrangler"].includes(tool) ? [tool] : [];
+        expect(new Set(["fetchway", ...Object.keys(others)])).toEqual(
+          new Set([...imported, ...tools]),
+        );
+      },
+    );
+
+    test("have the types of the package", async () => {
+      const compilerOptions = {
+        strict: true,
+        noEmit: true,
+        target: "es2023",
+        module: "nodenext",
+        lib: ["es2024", "dom", "dom.iterable"],
+        types: ["node"],
+        skipLibCheck: true,
+      };
+      const types = join(root, "test/express.d.ts");
+      const config = {
+        compilerOptions,
+        files: [...names.map((name) => `examples/${name}/index.ts`), types],
+      };
+      await writeFile(join(app, "tsconfig.json"), JSON.stringify(config));
+      expect(await run("node", join(root, "node_modules/typescript/bin/tsc"))).toBe("");
+    });
+
+    // That one needs a second Worker: test/examples.deploy.test.ts runs it.
+    const alone = names.filter((name) => name !== "workers");
+
+    test.concurrent.each(alone)("%s runs with the package", async (name) => {
+      const folder = join(app, "examples", name);
+      const file = join(folder, "index.ts");
+      const placeholder = createServer();
+      const port = await listen(placeholder);
+      placeholder.close();
+      const code = (await readFile(file, "utf8"))
+        .replaceAll("http://127.0.0.1:4000", upstream.url)
+        .replace("listen(3000", `listen(${port}`);
+      await writeFile(file, code);
+      const { scripts } = JSON.parse(await readFile(join(folder, "package.json"), "utf8")) as {
+        scripts: { start: string };
+      };
+      const command = scripts.start
+        .replace("--port 3000", `--port ${port}`)
+        .replace("index.ts", file);
+      const [tool = "", ...args] = command.split(" ");
+      const env = { PORT: `${port}`, HOST: "127.0.0.1", WRANGLER_SEND_METRICS: "false" };
+      await using program = startProgram(tool, args, env);
+      const request = { method: "POST", body: "x", headers: { "x-example": name } };
+      const url = `http://127.0.0.1:${port}/api/a`;
+      const ask = (): Promise<Response | undefined> => fetch(url, request).catch(() => undefined);
+      // Not every example prints that it listens.
+      let response = await ask();
+      while (response === undefined) {
+        if (program.code() !== undefined) throw new Error(program.output());
+        await pause(20);
+        response = await ask();
+      }
+      expect([response.status, await response.text()]).toEqual([200, "x"]);
+    });
   });
 
   test("fetchway/config types a config file, which the command reads", async () => {

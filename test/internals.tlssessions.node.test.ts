@@ -9,7 +9,7 @@ import { makeCertificate } from "./_certificate.ts";
 import { until } from "./_wait.ts";
 
 const apps = useApps();
-const certificate = makeCertificate();
+const certificate = await makeCertificate();
 
 test("the second connection to an upstream resumes the session of the first", async () => {
   const resumed: boolean[] = [];

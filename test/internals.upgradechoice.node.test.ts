@@ -90,7 +90,7 @@ describe("without the server's choice", () => {
   });
 
   test("over TLS, a request for h2c with a body gets 501", async () => {
-    const certificate = makeCertificate();
+    const certificate = await makeCertificate();
     const proxy = createProxy({ target: upstream.url });
     const server = createSecureServer(certificate, proxy.nodeHandler);
     attachWithoutChoice(proxy, server);

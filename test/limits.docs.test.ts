@@ -38,7 +38,7 @@ test.each([
 
 test("every @default of the server's limits is the default", () => {
   const documented = Array.from(
-    options.matchAll(/@default (\d+)\n {3}\*\/\n {2}(\w+)\?: number;/g),
+    options.matchAll(/@default (\d+)\n {3}\*\/\n {2}(\w+)\?: number(?: \| "auto")?;/g),
     ([, preset, option]) => [option as string, Number(preset)] as const,
   );
   const presets = Object.entries({ ...clientLimitSchema, ...listenSchema }).flatMap(

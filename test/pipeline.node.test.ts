@@ -5,7 +5,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
 import { useApps } from "./_apps.ts";
 import { pause, settled, until, within } from "./_wait.ts";
-import { request } from "./_wire.ts";
+import { type Header, request } from "./_wire.ts";
 
 const apps = useApps();
 const { upstream } = apps;
@@ -47,6 +47,18 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     for (const [at, method] of methods.entries()) {
       expect((await client.read(method)).get("x-target")).toBe(`/${at}`);
     }
+  });
+
+  test("the 100 (Continue) that Node sends for a waiting request is not inside its response", async () => {
+    const client = await apps.connect(await serve(create()));
+    upstream.script = async (call) => {
+      if (call.target === "/1") await settled(() => upstream.calls.length);
+      call.reply(200, [], call.target);
+    };
+    const expects: Header[] = [["Expect", "100-continue"]];
+    client.send(request("GET", "/1"), request("GET", "/2", expects, "body"));
+    expect(await client.read()).toMatchObject({ status: 200, text: "/1" });
+    expect(await client.read()).toMatchObject({ status: 200, text: "/2" });
   });
 
   test("a request whose target is not yet decided keeps its place", async () => {

@@ -100,9 +100,9 @@ test.each([
   }
 });
 
-describe("pool options that apply to targets without their own", () => {
-  const [first, second] = [makeCertificate(), makeCertificate()];
+const [first, second] = [await makeCertificate(), await makeCertificate()];
 
+describe("pool options that apply to targets without their own", () => {
   async function secure({ cert, key }: typeof first): Promise<string> {
     const server = createHttpsServer({ cert, key }, (_, res) => res.end("secure"));
     cleanups.push(() => server.close().closeAllConnections());

@@ -24,9 +24,11 @@ describe.each([
     expect(runtime.createProxy({ target, connectTimeout }).stats()).toBeUndefined();
   });
 
-  test("an unknown option is refused with its name", () => {
-    expect(() => runtime.createTransport({ sockets: 1 } as PoolOptions)).toThrow(
-      /`sockets`: there is no such option/,
+  test("an unknown option is refused in the same words, and a wrong connectTimeout with the fix", () => {
+    const unknown = { sockets: 1 } as PoolOptions;
+    expect(() => runtime.createTransport(unknown)).toThrow(`\`sockets\`: ${whose}; leave it out`);
+    expect(() => runtime.createTransport({ connectTimeout: -1 })).toThrow(
+      "`connectTimeout`: use whole milliseconds",
     );
   });
 });

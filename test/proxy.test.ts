@@ -4,7 +4,9 @@ import { H3Event } from "h3";
 import { Context as HonoContext } from "hono";
 import * as native from "#proxy";
 import { beforeEach, describe, expect, test, vi } from "vitest";
+import { explainNodeMessage } from "../runtimes/node/nodemessage.ts";
 import { WebIncoming } from "../src/request/incoming.ts";
+import { explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import {
   bindProxy,
@@ -22,6 +24,8 @@ let made: { transport: FakeTransport; pool: PoolOptions | undefined }[] = [];
 beforeEach(() => void (made = []));
 
 const runtime: Runtime = {
+  explain: explainWherePooled,
+  explainRequest: explainNodeMessage,
   read: (request) => new WebIncoming(request, undefined),
   createTransport(pool) {
     const transport = new FakeTransport();

@@ -1,29 +1,30 @@
-/** The examples of README, each run as its reader runs it. */
+/** The examples of README and the server of the quick start, each run as its reader runs it. */
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import { expectAllRun, readBlock } from "./_blocks.ts";
 import { useEcho } from "./_echo.ts";
 import { type Program, startProgram } from "./_program.ts";
+import { readPage } from "./_readme.ts";
 import { listen } from "./_serve.ts";
 import { pause } from "./_wait.ts";
 
 const upstream = useEcho();
-const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
 
-/** How an example is recognized, with the frameworks or programs that it is for. */
-const KINDS: [RegExp, string[]][] = [
-  [/ from "node:http"/, ["node"]],
-  [/ from "h3"/, ["h3"]],
-  [/ from "hono"/, ["hono"]],
-  [/ from "express"/, ["express"]],
-  [/^export default createProxy\(/m, ["bun", "deno", "wrangler"]],
+/** The blocks, each with the frameworks or programs that it is for, and what the upstream sees of `/api/a%2Fb?c`. */
+const EXAMPLES: readonly [place: string, names: string[], path: string][] = [
+  ["README.md: First example", ["node"], "/api/a%2Fb?c"],
+  ["README.md: In your framework", ["h3"], "/a%2Fb?c"],
+  ["README.md: In your framework (2)", ["hono"], "/api/a%2Fb?c"],
+  ["README.md: In your framework (3)", ["express"], "/a%2Fb?c"],
+  ["README.md: In your framework (4)", ["bun", "deno", "wrangler"], "/api/a%2Fb?c"],
+  ["docs/quickstart.md: node:http, with a graceful stop", ["quickstart"], "/api/a%2Fb?c"],
 ];
 
-const examples = Array.from(readme.matchAll(/^```ts\n([\s\S]*?)^```$/gm), ([, code = ""]) => {
-  const names = KINDS.find(([sign]) => sign.test(code))?.[1] ?? ["unknown"];
-  return names.map((name) => ({ name, code }));
-}).flat();
+const examples = EXAMPLES.flatMap(([place, names, path]) =>
+  names.map((name) => ({ name, path, code: readBlock(place) })),
+);
 
 /** Starts a file on a port. What is not named here runs on Node. */
 const starts: Record<string, (file: string, port: string) => Program> = {
@@ -50,15 +51,16 @@ async function fetchWhenReady(url: string, program: Program): Promise<Response> 
   }
 }
 
-test("README has an example for each framework and runtime", () => {
-  const names = examples.map(({ name }) => name);
-  expect(names).toEqual(["node", "h3", "hono", "express", "bun", "deno", "wrangler"]);
-});
-
-test.concurrent.each(examples)("the example for $name forwards", async ({ name, code }) => {
+/** Returns a port that is free. */
+async function findPort(): Promise<number> {
   const placeholder = createServer();
   const port = await listen(placeholder);
   placeholder.close();
+  return port;
+}
+
+test.concurrent.each(examples)("the example for $name forwards", async ({ name, path, code }) => {
+  const port = await findPort();
   const copy = new URL(`../examples/_readme-${name}-${process.pid}.ts`, import.meta.url);
   expect(code).toContain('"fetchway"');
   expect(code).toContain("http://127.0.0.1:4000");
@@ -75,21 +77,32 @@ test.concurrent.each(examples)("the example for $name forwards", async ({ name, 
     const response = await fetchWhenReady(`http://127.0.0.1:${port}/api/a%2Fb?c`, program);
     expect(response.status).toBe(200);
     const { headers, ...request } = (await response.json()) as Record<string, object>;
-    expect(request).toMatchObject({
-      method: "GET",
-      path: ["express", "h3"].includes(name) ? "/a%2Fb?c" : "/api/a%2Fb?c",
-    });
+    expect(request).toMatchObject({ method: "GET", path });
     if (name === "node") expect(headers).toMatchObject({ "x-app": "shop" });
   } finally {
     rmSync(copy);
   }
 });
 
-test("the lines of wrangler.toml that README shows are in it, one of them as a comment", () => {
-  const config = readFileSync(new URL("../wrangler.toml", import.meta.url), "utf8");
-  const lines = /^```toml\n([\s\S]*?)^```$/m.exec(readme)?.[1]?.trim().split("\n") ?? [];
-  expect(lines).toHaveLength(2);
-  const [route = "", target = ""] = lines;
-  expect(config).toContain(`\n# ${route}\n`);
-  expect(config).toContain(`\n${target.split(" = ")[0]} = `);
+test("README's command without code forwards", async () => {
+  const port = await findPort();
+  const [, line = ""] = /`npx fetchway 4000 ([^`]+)`/.exec(readPage("README.md")) ?? [];
+  const words = line.replace("3000", `${port}`).match(/"[^"]*"|\S+/g) ?? [];
+  const flags = words.map((word) => word.replaceAll('"', ""));
+  await using program = startProgram("node", [
+    "runtimes/cli.ts",
+    new URL(upstream.url).port,
+    ...flags,
+  ]);
+  const response = await fetchWhenReady(`http://127.0.0.1:${port}/a%2Fb?c`, program);
+  expect(await response.json()).toMatchObject({ path: "/a%2Fb?c", headers: { "x-app": "shop" } });
 });
+
+test("what README says about wrangler.toml is in it, `routes` as a comment", () => {
+  const config = readFileSync(new URL("../wrangler.toml", import.meta.url), "utf8");
+  expect(readPage("README.md")).toMatch(/uncomment `routes` in `wrangler\.toml`/);
+  expect(config).toMatch(/^# routes = \[\{ pattern = "[^"]+", zone_name = "[^"]+" \}\]$/m);
+  expect(config).toMatch(/^FETCHWAY_TARGET = /m);
+});
+
+test("each of these blocks was run", () => expectAllRun("readme.run.test.ts"));

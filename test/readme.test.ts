@@ -2,7 +2,8 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, test } from "vitest";
-import { pages, readInterface, readPage, renderBlocks, updateBlocks } from "./_readme.ts";
+import { readInterface } from "./_docs.ts";
+import { pages, readPage, renderBlocks, updateBlocks } from "./_readme.ts";
 
 const root = resolve(import.meta.dirname, "..");
 
@@ -53,6 +54,7 @@ const documents = [
   ...pages,
   "SECURITY.md",
   "CONTRIBUTING.md",
+  "examples/README.md",
   ...globSync("bench/*.md", { cwd: root }),
 ];
 

@@ -1,19 +1,22 @@
 /** The recipes of docs/recipes.md, each run as it stands there, with other addresses. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer as createSecureServer } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { expectAllRun, importBlock, readBlock, withCopy } from "./_blocks.ts";
 import { makeCertificate } from "./_certificate.ts";
+import { startProgram } from "./_program.ts";
 import { type Fetch, listen, serve } from "./_serve.ts";
 import { Upstream } from "./_upstream.ts";
 import { until, within } from "./_wait.ts";
 
 const upstream = new Upstream();
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
-const used = new Set<string>();
+const TARGET = "http://127.0.0.1:4000";
 const ending: (() => void)[] = [];
-let loads = 0;
 beforeAll(() => upstream.listen());
 afterEach(async () => {
   for (const end of ending.splice(0)) end();
@@ -24,38 +27,11 @@ afterAll(async () => {
   await upstream.stop();
 });
 
-const page = readFileSync(new URL("../docs/recipes.md", import.meta.url), "utf8");
-const recipes = page.split(/^## /m).slice(1);
-const titles = recipes.map((recipe) => recipe.split("\n", 1)[0]);
-
-/** Returns the code of a recipe and marks it as used. */
-function readRecipe(title: string): string {
-  used.add(title);
-  const recipe = recipes.find((each) => each.startsWith(`${title}\n`)) ?? "";
-  const [, code] = /^```ts\n([\s\S]*?)^```$/m.exec(recipe) ?? [];
-  if (code === undefined) throw new Error(`no recipe ${title}`);
-  return code;
-}
-
-/** Imports a recipe with replaced texts. */
+/** Imports a recipe with replaced texts, and returns its default export. */
 async function load<T>(title: string, replaced: Record<string, string> = {}): Promise<T> {
-  let code = readRecipe(title);
-  const texts = {
-    '"fetchway"': '"../runtimes/node.ts"',
-    '"fetchway/transport"': '"../src/transport.ts"',
-    "http://127.0.0.1:4000": upstream.url,
-    ...replaced,
-  };
-  for (const [text, other] of Object.entries(texts)) code = code.replaceAll(text, other);
-  // Each copy has a name of its own, because modules are imported once.
-  const name = `_recipe-${process.pid}-${++loads}.ts`;
-  const copy = new URL(`../examples/${name}`, import.meta.url);
-  writeFileSync(copy, code);
-  try {
-    return ((await import(copy.href)) as { default: T }).default;
-  } finally {
-    rmSync(copy);
-  }
+  const place = `docs/recipes.md: ${title}`;
+  const ours = readBlock(place).includes(TARGET) ? { [TARGET]: upstream.url } : {};
+  return (await importBlock<{ default: T }>(place, { ...ours, ...replaced })).default;
 }
 
 /** Serves a recipe, and returns its origin. */
@@ -143,7 +119,7 @@ test("a log line tells what happened, also if the response was cut off", async (
 });
 
 test("a self-signed certificate is trusted, and another one is not", async () => {
-  const [mine, other] = [makeCertificate(), makeCertificate()];
+  const [mine, other] = [await makeCertificate(), await makeCertificate()];
   const server = createSecureServer(mine, (_, res) => res.end("over TLS"));
   const port = await listen(server);
   ending.push(() => server.close().closeAllConnections());
@@ -192,6 +168,44 @@ test("a service binding gets the request", async () => {
   expect(await response.text()).toBe("/b");
 });
 
-test("every recipe has a test", () => {
-  expect([...used]).toEqual(titles);
+test("a changed body: a field of the JSON is hidden, also from a client that accepts gzip", async () => {
+  const origin = await start("Changing a body");
+  const body = gzipSync('{"name":"a","email":"b@c.example"}');
+  upstream.script = (call) =>
+    call.reply(
+      200,
+      [
+        ["Content-Type", "application/json"],
+        ["Content-Encoding", "gzip"],
+      ],
+      body,
+    );
+  const response = await fetch(origin, { headers: { "accept-encoding": "gzip" } });
+  expect(await response.json()).toEqual({ name: "a" });
 });
+
+test("a cache: the upstream is asked once, and again for what it does not allow to be stored", async () => {
+  const origin = await start("A cache");
+  const ask = async (path: string): Promise<string> => (await fetch(origin + path)).text();
+  upstream.script = (call) =>
+    call.reply(
+      200,
+      [["Cache-Control", call.target === "/stored" ? "max-age=60" : "no-store"]],
+      `answer ${upstream.calls.length}`,
+    );
+  expect([await ask("/stored"), await ask("/stored")]).toEqual(["answer 1", "answer 1"]);
+  expect([await ask("/other"), await ask("/other")]).toEqual(["answer 2", "answer 3"]);
+});
+
+test("a test without an upstream passes", async () => {
+  await withCopy("docs/recipes.md: A test without an upstream", {}, async (copy) => {
+    await using program = startProgram("node", ["--test", fileURLToPath(copy)]);
+    await program.ended();
+    expect([program.code(), program.output()]).toEqual([
+      0,
+      expect.stringContaining("✔ the cart comes from the shop"),
+    ]);
+  });
+});
+
+test("every recipe has a test", () => expectAllRun("recipes.test.ts"));

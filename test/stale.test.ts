@@ -81,7 +81,7 @@ describe("a connection counts as stale when it is closed", () => {
   });
 
   test.each(["FIN", "RST"])("by %s over TLS", async (how) => {
-    const { cert, key } = makeCertificate();
+    const { cert, key } = await makeCertificate();
     const raw = new Map<number, Socket>();
     const server = createTlsServer({ cert, key }, (socket) => {
       socket.on("error", () => {});

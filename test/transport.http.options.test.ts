@@ -142,7 +142,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
 
   test("tls applies to targets without their own", async () => {
     rfc("9110-4.2.2-secured", "9110-4.3.4-invalid", "9112-9.7-tls");
-    const certificate = makeCertificate();
+    const certificate = await makeCertificate();
     const port = await open(createTlsServer(certificate, (_, res) => res.end("secret")));
     const target = `https://localhost:${port}`;
     await using trusting = new Served(runtime, target, { tls: { ca: certificate.cert } });
@@ -157,7 +157,7 @@ describe.each<RuntimeName>(["bun", "deno"])("%s", (runtime) => {
 
   test("tls: a certificate for another name is refused", async () => {
     rfc("9110-4.3.4-certificate");
-    const certificate = makeCertificate();
+    const certificate = await makeCertificate();
     const port = await listen(createTlsServer(certificate, (_, res) => res.end("secret")));
     const tls = { ca: certificate.cert, servername: "other.test" };
     await using misled = new Served(runtime, { url: `https://localhost:${port}`, tls });

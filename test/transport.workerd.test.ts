@@ -166,7 +166,9 @@ describe("options that Workers do not support are refused at creation", () => {
   });
 
   test("unsupported options left at their defaults are accepted", () => {
-    expect(createTransport({ connectTimeout: 5 }).name).toBe("workerd");
+    const left = { keepAlive: undefined } as object;
+    expect(createTransport({ connectTimeout: 5, ...left }).name).toBe("workerd");
+    expect(() => createTransport({ connectTimeout: -1 })).toThrow("bad option `connectTimeout`");
     expect(createProxy({ target, changeOrigin: true }).stats()).toBeUndefined();
   });
 });

@@ -8,7 +8,7 @@ import { createUndiciTransport } from "../runtimes/undici.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { listen } from "./_serve.ts";
 
-const { cert, key } = makeCertificate();
+const { cert, key } = await makeCertificate();
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of closing.splice(0)) await close();

@@ -195,7 +195,7 @@ describe.each([
 
 describe("a target with an address", () => {
   test("connects to the address, with the name of its URL in Host and TLS", async () => {
-    const { cert, key } = makeCertificate();
+    const { cert, key } = await makeCertificate();
     const server = createServer({ cert, key }, (req, res) => {
       const { servername } = req.socket as { servername?: string };
       res.end(`${req.socket.localAddress} ${servername} ${req.headers.host}`);
@@ -213,7 +213,7 @@ describe("a target with an address", () => {
   });
 
   test("whose certificate has another name gets nothing", async () => {
-    const { cert, key } = makeCertificate();
+    const { cert, key } = await makeCertificate();
     let requests = 0;
     const server = createServer({ cert, key }, (_, res) => {
       requests++;

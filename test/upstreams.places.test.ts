@@ -7,7 +7,7 @@ import type { Scope } from "../src/exchange/scope.ts";
 import type { Interceptor } from "../src/exchange/send.ts";
 import { createProxy, type CreateProxyOptions } from "../runtimes/fetch.ts";
 import type { Transport, UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
-import { balance, type BalanceOptions, type Balancer } from "../src/upstreams/balance.ts";
+import { balance, type BalanceOptions, type Balancer, choose } from "../src/upstreams/balance.ts";
 import type { Result, Upstreams } from "../src/upstreams/upstreams.ts";
 import { until } from "./_wait.ts";
 
@@ -202,9 +202,18 @@ describe("a place is given back", () => {
     expectIdle(target);
   });
 
+  test("not even picked if a target of the app's has no `choose`", async () => {
+    const target = { pick: () => "http://a.test" } as unknown as Upstreams;
+    const fix = "needs `choose` of fetchway/upstreams";
+    expect(() => createProxy({ target })).toThrow(fix);
+    const proxy = createProxy({ target: () => target });
+    await expect(proxy.fetch(new Request("http://proxy.test/"))).rejects.toThrow(fix);
+  });
+
   test("if a policy of the app's names an upstream with another base path", async () => {
     const results: Result[] = [];
     const target: Upstreams = {
+      choose,
       pick: (_, tried) => (tried.length === 0 ? "http://a.test" : "http://a.test/base"),
       report: (result) => void results.push(result),
     };

@@ -2,7 +2,10 @@
  * Whether each host uses the fast paths of the proxy. These depend on undocumented properties of servers: if one
  * disappears, the proxy uses the slow path, which also works, so that only these tests notice.
  */
+import { rmSync, writeFileSync } from "node:fs";
+import { basename } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { copyPathOf, readLinkedExample } from "./_example.ts";
 import {
   get,
   getInPieces,
@@ -44,11 +47,20 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
   });
 });
 
-/** The transports: Fetchway's own ("") and the example of a custom one over `node:http`. */
-const transports = ["", "../examples/transport"];
+/** A copy of the example of a transport over `node:http`; the matrix has compiled the example itself. */
+const copy = process.env["HOST_FILES"] === undefined ? copyPathOf("transport") : undefined;
+beforeAll(() => copy && writeFileSync(copy, readLinkedExample("transport")));
+afterAll(() => copy && rmSync(copy));
+const custom = `../examples/${copy === undefined ? "transport/index" : basename(copy, ".ts")}`;
+
+/** The transports: Fetchway's own, and the custom one. */
+const transports: [name: string, module: string][] = [
+  ["its own client", ""],
+  ["a custom transport", custom],
+];
 
 describe.each(["node", "srvx", "h3"] as const)("%s", (host) => {
-  test.each(transports)("creates no web API object, with transport %j", async (transport) => {
+  test.each(transports)("creates no web API object, with %s", async (_, transport) => {
     const worker = await startWork(host, "counts", transport);
     try {
       for (const ask of [get, post, getInPieces, postInPieces]) {

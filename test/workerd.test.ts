@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -6,6 +6,7 @@ import { build, type BuildOptions } from "esbuild";
 import { afterAll, describe, expect, test } from "vitest";
 import { toCapnp } from "./_capnp.ts";
 import { useEcho } from "./_echo.ts";
+import { readLinkedExample } from "./_example.ts";
 import { Upstream } from "./_upstream.ts";
 import { startUpstreams } from "./_upstreams.ts";
 import { pause, until } from "./_wait.ts";
@@ -172,7 +173,7 @@ test("wrong vars become a 500 for clients and one clear line for the operator", 
 
 describe.each(["h3", "hono"])("the %s example", (name) => {
   test("forwards below /api and serves the rest", async () => {
-    const source = readFileSync(join(root, "examples", `${name}.ts`), "utf8");
+    const source = readLinkedExample(name);
     await using program = await startWorker(name, source, forWorkers);
     const response = await get(program, "/api/a%2Fb?c");
     expect(response.headers.get("x-served-by")).toBe(name);

@@ -136,7 +136,7 @@ export class ClientConnections {
   /**
    * Stops accepting connections. Clients are told to send no further request on those that they have.
    *
-   * Idle connections stay open for `GRACE`, because a request may be on its way on any of them: it is answered, with
+   * Idle connections stay open until `closeIdle`, because a request may be on its way on any of them: it is answered, with
    * `Connection: close`. Resolves when the clients are being told.
    */
   async stopAccepting(): Promise<void> {
@@ -162,10 +162,10 @@ export class ClientConnections {
     }
   }
 
-  /** Closes the connections that have been idle for `GRACE` since the server has begun to stop. */
-  closeIdle(): void {
+  /** Closes the connections that have been idle for these milliseconds since the server has begun to stop. */
+  closeIdle(grace: number): void {
     if (this.#stoppedAt === undefined) return;
-    const latest = performance.now() - GRACE;
+    const latest = performance.now() - grace;
     for (const connection of this.#idle) {
       if (connection.idleSince > latest) continue;
       if (connection.session === undefined) closeConnection(connection);
@@ -263,8 +263,6 @@ export class ClientConnections {
 
 /** Milliseconds after a report in which no other one follows. */
 const QUIET = 60_000;
-/** Milliseconds for which an idle connection stays open while the server stops. */
-const GRACE = 500;
 /** The highest number of a stream (RFC 9113 §5.1.1). */
 const LAST_STREAM = 2 ** 31 - 1;
 

@@ -33,6 +33,18 @@ export function nodeLimits(limits: FilledClientLimits): NonNullable<ServerOption
   };
 }
 
+/**
+ * Returns the limits of one worker. New connections go to the workers in turn, so that shares of the limits for connections
+ * add up to about what was asked for.
+ */
+export function shareLimits(limits: FilledClientLimits, workers = 1): FilledClientLimits {
+  return {
+    ...limits,
+    maxConnections: Math.ceil(limits.maxConnections / workers),
+    maxPerAddress: Math.ceil(limits.maxPerAddress / workers),
+  };
+}
+
 /** Node's server drops fields beyond its own limit without a sign: set it higher by one, so that the check notices. */
 export function letCheckNotice(server: object, { maxHeadersCount }: FilledClientLimits): void {
   (server as { maxHeadersCount?: number }).maxHeadersCount = maxHeadersCount + 1;

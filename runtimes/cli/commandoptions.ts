@@ -32,6 +32,16 @@ export interface ListenOptions {
    * @default 10000
    */
   stopTimeout?: number;
+  /**
+   * The number of worker processes that share the port; `"auto"` for one for each core. `1` is this process alone. Only Node
+   * can have several: Bun and Deno refuse a number above 1, and take `"auto"` as 1. SIGHUP replaces the workers one after
+   * another, and so does a change of the config file.
+   *
+   * Each worker has connections, caches and upstream states of its own: limits of the pool, such as `maxSockets`, count for
+   * each worker. `maxConnections` and `maxPerAddress` are divided among them.
+   * @default 1
+   */
+  workers?: number | "auto";
 }
 
 export const listenSchema: Schema<ListenOptions, keyof ListenOptions> = {
@@ -44,6 +54,14 @@ export const listenSchema: Schema<ListenOptions, keyof ListenOptions> = {
     kind: whole(0, "use whole milliseconds", 2 ** 31 - 1, "milliseconds"),
     default: 10_000,
   },
+  workers: {
+    kind: either(
+      "use a whole number from 1 to 1024, or auto for one for each core",
+      whole(1, "", 1024),
+      choice("auto"),
+    ),
+    default: 1,
+  },
 };
 
 export const listenFlags: Flags<ListenOptions> = {
@@ -52,6 +70,7 @@ export const listenFlags: Flags<ListenOptions> = {
     port: { short: "p", help: "port to listen on; 0 takes a free one" },
     host: { value: "<address>", help: "address to listen on; 0.0.0.0 for all" },
     stopTimeout: "for requests to finish on SIGTERM or Ctrl+C",
+    workers: { help: "processes that share the port (Node only)" },
   },
 };
 

@@ -6,7 +6,13 @@ import type { Proxy } from "#proxy";
 import { defaultsOf } from "../../src/options/schema.ts";
 import type { CertificateTexts } from "./certificate.ts";
 import { ClientConnections } from "./clientconnections.ts";
-import { type FilledClientLimits, isTooLarge, letCheckNotice, nodeLimits } from "./clientlimits.ts";
+import {
+  type FilledClientLimits,
+  isTooLarge,
+  letCheckNotice,
+  nodeLimits,
+  shareLimits,
+} from "./clientlimits.ts";
 import { SlowClients } from "./clienttimeouts.ts";
 import { clientLimitSchema } from "./commandoptions.ts";
 import { UsageError } from "./read.ts";
@@ -23,6 +29,16 @@ export interface ListenSettings {
   readonly isExempt?: ((address: string) => boolean) | undefined;
   /** The handlers of WebSockets, which only Bun's server needs. */
   readonly websocket?: unknown;
+  /** Set in a worker. */
+  readonly worker?: WorkerPart | undefined;
+}
+
+/** What the server of a worker has in common with those of the other workers. */
+export interface WorkerPart {
+  /** The number of workers: each gets its share of the limits for connections. */
+  readonly count: number;
+  /** The keys of TLS session tickets in Base64. */
+  readonly ticketKeys: string;
 }
 
 /** What a server is busy with. */
@@ -47,8 +63,11 @@ export interface Front {
    * @returns false if it must not be upgraded
    */
   readonly admitUpgrade: (message: IncomingMessage) => boolean;
-  /** Whether everything has ended. It closes the connections that are no longer needed; call it from time to time. */
-  isFinished(proxy: Pick<Proxy, "stats">): boolean;
+  /**
+   * Whether everything has ended. It closes the connections that are no longer needed; call it from time to time.
+   * @param grace milliseconds for which idle connections are kept
+   */
+  isFinished(proxy: Pick<Proxy, "stats">, grace: number): boolean;
 }
 
 /**
@@ -56,7 +75,8 @@ export interface Front {
  * @throws UsageError if the server cannot listen on that port or host
  */
 export async function listen(answer: ServerHandler, settings: ListenSettings): Promise<Front> {
-  const { port, host, certificate, limits = defaultsOf(clientLimitSchema), websocket } = settings;
+  const { port, host, certificate, websocket, worker } = settings;
+  const limits = shareLimits(settings.limits ?? defaultsOf(clientLimitSchema), worker?.count);
   let isStopping = false;
   let isClosed = false;
   /** The number of running requests on Deno, whose server does not count them. */
@@ -92,7 +112,15 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
       silent: true,
       gracefulShutdown: false,
       // The texts are passed to Node's server itself: srvx takes a text that does not begin with the certificate for a path.
-      node: { ...nodeLimits(limits), ...certificate },
+      node: {
+        ...nodeLimits(limits),
+        ...certificate,
+        // The parent has the listening socket, and hands over connections.
+        ...(worker && {
+          exclusive: false,
+          ticketKeys: Buffer.from(worker.ticketKeys, "base64"),
+        }),
+      },
       bun: {
         // Turn off the server's limits, which would end even a body whose chunks still arrive.
         idleTimeout: 0,
@@ -107,7 +135,8 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
     const node = server.node?.server as NetServer | undefined;
     if (node !== undefined) {
       letCheckNotice(node, limits);
-      connections = new ClientConnections(node, limits, reportRefusal, settings.isExempt);
+      const report = (reason: string): void => reportRefusal(reason, worker?.count);
+      connections = new ClientConnections(node, limits, report, settings.isExempt);
     }
     await server.ready();
   } catch (error) {
@@ -136,8 +165,8 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
       connections?.noteUpgrade(message);
       return true;
     },
-    isFinished(proxy) {
-      connections?.closeIdle();
+    isFinished(proxy, grace) {
+      connections?.closeIdle(grace);
       const { requests, tunnels } = front.countRunning(proxy);
       // Deno's server would close all WebSockets at once. Until it is closed, it accepts connections, and closes each after
       // one response.
@@ -153,8 +182,9 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
 
 const isOnNode = !["Bun", "Deno"].some((name) => name in globalThis);
 
-function reportRefusal(reason: string): void {
-  console.error(`fetchway: connections are refused: ${reason}`);
+function reportRefusal(reason: string, workers: number | undefined): void {
+  const share = workers === undefined ? "" : ` (each of ${workers} workers has its share of it)`;
+  console.error(`fetchway: connections are refused: ${reason}${share}`);
 }
 
 function countTunnels(proxy: Pick<Proxy, "stats">): number {

@@ -4,9 +4,10 @@ import type { ClientStats } from "./clientconnections.ts";
 import type { ServerSettings } from "./commandoptions.ts";
 import { readVersion } from "./help.ts";
 import { chooseLogForm, RequestLog } from "./log/requestlog.ts";
-import { Metrics } from "./status/metrics.ts";
 import type { RouteOptions } from "./severalupstreams.ts";
+import { Metrics, type MetricsReport } from "./status/metrics.ts";
 import { type AdminAddress, parseAdminAddress } from "./status/adminaddress.ts";
+import type { StatusSource } from "./status/statusserver.ts";
 
 type Listener = (end: RequestEnd) => void;
 
@@ -14,7 +15,7 @@ type Listener = (end: RequestEnd) => void;
 export class Observers {
   readonly #log: RequestLog;
   readonly #admin: AdminAddress | undefined;
-  readonly #metrics: Metrics | undefined;
+  #metrics: Metrics | undefined;
   readonly #listeners: readonly Listener[];
   #poolStats: () => PoolStats | undefined = () => undefined;
   #isListening = false;
@@ -23,14 +24,10 @@ export class Observers {
   constructor({ log, admin }: Pick<ServerSettings, "log" | "admin">) {
     this.#log = new RequestLog(log === "auto" ? chooseLogForm(process.stdout) : log);
     this.#admin = admin === undefined ? undefined : parseAdminAddress(admin);
-    if (this.#admin !== undefined) {
-      const about = { version: readVersion(), runtime: nameRuntime() };
-      this.#metrics = new Metrics(about, () => this.#poolStats());
-    }
-    const metrics = this.#metrics;
+    if (this.#admin !== undefined) this.#metrics = createMetrics(() => this.#poolStats());
     this.#listeners = [
       ...(this.#log.onRequestEnd === undefined ? [] : [this.#log.onRequestEnd]),
-      ...(metrics === undefined ? [] : [(end: RequestEnd) => metrics.record(end)]),
+      ...(this.#metrics === undefined ? [] : [(end: RequestEnd) => this.#metrics?.record(end)]),
     ];
     process.on("exit", () => this.#log.flushNow());
     for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => (this.#isStopping = true));
@@ -77,14 +74,15 @@ export class Observers {
     const [admin, metrics] = [this.#admin, this.#metrics];
     if (admin === undefined || metrics === undefined) return undefined;
     const isReady = (): boolean => this.#isListening && !this.#isStopping;
-    const { listenForStatus } = await import("./status/statusserver.ts");
-    const server = await listenForStatus(admin, { metrics, isReady });
-    if (admin.host === "0.0.0.0" || admin.host === "::") {
-      console.error(
-        `fetchway: --admin ${JSON.stringify(admin.host)} lets every host on the network read the status page, which asks for no password: name one address instead`,
-      );
-    }
-    return new URL(server.url ?? "").origin;
+    return openStatus(admin, { metrics, isReady });
+  }
+
+  /** Returns what has been counted since the last call, in a worker, for its parent; undefined if nothing has been. */
+  takeReport(): MetricsReport | undefined {
+    const counted = this.#metrics;
+    if (counted === undefined || counted.requests === 0) return undefined;
+    this.#metrics = createMetrics(() => this.#poolStats());
+    return counted.report();
   }
 
   /**
@@ -100,6 +98,26 @@ export class Observers {
   async close(): Promise<void> {
     await this.#log.close();
   }
+}
+
+/** Makes the counters of the status page. */
+export function createMetrics(poolStats: () => PoolStats | undefined): Metrics {
+  return new Metrics({ version: readVersion(), runtime: nameRuntime() }, poolStats);
+}
+
+/**
+ * Starts the server of the status page, and returns its origin.
+ * @throws UsageError if it cannot listen
+ */
+export async function openStatus(admin: AdminAddress, source: StatusSource): Promise<string> {
+  const { listenForStatus } = await import("./status/statusserver.ts");
+  const server = await listenForStatus(admin, source);
+  if (admin.host === "0.0.0.0" || admin.host === "::") {
+    console.error(
+      `fetchway: --admin ${JSON.stringify(admin.host)} lets every host on the network read the status page, which asks for no password: name one address instead`,
+    );
+  }
+  return new URL(server.url ?? "").origin;
 }
 
 function toInternalError(): Response {

@@ -17,13 +17,20 @@ export function renderStats(stats: PoolStats): string {
 
 /**
  * Prints the counters to stderr on SIGUSR1, which would start Node's inspector otherwise.
+ * @param proxy one that has its counters from other processes has `refresh`
  * @param atExit whether to print the counters also when the process exits
  */
-export function printStats(proxy: Pick<Proxy, "stats">, atExit: boolean): void {
+export function printStats(
+  proxy: Pick<Proxy, "stats"> & { refresh?(): Promise<void> },
+  atExit: boolean,
+): void {
   const print = (): void => {
     const stats = proxy.stats();
     if (stats !== undefined) process.stderr.write(renderStats(stats));
   };
-  process.on("SIGUSR1", print);
+  process.on("SIGUSR1", () => {
+    if (proxy.refresh === undefined) print();
+    else void proxy.refresh().then(print);
+  });
   if (atExit) process.on("exit", print);
 }

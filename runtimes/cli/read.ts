@@ -66,9 +66,14 @@ function readerOfParts(parts: readonly Kind<never>[]): Reader | undefined {
     // The value of the option is an object, which text cannot express: text can only turn the option on or off.
     return accepts(false) ? { read: readOnOrOff, negatable: true } : undefined;
   }
+  const choices = others.find((part) => part.choices !== undefined)?.choices;
+  if (second !== undefined && choices !== undefined) {
+    const value = first.value?.replace(">", `|${choices.join("|")}>`);
+    const read: Read = (text, before) => (choices.includes(text) ? text : first.read(text, before));
+    return { ...first, ...(value && { value }), read };
+  }
   if (second !== undefined) return { ...second, read: readTextOrPair };
   if (!accepts(false)) return first;
-  const choices = others.find((part) => part.choices !== undefined)?.choices;
   // The check of the option refuses other texts, with a message that names all alternatives.
   const read: Read = choices === undefined ? first.read : (text) => text;
   return {

@@ -9,7 +9,7 @@ import type { LineSettings } from "./commandoptions.ts";
 import { addCors } from "./cors.ts";
 import { answerDemo } from "./demo.ts";
 import { readInspected } from "./inspectedrequest.ts";
-import { type Front, listen } from "./listen.ts";
+import { listen } from "./listen.ts";
 import { readConfig } from "./loadconfig.ts";
 import { Observers } from "./observe.ts";
 import type { CommandLine } from "./parse.ts";
@@ -23,6 +23,8 @@ import { readBalanceFlags } from "./severalupstreams.ts";
 import { type Settings, toSettings } from "./settings.ts";
 import { stopOnSignals } from "./stop.ts";
 import { keepStdoutForLog, tell } from "./tell.ts";
+import { countWorkers } from "./workers/countworkers.ts";
+import { joinParent } from "./workers/workerlink.ts";
 
 /** Starts what a command line asks for: the server, or the inspection of a request. */
 export async function start(
@@ -30,26 +32,25 @@ export async function start(
   routes: readonly GivenRoute[],
   path: string | undefined,
 ): Promise<void> {
+  const worker = await joinParent();
   const reuseBuffers = !isPreloaded(process);
   const proxy = { ...given.proxy, ...(Object.keys(given.pool).length > 0 && { pool: given.pool }) };
   const target = targets.length > 1 ? targets : targets[0];
   const balance = readBalanceFlags(given.balance);
   const spread = Object.keys(balance).length === 0 ? {} : { balance };
   const flags = { server: given.server, proxy, routes, target, ...spread };
-  let demo: Front | undefined;
+  let demo = worker?.begin.demo;
   const compose = (file: Config): Settings => {
     const tls = readTrust({ ...file.server, ...given.server });
     const base = { reuseBuffers, ...(tls && { tls }) };
     const composed = toSettings(flags, file, base);
     // The demo takes the requests that no route takes.
     const isDemo = demo !== undefined && !takesAll(composed);
-    return isDemo
-      ? toSettings({ ...flags, target: addressOf(demo as Front) }, file, base)
-      : composed;
+    return isDemo ? toSettings({ ...flags, target: demo }, file, base) : composed;
   };
   const file = path === undefined ? {} : await readConfig(path);
-  if (given.line.demo === true && !takesAll(toSettings(flags, file))) {
-    demo = await listen(answerDemo, { port: 0, host: "127.0.0.1" });
+  if (given.line.demo === true && demo === undefined && !takesAll(toSettings(flags, file))) {
+    demo = addressOf(await listen(answerDemo, { port: 0, host: "127.0.0.1" }));
   }
   const settings = compose(file);
   if (path !== undefined) assertRouted(basename(path), settings);
@@ -57,11 +58,15 @@ export async function start(
   if (missing !== undefined) throw new UsageError(missing);
   if (given.line.inspect !== undefined) return printInspection(given.line, settings);
 
-  const { server } = settings;
+  const server = worker === undefined ? settings.server : { ...settings.server, ...worker.given };
   if (server.log === "json") keepStdoutForLog();
+  if (worker === undefined && countWorkers(server.workers) > 1) {
+    const { startWorkers } = await import("./workers/startworkers.ts");
+    return startWorkers(settings, path, demo);
+  }
   const observers = new Observers(server);
   const router = new Router(settings.routes, observers.prepare, observers.rescue);
-  const status = await observers.listen(() => router.stats());
+  const status = worker === undefined ? await observers.listen(() => router.stats()) : undefined;
   const certificate = readCertificate(server);
   const front = await listen(addCors(router.answer, server), {
     ...server,
@@ -69,14 +74,19 @@ export async function start(
     certificate,
     websocket: router.websocket,
     isExempt: readExempt({ ...file, ...given.proxy }),
+    worker: worker?.begin,
   });
   router.attach(front.server, front.admitUpgrade);
+  if (worker !== undefined) {
+    const asked = settings.server;
+    return worker.serve({ front, router, observers, server, asked, origin: addressOf(front) });
+  }
   observers.setListening(() => front.slow?.stats());
   printStats(router, server.stats);
   stopOnSignals(front, router, server.stopTimeout, () => observers.close());
   if (certificate !== undefined) reloadOnSignal(front.server, server);
   if (path !== undefined) reloadConfig(path, settings, compose, router);
-  tell(renderBanner(addressOf(front), settings, demo && addressOf(demo)));
+  tell(renderBanner(addressOf(front), settings, demo));
   if (status !== undefined) tell(`  status page: ${status}/`);
 }
 

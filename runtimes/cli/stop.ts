@@ -11,11 +11,83 @@ const EXIT_CODES = { SIGINT: 130, SIGTERM: 143 };
 const CUT = 1;
 /** Milliseconds between two looks at what is still running. */
 const POLL = 20;
+/** The same for a worker that has been replaced, which may take hours for its WebSockets. */
+const SLOW_POLL = 100;
+/** Milliseconds for which an idle connection stays open after the server has stopped accepting connections. */
+const GRACE = 500;
+/** The same for a worker that has been replaced: the longer a connection is idle, the less likely a request is on its way. */
+const LONG_GRACE = 10_000;
 /** Milliseconds at the deadline in which clients are sent 503, or the close frame of their WebSocket. */
 const LAST_ANSWERS = 250;
 
 /** What stopping needs of a proxy, or of several. */
 export type Stoppable = Pick<Proxy, "destroy" | "stats">;
+
+/** What is called when a server stops. */
+export type OnRunning = (running: Running) => void;
+
+/** Finishes what is running on a server, until a deadline that may be set while it waits. */
+export class Drain {
+  readonly #front: Front;
+  readonly #proxy: Stoppable;
+  #deadline = Infinity;
+
+  constructor(front: Front, proxy: Stoppable) {
+    this.#front = front;
+    this.#proxy = proxy;
+  }
+
+  /** Sets the deadline: what is running after these milliseconds is cut. */
+  limit(stopTimeout: number): void {
+    this.#deadline = Math.min(this.#deadline, performance.now() + stopTimeout);
+  }
+
+  /**
+   * Stops the server. Without a deadline, idle connections are kept for longer, because their clients are not told.
+   * @param onRunning is called with what is running when the server has stopped accepting connections
+   * @param afterClose is awaited when the server has stopped accepting connections
+   * @returns what was cut at the deadline
+   */
+  async run(onRunning: OnRunning, afterClose?: () => Promise<void>): Promise<Running> {
+    const front = this.#front;
+    await front.stopAccepting();
+    await afterClose?.();
+    onRunning(front.countRunning(this.#proxy));
+    while (!this.#isFinished() && performance.now() < this.#deadline) {
+      await delay(this.#deadline === Infinity ? SLOW_POLL : POLL);
+    }
+    const cut = front.countRunning(this.#proxy);
+    if (cut.requests + cut.tunnels === 0) return cut;
+    this.#proxy.destroy();
+    const end = performance.now() + LAST_ANSWERS;
+    while (!this.#isFinished() && performance.now() < end) await delay(POLL);
+    return cut;
+  }
+
+  #isFinished(): boolean {
+    return this.#front.isFinished(this.#proxy, this.#deadline === Infinity ? LONG_GRACE : GRACE);
+  }
+}
+
+/**
+ * Calls a function on the first SIGINT or SIGTERM, and another on the second, with the milliseconds between them and the exit
+ * code.
+ */
+export function onStopSignals(stop: () => void, end: (after: number, code: number) => void): void {
+  let since: number | undefined;
+  let isEnding = false;
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.on(signal, () => {
+      if (since === undefined) {
+        since = performance.now();
+        stop();
+      } else if (performance.now() - since > SAME_SIGNAL && !isEnding) {
+        isEnding = true;
+        end(performance.now() - since, EXIT_CODES[signal]);
+      }
+    });
+  }
+}
 
 /**
  * Ends the process on SIGINT or SIGTERM, when all requests and tunnels have ended or `stopTimeout` is over. A second signal
@@ -28,47 +100,36 @@ export function stopOnSignals(
   stopTimeout: number,
   finish: () => Promise<void>,
 ): void {
-  let since: number | undefined;
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    process.on(signal, () => {
-      if (since === undefined) {
-        since = performance.now();
-        void stop(front, proxy, stopTimeout, finish);
-      } else if (performance.now() - since > SAME_SIGNAL) {
-        printCut(front.countRunning(proxy), performance.now() - since);
-        process.exit(EXIT_CODES[signal]);
-      }
-    });
-  }
-}
-
-async function stop(
-  front: Front,
-  proxy: Stoppable,
-  stopTimeout: number,
-  finish: () => Promise<void>,
-): Promise<void> {
-  const begin = performance.now();
-  await front.stopAccepting();
-  const running = front.countRunning(proxy);
-  if (running.requests + running.tunnels > 0) {
-    tell(`stopping: ${describeRunning(running)} still running; Ctrl+C again to end at once`);
-  }
-  while (!front.isFinished(proxy) && performance.now() - begin < stopTimeout) await delay(POLL);
-  const cut = front.countRunning(proxy);
-  if (cut.requests + cut.tunnels === 0) {
+  const stop = async (): Promise<void> => {
+    const drain = new Drain(front, proxy);
+    drain.limit(stopTimeout);
+    const cut = await drain.run(tellRunning);
+    printCut(cut, stopTimeout);
     await finish();
-    process.exit(0);
-  }
-  proxy.destroy();
-  const end = performance.now() + LAST_ANSWERS;
-  while (!front.isFinished(proxy) && performance.now() < end) await delay(POLL);
-  printCut(cut, stopTimeout);
-  await finish();
-  process.exit(CUT);
+    process.exit(exitCodeOf(cut));
+  };
+  onStopSignals(
+    () => void stop(),
+    (after, code) => {
+      printCut(front.countRunning(proxy), after);
+      process.exit(code);
+    },
+  );
 }
 
-function printCut(cut: Running, after: number): void {
+/** Returns the exit code of a command that has stopped. */
+export function exitCodeOf(cut: Running): number {
+  return cut.requests + cut.tunnels === 0 ? 0 : CUT;
+}
+
+/** Tells what is still running when the command stops. */
+export function tellRunning(running: Running): void {
+  if (running.requests + running.tunnels === 0) return;
+  tell(`stopping: ${describeRunning(running)} still running; Ctrl+C again to end at once`);
+}
+
+/** Prints what was cut. */
+export function printCut(cut: Running, after: number): void {
   if (cut.requests + cut.tunnels === 0) return;
   process.stderr.write(
     `fetchway: stopped after ${Math.round(after)} ms: ${describeRunning(cut)} cut off; ` +
@@ -77,7 +138,7 @@ function printCut(cut: Running, after: number): void {
 }
 
 /** Renders what is running, without the kind of which there is none. */
-function describeRunning({ requests, tunnels }: Running): string {
+export function describeRunning({ requests, tunnels }: Running): string {
   const parts = [countOf(requests, "request"), countOf(tunnels, "tunnel")];
   return parts.filter((part) => part !== "").join(" and ");
 }

@@ -32,7 +32,7 @@ function createResponse(req: IncomingMessage): ServerResponse {
 const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
 
 /** A listener for `upgrade` of Node's servers. */
-export type UpgradeListener = (req: IncomingMessage, socket: Duplex, head: Buffer) => void;
+export type UpgradeListener = (req: IncomingMessage, socket: Duplex, head: Uint8Array) => void;
 
 /** A request that Node's server has handed over for an upgrade. */
 class UpgradeIncoming extends MessageIncoming {
@@ -128,7 +128,7 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
 export function refuseUpgrade(
   req: IncomingMessage,
   socket: Duplex,
-  head: Buffer,
+  head: Uint8Array,
   error: ProxyError,
 ): void {
   const client = new UpgradeSocket(socket, head);

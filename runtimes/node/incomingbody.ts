@@ -5,7 +5,7 @@ import type { BodySource, Sink, StreamOptions } from "../../src/body/source.ts";
 import { toWebStream } from "../../src/body/web.ts";
 import { badRequest, ProxyError } from "../../src/error.ts";
 import type { NameSet } from "../../src/fields/headers.ts";
-import { cleanTrailers, MAX_TRAILERS } from "../../src/fields/trailers.ts";
+import { cleanTrailerNames, cleanTrailers, MAX_TRAILERS } from "../../src/fields/trailers.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import { Audience } from "./internals/wrapped.ts";
@@ -58,6 +58,10 @@ export class IncomingBody implements BodySource {
   restrictTrailers(dropped: NameSet | undefined, connection: string | undefined): void {
     this.#dropped = dropped;
     this.#connection = connection;
+  }
+
+  announceTrailers(names: string): string | undefined {
+    return cleanTrailerNames(names, this.#dropped);
   }
 
   /**

@@ -6,8 +6,8 @@ import { writeInformation } from "./internals/information.ts";
 import { responseOn } from "./internals/pipelining.ts";
 
 /**
- * Sends an interim response to the client of a request, unless the client does not understand it (HTTP/1.0), or the
- * final response has begun.
+ * Sends an interim response to the client of a request, unless the client does not understand it (HTTP/1.0), the final
+ * response has begun, or the response to an earlier pipelined request is not finished.
  *
  * 100 (Continue) is not sent: it answers the request that the proxy has sent, and Node sends its own to the client.
  * @param res the response to the request; undefined where the server does not show it
@@ -25,6 +25,9 @@ export function writeInterim(
   const response = res ?? responseOn(message.socket);
   // A response that is not this request's would send it in front of another response.
   if (response?.req.rawHeaders !== message.rawHeaders || response.headersSent) return;
+  // Without a connection, the response waits behind that of an earlier pipelined request. Node would keep what is written
+  // now, and send it after the head of this response, as the first bytes of the body.
+  if (response.socket === null) return;
   writeInformation(response, status, headers);
 }
 

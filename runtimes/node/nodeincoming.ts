@@ -12,6 +12,7 @@ import {
   type Incoming,
   WebIncoming,
 } from "../../src/request/incoming.ts";
+import { findMount } from "../../src/request/mount.ts";
 import { authorityEnd, pathOf } from "../../src/request/target.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { toHookRequest } from "./hookrequest.ts";
@@ -134,6 +135,10 @@ class HostedIncoming extends NodeIncoming implements Incoming {
     this.body = bodyless ? null : bodyOf(request, side);
   }
 
+  get mount(): string {
+    return findMount(this.message.url ?? "", this.path);
+  }
+
   request(): Request {
     return this.#request;
   }
@@ -141,6 +146,14 @@ class HostedIncoming extends NodeIncoming implements Incoming {
   protected override get connection(): ClientConnection {
     return connectionOf(this.message);
   }
+}
+
+/** A message of a framework that cuts the path of a mount off its `url`. */
+interface MountedMessage {
+  /** What was cut off; Express sets it. */
+  readonly baseUrl?: unknown;
+  /** The `url` as it was received; Express, Connect, Polka and h3 1 set it. */
+  readonly originalUrl?: unknown;
 }
 
 /** A request of `node:http`, Express or Fastify, without any web object. */
@@ -171,6 +184,12 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
     if (this.body !== null && isFlowing) resumeAfter(res, req);
   }
 
+  get mount(): string {
+    const { baseUrl, originalUrl } = this.message as MountedMessage;
+    if (typeof baseUrl === "string") return baseUrl;
+    return typeof originalUrl === "string" ? findMount(originalUrl, this.path) : "";
+  }
+
   request(): Request {
     const host = this.message.headers.host || this.authority || "localhost";
     this.#request ??= toHookRequest(this.secure ? "https" : "http", host, this);
@@ -198,6 +217,10 @@ class PeerIncoming extends WebIncoming {
     this.named = peer && namedAuthority(peer);
     this.fault = peer && versionFault(peer);
     this.#peer = peer;
+  }
+
+  override get mount(): string {
+    return this.#peer === undefined ? super.mount : findMount(this.#peer.url ?? "", this.path);
   }
 
   turn(): Promise<void> | undefined {

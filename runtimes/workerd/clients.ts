@@ -68,9 +68,10 @@ export function describeNativeClient(fetch: FetchLike): FetchClient {
 /**
  * Describes how an app in the same isolate is called. For workerd, that is a plain function call, so it does not tell the
  * app about a disconnect of the client. Therefore the proxy reads the bodies of the app's responses, and aborts the app's
- * `signal` itself. It does not read encoded bodies, because only workerd knows whether their bytes are encoded already.
+ * `signal` itself. It does not read encoded bodies, because only workerd knows whether their bytes are encoded already. The
+ * length of a body needs no check: the pipe fails if the body has another length.
  */
-const APP_CLIENT: AppClient = { ...COMMON, watchesBodies: true, note: rememberResponse };
+const APP_CLIENT: AppClient = { ...COMMON, watchesBodies: true, receive: rememberResponse };
 
 /** Describes how an app is called. */
 export function describeAppClient(app: FetchTarget): AppClient {

@@ -44,10 +44,11 @@ const sources = new WeakMap<Headers, Response>();
 /** Whether `sources` was ever used. If not, `respond` skips the lookup. */
 let hasSources = false;
 
-/** Remembers a response of an app in the same isolate, which `respond` may have to copy. */
-export function rememberResponse(response: Response): void {
+/** Remembers a response of an app in the same isolate, which `respond` may have to copy, and returns it. */
+export function rememberResponse(response: Response): Response {
   hasSources = true;
   sources.set(response.headers, response);
+  return response;
 }
 
 /**

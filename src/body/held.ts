@@ -119,4 +119,8 @@ export class HeldBody implements BodySource, Sink {
   restrictTrailers(dropped: NameSet | undefined, connection: string | undefined): void {
     this.#source.restrictTrailers?.(dropped, connection);
   }
+
+  announceTrailers(names: string): string | undefined {
+    return this.#source.announceTrailers?.(names);
+  }
 }

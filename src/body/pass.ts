@@ -45,6 +45,10 @@ export abstract class PassBody implements BodySource {
   restrictTrailers(dropped: NameSet | undefined, connection: string | undefined): void {
     this.source.restrictTrailers?.(dropped, connection);
   }
+
+  announceTrailers(names: string): string | undefined {
+    return this.source.announceTrailers?.(names);
+  }
 }
 
 /** A sink that passes everything on to another sink. */

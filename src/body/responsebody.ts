@@ -1,6 +1,6 @@
 import type { Scope } from "../exchange/scope.ts";
 import { clientGone, type ProxyError } from "../error.ts";
-import { cleanTrailers } from "../fields/trailers.ts";
+import { cleanTrailerNames, cleanTrailers } from "../fields/trailers.ts";
 import type { HeaderList } from "../transport.ts";
 import { concat, type Recycler } from "./memory.ts";
 import {
@@ -114,6 +114,10 @@ export class ResponseBody implements BodySource {
   /** Drops trailer fields that the response's `Connection` nominates. */
   restrictTrailers(_dropped: undefined, connection: string | undefined): void {
     this.#connection = connection;
+  }
+
+  announceTrailers(names: string): string | undefined {
+    return cleanTrailerNames(names);
   }
 
   /**

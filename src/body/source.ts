@@ -130,6 +130,11 @@ export interface BodySource {
    * core calls it before the body is taken. Bodies that never have trailer fields do not need it.
    */
   restrictTrailers?(dropped: NameSet | undefined, connection: string | undefined): void;
+  /**
+   * @internal Returns those of the announced names (`Trailer`) that this body's trailer fields may have; undefined for none.
+   * Bodies that never have trailer fields do not need it: bundles with such bodies alone leave out the list of names.
+   */
+  announceTrailers?(names: string): string | undefined;
 }
 
 /**

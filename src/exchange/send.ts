@@ -31,7 +31,7 @@ export type Interceptor = (next: Send) => Send;
  * Returns the innermost `Send`: it calls the app if the upstream is an app in this process, and otherwise sends the request
  * over the network. It decides for each request, because a redirect may lead from an app to the network.
  */
-export function sendThrough(transport: Transport, inProcess: Transport): Send {
+export function sendThrough(transport: Transport, inProcess: Transport = transport): Send {
   return (request, scope) => {
     const chosen = request.upstream.app === undefined ? transport : inProcess;
     if (request.upgrade !== undefined && chosen.capabilities.upgrade !== true) {
@@ -53,12 +53,21 @@ function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
   });
 }
 
-/** Applies a step only to requests whose upstream was picked from several. */
-export function ifChosen(step: Interceptor): Interceptor {
-  return (next) => {
-    const chosen = step(next);
-    return (request, scope) => (request.choice === undefined ? next : chosen)(request, scope);
-  };
+/** How requests are sent to several upstreams. */
+export interface FailoverOptions {
+  readonly retry: Required<RetryOptions>;
+  /** Milliseconds after which an attempt without response headers is left for another one; 0 for no limit. */
+  readonly attemptTimeout: number;
+  /** Whether bodies are not to be read: a response then counts as over when its headers have arrived. */
+  readonly handsBodiesThrough: boolean;
+}
+
+/** Lets the choice of an upstream send its request: it sends the request to another upstream if the first one fails. */
+export function failOver(options: FailoverOptions): Interceptor {
+  return (next) => (request, scope) =>
+    request.choice === undefined
+      ? next(request, scope)
+      : request.choice.send(next, options, request, scope);
 }
 
 /**

@@ -6,8 +6,8 @@ import type { Capabilities, HeaderList, UpstreamRequest, Transport } from "../tr
 
 /** How a runtime calls an app, where that differs from a plain call of the app's `fetch` with a standard `Request`. */
 export interface AppClient extends Partial<Omit<FetchClient, "name">> {
-  /** Called with each response that the app returns, before it is changed. */
-  readonly note?: (response: Response) => void;
+  /** Called with each response that the app returns; returns the response to forward. */
+  readonly receive?: (response: Response) => Response;
 }
 
 /**
@@ -23,8 +23,8 @@ export interface AppClient extends Partial<Omit<FetchClient, "name">> {
  * @param capabilities the features that all these calls have
  */
 export function createInProcessTransport(
-  clientFor: (app: FetchTarget) => AppClient = () => ({}),
-  capabilities: Capabilities = STANDARD,
+  clientFor: (app: FetchTarget) => AppClient,
+  capabilities: Capabilities,
 ): Transport {
   const name = "in-process";
   return {
@@ -44,9 +44,7 @@ export function createInProcessTransport(
             if (request === undefined) return assertResponse(await client.fetch?.(url, init));
             const called = callApp(app, request, (error) => (misuse = error));
             const response = assertResponse(await called);
-            client.note?.(response);
-            // With `createPipe`, no check is needed here: the pipe fails if the body has another length.
-            return client.createPipe === undefined ? holdToLength(response) : response;
+            return client.receive?.(response) ?? response;
           } catch (thrown) {
             throw toAppError(thrown, upstreamRequest, client);
           }
@@ -60,9 +58,6 @@ export function createInProcessTransport(
     },
   };
 }
-
-/** The transport to apps on runtimes that call apps as the Fetch standard says: all but workerd. */
-export const inProcess: Transport = /* @__PURE__ */ createInProcessTransport();
 
 /**
  * Constructs the request for an app.
@@ -100,39 +95,6 @@ function callApp(
     }
     throw thrown;
   }
-}
-
-/**
- * Returns the response with a body that fails if it is longer or shorter than its `Content-Length`. The client would
- * take surplus bytes for the next response on the connection, and the next response for the missing bytes (RFC 9112
- * §6.3).
- */
-function holdToLength(response: Response): Response {
-  const { body, headers, url } = response;
-  const length = headers.get("content-length");
-  // A response of the runtime's `fetch` has a URL. Its length was checked there, and its body may have been decoded.
-  if (body === null || length === null || url !== "") return response;
-  let left = Number(length);
-  const counter = new TransformStream<Uint8Array, Uint8Array>(
-    {
-      transform(chunk, controller) {
-        left -= chunk.byteLength;
-        if (left < 0) throw wrongLength();
-        controller.enqueue(chunk);
-      },
-      flush() {
-        if (left !== 0) throw wrongLength();
-      },
-    },
-    undefined,
-    { highWaterMark: 0 },
-  );
-  return new Response(body.pipeThrough(counter), response);
-}
-
-/** Returns the error of an app's response whose body does not match its `Content-Length`. */
-function wrongLength(): TypeError {
-  return new TypeError("the body of the app's response is not as long as its content-length");
 }
 
 /**

@@ -1,11 +1,11 @@
-import { explainToPool, explainToProxy } from "./foreign.ts";
+import { findFix } from "./foreign.ts";
 import { badOption } from "./misuse.ts";
-import { type PoolOptions, poolSchema } from "./pooloptions.ts";
+import type { PoolOptions } from "./pooloptions.ts";
 import { type ProxyOptions, proxySchema } from "./proxyoptions.ts";
 import { findWrong, isRecord, type Table } from "./schema.ts";
 
 /** Returns what to write instead of a name that is not an option; undefined for a name that is not known. */
-export type Explain = (name: string) => string | undefined;
+export type Explain = (name: string, value: unknown) => string | undefined;
 
 /**
  * Checks that every option of a proxy exists and has a value of the right kind.
@@ -16,15 +16,7 @@ export function checkOptions(options: ProxyOptions, explain?: Explain): void {
   if (!isRecord(options)) {
     throw new TypeError("fetchway: options must be an object such as { timeout: 5000 }");
   }
-  check(options, proxySchema, (name, value) => explain?.(name) ?? explainToProxy(name, value));
-}
-
-/**
- * Checks that every option of a pool exists and has a value of the right kind.
- * @throws TypeError that names the option and the fix
- */
-export function checkPoolOptions(options: PoolOptions): void {
-  check(options, poolSchema, explainToPool);
+  check(options, proxySchema, (name, value) => explain?.(name, value) ?? findFix(name));
 }
 
 /**
@@ -34,19 +26,15 @@ export function checkPoolOptions(options: PoolOptions): void {
  * @throws TypeError that names the option and the fix
  */
 export function refusePoolOptions(options: PoolOptions, whose: string): void {
-  checkPoolOptions(options);
-  for (const [name, value] of Object.entries(options)) {
-    if (value !== undefined && name !== "connectTimeout") {
-      throw badOption(name, `${whose}; leave it out`);
-    }
+  const { connectTimeout, ...refused } = options;
+  for (const [name, value] of Object.entries(refused)) {
+    if (value !== undefined) throw badOption(name, `${whose}; leave it out`);
   }
+  if (connectTimeout !== undefined) checkOptions({ connectTimeout });
 }
 
-function check(
-  options: object,
-  table: Table,
-  explain: (name: string, value: unknown) => string | undefined,
-): void {
+/** @throws TypeError that names an option that `table` lacks, or whose value is of another kind */
+export function check(options: object, table: Table, explain: Explain): void {
   const wrong = findWrong(options, table, explain);
   if (wrong !== undefined) throw badOption(...wrong);
 }

@@ -6,7 +6,6 @@ import { NameSet, REQUEST_ASSERTIONS, REQUEST_DROPPED } from "../fields/headers.
 import { mirrorDefaults } from "./mirroroptions.ts";
 import { defaults, type ProxyOptions } from "./proxyoptions.ts";
 import { fillIn } from "./schema.ts";
-import { type FailoverOptions, failOver } from "../exchange/failover.ts";
 import type { Tracing } from "../exchange/observation.ts";
 import { Mirror } from "../exchange/mirror.ts";
 import { followRedirects, compileRedirectPolicy } from "../exchange/redirect.ts";
@@ -14,14 +13,32 @@ import { compileResponseRewrite, type ResponseRewrite } from "../response/rewrit
 import { limitBody } from "../body/limit.ts";
 import { keepBody } from "../body/replay.ts";
 import { checkInterceptor, compose } from "../exchange/interceptor.ts";
-import { convertErrors, ifChosen, retry, type Send, sendThrough } from "../exchange/send.ts";
-import { inProcess as standardInProcess } from "../fetch/inprocess.ts";
+import {
+  convertErrors,
+  failOver,
+  type FailoverOptions,
+  retry,
+  type Send,
+  sendThrough,
+} from "../exchange/send.ts";
 import { assertReachable, parseTarget } from "../request/target.ts";
 import type { HeaderList, Transport } from "../transport.ts";
 import { compileTrust, type Trust } from "../request/trust.ts";
 
 /** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
+
+/** What a runtime contributes to the plans of its proxies, beside its transport. */
+export interface RuntimeParts {
+  /** The transport to apps in this process; without it, they are called through the transport to the network. */
+  inProcess?: Transport;
+  /** The channel on which the runtime's tools follow exchanges, if it has one. */
+  tracing?: Tracing | undefined;
+  /** Explains what to write instead of names that are no options; it takes precedence over the core. */
+  explain?: Explain;
+  /** Says how a server of this runtime hands over upgrades, for the error of a server that does not. */
+  upgradeHint?: string;
+}
 
 /** The options, checked and compiled once, so that an unused option costs nothing per request. */
 export interface Plan {
@@ -55,6 +72,8 @@ export interface Plan {
   /** The protocols that are tunnelled, in lower case. */
   readonly upgrades: readonly string[];
   readonly tunnelTimeout: number;
+  /** Says how a server of this runtime hands over upgrades. */
+  readonly upgradeHint: string | undefined;
   /** Whether redirects are followed. */
   readonly follows: boolean;
   readonly transport: Transport;
@@ -87,17 +106,12 @@ const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
 /**
  * Checks options and compiles them.
  * @param transportFor makes the runtime's own transport for these options
- * @param inProcess the runtime's transport to apps in this process
- * @param tracing the runtime's channel for tools that follow exchanges
- * @param explain says what to write instead of names that are no options; it takes precedence over the core
  * @throws TypeError that names the option and the fix
  */
 export function compile(
   options: ProxyOptions,
   transportFor: (options: ProxyOptions) => Transport,
-  inProcess: Transport = standardInProcess,
-  tracing?: Tracing,
-  explain?: Explain,
+  { inProcess, tracing, explain, upgradeHint }: RuntimeParts = {},
 ): Plan {
   checkOptions(options, explain);
   if (options.transport !== undefined && options.fetch !== undefined) {
@@ -139,6 +153,7 @@ export function compile(
     idleTimeout: options.idleTimeout ?? (transport.handsBodiesThrough ? 0 : defaults.idleTimeout),
     upgrades: (options.upgrades ?? defaults.upgrades).map((each) => each.toLowerCase()),
     tunnelTimeout: options.tunnelTimeout ?? defaults.tunnelTimeout,
+    upgradeHint,
     follows,
     send,
     transport,
@@ -212,7 +227,7 @@ function asksForIdentity(options: ProxyOptions, { capabilities }: Transport): bo
 function compileSend(
   options: ProxyOptions,
   transport: Transport,
-  inProcess: Transport,
+  inProcess: Transport | undefined,
 ): Pick<Plan, "follows" | "send"> {
   if (options.redirectTargets !== undefined && options.followRedirects === undefined) {
     throw new TypeError(
@@ -241,7 +256,7 @@ function compileSend(
     attemptTimeout,
     handsBodiesThrough: transport.handsBodiesThrough ?? false,
   };
-  steps.push(ifChosen(failOver(several)));
+  steps.push(failOver(several));
   if (retries) steps.push(retry(again, attemptTimeout));
   for (const intercept of attempt) steps.push(checkInterceptor(intercept));
   if (options.transport !== undefined) steps.push(convertErrors);
@@ -251,7 +266,7 @@ function compileSend(
 function compileMirror(
   { mirror, timeout = defaults.timeout }: ProxyOptions,
   transport: Transport,
-  inProcess: Transport,
+  inProcess: Transport | undefined,
 ): Mirror | undefined {
   if (mirror === undefined) return undefined;
   const given = typeof mirror === "string" ? { target: mirror } : mirror;

@@ -25,9 +25,10 @@ export interface RewriteOptions {
    * changes none.
    *
    * A URL points into the target if it has the target's origin, or the `Host` that was sent, and the target's base path.
-   * The base path and the query of the target are removed, and the prefix of `stripPrefix` is prepended again. Other
-   * URLs are not changed, nor are references that are relative to the path of the request. Changes by `pathRewrite`, or
-   * by the app before it called the proxy (`mount`), are not undone: use a map for these.
+   * The base path and the query of the target are removed. The prefix of `stripPrefix` is prepended again, and so is what
+   * a framework has removed before (`app.use("/api", …)` of Express, `mount`), where it tells that. Other URLs are not
+   * changed, nor are references that are relative to the path of the request. Changes by `pathRewrite` are not undone: use
+   * a map for these.
    * @default true
    * @example { "http://internal:4000/": "https://shop.example/" }
    */

@@ -7,6 +7,7 @@ import type { Tunnel } from "../tunnel.ts";
 import type { WaitUntil } from "../exchange/mirror.ts";
 import type { Client, Listener } from "../exchange/scope.ts";
 import type { ProxyError } from "../error.ts";
+import { findRoutePrefix } from "./mount.ts";
 import { authorityEnd, pathOf } from "./target.ts";
 
 /** What the server passes together with the request: Deno's `info`, Bun's `server`, a Worker's `env`, Hono's `c.env`. */
@@ -38,6 +39,11 @@ export interface Incoming extends Client {
   readonly body: BodySource | null;
   /** Keeps the process running for work that outlasts the response; set where the server passes such a function. */
   waitUntil?: WaitUntil | undefined;
+  /**
+   * What a framework has cut off the front of the path before it passed the request on, such as `/api`; `""` if nothing.
+   * It is found out when it is read, which only a response with a reference to a path needs.
+   */
+  readonly mount?: string;
   /** The protocol to which the server can switch the connection of this request; undefined where it cannot. */
   readonly upgrade?: string | undefined;
   /** Whether the server can send trailer fields to this client. */
@@ -121,6 +127,10 @@ export class WebIncoming implements Incoming {
     if (length !== undefined) return new StreamBody(stream, Number(length));
     const isChunked = getHeader(this.headers, "transfer-encoding") !== undefined;
     return isChunked ? new StreamBody(stream) : new UnframedBody(stream);
+  }
+
+  get mount(): string {
+    return findRoutePrefix(this.#request, this.path);
   }
 
   version(): string {

@@ -9,7 +9,6 @@ import {
   withoutNames,
   withoutNominated,
 } from "../fields/headers.ts";
-import { cleanTrailerNames } from "../fields/trailers.ts";
 import type { Context, Incoming } from "./incoming.ts";
 import type { Plan } from "../options/plan.ts";
 import { joinTarget, type Upstream } from "./target.ts";
@@ -47,7 +46,9 @@ export function toUpstreamRequest(
     incoming,
   );
   const upgrade =
-    head.upgrade === undefined ? undefined : readUpgrade(incoming, head.upgrade, plan.upgrades);
+    head.upgrade === undefined
+      ? undefined
+      : readUpgrade(incoming, head.upgrade, plan.upgrades, plan.upgradeHint);
   if (upgrade !== undefined) incoming.prepareUpgrade?.(head.headers);
   const host =
     incoming.named === undefined
@@ -78,7 +79,7 @@ export function toUpstreamRequest(
     // What a client must not set in the header section, it must not set in the trailer section either.
     const dropped = trusts ? plan.droppedIfTrusted : plan.dropped;
     body.restrictTrailers?.(dropped, head.connection);
-    if (head.trailer !== undefined) trailer = cleanTrailerNames(head.trailer, dropped);
+    if (head.trailer !== undefined) trailer = body.announceTrailers?.(head.trailer);
   }
   return {
     upstream,

@@ -60,9 +60,15 @@ export function isFixed(target: Target): target is AnyTarget {
   return typeof target !== "function" || isApp(target);
 }
 
-/** Whether a target stands for several upstreams. A stub of workerd has a method of every name: it is an app. */
+/**
+ * Whether a target stands for several upstreams. A stub of workerd has a method of every name: it is an app.
+ * @throws TypeError for a target of the app's own that lacks `choose`
+ */
 export function isUpstreams(target: AnyTarget): target is Upstreams {
-  return typeof (target as Partial<Upstreams> | null)?.pick === "function" && !isApp(target);
+  const upstreams = target as Partial<Upstreams> | null;
+  if (typeof upstreams?.pick !== "function" || isApp(target)) return false;
+  if (typeof upstreams.choose === "function") return true;
+  throw badTarget(target, "an object with `pick` needs `choose` of fetchway/upstreams as well");
 }
 
 /** A parsed and checked target. */

@@ -10,12 +10,14 @@ import type { HeaderList } from "../transport.ts";
  * clients ask for with every first request.
  * @param upgrade the value of the request's `Upgrade`
  * @param carried the protocols that this proxy carries, in lower case
+ * @param hint says how a server of this runtime hands over such requests
  * @throws ProxyError 400 for an upgrade with a body, and 501 where the server cannot switch the connection
  */
 export function readUpgrade(
   incoming: Incoming,
   upgrade: string,
   carried: readonly string[],
+  hint: string = "",
 ): string | undefined {
   const protocol = chooseProtocol(upgrade, carried);
   if (protocol === undefined || !mayUpgrade(incoming)) return undefined;
@@ -27,10 +29,7 @@ export function readUpgrade(
   if (incoming.upgrade !== undefined) return protocol;
   throw new ProxyError("http_request_error", {
     status: 501,
-    message:
-      `the request asks to switch to ${protocol}, and the server does not hand such requests over: ` +
-      "call proxy.attach(server), or give the server proxy.plugin; " +
-      "or give it proxy.websocket, and call proxy.fetch(request, server)",
+    message: `the request asks to switch to ${protocol}, and the server does not hand such requests over${hint}`,
   });
 }
 

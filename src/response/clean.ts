@@ -6,10 +6,10 @@ import {
   withoutNames,
   withoutNominated,
 } from "../fields/headers.ts";
-import { cleanTrailerNames } from "../fields/trailers.ts";
 import { MisuseError } from "../options/misuse.ts";
 import type { BodySource } from "../body/source.ts";
 import { chooseProtocol, nominatesUpgrade } from "../request/upgrade.ts";
+import type { Mounted } from "./location.ts";
 import { type ResponseRewrite, REWRITABLE } from "./rewrite.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
 
@@ -29,6 +29,7 @@ const CONTENT_LENGTH = new NameSet(["content-length"]);
  * @param asked the method of the client's request
  * @param request the request to the upstream
  * @param rewrite rewrites references and cookies, if the options ask for it
+ * @param client the request of the client
  * @throws ProxyError 502 for a response that must not be sent to any client
  */
 export function cleanResponse(
@@ -36,6 +37,7 @@ export function cleanResponse(
   asked: string,
   request: UpstreamRequest,
   rewrite?: ResponseRewrite,
+  client?: Mounted,
 ): UpstreamResponse {
   if (received === undefined || received === null) {
     throw new MisuseError("fetchway: a transport's `send` must resolve to a response");
@@ -54,7 +56,7 @@ export function cleanResponse(
         message: `the upstream's status was ${status}`,
       });
     }
-    headers = cleanResponseHeaders(received, request, rewrite);
+    headers = cleanResponseHeaders(received, request, rewrite, client);
   } catch (error) {
     discardBody(received);
     throw error;
@@ -68,7 +70,7 @@ export function cleanResponse(
     headers,
     original: received.original,
     body: bodyless ? null : body,
-    trailer: bodyless || body?.length !== undefined ? undefined : readTrailer(received.headers),
+    trailer: bodyless ? undefined : readTrailer(received),
     isEncoded: received.isEncoded ?? false,
     tunnel: received.tunnel,
     webSocket: received.webSocket,
@@ -102,6 +104,7 @@ export function cleanResponseHeaders(
   { status, headers: raw, body, request: followed }: UpstreamResponse,
   request: UpstreamRequest,
   rewrite?: ResponseRewrite,
+  client?: Mounted,
 ): HeaderList {
   const headers: HeaderList = [];
   let connection: string | undefined;
@@ -130,21 +133,22 @@ export function cleanResponseHeaders(
     headers.push(name, value);
   }
   if (hasNoLength && lengthAt >= 0) headers.splice(lengthAt, 2);
-  if (isRewritable) rewrite?.(headers, request, followed);
+  if (isRewritable) rewrite?.(headers, request, followed, client);
   if (connection !== undefined && connection !== "keep-alive") {
     body?.restrictTrailers?.(undefined, connection);
   }
   return withoutNominated(headers, connection);
 }
 
-/** Returns the names of the trailer fields that a response announces; undefined for none. */
-function readTrailer(headers: HeaderList): string | undefined {
+/** Returns the names of the trailer fields that a response announces and may have; undefined for none. */
+function readTrailer({ headers, body }: UpstreamResponse): string | undefined {
+  if (body?.announceTrailers === undefined || body.length !== undefined) return undefined;
   const names: string[] = [];
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     if (name.length === 7 && name.toLowerCase() === "trailer") names.push(headers[i + 1] as string);
   }
-  return names.length === 0 ? undefined : cleanTrailerNames(names.join());
+  return names.length === 0 ? undefined : body.announceTrailers(names.join());
 }
 
 /** Drops the fields of an interim response that must not be forwarded. It has no body, and so no message framing. */

@@ -1,3 +1,4 @@
+import type { Incoming } from "../request/incoming.ts";
 import type { Upstream } from "../request/target.ts";
 import type { UpstreamRequest } from "../transport.ts";
 
@@ -16,15 +17,20 @@ export function parseReference(reference: string, base?: string | URL): URL | nu
   return URL.parse(bytes, base);
 }
 
+/** The part of the client's request that tells where a framework has mounted the proxy. */
+export type Mounted = Pick<Incoming, "mount">;
+
 /**
  * Rewrites a URL reference of a response for clients of the proxy.
  * @param request the request to the upstream
  * @param followed the last request, if redirects were followed: a relative reference is relative to the URL of this one
+ * @param client the request of the client
  */
 export type LocationRewrite = (
   reference: string,
   request: UpstreamRequest,
   followed?: UpstreamRequest,
+  client?: Mounted,
 ) => string;
 
 /**
@@ -40,16 +46,25 @@ export function compileLocationRewrite(
   if (rewrite === false) return undefined;
   const rules =
     rewrite === true ? [] : Object.entries(rewrite).toSorted(([a], [b]) => b.length - a.length);
-  return (reference, request, followed) => {
+  return (reference, request, followed, client) => {
     // Do not rewrite a reference with a tab: URL parsers remove tabs and other readers do not, so it has two meanings.
     if (reference.includes("\t")) return reference;
     const absolute = followed === undefined ? reference : toAbsolute(reference, followed);
     return (
       replacePrefix(absolute, request, rules) ??
-      toOwnReference(absolute, request, prefix) ??
+      toOwnReference(absolute, request, joinPrefix(client?.mount, prefix)) ??
       absolute
     );
   };
+}
+
+/**
+ * Returns what clients write in front of a path of the target: the mount, then what `stripPrefix` removes. The option may
+ * name the mount itself, for requests that do not pass the mount, such as WebSockets.
+ */
+function joinPrefix(mount: string | undefined, prefix: string): string {
+  if (mount === undefined || mount === "") return prefix;
+  return mount.endsWith(prefix) ? mount : mount + prefix;
 }
 
 /**

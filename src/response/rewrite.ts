@@ -1,5 +1,5 @@
 import { compileCookieRewrite } from "./cookies.ts";
-import { compileLocationRewrite } from "./location.ts";
+import { compileLocationRewrite, type Mounted } from "./location.ts";
 import { NameSet } from "../fields/headers.ts";
 import { type RewriteOptions, rewriteSchema } from "../options/rewriteoptions.ts";
 import type { HeaderList, UpstreamRequest } from "../transport.ts";
@@ -16,11 +16,13 @@ export const REWRITABLE: NameSet = new NameSet([
  * Rewrites the header fields of a response for clients of the proxy, in place.
  * @param request the request to the upstream
  * @param followed the last request, if redirects were followed
+ * @param client the request of the client
  */
 export type ResponseRewrite = (
   headers: HeaderList,
   request: UpstreamRequest,
   followed?: UpstreamRequest,
+  client?: Mounted,
 ) => void;
 
 /**
@@ -36,7 +38,7 @@ export function compileResponseRewrite(
   const { locationRewrite = rewriteSchema.locationRewrite.default } = options;
   const location = compileLocationRewrite(locationRewrite, prefix);
   if (cookie === undefined && location === undefined) return undefined;
-  return (headers, request, followed) => {
+  return (headers, request, followed, client) => {
     for (let i = 0; i < headers.length; i += 2) {
       const name = headers[i] as string;
       const value = headers[i + 1] as string;
@@ -44,11 +46,11 @@ export function compileResponseRewrite(
       switch (name.length) {
         case 7:
           if (location === undefined || name.toLowerCase() !== "refresh") break;
-          headers[i + 1] = rewriteRefresh(value, (url) => location(url, request, followed));
+          headers[i + 1] = rewriteRefresh(value, (url) => location(url, request, followed, client));
           break;
         case 8:
           if (location === undefined || name.toLowerCase() !== "location") break;
-          headers[i + 1] = location(value, request, followed);
+          headers[i + 1] = location(value, request, followed, client);
           break;
         case 10:
           if (cookie === undefined || name.toLowerCase() !== "set-cookie") break;
@@ -56,7 +58,7 @@ export function compileResponseRewrite(
           break;
         case 16:
           if (location === undefined || name.toLowerCase() !== "content-location") break;
-          headers[i + 1] = location(value, request, followed);
+          headers[i + 1] = location(value, request, followed, client);
           break;
       }
     }

@@ -1,5 +1,5 @@
 /**
- * Several upstreams as one target: which of them gets a request, and which get none because they fail.
+ * Several upstreams as one target: `fetchway/upstreams`. It decides which of them gets a request, and which get none because they fail.
  * @module
  */
 import type { ProxyError, ProxyErrorCode } from "../error.ts";
@@ -23,6 +23,7 @@ import {
   POLICIES,
   type PolicyName,
 } from "./balanceoptions.ts";
+import { choose } from "./failover.ts";
 import { type CheckOptions, HealthChecks } from "./healthchecks.ts";
 import { hasHostName, HostName, HostNames, type ResolveOptions } from "./hostnames.ts";
 import {
@@ -39,7 +40,16 @@ import { type Chance, type Group, type Member, type Policy, realChance } from ".
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
 import type { PickRequest, Result, Upstreams, UpstreamState } from "./upstreams.ts";
 
-export { byAddress, byCookie, byHeader, byUri, consistentHash, type HashKey, type HashOptions };
+export {
+  byAddress,
+  byCookie,
+  byHeader,
+  byUri,
+  choose,
+  consistentHash,
+  type HashKey,
+  type HashOptions,
+};
 export type {
   BalancedTarget,
   BalanceOptions,
@@ -215,6 +225,9 @@ export class Balancer implements Upstreams, Group {
   }
 
   // ── for the proxy ──
+
+  /** Picks the upstream of a request. The proxy calls it. */
+  readonly choose: Upstreams["choose"] = choose;
 
   /** Begins the active checks, and the lookups of host names. The proxy calls it. */
   start(transport: Transport): void {

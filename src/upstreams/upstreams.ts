@@ -1,6 +1,12 @@
 import type { ProxyError } from "../error.ts";
-import type { TargetAddress } from "../request/target.ts";
+import type { Scope } from "../exchange/scope.ts";
+import type { Incoming } from "../request/incoming.ts";
+import type { TargetAddress, Upstream } from "../request/target.ts";
 import type { HeaderList, Transport } from "../transport.ts";
+import type { Choice } from "./failover.ts";
+
+/** Parses a target, and makes sure that the transport can reach it. */
+export type Reach = (target: TargetAddress) => Upstream;
 
 /** What of a client's request a choice may depend on. */
 export interface PickRequest {
@@ -60,14 +66,25 @@ export interface UpstreamState {
  * and query.
  * @example
  * ```ts
+ * import { choose } from "fetchway/upstreams";
+ *
  * const hosts = ["http://10.0.0.1:4000", "http://10.0.0.2:4000"];
  * const turns: Upstreams = {
+ *   choose,
  *   turn: 0,
  *   pick(_, tried) { return hosts.filter((host) => !tried.includes(host)).at(this.turn++ % hosts.length); },
  * };
  * ```
  */
 export interface Upstreams {
+  /** Sends requests to what `pick` returns: `choose` of `fetchway/upstreams`. */
+  readonly choose: (
+    upstreams: Upstreams,
+    client: Incoming,
+    transport: Transport,
+    scope: Scope,
+    reach?: Reach,
+  ) => Promise<Choice>;
   /**
    * Returns where to send an attempt, or a promise if the attempt has to wait; undefined if no upstream can take it: the
    * client then gets 503.

@@ -94,7 +94,7 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
     absWorkingDir: root,
     entryPoints: ["node", "slow", "srvx", "h3", "hono"]
       .map((host) => `test/hosts/${host}.ts`)
-      .concat("test/work/host.ts", "test/storm/wrap.ts", "examples/transport.ts"),
+      .concat("test/work/host.ts", "test/storm/wrap.ts", "examples/transport/index.ts"),
     outbase: ".",
     outdir: folder,
     chunkNames: "test/[name]-[hash]",
@@ -105,6 +105,11 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
     // The oldest supported Node supports this syntax.
     target: "es2023",
     external: FRAMEWORKS.slice(),
+    // The example imports the installed package.
+    alias: {
+      "fetchway/transport": join(root, "src/transport.ts"),
+      fetchway: join(root, "runtimes/node.ts"),
+    },
     logLevel: "warning",
   });
   for (const each of ["test", "examples"]) {

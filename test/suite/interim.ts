@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import type { Answer, Client } from "../_client.ts";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
-import { until } from "../_wait.ts";
+import { settled, until } from "../_wait.ts";
 import { request, type Header } from "../_wire.ts";
 
 const hints = (...headers: string[]): string =>
@@ -94,6 +94,28 @@ export const interim = {
     };
     const answer = await t.ask("GET / HTTP/1.0\r\nHost: proxy.test\r\n\r\n");
     expect(answer).toMatchObject({ status: 200, text: "final", interim: [] });
+  },
+
+  async "an interim response for a pipelined request is not sent inside the response in front of it, or inside its own"(
+    t: Tools,
+  ): Promise<void> {
+    for (const setup of ["default", "hooked"] as const) {
+      t.upstream.script = async (call) => {
+        if (call.target === "/second") {
+          call.write(hints("Link: </a>; rel=preload"));
+          return call.reply(200, [], "second");
+        }
+        call.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfirst");
+        // The whole second response arrives, where the server sends pipelined requests on at once.
+        await settled(() => t.upstream.calls.length, undefined, 100);
+        call.write(" end");
+      };
+      const client = await t.connect(setup);
+      client.send(request("GET", "/first"), request("GET", "/second"));
+      expect(await client.read()).toMatchObject({ status: 200, text: "first end" });
+      expect(await client.read()).toMatchObject({ status: 200, text: "second" });
+      await t.upstream.reset();
+    }
   },
 
   async "a client that sends no Expect gets no 100 of the upstream"(t: Tools): Promise<void> {

@@ -39,10 +39,11 @@ export class LineWriter {
     });
   }
 
+  /** Writes a line, or several with line feeds between them. */
   write(line: string): void {
     if (this.#isBroken) return;
     if (this.#pending.length > LIMIT) {
-      this.#dropped++;
+      this.#dropped += line.split("\n").length;
       return;
     }
     this.#pending += `${line}\n`;

@@ -1,3 +1,4 @@
+import type { Writable } from "node:stream";
 import process from "node:process";
 import { ProxyError } from "../../../src/error.ts";
 import { pathOf } from "../../../src/request/target.ts";
@@ -21,7 +22,7 @@ import { LineWriter, type Output } from "./linewriter.ts";
 /** The forms of the log: the values of `--log`. */
 export type LogForm = "pretty" | "common" | "combined" | "json" | "off";
 
-type Stream = Output & NodeJS.WritableStream & { readonly isTTY?: boolean };
+type Stream = Output & Writable & { readonly isTTY?: boolean };
 
 /** Chooses the form of the log if `--log` is not given: for people on a terminal, for programs elsewhere. */
 export function chooseLogForm(stream: { readonly isTTY?: boolean }): LogForm {
@@ -150,7 +151,8 @@ function toErrorRecord({ method, path, status, failure, time, outcome }: FailedR
   return { time: toIsoTime(time), level: "error", method, path, status, ...failure, outcome };
 }
 
-function describeDropped(count: number): string {
+/** Renders the notice of lines that were dropped. */
+export function describeDropped(count: number): string {
   return `${count} ${count === 1 ? "line was" : "lines were"} dropped: the reader of this log is too slow`;
 }
 

@@ -86,6 +86,7 @@ export interface Snapshot {
   readonly startedAt: number;
   readonly now: number;
   readonly memory: number;
+  readonly workers: WorkersState | undefined;
   /** The connections of clients, which only Node's server shows. */
   readonly clients: ClientStats | undefined;
   readonly total: {
@@ -134,6 +135,38 @@ export interface UpstreamState {
   readonly health: string | undefined;
 }
 
+/** The workers of the command. */
+export interface WorkersState {
+  /** The number of those that take new connections. */
+  readonly running: number;
+  /** The number of those that finish what was running when they were replaced. */
+  readonly retired: number;
+  /** How often another process was started for one that had died. */
+  readonly restarts: number;
+  readonly pids: readonly number[];
+}
+
+/** What a worker has counted since its last report, as JSON. */
+export interface MetricsReport {
+  readonly total: Record<(typeof TOTALS)[number], number>;
+  readonly statuses: readonly number[];
+  readonly latencies: readonly (readonly [bucket: number, count: number])[];
+  readonly errors: readonly (readonly [name: string, count: number])[];
+  readonly tunnels: readonly (readonly [name: string, count: number])[];
+  readonly series: readonly (Omit<Series, "buckets"> & { readonly buckets: readonly number[] })[];
+  readonly failures: readonly SeenFailure[];
+  readonly upstreams: readonly {
+    readonly name: string;
+    readonly requests: number;
+    readonly failed: number;
+    /** The counters of `Recent`. */
+    readonly recent: readonly number[];
+  }[];
+  readonly requests: readonly SeenRequest[];
+}
+
+const TOTALS = ["requests", "failed", "bytesIn", "bytesOut", "retries"] as const;
+
 /** The facts about the process, which do not change. */
 export interface About {
   readonly version: string;
@@ -146,6 +179,10 @@ export class Metrics {
   readonly #poolStats: () => PoolStats | undefined;
   /** Returns the connections of clients in numbers; undefined where the runtime does not show them. */
   clientStats: () => ClientStats | undefined = () => undefined;
+  /** Returns bytes of memory and seconds of CPU time. */
+  usage: () => { memory: number; cpu: number } = measureProcess;
+  /** Returns the workers; undefined if the command has none. */
+  describeWorkers: () => WorkersState | undefined = () => undefined;
   readonly startedAt: number = Date.now();
   readonly #startSecond: number;
   readonly series: Map<string, Series> = new Map();
@@ -217,7 +254,8 @@ export class Metrics {
       ...this.#about,
       startedAt: this.startedAt,
       now,
-      memory: process.memoryUsage().rss,
+      memory: this.usage().memory,
+      workers: this.describeWorkers(),
       clients: this.clientStats(),
       total: {
         requests: this.requests,
@@ -243,6 +281,61 @@ export class Metrics {
     };
   }
 
+  /** Returns all that has been counted, for the process that adds up the counters of several. */
+  report(): MetricsReport {
+    return {
+      total: Object.fromEntries(TOTALS.map((name) => [name, this[name]])) as MetricsReport["total"],
+      statuses: Array.from(this.#statuses.sum),
+      latencies: this.#latencies.counts(),
+      errors: [...this.errors],
+      tunnels: [...this.tunnels],
+      series: Array.from(this.series.values(), (each) => ({
+        ...each,
+        buckets: Array.from(each.buckets),
+      })),
+      failures: [...this.#failures.values()],
+      upstreams: Array.from(this.upstreams, ([name, { requests, failed, recent }]) => ({
+        name,
+        requests,
+        failed,
+        recent: Array.from(recent.sum),
+      })),
+      requests: this.#requests,
+    };
+  }
+
+  /** Adds what another process has counted in the last second. */
+  add(report: MetricsReport, second: number = monotonicSecond()): void {
+    const { total, statuses, latencies } = report;
+    for (const name of TOTALS) this[name] += total[name];
+    this.#recent.add(second, REQUESTS, total.requests);
+    this.#recent.add(second, FAILED, total.failed);
+    statuses.forEach((count, i) => this.#statuses.add(second, i, count));
+    for (const [bucket, count] of latencies) this.#latencies.addTo(second, bucket, count);
+    for (const [name, count] of report.errors) increase(this.errors, name, Infinity, count);
+    for (const [name, count] of report.tunnels) increase(this.tunnels, name, MOST_PROTOCOLS, count);
+    for (const each of report.series) {
+      const series = this.#findSeries(each.method, each.status, each.errorType, each.isOverflow);
+      each.buckets.forEach((count, i) => increaseAt(series.buckets, i, count));
+      series.sum += each.sum;
+      series.count += each.count;
+    }
+    for (const failure of report.failures) this.#addFailure(failure);
+    for (const { name, requests, failed, recent } of report.upstreams) {
+      const counters = this.#findUpstream(name);
+      counters.requests += requests;
+      counters.failed += failed;
+      recent.forEach((count, i) => counters.recent.add(second, i, count));
+    }
+    this.#requests.push(...report.requests);
+    // The workers' own numbers would repeat.
+    this.#requests.sort((one, other) => one.time - other.time);
+    this.#requests.splice(0, this.#requests.length - MOST_RECENT);
+    this.#requests.forEach((each, i) => {
+      this.#requests[i] = { ...each, id: this.requests - this.#requests.length + i + 1 };
+    });
+  }
+
   /** Counts an error, and returns its code. */
   #countError({ error, upstream, status, startedAt, timings }: RequestEnd): string {
     if (isClientGone(error)) {
@@ -251,46 +344,54 @@ export class Metrics {
     }
     const failure = diagnoseFailure(error, upstream);
     increase(this.errors, failure.code, Infinity);
-    const key = `${status} ${failure.code} ${failure.cause}`;
-    const count = (this.#failures.get(key)?.count ?? 0) + 1;
+    this.#addFailure({ ...failure, status, count: 1, last: startedAt + timings.total });
+    return failure.code;
+  }
+
+  #addFailure(failure: SeenFailure): void {
+    const key = `${failure.status} ${failure.code} ${failure.cause}`;
+    const count = (this.#failures.get(key)?.count ?? 0) + failure.count;
     // The map keeps the order of the last occurrences, so that the kind that has not occurred for longest is dropped.
     this.#failures.delete(key);
-    this.#failures.set(key, { ...failure, status, count, last: startedAt + timings.total });
+    this.#failures.set(key, { ...failure, count });
     if (this.#failures.size > MOST_FAILURES) {
       this.#failures.delete(this.#failures.keys().next().value as string);
     }
-    return failure.code;
   }
 
   #countSeries({ method, status, timings }: RequestEnd, errorType: string | undefined): void {
     const name = METHODS.has(method) ? method : "_OTHER";
-    const key = `${name} ${status} ${errorType ?? ""}`;
-    const isOverflow = !this.series.has(key) && this.series.size >= MOST_SERIES;
+    const series = this.#findSeries(name, status, errorType);
+    const seconds = timings.total / 1000;
+    const bucket = BOUNDS.findIndex((bound) => seconds <= bound);
+    increaseAt(series.buckets, bucket === -1 ? BOUNDS.length : bucket, 1);
+    series.sum += seconds;
+    series.count++;
+  }
+
+  /** @param isOther whether the requests have been counted together elsewhere, because there was no room */
+  #findSeries(
+    method: string,
+    status: number,
+    errorType: string | undefined,
+    isOther = false,
+  ): Series {
+    const key = `${method} ${status} ${errorType ?? ""}`;
+    const isOverflow = isOther || (!this.series.has(key) && this.series.size >= MOST_SERIES);
     const found = isOverflow ? OTHER : key;
     let series = this.series.get(found);
     if (series === undefined) {
       const buckets = new Float64Array(BOUNDS.length + 1);
-      series = { method: name, status, errorType, isOverflow, buckets, sum: 0, count: 0 };
+      series = { method, status, errorType, isOverflow, buckets, sum: 0, count: 0 };
       this.series.set(found, series);
     }
-    const seconds = timings.total / 1000;
-    const bucket = BOUNDS.findIndex((bound) => seconds <= bound);
-    const index = bucket === -1 ? BOUNDS.length : bucket;
-    series.buckets[index] = (series.buckets[index] as number) + 1;
-    series.sum += seconds;
-    series.count++;
+    return series;
   }
 
   #countUpstream(end: RequestEnd, second: number, isFailed: boolean): void {
     const { upstream, timings, status } = end;
     if (upstream === undefined) return;
-    const isKnown = this.upstreams.has(upstream) || this.upstreams.size < MOST_UPSTREAMS;
-    const name = isKnown ? upstream : OTHER;
-    let counters = this.upstreams.get(name);
-    if (counters === undefined) {
-      counters = { requests: 0, failed: 0, recent: new Recent(4) };
-      this.upstreams.set(name, counters);
-    }
+    const counters = this.#findUpstream(upstream);
     counters.requests++;
     counters.recent.add(second, REQUESTS);
     if (status !== 101) {
@@ -300,6 +401,17 @@ export class Metrics {
     if (!isFailed) return;
     counters.failed++;
     counters.recent.add(second, FAILED);
+  }
+
+  #findUpstream(upstream: string): UpstreamCounters {
+    const isKnown = this.upstreams.has(upstream) || this.upstreams.size < MOST_UPSTREAMS;
+    const name = isKnown ? upstream : OTHER;
+    let counters = this.upstreams.get(name);
+    if (counters === undefined) {
+      counters = { requests: 0, failed: 0, recent: new Recent(4) };
+      this.upstreams.set(name, counters);
+    }
+    return counters;
   }
 
   #keepRequest(end: RequestEnd, code: string | undefined): void {
@@ -358,9 +470,18 @@ function monotonicSecond(): number {
 }
 
 /** Increases a counter; a name for which there is no room is counted as `OTHER`. */
-function increase(counters: Map<string, number>, name: string, most: number): void {
+function increase(counters: Map<string, number>, name: string, most: number, by = 1): void {
   const key = counters.has(name) || counters.size < most ? name : OTHER;
-  counters.set(key, (counters.get(key) ?? 0) + 1);
+  counters.set(key, (counters.get(key) ?? 0) + by);
+}
+
+function increaseAt(counters: Float64Array, index: number, by: number): void {
+  counters[index] = (counters[index] as number) + by;
+}
+
+function measureProcess(): { memory: number; cpu: number } {
+  const { user, system } = process.cpuUsage();
+  return { memory: process.memoryUsage().rss, cpu: (user + system) / 1e6 };
 }
 
 function toTotals(pool: PoolStats): Snapshot["connections"] {

@@ -1,4 +1,3 @@
-import process from "node:process";
 import { BOUNDS, type Metrics, type Snapshot } from "./metrics.ts";
 
 type Labels = Readonly<Record<string, string | undefined>>;
@@ -15,7 +14,7 @@ export const PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 export function renderMetrics(metrics: Metrics): string {
   const snapshot = metrics.snapshot();
   const { total, upstreams, connections, version, runtime } = snapshot;
-  const { user, system } = process.cpuUsage();
+  const { memory, cpu } = metrics.usage();
   const byUpstream = (of: (upstream: Snapshot["upstreams"][number]) => number): Sample[] =>
     upstreams.map((each) => [{ upstream: each.name }, of(each)]);
   const families = [
@@ -113,17 +112,16 @@ export function renderMetrics(metrics: Metrics): string {
           ),
         ]),
     ...renderClients(snapshot),
+    ...renderWorkers(snapshot),
     renderFamily(
       "process_start_time_seconds",
       "gauge",
       "When the counting began, in seconds since 1970.",
       [[{}, snapshot.startedAt / 1000]],
     ),
-    renderFamily("process_cpu_seconds_total", "counter", "CPU time of the process.", [
-      [{}, (user + system) / 1e6],
-    ]),
+    renderFamily("process_cpu_seconds_total", "counter", "CPU time of the process.", [[{}, cpu]]),
     renderFamily("process_resident_memory_bytes", "gauge", "Memory of the process.", [
-      [{}, snapshot.memory],
+      [{}, memory],
     ]),
     renderFamily(
       "fetchway_build_info",
@@ -161,6 +159,22 @@ function renderClients({ clients }: Snapshot): string[] {
         [{ reason: "body" }, clients.slowBodies],
         [{ reason: "read" }, clients.slowReaders],
       ],
+    ),
+  ];
+}
+
+function renderWorkers({ workers }: Snapshot): string[] {
+  if (workers === undefined) return [];
+  return [
+    renderFamily("fetchway_workers", "gauge", "Worker processes by state.", [
+      [{ state: "running" }, workers.running],
+      [{ state: "retired" }, workers.retired],
+    ]),
+    renderFamily(
+      "fetchway_worker_restarts_total",
+      "counter",
+      "Worker processes that were started for others that had died.",
+      [[{}, workers.restarts]],
     ),
   ];
 }

@@ -71,6 +71,19 @@ export class Latencies {
     this.#recent.add(second, toBucket(milliseconds));
   }
 
+  /** Adds to one bucket, as `counts` of another process gives it. */
+  addTo(second: number, bucket: number, count: number): void {
+    this.#recent.add(second, bucket, count);
+  }
+
+  /** Returns the buckets that are not empty: `[bucket, count]`. */
+  counts(): [bucket: number, count: number][] {
+    return Array.from(this.#recent.sum, (count, bucket): [number, number] => [
+      bucket,
+      count,
+    ]).filter(isFilled);
+  }
+
   /** Returns the percentiles, each with the error of a bucket; undefined if there was no request. */
   percentiles(second: number): Percentiles | undefined {
     this.#recent.advance(second);

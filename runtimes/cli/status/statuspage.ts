@@ -291,9 +291,9 @@ function showRequests({ requests }) {
 let last;
 function showAll() {
   if (last === undefined || document.hidden) return;
-  const { ready, version, runtime, now, startedAt } = last;
+  const { ready, version, runtime, now, startedAt, workers } = last;
   setState(ready ? "good" : "warn", ready ? "running" : "stopping");
-  $("about").textContent = "for " + toSpan(now - startedAt) + " · " + version + " on " + runtime;
+  $("about").textContent = "for " + toSpan(now - startedAt) + " · " + version + " on " + runtime + (workers ? " · " + workers.running + " workers" : "");
   for (const part of [showRate, showNow, showLatency, showStatuses, showFailures, showUpstreams, showRequests]) part(last);
 }
 function setState(tone, text) {

@@ -25,6 +25,8 @@ export interface StatusSource {
   readonly metrics: Metrics;
   /** Whether new requests are accepted. */
   readonly isReady: () => boolean;
+  /** Brings the counters up to date, where they come from other processes. */
+  readonly refresh?: () => Promise<void>;
 }
 
 /**
@@ -192,8 +194,13 @@ export async function listenForStatus(
 ): Promise<Server> {
   try {
     const pages = new StatusPages(source, host);
+    const { refresh } = source;
+    const answerFresh = async (request: Request): Promise<Response> => {
+      if (/\/(?:stats|metrics)$/.test(pathOf(request.url).replace(/\?.*/s, ""))) await refresh?.();
+      return pages.answer(request);
+    };
     const server = serve({
-      fetch: pages.answer,
+      fetch: refresh === undefined ? pages.answer : answerFresh,
       port,
       hostname: host,
       silent: true,

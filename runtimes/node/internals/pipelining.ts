@@ -36,6 +36,15 @@ type Key = IncomingMessage["rawHeaders"];
 
 const SAFE: ReadonlySet<string | undefined> = new Set(["GET", "HEAD", "OPTIONS", "TRACE"]);
 
+/**
+ * Returns whether a request may be sent beside others: its method is safe, and it expects nothing. For `Expect`, Node has
+ * queued a 100 (Continue) already, which it would send after a response head that is written before the request's turn,
+ * as the first bytes of the body.
+ */
+function maySendBeside({ method, headers }: IncomingMessage): boolean {
+  return SAFE.has(method) && headers.expect === undefined;
+}
+
 /** The waiting requests of a connection that has an unsafe request in front of other requests, or behind them. */
 class PipelinedConnection {
   readonly #socket: Socket;
@@ -52,10 +61,11 @@ class PipelinedConnection {
   }
 
   /** Adds a request behind the first one. Returns a promise of its turn, or undefined if it may be sent at once. */
-  enter({ method, rawHeaders }: IncomingMessage, first: ServerResponse): Promise<void> | undefined {
+  enter(req: IncomingMessage, first: ServerResponse): Promise<void> | undefined {
+    const { rawHeaders } = req;
     if (!SAFE.has(first.req.method)) this.#unsafe ??= first.req.rawHeaders;
     const inFront = this.#unsafe;
-    const isSafe = SAFE.has(method);
+    const isSafe = maySendBeside(req);
     if (isSafe && inFront === undefined) return undefined;
     if (!isSafe) this.#unsafe = rawHeaders;
     this.#watch(first);
@@ -129,7 +139,7 @@ export function turnAfterAll(socket: Socket): Promise<void> | undefined {
  * Returns a promise that resolves when a request may be sent; undefined if that is at once, as nearly always.
  *
  * Node emits pipelined requests as it parses them, and holds back only their responses. Safe requests are sent side by
- * side. An unsafe request is sent when all requests in front of it have their responses, and the requests behind it when
+ * side. An unsafe request, or one with `Expect`, is sent when all requests in front of it have their responses, and the requests behind it when
  * it has its own. So a `PUT` and the `GET` behind it reach the upstream in this order (RFC 9112 §9.3.2).
  */
 export function turnOf(req: IncomingMessage): Promise<void> | undefined {

@@ -1,0 +1,151 @@
+/**
+ * Counts what a request costs in each proxy on Node: allocated bytes, promises, timers, system calls. Unlike times, counts
+ * are the same on a busy machine.
+ *
+ *     npm run bench:counts    # writes counts.json and the table in README.md, about five minutes
+ */
+import { execFileSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { Agent } from "node:http";
+import { fileURLToPath } from "node:url";
+import { contestants } from "./contestants.ts";
+import type { Work } from "./counter.ts";
+import { freePort, Program } from "./program.ts";
+import { toTitle } from "./ratios.ts";
+import { writeBetween } from "./report.ts";
+import { median } from "./statistics.ts";
+import { ask, validate } from "./validate.ts";
+import { type Workload, workloads } from "./workloads.ts";
+
+const WORKLOADS = workloads.filter(({ name }) => ["get-1k", "post-1k", "get-64k"].includes(name));
+/** Requests in sequence before the first count, in which V8 optimizes the code. */
+const WARM_UP = 8000;
+/** Requests of one count, few enough that no garbage is collected meanwhile. */
+const BATCH = 200;
+const BATCHES = 9;
+
+/** The goals for kilobytes that a GET of 1 KB allocates. */
+const GOALS: Readonly<Record<string, number>> = { node: 12, srvx: 13, h3: 14, hono: 16 };
+
+/** One thread, so that the count of requests and not the clock decides when code is optimized or garbage collected. */
+const FLAGS = [
+  "--single-threaded",
+  "--expose-gc",
+  "--no-memory-reducer",
+  "--min-semi-space-size=64",
+  "--max-semi-space-size=64",
+  `--import=${new URL("counter.ts", import.meta.url).href}`,
+];
+
+/** What one request costs. */
+interface Cost {
+  readonly bytes: number;
+  readonly promises: number;
+  readonly timers: number;
+  readonly reads: number;
+  readonly writes: number;
+}
+
+async function measureCost(name: string, workload: Workload, target: string): Promise<Cost> {
+  const [port, counter] = [await freePort(), await freePort()];
+  const file = fileURLToPath(new URL(`contestants/${name}.ts`, import.meta.url));
+  const env = { TARGET: target, COUNTER: `${counter}` };
+  const program = await Program.start([process.execPath, ...FLAGS, file], port, env);
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const send = async (times: number): Promise<void> => {
+    for (let i = 0; i < times; i++) await ask(workload, port, agent);
+  };
+  const work = async (path: string): Promise<Work> =>
+    (await (await fetch(`http://127.0.0.1:${counter}${path}`)).json()) as Work;
+  try {
+    await validate(workload, port);
+    await send(WARM_UP);
+    const bytes: number[] = [];
+    for (let i = 0; i < BATCHES; i++) {
+      const before = await work("/collect");
+      await send(BATCH);
+      const after = await work("/");
+      if (after.collections === before.collections) bytes.push((after.heap - before.heap) / BATCH);
+    }
+    if (bytes.length === 0) throw new Error(`${name}: garbage was collected in each count`);
+    await work("/hooks");
+    const before = await work("/");
+    await send(BATCH);
+    const after = await work("/");
+    const each = (kind: keyof Work): number => (after[kind] - before[kind]) / BATCH;
+    return {
+      bytes: median(bytes),
+      promises: each("promises"),
+      timers: each("timers"),
+      reads: each("reads"),
+      writes: each("writes"),
+    };
+  } finally {
+    agent.destroy();
+    await program.stop();
+  }
+}
+
+type Costs = Record<string, Record<string, Cost>>;
+
+async function countAll(): Promise<Costs> {
+  const port = await freePort();
+  const upstream = await Program.start(
+    [process.execPath, fileURLToPath(new URL("target.ts", import.meta.url))],
+    port,
+  );
+  const onNode = contestants.filter(({ uses }) =>
+    ["go", "nginx", "bun", "deno", "workerd"].every((tool) => !uses.includes(tool)),
+  );
+  const costs: Costs = {};
+  try {
+    for (const { name } of onNode) {
+      const own: Record<string, Cost> = (costs[name] = {});
+      for (const workload of WORKLOADS) {
+        const cost = await measureCost(name, workload, `http://127.0.0.1:${port}`);
+        own[workload.name] = cost;
+        console.error(`${name.padEnd(24)} ${workload.name.padEnd(8)} ${JSON.stringify(cost)}`);
+      }
+    }
+  } finally {
+    await upstream.stop();
+  }
+  return costs;
+}
+
+const OTHERS = ["promises", "timers", "reads", "writes"] as const;
+
+function toTable(costs: Costs): string {
+  const rows = Object.entries(costs)
+    .toSorted(([, a], [, b]) => (a["get-1k"]?.bytes ?? 0) - (b["get-1k"]?.bytes ?? 0))
+    .map(([name, own]) =>
+      [
+        toTitle(name),
+        showKilobytes(own["get-1k"], GOALS[name]),
+        showKilobytes(own["post-1k"]),
+        showKilobytes(own["get-64k"]),
+      ].concat(OTHERS.map((kind) => showCount(own["get-1k"]?.[kind]))),
+    );
+  const head = ["", ...WORKLOADS.map(({ title }) => title), ...OTHERS];
+  const table = [head, ["---", ...head.slice(1).fill("--:")], ...rows];
+  return [
+    `Node ${process.versions.node}. Kilobytes that a request allocates in V8's heap; the other columns are of GET 1 KB.`,
+    table.map((cells) => `| ${cells.join(" | ")} |`).join("\n"),
+  ].join("\n\n");
+}
+
+function showKilobytes(cost: Cost | undefined, goal?: number): string {
+  const text = ((cost?.bytes ?? Number.NaN) / 1000).toFixed(1);
+  if (goal === undefined) return text;
+  return Number(text) <= goal ? `${text} (≤ ${goal})` : `**${text}** (≤ ${goal})`;
+}
+
+function showCount(count = Number.NaN): string {
+  return count < 0.05 ? "0" : count.toFixed(1).replace(/\.0$/, "");
+}
+
+const costs = await countAll();
+const json = fileURLToPath(new URL("counts.json", import.meta.url));
+writeFileSync(json, JSON.stringify({ node: process.versions.node, costs }, undefined, 2));
+const readme = writeBetween("counts", toTable(costs));
+execFileSync(fileURLToPath(new URL("../node_modules/.bin/oxfmt", import.meta.url)), [json, readme]);

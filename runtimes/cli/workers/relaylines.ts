@@ -1,0 +1,26 @@
+import type { Readable } from "node:stream";
+
+/** The most characters of a line that has no end yet. */
+const LONGEST = 1024 * 1024;
+
+/**
+ * Passes on what a worker prints in whole lines, so that the lines of two workers do not mix.
+ * @param write is called with one or more lines, without the last line feed
+ */
+export function relayLines(output: Readable, write: (lines: string) => void): void {
+  let rest = "";
+  output.setEncoding("utf8");
+  output.on("data", (text: string) => {
+    const end = text.lastIndexOf("\n");
+    if (end >= 0) {
+      write(rest + text.slice(0, end));
+      rest = text.slice(end + 1);
+    } else rest += text;
+    if (rest.length <= LONGEST) return;
+    write(rest);
+    rest = "";
+  });
+  output.on("end", () => {
+    if (rest !== "") write(rest);
+  });
+}

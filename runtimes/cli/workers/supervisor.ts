@@ -1,0 +1,444 @@
+/**
+ * The parent's side: it starts the workers, hands new connections to them in turn, starts others for those that die, and
+ * replaces and stops them.
+ *
+ * `node:cluster` keeps the listening socket in the parent as long as a worker runs, so that no connection is lost in the
+ * queue of a socket that is closed, as with sockets of the workers' own (`SO_REUSEPORT`).
+ */
+import cluster, { type Worker } from "node:cluster";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import process from "node:process";
+import type { PoolStats } from "#proxy";
+import type { ClientStats } from "../clientconnections.ts";
+import type { Running } from "../listen.ts";
+import { describeDropped } from "../log/requestlog.ts";
+import { LineWriter } from "../log/linewriter.ts";
+import { mergeStats } from "../routes.ts";
+import type { Metrics, WorkersState } from "../status/metrics.ts";
+import { describeRunning } from "../stop.ts";
+import { tell } from "../tell.ts";
+import {
+  type Begin,
+  type Order,
+  WORKER_MARK,
+  type WorkerMessage,
+  type WorkerReport,
+} from "./messages.ts";
+import { relayLines } from "./relaylines.ts";
+
+/** Milliseconds for which a worker must serve so that its death is not a further one of a series. */
+const STABLE = 10_000;
+/** Milliseconds until a worker that died early is started again; twice as long after each further death. */
+const FIRST_DELAY = 100;
+const LONGEST_DELAY = 30_000;
+/** Milliseconds within which a worker must be ready. */
+const START_LIMIT = 30_000;
+/** Milliseconds beyond `stopTimeout` after which a worker that does not answer is killed. */
+const KILL_AFTER = 3000;
+/** Milliseconds to wait for a worker to close its server, which takes longer only if it is busy. */
+const CLOSE_LIMIT = 2000;
+/** Milliseconds to wait for the reports of the workers. */
+const REPORT_LIMIT = 300;
+/** Retired workers may finish what is running for as long as it takes, until there are this many for each place. */
+const MOST_RETIRED = 2;
+
+/** A process that serves, will serve, or did serve. */
+interface Member {
+  readonly worker: Worker;
+  state: "starting" | "serving" | "retired";
+  readyAt: number;
+  report: WorkerReport | undefined;
+  /** Resolves with the next report, if it is awaited. */
+  reported: PromiseWithResolvers<void> | undefined;
+  /** Resolves when it takes no new connections. */
+  readonly closed: Promise<void>;
+  readonly close: () => void;
+  /** What was running when it began to stop. */
+  running: Running | undefined;
+}
+
+/** The place of one worker: its processes follow one another. */
+interface Place {
+  member: Member | undefined;
+  /** The number of processes in a row that died early. */
+  deaths: number;
+  timer: ReturnType<typeof setTimeout> | undefined;
+}
+
+/** What a worker said when it was ready. */
+type Ready = Extract<WorkerMessage, { type: "ready" }>;
+
+/** A worker that did not become ready. */
+export class WorkerFailure extends Error {
+  readonly exitCode: number;
+  constructor(exitCode: number) {
+    super("a worker did not start");
+    this.exitCode = exitCode;
+  }
+}
+
+/** The workers of the command, seen from their parent. */
+export class Supervisor {
+  readonly #begin: Begin;
+  readonly #places: readonly Place[];
+  readonly #members: Set<Member> = new Set();
+  readonly #lines: LineWriter;
+  readonly #errors: LineWriter;
+  #isStopping = false;
+  /** The last of the starts, which follow one another. */
+  #last: Promise<unknown> = Promise.resolve();
+  #restarts = 0;
+  #cut: Running = { requests: 0, tunnels: 0 };
+  #wasKilled = false;
+  #onRunning: ((running: Running) => void) | undefined;
+  /** The counters of the processes that have ended. */
+  #endedPool: PoolStats | undefined;
+  #endedClients: ClientStats | undefined;
+  #endedCpu = 0;
+  /** Adds what workers count. */
+  metrics: Metrics | undefined;
+
+  constructor(begin: Omit<Begin, "type" | "ticketKeys">) {
+    this.#begin = { type: "begin", ...begin, ticketKeys: randomBytes(48).toString("base64") };
+    this.#places = Array.from({ length: begin.count }, () => ({
+      member: undefined,
+      deaths: 0,
+      timer: undefined,
+    }));
+    this.#lines = new LineWriter(process.stdout, noteDropped);
+    this.#errors = new LineWriter(process.stderr, noteDropped);
+    process.on("exit", () => {
+      this.#lines.flushNow();
+      this.#errors.flushNow();
+    });
+    cluster.schedulingPolicy = cluster.SCHED_RR;
+    cluster.setupPrimary({
+      exec: process.argv[1] as string,
+      args: process.argv.slice(2),
+      stdio: ["ignore", "pipe", "pipe", "ipc"],
+    });
+  }
+
+  /**
+   * Starts all workers: the first alone, because it tells whether the port is free and the config file right.
+   * @returns the origin on which they listen
+   * @throws WorkerFailure if one of them does not start; what is wrong has been printed
+   */
+  async start(): Promise<string> {
+    const [first, ...others] = this.#places;
+    const { origin } = await this.#fill(first as Place);
+    await Promise.all(others.map((place) => this.#fill(place)));
+    return origin;
+  }
+
+  /** The number of workers that serve. */
+  get serving(): number {
+    return this.#isStopping ? 0 : this.#places.filter(({ member }) => member !== undefined).length;
+  }
+
+  /** Returns the workers as the status page shows them. */
+  describeWorkers(): WorkersState {
+    return {
+      running: this.#places.filter(({ member }) => member !== undefined).length,
+      retired: [...this.#members].filter(({ state }) => state === "retired").length,
+      restarts: this.#restarts,
+      pids: this.#places.flatMap(({ member }) => member?.worker.process.pid ?? []),
+    };
+  }
+
+  /**
+   * Replaces the workers one after another: the old one retires when the new one serves. If a new one does not start, the
+   * others stay as they are.
+   * @returns the options of the server that the new workers have; undefined if one did not start
+   */
+  replace(): Promise<Readonly<Record<string, string>> | undefined> {
+    const replaced = this.#last.then(async () => {
+      let server: Readonly<Record<string, string>> | undefined;
+      let count = 0;
+      const closed: Promise<void>[] = [];
+      for (const place of this.#places) {
+        if (this.#isStopping) return undefined;
+        const old = place.member;
+        try {
+          ({ server } = await this.#fill(place));
+        } catch {
+          const which = count === 0 ? "the workers" : `${count} are new, the other workers`;
+          console.error(`fetchway: the new worker did not start: ${which} stay as they are`);
+          return undefined;
+        }
+        count++;
+        if (old === undefined) continue;
+        this.#retire(old);
+        closed.push(old.closed);
+      }
+      await within(Promise.all(closed), CLOSE_LIMIT);
+      tell(`${count} workers have been replaced`);
+      return server;
+    });
+    this.#last = replaced;
+    return replaced;
+  }
+
+  /** Asks all workers for a report, and resolves when they have answered. A worker that is busy does not hold it up. */
+  async refresh(): Promise<void> {
+    const reports = [...this.#members].map(async (member) => {
+      if (!send(member.worker, { type: "report" })) return;
+      member.reported ??= Promise.withResolvers();
+      await member.reported.promise;
+    });
+    await within(Promise.all(reports), REPORT_LIMIT);
+  }
+
+  /** Returns the counters of the workers' connections to upstreams, also of those that have ended. */
+  readonly poolStats = (): PoolStats | undefined => {
+    const live = [...this.#members].flatMap(({ report }) => report?.pool ?? []);
+    return mergeStats(this.#endedPool === undefined ? live : [this.#endedPool, ...live]);
+  };
+
+  /** Returns the connections of clients in numbers. */
+  readonly clientStats = (): ClientStats | undefined => {
+    const live = [...this.#members].flatMap(({ report }) => report?.clients ?? []);
+    const all = this.#endedClients === undefined ? live : [this.#endedClients, ...live];
+    return all.length === 0 ? undefined : all.reduce(addClients);
+  };
+
+  /** Returns the memory and the CPU time of all processes. */
+  readonly usage = (): { memory: number; cpu: number } => {
+    const { user, system } = process.cpuUsage();
+    let memory = process.memoryUsage.rss();
+    let cpu = (user + system) / 1e6 + this.#endedCpu;
+    for (const { report } of this.#members) {
+      memory += report?.memory ?? 0;
+      cpu += report?.cpu ?? 0;
+    }
+    return { memory, cpu };
+  };
+
+  /**
+   * Stops all workers, which finish what is running within a time.
+   * @param onRunning is called once with what is running
+   * @returns what was cut
+   */
+  async stop(stopTimeout: number, onRunning: (running: Running) => void): Promise<Running> {
+    this.#isStopping = true;
+    this.#onRunning = onRunning;
+    for (const { timer } of this.#places) clearTimeout(timer);
+    await this.#endAll({ type: "stop" }, stopTimeout + KILL_AFTER);
+    return this.#cut;
+  }
+
+  /** Ends all workers at once, and returns what was cut. */
+  async end(): Promise<Running> {
+    this.#isStopping = true;
+    await this.#endAll({ type: "end" }, REPORT_LIMIT);
+    return this.#cut;
+  }
+
+  /** Whether a worker had to be killed, so that what it has cut is not known. */
+  get wasKilled(): boolean {
+    return this.#wasKilled;
+  }
+
+  async #endAll(order: Order, limit: number): Promise<void> {
+    const members = [...this.#members];
+    const timer = setTimeout(() => {
+      for (const { worker } of this.#members) {
+        this.#wasKilled = true;
+        worker.process.kill("SIGKILL");
+      }
+    }, limit);
+    const ended = members.map(({ worker }) => once(worker.process, "close"));
+    for (const { worker } of members) send(worker, order);
+    await Promise.all(ended);
+    clearTimeout(timer);
+    await Promise.all([this.#lines.close(), this.#errors.close()]);
+  }
+
+  /** Starts a process for a place, which it takes when it is ready. */
+  async #fill(place: Place): Promise<Ready> {
+    const worker = cluster.fork(this.#env());
+    const { promise: closed, resolve: close } = Promise.withResolvers<void>();
+    const member: Member = {
+      worker,
+      closed,
+      close,
+      state: "starting",
+      readyAt: 0,
+      report: undefined,
+      reported: undefined,
+      running: undefined,
+    };
+    this.#members.add(member);
+    relayLines(worker.process.stdout as NonNullable<typeof worker.process.stdout>, (lines) =>
+      this.#lines.write(lines),
+    );
+    relayLines(worker.process.stderr as NonNullable<typeof worker.process.stderr>, (lines) =>
+      this.#errors.write(lines),
+    );
+    // An order to a process that is ending cannot be sent.
+    worker.on("error", () => {});
+    const timer = setTimeout(() => worker.process.kill("SIGKILL"), START_LIMIT);
+    const ready = new Promise<Ready>((resolve, reject) => {
+      worker.on("message", (message: WorkerMessage) => {
+        if (message.type === "ready") resolve(message);
+        else this.#note(member, message);
+      });
+      worker.process.on("close", (code: number | null, signal: string | null) => {
+        this.#forget(member);
+        reject(new WorkerFailure(code || 1));
+        this.#onEnd(member, place, signal ?? `with exit code ${code}`);
+      });
+    });
+    send(worker, this.#begin);
+    try {
+      const message = await ready;
+      member.state = "serving";
+      member.readyAt = performance.now();
+      clearTimeout(place.timer);
+      place.member = member;
+      return message;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Returns the environment of a worker. Its stdout is a pipe, but colours depend on the parent's. */
+  #env(): Record<string, string> {
+    const isColoured = process.stdout.isTTY && process.env["NO_COLOR"] === undefined;
+    return { [WORKER_MARK]: "1", ...(isColoured && { FORCE_COLOR: "1" }) };
+  }
+
+  #note(member: Member, message: WorkerMessage): void {
+    switch (message.type) {
+      case "report":
+        member.report = message.report;
+        member.reported?.resolve();
+        member.reported = undefined;
+        if (message.report.metrics !== undefined) this.metrics?.add(message.report.metrics);
+        break;
+      case "running":
+        member.running = message.running;
+        this.#tellRunning();
+        break;
+      case "cut":
+        this.#noteCut(message.cut);
+        break;
+      case "closed":
+        member.close();
+        send(member.worker, { type: "handed" });
+        break;
+      case "ready":
+    }
+  }
+
+  #noteCut(cut: Running): void {
+    if (this.#isStopping) this.#cut = addRunning(this.#cut, cut);
+    else if (cut.requests + cut.tunnels > 0) {
+      console.error(
+        `fetchway: ${describeRunning(cut)} of a replaced worker cut off: too many replaced workers were still running`,
+      );
+    }
+  }
+
+  /** Tells what is running as soon as all workers have told it. */
+  #tellRunning(): void {
+    const all = [...this.#members].map(({ running }) => running);
+    if (this.#onRunning === undefined || all.includes(undefined)) return;
+    this.#onRunning((all as Running[]).reduce(addRunning, { requests: 0, tunnels: 0 }));
+    this.#onRunning = undefined;
+  }
+
+  /** Keeps the counters of a process that has ended, because counters do not go back. */
+  #forget(member: Member): void {
+    member.close();
+    this.#members.delete(member);
+    const { pool, clients, cpu = 0 } = member.report ?? {};
+    if (pool !== undefined) {
+      const ended = { ...pool, closed: pool.created, origins: {} };
+      this.#endedPool = mergeStats([ended, ...(this.#endedPool ? [this.#endedPool] : [])]);
+    }
+    if (clients !== undefined) {
+      const ended = { ...clients, connections: 0, tunnels: 0 };
+      this.#endedClients = this.#endedClients ? addClients(this.#endedClients, ended) : ended;
+    }
+    this.#endedCpu += cpu;
+  }
+
+  #retire(member: Member): void {
+    if (!this.#members.has(member)) return;
+    member.state = "retired";
+    send(member.worker, { type: "retire" });
+    const retired = [...this.#members].filter(({ state }) => state === "retired");
+    const surplus = retired.length - MOST_RETIRED * this.#places.length;
+    for (const { worker } of retired.slice(0, Math.max(0, surplus))) send(worker, { type: "stop" });
+  }
+
+  /** Starts another process for one that has died while it served. */
+  #onEnd(member: Member, place: Place, how: string): void {
+    if (place.member !== member) return;
+    place.member = undefined;
+    if (this.#isStopping) return;
+    place.deaths = performance.now() - member.readyAt > STABLE ? 0 : place.deaths + 1;
+    const delay = this.#restartLater(place);
+    const when = delay === 0 ? "now" : `in ${delay} ms`;
+    const { pid } = member.worker.process;
+    console.error(`fetchway: worker ${pid} has ended (${how}); another one starts ${when}`);
+  }
+
+  /** Starts a process for a place after a while, and returns the milliseconds. */
+  #restartLater(place: Place): number {
+    const { deaths } = place;
+    const delay = deaths === 0 ? 0 : Math.min(FIRST_DELAY * 2 ** (deaths - 1), LONGEST_DELAY);
+    place.timer = setTimeout(() => {
+      this.#last = this.#last.then(() => this.#restart(place));
+    }, delay);
+    return delay;
+  }
+
+  async #restart(place: Place): Promise<void> {
+    // A replacement may have filled the place meanwhile.
+    if (place.member !== undefined || this.#isStopping) return;
+    try {
+      await this.#fill(place);
+      this.#restarts++;
+    } catch (error) {
+      if (this.#isStopping) return;
+      if (this.serving === 0 && this.#members.size === 0)
+        process.exit((error as WorkerFailure).exitCode);
+      place.deaths++;
+      const delay = this.#restartLater(place);
+      console.error(`fetchway: a worker did not start; the next try is in ${delay} ms`);
+    }
+  }
+}
+
+/** Resolves when a promise has settled, or after these milliseconds. */
+async function within(promise: Promise<unknown>, limit: number): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, limit)));
+  await Promise.race([promise, late]);
+  clearTimeout(timer);
+}
+
+function noteDropped(count: number): string {
+  return `fetchway: ${describeDropped(count)}`;
+}
+
+/** Sends an order. Returns false if the process is ending. */
+function send(worker: Worker, order: Order): boolean {
+  if (!worker.isConnected()) return false;
+  worker.send(order);
+  return true;
+}
+
+function addRunning(one: Running, other: Running): Running {
+  return { requests: one.requests + other.requests, tunnels: one.tunnels + other.tunnels };
+}
+
+function addClients(one: ClientStats, other: ClientStats): ClientStats {
+  const names = Object.keys(one) as (keyof ClientStats)[];
+  return Object.fromEntries(
+    names.map((name) => [name, one[name] + other[name]]),
+  ) as unknown as ClientStats;
+}

@@ -1,0 +1,112 @@
+import { globSync } from "node:fs";
+import { type DefaultTheme, defineConfig, type UserConfig } from "vitepress";
+import { pages, readProjectFile, resolveLink, toAddress } from "../paths.ts";
+import { sidebar } from "../sidebar.ts";
+
+const { description } = JSON.parse(readProjectFile("package.json")) as {
+  description: string;
+};
+
+function toItems(group: Readonly<Record<string, string>>): DefaultTheme.SidebarItem[] {
+  return Object.entries(group).map(([text, file]) => ({ text, link: `/${toAddress(file)}` }));
+}
+
+/** Names the anchor of a heading as GitHub does, so that links to headings hold on both. */
+function toAnchor(heading: string, { env }: { env: Environment }): string {
+  const name = heading
+    .trim()
+    .replaceAll(/[^\p{L}\p{N}_ -]/gu, "")
+    .replaceAll(" ", "-");
+  // Names in code may differ by their case only.
+  return env.relativePath.startsWith("api/") ? name : name.toLowerCase();
+}
+
+/** Resolves the address of a link to another document. */
+function resolveHref(link: Token, { realPath, path }: Environment): void {
+  const href = link.attrGet("href");
+  if (link.type !== "link_open" || href === null || /^(?:\w+:|#)/.test(href)) return;
+  link.attrSet("href", resolveLink(realPath ?? path, href));
+}
+
+/** Gives a cell of a table with much text a class, which has a width. */
+function markText(cell: Token, parts: readonly Token[]): void {
+  const { length } = parts.map(({ content }) => content).join("");
+  if (length > 40) cell.attrJoin("class", length > 90 ? "sentence" : "phrase");
+}
+
+/** The part of a token of markdown-it that is used. */
+interface Token {
+  readonly type: string;
+  readonly content: string;
+  attrGet(name: string): string | null;
+  attrSet(name: string, value: string): void;
+  attrJoin(name: string, value: string): void;
+}
+
+/** What VitePress knows of a page. */
+interface Environment {
+  /** The path of the file. */
+  readonly realPath?: string;
+  /** The same for the search index. */
+  readonly path: string;
+  /** The path in the site. */
+  readonly relativePath: string;
+}
+
+/** The pages of the API, which `generate.ts` has written. */
+const entries = globSync("api/*/*.md", { cwd: pages })
+  .toSorted()
+  .map((page) => [page.replace(/^api\/|\.md$/g, ""), page] as const);
+
+const config: UserConfig<DefaultTheme.Config> = defineConfig({
+  title: "Fetchway",
+  description,
+  srcDir: "pages",
+  outDir: "dist",
+  // The search index is one large file, which is loaded with the first search.
+  vite: { build: { chunkSizeWarningLimit: 2000 } },
+  cacheDir: "node_modules/.vitepress",
+  rewrites: toAddress,
+  head: [
+    [
+      "link",
+      {
+        rel: "icon",
+        href: "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'><path d='M4 9h16m-5-5 5 5-5 5M28 23H12m5-5-5 5 5 5' fill='none' stroke='%233451b2' stroke-width='4'/></svg>",
+      },
+    ],
+  ],
+  markdown: {
+    anchor: { slugifyWithState: toAnchor },
+    config(md) {
+      md.core.ruler.push("project", ({ tokens, env }) => {
+        for (const [i, token] of tokens.entries()) {
+          if (token.type === "td_open") markText(token, tokens[i + 1]?.children ?? []);
+          for (const link of token.children ?? []) resolveHref(link, env as Environment);
+        }
+      });
+    },
+  },
+  transformPageData({ relativePath, frontmatter }) {
+    if (relativePath.startsWith("api/")) frontmatter["pageClass"] = "api";
+  },
+  themeConfig: {
+    search: { provider: "local" },
+    outline: [2, 3],
+    nav: [
+      { text: "Quick start", link: "/quickstart.md" },
+      { text: "Options", link: "/options.md" },
+      { text: "Recipes", link: "/recipes.md" },
+      { text: "API", link: "/api/index.md" },
+    ],
+    sidebar: [
+      ...Object.entries(sidebar).map(([text, group]) => ({ text, items: toItems(group) })),
+      {
+        text: "API",
+        items: toItems({ "All entries": "api/index.md", ...Object.fromEntries(entries) }),
+      },
+    ],
+  },
+});
+
+export default config;

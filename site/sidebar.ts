@@ -1,0 +1,49 @@
+/** The pages of the site, as the sidebar groups them: titles, and files relative to the project. */
+export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  Start: {
+    "What Fetchway is": "README.md",
+    "Quick start": "docs/quickstart.md",
+    Frameworks: "docs/frameworks.md",
+    "Coming from another proxy": "docs/coming-from.md",
+    Targets: "docs/targets.md",
+    "Several upstreams": "docs/upstreams.md",
+    Options: "docs/options.md",
+  },
+  Change: {
+    Recipes: "docs/recipes.md",
+    "Changing bodies": "docs/bodies.md",
+    "Hooks and interceptors": "docs/hooks.md",
+    "Redirects, retries, cookies": "docs/redirects.md",
+    Examples: "examples/README.md",
+  },
+  Protocols: {
+    WebSockets: "docs/websockets.md",
+    "HTTP/2, gRPC, trailers": "docs/http2.md",
+  },
+  Operate: {
+    Connections: "docs/connections.md",
+    "The command": "docs/command.md",
+    "Its log": "docs/log.md",
+    "Its limits": "docs/limits.md",
+    Deployments: "docs/deploy.md",
+  },
+  "Rely on": {
+    Security: "docs/security.md",
+    "Security policy": "SECURITY.md",
+    Runtimes: "docs/runtimes.md",
+    "Other HTTP clients": "docs/clients.md",
+    "Conformance with the RFCs": "docs/conformance.md",
+  },
+  Measure: {
+    Performance: "docs/performance.md",
+    Size: "docs/size.md",
+    Benchmarks: "bench/README.md",
+    "What connection reuse saves": "bench/pool.md",
+    "One failing upstream of three": "bench/upstreams.md",
+  },
+  "Take part": {
+    Changes: "CHANGELOG.md",
+    Contributing: "CONTRIBUTING.md",
+    Releasing: "RELEASING.md",
+  },
+};

@@ -1,0 +1,58 @@
+/**
+ * The checks of pool options, and the errors that name them. Only the runtimes on which a proxy has connections of its own
+ * import this file, so that other bundles contain no option of a pool.
+ */
+import { check, type Explain } from "./check.ts";
+import { explainOtherLibrary } from "./otherlibraries.ts";
+import { type PoolOptions, poolSchema } from "./pooloptions.ts";
+import { proxySchema } from "./proxyoptions.ts";
+
+/** Options of other libraries whose value is a connection pool. */
+const AGENTS = /^(?:agent|https?Agent|dispatcher)$/;
+
+/**
+ * Checks that every option of a pool exists and has a value of the right kind.
+ * @throws TypeError that names the option and the fix
+ */
+export function checkPoolOptions(options: PoolOptions): void {
+  check(options, poolSchema, explainToPool);
+}
+
+/** Explains what to write instead of a name that is not an option of a proxy, where a proxy has a pool. */
+export const explainWherePooled: Explain = (name, value) =>
+  explainOtherLibrary(name) ?? explainConnections(name, value);
+
+/** Explains names that are about connections: those of agents, and options of a pool. */
+function explainConnections(name: string, value: unknown): string | undefined {
+  if (name === "pool")
+    return "it is createProxy's; pass `transport: createTransport(…)`, made once";
+  if (AGENTS.test(name)) {
+    return value === false
+      ? `connections are kept here; write ${inPool("keepAlive: false")} for one a request`
+      : `connections are kept without one; write ${inPool("…")} to change how`;
+  }
+  const ours = findPoolOption(name);
+  if (ours === undefined) return undefined;
+  const what = ours === name ? "it is" : `it is called \`${ours}\` here,`;
+  return `${what} an option of the connections; write ${inPool(ours)}`;
+}
+
+/** Explains what to write instead of a name that is not an option of a pool. */
+function explainToPool(name: string): string | undefined {
+  const ours = findPoolOption(name);
+  if (ours !== undefined) return `it is called \`${ours}\` here`;
+  if (AGENTS.test(name)) return "the pool is the agent; leave it out";
+  if (!Object.hasOwn(proxySchema, name)) return undefined;
+  return "it is an option of the proxy; pass it to createProxy() or proxyFetch()";
+}
+
+function inPool(options: string): string {
+  return `\`createProxy({ pool: { ${options} } })\`, or \`transport: createTransport({ ${options} })\``;
+}
+
+/** Finds the name of a pool option by that name, or by its name in another library. */
+function findPoolOption(name: string): string | undefined {
+  if (Object.hasOwn(poolSchema, name)) return name;
+  const options = Object.entries(poolSchema) as [string, { aliases?: readonly string[] }][];
+  return options.find(([, { aliases }]) => aliases?.includes(name))?.[0];
+}
