@@ -33,10 +33,11 @@ function generateExamples(): void {
 /** The languages of files whose name does not end with one. */
 const LANGUAGES: Readonly<Record<string, string>> = { "": "dockerfile" };
 
+const isMain = (file: string): boolean => /\/(?:index\.ts|deployment\.yaml)$/.test(file);
+
 /** Sorts the file that is the program before its settings. */
 function byImportance(a: string, b: string): number {
-  const isMain = (file: string): number => Number(/\/(?:index\.ts|deployment\.yaml)$/.test(file));
-  return isMain(b) - isMain(a) || a.localeCompare(b);
+  return Number(isMain(b)) - Number(isMain(a)) || a.localeCompare(b);
 }
 
 /** Writes all pages anew. */
