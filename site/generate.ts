@@ -1,6 +1,6 @@
 /** Writes the pages of the site: the project's documents, its examples and license, and the API. */
 import { cpSync, globSync, rmSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, extname, join } from "node:path";
 import { generateApi } from "./api.ts";
 import { pages, project, readProjectFile, writePage } from "./paths.ts";
 import { sidebar } from "./sidebar.ts";
@@ -13,27 +13,31 @@ function copyDocuments(): void {
   }
 }
 
+/** Generates a page for each folder of examples, with a tab for each of its files. */
 function generateExamples(): void {
-  for (const file of globSync("examples/*/index.ts", { cwd: project })) {
-    const example = dirname(file);
-    writePage(
-      `${example}.md`,
-      `# Example: ${example.replace("examples/", "")}
-
-::: code-group
-
-\`\`\`ts [index.ts]
-${readProjectFile(file)}\`\`\`
-
-\`\`\`json [package.json]
-${readProjectFile(`${example}/package.json`)}\`\`\`
-
-:::
-
-[All examples](README.md), and how to run them.
-`,
+  // Tests write folders there whose names begin with "_".
+  for (const folder of globSync("examples/[!_]*/", { cwd: project })) {
+    const files = globSync(`${folder}/*`, { cwd: project }).filter(
+      (file) => !file.endsWith("node_modules"),
     );
+    const tabs = files.toSorted(byImportance).map((file) => {
+      const language = LANGUAGES[extname(file)] ?? extname(file).slice(1);
+      return `\`\`\`${language} [${basename(file)}]\n${readProjectFile(file)}\`\`\`\n\n`;
+    });
+    const group = `::: code-group\n\n${tabs.join("")}:::`;
+    const all = "[All examples](README.md), and how to run them.";
+    writePage(`${folder}.md`, `# Example: ${basename(folder)}\n\n${group}\n\n${all}\n`);
   }
+}
+
+/** The languages of files whose name does not end with one. */
+const LANGUAGES: Readonly<Record<string, string>> = { "": "dockerfile" };
+
+const isMain = (file: string): boolean => /\/(?:index\.ts|deployment\.yaml)$/.test(file);
+
+/** Sorts the file that is the program before its settings. */
+function byImportance(a: string, b: string): number {
+  return Number(isMain(b)) - Number(isMain(a)) || a.localeCompare(b);
 }
 
 /** Writes all pages anew. */

@@ -34,18 +34,25 @@ export function toAddress(page: string): string {
   );
 }
 
+/** Returns the page that shows a file or folder of the project; both paths are relative to the project. */
+export function findPage(target: string): string {
+  if (target === "LICENSE") return "LICENSE.md";
+  const example = /^examples\/([^/.]+)(?:\/|$)/.exec(target)?.[1];
+  // A folder of examples is one page.
+  if (example !== undefined) return `examples/${example}.md`;
+  return target.endsWith(".md") ? target : join(target, "README.md");
+}
+
 /**
  * Returns the address of a relative link, which is written for the project: `/log.md#json` for `../docs/log.md#json`.
- * @param page the absolute path of the page with the link
+ * @param file the absolute path of the page with the link
  * @throws Error for a link to a file that is no page
  */
-export function resolveLink(page: string, href: string): string {
+export function resolveLink(file: string, href: string): string {
   const [path = "", anchor] = href.split("#");
-  // An example is one page.
-  const target = join(page, "..", path).replace(/\/index\.ts$/, "");
-  const file = target.endsWith(".md") ? target : `${target}.md`;
-  if (!existsSync(file)) {
-    throw new Error(`${relative(pages, page)} links to ${href}, which is no page of the site`);
+  const page = findPage(relative(pages, join(file, "..", path)));
+  if (!existsSync(join(pages, page))) {
+    throw new Error(`${relative(pages, file)} links to ${href}, which is no page of the site`);
   }
-  return `/${toAddress(relative(pages, file))}${anchor === undefined ? "" : `#${anchor}`}`;
+  return `/${toAddress(page)}${anchor === undefined ? "" : `#${anchor}`}`;
 }

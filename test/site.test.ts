@@ -1,10 +1,10 @@
 /** The site of `npm run docs`, without a build, which needs packages of its own: its sidebar, and the addresses of pages. */
 import { globSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { findBrokenLinks } from "../site/brokenlinks.ts";
-import { project, toAddress } from "../site/paths.ts";
+import { findPage, project, readProjectFile, toAddress } from "../site/paths.ts";
 import { sidebar } from "../site/sidebar.ts";
 
 const listed = Object.values(sidebar).flatMap((group) => Object.values(group));
@@ -20,6 +20,21 @@ test("no two pages have one address", () => {
   expect(toAddress("docs/log.md")).toBe("log.md");
   expect(toAddress("bench/README.md")).toBe("bench/index.md");
   expect(new Set(listed.map(toAddress)).size).toBe(listed.length);
+});
+
+test("each link of a document to a file of the project leads to a page", () => {
+  const examples = globSync("examples/[!_]*/", { cwd: project }).map(findPage);
+  const pages = new Set([...listed, ...examples, "LICENSE.md"]);
+  const links = listed.flatMap((document) => {
+    const prose = readProjectFile(document).replaceAll(/^```[\s\S]*?^```$/gm, "");
+    const paths = prose.matchAll(/(?<!!\[[^\]]*)\]\((?!\w+:|#)([^)#]+)/g);
+    return Array.from(paths, ([, path = ""]) => ({
+      document,
+      page: findPage(join(dirname(document), path)),
+    }));
+  });
+  expect(links.length).toBeGreaterThan(100);
+  expect(links.filter(({ page }) => !pages.has(page))).toEqual([]);
 });
 
 describe("findBrokenLinks", () => {
