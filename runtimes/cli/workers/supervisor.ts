@@ -342,7 +342,7 @@ export class Supervisor {
     }
   }
 
-  /** Tells what is running as soon as all workers have told it. */
+  /** Tells what is running as soon as all workers that are left have told it. */
   #tellRunning(): void {
     const all = [...this.#members].map(({ running }) => running);
     if (this.#onRunning === undefined || all.includes(undefined)) return;
@@ -354,6 +354,8 @@ export class Supervisor {
   #forget(member: Member): void {
     member.close();
     this.#members.delete(member);
+    // It may have been the last one that was to tell what is running.
+    this.#tellRunning();
     const { pool, clients, cpu = 0 } = member.report ?? {};
     if (pool !== undefined) {
       const ended = { ...pool, closed: pool.created, origins: {} };
