@@ -111,6 +111,8 @@ export class Supervisor {
       this.#lines.flushNow();
       this.#errors.flushNow();
     });
+    // Without a listener, a SIGHUP that comes while the workers start would end this process.
+    process.on("SIGHUP", () => {});
     cluster.schedulingPolicy = cluster.SCHED_RR;
     cluster.setupPrimary({
       exec: process.argv[1] as string,
@@ -340,7 +342,7 @@ export class Supervisor {
     }
   }
 
-  /** Tells what is running as soon as all workers have told it. */
+  /** Tells what is running as soon as all workers that are left have told it. */
   #tellRunning(): void {
     const all = [...this.#members].map(({ running }) => running);
     if (this.#onRunning === undefined || all.includes(undefined)) return;
@@ -352,6 +354,8 @@ export class Supervisor {
   #forget(member: Member): void {
     member.close();
     this.#members.delete(member);
+    // It may have been the last one that was to tell what is running.
+    this.#tellRunning();
     const { pool, clients, cpu = 0 } = member.report ?? {};
     if (pool !== undefined) {
       const ended = { ...pool, closed: pool.created, origins: {} };
