@@ -140,9 +140,12 @@ export class Router {
   /** Returns the counters of the connections of all routes; undefined where the runtime has none. */
   stats(): PoolStats | undefined {
     const live = this.#table.routes.flatMap(({ proxy }) => proxy.stats() ?? []);
-    const retired = Array.from(this.#retired.keys()).flatMap(({ proxy }) => proxy.stats() ?? []);
     // A removed route sends no further request, so that the health of its upstreams says nothing.
-    return mergeStats([...live, ...retired.map((stats) => ({ ...stats, upstreams: [] }))]);
+    const retired = Array.from(this.#retired.keys()).flatMap(({ proxy }) => {
+      const stats = proxy.stats();
+      return stats === undefined ? [] : { ...stats, upstreams: [] };
+    });
+    return mergeStats([...live, ...retired]);
   }
 
   /** Lets running and waiting requests finish, then closes the connections, as `Proxy.close` does. */
