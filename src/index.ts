@@ -20,7 +20,7 @@ export type {
   TargetOptions,
   TlsOptions,
 } from "./request/target.ts";
-export type { PickRequest, Result, Upstreams } from "./upstreams/upstreams.ts";
+export type { Choose, PickRequest, Result, Upstreams } from "./upstreams/upstreams.ts";
 export type { FetchTarget } from "./request/app.ts";
 export type { Context } from "./request/incoming.ts";
 export { ProxyError, type ProxyErrorCode, type ProxyErrorInit } from "./error.ts";

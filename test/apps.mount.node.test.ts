@@ -143,6 +143,13 @@ describe("where nothing is cut off, no prefix is added", () => {
           new Hono().all("/api/*", (c) => proxyFetch(c.req.raw, upstream.url)),
         ),
     ],
+    [
+      "an app in an app of Hono",
+      () => {
+        const inner = new Hono().all("/*", (c) => proxyFetch(c.req.raw, upstream.url));
+        return apps.serve("hono", new Hono().route("/api", inner));
+      },
+    ],
   ])("%s", async (_, start) => {
     expect(await redirect(await start(), "/login")).toBe("/login");
     expect(upstream.calls.at(-1)?.target).toBe("/api/x?y");

@@ -91,7 +91,7 @@ function localize(config: Config): string {
   const local = {
     ...rest,
     server: { ...server, host: "127.0.0.1", port: 0, log: "off" },
-    routes: routes.map((route) => Object.assign(route, { target: upstream.url })),
+    routes: routes.map((route) => Object.assign({}, route, { target: upstream.url })),
   };
   writeFileSync(file, JSON.stringify(local));
   return file;

@@ -33,12 +33,10 @@ export interface ListenSettings {
   readonly worker?: WorkerPart | undefined;
 }
 
-/** What the server of a worker has in common with those of the other workers. */
+/** A server of which there are several, in workers. */
 export interface WorkerPart {
   /** The number of workers: each gets its share of the limits for connections. */
   readonly count: number;
-  /** The keys of TLS session tickets in Base64. */
-  readonly ticketKeys: string;
 }
 
 /** What a server is busy with. */
@@ -115,11 +113,9 @@ export async function listen(answer: ServerHandler, settings: ListenSettings): P
       node: {
         ...nodeLimits(limits),
         ...certificate,
-        // The parent has the listening socket, and hands over connections.
-        ...(worker && {
-          exclusive: false,
-          ticketKeys: Buffer.from(worker.ticketKeys, "base64"),
-        }),
+        // The parent has the listening socket, and hands over connections. With it, Node shares the keys of TLS session
+        // tickets, so that a client may resume its session with another worker.
+        ...(worker && { exclusive: false }),
       },
       bun: {
         // Turn off the server's limits, which would end even a body whose chunks still arrive.

@@ -116,6 +116,7 @@ export class ResponseBody implements BodySource {
     this.#connection = connection;
   }
 
+  /** Returns those of the names in `Trailer` that trailer fields may have. */
   announceTrailers(names: string): string | undefined {
     return cleanTrailerNames(names);
   }

@@ -38,7 +38,7 @@ import { type Health, OutlierDetector, outlierDefaults, type OutlierOptions } fr
 import { ANY_BUSY, Busy, PlaceQueue } from "./placequeue.ts";
 import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
-import type { PickRequest, Result, Upstreams, UpstreamState } from "./upstreams.ts";
+import type { Choose, PickRequest, Result, Upstreams, UpstreamState } from "./upstreams.ts";
 
 export {
   byAddress,
@@ -63,7 +63,7 @@ export type {
   ResolveOptions,
   RetryBudgetOptions,
 };
-export type { Chance, Result, Upstreams, UpstreamState };
+export type { Chance, Choose, Result, Upstreams, UpstreamState };
 
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
@@ -227,7 +227,7 @@ export class Balancer implements Upstreams, Group {
   // ── for the proxy ──
 
   /** Picks the upstream of a request. The proxy calls it. */
-  readonly choose: Upstreams["choose"] = choose;
+  readonly choose: Choose = choose;
 
   /** Begins the active checks, and the lookups of host names. The proxy calls it. */
   start(transport: Transport): void {

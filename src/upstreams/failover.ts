@@ -17,7 +17,7 @@ import {
   pause,
   type Send,
 } from "../exchange/send.ts";
-import type { PickRequest, Reach, Result, Upstreams } from "./upstreams.ts";
+import type { Choose, PickRequest, Reach, Result, Upstreams } from "./upstreams.ts";
 
 /** What all attempts of one request have in common. */
 interface Origin {
@@ -129,12 +129,12 @@ export class Choice {
 }
 
 /**
- * Picks the upstream of a request: the member `choose` of every target that stands for several upstreams. A target brings
- * it, so that a bundle without such a target has no failover.
- * @param reach parses a target, and throws for one that the transport cannot reach
- * @throws ProxyError 503 if no upstream can take the request
+ * Sends requests to several upstreams, and to another one if the first fails: the member `choose` of every target that
+ * stands for several upstreams. A target brings it, so that a bundle without such a target has no failover.
  */
-export async function choose(
+export const choose: Choose = chooseUpstream;
+
+async function chooseUpstream(
   upstreams: Upstreams,
   { method, path, headers, address }: Incoming,
   transport: Transport,

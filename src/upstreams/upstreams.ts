@@ -8,6 +8,22 @@ import type { Choice } from "./failover.ts";
 /** Parses a target, and makes sure that the transport can reach it. */
 export type Reach = (target: TargetAddress) => Upstream;
 
+/** How a target that stands for several upstreams sends requests: the type of `choose`. */
+export interface Choose {
+  /**
+   * @internal Picks the upstream of a request.
+   * @param reach parses a target, and throws for one that the transport cannot reach
+   * @throws ProxyError 503 if no upstream can take the request
+   */
+  (
+    upstreams: Upstreams,
+    client: Incoming,
+    transport: Transport,
+    scope: Scope,
+    reach?: Reach,
+  ): Promise<Choice>;
+}
+
 /** What of a client's request a choice may depend on. */
 export interface PickRequest {
   /** The method. */
@@ -78,13 +94,7 @@ export interface UpstreamState {
  */
 export interface Upstreams {
   /** Sends requests to what `pick` returns: `choose` of `fetchway/upstreams`. */
-  readonly choose: (
-    upstreams: Upstreams,
-    client: Incoming,
-    transport: Transport,
-    scope: Scope,
-    reach?: Reach,
-  ) => Promise<Choice>;
+  readonly choose: Choose;
   /**
    * Returns where to send an attempt, or a promise if the attempt has to wait; undefined if no upstream can take it: the
    * client then gets 503.

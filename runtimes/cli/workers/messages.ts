@@ -17,8 +17,6 @@ export interface Begin {
   readonly count: number;
   /** The form of the log, which depends on the stdout of the parent. */
   readonly log: LogForm;
-  /** The keys of TLS session tickets in Base64: a client may resume its session with another worker. */
-  readonly ticketKeys: string;
   /** The origin of the demo upstream, which runs in the parent. */
   readonly demo: string | undefined;
 }

@@ -6,7 +6,6 @@
  * queue of a socket that is closed, as with sockets of the workers' own (`SO_REUSEPORT`).
  */
 import cluster, { type Worker } from "node:cluster";
-import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import process from "node:process";
 import type { PoolStats } from "#proxy";
@@ -99,8 +98,8 @@ export class Supervisor {
   /** Adds what workers count. */
   metrics: Metrics | undefined;
 
-  constructor(begin: Omit<Begin, "type" | "ticketKeys">) {
-    this.#begin = { type: "begin", ...begin, ticketKeys: randomBytes(48).toString("base64") };
+  constructor(begin: Omit<Begin, "type">) {
+    this.#begin = { type: "begin", ...begin };
     this.#places = Array.from({ length: begin.count }, () => ({
       member: undefined,
       deaths: 0,
