@@ -15,6 +15,8 @@ import { balance } from "../src/upstreams/balance.ts";
 const FAULTS = ["none", "killed", "hangs", "slow", "500", "flaps"] as const;
 type Fault = (typeof FAULTS)[number];
 
+/** The number of runs of each proxy with each fault, one proxy after the other. */
+const ROUNDS = 3;
 const CLIENTS = 16;
 const BEFORE = 1_000;
 const AFTER = 5_000;
@@ -164,12 +166,30 @@ async function measure(contender: "fetchway" | "nginx", fault: Fault): Promise<F
   return figures;
 }
 
+/** Returns the medians of the rounds, and the sum of their failures. */
+function combine(rounds: readonly Figures[]): Figures {
+  const median = (of: (figures: Figures) => number): number =>
+    rounds.map(of).toSorted((a, b) => a - b)[rounds.length >> 1] ?? NaN;
+  return {
+    failed: rounds.reduce((sum, each) => sum + each.failed, 0),
+    perSecond: median((each) => each.perSecond),
+    p99: median((each) => each.p99),
+    recovery: median((each) => each.recovery),
+  };
+}
+
 async function main(): Promise<void> {
   const found = spawnSync("nginx", ["-v"], { encoding: "utf8" }).stderr.trim().split("/")[1] ?? "";
   const rows: string[] = [];
   for (const fault of FAULTS) {
+    const rounds: Record<"fetchway" | "nginx", Figures[]> = { fetchway: [], nginx: [] };
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const contender of ["fetchway", "nginx"] as const) {
+        rounds[contender].push(await measure(contender, fault));
+      }
+    }
     for (const contender of ["fetchway", "nginx"] as const) {
-      const { failed, perSecond, p99, recovery } = await measure(contender, fault);
+      const { failed, perSecond, p99, recovery } = combine(rounds[contender]);
       const cells = [
         fault,
         contender,
@@ -191,9 +211,9 @@ clients, proxy and upstreams on one machine. ${CLIENTS} clients send GET request
 and ${AFTER} more follow. Both proxies leave an attempt after ${ATTEMPT_TIMEOUT} ms, try one other upstream, also after a 500,
 and choose by two choices. Compare figures of one run only.
 
-- *failed*: requests after the fault whose status was not 200.
-- *per second* and *p99*: of the last ${LAST} requests.
-- *recovery*: milliseconds from the fault to the end of the last request that failed or took ${ATTEMPT_TIMEOUT} ms or more.
+- *failed*: requests after the fault whose status was not 200, of ${ROUNDS} rounds together.
+- *per second* and *p99*: of the last ${LAST} requests, the median of the rounds.
+- *recovery*, also the median: milliseconds from the fault to the end of the last request that failed or took ${ATTEMPT_TIMEOUT} ms or more.
 
 | fault | proxy | failed | per second | p99, ms | recovery, ms |
 | ----- | ----- | -----: | ---------: | ------: | -----------: |

@@ -2,6 +2,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { mergeStats, Router } from "../runtimes/cli/routes.ts";
 import type { RouteSettings } from "../runtimes/cli/settings.ts";
+import { Counters } from "../src/counters.ts";
 import type { RequestEnd } from "../src/exchange/observation.ts";
 import type { PoolStats } from "../src/transport.ts";
 
@@ -147,6 +148,28 @@ test("the proxy of a removed route is closed when it has been idle for a while, 
   } finally {
     vi.useRealTimers();
   }
+});
+
+test("of an upstream of several routes, the worst state is told, and none of removed routes", () => {
+  const state = { name: "http://a", weight: 1, active: 2, waiting: 1, state: "up" } as const;
+  const counters = new Counters().stats(() => ({}));
+  const one = { ...counters, upstreams: [state] };
+  const other = { ...counters, upstreams: [{ ...state, state: "ejected" } as const] };
+  expect(mergeStats([one, other])?.upstreams).toEqual([
+    { ...state, active: 4, waiting: 2, state: "ejected" },
+  ]);
+  const several = (urls: readonly string[]): RouteSettings => ({
+    match: ["/"],
+    options: { target: urls },
+  });
+  const router = new Router([several(["http://a", "http://b"])]);
+  const namesOf = (): (string | undefined)[] | undefined =>
+    router.stats()?.upstreams?.map(({ name }) => name);
+  expect(namesOf()).toEqual(["http://a", "http://b"]);
+  router.update([several(["http://b", "http://c"])]);
+  expect(router.retired).toBe(1);
+  expect(namesOf()).toEqual(["http://b", "http://c"]);
+  router.destroy();
 });
 
 test("the counters of several proxies are added up", () => {

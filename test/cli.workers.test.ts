@@ -42,7 +42,11 @@ async function ask(url: string, agent?: Agent, method = "GET"): Promise<string> 
 interface Shown {
   readonly total: { readonly requests: number };
   readonly requests: readonly { readonly path: string; readonly status: number }[];
-  readonly upstreams: readonly { readonly requests: number }[];
+  readonly upstreams: readonly {
+    readonly name: string;
+    readonly requests: number;
+    readonly health?: string;
+  }[];
   readonly connections: { readonly created: number };
   readonly workers: {
     readonly running: number;
@@ -165,6 +169,24 @@ test("no request fails while the workers are replaced", async () => {
   expect(await within(proxy.exit, "the exit")).toBe(0);
   expect(proxy.stderr).toBe("");
 }, 180_000);
+
+test("the health of upstreams is that of the workers that run", async () => {
+  upstream.handler = (_, res) => res.end("whole");
+  const targets = `${upstream.url} http://127.0.0.1:1 --policy round_robin --log off`;
+  const { origin, replace, stats } = await startWorkers(targets);
+  const healthOf = async (): Promise<(string | undefined)[]> => {
+    const { upstreams } = await stats();
+    return upstreams.toSorted((a, b) => a.name.length - b.name.length).map(({ health }) => health);
+  };
+  // Each worker learns for itself that one upstream is dead.
+  for (let sent = 0; sent < 60 && (await healthOf())[0] !== "ejected"; sent++) {
+    expect(await ask(`${origin}/`)).toBe("200 whole close");
+  }
+  expect(await healthOf()).toEqual(["ejected", "up"]);
+  await replace();
+  while ((await stats()).workers.retired > 0);
+  expect(await healthOf()).toEqual(["up", "up"]);
+});
 
 test("a connection that is idle while its worker retires gets one more answer", async () => {
   upstream.handler = (_, res) => res.end("whole");

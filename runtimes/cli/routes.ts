@@ -139,8 +139,13 @@ export class Router {
 
   /** Returns the counters of the connections of all routes; undefined where the runtime has none. */
   stats(): PoolStats | undefined {
-    const live = [...this.#table.routes, ...this.#retired.keys()];
-    return mergeStats(live.flatMap(({ proxy }) => proxy.stats() ?? []));
+    const all = this.#table.routes.flatMap(({ proxy }) => proxy.stats() ?? []);
+    for (const { proxy } of this.#retired.keys()) {
+      const stats = proxy.stats();
+      // A removed route sends no further request, so that the health of its upstreams says nothing.
+      if (stats !== undefined) all.push({ ...stats, upstreams: [] });
+    }
+    return mergeStats(all);
   }
 
   /** Lets running and waiting requests finish, then closes the connections, as `Proxy.close` does. */

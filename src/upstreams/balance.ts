@@ -103,7 +103,7 @@ export class Balancer implements Upstreams, Group {
     this.#chance = chance;
     const { maxRequests = Infinity, slowStart = 10_000, queueTimeout = 10_000 } = options;
     this.#limits = { maxRequests, slowStart, now: chance.now };
-    this.#queue = new PlaceQueue((request, tried) => this.#choose(request, tried), queueTimeout);
+    this.#queue = new PlaceQueue((request, tried) => this.#takePlace(request, tried), queueTimeout);
     this.#policy = typeof policy === "object" ? policy : POLICIES[policy](chance);
     this.#budget = new RetryBudget(chance, options.retryBudget);
     const change = (): void => void (this.#able = undefined);
@@ -263,7 +263,7 @@ export class Balancer implements Upstreams, Group {
     if (tried.length === 0) this.#budget.deposit();
     // A place may have become free that no result tells of: an ejection is over.
     if (this.#queue.size > 0) this.#queue.pump();
-    const chosen = this.#choose(request, tried);
+    const chosen = this.#takePlace(request, tried);
     if (!(chosen instanceof Busy)) return chosen?.target;
     const { maxQueue = 100 } = this.#options;
     if (!this.#queue.hasRoom(maxQueue * this.#refresh().length)) return undefined;
@@ -301,7 +301,8 @@ export class Balancer implements Upstreams, Group {
     return 1;
   }
 
-  #choose(
+  /** Takes a place for an attempt: at once, later if the upstreams are busy, or never if there is none. */
+  #takePlace(
     request: PickRequest,
     tried: readonly TargetAddress[],
   ): BalancedMember | Busy | undefined {

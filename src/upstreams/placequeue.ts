@@ -16,7 +16,7 @@ export class Busy {
 export const ANY_BUSY: Busy = new Busy();
 
 /** Takes a place for an attempt; returns undefined if no upstream can take it, now or later. */
-export type Choose = (
+type TakePlace = (
   request: PickRequest,
   tried: readonly TargetAddress[],
 ) => BalancedMember | Busy | undefined;
@@ -39,12 +39,12 @@ interface Waiter {
  */
 export class PlaceQueue {
   readonly #waiters: Set<Waiter> = new Set();
-  readonly #choose: Choose;
+  readonly #takePlace: TakePlace;
   readonly #timeout: number;
 
   /** @param timeout milliseconds that a request waits at most; 0 for no limit */
-  constructor(choose: Choose, timeout: number) {
-    this.#choose = choose;
+  constructor(takePlace: TakePlace, timeout: number) {
+    this.#takePlace = takePlace;
     this.#timeout = timeout;
   }
 
@@ -91,7 +91,7 @@ export class PlaceQueue {
       tie(waiter, undefined);
       let chosen: BalancedMember | Busy | undefined;
       try {
-        chosen = this.#choose(request, tried);
+        chosen = this.#takePlace(request, tried);
       } catch (thrown) {
         this.#remove(waiter);
         waiter.reject(thrown);

@@ -358,7 +358,7 @@ export class Supervisor {
     this.#tellRunning();
     const { pool, clients, cpu = 0 } = member.report ?? {};
     if (pool !== undefined) {
-      const ended = { ...pool, closed: pool.created, origins: {} };
+      const ended = { ...pool, closed: pool.created, origins: {}, upstreams: [] };
       this.#endedPool = mergeStats([ended, ...(this.#endedPool ? [this.#endedPool] : [])]);
     }
     if (clients !== undefined) {
