@@ -367,21 +367,40 @@ test("a worker that is killed comes back, and the others serve meanwhile", async
   expect(proxy.stderr.match(/another one starts (?:now|in 100 ms)\n/g)).toHaveLength(2);
 });
 
-test("a worker that dies again and again waits for longer each time", async () => {
+test("a worker that dies again and again waits for longer each time, also if it does not start", async () => {
   upstream.handler = (_, res) => res.end("whole");
+  const flag = join(folder, "flag");
   const file = join(folder, "dies.mjs");
   writeFileSync(
     file,
-    `import cluster from "node:cluster";
-    if (cluster.isWorker && cluster.worker.id > 1) setTimeout(() => { throw new Error("dies") }, 200);
+    `import { existsSync } from "node:fs";
+    if (existsSync(${JSON.stringify(flag)})) throw new Error("not now");
     export default { target: "${upstream.url}" };`,
   );
-  const { proxy, origin } = await startWorkers(`--config ${file} --log off`);
-  const delays = (): number[] =>
-    Array.from(proxy.stderr.matchAll(/another one starts in (\d+) ms/g), ([, ms]) => Number(ms));
-  await until(() => delays().length >= 3, "the deaths");
-  expect(delays().slice(0, 3)).toEqual([100, 200, 400]);
+  const { proxy, origin, pids } = await startWorkers(`--config ${file} --log off`);
+  const [stable] = await pids();
+  const killOther = async (): Promise<void> => {
+    let found: readonly number[] = [];
+    while (found.length < 2) found = await pids();
+    process.kill(found.find((pid) => pid !== stable) ?? NaN, "SIGKILL");
+  };
+  for (const delay of [100, 200]) {
+    await killOther();
+    const line = `has ended (SIGKILL); another one starts in ${delay} ms\n`;
+    await until(() => proxy.stderr.includes(line), line);
+  }
+  let found: readonly number[] = [];
+  while (found.length < 2) found = await pids();
+  writeFileSync(flag, "");
+  await killOther();
+  await until(() => proxy.stderr.includes("the next try is in 800 ms"), "the failed start");
   expect(await ask(origin)).toBe("200 whole close");
+  rmSync(flag);
+  do found = await pids();
+  while (found.length < 2);
+  expect(proxy.stderr).toContain(
+    "another one starts in 400 ms\nfetchway: dies.mjs:2: not now\nfetchway: a worker did not start; the next try is in 800 ms\n",
+  );
 });
 
 describe("a config file", () => {

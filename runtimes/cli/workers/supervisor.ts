@@ -83,6 +83,7 @@ export class Supervisor {
   readonly #places: readonly Place[];
   readonly #members: Set<Member> = new Set();
   readonly #lines: LineWriter;
+  /** Takes the notices of the parent as well, so that they stand behind the lines that caused them. */
   readonly #errors: LineWriter;
   #isStopping = false;
   /** The last of the starts, which follow one another. */
@@ -165,7 +166,7 @@ export class Supervisor {
           ({ server } = await this.#fill(place));
         } catch {
           const which = count === 0 ? "the workers" : `${count} are new, the other workers`;
-          console.error(`fetchway: the new worker did not start: ${which} stay as they are`);
+          this.#errors.write(`fetchway: the new worker did not start: ${which} stay as they are`);
           return undefined;
         }
         count++;
@@ -336,7 +337,7 @@ export class Supervisor {
   #noteCut(cut: Running): void {
     if (this.#isStopping) this.#cut = addRunning(this.#cut, cut);
     else if (cut.requests + cut.tunnels > 0) {
-      console.error(
+      this.#errors.write(
         `fetchway: ${describeRunning(cut)} of a replaced worker cut off: too many replaced workers were still running`,
       );
     }
@@ -386,7 +387,7 @@ export class Supervisor {
     const delay = this.#restartLater(place);
     const when = delay === 0 ? "now" : `in ${delay} ms`;
     const { pid } = member.worker.process;
-    console.error(`fetchway: worker ${pid} has ended (${how}); another one starts ${when}`);
+    this.#errors.write(`fetchway: worker ${pid} has ended (${how}); another one starts ${when}`);
   }
 
   /** Starts a process for a place after a while, and returns the milliseconds. */
@@ -411,7 +412,7 @@ export class Supervisor {
         process.exit((error as WorkerFailure).exitCode);
       place.deaths++;
       const delay = this.#restartLater(place);
-      console.error(`fetchway: a worker did not start; the next try is in ${delay} ms`);
+      this.#errors.write(`fetchway: a worker did not start; the next try is in ${delay} ms`);
     }
   }
 }
