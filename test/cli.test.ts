@@ -146,6 +146,9 @@ describe("describes itself", () => {
       ["log", "auto"],
       ...[
         "route",
+        "policy",
+        "check",
+        "resolve",
         "config",
         "demo",
         "inspect",
@@ -159,6 +162,7 @@ describe("describes itself", () => {
     const unsayable = /^(?:on[A-Z].*|clientAddress|signal|fetch|transport|interceptors|waitUntil)$/;
     const renamed: Record<string, string> = {
       headers: "header",
+      route: "route-name",
       host: "host-header",
       socketTTL: "socket-ttl",
       cookieDomainRewrite: "cookie-domain",
