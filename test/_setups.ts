@@ -170,7 +170,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
   api: (upstream) => ({ target: `${upstream}/api/orders`, options: {} }),
   hosted: (target) => ({ target, options: { changeOrigin: false } }),
   named: (target) => ({ target, options: { host: "shop.example:8443", via: "edge" } }),
-  timeouts: (target) => ({ target, options: { timeout: 300, idleTimeout: 300 } }),
+  timeouts: (target) => ({ target, options: { timeout: 500, idleTimeout: 500 } }),
   limited: (target) => ({ target, options: { bodyLimit: 1000 } }),
   identity: (target) => ({
     target,

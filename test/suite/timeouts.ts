@@ -5,8 +5,8 @@ import type { Tools } from "../_suite.ts";
 import { pause, within } from "../_wait.ts";
 import { chunk, type Header, lastChunk, request } from "../_wire.ts";
 
-/** A pause in milliseconds, well beyond the timeouts of 300 ms in the setup. */
-const past = 450;
+/** A pause in milliseconds, well beyond the timeouts of 500 ms in the setup. */
+const past = 750;
 
 /**
  * Uploads ten chunks of this size, which takes longer than the timeout, and expects that the upload is not truncated.

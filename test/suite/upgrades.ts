@@ -528,8 +528,8 @@ export const upgrades = {
   async "no deadline applies to an open WebSocket"(t: Tools): Promise<void> {
     echoing(t);
     const client = await open(t, { setup: "timeouts" });
-    // `timeout` and `idleTimeout` of this proxy are 300 ms.
-    await new Promise((resolve) => setTimeout(resolve, 450));
+    // `timeout` and `idleTimeout` of this proxy are 500 ms.
+    await new Promise((resolve) => setTimeout(resolve, 750));
     client.socket.send("still there");
     expect(await client.next()).toBe("still there");
     client.socket.close();
