@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { ProxyError } from "../src/error.ts";
 import type { TargetAddress } from "../src/request/target.ts";
+import type { Interceptor } from "../src/transport.ts";
 import {
   balance,
   type BalanceOptions,
@@ -239,6 +240,24 @@ test("over HTTP: waiting requests are answered in turn, those that find no room 
     await response.text();
   }
   expect(upstreams.paths).not.toContain("/3");
+  expect([target.active, target.waiting]).toEqual([0, 0]);
+  await proxy.close();
+});
+
+test("a request that waits beside another one of the same client stays in the queue when that one is answered", async () => {
+  await using upstreams = await startUpstreams(1);
+  const target = balance(upstreams.urls, { maxRequests: 1, queueTimeout: 60_000 });
+  const twice: Interceptor = (next) => async (request, scope) => {
+    const other = next(request, scope.fork());
+    const waiting = next(request, scope);
+    const { body } = await other;
+    // The queue gives the place to the second request when the first one gives it back.
+    body?.cancel();
+    return waiting;
+  };
+  const proxy = createProxy({ target, interceptors: { request: [twice] } });
+  const response = await proxy.fetch(new Request("http://proxy.test/"));
+  expect([response.status, await response.text()]).toEqual([200, "0"]);
   expect([target.active, target.waiting]).toEqual([0, 0]);
   await proxy.close();
 });
