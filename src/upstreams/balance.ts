@@ -276,11 +276,13 @@ export class Balancer implements Upstreams, Group {
     if (member === undefined) return;
     // The first report of an attempt tells how it went; the second, that it is over.
     const isFirst = !isOver || status === undefined;
-    if (isFirst && member.probes > 0) member.probes--;
+    // Requests from before the ejection may still be answered: they say nothing of how the upstream is now.
+    const isProbe = member.probe !== undefined && (request ?? member.probe) === member.probe;
+    if (isFirst && isProbe) member.probe = undefined;
     if (isFirst && tellsOfUpstream(error)) {
       const isFailure = status === undefined || status >= 500;
       if (!isFailure) this.#policy.observe?.(member, latency);
-      this.#outliers?.record(member.health, isFailure, this.#healths);
+      this.#outliers?.record(member.health, isFailure, this.#healths, isProbe);
     } else if (error !== undefined && tellsOfUpstream(error)) {
       this.#outliers?.record(member.health, true, this.#healths);
     }
@@ -317,7 +319,10 @@ export class Balancer implements Upstreams, Group {
       if (able.length === 0) return ANY_BUSY;
       member = this.#ask(able, request);
     }
-    if (member.health.isHalfOpen) member.probes++;
+    if (member.health.isHalfOpen) {
+      member.probe = request;
+      member.probedAt = this.#chance.now();
+    }
     member.active++;
     this.active++;
     return member;

@@ -59,13 +59,20 @@ class Asked implements PickRequest {
 export class Choice {
   readonly upstream: Upstream;
   readonly #origin: Origin;
+  readonly #asked: PickRequest;
   readonly #target: TargetAddress;
   readonly #tried: readonly TargetAddress[];
   #isUsed = false;
   #isOver = false;
 
-  private constructor(origin: Origin, target: TargetAddress, tried: readonly TargetAddress[]) {
+  private constructor(
+    origin: Origin,
+    asked: PickRequest,
+    target: TargetAddress,
+    tried: readonly TargetAddress[],
+  ) {
     this.#origin = origin;
+    this.#asked = asked;
     this.#target = target;
     this.#tried = [...tried, target];
     try {
@@ -79,12 +86,12 @@ export class Choice {
   /** Picks an upstream for an attempt; undefined if none can take it, a promise if the attempt has to wait. */
   static pick(
     origin: Origin,
-    request: PickRequest,
+    asked: PickRequest,
     tried: readonly TargetAddress[],
   ): Choice | undefined | Promise<Choice | undefined> {
     const take = (target: TargetAddress | undefined): Choice | undefined =>
-      target === undefined ? undefined : new Choice(origin, target, tried);
-    const picked = origin.upstreams.pick(request, tried);
+      target === undefined ? undefined : new Choice(origin, asked, target, tried);
+    const picked = origin.upstreams.pick(asked, tried);
     return picked instanceof Promise ? picked.then(take) : take(picked);
   }
 
@@ -102,10 +109,10 @@ export class Choice {
   }
 
   /** Reports what became of the attempt. Nothing follows the final report. */
-  report(result: Omit<Result, "target">): void {
+  report(result: Omit<Result, "target" | "request">): void {
     if (this.#isOver) return;
     this.#isOver = result.isOver;
-    this.#origin.upstreams.report?.({ target: this.#target, ...result });
+    this.#origin.upstreams.report?.({ target: this.#target, request: this.#asked, ...result });
   }
 
   /** Whether the upstreams' budget allows a further attempt, for which it then counts. */
