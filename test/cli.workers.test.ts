@@ -357,6 +357,23 @@ describe("a config file", () => {
   });
 });
 
+test("what the code of a config file sends to its parent process ends no worker, and not the parent", async () => {
+  upstream.handler = (_, res) => res.end("whole");
+  const file = join(folder, "sends.mjs");
+  const sent = [null, "ready", 1, { type: "report" }, { type: "cut" }, { type: "closed" }];
+  writeFileSync(
+    file,
+    `if (process.send) for (const each of ${JSON.stringify(sent)}) process.send(each);
+    export default { target: "${upstream.url}" };`,
+  );
+  const { proxy, origin, stats } = await startWorkers(`--config ${file} --log off`);
+  expect(await ask(origin)).toBe("200 whole close");
+  expect((await stats()).workers).toMatchObject({ running: 2, retired: 0, restarts: 0 });
+  proxy.child.kill("SIGTERM");
+  expect(await within(proxy.exit, "the exit")).toBe(0);
+  expect(proxy.stderr).toBe("");
+});
+
 test("a port that is in use ends the command with one error", async () => {
   const other = createServer();
   const port = await listen(other);

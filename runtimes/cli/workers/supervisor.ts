@@ -19,7 +19,9 @@ import { describeRunning } from "../stop.ts";
 import { tell } from "../tell.ts";
 import {
   type Begin,
+  fromSent,
   type Order,
+  toSent,
   WORKER_MARK,
   type WorkerMessage,
   type WorkerReport,
@@ -279,9 +281,10 @@ export class Supervisor {
     worker.on("error", () => {});
     const timer = setTimeout(() => worker.process.kill("SIGKILL"), START_LIMIT);
     const ready = new Promise<Ready>((resolve, reject) => {
-      worker.on("message", (message: WorkerMessage) => {
-        if (message.type === "ready") resolve(message);
-        else this.#note(member, message);
+      worker.on("message", (sent) => {
+        const message = fromSent<WorkerMessage>(sent);
+        if (message?.type === "ready") resolve(message);
+        else if (message !== undefined) this.#note(member, message);
       });
       worker.process.on("close", (code: number | null, signal: string | null) => {
         this.#forget(member);
@@ -427,7 +430,7 @@ function noteDropped(count: number): string {
 /** Sends an order. Returns false if the process is ending. */
 function send(worker: Worker, order: Order): boolean {
   if (!worker.isConnected()) return false;
-  worker.send(order);
+  worker.send(toSent(order));
   return true;
 }
 
