@@ -374,6 +374,24 @@ test("what the code of a config file sends to its parent process ends no worker,
   expect(proxy.stderr).toBe("");
 });
 
+test("a worker that has just ended does not break the end of the command", async () => {
+  const file = join(folder, "ends.mjs");
+  // In the parent, before its own listener: the workers are dead, and the parent has not noticed.
+  writeFileSync(
+    file,
+    `import cluster from "node:cluster";
+    if (cluster.isPrimary) process.on("SIGTERM", () => {
+      for (const worker of Object.values(cluster.workers)) worker.process.kill("SIGKILL");
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
+    });
+    export default { target: "${upstream.url}" };`,
+  );
+  const { proxy } = await startWorkers(`--config ${file} --log off`);
+  proxy.child.kill("SIGTERM");
+  expect(await within(proxy.exit, "the exit")).toBe(0);
+  expect(proxy.stderr).toBe("");
+});
+
 test("a port that is in use ends the command with one error", async () => {
   const other = createServer();
   const port = await listen(other);

@@ -6,7 +6,6 @@
  * queue of a socket that is closed, as with sockets of the workers' own (`SO_REUSEPORT`).
  */
 import cluster, { type Worker } from "node:cluster";
-import { once } from "node:events";
 import process from "node:process";
 import type { PoolStats } from "#proxy";
 import type { ClientStats } from "../clientconnections.ts";
@@ -55,6 +54,8 @@ interface Member {
   /** Resolves when it takes no new connections. */
   readonly closed: Promise<void>;
   readonly close: () => void;
+  /** Resolves when the process has ended, and its output has been read. */
+  readonly ended: Promise<void>;
   /** What was running when it began to stop. */
   running: Running | undefined;
 }
@@ -249,9 +250,8 @@ export class Supervisor {
         worker.process.kill("SIGKILL");
       }
     }, limit);
-    const ended = members.map(({ worker }) => once(worker.process, "close"));
     for (const { worker } of members) send(worker, order);
-    await Promise.all(ended);
+    await Promise.all(members.map(({ ended }) => ended));
     clearTimeout(timer);
     await Promise.all([this.#lines.close(), this.#errors.close()]);
   }
@@ -260,10 +260,12 @@ export class Supervisor {
   async #fill(place: Place): Promise<Ready> {
     const worker = cluster.fork(this.#env());
     const { promise: closed, resolve: close } = Promise.withResolvers<void>();
+    const ended = new Promise<void>((resolve) => worker.process.once("close", resolve));
     const member: Member = {
       worker,
       closed,
       close,
+      ended,
       state: "starting",
       readyAt: 0,
       report: undefined,
