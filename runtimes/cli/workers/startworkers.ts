@@ -7,6 +7,7 @@ import { chooseLogForm } from "../log/requestlog.ts";
 import { createMetrics, openStatus } from "../observe.ts";
 import { printStats } from "../printstats.ts";
 import { UsageError } from "../read.ts";
+import { runAgain } from "../runagain.ts";
 import type { Settings } from "../settings.ts";
 import { parseAdminAddress } from "../status/adminaddress.ts";
 import { exitCodeOf, onStopSignals, printCut, tellRunning } from "../stop.ts";
@@ -97,7 +98,7 @@ export async function startWorkers(
       );
     }
   };
-  if (path === undefined) process.on("SIGHUP", () => void replace());
+  if (path === undefined) process.on("SIGHUP", runAgain(replace));
   else watchConfig(path, replace);
   tell(renderBanner(origin, settings, demo));
   tell(`  ${count} workers`);
