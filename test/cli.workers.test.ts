@@ -39,6 +39,14 @@ async function ask(url: string, agent?: Agent, method = "GET"): Promise<string> 
   return `${response.statusCode} ${await text(response)} ${response.headers.connection}`;
 }
 
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
 interface Shown {
   readonly total: { readonly requests: number };
   readonly requests: readonly { readonly path: string; readonly status: number }[];
@@ -390,6 +398,22 @@ test("a worker that has just ended does not break the end of the command", async
   proxy.child.kill("SIGTERM");
   expect(await within(proxy.exit, "the exit")).toBe(0);
   expect(proxy.stderr).toBe("");
+});
+
+test("a replaced worker that does not answer is killed", async () => {
+  const file = join(folder, "hangs.mjs");
+  writeFileSync(file, `export default { target: "${upstream.url}", onRequest() { for (;;); } };`);
+  const { proxy, origin, pids, replace, stats } = await startWorkers(
+    `--config ${file} --log off --stop-timeout 0`,
+  );
+  const before = await pids();
+  const answer = ask(origin).catch((error: NodeJS.ErrnoException) => error.code);
+  await replace();
+  expect(await within(answer, "the end of the connection")).toBe("ECONNRESET");
+  const [, killed] = /worker (\d+), which was replaced, does not answer/.exec(proxy.stderr) ?? [];
+  expect(before).toContain(Number(killed));
+  await until(() => !isRunning(Number(killed)), "the end of the process");
+  expect((await stats()).workers).toMatchObject({ running: 2, retired: 0, restarts: 0 });
 });
 
 test("a port that is in use ends the command with one error", async () => {

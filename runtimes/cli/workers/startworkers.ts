@@ -40,7 +40,7 @@ export async function startWorkers(
   }
   const count = countWorkers(server.workers);
   const log = server.log === "auto" ? chooseLogForm(process.stdout) : server.log;
-  const supervisor = new Supervisor({ port, host, count, log, demo });
+  const supervisor = new Supervisor({ port, host, count, log, demo }, stopTimeout);
   const { poolStats, clientStats, usage } = supervisor;
   const refresh = (): Promise<void> => supervisor.refresh();
 
@@ -62,7 +62,7 @@ export async function startWorkers(
   );
   let isEnding = false;
   async function stop(): Promise<void> {
-    const cut = await supervisor.stop(stopTimeout, tellRunning);
+    const cut = await supervisor.stop(tellRunning);
     if (isEnding) return;
     printCut(cut, stopTimeout);
     if (supervisor.wasKilled) {

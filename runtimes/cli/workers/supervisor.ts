@@ -34,7 +34,7 @@ const FIRST_DELAY = 100;
 const LONGEST_DELAY = 30_000;
 /** Milliseconds within which a worker must be ready. */
 const START_LIMIT = 30_000;
-/** Milliseconds beyond `stopTimeout` after which a worker that does not answer is killed. */
+/** Milliseconds beyond `stopTimeout` after which a worker that does not obey is killed. */
 const KILL_AFTER = 3000;
 /** Milliseconds to wait for a worker to close its server, which takes longer only if it is busy. */
 const CLOSE_LIMIT = 2000;
@@ -47,6 +47,8 @@ const MOST_RETIRED = 2;
 interface Member {
   readonly worker: Worker;
   state: "starting" | "serving" | "retired";
+  /** Whether it is retired, and must end within `stopTimeout`. */
+  isEnding: boolean;
   readyAt: number;
   report: WorkerReport | undefined;
   /** Resolves with the next report, if it is awaited. */
@@ -83,6 +85,7 @@ export class WorkerFailure extends Error {
 /** The workers of the command, seen from their parent. */
 export class Supervisor {
   readonly #begin: Begin;
+  readonly #stopTimeout: number;
   readonly #places: readonly Place[];
   readonly #members: Set<Member> = new Set();
   readonly #lines: LineWriter;
@@ -101,7 +104,9 @@ export class Supervisor {
   /** Adds what workers count. */
   metrics: Metrics | undefined;
 
-  constructor(begin: Omit<Begin, "type">) {
+  /** @param stopTimeout milliseconds within which workers finish what is running when the command stops */
+  constructor(begin: Omit<Begin, "type">, stopTimeout: number) {
+    this.#stopTimeout = stopTimeout;
     this.#begin = { type: "begin", ...begin };
     this.#places = Array.from({ length: begin.count }, () => ({
       member: undefined,
@@ -185,8 +190,11 @@ export class Supervisor {
   /** Asks all workers for a report, and resolves when they have answered. A worker that is busy does not hold it up. */
   async refresh(): Promise<void> {
     const reports = [...this.#members].map(async (member) => {
-      if (!send(member.worker, { type: "report" })) return;
-      member.reported ??= Promise.withResolvers();
+      // A worker that is busy is asked once, so that no messages for it collect here.
+      if (member.reported === undefined) {
+        if (!send(member.worker, { type: "report" })) return;
+        member.reported = Promise.withResolvers();
+      }
       await member.reported.promise;
     });
     await within(Promise.all(reports), REPORT_LIMIT);
@@ -218,15 +226,15 @@ export class Supervisor {
   };
 
   /**
-   * Stops all workers, which finish what is running within a time.
+   * Stops all workers, which finish what is running within `stopTimeout`.
    * @param onRunning is called once with what is running
    * @returns what was cut
    */
-  async stop(stopTimeout: number, onRunning: (running: Running) => void): Promise<Running> {
+  async stop(onRunning: (running: Running) => void): Promise<Running> {
     this.#isStopping = true;
     this.#onRunning = onRunning;
     for (const { timer } of this.#places) clearTimeout(timer);
-    await this.#endAll({ type: "stop" }, stopTimeout + KILL_AFTER);
+    await this.#endAll({ type: "stop" }, this.#stopTimeout + KILL_AFTER);
     return this.#cut;
   }
 
@@ -267,6 +275,7 @@ export class Supervisor {
       close,
       ended,
       state: "starting",
+      isEnding: false,
       readyAt: 0,
       report: undefined,
       reported: undefined,
@@ -356,6 +365,7 @@ export class Supervisor {
   /** Keeps the counters of a process that has ended, because counters do not go back. */
   #forget(member: Member): void {
     member.close();
+    member.reported?.resolve();
     this.#members.delete(member);
     const { pool, clients, cpu = 0 } = member.report ?? {};
     if (pool !== undefined) {
@@ -373,9 +383,27 @@ export class Supervisor {
     if (!this.#members.has(member)) return;
     member.state = "retired";
     send(member.worker, { type: "retire" });
+    this.#killUnless(member, member.closed);
     const retired = [...this.#members].filter(({ state }) => state === "retired");
     const surplus = retired.length - MOST_RETIRED * this.#places.length;
-    for (const { worker } of retired.slice(0, Math.max(0, surplus))) send(worker, { type: "stop" });
+    for (const each of retired.slice(0, Math.max(0, surplus))) {
+      if (each.isEnding) continue;
+      each.isEnding = true;
+      send(each.worker, { type: "stop" });
+      this.#killUnless(each, each.ended);
+    }
+  }
+
+  /** Kills a retired process that does not obey in time: its code runs without an end, and no connection is served. */
+  #killUnless({ worker }: Member, obeyed: Promise<void>): void {
+    const timer = setTimeout(() => {
+      const { pid } = worker.process;
+      console.error(
+        `fetchway: worker ${pid}, which was replaced, does not answer: it is killed with all its connections`,
+      );
+      worker.process.kill("SIGKILL");
+    }, this.#stopTimeout + KILL_AFTER);
+    void obeyed.then(() => clearTimeout(timer));
   }
 
   /** Starts another process for one that has died while it served. */
