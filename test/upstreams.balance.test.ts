@@ -223,6 +223,18 @@ describe("consistent hashing", () => {
     expect(most).toBeLessThanOrEqual(Math.ceil(1.25 * (target.active / 4)));
   });
 
+  test("one policy may serve several targets", () => {
+    const policy = consistentHash(byUri);
+    const [one, three] = [setUp(1, { policy }).target, setUp(3, { policy }).target];
+    // As many changes as the other one has had.
+    while (one.version < three.version) one.setWeight("http://a.test", 1);
+    const alone = setUp(3, { policy: consistentHash(byUri) }).target;
+    for (let n = 0; n < 100; n++) {
+      expect(pick(one, key(n))).toBe("http://a.test");
+      expect(pick(three, key(n))).toBe(pick(alone, key(n)));
+    }
+  });
+
   test("by header and cookie", () => {
     expect(byHeader("x-user")({ ...GET, headers: ["X-User", "me"] })).toBe("me");
     const headers = ["Cookie", "a=1; session=x=y; b=2"];
