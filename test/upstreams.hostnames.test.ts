@@ -126,6 +126,26 @@ describe("a name", () => {
     }
   });
 
+  test("is looked up once at a time after the lookups were ended and begun again", async () => {
+    const running: ((addresses: string[]) => void)[] = [];
+    const names = new Names();
+    names.transport.resolve = () => new Promise((resolve) => running.push(resolve));
+    const target = balance(["http://app.test"], { resolve: { interval: 5 } });
+    made.push(target);
+    // One of two proxies with this target is closed during a lookup, and the other one gets a request.
+    target.start(names.transport);
+    target.close();
+    target.start(names.transport);
+    expect(running).toHaveLength(2);
+    for (const resolve of running.splice(0)) resolve(["10.0.0.1"]);
+    for (let round = 0; round < 3; round++) {
+      await until(() => running.length > 0, "the next lookup");
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      expect(running).toHaveLength(1);
+      running.pop()?.(["10.0.0.1"]);
+    }
+  });
+
   test("changes all of its upstreams at once", async () => {
     const names = new Names();
     names.addresses = Array.from({ length: 200 }, (_, i) => `10.0.0.${i}`);

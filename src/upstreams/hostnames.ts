@@ -70,7 +70,8 @@ export class HostNames {
   readonly all: HostName[] = [];
   readonly #interval: number;
   readonly #onChange: OnChange;
-  #transport: ResolvingTransport | undefined;
+  /** What looks up, in an object of its own for each start; undefined before the first start and after `close`. */
+  #session: { readonly transport: ResolvingTransport } | undefined;
   #first: Promise<unknown> | undefined;
 
   constructor({ interval = 10_000 }: ResolveOptions, onChange: OnChange) {
@@ -85,16 +86,18 @@ export class HostNames {
 
   /** Begins to look up, unless it has begun. */
   start(transport: ResolvingTransport): void {
-    if (this.#transport !== undefined) return;
-    this.#transport = transport;
+    if (this.#session !== undefined) return;
+    this.#session = { transport };
     const first = Promise.all(this.all.map((name) => this.#look(name)));
     this.#first = first;
-    void first.then(() => (this.#first = undefined));
+    void first.then(() => {
+      if (this.#first === first) this.#first = undefined;
+    });
   }
 
   add(name: HostName): void {
     this.all.push(name);
-    if (this.#transport !== undefined) void this.#look(name);
+    if (this.#session !== undefined) void this.#look(name);
   }
 
   remove(name: HostName): void {
@@ -104,22 +107,22 @@ export class HostNames {
 
   /** Ends all lookups. */
   close(): void {
-    this.#transport = undefined;
+    this.#session = undefined;
     for (const { timer } of this.all) clearTimeout(timer);
   }
 
   async #look(name: HostName): Promise<void> {
-    const transport = this.#transport;
-    if (transport === undefined) return;
+    const session = this.#session;
+    if (session === undefined) return;
     let addresses: readonly string[] = [];
     try {
-      const found = await transport.resolve(parseTarget(name.target).hostname);
+      const found = await session.transport.resolve(parseTarget(name.target).hostname);
       // A transport of the app may resolve to anything.
       addresses = found.filter(isIpAddress);
     } catch {
       // A lookup that fails changes nothing: the upstreams may work, and their failures eject them if they do not.
     }
-    if (transport !== this.#transport || !this.all.includes(name)) return;
+    if (session !== this.#session || !this.all.includes(name)) return;
     if (addresses.length > 0) this.#take(name, addresses);
     name.wasResolved = true;
     const hasNone = name.upstreams.size === 0;
