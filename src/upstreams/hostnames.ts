@@ -90,9 +90,10 @@ export class HostNames {
     this.#session = { transport };
     const first = Promise.all(this.all.map((name) => this.#look(name)));
     this.#first = first;
-    void first.then(() => {
+    const end = (): void => {
       if (this.#first === first) this.#first = undefined;
-    });
+    };
+    void first.then(end);
   }
 
   add(name: HostName): void {

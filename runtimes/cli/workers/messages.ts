@@ -74,9 +74,7 @@ export function toSent(message: Order | WorkerMessage): Record<string, unknown> 
   return { [WORKER_MARK]: message };
 }
 
-/** Returns the message that was sent; undefined for what other code has sent. */
-export function fromSent<Message extends Order | WorkerMessage>(
-  sent: unknown,
-): Message | undefined {
-  return (sent as Partial<Record<string, Message>> | null)?.[WORKER_MARK];
+/** Returns what was sent, a message of the other side; undefined for what other code has sent. */
+export function fromSent(sent: unknown): unknown {
+  return (sent as Partial<Record<string, unknown>> | null)?.[WORKER_MARK];
 }

@@ -293,7 +293,7 @@ export class Supervisor {
     const timer = setTimeout(() => worker.process.kill("SIGKILL"), START_LIMIT);
     const ready = new Promise<Ready>((resolve, reject) => {
       worker.on("message", (sent) => {
-        const message = fromSent<WorkerMessage>(sent);
+        const message = fromSent(sent) as WorkerMessage | undefined;
         if (message?.type === "ready") resolve(message);
         else if (message !== undefined) this.#note(member, message);
       });

@@ -60,7 +60,7 @@ export class WorkerLink {
   constructor() {
     this.begun = new Promise((resolve) => {
       process.on("message", (sent) => {
-        const order = fromSent<Order>(sent);
+        const order = fromSent(sent) as Order | undefined;
         if (order === undefined) return;
         if (order.type === "begin") {
           this.begin = order;
