@@ -252,7 +252,7 @@ async function sendChosen(
     const repeated = mayRepeat ? repeat(request, options.retry, attempt) : undefined;
     let asked: PickRequest | undefined;
     let picked: ReturnType<Choice["pickAnother"]> = repeated && another;
-    if (repeated !== undefined && picked === undefined && choice.mayRetry()) {
+    if (repeated !== undefined && picked === undefined && (attempt.isPaid || choice.mayRetry())) {
       asked = choice.ask(scope);
       picked = choice.pickAnother(asked);
     }
@@ -297,6 +297,8 @@ class ChosenAttempt {
   error: ProxyError | undefined;
   /** The place of the next attempt, for which this one was left. */
   another: Choice | undefined;
+  /** Whether the upstreams' budget has allowed the next attempt, which waits or has got no place. */
+  isPaid = false;
   readonly #request: UpstreamRequest;
   readonly #choice: Choice;
   readonly #options: FailoverOptions;
@@ -346,6 +348,7 @@ class ChosenAttempt {
     const error = new AttemptTimeout(limit);
     if (repeat(this.#request, this.#options.retry, { error }) === undefined) return;
     if (!this.#choice.mayRetry()) return;
+    this.isPaid = true;
     this.#asked = this.#choice.ask(scope);
     const another = await this.#choice.pickAnother(this.#asked);
     if (this.#isSettled || another === undefined) return another?.release();
