@@ -134,6 +134,16 @@ test("a prefix that a client has made up does not lead to another host", async (
 describe("where nothing is cut off, no prefix is added", () => {
   test.each<[string, () => Promise<number>]>([
     ["Express without a mount", () => apps.serve("node", express().use(handler()))],
+    [
+      "a mount of Express whose middleware puts it back",
+      () => {
+        const app = express().use("/api", (req, _, next) => {
+          req.url = "/api/x?y";
+          next();
+        });
+        return apps.serve("node", app.use("/api", handler()));
+      },
+    ],
     ["a route of h3", () => apps.serve("h3", new H3().all("/api/**", forwardEvent))],
     [
       "a route of Hono",

@@ -39,6 +39,14 @@ async function ask(url: string, agent?: Agent, method = "GET"): Promise<string> 
   return `${response.statusCode} ${await text(response)} ${response.headers.connection}`;
 }
 
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
 interface Shown {
   readonly total: { readonly requests: number };
   readonly requests: readonly { readonly path: string; readonly status: number }[];
@@ -461,6 +469,57 @@ describe("a config file", () => {
       "fetchway: inworker.mjs:2: not here\n",
     );
   });
+});
+
+test("what the code of a config file sends to its parent process ends no worker, and not the parent", async () => {
+  upstream.handler = (_, res) => res.end("whole");
+  const file = join(folder, "sends.mjs");
+  const sent = [null, "ready", 1, { type: "report" }, { type: "cut" }, { type: "closed" }];
+  writeFileSync(
+    file,
+    `if (process.send) for (const each of ${JSON.stringify(sent)}) process.send(each);
+    export default { target: "${upstream.url}" };`,
+  );
+  const { proxy, origin, stats } = await startWorkers(`--config ${file} --log off`);
+  expect(await ask(origin)).toBe("200 whole close");
+  expect((await stats()).workers).toMatchObject({ running: 2, retired: 0, restarts: 0 });
+  proxy.child.kill("SIGTERM");
+  expect(await within(proxy.exit, "the exit")).toBe(0);
+  expect(proxy.stderr).toBe("");
+});
+
+test("a worker that has just ended does not break the end of the command", async () => {
+  const file = join(folder, "ends.mjs");
+  // In the parent, before its own listener: the workers are dead, and the parent has not noticed.
+  writeFileSync(
+    file,
+    `import cluster from "node:cluster";
+    if (cluster.isPrimary) process.on("SIGTERM", () => {
+      for (const worker of Object.values(cluster.workers)) worker.process.kill("SIGKILL");
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
+    });
+    export default { target: "${upstream.url}" };`,
+  );
+  const { proxy } = await startWorkers(`--config ${file} --log off`);
+  proxy.child.kill("SIGTERM");
+  expect(await within(proxy.exit, "the exit")).toBe(0);
+  expect(proxy.stderr).toBe("");
+});
+
+test("a replaced worker that does not answer is killed", async () => {
+  const file = join(folder, "hangs.mjs");
+  writeFileSync(file, `export default { target: "${upstream.url}", onRequest() { for (;;); } };`);
+  const { proxy, origin, pids, replace, stats } = await startWorkers(
+    `--config ${file} --log off --stop-timeout 0`,
+  );
+  const before = await pids();
+  const answer = ask(origin).catch(String);
+  await replace();
+  expect(await within(answer, "the end of the connection")).toMatch("socket hang up");
+  const [, killed] = /worker (\d+), which was replaced, does not answer/.exec(proxy.stderr) ?? [];
+  expect(before).toContain(Number(killed));
+  await until(() => !isRunning(Number(killed)), "the end of the process");
+  expect((await stats()).workers).toMatchObject({ running: 2, retired: 0, restarts: 0 });
 });
 
 test("a port that is in use ends the command with one error", async () => {

@@ -99,6 +99,45 @@ describe("an upstream", () => {
     expect(pick(target)).toBe("http://a.test");
   });
 
+  test.each([
+    ["whose client leaves", new ProxyError("http_request_error", { status: 499 })],
+    ["that fails", REFUSED],
+    ["that succeeds", undefined],
+  ])("that is half-open is not judged by a request from before %s", (_, error) => {
+    const { clock, target } = setUp(2);
+    const old = { ...GET };
+    expect(pick(target, old)).toBe("http://a.test");
+    fail(target, "http://a.test", 5);
+    clock.now = 30_001;
+    const probe = { ...GET };
+    expect(pick(target, probe)).toBe("http://a.test");
+    const report = { target: "http://a.test", latency: 1, isOver: false };
+    const status = error === undefined ? 200 : undefined;
+    target.report({ ...report, request: old, status, error, isOver: error !== undefined });
+    expect(statesOf(target)).toEqual(["half-open", "up"]);
+    expect(pick(target)).toBe("http://b.test");
+    target.report({ ...report, request: probe, status: 200, error: undefined });
+    expect(statesOf(target)).toEqual(["starting", "up"]);
+  });
+
+  test("that is half-open gets another request if the first one hangs", () => {
+    const { clock, target } = setUp(2);
+    fail(target, "http://a.test", 5);
+    clock.now = 30_001;
+    const [hung, next] = [{ ...GET }, { ...GET }];
+    expect(pick(target, hung)).toBe("http://a.test");
+    clock.now += 29_999;
+    expect(pick(target, next)).toBe("http://b.test");
+    clock.now++;
+    expect(pick(target, next)).toBe("http://a.test");
+    expect(pick(target)).toBe("http://b.test");
+    const report = { target: "http://a.test", error: undefined, latency: 1, isOver: false };
+    target.report({ ...report, request: hung, status: 500 });
+    expect(statesOf(target)).toEqual(["half-open", "up"]);
+    target.report({ ...report, request: next, status: 200 });
+    expect(statesOf(target)).toEqual(["starting", "up"]);
+  });
+
   test("is not ejected if the only other one is being removed", () => {
     const { target } = setUp(2);
     expect(pick(target)).toBe("http://a.test");
@@ -182,6 +221,18 @@ describe("consistent hashing", () => {
     for (let n = 0; n < 400; n++) pick(target, { ...GET, headers: ["x-user", "same"] });
     const most = Math.max(...target.states().map(({ active }) => active));
     expect(most).toBeLessThanOrEqual(Math.ceil(1.25 * (target.active / 4)));
+  });
+
+  test("one policy may serve several targets", () => {
+    const policy = consistentHash(byUri);
+    const [one, three] = [setUp(1, { policy }).target, setUp(3, { policy }).target];
+    // As many changes as the other one has had.
+    while (one.version < three.version) one.setWeight("http://a.test", 1);
+    const alone = setUp(3, { policy: consistentHash(byUri) }).target;
+    for (let n = 0; n < 100; n++) {
+      expect(pick(one, key(n))).toBe("http://a.test");
+      expect(pick(three, key(n))).toBe(pick(alone, key(n)));
+    }
   });
 
   test("by header and cookie", () => {

@@ -111,6 +111,69 @@ describe("a name", () => {
     }
   });
 
+  test("keeps its upstreams if the transport resolves to something else than addresses", async () => {
+    const names = new Names();
+    names.addresses = ["10.0.0.1", "", "host.test", "1.2.3", null as never, "fe80::1%br-lan"];
+    const { target, ask } = make(names, ["http://app.test"]);
+    expect(await ask()).toBe(200);
+    const expected = ["http://app.test (10.0.0.1) up", "http://app.test (fe80::1%br-lan) up"];
+    expect(namesOf(target)).toEqual(expected);
+    for (const wrong of ["10.0.0.2", undefined, ["nowhere"]]) {
+      names.addresses = wrong as never;
+      const asked = names.asked.length;
+      await until(() => names.asked.length > asked + 2, "further lookups");
+      expect(namesOf(target)).toEqual(expected);
+    }
+  });
+
+  test("is looked up once at a time after the lookups were ended and begun again", async () => {
+    const running: ((addresses: string[]) => void)[] = [];
+    const names = new Names();
+    names.transport.resolve = () => new Promise((resolve) => running.push(resolve));
+    const target = balance(["http://app.test"], { resolve: { interval: 5 } });
+    made.push(target);
+    // One of two proxies with this target is closed during a lookup, and the other one gets a request.
+    target.start(names.transport);
+    target.close();
+    target.start(names.transport);
+    expect(running).toHaveLength(2);
+    for (const resolve of running.splice(0)) resolve(["10.0.0.1"]);
+    for (let round = 0; round < 3; round++) {
+      await until(() => running.length > 0, "the next lookup");
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      expect(running).toHaveLength(1);
+      running.pop()?.(["10.0.0.1"]);
+    }
+  });
+
+  test("changes all of its upstreams at once", async () => {
+    const names = new Names();
+    names.addresses = Array.from({ length: 200 }, (_, i) => `10.0.0.${i}`);
+    const { target, ask } = make(names, ["http://app.test"]);
+    await ask();
+    const { version } = target;
+    names.addresses = Array.from({ length: 200 }, (_, i) => `10.0.1.${i}`);
+    await until(() => namesOf(target)[0]?.includes("(10.0.1.0)") === true, "the other addresses");
+    expect(target.states()).toHaveLength(200);
+    // Each version costs a hash table, and a look at each request that waits.
+    expect(target.version).toBe(version + 1);
+  });
+
+  test("gives its weight to an address that comes back while its last request is running", async () => {
+    const names = new Names();
+    names.addresses = ["10.0.0.1", "10.0.0.2"];
+    const { target, ask } = make(names, ["http://app.test"], { policy: "first", slowStart: 0 });
+    await ask();
+    const request = { method: "GET", path: "/", headers: [], clientAddress: undefined };
+    void target.pick(request, []);
+    names.addresses = ["10.0.0.2"];
+    await until(() => target.states()[0]?.state === "draining", "the change");
+    target.setWeight("http://app.test", 5);
+    names.addresses = ["10.0.0.1", "10.0.0.2"];
+    await until(() => target.states()[0]?.state === "up", "the return");
+    expect(target.states().map(({ weight }) => weight)).toEqual([5, 5]);
+  });
+
   test("is added, weighted and removed with all of its upstreams", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1", "10.0.0.2"];

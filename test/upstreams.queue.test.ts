@@ -3,13 +3,16 @@ import { describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { ProxyError } from "../src/error.ts";
 import type { TargetAddress } from "../src/request/target.ts";
+import type { Interceptor } from "../src/transport.ts";
 import {
   balance,
   type BalanceOptions,
   type Balancer,
   byUri,
+  choose,
   consistentHash,
   type PickRequest,
+  type Upstreams,
 } from "../src/upstreams/balance.ts";
 import { startUpstreams } from "./_upstreams.ts";
 import { until } from "./_wait.ts";
@@ -240,5 +243,58 @@ test("over HTTP: waiting requests are answered in turn, those that find no room 
   }
   expect(upstreams.paths).not.toContain("/3");
   expect([target.active, target.waiting]).toEqual([0, 0]);
+  await proxy.close();
+});
+
+test("a request that waits beside another one of the same client stays in the queue when that one is answered", async () => {
+  await using upstreams = await startUpstreams(1);
+  const target = balance(upstreams.urls, { maxRequests: 1, queueTimeout: 60_000 });
+  const twice: Interceptor = (next) => async (request, scope) => {
+    const other = next(request, scope.fork());
+    const waiting = next(request, scope);
+    const { body } = await other;
+    // The queue gives the place to the second request when the first one gives it back.
+    body?.cancel();
+    return waiting;
+  };
+  const proxy = createProxy({ target, interceptors: { request: [twice] } });
+  const response = await proxy.fetch(new Request("http://proxy.test/"));
+  expect([response.status, await response.text()]).toEqual([200, "0"]);
+  expect([target.active, target.waiting]).toEqual([0, 0]);
+  await proxy.close();
+});
+
+test("a further attempt that waited for a place in vain is paid from the retry budget once", async () => {
+  await using upstreams = await startUpstreams(1);
+  const [url = ""] = upstreams.urls;
+  let asked = 0;
+  let paid = 0;
+  const target: Upstreams = {
+    choose,
+    pick: (request, tried) => {
+      if (tried.length === 0) return "http://127.0.0.1:9";
+      if (++asked > 1) return url;
+      // No place, until the first attempt fails by itself.
+      return new Promise((resolve) => (request.leave = () => resolve(undefined)));
+    },
+    mayRetry: () => ++paid > 0,
+  };
+  let fail: (() => void) | undefined;
+  const hold: Interceptor = (next) => async (request, scope) => {
+    if (request.upstream.origin === url) return next(request, scope);
+    await new Promise<void>((resolve) => (fail = resolve));
+    throw new ProxyError("connection_refused");
+  };
+  const proxy = createProxy({
+    target,
+    attemptTimeout: 5,
+    retry: { attempts: 1 },
+    interceptors: { attempt: [hold] },
+  });
+  const answer = proxy.fetch(new Request("http://proxy.test/"));
+  await until(() => asked === 1, "the attempt that waits");
+  fail?.();
+  expect(await (await answer).text()).toBe("0");
+  expect([asked, paid]).toEqual([2, 1]);
   await proxy.close();
 });

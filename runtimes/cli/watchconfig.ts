@@ -3,23 +3,22 @@ import { type FSWatcher, watch } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import process from "node:process";
 import { readSource } from "./loadconfig.ts";
+import { runAgain } from "./runagain.ts";
 
 /** Milliseconds to wait after an event, because editors write a file in several steps. */
 const SETTLE_TIME = 50;
 
 /**
- * Calls a function when the text of a file has changed, and on SIGHUP in any case. A call waits for the one before.
+ * Calls a function when the text of a file has changed, and on SIGHUP in any case. A call waits for the one before, and
+ * serves all changes and signals until it begins.
  *
  * It watches the folder, because editors and container platforms replace the file by another one of the same name.
  */
 export function watchConfig(path: string, onChange: () => Promise<void>): void {
   let source = readOrEmpty(path);
-  let last = Promise.resolve();
   let timer: ReturnType<typeof setTimeout> | undefined;
 
-  const reload = (): void => {
-    last = last.then(onChange);
-  };
+  const reload = runAgain(onChange);
   const look = (): void => {
     const before = source;
     source = readOrEmpty(path);

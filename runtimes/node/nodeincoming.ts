@@ -186,6 +186,8 @@ export class MessageIncoming extends NodeIncoming implements Incoming {
 
   get mount(): string {
     const { baseUrl, originalUrl } = this.message as MountedMessage;
+    // Middleware may have put back what Express has cut off.
+    if (originalUrl === this.message.url) return "";
     if (typeof baseUrl === "string") return baseUrl;
     return typeof originalUrl === "string" ? findMount(originalUrl, this.path) : "";
   }

@@ -166,7 +166,13 @@ function parseUncached(target: string | URL | TargetOptions): Upstream {
   );
 }
 
-const IP_ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|[\da-f]*:[\da-f:.]*(?:%\w+)?)$/i;
+/** The zone of a link-local IPv6 address is the name of a network interface, such as `br-lan` or `eth0.7`. */
+const IP_ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|[\da-f]*:[\da-f:.]*(?:%[\w.-]+)?)$/i;
+
+/** Whether a text is an IP address, as `address` of a target has it. */
+export function isIpAddress(text: string): boolean {
+  return IP_ADDRESS.test(text);
+}
 
 function isWs({ protocol }: URL): boolean {
   return protocol === "ws:" || protocol === "wss:";
@@ -194,7 +200,7 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
     throw badTarget(from, "its `http2` must be true or false");
   }
   const { address, socketPath } = more;
-  if (address !== undefined && !IP_ADDRESS.test(address)) {
+  if (address !== undefined && !isIpAddress(address)) {
     throw badTarget(from, 'its `address` must be an IP address such as "10.0.0.7"');
   }
   if (address !== undefined && socketPath !== undefined) {

@@ -92,6 +92,8 @@ export class Balancer implements Upstreams, Group {
   /** The time until which `#able` is right, unless it changes before. */
   #ableUntil = 0;
   #isUniform = true;
+  /** Whether several changes are made, after which `#changed` is called once. */
+  #isChanging = false;
   /** Whether the first upstreams are there. */
   #isInUse = false;
 
@@ -112,9 +114,11 @@ export class Balancer implements Upstreams, Group {
     }
     if (options.check !== undefined) this.#checks = new HealthChecks(options.check);
     if (resolve !== false) {
-      this.#names = new HostNames(resolve === true ? {} : resolve, {
-        added: (upstream, { weight, wasResolved }) => this.#put(upstream, weight, wasResolved),
-        removed: (upstream) => void this.#drain(this.#find(upstream)),
+      this.#names = new HostNames(resolve === true ? {} : resolve, (name, added, removed) => {
+        this.#changeTogether(() => {
+          for (const each of added) this.#put(each, name.weight, name.wasResolved);
+          for (const each of removed) void this.#drain(this.#find(each));
+        });
       });
     }
     for (const target of targets) this.add(target);
@@ -206,6 +210,7 @@ export class Balancer implements Upstreams, Group {
       this.#members.push(member);
       this.#byTarget.set(target, member);
     }
+    member.share = weight;
     member.isDraining = false;
     if (isLate) member.health.returnedAt = this.#chance.now();
     this.#checks?.add(member);
@@ -271,16 +276,18 @@ export class Balancer implements Upstreams, Group {
   }
 
   /** Takes the result of an attempt. The proxy calls it. */
-  report({ target, status, error, latency, isOver }: Result): void {
+  report({ target, request, status, error, latency, isOver }: Result): void {
     const member = this.#byTarget.get(target);
     if (member === undefined) return;
     // The first report of an attempt tells how it went; the second, that it is over.
     const isFirst = !isOver || status === undefined;
-    if (isFirst && member.probes > 0) member.probes--;
+    // Requests from before the ejection may still be answered: they say nothing of how the upstream is now.
+    const isProbe = member.probe !== undefined && (request ?? member.probe) === member.probe;
+    if (isFirst && isProbe) member.probe = undefined;
     if (isFirst && tellsOfUpstream(error)) {
       const isFailure = status === undefined || status >= 500;
       if (!isFailure) this.#policy.observe?.(member, latency);
-      this.#outliers?.record(member.health, isFailure, this.#healths);
+      this.#outliers?.record(member.health, isFailure, this.#healths, isProbe);
     } else if (error !== undefined && tellsOfUpstream(error)) {
       this.#outliers?.record(member.health, true, this.#healths);
     }
@@ -318,7 +325,10 @@ export class Balancer implements Upstreams, Group {
       if (able.length === 0) return ANY_BUSY;
       member = this.#ask(able, request);
     }
-    if (member.health.isHalfOpen) member.probes++;
+    if (member.health.isHalfOpen) {
+      member.probe = request;
+      member.probedAt = this.#chance.now();
+    }
     member.active++;
     this.active++;
     return member;
@@ -372,7 +382,19 @@ export class Balancer implements Upstreams, Group {
     return found;
   }
 
+  /** Makes several changes as one, so that requests that wait are looked at once, and hash tables are built once. */
+  #changeTogether(change: () => void): void {
+    this.#isChanging = true;
+    try {
+      change();
+    } finally {
+      this.#isChanging = false;
+      this.#changed();
+    }
+  }
+
   #changed(): void {
+    if (this.#isChanging) return;
     this.version++;
     this.heaviest = this.#members.reduce((most, { share }) => Math.max(most, share), 0);
     this.#healths = this.#members.filter(mayWork).map(({ health }) => health);

@@ -1,5 +1,5 @@
 import { getHeader } from "../fields/headers.ts";
-import type { Member, Policy } from "./policy.ts";
+import type { Group, Member, Policy } from "./policy.ts";
 import type { PickRequest } from "./upstreams.ts";
 
 /** The entries of the lookup table: a prime number, more than a hundred times the usual number of upstreams (Maglev). */
@@ -55,23 +55,15 @@ export interface HashOptions {
  * @see https://arxiv.org/abs/1908.08762
  */
 export function consistentHash(keyOf: HashKey, { sticky = false }: HashOptions = {}): Policy {
-  let table: Int32Array = new Int32Array(0);
-  let version: number | undefined;
-  let able: ReadonlySet<Member> = new Set();
-  let total = 0;
-  let list: readonly Member[] | undefined;
+  // Several balanced targets may have the same policy.
+  const lookups = new WeakMap<Group, Lookup>();
   return {
     isSticky: sticky,
     pick(members, request, group) {
-      if (version !== group.version) {
-        table = buildTable(group.members);
-        ({ version } = group);
-      }
-      if (list !== members) {
-        able = new Set(members);
-        list = members;
-        total = members.reduce((sum, { weight }) => sum + weight, 0);
-      }
+      let lookup = lookups.get(group);
+      if (lookup === undefined) lookups.set(group, (lookup = new Lookup()));
+      lookup.update(members, group);
+      const { table, able, total } = lookup;
       const key = keyOf(request);
       for (let jump = 0; jump < MAX_JUMPS; jump++) {
         const place = hash(key, jump) % TABLE_SIZE;
@@ -82,6 +74,28 @@ export function consistentHash(keyOf: HashKey, { sticky = false }: HashOptions =
       return members.reduce((least, each) => (each.active < least.active ? each : least));
     },
   };
+}
+
+/** What is computed once for many picks among the upstreams of one target. */
+class Lookup {
+  table: Int32Array = new Int32Array(0);
+  able: ReadonlySet<Member> = new Set();
+  /** The weight of those that can take requests. */
+  total = 0;
+  #version: number | undefined;
+  #list: readonly Member[] | undefined;
+
+  /** Computes again what has changed. */
+  update(members: readonly Member[], group: Group): void {
+    if (this.#version !== group.version) {
+      this.table = buildTable(group.members);
+      this.#version = group.version;
+    }
+    if (this.#list === members) return;
+    this.able = new Set(members);
+    this.#list = members;
+    this.total = members.reduce((sum, { weight }) => sum + weight, 0);
+  }
 }
 
 /** @param total the weight of all upstreams that can take requests: the others have no part in the load */

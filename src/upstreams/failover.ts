@@ -6,7 +6,7 @@ import type { RetryOptions } from "../options/repeatoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { parseTarget, type TargetAddress, type Upstream } from "../request/target.ts";
 import { discardBody } from "../response/clean.ts";
-import type { Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
+import type { HeaderList, Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
 import { WatchedTunnel } from "../tunnel.ts";
 import type { Scope } from "../exchange/scope.ts";
 import {
@@ -22,9 +22,34 @@ import type { Choose, PickRequest, Reach, Result, Upstreams } from "./upstreams.
 /** What all attempts of one request have in common. */
 interface Origin {
   readonly upstreams: Upstreams;
-  /** What of the client's request the choice depends on. */
-  readonly client: PickRequest;
+  readonly client: Incoming;
   readonly reach: Reach;
+}
+
+/**
+ * One question for an upstream. Each attempt asks with an object of its own: the attempts of one request may run side by
+ * side, and each leaves the queue alone.
+ */
+class Asked implements PickRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: HeaderList;
+  readonly clientAddress: string | undefined;
+  leave: (() => void) | undefined;
+  readonly #scope: Scope;
+
+  constructor({ method, path, headers, address }: Incoming, scope: Scope) {
+    this.method = method;
+    this.path = path;
+    this.headers = headers;
+    this.clientAddress = address;
+    this.leave = undefined;
+    this.#scope = scope;
+  }
+
+  get isAborted(): boolean {
+    return this.#scope.error !== undefined;
+  }
 }
 
 /**
@@ -34,13 +59,20 @@ interface Origin {
 export class Choice {
   readonly upstream: Upstream;
   readonly #origin: Origin;
+  readonly #asked: PickRequest;
   readonly #target: TargetAddress;
   readonly #tried: readonly TargetAddress[];
   #isUsed = false;
   #isOver = false;
 
-  private constructor(origin: Origin, target: TargetAddress, tried: readonly TargetAddress[]) {
+  private constructor(
+    origin: Origin,
+    asked: PickRequest,
+    target: TargetAddress,
+    tried: readonly TargetAddress[],
+  ) {
     this.#origin = origin;
+    this.#asked = asked;
     this.#target = target;
     this.#tried = [...tried, target];
     try {
@@ -54,11 +86,12 @@ export class Choice {
   /** Picks an upstream for an attempt; undefined if none can take it, a promise if the attempt has to wait. */
   static pick(
     origin: Origin,
+    asked: PickRequest,
     tried: readonly TargetAddress[],
   ): Choice | undefined | Promise<Choice | undefined> {
     const take = (target: TargetAddress | undefined): Choice | undefined =>
-      target === undefined ? undefined : new Choice(origin, target, tried);
-    const picked = origin.upstreams.pick(origin.client, tried);
+      target === undefined ? undefined : new Choice(origin, asked, target, tried);
+    const picked = origin.upstreams.pick(asked, tried);
     return picked instanceof Promise ? picked.then(take) : take(picked);
   }
 
@@ -76,10 +109,10 @@ export class Choice {
   }
 
   /** Reports what became of the attempt. Nothing follows the final report. */
-  report(result: Omit<Result, "target">): void {
+  report(result: Omit<Result, "target" | "request">): void {
     if (this.#isOver) return;
     this.#isOver = result.isOver;
-    this.#origin.upstreams.report?.({ target: this.#target, ...result });
+    this.#origin.upstreams.report?.({ target: this.#target, request: this.#asked, ...result });
   }
 
   /** Whether the upstreams' budget allows a further attempt, for which it then counts. */
@@ -97,20 +130,20 @@ export class Choice {
     return sendChosen(next, options, request, scope);
   }
 
+  /** Returns what to ask with for a further attempt of the same request. */
+  ask(scope: Scope): PickRequest {
+    return new Asked(this.#origin.client, scope);
+  }
+
   /** Picks an upstream that the request has not been sent to. */
-  pickAnother(): Choice | undefined | Promise<Choice | undefined> {
-    const picked = Choice.pick(this.#origin, this.#tried);
+  pickAnother(asked: PickRequest): Choice | undefined | Promise<Choice | undefined> {
+    const picked = Choice.pick(this.#origin, asked, this.#tried);
     return picked instanceof Promise ? picked.then((other) => this.#fit(other)) : this.#fit(picked);
   }
 
   /** Picks an upstream for another request of the same client, such as one that an interceptor makes. */
   async pickAgain(scope: Scope): Promise<Choice> {
     return pickFirst(this.#origin, scope);
-  }
-
-  /** What of the client's request the choice depends on. */
-  get client(): PickRequest {
-    return this.#origin.client;
   }
 
   /** The error for the client if no upstream can take the request. */
@@ -136,29 +169,19 @@ export const choose: Choose = chooseUpstream;
 
 async function chooseUpstream(
   upstreams: Upstreams,
-  { method, path, headers, address }: Incoming,
+  client: Incoming,
   transport: Transport,
   scope: Scope,
   reach: Reach = parseTarget,
 ): Promise<Choice> {
   upstreams.start?.(transport);
-  const client: PickRequest = {
-    method,
-    path,
-    headers,
-    clientAddress: address,
-    leave: undefined,
-    get isAborted() {
-      return scope.error !== undefined;
-    },
-  };
   return pickFirst({ upstreams, client, reach }, scope);
 }
 
 async function pickFirst(origin: Origin, scope: Scope): Promise<Choice> {
-  const picking = Choice.pick(origin, []);
-  const choice =
-    picking instanceof Promise ? await orRelease(picking, scope, origin.client) : picking;
+  const asked = new Asked(origin.client, scope);
+  const picking = Choice.pick(origin, asked, []);
+  const choice = picking instanceof Promise ? await orRelease(picking, scope, asked) : picking;
   if (choice === undefined) throw unavailable(origin.upstreams);
   return choice;
 }
@@ -167,10 +190,10 @@ async function pickFirst(origin: Origin, scope: Scope): Promise<Choice> {
 function orRelease(
   picking: Promise<Choice | undefined>,
   scope: Scope,
-  client: PickRequest,
+  asked: PickRequest | undefined,
 ): Promise<Choice | undefined> {
   return scope.orAbort(picking).catch((error: unknown) => {
-    client.leave?.();
+    asked?.leave?.();
     void picking.then((late) => late?.release()).catch(() => {});
     throw error;
   });
@@ -227,9 +250,11 @@ async function sendChosen(
     const { response, thrown, another } = attempt;
     const mayRepeat = left > 0 && scope.error === undefined;
     const repeated = mayRepeat ? repeat(request, options.retry, attempt) : undefined;
-    let picked: ReturnType<Choice["pickAnother"]>;
-    if (repeated !== undefined) {
-      picked = another ?? (choice.mayRetry() ? choice.pickAnother() : undefined);
+    let asked: PickRequest | undefined;
+    let picked: ReturnType<Choice["pickAnother"]> = repeated && another;
+    if (repeated !== undefined && picked === undefined && (attempt.isPaid || choice.mayRetry())) {
+      asked = choice.ask(scope);
+      picked = choice.pickAnother(asked);
     }
     if (repeated === undefined || picked === undefined) {
       another?.release();
@@ -239,7 +264,7 @@ async function sendChosen(
     // Discard the response before the wait: two requests could otherwise wait for each other's upstream.
     if (response !== undefined) discardBody(response);
     scope = scope.again();
-    const following = await settle(picked, options.retry.delay, scope, choice);
+    const following = await settle(picked, options.retry.delay, scope, asked);
     if (following === undefined) throw response === undefined ? thrown : choice.unavailable();
     following.use();
     choice = following;
@@ -252,9 +277,9 @@ async function settle(
   picked: Choice | Promise<Choice | undefined>,
   delay: number,
   scope: Scope,
-  before: Choice,
+  asked: PickRequest | undefined,
 ): Promise<Choice | undefined> {
-  const choice = picked instanceof Promise ? await orRelease(picked, scope, before.client) : picked;
+  const choice = picked instanceof Promise ? await orRelease(picked, scope, asked) : picked;
   if (choice === undefined || delay === 0) return choice;
   try {
     await pause(delay, scope);
@@ -272,9 +297,13 @@ class ChosenAttempt {
   error: ProxyError | undefined;
   /** The place of the next attempt, for which this one was left. */
   another: Choice | undefined;
+  /** Whether the upstreams' budget has allowed the next attempt, which waits or has got no place. */
+  isPaid = false;
   readonly #request: UpstreamRequest;
   readonly #choice: Choice;
   readonly #options: FailoverOptions;
+  /** The question for the upstream of the next attempt. */
+  #asked: PickRequest | undefined;
   #isSettled = false;
   #isUploaded = true;
 
@@ -304,7 +333,7 @@ class ChosenAttempt {
     clearTimeout(timer);
     this.#isSettled = true;
     // The attempt may still wait for another upstream, which it no longer needs.
-    if (this.another === undefined) this.#choice.client.leave?.();
+    if (this.another === undefined) this.#asked?.leave?.();
     const latency = performance.now() - start;
     const { response } = this;
     const isOver = response === undefined;
@@ -319,7 +348,9 @@ class ChosenAttempt {
     const error = new AttemptTimeout(limit);
     if (repeat(this.#request, this.#options.retry, { error }) === undefined) return;
     if (!this.#choice.mayRetry()) return;
-    const another = await this.#choice.pickAnother();
+    this.isPaid = true;
+    this.#asked = this.#choice.ask(scope);
+    const another = await this.#choice.pickAnother(this.#asked);
     if (this.#isSettled || another === undefined) return another?.release();
     this.another = another;
     scope.failAttempt(error);

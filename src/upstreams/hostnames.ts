@@ -1,4 +1,9 @@
-import { parseTarget, type TargetAddress, type TargetOptions } from "../request/target.ts";
+import {
+  isIpAddress,
+  parseTarget,
+  type TargetAddress,
+  type TargetOptions,
+} from "../request/target.ts";
 import type { Transport } from "../transport.ts";
 
 /** How host names become several upstreams. */
@@ -53,25 +58,25 @@ export function hasHostName(target: TargetAddress): boolean {
 /** A transport that looks up names. */
 type ResolvingTransport = Pick<Required<Transport>, "resolve">;
 
-/** What learns of changes. */
-interface Listener {
-  /** An address of a name is new. */
-  added(upstream: TargetOptions, of: HostName): void;
-  /** An address of a name is gone. */
-  removed(upstream: TargetOptions): void;
-}
+/** Takes the upstreams that a name has gained and lost. */
+type OnChange = (
+  name: HostName,
+  added: readonly TargetOptions[],
+  removed: readonly TargetOptions[],
+) => void;
 
 /** Looks up host names at an interval. Its timers do not keep the process alive. */
 export class HostNames {
   readonly all: HostName[] = [];
   readonly #interval: number;
-  readonly #listener: Listener;
-  #transport: ResolvingTransport | undefined;
+  readonly #onChange: OnChange;
+  /** What looks up, in an object of its own for each start; undefined before the first start and after `close`. */
+  #session: { readonly transport: ResolvingTransport } | undefined;
   #first: Promise<unknown> | undefined;
 
-  constructor({ interval = 10_000 }: ResolveOptions, listener: Listener) {
+  constructor({ interval = 10_000 }: ResolveOptions, onChange: OnChange) {
     this.#interval = interval;
-    this.#listener = listener;
+    this.#onChange = onChange;
   }
 
   /** Resolves when the names have been looked up that were there at the start; undefined after that. */
@@ -81,16 +86,19 @@ export class HostNames {
 
   /** Begins to look up, unless it has begun. */
   start(transport: ResolvingTransport): void {
-    if (this.#transport !== undefined) return;
-    this.#transport = transport;
+    if (this.#session !== undefined) return;
+    this.#session = { transport };
     const first = Promise.all(this.all.map((name) => this.#look(name)));
     this.#first = first;
-    void first.then(() => (this.#first = undefined));
+    const end = (): void => {
+      if (this.#first === first) this.#first = undefined;
+    };
+    void first.then(end);
   }
 
   add(name: HostName): void {
     this.all.push(name);
-    if (this.#transport !== undefined) void this.#look(name);
+    if (this.#session !== undefined) void this.#look(name);
   }
 
   remove(name: HostName): void {
@@ -100,20 +108,22 @@ export class HostNames {
 
   /** Ends all lookups. */
   close(): void {
-    this.#transport = undefined;
+    this.#session = undefined;
     for (const { timer } of this.all) clearTimeout(timer);
   }
 
   async #look(name: HostName): Promise<void> {
-    const transport = this.#transport;
-    if (transport === undefined) return;
+    const session = this.#session;
+    if (session === undefined) return;
     let addresses: readonly string[] = [];
     try {
-      addresses = await transport.resolve(parseTarget(name.target).hostname);
+      const found = await session.transport.resolve(parseTarget(name.target).hostname);
+      // A transport of the app may resolve to anything.
+      addresses = found.filter(isIpAddress);
     } catch {
       // A lookup that fails changes nothing: the upstreams may work, and their failures eject them if they do not.
     }
-    if (transport !== this.#transport || !this.all.includes(name)) return;
+    if (session !== this.#session || !this.all.includes(name)) return;
     if (addresses.length > 0) this.#take(name, addresses);
     name.wasResolved = true;
     const hasNone = name.upstreams.size === 0;
@@ -126,16 +136,20 @@ export class HostNames {
   }
 
   #take(name: HostName, addresses: readonly string[]): void {
-    for (const address of addresses) {
+    const found = new Set(addresses);
+    const added: TargetOptions[] = [];
+    const removed: TargetOptions[] = [];
+    for (const address of found) {
       if (name.upstreams.has(address)) continue;
       const upstream = name.at(address);
       name.upstreams.set(address, upstream);
-      this.#listener.added(upstream, name);
+      added.push(upstream);
     }
     for (const [address, upstream] of name.upstreams) {
-      if (addresses.includes(address)) continue;
+      if (found.has(address)) continue;
       name.upstreams.delete(address);
-      this.#listener.removed(upstream);
+      removed.push(upstream);
     }
+    if (added.length + removed.length > 0) this.#onChange(name, added, removed);
   }
 }

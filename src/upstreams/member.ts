@@ -1,7 +1,10 @@
 import { parseTarget, type TargetAddress } from "../request/target.ts";
 import { Health } from "./outliers.ts";
 import type { Member } from "./policy.ts";
-import type { UpstreamState } from "./upstreams.ts";
+import type { PickRequest, UpstreamState } from "./upstreams.ts";
+
+/** Milliseconds after which a probe without an answer no longer keeps other requests away. */
+const PROBE_LIMIT = 30_000;
 
 /** What all upstreams of a balanced target have in common. */
 export interface MemberLimits {
@@ -25,8 +28,10 @@ export class BalancedMember implements Member {
   active = 0;
   /** The number of requests that wait for this upstream, and for no other. */
   waiting = 0;
-  /** The number of requests that try whether it works again, and are not answered. */
-  probes = 0;
+  /** The request that tries whether it works again, and is not answered. */
+  probe: PickRequest | undefined;
+  /** When the probe was sent. */
+  probedAt = 0;
   /** Called when it is removed and has no requests. */
   onIdle: (() => void)[] = [];
   /** The weight that was set. */
@@ -47,10 +52,13 @@ export class BalancedMember implements Member {
 
   /**
    * Whether it takes no further request at present. After an ejection, it gets one until it has answered; requests and
-   * tunnels that it has had from before do not count for that.
+   * tunnels that it has had from before do not count for that. A client can hold up the answer, by sending its body slowly:
+   * after a while, another request goes as the probe.
    */
   get isBusy(): boolean {
-    return this.isFull || (this.health.isHalfOpen && this.probes > 0);
+    if (this.isFull) return true;
+    if (!this.health.isHalfOpen || this.probe === undefined) return false;
+    return this.#limits.now() < this.probedAt + PROBE_LIMIT;
   }
 
   get weight(): number {

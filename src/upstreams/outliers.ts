@@ -91,18 +91,21 @@ export class OutlierDetector {
     this.#nextSweep = chance.now() + options.interval;
   }
 
-  /** Records the result of a request. */
-  record(health: Health, isFailure: boolean, all: readonly Health[]): void {
+  /**
+   * Records the result of a request.
+   * @param isProbe whether it is the request that tries a half-open upstream: no other result closes or opens the circuit
+   */
+  record(health: Health, isFailure: boolean, all: readonly Health[], isProbe = false): void {
     if (isFailure) {
       health.failures++;
       health.consecutiveFailures++;
       const isTooMany = health.consecutiveFailures >= this.#options.consecutiveFailures;
-      if (health.isHalfOpen || isTooMany) this.#eject(health, all);
+      if (health.isHalfOpen ? isProbe : isTooMany) this.#eject(health, all);
       return;
     }
     health.successes++;
     health.consecutiveFailures = 0;
-    if (!health.isHalfOpen) return;
+    if (!health.isHalfOpen || !isProbe) return;
     health.isHalfOpen = false;
     health.returnedAt = this.#chance.now();
     this.#onChange();

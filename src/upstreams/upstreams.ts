@@ -47,6 +47,8 @@ export interface PickRequest {
 export interface Result {
   /** The target that `pick` returned. */
   readonly target: TargetAddress;
+  /** What `pick` was called with for this attempt: each attempt has an object of its own. The proxy always sets it. */
+  readonly request?: PickRequest;
   /** The status of the response; undefined if there was none. */
   readonly status: number | undefined;
   /** Why there was no response, or why its body broke off; undefined for none. */

@@ -1,4 +1,9 @@
-/** What the parent process and its workers tell each other, as JSON. */
+/**
+ * What the parent process and its workers tell each other, as JSON.
+ *
+ * Each message is in an object with one member, whose name tells it from the messages of a config file's code, which may
+ * call `process.send` itself.
+ */
 import type { PoolStats } from "#proxy";
 import type { ClientStats } from "../clientconnections.ts";
 import type { Running } from "../listen.ts";
@@ -63,3 +68,13 @@ export type WorkerMessage =
   | { readonly type: "cut"; readonly cut: Running }
   /** It has closed its server. */
   | { readonly type: "closed" };
+
+/** Puts a message into the object in which it is sent. */
+export function toSent(message: Order | WorkerMessage): Record<string, unknown> {
+  return { [WORKER_MARK]: message };
+}
+
+/** Returns what was sent, a message of the other side; undefined for what other code has sent. */
+export function fromSent(sent: unknown): unknown {
+  return (sent as Partial<Record<string, unknown>> | null)?.[WORKER_MARK];
+}

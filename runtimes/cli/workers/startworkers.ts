@@ -7,6 +7,7 @@ import { chooseLogForm } from "../log/requestlog.ts";
 import { createMetrics, openStatus } from "../observe.ts";
 import { printStats } from "../printstats.ts";
 import { UsageError } from "../read.ts";
+import { runAgain } from "../runagain.ts";
 import type { Settings } from "../settings.ts";
 import { parseAdminAddress } from "../status/adminaddress.ts";
 import { exitCodeOf, onStopSignals, printCut, tellRunning } from "../stop.ts";
@@ -39,7 +40,7 @@ export async function startWorkers(
   }
   const count = countWorkers(server.workers);
   const log = server.log === "auto" ? chooseLogForm(process.stdout) : server.log;
-  const supervisor = new Supervisor({ port, host, count, log, demo });
+  const supervisor = new Supervisor({ port, host, count, log, demo }, stopTimeout);
   const { poolStats, clientStats, usage } = supervisor;
   const refresh = (): Promise<void> => supervisor.refresh();
 
@@ -61,7 +62,7 @@ export async function startWorkers(
   );
   let isEnding = false;
   async function stop(): Promise<void> {
-    const cut = await supervisor.stop(stopTimeout, tellRunning);
+    const cut = await supervisor.stop(tellRunning);
     if (isEnding) return;
     printCut(cut, stopTimeout);
     if (supervisor.wasKilled) {
@@ -97,7 +98,7 @@ export async function startWorkers(
       );
     }
   };
-  if (path === undefined) process.on("SIGHUP", () => void replace());
+  if (path === undefined) process.on("SIGHUP", runAgain(replace));
   else watchConfig(path, replace);
   tell(renderBanner(origin, settings, demo));
   tell(`  ${count} workers`);

@@ -6,7 +6,6 @@
  * queue of a socket that is closed, as with sockets of the workers' own (`SO_REUSEPORT`).
  */
 import cluster, { type Worker } from "node:cluster";
-import { once } from "node:events";
 import process from "node:process";
 import type { PoolStats } from "#proxy";
 import type { ClientStats } from "../clientconnections.ts";
@@ -19,7 +18,9 @@ import { describeRunning } from "../stop.ts";
 import { tell } from "../tell.ts";
 import {
   type Begin,
+  fromSent,
   type Order,
+  toSent,
   WORKER_MARK,
   type WorkerMessage,
   type WorkerReport,
@@ -33,7 +34,7 @@ const FIRST_DELAY = 100;
 const LONGEST_DELAY = 30_000;
 /** Milliseconds within which a worker must be ready. */
 const START_LIMIT = 30_000;
-/** Milliseconds beyond `stopTimeout` after which a worker that does not answer is killed. */
+/** Milliseconds beyond `stopTimeout` after which a worker that does not obey is killed. */
 const KILL_AFTER = 3000;
 /** Milliseconds to wait for a worker to close its server, which takes longer only if it is busy. */
 const CLOSE_LIMIT = 2000;
@@ -46,6 +47,8 @@ const MOST_RETIRED = 2;
 interface Member {
   readonly worker: Worker;
   state: "starting" | "serving" | "retired";
+  /** Whether it is retired, and must end within `stopTimeout`. */
+  isEnding: boolean;
   readyAt: number;
   report: WorkerReport | undefined;
   /** Resolves with the next report, if it is awaited. */
@@ -53,6 +56,8 @@ interface Member {
   /** Resolves when it takes no new connections. */
   readonly closed: Promise<void>;
   readonly close: () => void;
+  /** Resolves when the process has ended, and its output has been read. */
+  readonly ended: Promise<void>;
   /** What was running when it began to stop. */
   running: Running | undefined;
 }
@@ -80,6 +85,7 @@ export class WorkerFailure extends Error {
 /** The workers of the command, seen from their parent. */
 export class Supervisor {
   readonly #begin: Begin;
+  readonly #stopTimeout: number;
   readonly #places: readonly Place[];
   readonly #members: Set<Member> = new Set();
   readonly #lines: LineWriter;
@@ -99,7 +105,9 @@ export class Supervisor {
   /** Adds what workers count. */
   metrics: Metrics | undefined;
 
-  constructor(begin: Omit<Begin, "type">) {
+  /** @param stopTimeout milliseconds within which workers finish what is running when the command stops */
+  constructor(begin: Omit<Begin, "type">, stopTimeout: number) {
+    this.#stopTimeout = stopTimeout;
     this.#begin = { type: "begin", ...begin };
     this.#places = Array.from({ length: begin.count }, () => ({
       member: undefined,
@@ -185,8 +193,11 @@ export class Supervisor {
   /** Asks all workers for a report, and resolves when they have answered. A worker that is busy does not hold it up. */
   async refresh(): Promise<void> {
     const reports = [...this.#members].map(async (member) => {
-      if (!send(member.worker, { type: "report" })) return;
-      member.reported ??= Promise.withResolvers();
+      // A worker that is busy is asked once, so that no messages for it collect here.
+      if (member.reported === undefined) {
+        if (!send(member.worker, { type: "report" })) return;
+        member.reported = Promise.withResolvers();
+      }
       await member.reported.promise;
     });
     await within(Promise.all(reports), REPORT_LIMIT);
@@ -218,15 +229,15 @@ export class Supervisor {
   };
 
   /**
-   * Stops all workers, which finish what is running within a time.
+   * Stops all workers, which finish what is running within `stopTimeout`.
    * @param onRunning is called once with what is running
    * @returns what was cut
    */
-  async stop(stopTimeout: number, onRunning: (running: Running) => void): Promise<Running> {
+  async stop(onRunning: (running: Running) => void): Promise<Running> {
     this.#isStopping = true;
     this.#onRunning = onRunning;
     for (const { timer } of this.#places) clearTimeout(timer);
-    await this.#endAll({ type: "stop" }, stopTimeout + KILL_AFTER);
+    await this.#endAll({ type: "stop" }, this.#stopTimeout + KILL_AFTER);
     return this.#cut;
   }
 
@@ -250,9 +261,8 @@ export class Supervisor {
         worker.process.kill("SIGKILL");
       }
     }, limit);
-    const ended = members.map(({ worker }) => once(worker.process, "close"));
     for (const { worker } of members) send(worker, order);
-    await Promise.all(ended);
+    await Promise.all(members.map(({ ended }) => ended));
     clearTimeout(timer);
     await Promise.all([this.#lines.close(), this.#errors.close()]);
   }
@@ -261,11 +271,14 @@ export class Supervisor {
   async #fill(place: Place): Promise<Ready> {
     const worker = cluster.fork(this.#env());
     const { promise: closed, resolve: close } = Promise.withResolvers<void>();
+    const ended = new Promise<void>((resolve) => worker.process.once("close", resolve));
     const member: Member = {
       worker,
       closed,
       close,
+      ended,
       state: "starting",
+      isEnding: false,
       readyAt: 0,
       report: undefined,
       reported: undefined,
@@ -282,9 +295,10 @@ export class Supervisor {
     worker.on("error", () => {});
     const timer = setTimeout(() => worker.process.kill("SIGKILL"), START_LIMIT);
     const ready = new Promise<Ready>((resolve, reject) => {
-      worker.on("message", (message: WorkerMessage) => {
-        if (message.type === "ready") resolve(message);
-        else this.#note(member, message);
+      worker.on("message", (sent) => {
+        const message = fromSent(sent) as WorkerMessage | undefined;
+        if (message?.type === "ready") resolve(message);
+        else if (message !== undefined) this.#note(member, message);
       });
       worker.process.on("close", (code: number | null, signal: string | null) => {
         this.#forget(member);
@@ -354,6 +368,7 @@ export class Supervisor {
   /** Keeps the counters of a process that has ended, because counters do not go back. */
   #forget(member: Member): void {
     member.close();
+    member.reported?.resolve();
     this.#members.delete(member);
     // It may have been the last one that was to tell what is running.
     this.#tellRunning();
@@ -373,9 +388,27 @@ export class Supervisor {
     if (!this.#members.has(member)) return;
     member.state = "retired";
     send(member.worker, { type: "retire" });
+    this.#killUnless(member, member.closed);
     const retired = [...this.#members].filter(({ state }) => state === "retired");
     const surplus = retired.length - MOST_RETIRED * this.#places.length;
-    for (const { worker } of retired.slice(0, Math.max(0, surplus))) send(worker, { type: "stop" });
+    for (const each of retired.slice(0, Math.max(0, surplus))) {
+      if (each.isEnding) continue;
+      each.isEnding = true;
+      send(each.worker, { type: "stop" });
+      this.#killUnless(each, each.ended);
+    }
+  }
+
+  /** Kills a retired process that does not obey in time: its code runs without an end, and no connection is served. */
+  #killUnless({ worker }: Member, obeyed: Promise<void>): void {
+    const timer = setTimeout(() => {
+      const { pid } = worker.process;
+      console.error(
+        `fetchway: worker ${pid}, which was replaced, does not answer: it is killed with all its connections`,
+      );
+      worker.process.kill("SIGKILL");
+    }, this.#stopTimeout + KILL_AFTER);
+    void obeyed.then(() => clearTimeout(timer));
   }
 
   /** Starts another process for one that has died while it served. */
@@ -432,7 +465,7 @@ function noteDropped(count: number): string {
 /** Sends an order. Returns false if the process is ending. */
 function send(worker: Worker, order: Order): boolean {
   if (!worker.isConnected()) return false;
-  worker.send(order);
+  worker.send(toSent(order));
   return true;
 }
 

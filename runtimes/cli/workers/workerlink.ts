@@ -5,7 +5,14 @@ import type { Observers } from "../observe.ts";
 import type { Router } from "../routes.ts";
 import type { ServerSettings } from "../commandoptions.ts";
 import { Drain } from "../stop.ts";
-import { type Begin, type Order, WORKER_MARK, type WorkerMessage } from "./messages.ts";
+import {
+  type Begin,
+  fromSent,
+  type Order,
+  toSent,
+  WORKER_MARK,
+  type WorkerMessage,
+} from "./messages.ts";
 
 /** Milliseconds between two reports for the status page. */
 const REPORT_INTERVAL = 1000;
@@ -52,7 +59,9 @@ export class WorkerLink {
 
   constructor() {
     this.begun = new Promise((resolve) => {
-      process.on("message", (order: Order) => {
+      process.on("message", (sent) => {
+        const order = fromSent(sent) as Order | undefined;
+        if (order === undefined) return;
         if (order.type === "begin") {
           this.begin = order;
           resolve();
@@ -145,7 +154,7 @@ export class WorkerLink {
   #send(message: WorkerMessage): Promise<void> {
     return new Promise((resolve) => {
       if (process.send === undefined || !process.connected) resolve();
-      else process.send(message, undefined, undefined, () => resolve());
+      else process.send(toSent(message), undefined, undefined, () => resolve());
     });
   }
 }
