@@ -63,6 +63,7 @@ describe("parseTarget", () => {
     ["unix:relative.sock", 'use "unix:/path/to/socket"'],
     [{}, "use a URL, or { url, socketPath\\?, tls\\?, http2\\? }"],
     [{ url: "http://a.test", http2: "yes" }, "its `http2` must be true or false"],
+    [["http://a.test", "http://b.test"], "write `balance\\(\\[…\\]\\)`, from fetchway/upstreams"],
     [null, "use a URL, or"],
     [42, "use a URL, or"],
   ])("refuses %j and says how to write it", (target, fix) => {

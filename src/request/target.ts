@@ -160,10 +160,10 @@ function parseUncached(target: string | URL | TargetOptions): Upstream {
     }
     return parseUrl(target.url, target);
   }
-  throw badTarget(
-    target,
-    "use a URL, or { url, socketPath?, tls?, http2? }, or an object with a `fetch` method",
-  );
+  const fix = Array.isArray(target)
+    ? "write `balance([…])`, from fetchway/upstreams"
+    : "use a URL, or { url, socketPath?, tls?, http2? }, or an object with a `fetch` method";
+  throw badTarget(target, fix);
 }
 
 /** The zone of a link-local IPv6 address is the name of a network interface, such as `br-lan` or `eth0.7`. */
