@@ -163,7 +163,29 @@ describe("a value that is not a Request", () => {
   });
 });
 
+/** Counts the turns of the microtask queue until a promise is fulfilled. */
+async function countTurns(promise: Promise<unknown>): Promise<number> {
+  let isPending = true;
+  void promise.then(() => (isPending = false));
+  let turns = 0;
+  for (; isPending && turns < 1000; turns++) await Promise.resolve();
+  return turns;
+}
+
 describe("createProxy", () => {
+  test("its fetch takes as many turns of the microtask queue as proxyFetch", async () => {
+    const proxyFetch = bindProxyFetch(runtime);
+    const expected = await countTurns(proxyFetch(request(), TARGET));
+    expect(expected).toBeLessThan(1000);
+    expect(await countTurns(createProxy({ target: TARGET }).fetch(request()))).toBe(expected);
+  });
+
+  test("its fetch rejects for misuse, and does not throw", async () => {
+    const proxy = createProxy({ target: TARGET });
+    const promise = proxy.fetch({} as Request);
+    await expect(promise).rejects.toThrow(/takes the incoming Request first/);
+  });
+
   test("its fetch works without `this`, with the server's context", async () => {
     const clientAddress = vi.fn(() => undefined);
     const { fetch } = createProxy({ target: TARGET, clientAddress });

@@ -60,7 +60,10 @@ let isOnCloudflare = false;
 function readPeerAddress(request: Request): string | undefined {
   if (!isOnCloudflare) {
     const { cf } = request as { cf?: Cf };
-    if (cf?.clientIp) return cf.clientIp.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
+    if (cf?.clientIp) {
+      const address = cf.clientIp.replace(/:\d+$/, "");
+      return address.startsWith("[") ? address.slice(1, -1) : address;
+    }
     isOnCloudflare = cf?.colo !== undefined;
   }
   // Cloudflare overwrites this field of every request. Elsewhere a client could forge it.

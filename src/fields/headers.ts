@@ -201,7 +201,13 @@ export function toHeaders(list: HeaderList): Headers {
 /** Converts `Headers` to a flat list. Each `Set-Cookie` field stays separate. */
 export function toHeaderList(headers: Headers): HeaderList {
   const list: HeaderList = [];
-  // On every runtime, iteration yields each `Set-Cookie` separately.
-  for (const [name, value] of headers) list.push(name, value);
+  // On every runtime, `forEach` yields each `Set-Cookie` separately. It costs less than iteration, which makes a result
+  // object and an array for each field; on workerd, these are made by native code.
+  headers.forEach(addField, list);
   return list;
+}
+
+/** Adds a field to the list that is passed as `this`, so that each conversion needs no closure. */
+function addField(this: HeaderList, value: string, name: string): void {
+  this.push(name, value);
 }
