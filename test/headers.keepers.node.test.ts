@@ -38,11 +38,11 @@ const keepers: Record<string, (req: IncomingMessage) => { readonly headers: Head
 function fakeHeaders(get: (name: string) => unknown): { headers: Headers } {
   const headers = {
     get: (name: string) => (get(name.toLowerCase()) as string | undefined) ?? null,
-    // Like a real Headers object, the iterator returns the same values as `get`.
-    *[Symbol.iterator]() {
+    // Like a real Headers object, `forEach` passes the same values as `get` returns.
+    forEach(each: (value: string, name: string) => void) {
       for (const name of ["x-kept", "x-user", "accept", "host"]) {
         const value = headers.get(name);
-        if (value !== null) yield [name, value];
+        if (value !== null) each(value, name);
       }
     },
   };

@@ -203,11 +203,6 @@ export function toHeaderList(headers: Headers): HeaderList {
   const list: HeaderList = [];
   // On every runtime, `forEach` yields each `Set-Cookie` separately. It costs less than iteration, which makes a result
   // object and an array for each field; on workerd, these are made by native code.
-  headers.forEach(addField, list);
+  headers.forEach((value, name) => void list.push(name, value));
   return list;
-}
-
-/** Adds a field to the list that is passed as `this`, so that each conversion needs no closure. */
-function addField(this: HeaderList, value: string, name: string): void {
-  this.push(name, value);
 }
