@@ -67,6 +67,33 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["starting", "up"]);
   });
 
+  test("has one failure for a request that fails twice, and none for a client that leaves", () => {
+    const { target } = setUp(1);
+    const count = (): object => {
+      const [{ requests, failures } = { requests: 0, failures: 0 }] = target.states();
+      return { requests, failures };
+    };
+    const report = (status: number | undefined, error: ProxyError | undefined, isOver: boolean) =>
+      target.report({ target: "http://a.test", status, error, latency: 1, isOver });
+    const broken = new ProxyError("http_response_incomplete");
+    report(200, undefined, false);
+    report(200, undefined, true);
+    expect(count()).toEqual({ requests: 1, failures: 0 });
+    report(500, undefined, false);
+    report(500, broken, true);
+    expect(count()).toEqual({ requests: 2, failures: 1 });
+    report(200, undefined, false);
+    report(200, broken, true);
+    expect(count()).toEqual({ requests: 3, failures: 2 });
+    report(undefined, new ProxyError("http_request_error", { status: 499 }), true);
+    expect(count()).toEqual({ requests: 4, failures: 2 });
+    // A place that is given back was not used.
+    const released = new ProxyError("http_request_error", { status: 499 });
+    const unused = { status: undefined, error: released, latency: 0, isOver: true, isSent: false };
+    target.report({ target: "http://a.test", ...unused });
+    expect(count()).toEqual({ requests: 4, failures: 2 });
+  });
+
   test("is tried again if the client of the probe has left", () => {
     const { clock, target } = setUp(2);
     fail(target, "http://a.test", 5);

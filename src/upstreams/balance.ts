@@ -152,6 +152,8 @@ export class Balancer implements Upstreams, Group {
       weight: member.weight,
       active: member.active,
       waiting: member.waiting,
+      requests: member.requests,
+      failures: member.failures,
       state: stateOf(member),
     }));
   }
@@ -276,7 +278,7 @@ export class Balancer implements Upstreams, Group {
   }
 
   /** Takes the result of an attempt. The proxy calls it. */
-  report({ target, request, status, error, latency, isOver }: Result): void {
+  report({ target, request, status, error, latency, isOver, isSent }: Result): void {
     const member = this.#byTarget.get(target);
     if (member === undefined) return;
     // The first report of an attempt tells how it went; the second, that it is over.
@@ -284,11 +286,15 @@ export class Balancer implements Upstreams, Group {
     // Requests from before the ejection may still be answered: they say nothing of how the upstream is now.
     const isProbe = member.probe !== undefined && (request ?? member.probe) === member.probe;
     if (isFirst && isProbe) member.probe = undefined;
+    if (isFirst && isSent !== false) member.requests++;
     if (isFirst && tellsOfUpstream(error)) {
       const isFailure = status === undefined || status >= 500;
-      if (!isFailure) this.#policy.observe?.(member, latency);
+      if (isFailure) member.failures++;
+      else this.#policy.observe?.(member, latency);
       this.#outliers?.record(member.health, isFailure, this.#healths, isProbe);
     } else if (error !== undefined && tellsOfUpstream(error)) {
+      // A status from 500 has been counted when the headers arrived.
+      if (status !== undefined && status < 500) member.failures++;
       this.#outliers?.record(member.health, true, this.#healths);
     }
     if (!isOver) return;

@@ -28,6 +28,10 @@ export class BalancedMember implements Member {
   active = 0;
   /** The number of requests that wait for this upstream, and for no other. */
   waiting = 0;
+  /** The number of attempts since it was added. */
+  requests = 0;
+  /** How many of them have failed. */
+  failures = 0;
   /** The request that tries whether it works again, and is not answered. */
   probe: PickRequest | undefined;
   /** When the probe was sent. */
