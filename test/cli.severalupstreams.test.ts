@@ -152,6 +152,10 @@ describe.each([
     expect(metrics).toContain(`fetchway_upstream_failures_total{upstream="${one}"} 0\n`);
     expect(metrics).toContain(`fetchway_upstream_up{upstream="${one}"} 1\n`);
     expect(metrics).toContain(`fetchway_upstream_up{upstream="${dead}"} 0\n`);
+    const output = (): string => program.output();
+    await until(() => output().includes(`"upstream":"${dead}","state":"ejected"`), "the ejection");
+    expect(output().match(/"state":"ejected"/g)).toHaveLength(1);
+    expect(output()).toContain('"reason":"5 failures in a row"');
     await until(() => program.output().includes('"path":"/api/x","route":"both"'), "the log");
   });
 });

@@ -32,13 +32,21 @@ import {
   type MemberLimits,
   mayWork,
   nameOf,
+  outageOf,
   stateOf,
 } from "./member.ts";
 import { type Health, OutlierDetector, outlierDefaults, type OutlierOptions } from "./outliers.ts";
 import { ANY_BUSY, Busy, PlaceQueue } from "./placequeue.ts";
 import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
-import type { Choose, PickRequest, Result, Upstreams, UpstreamState } from "./upstreams.ts";
+import type {
+  Choose,
+  PickRequest,
+  Result,
+  StateChange,
+  Upstreams,
+  UpstreamState,
+} from "./upstreams.ts";
 
 export {
   byAddress,
@@ -63,7 +71,7 @@ export type {
   ResolveOptions,
   RetryBudgetOptions,
 };
-export type { Chance, Choose, Result, Upstreams, UpstreamState };
+export type { Chance, Choose, Result, StateChange, Upstreams, UpstreamState };
 
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
@@ -108,7 +116,10 @@ export class Balancer implements Upstreams, Group {
     this.#queue = new PlaceQueue((request, tried) => this.#takePlace(request, tried), queueTimeout);
     this.#policy = typeof policy === "object" ? policy : POLICIES[policy](chance);
     this.#budget = new RetryBudget(chance, options.retryBudget);
-    const change = (): void => void (this.#able = undefined);
+    const change = (health: Health, reason: string): void => {
+      this.#able = undefined;
+      this.#tellChange(reason, (member) => member.health === health);
+    };
     if (outliers !== false) {
       this.#outliers = new OutlierDetector({ ...outlierDefaults, ...outliers }, chance, change);
     }
@@ -251,7 +262,10 @@ export class Balancer implements Upstreams, Group {
         "nothing runs between requests here; leave it out: failures of requests still eject upstreams";
       throw badOption("check", `${fix} (transport ${transport.name})`);
     }
-    this.#checks.start(transport, this.#members, () => this.#changed());
+    this.#checks.start(transport, this.#members, (checked, reason) => {
+      this.#changed();
+      this.#tellChange(reason, (member) => member === checked);
+    });
   }
 
   /** Ends the active checks, and the lookups of host names. */
@@ -397,6 +411,27 @@ export class Balancer implements Upstreams, Group {
       this.#isChanging = false;
       this.#changed();
     }
+  }
+
+  /** Tells of an upstream that was ejected, went down or has returned. */
+  #tellChange(reason: string, isIt: (member: BalancedMember) => boolean): void {
+    const { onStateChange } = this.#options;
+    const member = onStateChange && this.#members.find(isIt);
+    if (member === undefined || member.isDraining) return;
+    const { name, told: previous } = member;
+    const state = outageOf(member);
+    if (state === previous) return;
+    member.told = state;
+    // Checks say that it works, while an ejection by its requests is not over.
+    const isStill = previous === "down" && state === "ejected";
+    const why = isStill ? `${reason}, but requests failed before` : reason;
+    const change: StateChange = { name, state, previous, reason: why };
+    // The callback may change the upstreams, so that it is called when this change is complete.
+    void Promise.resolve(change)
+      .then(onStateChange)
+      // Nothing else reports it: the callback has no caller any more.
+      // oxlint-disable-next-line no-console
+      .catch((thrown: unknown) => console.error(thrown));
   }
 
   #changed(): void {

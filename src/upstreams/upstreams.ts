@@ -88,6 +88,18 @@ export interface UpstreamState {
   readonly state: "up" | "starting" | "half-open" | "ejected" | "down" | "draining";
 }
 
+/** An upstream that gets no requests any more, or gets them again. */
+export interface StateChange {
+  /** The text that identifies the upstream, as in `UpstreamState`. */
+  readonly name: string;
+  /** `up` also while it gets its share gradually; `ejected` until a request has succeeded; `down`: active checks fail. */
+  readonly state: "up" | "ejected" | "down";
+  /** The state before. */
+  readonly previous: "up" | "ejected" | "down";
+  /** Why, such as `5 failures in a row` or `3 checks failed`. */
+  readonly reason: string;
+}
+
 /**
  * Several upstreams, of which one is picked for each attempt: a target like any other. All of them need the same base path
  * and query.
