@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { WriteStream } from "node:tty";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { escapeAsApache, escapeControls, renderJson } from "../runtimes/cli/log/escape.ts";
-import { FailureLog } from "../runtimes/cli/log/failurelog.ts";
+import { FailureLog, kindOfFailure } from "../runtimes/cli/log/failurelog.ts";
 import {
   createPalette,
   createPrettyForm,
@@ -329,12 +329,51 @@ describe("failures", () => {
     expect(stdout.text).toBe("");
   });
 
+  test("of upstreams are one line for each change, and equal ones that follow at once are summed up", async () => {
+    const down = {
+      name: "http://a\n",
+      state: "down",
+      previous: "up",
+      reason: "3 checks failed",
+    } as const;
+    const up = {
+      name: "http://a\n",
+      state: "up",
+      previous: "down",
+      reason: "2 checks succeeded",
+    } as const;
+    for (const form of ["common", "json"] as const) {
+      const [log, stdout, stderr] = start(form);
+      for (let i = 0; i < 100; i++) {
+        log.onStateChange(down);
+        log.onStateChange(up);
+      }
+      await log.close();
+      expect(stdout.text).toBe("");
+      const lines = stderr.text.split("\n").slice(0, -1);
+      expect(lines).toHaveLength(4);
+      if (form === "json") {
+        const [first, second, third] = lines.map((line) => JSON.parse(line) as unknown);
+        const time = expect.any(String) as string;
+        const { name: upstream, state, reason } = down;
+        expect(first).toEqual({ time, level: "error", upstream, state, reason });
+        expect(second).toMatchObject({ level: "info", upstream, state: "up" });
+        expect(third).toMatchObject({ state: "down", count: 99 });
+      } else {
+        expect(lines[0]).toMatch(/^\S+ upstream http:\/\/a\\n down: 3 checks failed$/);
+        expect(lines[1]).toMatch(/^\S+ upstream http:\/\/a\\n up: 2 checks succeeded$/);
+        expect(lines[2]).toMatch(/^\S+ … 99 times more: upstream \S+ down: 3 checks failed$/);
+      }
+    }
+  });
+
   test("that are equal are summed up, ever more rarely, and shown again after a rest", () => {
     const said: string[] = [];
     const failures = new FailureLog(
       ({ path }) => said.push(path),
       ({ count, span, last, isMixed }) =>
         said.push(`${count} in ${span}, last ${last.path}${isMixed ? ", mixed" : ""}`),
+      kindOfFailure,
     );
     const failure = { code: "connection_refused", cause: "a", fix: undefined } as const;
     const add = (path: string, time: number, cause = "a"): void =>
@@ -365,6 +404,7 @@ describe("failures", () => {
     const failures = new FailureLog(
       () => sums++,
       () => sums++,
+      kindOfFailure,
     );
     const failure = { code: "connection_refused", cause: "a", fix: undefined } as const;
     for (let second = 0; second < 86_400; second++) {
@@ -383,6 +423,7 @@ describe("failures", () => {
     const failures = new FailureLog(
       ({ failure }) => said.push(failure.cause),
       ({ count, isMixed }) => said.push(`${count} ${isMixed}`),
+      kindOfFailure,
     );
     for (let i = 0; i < 1000; i++) {
       const failure = { code: "proxy_internal_error", cause: `user ${i}`, fix: undefined } as const;

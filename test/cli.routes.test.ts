@@ -151,12 +151,13 @@ test("the proxy of a removed route is closed when it has been idle for a while, 
 });
 
 test("of an upstream of several routes, the worst state is told, and none of removed routes", () => {
-  const state = { name: "http://a", weight: 1, active: 2, waiting: 1, state: "up" } as const;
+  const counted = { active: 2, waiting: 1, requests: 5, failures: 1 };
+  const state = { name: "http://a", weight: 1, ...counted, state: "up" } as const;
   const counters = new Counters().stats(() => ({}));
   const one = { ...counters, upstreams: [state] };
   const other = { ...counters, upstreams: [{ ...state, state: "ejected" } as const] };
   expect(mergeStats([one, other])?.upstreams).toEqual([
-    { ...state, active: 4, waiting: 2, state: "ejected" },
+    { ...state, active: 4, waiting: 2, requests: 10, failures: 2, state: "ejected" },
   ]);
   const several = (urls: readonly string[]): RouteSettings => ({
     match: ["/"],

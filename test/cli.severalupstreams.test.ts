@@ -131,13 +131,31 @@ describe.each([
     expect(new Set(answers)).toEqual(new Set(["0", "1"]));
     expect(await (await fetch(`${origin}/api/x`)).text()).toMatch(/^[01]$/);
     const stats = (await (await fetch(`${admin}/stats`)).json()) as {
-      upstreams: { name: string; health?: string }[];
+      upstreams: {
+        name: string;
+        health?: string;
+        requests: number;
+        failed: number;
+        recentFailed: number;
+      }[];
     };
     const health = Object.fromEntries(stats.upstreams.map((each) => [each.name, each.health]));
     expect(health).toEqual({ [one]: "up", [other]: "up", [dead]: "ejected" });
+    // No client has got a failure, because its request went to another upstream.
+    const counted = stats.upstreams.find((each) => each.name === dead);
+    expect(counted).toMatchObject({ requests: 5, failed: 5, recentFailed: 5 });
+    const answered = stats.upstreams.filter((each) => each.name !== dead);
+    expect(answered.reduce((sum, each) => sum + each.requests, 0)).toBe(31);
     const metrics = await (await fetch(`${admin}/metrics`)).text();
+    expect(metrics).toContain(`fetchway_upstream_requests_total{upstream="${dead}"} 5\n`);
+    expect(metrics).toContain(`fetchway_upstream_failures_total{upstream="${dead}"} 5\n`);
+    expect(metrics).toContain(`fetchway_upstream_failures_total{upstream="${one}"} 0\n`);
     expect(metrics).toContain(`fetchway_upstream_up{upstream="${one}"} 1\n`);
     expect(metrics).toContain(`fetchway_upstream_up{upstream="${dead}"} 0\n`);
+    const output = (): string => program.output();
+    await until(() => output().includes(`"upstream":"${dead}","state":"ejected"`), "the ejection");
+    expect(output().match(/"state":"ejected"/g)).toHaveLength(1);
+    expect(output()).toContain('"reason":"5 failures in a row"');
     await until(() => program.output().includes('"path":"/api/x","route":"both"'), "the log");
   });
 });

@@ -103,6 +103,35 @@ describe("the counters", () => {
     expect(metrics.snapshot(101).connections).toMatchObject({ created: 7, inUse: 2, open: 1 });
   });
 
+  test("tell of one of several upstreams what its target has counted", () => {
+    const name = "http://127.0.0.1:4000";
+    let counted = { requests: 0, failures: 0 };
+    const state = { name, weight: 1, active: 0, waiting: 0, state: "up" } as const;
+    const gone = { ...state, name: "http://gone", weight: 0, requests: 9, failures: 9 };
+    const metrics = new Metrics(
+      about,
+      () => ({ ...pool, upstreams: [{ ...state, ...counted }, gone] }),
+      100,
+    );
+    const show = (second: number): object => {
+      const { upstreams } = metrics.snapshot(second);
+      expect(upstreams.map((each) => each.name)).toEqual([name]);
+      const [{ requests, failed, recentFailed, recent } = { recent: [] as number[] }] =
+        upstreams as Partial<(typeof upstreams)[number]>[];
+      return { requests, failed, recentFailed, recent: recent?.slice(-3) };
+    };
+    expect(show(100)).toEqual({ requests: 0, failed: 0, recentFailed: 0, recent: [0, 0, 0] });
+    counted = { requests: 5, failures: 2 };
+    metrics.record(endOf(took(10)), 101);
+    counted = { requests: 6, failures: 3 };
+    expect(show(102)).toEqual({ requests: 6, failed: 3, recentFailed: 3, recent: [5, 1, 0] });
+    // What was counted a minute ago is no longer recent.
+    expect(show(162)).toEqual({ requests: 6, failed: 3, recentFailed: 0, recent: [0, 0, 0] });
+    // The route was made anew.
+    counted = { requests: 2, failures: 1 };
+    expect(show(162)).toMatchObject({ requests: 2, failed: 1, recentFailed: 1 });
+  });
+
   test("show the last requests, newest first, without queries", () => {
     const metrics = createMetrics();
     for (let i = 0; i < 100; i++) metrics.record(endOf({ path: `/${i}?token=secret` }), 100);

@@ -53,6 +53,7 @@ interface Shown {
   readonly upstreams: readonly {
     readonly name: string;
     readonly requests: number;
+    readonly failed: number;
     readonly health?: string;
   }[];
   readonly connections: { readonly created: number };
@@ -191,9 +192,21 @@ test("the health of upstreams is that of the workers that run", async () => {
     expect(await ask(`${origin}/`)).toBe("200 whole close");
   }
   expect(await healthOf()).toEqual(["ejected", "up"]);
+  const attemptsOf = async (): Promise<
+    (readonly [name: string, requests: number, failed: number])[]
+  > =>
+    (await stats()).upstreams.map(
+      ({ name, requests, failed }) => [name, requests, failed] as const,
+    );
+  const before = await attemptsOf();
+  const [, requests = 0, failed] = before.find(([name]) => name === "http://127.0.0.1:1") ?? [];
+  // One of the workers has sent it five requests, and all of them went to the other upstream then.
+  expect(requests).toBeGreaterThanOrEqual(5);
+  expect(failed).toBe(requests);
   await replace();
   while ((await stats()).workers.retired > 0);
   expect(await healthOf()).toEqual(["up", "up"]);
+  expect(new Set(await attemptsOf())).toEqual(new Set(before));
 });
 
 test("a connection that is idle while its worker retires gets one more answer", async () => {

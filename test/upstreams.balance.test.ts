@@ -10,6 +10,7 @@ import type { Transport, UpstreamRequest, UpstreamResponse } from "../src/transp
 import {
   balance,
   type BalanceOptions,
+  type StateChange,
   type Balancer,
   byCookie,
   byHeader,
@@ -53,6 +54,24 @@ function fail(target: Balancer, address: TargetAddress, times = 1): void {
 const statesOf = (target: Balancer): string[] => target.states().map(({ state }) => state);
 
 describe("an upstream", () => {
+  test("that is ejected is told once, and once again when it returns", async () => {
+    const told: string[] = [];
+    const onStateChange = ({ name, state, previous, reason }: StateChange): void =>
+      void told.push(`${name} ${previous} → ${state}: ${reason}`);
+    const { clock, target } = setUp(2, { onStateChange });
+    fail(target, "http://a.test", 20);
+    await until(() => told.length > 0, "the ejection");
+    expect(told).toEqual(["http://a.test up → ejected: 5 failures in a row"]);
+    clock.now = 30_001;
+    expect(pick(target)).toBe("http://a.test");
+    await Promise.resolve();
+    expect(told).toHaveLength(1);
+    const answer = { status: 200, error: undefined, latency: 1, isOver: false };
+    target.report({ target: "http://a.test", ...answer });
+    await until(() => told.length > 1, "the return");
+    expect(told.slice(1)).toEqual(["http://a.test ejected → up: a request succeeded"]);
+  });
+
   test("returns after an ejection although a tunnel is still open", () => {
     const { clock, target } = setUp(2);
     const tunnel = pick(target) as TargetAddress;
@@ -65,6 +84,33 @@ describe("an upstream", () => {
     expect(pick(target)).toBe("http://b.test");
     target.report({ target: tunnel, status: 200, error: undefined, latency: 1, isOver: false });
     expect(statesOf(target)).toEqual(["starting", "up"]);
+  });
+
+  test("has one failure for a request that fails twice, and none for a client that leaves", () => {
+    const { target } = setUp(1);
+    const count = (): object => {
+      const [{ requests, failures } = { requests: 0, failures: 0 }] = target.states();
+      return { requests, failures };
+    };
+    const report = (status: number | undefined, error: ProxyError | undefined, isOver: boolean) =>
+      target.report({ target: "http://a.test", status, error, latency: 1, isOver });
+    const broken = new ProxyError("http_response_incomplete");
+    report(200, undefined, false);
+    report(200, undefined, true);
+    expect(count()).toEqual({ requests: 1, failures: 0 });
+    report(500, undefined, false);
+    report(500, broken, true);
+    expect(count()).toEqual({ requests: 2, failures: 1 });
+    report(200, undefined, false);
+    report(200, broken, true);
+    expect(count()).toEqual({ requests: 3, failures: 2 });
+    report(undefined, new ProxyError("http_request_error", { status: 499 }), true);
+    expect(count()).toEqual({ requests: 4, failures: 2 });
+    // A place that is given back was not used.
+    const released = new ProxyError("http_request_error", { status: 499 });
+    const unused = { status: undefined, error: released, latency: 0, isOver: true, isSent: false };
+    target.report({ target: "http://a.test", ...unused });
+    expect(count()).toEqual({ requests: 4, failures: 2 });
   });
 
   test("is tried again if the client of the probe has left", () => {
@@ -258,7 +304,9 @@ describe("active checks", () => {
   test("ask for the path with the header fields, and look for a text in the body", async () => {
     const asked: UpstreamRequest[] = [];
     let text = "all is well";
+    const told: string[] = [];
     const target = balance(["http://a.test/base"], {
+      onStateChange: ({ state, reason }) => void told.push(`${state}: ${reason}`),
       check: { ...check, body: "well", headers: { "x-check": "1" }, healthyThreshold: 1 },
     });
     const transport = transportOf(async (request) => {
@@ -271,6 +319,8 @@ describe("active checks", () => {
     expect(statesOf(target)).toEqual(["up"]);
     text = "ill";
     await until(() => statesOf(target)[0] === "down", "a failed check");
+    await until(() => told.length > 0, "the change");
+    expect(told).toEqual(["down: a check failed"]);
     text = "well";
     await until(() => statesOf(target)[0] !== "down", "a good check");
     target.close();

@@ -106,6 +106,20 @@ describe("of three upstreams", () => {
     expect(target.states()[0]?.state).toBe("ejected");
   });
 
+  test("one that fails has each attempt counted, and each failure", async () => {
+    const target = await start(3, { outliers: false });
+    await askMany(3);
+    hosts[0]?.kill();
+    (hosts[1] as Host).fault = "500";
+    expect(await askMany(30)).toMatchObject({ 200: expect.any(Number) as number });
+    const [dead, broken, good] = target.states();
+    expect(dead?.failures).toBeGreaterThan(5);
+    expect(dead?.requests).toBe(1 + (dead?.failures ?? 0));
+    expect(broken?.failures).toBeGreaterThan(5);
+    expect(broken?.requests).toBe(1 + (broken?.failures ?? 0));
+    expect(good).toMatchObject({ requests: hosts[2]?.seen.length, failures: 0 });
+  });
+
   test("no upload is lost to one that is killed, and none arrives twice", async () => {
     await start(3);
     hosts[0]?.kill();

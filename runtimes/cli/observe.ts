@@ -1,10 +1,11 @@
 import process from "node:process";
 import type { PoolStats, RequestEnd } from "#proxy";
+import type { StateChange } from "../../src/upstreams/upstreams.ts";
 import type { ClientStats } from "./clientconnections.ts";
 import type { ServerSettings } from "./commandoptions.ts";
 import { readVersion } from "./help.ts";
 import { chooseLogForm, RequestLog } from "./log/requestlog.ts";
-import type { RouteOptions } from "./severalupstreams.ts";
+import { isTargetList, type RouteOptions } from "./severalupstreams.ts";
 import { Metrics, type MetricsReport } from "./status/metrics.ts";
 import { type AdminAddress, parseAdminAddress } from "./status/adminaddress.ts";
 import type { StatusSource } from "./status/statusserver.ts";
@@ -38,12 +39,19 @@ export class Observers {
    * so that other requests cost nothing.
    */
   readonly prepare = (options: RouteOptions): RouteOptions => {
-    const { onRequestEnd, onError, target } = options;
+    const { onRequestEnd, onError, target, balance } = options;
     const prepared = { ...options };
     const listeners = [...this.#listeners, ...(onRequestEnd === undefined ? [] : [onRequestEnd])];
     if (this.#listeners.length > 0) {
       prepared.onRequestEnd =
         listeners.length === 1 ? (listeners[0] as Listener) : callAll(listeners);
+    }
+    if (balance !== undefined || isTargetList(target)) {
+      const onStateChange = (change: StateChange): void => {
+        this.#log.onStateChange(change);
+        balance?.onStateChange?.(change);
+      };
+      prepared.balance = { ...balance, onStateChange };
     }
     const upstream = nameTarget(target);
     prepared.onError = async (error, request) => {

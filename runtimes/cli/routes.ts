@@ -271,16 +271,37 @@ const STATES: readonly State[] = ["up", "starting", "half-open", "draining", "ej
 function mergeUpstreams(all: readonly PoolStats[]): { upstreams?: Upstreams } {
   const merged = new Map<string, Upstreams[number]>();
   for (const each of all.flatMap(({ upstreams = [] }) => upstreams)) {
-    const other = merged.get(each.name) ?? { ...each, active: 0, waiting: 0 };
+    const other = merged.get(each.name) ?? {
+      ...each,
+      active: 0,
+      waiting: 0,
+      requests: 0,
+      failures: 0,
+    };
     const isWorse = STATES.indexOf(each.state) > STATES.indexOf(other.state);
     merged.set(each.name, {
       ...other,
+      weight: Math.max(other.weight, each.weight),
       active: other.active + each.active,
       waiting: other.waiting + each.waiting,
+      requests: other.requests + each.requests,
+      failures: other.failures + each.failures,
       state: isWorse ? each.state : other.state,
     });
   }
   return merged.size === 0 ? {} : { upstreams: [...merged.values()] };
+}
+
+/** Returns the counters of a process that has ended: of its upstreams, only the sums are left, with the weight 0. */
+export function endStats(stats: PoolStats): PoolStats {
+  const upstreams = stats.upstreams?.map((each): Upstreams[number] => ({
+    ...each,
+    weight: 0,
+    active: 0,
+    waiting: 0,
+    state: "up",
+  }));
+  return { ...stats, closed: stats.created, origins: {}, ...(upstreams && { upstreams }) };
 }
 
 /** Adds up the counters of several proxies. */

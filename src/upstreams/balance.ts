@@ -32,13 +32,21 @@ import {
   type MemberLimits,
   mayWork,
   nameOf,
+  outageOf,
   stateOf,
 } from "./member.ts";
 import { type Health, OutlierDetector, outlierDefaults, type OutlierOptions } from "./outliers.ts";
 import { ANY_BUSY, Busy, PlaceQueue } from "./placequeue.ts";
 import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
-import type { Choose, PickRequest, Result, Upstreams, UpstreamState } from "./upstreams.ts";
+import type {
+  Choose,
+  PickRequest,
+  Result,
+  StateChange,
+  Upstreams,
+  UpstreamState,
+} from "./upstreams.ts";
 
 export {
   byAddress,
@@ -63,7 +71,7 @@ export type {
   ResolveOptions,
   RetryBudgetOptions,
 };
-export type { Chance, Choose, Result, Upstreams, UpstreamState };
+export type { Chance, Choose, Result, StateChange, Upstreams, UpstreamState };
 
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
@@ -108,7 +116,10 @@ export class Balancer implements Upstreams, Group {
     this.#queue = new PlaceQueue((request, tried) => this.#takePlace(request, tried), queueTimeout);
     this.#policy = typeof policy === "object" ? policy : POLICIES[policy](chance);
     this.#budget = new RetryBudget(chance, options.retryBudget);
-    const change = (): void => void (this.#able = undefined);
+    const change = (health: Health, reason: string): void => {
+      this.#able = undefined;
+      this.#tellChange(reason, (member) => member.health === health);
+    };
     if (outliers !== false) {
       this.#outliers = new OutlierDetector({ ...outlierDefaults, ...outliers }, chance, change);
     }
@@ -152,6 +163,8 @@ export class Balancer implements Upstreams, Group {
       weight: member.weight,
       active: member.active,
       waiting: member.waiting,
+      requests: member.requests,
+      failures: member.failures,
       state: stateOf(member),
     }));
   }
@@ -249,7 +262,10 @@ export class Balancer implements Upstreams, Group {
         "nothing runs between requests here; leave it out: failures of requests still eject upstreams";
       throw badOption("check", `${fix} (transport ${transport.name})`);
     }
-    this.#checks.start(transport, this.#members, () => this.#changed());
+    this.#checks.start(transport, this.#members, (checked, reason) => {
+      this.#changed();
+      this.#tellChange(reason, (member) => member === checked);
+    });
   }
 
   /** Ends the active checks, and the lookups of host names. */
@@ -276,7 +292,7 @@ export class Balancer implements Upstreams, Group {
   }
 
   /** Takes the result of an attempt. The proxy calls it. */
-  report({ target, request, status, error, latency, isOver }: Result): void {
+  report({ target, request, status, error, latency, isOver, isSent }: Result): void {
     const member = this.#byTarget.get(target);
     if (member === undefined) return;
     // The first report of an attempt tells how it went; the second, that it is over.
@@ -284,11 +300,15 @@ export class Balancer implements Upstreams, Group {
     // Requests from before the ejection may still be answered: they say nothing of how the upstream is now.
     const isProbe = member.probe !== undefined && (request ?? member.probe) === member.probe;
     if (isFirst && isProbe) member.probe = undefined;
+    if (isFirst && isSent !== false) member.requests++;
     if (isFirst && tellsOfUpstream(error)) {
       const isFailure = status === undefined || status >= 500;
-      if (!isFailure) this.#policy.observe?.(member, latency);
+      if (isFailure) member.failures++;
+      else this.#policy.observe?.(member, latency);
       this.#outliers?.record(member.health, isFailure, this.#healths, isProbe);
     } else if (error !== undefined && tellsOfUpstream(error)) {
+      // A status from 500 has been counted when the headers arrived.
+      if (status !== undefined && status < 500) member.failures++;
       this.#outliers?.record(member.health, true, this.#healths);
     }
     if (!isOver) return;
@@ -391,6 +411,27 @@ export class Balancer implements Upstreams, Group {
       this.#isChanging = false;
       this.#changed();
     }
+  }
+
+  /** Tells of an upstream that was ejected, went down or has returned. */
+  #tellChange(reason: string, isIt: (member: BalancedMember) => boolean): void {
+    const { onStateChange } = this.#options;
+    const member = onStateChange && this.#members.find(isIt);
+    if (member === undefined || member.isDraining) return;
+    const { name, told: previous } = member;
+    const state = outageOf(member);
+    if (state === previous) return;
+    member.told = state;
+    // Checks say that it works, while an ejection by its requests is not over.
+    const isStill = previous === "down" && state === "ejected";
+    const why = isStill ? `${reason}, but requests failed before` : reason;
+    const change: StateChange = { name, state, previous, reason: why };
+    // The callback may change the upstreams, so that it is called when this change is complete.
+    void Promise.resolve(change)
+      .then(onStateChange)
+      // Nothing else reports it: the callback has no caller any more.
+      // oxlint-disable-next-line no-console
+      .catch((thrown: unknown) => console.error(thrown));
   }
 
   #changed(): void {

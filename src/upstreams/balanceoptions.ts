@@ -25,6 +25,7 @@ import { peakEwma } from "./peakewma.ts";
 import type { Chance, Policy } from "./policy.ts";
 import type { RetryBudgetOptions } from "./retrybudget.ts";
 import { roundRobin } from "./roundrobin.ts";
+import type { StateChange } from "./upstreams.ts";
 
 /** An upstream with its share. */
 export interface BalancedTarget {
@@ -90,6 +91,11 @@ export interface BalanceOptions {
   resolve?: boolean | ResolveOptions;
   /** How many retries are allowed. */
   retryBudget?: RetryBudgetOptions;
+  /**
+   * Called when an upstream was ejected, active checks have found it down, or it gets requests again. It is not called for
+   * upstreams that are added or removed.
+   */
+  onStateChange?: (change: StateChange) => void;
   /** The clock and the random numbers, for tests. */
   chance?: Chance;
 }
@@ -182,6 +188,7 @@ const schema: Schema<BalanceOptions> = {
   retryBudget: {
     kind: record(budgetSchema, "use an object such as { ratio: 0.2, perSecond: 10 }"),
   },
+  onStateChange: { kind: callback },
   chance: {
     kind: object(
       (value) =>

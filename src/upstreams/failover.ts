@@ -105,7 +105,8 @@ export class Choice {
   /** Gives the place back, unless an attempt has taken it. */
   release(): void {
     if (!this.use()) return;
-    this.report({ status: undefined, error: clientGone(), latency: 0, isOver: true });
+    const error = clientGone();
+    this.report({ status: undefined, error, latency: 0, isOver: true, isSent: false });
   }
 
   /** Reports what became of the attempt. Nothing follows the final report. */

@@ -56,14 +56,18 @@ export class HealthChecks {
   readonly #running: Set<Scope> = new Set();
   readonly #streaks: WeakMap<Checked, number> = new WeakMap();
   #transport: Transport | undefined;
-  #onChange: () => void = () => {};
+  #onChange: (checked: Checked, reason: string) => void = () => {};
 
   constructor(options: CheckOptions) {
     this.#options = options;
   }
 
   /** Begins to check, unless it has begun. */
-  start(transport: Transport, checked: readonly Checked[], onChange: () => void): void {
+  start(
+    transport: Transport,
+    checked: readonly Checked[],
+    onChange: (checked: Checked, reason: string) => void,
+  ): void {
     if (this.#transport !== undefined) return;
     this.#transport = transport;
     this.#onChange = onChange;
@@ -116,7 +120,8 @@ export class HealthChecks {
     if (streak >= (isHealthy ? healthyThreshold : unhealthyThreshold)) {
       checked.isUp = isHealthy;
       this.#streaks.set(checked, 0);
-      this.#onChange();
+      const checks = streak === 1 ? "a check" : `${streak} checks`;
+      this.#onChange(checked, `${checks} ${isHealthy ? "succeeded" : "failed"}`);
     }
     this.#wait(checked, 1);
   }

@@ -1,7 +1,7 @@
 import { parseTarget, type TargetAddress } from "../request/target.ts";
 import { Health } from "./outliers.ts";
 import type { Member } from "./policy.ts";
-import type { PickRequest, UpstreamState } from "./upstreams.ts";
+import type { PickRequest, StateChange, UpstreamState } from "./upstreams.ts";
 
 /** Milliseconds after which a probe without an answer no longer keeps other requests away. */
 const PROBE_LIMIT = 30_000;
@@ -28,6 +28,12 @@ export class BalancedMember implements Member {
   active = 0;
   /** The number of requests that wait for this upstream, and for no other. */
   waiting = 0;
+  /** The number of attempts since it was added. */
+  requests = 0;
+  /** How many of them have failed. */
+  failures = 0;
+  /** The state that was told last. */
+  told: StateChange["state"] = "up";
   /** The request that tries whether it works again, and is not answered. */
   probe: PickRequest | undefined;
   /** When the probe was sent. */
@@ -90,6 +96,12 @@ export function mayWork({ isUp, isDraining }: BalancedMember): boolean {
 /** Whether an upstream gets requests. */
 export function isWorking(member: BalancedMember): boolean {
   return mayWork(member) && member.health.ejectedUntil === 0;
+}
+
+/** Returns the state of an upstream as `onStateChange` tells it. */
+export function outageOf({ isUp, health }: BalancedMember): StateChange["state"] {
+  if (!isUp) return "down";
+  return health.ejectedUntil > 0 || health.isHalfOpen ? "ejected" : "up";
 }
 
 /** Returns the name of the state of an upstream. */

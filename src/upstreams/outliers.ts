@@ -80,11 +80,15 @@ export class Health {
 export class OutlierDetector {
   readonly #options: Required<OutlierOptions>;
   readonly #chance: Chance;
-  readonly #onChange: () => void;
+  readonly #onChange: (health: Health, reason: string) => void;
   #nextSweep: number;
 
-  /** @param onChange called when an upstream is ejected, or may return */
-  constructor(options: Required<OutlierOptions>, chance: Chance, onChange: () => void) {
+  /** @param onChange called when an upstream is ejected, or may return, with the reason */
+  constructor(
+    options: Required<OutlierOptions>,
+    chance: Chance,
+    onChange: (health: Health, reason: string) => void,
+  ) {
     this.#options = options;
     this.#chance = chance;
     this.#onChange = onChange;
@@ -100,7 +104,12 @@ export class OutlierDetector {
       health.failures++;
       health.consecutiveFailures++;
       const isTooMany = health.consecutiveFailures >= this.#options.consecutiveFailures;
-      if (health.isHalfOpen ? isProbe : isTooMany) this.#eject(health, all);
+      if (health.isHalfOpen) {
+        if (isProbe) this.#eject(health, all, "it failed again");
+      } else if (isTooMany) {
+        const { consecutiveFailures: count } = health;
+        this.#eject(health, all, `${count} ${count === 1 ? "failure" : "failures in a row"}`);
+      }
       return;
     }
     health.successes++;
@@ -108,7 +117,7 @@ export class OutlierDetector {
     if (!health.isHalfOpen || !isProbe) return;
     health.isHalfOpen = false;
     health.returnedAt = this.#chance.now();
-    this.#onChange();
+    this.#onChange(health, "a request succeeded");
   }
 
   /** Looks at the success rates once in each interval, and lets upstreams return whose ejection is over. */
@@ -119,7 +128,7 @@ export class OutlierDetector {
       health.ejectedUntil = 0;
       health.isHalfOpen = true;
       health.consecutiveFailures = 0;
-      this.#onChange();
+      this.#onChange(health, "the ejection is over");
     }
     if (now < this.#nextSweep) return;
     this.#nextSweep = now + this.#options.interval;
@@ -148,7 +157,9 @@ export class OutlierDetector {
         requests >= MIN_REQUESTS_FOR_PERCENTAGE &&
         100 * (1 - rateOf(health)) >= this.#options.failurePercentage;
       const isBelow = requests >= MIN_REQUESTS_FOR_RATE && rateOf(health) < threshold;
-      if (isOftenFailing || isBelow) this.#eject(health, all);
+      if (!isOftenFailing && !isBelow) continue;
+      const percentage = Math.round(100 * (1 - rateOf(health)));
+      this.#eject(health, all, `${percentage} % of its requests failed`);
     }
   }
 
@@ -158,7 +169,7 @@ export class OutlierDetector {
     return mean - this.#options.successDeviation * Math.sqrt(variance);
   }
 
-  #eject(health: Health, all: readonly Health[]): void {
+  #eject(health: Health, all: readonly Health[], reason: string): void {
     if (health.ejectedUntil > 0) return;
     const { maxEjected, ejectionTime, maxEjectionTime } = this.#options;
     const ejected = all.filter(({ ejectedUntil }) => ejectedUntil > 0).length;
@@ -169,7 +180,7 @@ export class OutlierDetector {
     health.isHalfOpen = false;
     const time = Math.min(maxEjectionTime, ejectionTime * health.ejections);
     health.ejectedUntil = this.#chance.now() + time;
-    this.#onChange();
+    this.#onChange(health, reason);
   }
 }
 

@@ -60,6 +60,8 @@ export interface Result {
    * tunnel has ended. An attempt without a response is reported once.
    */
   readonly isOver: boolean;
+  /** False if the place was given back before anything was sent; the proxy does not set it otherwise. */
+  readonly isSent?: boolean;
 }
 
 /** The state of one upstream, for metrics and status pages. */
@@ -72,11 +74,30 @@ export interface UpstreamState {
   readonly active: number;
   /** The number of requests that wait for this upstream, and for no other. */
   readonly waiting: number;
+  /** The number of attempts that were made at it since it was added; active checks are left out. */
+  readonly requests: number;
+  /**
+   * How many of them got no response, a status from 500, or a response that broke off. An attempt that fails because of the
+   * client or the proxy does not count.
+   */
+  readonly failures: number;
   /**
    * `up`; `starting`: it gets its share gradually; `half-open`: it was ejected, and gets one request as a probe; `ejected`; `down`:
    * active checks have failed; `draining`: it is being removed.
    */
   readonly state: "up" | "starting" | "half-open" | "ejected" | "down" | "draining";
+}
+
+/** An upstream that gets no requests any more, or gets them again. */
+export interface StateChange {
+  /** The text that identifies the upstream, as in `UpstreamState`. */
+  readonly name: string;
+  /** `up` also while it gets its share gradually; `ejected` until a request has succeeded; `down`: active checks fail. */
+  readonly state: "up" | "ejected" | "down";
+  /** The state before. */
+  readonly previous: "up" | "ejected" | "down";
+  /** Why, such as `5 failures in a row` or `3 checks failed`. */
+  readonly reason: string;
 }
 
 /**

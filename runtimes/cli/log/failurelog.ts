@@ -18,10 +18,15 @@ export interface FailedRequest {
   readonly outcome: string | undefined;
 }
 
+/** Returns the same text for failures of the same kind. */
+export function kindOfFailure({ status, failure }: FailedRequest): string {
+  return `${status} ${failure.code} ${failure.cause}`;
+}
+
 /** Further failures that are equal to one that was shown. */
-export interface Repetition {
+export interface Repetition<T> {
   /** The last of them. */
-  readonly last: FailedRequest;
+  readonly last: T;
   readonly count: number;
   /** The milliseconds in which they happened. */
   readonly span: number;
@@ -29,8 +34,8 @@ export interface Repetition {
   readonly isMixed: boolean;
 }
 
-interface Kind {
-  last: FailedRequest;
+interface Kind<T> {
+  last: T;
   count: number;
   since: number;
   wait: number;
@@ -41,20 +46,27 @@ interface Kind {
  * so that an upstream that is down does not fill a disk. A kind that has not occurred for that time is forgotten, and its
  * next failure is shown at once again.
  */
-export class FailureLog {
-  readonly #show: (failed: FailedRequest) => void;
-  readonly #sum: (repetition: Repetition) => void;
-  readonly #kinds: Map<string, Kind> = new Map();
+export class FailureLog<T extends { readonly time: number }> {
+  readonly #show: (failed: T) => void;
+  readonly #sum: (repetition: Repetition<T>) => void;
+  readonly #keyOf: (failed: T) => string;
+  readonly #kinds: Map<string, Kind<T>> = new Map();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(show: (failed: FailedRequest) => void, sum: (repetition: Repetition) => void) {
+  /** @param keyOf returns the same text for failures that are equal */
+  constructor(
+    show: (failed: T) => void,
+    sum: (repetition: Repetition<T>) => void,
+    keyOf: (failed: T) => string,
+  ) {
+    this.#keyOf = keyOf;
     this.#show = show;
     this.#sum = sum;
   }
 
-  add(failed: FailedRequest): void {
-    const { status, failure, time } = failed;
-    const key = `${status} ${failure.code} ${failure.cause}`;
+  add(failed: T): void {
+    const key = this.#keyOf(failed);
+    const { time } = failed;
     const isKnown = this.#kinds.has(key) || this.#kinds.size < MOST_KINDS;
     const kind = this.#kinds.get(isKnown ? key : "");
     if (kind !== undefined) {
@@ -84,7 +96,7 @@ export class FailureLog {
     for (const [key, kind] of this.#kinds) if (kind.count > 0) this.#sumUp(key, kind, Date.now());
   }
 
-  #sumUp(key: string, kind: Kind, now: number): void {
+  #sumUp(key: string, kind: Kind<T>, now: number): void {
     const { last, count, since } = kind;
     this.#sum({ last, count, span: now - since, isMixed: key === "" });
     kind.count = 0;

@@ -2,10 +2,11 @@ import type { Writable } from "node:stream";
 import process from "node:process";
 import { ProxyError } from "../../../src/error.ts";
 import { pathOf } from "../../../src/request/target.ts";
+import type { StateChange } from "../../../src/upstreams/upstreams.ts";
 import type { RequestEnd } from "#proxy";
 import { diagnoseFailure, isClientGone, renderFailure } from "./causes.ts";
 import { escapeControls, renderJson } from "./escape.ts";
-import { type FailedRequest, FailureLog, type Repetition } from "./failurelog.ts";
+import { type FailedRequest, FailureLog, kindOfFailure, type Repetition } from "./failurelog.ts";
 import {
   clockTime,
   createPalette,
@@ -21,6 +22,9 @@ import { LineWriter, type Output } from "./linewriter.ts";
 
 /** The forms of the log: the values of `--log`. */
 export type LogForm = "pretty" | "common" | "combined" | "json" | "off";
+
+/** A change of an upstream with its time, in milliseconds since 1970. */
+type TimedChange = StateChange & { readonly time: number };
 
 type Stream = Output & Writable & { readonly isTTY?: boolean };
 
@@ -40,7 +44,9 @@ export class RequestLog {
   readonly #form: LogForm;
   readonly #lines: LineWriter;
   readonly #errors: LineWriter;
-  readonly #failures: FailureLog;
+  readonly #failures: FailureLog<FailedRequest>;
+  /** The upstreams that are ejected, down or up again, summed up as failures are: one may change its state all the time. */
+  readonly #changes: FailureLog<TimedChange>;
 
   /** Called at the end of each request; undefined for the form `off`, so that nothing is measured for the log. */
   readonly onRequestEnd: ((end: RequestEnd) => void) | undefined;
@@ -54,6 +60,13 @@ export class RequestLog {
     this.#failures = new FailureLog(
       (failed) => this.#errors.write(forms.render(failed)),
       (repetition) => this.#errors.write(forms.renderSum(repetition)),
+      kindOfFailure,
+    );
+    const renderChange = createChangeForm(form, stderr);
+    this.#changes = new FailureLog(
+      (change) => this.#errors.write(renderChange(change)),
+      ({ last, count }) => this.#errors.write(renderChange(last, count)),
+      ({ name, state }) => `${name} ${state}`,
     );
     const render = createLineForm(form, stdout);
     this.onRequestEnd = render && ((end) => this.#write(end, render));
@@ -73,15 +86,22 @@ export class RequestLog {
     this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });
   };
 
+  /** Reports that one of several upstreams is ejected, down, or up again. */
+  readonly onStateChange = (change: StateChange): void => {
+    this.#changes.add({ ...change, time: Date.now() });
+  };
+
   /** Writes what is left. Resolves when it is written, or after a second if the reader of a pipe is too slow. */
   async close(): Promise<void> {
     this.#failures.flush();
+    this.#changes.flush();
     await Promise.all([this.#lines.close(), this.#errors.close()]);
   }
 
   /** Writes what is left, in a listener of the process's `exit`. */
   flushNow(): void {
     this.#failures.flush();
+    this.#changes.flush();
     this.#lines.flushNow();
     this.#errors.flushNow();
   }
@@ -116,7 +136,7 @@ function createLineForm(form: LogForm, stdout: Stream): LineForm | undefined {
 
 interface FailureForms {
   readonly render: (failed: FailedRequest) => string;
-  readonly renderSum: (repetition: Repetition) => string;
+  readonly renderSum: (repetition: Repetition<FailedRequest>) => string;
 }
 
 function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
@@ -140,6 +160,26 @@ function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
       const what = isMixed ? "other failures, the last was" : "";
       return `${dim(renderTime(last.time))} ${times}:${what && ` ${what}`} ${last.status} ${renderFailure(last.failure)}`;
     },
+  };
+}
+
+/** Makes the form of a line that tells a change of an upstream; `count` of them if it sums up equal ones. */
+function createChangeForm(
+  form: LogForm,
+  stderr: Stream,
+): (change: TimedChange, count?: number) => string {
+  if (form === "json") {
+    return ({ name, state, reason, time }, count) => {
+      const level = state === "up" ? "info" : "error";
+      return renderJson({ time: toIsoTime(time), level, upstream: name, state, reason, count });
+    };
+  }
+  const { dim, red, green } = createPalette(stderr);
+  const renderTime = form === "pretty" ? clockTime : toIsoTime;
+  return ({ name, state, reason, time }, count) => {
+    const more = count === undefined ? "" : ` … ${count} ${count === 1 ? "time" : "times"} more:`;
+    const shown = state === "up" ? green(state) : red(state);
+    return `${dim(renderTime(time))}${more} upstream ${escapeControls(name)} ${shown}: ${reason}`;
   };
 }
 

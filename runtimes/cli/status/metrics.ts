@@ -47,6 +47,14 @@ const TIMED = 3;
 /** The error type of a client that left before its response was complete. */
 const CLIENT_LEFT = "client_left";
 
+/** What the target of several upstreams has counted of one of them, up to the last look at it. */
+interface AttemptCounters {
+  requests: number;
+  failures: number;
+  /** `REQUESTS` and `FAILED`. */
+  readonly recent: Recent;
+}
+
 interface UpstreamCounters {
   requests: number;
   failed: number;
@@ -121,6 +129,7 @@ export interface Snapshot {
 /** The state of one upstream. */
 export interface UpstreamState {
   readonly name: string;
+  /** Requests by their last upstream; of one of several upstreams, all attempts. */
   readonly requests: number;
   readonly failed: number;
   readonly recent: readonly number[];
@@ -189,6 +198,9 @@ export class Metrics {
   readonly errors: Map<string, number> = new Map();
   readonly tunnels: Map<string, number> = new Map();
   readonly upstreams: Map<string, UpstreamCounters> = new Map();
+  #attempts: ReadonlyMap<string, AttemptCounters> = new Map();
+  /** The second of the last look at what the upstreams' targets have counted. */
+  #attemptsSecond: number;
   readonly #failures: Map<string, SeenFailure> = new Map();
   readonly #recent = new Recent(2);
   readonly #latencies = new Latencies();
@@ -208,6 +220,7 @@ export class Metrics {
   ) {
     this.#about = about;
     this.#startSecond = second;
+    this.#attemptsSecond = second;
     this.#poolStats = poolStats;
   }
 
@@ -222,6 +235,7 @@ export class Metrics {
    */
   record(end: RequestEnd, second: number = monotonicSecond()): void {
     const { status, protocol, error, timings } = end;
+    if (second > this.#attemptsSecond) this.#countAttempts(second, this.#poolStats());
     const isFailed = (error !== undefined && !isClientGone(error)) || status >= 500;
     this.requests++;
     this.bytesIn += end.bytesIn ?? 0;
@@ -250,6 +264,7 @@ export class Metrics {
   snapshot(second: number = monotonicSecond()): Snapshot {
     const now = Date.now();
     const pool = this.#poolStats();
+    this.#countAttempts(second, pool);
     return {
       ...this.#about,
       startedAt: this.startedAt,
@@ -307,6 +322,7 @@ export class Metrics {
   /** Adds what another process has counted in the last second. */
   add(report: MetricsReport, second: number = monotonicSecond()): void {
     const { total, statuses, latencies } = report;
+    if (second > this.#attemptsSecond) this.#countAttempts(second, this.#poolStats());
     for (const name of TOTALS) this[name] += total[name];
     this.#recent.add(second, REQUESTS, total.requests);
     this.#recent.add(second, FAILED, total.failed);
@@ -403,6 +419,29 @@ export class Metrics {
     counters.recent.add(second, FAILED);
   }
 
+  /**
+   * Takes what the targets of several upstreams have counted since the last look, as counts of the second of that look: the
+   * end of a request says nothing of attempts that failed before its last one.
+   */
+  #countAttempts(second: number, pool: PoolStats | undefined): void {
+    const since = this.#attemptsSecond;
+    this.#attemptsSecond = second;
+    const live = pool?.upstreams?.filter(({ weight }) => weight > 0) ?? [];
+    const attempts = new Map<string, AttemptCounters>();
+    for (const { name, requests, failures } of live.slice(0, MOST_UPSTREAMS)) {
+      const before = this.#attempts.get(name);
+      const recent = before?.recent ?? new Recent(2);
+      // The counters begin again if the configuration has changed.
+      const isGoingOn = before !== undefined && before.requests <= requests;
+      if (second - since < WINDOW) {
+        recent.add(since, REQUESTS, requests - (isGoingOn ? before.requests : 0));
+        recent.add(since, FAILED, failures - (isGoingOn ? before.failures : 0));
+      }
+      attempts.set(name, { requests, failures, recent });
+    }
+    this.#attempts = attempts;
+  }
+
   #findUpstream(upstream: string): UpstreamCounters {
     const isKnown = this.upstreams.has(upstream) || this.upstreams.size < MOST_UPSTREAMS;
     const name = isKnown ? upstream : OTHER;
@@ -440,20 +479,24 @@ export class Metrics {
 
   #describeUpstreams(second: number, pool: PoolStats | undefined): UpstreamState[] {
     const origins = pool?.origins ?? {};
-    const health = new Map(pool?.upstreams?.map(({ name, state }) => [name, state]));
+    const live = pool?.upstreams?.filter(({ weight }) => weight > 0);
+    const health = new Map(live?.map(({ name, state }) => [name, state]));
     const names = new Set([...this.upstreams.keys(), ...Object.keys(origins), ...health.keys()]);
     return [...names].slice(0, MOST_UPSTREAMS + 1).map((name) => {
-      const { requests = 0, failed = 0, recent } = this.upstreams.get(name) ?? {};
+      const { recent, ...ended } = this.upstreams.get(name) ?? { requests: 0, failed: 0 };
+      const attempts = this.#attempts.get(name);
+      const { requests = ended.requests, failures = ended.failed } = attempts ?? {};
       const { inUse = 0, free = 0, waiting = 0, tunnels = 0 } = origins[name] ?? {};
-      const history = recent?.history(second, REQUESTS) ?? [];
+      const counted = attempts?.recent ?? recent;
+      const history = counted?.history(second, REQUESTS) ?? [];
       const count = recent?.sum[TIMED] ?? 0;
       const time = recent?.sum[TIME] ?? 0;
       return {
         name,
         requests,
-        failed,
+        failed: failures,
         recent: history,
-        recentFailed: recent?.sum[FAILED] ?? 0,
+        recentFailed: counted?.sum[FAILED] ?? 0,
         average: count === 0 ? undefined : roundToThree(time / 10 / count),
         inUse,
         free,

@@ -49,13 +49,13 @@ export function renderMetrics(metrics: Metrics): string {
     renderFamily(
       "fetchway_upstream_requests_total",
       "counter",
-      "Requests that were sent to an upstream.",
+      "Requests to an upstream; to one of several, each attempt.",
       byUpstream((each) => each.requests),
     ),
     renderFamily(
       "fetchway_upstream_failures_total",
       "counter",
-      "Requests to an upstream that failed, or got a status from 500.",
+      "Requests to an upstream that failed, or got a status from 500; to one of several, each attempt.",
       byUpstream((each) => each.failed),
     ),
     renderFamily(

@@ -12,7 +12,7 @@ import type { ClientStats } from "../clientconnections.ts";
 import type { Running } from "../listen.ts";
 import { describeDropped } from "../log/requestlog.ts";
 import { LineWriter } from "../log/linewriter.ts";
-import { mergeStats } from "../routes.ts";
+import { endStats, mergeStats } from "../routes.ts";
 import type { Metrics, WorkersState } from "../status/metrics.ts";
 import { describeRunning } from "../stop.ts";
 import { tell } from "../tell.ts";
@@ -374,7 +374,7 @@ export class Supervisor {
     this.#tellRunning();
     const { pool, clients, cpu = 0 } = member.report ?? {};
     if (pool !== undefined) {
-      const ended = { ...pool, closed: pool.created, origins: {}, upstreams: [] };
+      const ended = endStats(pool);
       this.#endedPool = mergeStats([ended, ...(this.#endedPool ? [this.#endedPool] : [])]);
     }
     if (clients !== undefined) {
