@@ -38,7 +38,8 @@ export const GOALS: readonly Goal[] = [
   ...goals(hosted, ["get-64k"], { rival: 0.5 }),
   ...goals(onNode, ["get-1m", "post-1m"], { peer: 0.85, floor: 1.1 }),
   ...goals(hosted, ["get-1m", "post-1m"], { rival: 0.65 }),
-  ...goals(["bun", "deno", "workerd"], every, { rival: 1.1 }),
+  ...goals(["bun", "deno"], every, { rival: 1.15 }),
+  ...goals(["workerd"], every, { rival: 1.25 }),
 ];
 
 /**
