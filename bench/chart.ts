@@ -1,5 +1,5 @@
 /** Draws the CPU time per request as bar charts: SVG files without external resources, for light and dark pages. */
-import type { Contestant, Role } from "./contestants.ts";
+import { isOnOtherRuntime, type Role } from "./contestants.ts";
 import { contestantOf } from "./ratios.ts";
 import type { Summary } from "./summary.ts";
 import { workloads } from "./workloads.ts";
@@ -88,14 +88,10 @@ function barsOf(figures: Summary["cpuTimes"][string], field: Field): Bar[] {
     .flatMap(([name, figure]): Bar[] => {
       const contestant = contestantOf(name);
       if (typeof figure === "string" || contestant === undefined) return [];
-      if (fieldOf(contestant) !== field) return [];
+      if (isOnOtherRuntime(contestant) !== (field === "runtimes")) return [];
       return [{ title: contestant.title, kind: KIND_OF[contestant.role], cpu: figure[0] }];
     })
     .toSorted((a, b) => a.cpu - b.cpu);
-}
-
-function fieldOf({ uses }: Contestant): Field {
-  return ["bun", "deno", "workerd"].some((runtime) => uses.includes(runtime)) ? "runtimes" : "node";
 }
 
 function rect(x: number, y: number, width: number, height: number, colour: string): string {

@@ -88,6 +88,11 @@ function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
   ];
 }
 
+/** Whether a contestant runs on Bun, Deno or workerd. */
+export function isOnOtherRuntime({ uses }: Contestant): boolean {
+  return ["bun", "deno", "workerd"].some((runtime) => uses.includes(runtime));
+}
+
 function needs(command: string): () => string | undefined {
   return () => (hasCommand(command) ? undefined : `${command} is not on the path`);
 }

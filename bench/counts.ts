@@ -8,7 +8,7 @@ import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { Agent } from "node:http";
 import { fileURLToPath } from "node:url";
-import { contestants } from "./contestants.ts";
+import { contestants, isOnOtherRuntime } from "./contestants.ts";
 import type { Work } from "./counter.ts";
 import { freePort, Program } from "./program.ts";
 import { toTitle } from "./ratios.ts";
@@ -94,9 +94,7 @@ async function countAll(): Promise<Costs> {
     [process.execPath, fileURLToPath(new URL("target.ts", import.meta.url))],
     port,
   );
-  const onNode = contestants.filter(({ uses }) =>
-    ["go", "nginx", "bun", "deno", "workerd"].every((tool) => !uses.includes(tool)),
-  );
+  const onNode = contestants.filter((each) => !isOnOtherRuntime(each) && each.role !== "reference");
   const costs: Costs = {};
   try {
     for (const { name } of onNode) {

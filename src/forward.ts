@@ -105,7 +105,7 @@ async function exchange(
     }
   }
   const upstreams = isUpstreams(address) ? address : undefined;
-  let upstream = isUpstreams(address) ? undefined : reach(address, plan);
+  let upstream = upstreams === undefined ? reach(address as TargetAddress, plan) : undefined;
   const hook = options.onInformational;
   const client = hook === undefined ? incoming : observeInterim(incoming, hook);
   const scope = new Scope(client, plan.timeout, plan.idleTimeout, options.signal);

@@ -342,15 +342,14 @@ describe("requests that wait", () => {
 describe("what clients cause ejects no upstream", () => {
   const balancing = { outliers: { consecutiveFailures: 1 } };
 
+  /** Reads the request's body, and never responds. */
+  const readAndHang: Answer = async ({ body }, scope) => {
+    void body?.pipeTo({ write: () => true, onDrain() {}, end() {}, fail() {} });
+    return hang({} as UpstreamRequest, scope);
+  };
+
   test("uploads that are never completed", async () => {
-    const { target, ask } = setUp(
-      async ({ body }, scope) => {
-        void body?.pipeTo({ write: () => true, onDrain() {}, end() {}, fail() {} });
-        return hang({} as UpstreamRequest, scope);
-      },
-      { timeout: 30 },
-      balancing,
-    );
+    const { target, ask } = setUp(readAndHang, { timeout: 30 }, balancing);
     const body = new ReadableStream({ start: (to) => to.enqueue(new Uint8Array(9)) });
     const init = { method: "POST", body, duplex: "half" } as RequestInit;
     expect((await ask(init)).status).toBe(504);
@@ -359,14 +358,7 @@ describe("what clients cause ejects no upstream", () => {
   });
 
   test("but an upstream that hangs after the whole upload is ejected", async () => {
-    const { target, ask } = setUp(
-      async ({ body }, scope) => {
-        void body?.pipeTo({ write: () => true, onDrain() {}, end() {}, fail() {} });
-        return hang({} as UpstreamRequest, scope);
-      },
-      { timeout: 30 },
-      balancing,
-    );
+    const { target, ask } = setUp(readAndHang, { timeout: 30 }, balancing);
     const body = new ReadableStream({
       start(to) {
         to.enqueue(new Uint8Array(9));

@@ -84,7 +84,9 @@ export class Balancer implements Upstreams, Group {
   readonly #members: BalancedMember[] = [];
   readonly #byTarget: Map<TargetAddress, BalancedMember> = new Map();
   readonly #policy: Policy;
-  readonly #options: BalanceOptions;
+  readonly #onStateChange: BalanceOptions["onStateChange"];
+  /** The number of requests that may wait for each upstream. */
+  readonly #maxQueue: number;
   readonly #chance: Chance;
   readonly #outliers: OutlierDetector | undefined;
   readonly #budget: RetryBudget;
@@ -109,7 +111,8 @@ export class Balancer implements Upstreams, Group {
   constructor(targets: readonly (TargetAddress | BalancedTarget)[], options: BalanceOptions) {
     checkBalanceOptions(options);
     const { policy = "least_conn", outliers = {}, chance = realChance, resolve = false } = options;
-    this.#options = options;
+    this.#onStateChange = options.onStateChange;
+    this.#maxQueue = options.maxQueue ?? 100;
     this.#chance = chance;
     const { maxRequests = Infinity, slowStart = 10_000, queueTimeout = 10_000 } = options;
     this.#limits = { maxRequests, slowStart, now: chance.now };
@@ -286,8 +289,7 @@ export class Balancer implements Upstreams, Group {
     if (this.#queue.size > 0) this.#queue.pump();
     const chosen = this.#takePlace(request, tried);
     if (!(chosen instanceof Busy)) return chosen?.target;
-    const { maxQueue = 100 } = this.#options;
-    if (!this.#queue.hasRoom(maxQueue * this.#refresh().length)) return undefined;
+    if (!this.#queue.hasRoom(this.#maxQueue * this.#refresh().length)) return undefined;
     return this.#queue.wait(request, tried, chosen);
   }
 
@@ -355,9 +357,8 @@ export class Balancer implements Upstreams, Group {
   }
 
   #mayWaitFor(member: BalancedMember): boolean {
-    const { maxQueue = 100 } = this.#options;
-    if (member.waiting >= maxQueue) this.#queue.dropAborted();
-    return member.waiting < maxQueue;
+    if (member.waiting >= this.#maxQueue) this.#queue.dropAborted();
+    return member.waiting < this.#maxQueue;
   }
 
   #ask(able: readonly BalancedMember[], request: PickRequest): BalancedMember {
@@ -415,7 +416,7 @@ export class Balancer implements Upstreams, Group {
 
   /** Tells of an upstream that was ejected, went down or has returned. */
   #tellChange(reason: string, isIt: (member: BalancedMember) => boolean): void {
-    const { onStateChange } = this.#options;
+    const onStateChange = this.#onStateChange;
     const member = onStateChange && this.#members.find(isIt);
     if (member === undefined || member.isDraining) return;
     const { name, told: previous } = member;
