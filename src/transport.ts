@@ -131,7 +131,10 @@ export interface PoolStats {
   readonly version: number;
   /** The present state of the connections, by origin. */
   readonly origins: Readonly<Record<string, OriginStats>>;
-  /** The state of each upstream, where the target of a proxy stands for several; it makes each result a new object. */
+  /**
+   * The state of each upstream, if the proxy's target stands for several, as one of `balance` does. Each call of `stats()` returns a new object,
+   * because these states change without a change of `version`.
+   */
   readonly upstreams?: readonly UpstreamState[];
 }
 

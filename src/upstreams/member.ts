@@ -16,7 +16,7 @@ export interface MemberLimits {
   readonly now: () => number;
 }
 
-/** One upstream, with everything that is known of it. */
+/** One upstream of a balanced target: its weight, its health, and the requests that it has. */
 export class BalancedMember implements Member {
   readonly target: TargetAddress;
   readonly name: string;

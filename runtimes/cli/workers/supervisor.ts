@@ -2,8 +2,8 @@
  * The parent's side: it starts the workers, hands new connections to them in turn, starts others for those that die, and
  * replaces and stops them.
  *
- * `node:cluster` keeps the listening socket in the parent as long as a worker runs, so that no connection is lost in the
- * queue of a socket that is closed, as with sockets of the workers' own (`SO_REUSEPORT`).
+ * `node:cluster` keeps the one listening socket in the parent as long as a worker runs. If each worker had a listening socket
+ * of its own (`SO_REUSEPORT`), the system would reset the connections that wait in the queue of the one that is closed.
  */
 import cluster, { type Worker } from "node:cluster";
 import process from "node:process";
@@ -403,7 +403,7 @@ export class Supervisor {
   #killUnless({ worker }: Member, obeyed: Promise<void>): void {
     const timer = setTimeout(() => {
       const { pid } = worker.process;
-      console.error(
+      this.#errors.write(
         `fetchway: worker ${pid}, which was replaced, does not answer: it is killed with all its connections`,
       );
       worker.process.kill("SIGKILL");

@@ -37,9 +37,9 @@ type Key = IncomingMessage["rawHeaders"];
 const SAFE: ReadonlySet<string | undefined> = new Set(["GET", "HEAD", "OPTIONS", "TRACE"]);
 
 /**
- * Returns whether a request may be sent beside others: its method is safe, and it expects nothing. For `Expect`, Node has
- * queued a 100 (Continue) already, which it would send after a response head that is written before the request's turn,
- * as the first bytes of the body.
+ * Returns whether a pipelined request may be sent while an earlier one waits for its response: its method is safe, and it has
+ * no `Expect`. To a request with `Expect`, Node itself has answered 100 (Continue), which waits for the request's turn. Node
+ * would put a response head that is written earlier in front of that 100, so that the client would take it for body.
  */
 function maySendBeside({ method, headers }: IncomingMessage): boolean {
   return SAFE.has(method) && headers.expect === undefined;
