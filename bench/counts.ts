@@ -8,6 +8,7 @@ import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { Agent } from "node:http";
 import { fileURLToPath } from "node:url";
+import { hashOfCode, toStamp } from "./code.ts";
 import { contestants, isOnOtherRuntime } from "./contestants.ts";
 import type { Work } from "./counter.ts";
 import { freePort, Program } from "./program.ts";
@@ -127,7 +128,7 @@ function toTable(costs: Costs): string {
   const head = ["", ...WORKLOADS.map(({ title }) => title), ...OTHERS];
   const table = [head, ["---", ...head.slice(1).fill("--:")], ...rows];
   return [
-    `Node ${process.versions.node}. Kilobytes that a request allocates in V8's heap; the other columns are of GET 1 KB.`,
+    `Node ${process.versions.node}, ${toStamp(hashOfCode())}. Kilobytes that a request allocates in V8's heap; the other columns are of GET 1 KB.`,
     table.map((cells) => `| ${cells.join(" | ")} |`).join("\n"),
   ].join("\n\n");
 }

@@ -11,6 +11,7 @@ import { cpus } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Pool } from "undici";
+import { hashOfCode, toStamp } from "./code.ts";
 import { poolDefaults } from "../src/options/pooloptions.ts";
 import type { PoolStats } from "../src/transport.ts";
 import { makeCertificate } from "../test/_certificate.ts";
@@ -232,7 +233,7 @@ ${table(["", "kept", "not kept", "times as long"], rows)}`;
 
 const report = `# What connection reuse saves
 
-Made by \`npm run bench:pool\`: Fetchway on Node ${process.versions.node}, ${cpus().length} cores, client, proxy and target on one machine;
+Made by \`npm run bench:pool\` with the ${toStamp(hashOfCode())}: Fetchway on Node ${process.versions.node}, ${cpus().length} cores, client, proxy and target on one machine;
 kept connections compared with \`keepAlive: false\`. Compare figures of one run only.
 
 ${await compareConcurrent()}

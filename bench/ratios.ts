@@ -4,11 +4,12 @@ import type { Measurement, Sample } from "./rounds.ts";
 import { median, ratios, spread } from "./statistics.ts";
 
 /** The roles with which contestants are compared. */
-export const BASES = ["floor", "go", "peer", "rival"] as const;
+export const BASES = ["floor", "nginx", "go", "peer", "rival"] as const;
 export type Base = (typeof BASES)[number];
 
 export const BASE_TITLES: Readonly<Record<Base, string>> = {
   floor: "to the floor",
+  nginx: "to nginx",
   go: "to Go",
   peer: "to the best Node peer",
   rival: "to the host's own, or the naive one",

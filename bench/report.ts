@@ -8,6 +8,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { fileURLToPath } from "node:url";
 import { toChart } from "./chart.ts";
+import { hashOfCode } from "./code.ts";
 import { type Contestant, contestants } from "./contestants.ts";
 import { toGoalTable } from "./goals.ts";
 import { generator } from "./load.ts";
@@ -24,6 +25,8 @@ export interface Machine {
   readonly cpu: string;
   readonly generator: string;
   readonly pinned: boolean;
+  /** The hash of the measured code. */
+  readonly code: string;
   /** The versions of Node and of all tools that took part, by name. */
   readonly versions: Readonly<Record<string, string>>;
 }
@@ -49,6 +52,7 @@ export function describeMachine(taking: readonly Contestant[] = contestants): Ma
     cpu: `${cpus().length} × ${model.trim()}`,
     generator,
     pinned,
+    code: hashOfCode(),
     versions,
   };
 }
@@ -80,6 +84,7 @@ export function toMarkdown(report: Report): string {
 
 const COLUMNS: Readonly<Record<Base, string>> = {
   floor: "× floor",
+  nginx: "× nginx",
   go: "× Go",
   peer: "× best peer",
   rival: "× own or naive",
@@ -181,7 +186,7 @@ function writeOverview(summary: Summary): string[] {
   for (const [name, field] of Object.entries(charts)) {
     writeFileSync(pathOf(name), toChart(summary, field));
   }
-  const readme = writeBetween("load", toOverview(summary));
+  const readme = writeBetween("load", toOverview(summary, hashOfCode()));
   execFileSync(pathOf("../node_modules/.bin/oxfmt"), [pathOf("results.json"), readme]);
   return [...Object.keys(charts).map(pathOf), readme];
 }

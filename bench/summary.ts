@@ -1,10 +1,12 @@
 /** The summary of a complete run, which results.json stores and which bench/README.md and its chart show. */
-import { GOALS } from "./goals.ts";
+import { toStamp } from "./code.ts";
+import { GOALS, judge, type Verdict } from "./goals.ts";
 import {
   BASE_TITLES,
   BASES,
   type Base,
   compare,
+  type Comparison,
   contestantOf,
   toTitle,
   valuesOf,
@@ -31,12 +33,17 @@ export interface Summary extends Machine {
    * for which there is a goal.
    */
   readonly ratios: Readonly<Record<string, ByContestant<Partial<Record<Base, Figure>>>>>;
-  /** Requests per second, p99 in ms and resident memory in MiB, with the workload `LOAD`. */
-  readonly load: ByContestant<readonly [rps: number, p99: number, rss: number]>;
+  /** Requests per second and p99 in ms, with the workload `LOAD`. */
+  readonly load: ByContestant<readonly [rps: number, p99: number]>;
+  /** Resident memory in MiB by workload. */
+  readonly memory: Readonly<Record<string, ByContestant<number>>>;
 }
 
-/** The workload for which latency and memory are shown. */
+/** The workload for which throughput and latency are shown. */
 const LOAD = "get-1k";
+
+/** The workloads for which memory is shown. */
+const MEMORY: ReadonlySet<string> = new Set(["get-1k", "get-64k", "get-1m", "post-1m"]);
 
 function round(value: number, digits: number): number {
   return Number(value.toFixed(digits));
@@ -51,7 +58,8 @@ function toFigure(values: readonly [number, number], digits: number): Figure {
 export function summarize({ results, ...run }: Report): Summary {
   const cpuTimes: Record<string, Record<string, Figure | string>> = {};
   const ratios: Record<string, Record<string, Partial<Record<Base, Figure>>>> = {};
-  const load: Record<string, [number, number, number]> = {};
+  const load: Record<string, [number, number]> = {};
+  const memory: Record<string, Record<string, number>> = {};
   for (const one of results) {
     const { contestant, workload, failed } = one;
     const values = valuesOf(one, "cpu");
@@ -59,18 +67,18 @@ export function summarize({ results, ...run }: Report): Summary {
       failed ?? toFigure([median(values), spread(values)], 1);
     if (failed !== undefined) continue;
     if (workload === LOAD) load[contestant] = loadOf(one);
+    if (MEMORY.has(workload)) {
+      (memory[workload] ??= {})[contestant] = round(median(valuesOf(one, "rss")) / MIB, 0);
+    }
     if (contestantOf(contestant)?.role === "fetchway") {
       (ratios[workload] ??= {})[contestant] = ratiosOf(results, one);
     }
   }
-  return { ...run, connections: results[0]?.connections ?? 0, cpuTimes, ratios, load };
+  return { ...run, connections: results[0]?.connections ?? 0, cpuTimes, ratios, load, memory };
 }
 
-function loadOf(one: Measurement): [number, number, number] {
-  const [rps, p99, rss] = (["rps", "p99", "rss"] as const).map((what) =>
-    median(valuesOf(one, what)),
-  ) as [number, number, number];
-  return [round(rps, 0), round(p99, 2), round(rss / MIB, 0)];
+function loadOf(one: Measurement): [number, number] {
+  return [round(median(valuesOf(one, "rps")), 0), round(median(valuesOf(one, "p99")), 2)];
 }
 
 function ratiosOf(results: Report["results"], one: Measurement): Partial<Record<Base, Figure>> {
@@ -87,21 +95,30 @@ function ratiosOf(results: Report["results"], one: Measurement): Partial<Record<
   return found;
 }
 
-/** Returns the tables of bench/README.md. */
-export function toOverview(summary: Summary): string {
+/**
+ * Returns the tables of bench/README.md.
+ * @param code the hash of the code beside the document
+ */
+export function toOverview(summary: Summary, code: string): string {
   const { versions, rounds, seconds, connections, generator, pinned, cpuTimes, date } = summary;
   const others = Object.entries(versions).filter(([name]) => name !== "node");
   return [
     `Node ${versions["node"]}, ${date}. ${summary.cpu}, load by ${generator} over ${connections} connections; ${
       pinned ? "the proxy alone on its core" : "nothing pinned to a core"
     }; ${rounds === 1 ? "one round" : `${rounds} interleaved rounds`} of ${seconds} s.`,
+    summary.code === code
+      ? `Measured with the ${toStamp(code)}, which is the code beside this document.`
+      : `Measured with the ${toStamp(summary.code)}: the code beside this document has changed since.`,
     `With ${others.map(([name, version]) => `${name} ${version}`).join(", ")}.`,
     "### CPU per request, µs",
     toCpuTable(cpuTimes),
     "### CPU per request as a ratio, with its goal",
+    toVerdicts(summary),
     toRatioTable(summary),
-    `### ${titleOfWorkload(LOAD)}: throughput, latency and memory`,
+    `### ${titleOfWorkload(LOAD)}: throughput and latency`,
     toLoadTable(summary),
+    "### Resident memory, MiB",
+    toMemoryTable(summary),
   ].join("\n\n");
 }
 
@@ -156,6 +173,38 @@ function toRatioTable({ ratios }: Summary): string {
   return joinTable(["", "compared", ...columns.map(titleOfWorkload)], rows);
 }
 
+/** Says how many goals are met, and lists the others. */
+function toVerdicts({ ratios }: Summary): string {
+  const lists: Record<Verdict, string[]> = {
+    met: [],
+    "met, within the noise": [],
+    "missed, within the noise": [],
+    missed: [],
+  };
+  for (const { contestants, workloads: among, base, most } of GOALS) {
+    for (const name of contestants) {
+      for (const workload of among) {
+        const figure = ratios[workload]?.[name]?.[base];
+        if (figure === undefined) continue;
+        lists[judge(toComparison(figure), most)].push(
+          `${toTitle(name)}, ${titleOfWorkload(workload)} ${BASE_TITLES[base]}`,
+        );
+      }
+    }
+  }
+  const count = Object.values(lists).reduce((sum, { length }) => sum + length, 0);
+  return [
+    `Of ${count} goals: ${lists.met.length} met.`,
+    ...Object.entries(lists)
+      .filter(([verdict, list]) => verdict !== "met" && list.length > 0)
+      .map(([verdict, list]) => `${list.length} ${verdict}: ${list.join("; ")}.`),
+  ].join(" ");
+}
+
+function toComparison([ratio, noise]: Figure): Comparison {
+  return { ratio, noise: noise ?? Number.NaN };
+}
+
 function goalOf(contestant: string, workload: string, base: Base): number | undefined {
   return GOALS.find(
     (goal) =>
@@ -165,18 +214,33 @@ function goalOf(contestant: string, workload: string, base: Base): number | unde
   )?.most;
 }
 
-/** Formats a ratio. It is bold if it misses the goal. */
-function showRatio([ratio, noise]: Figure, goal: number | undefined): string {
+/** Formats a ratio. It is bold if it misses its goal, and in italics if another run may give the opposite result. */
+function showRatio(figure: Figure, goal: number | undefined): string {
+  const [ratio, noise] = figure;
   const text = `${ratio.toFixed(2)} ± ${noise === null ? "?" : noise.toFixed(2)}`;
   if (goal === undefined) return text;
-  return `${ratio <= goal ? text : `**${text}**`} (≤ ${goal.toFixed(2)})`;
+  const verdict = judge(toComparison(figure), goal);
+  const mark = verdict === "met" ? "" : verdict === "missed" ? "**" : "_";
+  return `${mark}${text}${mark} (≤ ${goal.toFixed(2)})`;
 }
 
 function toLoadTable({ load }: Summary): string {
   const rows = Object.entries(load)
     .toSorted(([, a], [, b]) => b[0] - a[0])
-    .map(([name, [rps, p99, rss]]) => [toTitle(name), `${rps}`, p99.toFixed(1), `${rss}`]);
-  return joinTable(["", "requests/s", "p99 ms", "RSS MiB"], rows);
+    .map(([name, [rps, p99]]) => [toTitle(name), `${rps}`, p99.toFixed(1)]);
+  return joinTable(["", "requests/s", "p99 ms"], rows);
+}
+
+/** Returns a table with a row for each contestant, in the order of the first workload. */
+function toMemoryTable({ memory }: Summary): string {
+  const columns = Object.keys(memory);
+  const first = memory[columns[0] ?? ""] ?? {};
+  const rows = Object.keys(first)
+    .toSorted((a, b) => (first[a] ?? 0) - (first[b] ?? 0))
+    .map((name) =>
+      [toTitle(name)].concat(columns.map((workload) => `${memory[workload]?.[name] ?? "–"}`)),
+    );
+  return joinTable(["", ...columns.map(titleOfWorkload)], rows);
 }
 
 function joinTable(head: readonly string[], rows: readonly (readonly string[])[]): string {

@@ -9,6 +9,7 @@ import { Agent, createServer, request, type Server } from "node:http";
 import { type AddressInfo, createServer as createSocketServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { hashOfCode, toStamp } from "./code.ts";
 import { createProxy } from "../runtimes/node.ts";
 import { balance } from "../src/upstreams/balance.ts";
 
@@ -206,7 +207,7 @@ async function main(): Promise<void> {
     new URL("upstreams.md", import.meta.url),
     `# One failing upstream of three
 
-Made by \`npm run bench:upstreams\`: Fetchway on Node ${process.versions.node} and nginx ${found}, one process each, 2 cores;
+Made by \`npm run bench:upstreams\` with the ${toStamp(hashOfCode())}: Fetchway on Node ${process.versions.node} and nginx ${found}, one process each, 2 cores;
 clients, proxy and upstreams on one machine. ${CLIENTS} clients send GET requests; after ${BEFORE} of them, one upstream fails,
 and ${AFTER} more follow. Both proxies leave an attempt after ${ATTEMPT_TIMEOUT} ms, try one other upstream, also after a 500,
 and choose by two choices. Compare figures of one run only.

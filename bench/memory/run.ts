@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { toStamp } from "../code.ts";
 import { type Command, workerdCommand } from "../commands.ts";
 import { runLoad } from "../load.ts";
 import { freePort, pin, Program, sleep } from "../program.ts";
@@ -172,9 +173,9 @@ function toMarkdown(results: readonly Growth[]): string {
     ({ host, down, up, stream, own, requests }) =>
       `| ${host} | ${mib(down)} | ${mib(up)} | ${kib(stream)} | ${kib(own)} | ${kib(stream - own)} | ${mib(requests)} |`,
   );
-  const { versions, date } = describeMachine();
+  const { versions, date, code } = describeMachine();
   return [
-    `Node ${versions["node"]}, Bun ${versions["bun"]}, Deno ${versions["deno"]}, workerd ${versions["workerd"]}, ${date}.${values.node && ` Node with ${values.node}.`} Growth of resident memory.`,
+    `Node ${versions["node"]}, Bun ${versions["bun"]}, Deno ${versions["deno"]}, workerd ${versions["workerd"]}, ${date}, ${toStamp(code)}.${values.node && ` Node with ${values.node}.`} Growth of resident memory.`,
     "",
     `| | ${mib(Number(values.bytes))} MiB down, MiB | up, MiB | idle stream, KiB | the server's own, KiB | above it, KiB | ${values.requests} requests, MiB |`,
     "|---|--:|--:|--:|--:|--:|--:|",

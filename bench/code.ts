@@ -1,0 +1,51 @@
+/**
+ * Identifies the measured code, so that published figures say of which code they are.
+ *
+ *     npm run bench:check    # exits with 1 if a document shows figures of other code
+ */
+import { createHash } from "node:crypto";
+import { globSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { transformSync } from "esbuild";
+
+const root = join(import.meta.dirname, "..");
+
+/**
+ * Returns a hash of the statements of src/ and runtimes/: 12 hexadecimal digits. Comments, types and white space do not
+ * change it, because they do not change what runs.
+ */
+export function hashOfCode(): string {
+  const hash = createHash("sha256");
+  for (const file of globSync("{src,runtimes}/**/*.ts", { cwd: root }).toSorted()) {
+    const source = readFileSync(join(root, file), "utf8");
+    const { code } = transformSync(source, {
+      loader: "ts",
+      minifyWhitespace: true,
+      legalComments: "none",
+    });
+    hash.update(`${file}\n${code}\n`);
+  }
+  return hash.digest("hex").slice(0, 12);
+}
+
+/** Returns the words that stand beside figures in a document. */
+export function toStamp(hash: string): string {
+  return `code \`${hash}\``;
+}
+
+/** Returns the hashes in the stamps of a document. */
+export function stampsIn(document: string): string[] {
+  return Array.from(document.matchAll(/\bcode `([\da-f]{12})`/g), ([, hash]) => hash as string);
+}
+
+if (import.meta.main) {
+  const now = hashOfCode();
+  console.log(`src/ and runtimes/ are ${toStamp(now)}`);
+  for (const document of globSync("bench/*.md", { cwd: root }).toSorted()) {
+    const stamps = stampsIn(readFileSync(join(root, document), "utf8"));
+    if (stamps.length > 0 && stamps.every((hash) => hash === now)) continue;
+    const others = [...new Set(stamps)].filter((hash) => hash !== now);
+    console.log(`${document}: figures of ${others.map(toStamp).join(", ") || "unknown code"}`);
+    process.exitCode = 1;
+  }
+}
