@@ -41,7 +41,7 @@ export async function startWorkers(
   const count = countWorkers(server.workers);
   const log = server.log === "auto" ? chooseLogForm(process.stdout) : server.log;
   const supervisor = new Supervisor({ port, host, count, log, demo }, stopTimeout);
-  const { poolStats, clientStats, usage } = supervisor;
+  const { poolStats, clientStats, usage } = supervisor.totals;
   const refresh = (): Promise<void> => supervisor.refresh();
 
   let status: string | undefined;

@@ -7,12 +7,9 @@
  */
 import cluster, { type Worker } from "node:cluster";
 import process from "node:process";
-import type { PoolStats } from "#proxy";
-import type { ClientStats } from "../clientconnections.ts";
 import type { Running } from "../listen.ts";
 import { describeDropped } from "../log/requestlog.ts";
 import { LineWriter } from "../log/linewriter.ts";
-import { endStats, mergeStats } from "../routes.ts";
 import type { Metrics, WorkersState } from "../status/metrics.ts";
 import { describeRunning } from "../stop.ts";
 import { tell } from "../tell.ts";
@@ -26,6 +23,7 @@ import {
   type WorkerReport,
 } from "./messages.ts";
 import { relayLines } from "./relaylines.ts";
+import { WorkerTotals } from "./workertotals.ts";
 
 /** Milliseconds for which a worker must serve so that its death is not a further one of a series. */
 const STABLE = 10_000;
@@ -98,10 +96,10 @@ export class Supervisor {
   #cut: Running = { requests: 0, tunnels: 0 };
   #wasKilled = false;
   #onRunning: ((running: Running) => void) | undefined;
-  /** The counters of the processes that have ended. */
-  #endedPool: PoolStats | undefined;
-  #endedClients: ClientStats | undefined;
-  #endedCpu = 0;
+  /** What the workers count. */
+  readonly totals: WorkerTotals = new WorkerTotals(() =>
+    [...this.#members].flatMap(({ report }) => report ?? []),
+  );
   /** Adds what workers count. */
   metrics: Metrics | undefined;
 
@@ -202,31 +200,6 @@ export class Supervisor {
     });
     await within(Promise.all(reports), REPORT_LIMIT);
   }
-
-  /** Returns the counters of the workers' connections to upstreams, also of those that have ended. */
-  readonly poolStats = (): PoolStats | undefined => {
-    const live = [...this.#members].flatMap(({ report }) => report?.pool ?? []);
-    return mergeStats(this.#endedPool === undefined ? live : [this.#endedPool, ...live]);
-  };
-
-  /** Returns the connections of clients in numbers. */
-  readonly clientStats = (): ClientStats | undefined => {
-    const live = [...this.#members].flatMap(({ report }) => report?.clients ?? []);
-    const all = this.#endedClients === undefined ? live : [this.#endedClients, ...live];
-    return all.length === 0 ? undefined : all.reduce(addClients);
-  };
-
-  /** Returns the memory and the CPU time of all processes. */
-  readonly usage = (): { memory: number; cpu: number } => {
-    const { user, system } = process.cpuUsage();
-    let memory = process.memoryUsage.rss();
-    let cpu = (user + system) / 1e6 + this.#endedCpu;
-    for (const { report } of this.#members) {
-      memory += report?.memory ?? 0;
-      cpu += report?.cpu ?? 0;
-    }
-    return { memory, cpu };
-  };
 
   /**
    * Stops all workers, which finish what is running within `stopTimeout`.
@@ -365,23 +338,14 @@ export class Supervisor {
     this.#onRunning = undefined;
   }
 
-  /** Keeps the counters of a process that has ended, because counters do not go back. */
+  /** Notes that a process has ended. */
   #forget(member: Member): void {
     member.close();
     member.reported?.resolve();
     this.#members.delete(member);
     // It may have been the last one that was to tell what is running.
     this.#tellRunning();
-    const { pool, clients, cpu = 0 } = member.report ?? {};
-    if (pool !== undefined) {
-      const ended = endStats(pool);
-      this.#endedPool = mergeStats([ended, ...(this.#endedPool ? [this.#endedPool] : [])]);
-    }
-    if (clients !== undefined) {
-      const ended = { ...clients, connections: 0, tunnels: 0 };
-      this.#endedClients = this.#endedClients ? addClients(this.#endedClients, ended) : ended;
-    }
-    this.#endedCpu += cpu;
+    if (member.report !== undefined) this.totals.keep(member.report);
   }
 
   #retire(member: Member): void {
@@ -471,11 +435,4 @@ function send(worker: Worker, order: Order): boolean {
 
 function addRunning(one: Running, other: Running): Running {
   return { requests: one.requests + other.requests, tunnels: one.tunnels + other.tunnels };
-}
-
-function addClients(one: ClientStats, other: ClientStats): ClientStats {
-  const names = Object.keys(one) as (keyof ClientStats)[];
-  return Object.fromEntries(
-    names.map((name) => [name, one[name] + other[name]]),
-  ) as unknown as ClientStats;
 }
