@@ -1,9 +1,11 @@
 import { isApp } from "./request/app.ts";
 import { forward, type Respond } from "./forward.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
+import { badOption } from "./options/misuse.ts";
 import { compile, type Plan, type RuntimeParts } from "./options/plan.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
+import { isRecord } from "./options/schema.ts";
 import {
   assertReachable,
   isFixed,
@@ -159,6 +161,9 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
     throw new TypeError(
       'fetchway: createProxy({ target }) needs a target such as "http://127.0.0.1:4000"',
     );
+  }
+  if (pool !== undefined && !isRecord(pool)) {
+    throw badOption("pool", "use an object such as { maxSockets: 50 }");
   }
   if (pool !== undefined && options.transport !== undefined) {
     throw new TypeError("fetchway: use `pool` or `transport`, not both");

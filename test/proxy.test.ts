@@ -245,6 +245,8 @@ describe("createProxy", () => {
       { target: TARGET, pool: {}, fetch: () => new Response() },
       /`pool`.*`fetch`/,
     ],
+    ["a pool of null", { target: TARGET, pool: null }, /bad option `pool`: use an object such as/],
+    ["a pool that is a list", { target: TARGET, pool: [] }, /bad option `pool`/],
   ])("refuses %s", (_, options, message) => {
     const create = (): unknown => createProxy(options as CreateProxyOptions);
     expect(create).toThrow(TypeError);
@@ -281,5 +283,11 @@ describe("createProxy", () => {
     expect(() => native.createProxy(options)).toThrow(TypeError);
     expect(() => native.createProxy(options)).toThrow(message);
     expect(() => native.createTransport(pool as PoolOptions)).toThrow(message);
+  });
+
+  test.each([null, 5, "x", []])("refuses %j as the options of a transport", (options) => {
+    expect(() => native.createTransport(options as unknown as PoolOptions)).toThrow(
+      /the options of a pool must be an object such as \{ maxSockets: 50 \}/,
+    );
   });
 });

@@ -6,6 +6,7 @@ import { check, type Explain } from "./check.ts";
 import { explainOtherLibrary } from "./otherlibraries.ts";
 import { type PoolOptions, poolSchema } from "./pooloptions.ts";
 import { proxySchema } from "./proxyoptions.ts";
+import { isRecord } from "./schema.ts";
 
 /** Options of other libraries whose value is a connection pool. */
 const AGENTS = /^(?:agent|https?Agent|dispatcher)$/;
@@ -15,6 +16,11 @@ const AGENTS = /^(?:agent|https?Agent|dispatcher)$/;
  * @throws TypeError that names the option and the fix
  */
 export function checkPoolOptions(options: PoolOptions): void {
+  if (!isRecord(options)) {
+    throw new TypeError(
+      "fetchway: the options of a pool must be an object such as { maxSockets: 50 }",
+    );
+  }
   check(options, poolSchema, explainToPool);
 }
 
