@@ -35,7 +35,7 @@ export function compileTrust(
   if (typeof trust === "boolean") return trust ? () => true : undefined;
   if (typeof trust === "function") {
     return (text) => {
-      if (text === undefined || parseIPAddress(text) === undefined) return false;
+      if (!isIPAddress(text)) return false;
       return atOnce(trust(unmapAddress(text)), "trustProxy");
     };
   }
@@ -114,6 +114,11 @@ function parseIPAddress(text: string): Address | undefined {
   // `::` stands for words of zeros.
   const [head = "", tail = ""] = url.hostname.slice(1, -1).split("::").map(toDigits);
   return { bits: BigInt(`0x${head}${tail.padStart(32 - head.length, "0")}`), zone };
+}
+
+/** Whether a text is an IP address, which may have a zone. */
+export function isIPAddress(text: unknown): text is string {
+  return typeof text === "string" && parseIPAddress(text) !== undefined;
 }
 
 const BYTE = /^(?:\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])$/;
