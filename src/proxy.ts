@@ -1,6 +1,7 @@
 import { isApp } from "./request/app.ts";
 import { forward, type Respond } from "./forward.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
+import { badOption } from "./options/misuse.ts";
 import { compile, type Plan, type RuntimeParts } from "./options/plan.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
@@ -160,11 +161,8 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
       'fetchway: createProxy({ target }) needs a target such as "http://127.0.0.1:4000"',
     );
   }
-  if (pool !== undefined && options.transport !== undefined) {
-    throw new TypeError("fetchway: use `pool` or `transport`, not both");
-  }
-  if (pool !== undefined && options.fetch !== undefined) {
-    throw new TypeError("fetchway: leave out `pool`: `fetch` has connections of its own");
+  if (pool !== undefined && (options.transport ?? options.fetch) !== undefined) {
+    throw badOption("pool", "leave it out: `transport` and `fetch` have connections of their own");
   }
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
   const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
