@@ -18,7 +18,7 @@ export function checkInterceptor(intercept: Interceptor): Interceptor {
   return (next) => {
     const send: unknown = intercept((request, scope) => next(checkRequest(request), scope));
     if (typeof send !== "function") {
-      throw badOption("interceptors", "return a function: (next) => (request, scope) => …");
+      throw badOption("interceptors", "return a function: (next) => (request, scope) => next(request, scope)");
     }
     return async (request, scope) => checkResponse(await (send as Send)(request, scope));
   };
@@ -37,9 +37,7 @@ function checkRequest(request: UpstreamRequest): UpstreamRequest {
 
 function checkResponse(response: UpstreamResponse | undefined): UpstreamResponse {
   if (response === undefined || response === null || response instanceof Response) {
-    const fix =
-      "resolve to { status, statusText, headers, body }, as `next` does, not to a web Response";
-    throw badOption("interceptors", fix);
+    throw badOption("interceptors", "resolve to what `next` resolves to, not to a web Response");
   }
   checkMessage(response, "resolve to");
   return response;

@@ -145,7 +145,7 @@ function parseUncached(target: TargetAddress): Upstream {
     if ("status" in target) {
       throw badTarget(
         target,
-        "a Response is not a target; for an app, pass the app, not the result of its `fetch`",
+        "a Response is not a target; pass the app, not the result of its `fetch`",
       );
     }
     return parseUrl(target.url, target);
@@ -179,7 +179,7 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
     throw badTarget(from, 'its `address` must be an IP address such as "10.0.0.7"');
   }
   if (address !== undefined && socketPath !== undefined) {
-    throw badTarget(from, "leave out `address`, its `socketPath` says where to connect to");
+    throw badTarget(from, "leave out `address` beside `socketPath`");
   }
   if (url.hash !== "") throw badTarget(from, "leave out the fragment, it is never sent");
   return {
@@ -227,8 +227,7 @@ export function assertReachable(
   hostOption?: string,
 ): void {
   if (upstream.app !== undefined && hostOption !== undefined) {
-    const fix = "leave the option out, and set the target's `url`";
-    throw badOption(hostOption, `a target in process has the authority of its URL; ${fix}`);
+    throw badOption(hostOption, "leave it out: a target in process has the host of its `url`");
   }
   const obstacle = findObstacle(upstream, transport.capabilities);
   if (obstacle !== undefined) {
