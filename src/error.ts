@@ -1,4 +1,5 @@
 import { BytesBody } from "./body/bytes.ts";
+import { encodeText } from "./body/memory.ts";
 import type { HeaderList, UpstreamResponse } from "./transport.ts";
 
 /** An error type of RFC 9209 §2.3, as in `ProxyError.code` and the `Proxy-Status` header. */
@@ -117,7 +118,7 @@ export class ProxyError extends Error {
    * @throws RangeError for a status outside 400 to 599
    */
   constructor(code: ProxyErrorCode, init: ProxyErrorInit = {}) {
-    super(init.message ?? code, "cause" in init ? { cause: init.cause } : undefined);
+    super(init.message ?? code, init);
     this.code = code;
     const { status = STATUS_OF[code] } = init;
     if (!(status >= 400 && status <= 599)) {
@@ -192,8 +193,6 @@ export function toProxyError(thrown: unknown): ProxyError {
   return new ProxyError("proxy_internal_error", { message, cause: thrown });
 }
 
-const encoder = new TextEncoder();
-
 /** What a 505 has to say: the versions that the server supports (RFC 9110 §15.6.6). */
 const VERSIONS = "The supported versions are HTTP/1.0 and HTTP/1.1.\n";
 
@@ -211,7 +210,7 @@ export function toErrorResponse(
 ): UpstreamResponse {
   const statusText = REASON[error.status] ?? "";
   const details = error.status === 505 ? VERSIONS : "";
-  const bytes = encoder.encode(`${statusText || error.status}: ${error.code}\n${details}`);
+  const bytes = encodeText(`${statusText || error.status}: ${error.code}\n${details}`);
   const headers: HeaderList = [
     "Content-Type",
     "text/plain; charset=utf-8",

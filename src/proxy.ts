@@ -165,11 +165,8 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   if (pool !== undefined && !isRecord(pool)) {
     throw badOption("pool", "use an object such as { maxSockets: 50 }");
   }
-  if (pool !== undefined && options.transport !== undefined) {
-    throw new TypeError("fetchway: use `pool` or `transport`, not both");
-  }
-  if (pool !== undefined && options.fetch !== undefined) {
-    throw new TypeError("fetchway: leave out `pool`: `fetch` has connections of its own");
+  if (pool !== undefined && (options.transport ?? options.fetch) !== undefined) {
+    throw badOption("pool", "leave it out: `transport` and `fetch` have connections of their own");
   }
   const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
   const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { type FetchTarget, isApp, urlOf } from "../src/request/app.ts";
+import { parseTarget } from "../src/request/target.ts";
 
 const fetch = (): Response => new Response();
 
@@ -56,12 +57,12 @@ describe("urlOf", () => {
   ])("is %s", (_, app, expected) => expect(urlOf(app)).toBe(expected));
 
   test.each<[object, RegExp]>([
-    [{ socketPath: "/run/a" }, /both `fetch` and `socketPath`; leave out `socketPath`/],
-    [{ tls: {} }, /both `fetch` and `tls`; leave out `tls`/],
-    [{ url: 42 }, /the `url` beside `fetch` must be an absolute URL such as "https:/],
-    [{ url: null }, /the `url` beside `fetch` must be an absolute URL/],
+    [{ socketPath: "/run/a" }, /both `fetch` and `socketPath`; leave out one of them/],
+    [{ tls: {} }, /both `fetch` and `tls`; leave out one of them/],
+    [{ url: 42 }, /bad target number: use an absolute URL such as "http:/],
+    [{ url: null }, /bad target object: use an absolute URL/],
   ])("refuses %j", (more, message) => {
-    const read = (): unknown => urlOf({ fetch, ...more });
+    const read = (): unknown => parseTarget({ fetch, ...more });
     expect(read).toThrow(TypeError);
     expect(read).toThrow(message);
   });

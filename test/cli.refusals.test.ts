@@ -72,7 +72,7 @@ $ http://a --header 'a b: s3cret'
 $ http://a --header host:b
 --header: set Host by the --host-header option
 $ http://a --forward-headers x-ok,connection
---forward-headers: "connection" belongs to one connection (RFC 9110 §7.6.1); leave it out
+--forward-headers: "connection" belongs to one connection or to the framing; leave it out
 $ http://a --path-rewrite x
 --path-rewrite: write it as "from=to", such as "^/old/=/new/"
 $ http://a --path-rewrite '(=x'
@@ -86,7 +86,7 @@ bad target "70000": a port is a number from 1 to 65535
 $ 4000 :4000 localhost:6000
 http://127.0.0.1:4000 is there twice; set its weight instead
 $ ftp://a
-bad target "ftp://a": its scheme must be http: or https:
+bad target "ftp://a": its scheme must be http: or https:, also for WebSockets
 $ http://me:s3cret@a
 a target must not hold credentials; set --header "authorization: …" instead
 $ http://a http://me:s3cret@b

@@ -44,7 +44,7 @@ const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
   filterHeaders: noNames,
   forwardHeaders: [
     ...noNames,
-    [["Connection"], /"Connection" belongs to one connection \(RFC 9110 §7\.6\.1\); leave it out/],
+    [["Connection"], /"Connection" belongs to one connection or to the framing; leave it out/],
     [["content-length"], /leave it out/],
   ],
   changeOrigin: [

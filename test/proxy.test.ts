@@ -238,7 +238,7 @@ describe("createProxy", () => {
     [
       "two kinds of connections",
       { target: TARGET, pool: {}, transport: new FakeTransport() },
-      /use `pool` or `transport`/,
+      /bad option `pool`: leave it out: `transport`/,
     ],
     [
       "connections for what has none",

@@ -47,7 +47,7 @@ describe("an app", () => {
     const parse = (): unknown => parseTarget(fetch());
     expect(parse).toThrow(TypeError);
     expect(parse).toThrow(
-      /a Response is not a target; for an app, pass the app, not the result of its `fetch`/,
+      /a Response is not a target; pass the app, not the result of its `fetch`/,
     );
   });
 
@@ -67,7 +67,7 @@ describe("assertReachable", () => {
     expect(() => assertReachable(app, client)).not.toThrow();
     expect(() => assertReachable(app, client, option)).toThrow(TypeError);
     expect(() => assertReachable(app, client, option)).toThrow(
-      `bad option \`${option}\`: a target in process has the authority of its URL; leave the option out`,
+      `bad option \`${option}\`: leave it out: a target in process has the host of its \`url\``,
     );
     expect(() => assertReachable(parseTarget(TARGET), client, option)).not.toThrow();
   });

@@ -56,7 +56,7 @@ describe("parseTarget", () => {
   test.each<[unknown, string]>([
     ["127.0.0.1:4000", "its scheme must be http: or https:|use an absolute URL"],
     ["/relative", "use an absolute URL such as"],
-    ["ftp://a.test", "its scheme must be http: or https:$"],
+    ["ftp://a.test", "its scheme must be http: or https:, also for WebSockets"],
     ["ws://a.test", "its scheme must be http: or https:, also for WebSockets"],
     ["wss://a.test", "its scheme must be http: or https:, also for WebSockets"],
     ["http://a.test/#top", "leave out the fragment"],

@@ -1,3 +1,5 @@
+import { encodeText } from "./memory.ts";
+
 /** The chunks that one read returns. The last chunks of a stream may come with `done`, or in the read before it. */
 interface Batch {
   readonly done: boolean;
@@ -109,8 +111,6 @@ function byobReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReade
   }
 }
 
-const encoder = new TextEncoder();
-
 /**
  * Returns a chunk of a stream as bytes. Text is encoded as UTF-8, because servers such as Bun's and Node's do so, and
  * apps rely on that.
@@ -118,6 +118,14 @@ const encoder = new TextEncoder();
  */
 function toBytes(chunk: unknown): Uint8Array {
   if (chunk instanceof Uint8Array) return chunk;
-  if (typeof chunk === "string") return encoder.encode(chunk);
-  throw new TypeError("fetchway: a body's stream gives chunks that are not bytes; use Uint8Array");
+  if (typeof chunk === "string") return encodeText(chunk);
+  throw notBytes();
+}
+
+/** Returns the error of a stream of something else. */
+export function notBytes(): TypeError {
+  return new TypeError(
+    "fetchway: a body's stream gives chunks that are not bytes; use Uint8Array, " +
+      "or body.pipeThrough(new TextEncoderStream()) for strings",
+  );
 }

@@ -37,6 +37,13 @@ export interface Recycler {
   release(chunk: Uint8Array): void;
 }
 
+const encoder = new TextEncoder();
+
+/** Returns a text in UTF-8. */
+export function encodeText(text: string): Uint8Array<ArrayBuffer> {
+  return encoder.encode(text);
+}
+
 /** Returns the total length of the chunks in bytes. */
 export function sumLengths(chunks: readonly Uint8Array[]): number {
   let length = 0;

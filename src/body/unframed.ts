@@ -1,8 +1,8 @@
 import { toRequestBodyError } from "../error.ts";
 import { BytesBody } from "./bytes.ts";
-import { cancelLater } from "./chunks.ts";
+import { cancelLater, notBytes } from "./chunks.ts";
 import { concat } from "./memory.ts";
-import type { BodySource, Sink, StreamOptions } from "./source.ts";
+import type { BodySource } from "./source.ts";
 import { StreamBody } from "./stream.ts";
 
 /** The number of bytes above which a body of several chunks is no longer held back, but streamed. */
@@ -29,32 +29,14 @@ type ReadResult = ReadableStreamReadResult<Uint8Array>;
  * of a `Blob` or of a form ends within a few turns of the event loop. A body that ends in that time is sent with its
  * length, and can be sent again.
  */
-export class UnframedBody implements BodySource {
-  /** A body of the same stream, which serves code that takes the body without measuring it. */
-  readonly #unmeasured: StreamBody;
+export class UnframedBody extends StreamBody {
   /** The reader that measures the stream. */
-  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
-
-  /** Makes a body of a stream that no other code reads. */
-  constructor(stream: ReadableStream<Uint8Array>) {
-    this.#unmeasured = new StreamBody(stream);
-  }
-
-  /** Returns undefined always: a stream does not tell whether its bytes have arrived. */
-  whole(): undefined {}
-
-  pipeTo(sink: Sink): Promise<void> {
-    return this.#unmeasured.pipeTo(sink);
-  }
-
-  stream(options?: StreamOptions): ReadableStream<Uint8Array> {
-    return this.#unmeasured.stream(options);
-  }
+  #measurer: ReadableStreamDefaultReader<Uint8Array> | undefined;
 
   /** Cancels the stream, also while it is measured. */
-  cancel(reason?: unknown): void {
-    if (this.#reader === undefined) this.#unmeasured.cancel(reason);
-    else void cancelLater(this.#reader, reason);
+  override cancel(reason?: unknown): void {
+    if (this.#measurer === undefined) super.cancel(reason);
+    else void cancelLater(this.#measurer, reason);
   }
 
   /**
@@ -64,7 +46,7 @@ export class UnframedBody implements BodySource {
    * @throws TypeError for a chunk that is not bytes
    */
   async measure(): Promise<BodySource | null> {
-    const reader = (this.#reader = this.#unmeasured.stream().getReader());
+    const reader = (this.#measurer = this.stream().getReader());
     const chunks: Uint8Array[] = [];
     let size = 0;
     // There is no time limit here, because an HTTP/2 client may open a request long before it sends the body.
@@ -133,10 +115,7 @@ async function readNext(reader: ReadableStreamDefaultReader<Uint8Array>): Promis
   }
   if (next.done || next.value instanceof Uint8Array) return next;
   void reader.cancel().catch(() => {});
-  throw new TypeError(
-    "fetchway: the request body's stream gives chunks that are not bytes; use Uint8Array, " +
-      "or body.pipeThrough(new TextEncoderStream()) for a stream of strings",
-  );
+  throw notBytes();
 }
 
 /**

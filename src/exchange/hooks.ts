@@ -1,8 +1,9 @@
 import { badOption } from "../options/misuse.ts";
 import { BytesBody } from "../body/bytes.ts";
+import { encodeText } from "../body/memory.ts";
 import type { BodySource } from "../body/source.ts";
 import { UnframedBody } from "../body/unframed.ts";
-import { NameSet, REQUEST_DROPPED, toHeaderList, toHeaders } from "../fields/headers.ts";
+import { REQUEST_DERIVED, toHeaderList, toHeaders } from "../fields/headers.ts";
 import type { ProxyOptions } from "../options/proxyoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { cleanRequestHeaders } from "../request/outgoing.ts";
@@ -57,11 +58,6 @@ export function observeInterim(
   });
 }
 
-const encoder = new TextEncoder();
-
-/** Fields that are dropped from a draft. `Proxy-Authorization` is kept: a hook may set it for the upstream. */
-const DERIVED = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
-
 /** Makes the draft of a request for `onRequest`. */
 export function toDraft(request: UpstreamRequest): RequestDraft {
   return {
@@ -81,7 +77,7 @@ export function fromDraft(request: UpstreamRequest, draft: RequestDraft): Upstre
   if (request.upgrade !== undefined && (draft.method !== "GET" || draft.body)) {
     throw badOption("onRequest", "leave the method and the body of an upgrade as they are");
   }
-  const { headers, host } = cleanRequestHeaders(toHeaderList(draft.headers), DERIVED);
+  const { headers, host } = cleanRequestHeaders(toHeaderList(draft.headers), REQUEST_DERIVED);
   const changed: UpstreamRequest = {
     ...request,
     method: draft.method,
@@ -97,5 +93,5 @@ export function fromDraft(request: UpstreamRequest, draft: RequestDraft): Upstre
 function toBodySource(body: NonNullable<RequestDraft["body"]> | null): BodySource | null {
   if (body === null) return null;
   if (body instanceof ReadableStream) return new UnframedBody(body);
-  return new BytesBody(typeof body === "string" ? encoder.encode(body) : body);
+  return new BytesBody(typeof body === "string" ? encodeText(body) : body);
 }

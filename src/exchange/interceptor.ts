@@ -1,5 +1,5 @@
 import type { BodySource } from "../body/source.ts";
-import { badOption, type MisuseError } from "../options/misuse.ts";
+import { badOption } from "../options/misuse.ts";
 import type { Interceptor, Send } from "./send.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport.ts";
 
@@ -18,19 +18,21 @@ export function checkInterceptor(intercept: Interceptor): Interceptor {
   return (next) => {
     const send: unknown = intercept((request, scope) => next(checkRequest(request), scope));
     if (typeof send !== "function") {
-      throw badOption("interceptors", "return a function: (next) => (request, scope) => …");
+      throw badOption(
+        "interceptors",
+        "return a function: (next) => (request, scope) => next(request, scope)",
+      );
     }
     return async (request, scope) => checkResponse(await (send as Send)(request, scope));
   };
 }
 
 function checkRequest(request: UpstreamRequest): UpstreamRequest {
-  const { upstream, headers, body, contentLength } = request;
+  const { upstream, body, contentLength } = request;
   if (typeof upstream?.host !== "string") {
     throw badOption("interceptors", "pass on an `upstream` that parseTarget(url) returned");
   }
-  if (!isHeaderList(headers)) throw badHeaders("pass on");
-  if (!isBody(body)) throw badBody("pass on");
+  checkMessage(request, "pass on");
   // The interceptor may have replaced the body: take the length of the new body, where it is known.
   const length = body?.length ?? contentLength;
   return length === contentLength ? request : { ...request, contentLength: length };
@@ -38,13 +40,19 @@ function checkRequest(request: UpstreamRequest): UpstreamRequest {
 
 function checkResponse(response: UpstreamResponse | undefined): UpstreamResponse {
   if (response === undefined || response === null || response instanceof Response) {
-    const fix =
-      "resolve to { status, statusText, headers, body }, as `next` does, not to a web Response";
-    throw badOption("interceptors", fix);
+    throw badOption("interceptors", "resolve to what `next` resolves to, not to a web Response");
   }
-  if (!isHeaderList(response.headers)) throw badHeaders("resolve to");
-  if (!isBody(response.body)) throw badBody("resolve to");
+  checkMessage(response, "resolve to");
   return response;
+}
+
+function checkMessage({ headers, body }: UpstreamRequest | UpstreamResponse, verb: string): void {
+  const fix = !isHeaderList(headers)
+    ? "`headers` as a list of strings, [name, value, name, value]"
+    : !isBody(body)
+      ? "a `body` that is null, new BytesBody(bytes) or new StreamBody(stream)"
+      : undefined;
+  if (fix !== undefined) throw badOption("interceptors", `${verb} ${fix}`);
 }
 
 function isHeaderList(value: unknown): boolean {
@@ -56,16 +64,4 @@ function isBody(value: BodySource | null): boolean {
   return (
     value === null || (typeof value?.whole === "function" && typeof value.cancel === "function")
   );
-}
-
-function badHeaders(verb: string): MisuseError {
-  return badOption(
-    "interceptors",
-    `${verb} \`headers\` as a list of strings, [name, value, name, value]`,
-  );
-}
-
-function badBody(verb: string): MisuseError {
-  const fix = `${verb} a \`body\` that is null, new BytesBody(bytes) or new StreamBody(stream)`;
-  return badOption("interceptors", fix);
 }

@@ -87,26 +87,13 @@ export interface ObservedConnection {
  * has ended, failed, or was cancelled.
  */
 export class Observation {
+  #event: CollectedEvent;
   readonly #incoming: Incoming;
-  readonly #route: string | undefined;
   readonly #reports: readonly (((event: RequestEnd) => void) | undefined)[];
-  readonly #startedAt: number = Date.now();
   readonly #start: number = performance.now();
-  #attempts = 0;
   #attemptStart = 0;
-  #upstream: string | undefined;
   #connection: ObservedConnection | undefined;
-  #isReused: boolean | undefined;
-  #traceparent: string | undefined;
-  #queue: number | undefined;
-  #firstByte: number | undefined;
-  #bytesIn: number | undefined = 0;
-  #bytesOut: number | undefined = 0;
   #protocol: string | undefined;
-  #error: unknown;
-  /** The reason why the body of the response was cut off. */
-  #cut: unknown;
-  #status: number | undefined;
   /** Whether the body or the tunnel of the response is still open. */
   #isOpen = false;
 
@@ -117,7 +104,7 @@ export class Observation {
     ...reports: (((event: RequestEnd) => void) | undefined)[]
   ) {
     this.#incoming = incoming;
-    this.#route = route;
+    this.#event = new CollectedEvent(incoming, route);
     this.#reports = reports;
   }
 
@@ -126,64 +113,65 @@ export class Observation {
   /** An attempt begins. Returns the request with a body that is counted. */
   beginAttempt(request: UpstreamRequest, handsBodiesThrough = false): UpstreamRequest {
     const { upstream, body, contentLength } = request;
-    this.#attempts++;
+    const event = this.#event;
     this.#attemptStart = performance.now();
     this.#protocol = request.upgrade;
-    this.#upstream =
-      upstream.socketPath === undefined ? upstream.origin : `unix:${upstream.socketPath}`;
-    this.#traceparent = getHeader(request.headers, "traceparent");
     this.#connection = undefined;
-    this.#isReused = undefined;
-    this.#queue = undefined;
-    this.#bytesIn = 0;
+    event.attempts++;
+    event.upstream =
+      upstream.socketPath === undefined ? upstream.origin : `unix:${upstream.socketPath}`;
+    event.traceparent = getHeader(request.headers, "traceparent");
+    event.reused = undefined;
+    event.timings.queue = undefined;
+    event.bytesIn = 0;
     if (body === null) return request;
     if (handsBodiesThrough) {
-      this.#bytesIn = contentLength;
+      event.bytesIn = contentLength;
       return request;
     }
-    const count = (bytes: number): void => void (this.#bytesIn = bytes);
+    const count = (bytes: number): void => void (this.#event.bytesIn = bytes);
     return { ...request, body: new WatchedBody(body, () => {}, count) };
   }
 
   /** The transport has a connection for the attempt, which may still have to be established. */
   connectionAssigned(connection: ObservedConnection): void {
     this.#connection = connection;
-    this.#isReused = connection.isReused;
-    this.#queue = performance.now() - this.#attemptStart;
+    this.#event.reused = connection.isReused;
+    this.#event.timings.queue = performance.now() - this.#attemptStart;
   }
 
   /** Response headers have arrived. */
   headersReceived(): void {
-    this.#firstByte = performance.now() - this.#start;
+    this.#event.timings.firstByte = performance.now() - this.#start;
   }
 
   /** The upstream has responded. Returns the response with a body or a tunnel that is counted. */
   watch(received: UpstreamResponse, handsBodiesThrough = false): UpstreamResponse {
     const { body, tunnel, webSocket, status } = received;
+    const event = this.#event;
+    const close = (reason?: unknown): void => this.#close(reason);
     if (tunnel !== undefined) {
       this.#isOpen = true;
       const count = (bytesIn: number, bytesOut: number): void => {
-        this.#bytesIn = (this.#bytesIn ?? 0) + bytesIn;
-        this.#bytesOut = (this.#bytesOut ?? 0) + bytesOut;
+        event.bytesIn = (event.bytesIn ?? 0) + bytesIn;
+        event.bytesOut = (event.bytesOut ?? 0) + bytesOut;
       };
-      const counted = new WatchedTunnel(tunnel, (error) => this.#close(error), count);
-      return { ...received, tunnel: counted };
+      return { ...received, tunnel: new WatchedTunnel(tunnel, close, count) };
     }
     if (status !== 101 && body === null) return received;
     if (webSocket !== undefined || body === null || handsBodiesThrough) {
-      this.#bytesOut = undefined;
+      event.bytesOut = undefined;
       return received;
     }
     this.#isOpen = true;
-    const count = (bytes: number): void => void (this.#bytesOut = bytes);
-    const counted = new WatchedBody(body, (reason) => this.#close(reason), count);
-    return { ...received, body: counted };
+    const count = (bytes: number): void => void (event.bytesOut = bytes);
+    return { ...received, body: new WatchedBody(body, close, count) };
   }
 
   /** What is known when the response headers have arrived, as the value of `Server-Timing`. */
   get serverTiming(): string {
-    const times = { queue: this.#queue, connect: this.#connect, "first-byte": this.#firstByte };
-    return Object.entries(times)
+    const { queue, firstByte } = this.#event.timings;
+    return Object.entries({ queue, connect: this.#connect, "first-byte": firstByte })
       .filter(([, time]) => time !== undefined)
       .map(([name, time]) => `upstream-${name};dur=${(time as number).toFixed(1)}`)
       .join(", ");
@@ -193,58 +181,45 @@ export class Observation {
 
   /** The exchange has failed; a response with the error may follow. */
   failed(error: unknown): void {
-    this.#error = error;
+    this.#event.error = error;
   }
 
   /** Reports the exchange when its response is over. */
   async conclude(responding: Promise<Response>): Promise<Response> {
     try {
       const response = await responding;
-      this.#status = response.status;
-      this.#finish();
+      this.#event.status = response.status;
       return response;
     } catch (thrown) {
       // The framework responds with 500.
-      this.#status = 500;
-      this.#error = thrown;
-      this.#finish();
+      this.#event.status = 500;
+      this.#event.error = thrown;
       throw thrown;
+    } finally {
+      this.#finish();
     }
   }
 
   get #connect(): number | undefined {
-    return this.#isReused === true ? undefined : this.#connection?.connectDuration;
+    return this.#event.reused === true ? undefined : this.#connection?.connectDuration;
   }
 
+  /** @param reason the reason why the body was cut off; undefined if it is complete */
   #close(reason: unknown): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
-    this.#cut = reason;
+    this.#event.error ??= reason;
     this.#finish();
   }
 
   #finish(): void {
-    const status = this.#status;
-    if (this.#isOpen || status === undefined) return;
-    const event = new Ended(this.#incoming, {
-      route: this.#route,
-      upstream: this.#upstream,
-      status,
-      protocol: status === 101 ? this.#protocol : undefined,
-      error: this.#error ?? this.#cut,
-      attempts: this.#attempts,
-      reused: this.#isReused,
-      traceparent: this.#traceparent,
-      bytesIn: this.#bytesIn,
-      bytesOut: this.#bytesOut,
-      startedAt: this.#startedAt,
-      timings: {
-        queue: this.#queue,
-        connect: this.#connect,
-        firstByte: this.#firstByte,
-        total: performance.now() - this.#start,
-      },
-    });
+    const event = this.#event;
+    if (this.#isOpen || event.status === 0) return;
+    if (event.status === 101) event.protocol = this.#protocol;
+    event.timings.connect = this.#connect;
+    event.timings.total = performance.now() - this.#start;
+    // An attempt or an upload may outlast the response, and does not change what was reported.
+    this.#event = new CollectedEvent(this.#incoming, undefined);
     for (const report of this.#reports) {
       try {
         report?.(event);
@@ -262,46 +237,40 @@ export function namedAuthorityOf(incoming: Incoming): string {
   return incoming.named ?? getHeader(incoming.headers, "host") ?? incoming.authority;
 }
 
-/** What an event tells beside the client's request. */
-type Facts = Omit<RequestEnd, "method" | "path" | "authority" | "clientAddress" | "request">;
+type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
 
-/** An event. It is a class, because an object literal with a getter is slow to make. */
-class Ended implements RequestEnd {
+/** An event while it is collected. It is a class, because an object literal with a getter is slow to make. */
+class CollectedEvent implements RequestEnd {
   readonly method: string;
   readonly path: string;
   readonly route: string | undefined;
   readonly authority: string;
   readonly clientAddress: string | undefined;
-  readonly upstream: string | undefined;
-  readonly status: number;
-  readonly protocol: string | undefined;
-  readonly error: unknown;
-  readonly attempts: number;
-  readonly reused: boolean | undefined;
-  readonly traceparent: string | undefined;
-  readonly bytesIn: number | undefined;
-  readonly bytesOut: number | undefined;
-  readonly startedAt: number;
-  readonly timings: RequestTimings;
+  upstream: string | undefined;
+  /** The status; 0 until it is known. */
+  status = 0;
+  protocol: string | undefined;
+  error: unknown;
+  attempts = 0;
+  reused: boolean | undefined;
+  traceparent: string | undefined;
+  bytesIn: number | undefined = 0;
+  bytesOut: number | undefined = 0;
+  readonly startedAt: number = Date.now();
+  readonly timings: Mutable<RequestTimings> = {
+    queue: undefined,
+    connect: undefined,
+    firstByte: undefined,
+    total: 0,
+  };
   readonly #incoming: Incoming;
 
-  constructor(incoming: Incoming, facts: Facts) {
+  constructor(incoming: Incoming, route: string | undefined) {
     this.method = incoming.method;
     this.path = incoming.path;
-    this.route = facts.route;
+    this.route = route;
     this.authority = namedAuthorityOf(incoming);
     this.clientAddress = incoming.address;
-    this.upstream = facts.upstream;
-    this.status = facts.status;
-    this.protocol = facts.protocol;
-    this.error = facts.error;
-    this.attempts = facts.attempts;
-    this.reused = facts.reused;
-    this.traceparent = facts.traceparent;
-    this.bytesIn = facts.bytesIn;
-    this.bytesOut = facts.bytesOut;
-    this.startedAt = facts.startedAt;
-    this.timings = facts.timings;
     this.#incoming = incoming;
   }
 

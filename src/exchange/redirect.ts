@@ -143,7 +143,7 @@ export function nextHop(
 }
 
 function isRedirect(status: number): boolean {
-  return status === 301 || status === 302 || status === 303 || status === 307 || status === 308;
+  return [301, 302, 303, 307, 308].includes(status);
 }
 
 function isSafe(method: string): boolean {

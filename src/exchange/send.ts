@@ -49,7 +49,7 @@ function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
     status: 501,
     message:
       `the transport ${name} cannot switch a connection to ${protocol}: ` +
-      "use the proxy's own client (leave out `transport` and `fetch`) and a URL as the target",
+      "leave out `transport` and `fetch`, and use a URL as the target",
   });
 }
 

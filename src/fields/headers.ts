@@ -79,6 +79,14 @@ export class NameSet {
   }
 }
 
+/**
+ * Fields of a request that follow from its connection, body and target. No option and no hook sets them. An app may set
+ * `Proxy-Authorization`, for an upstream that is a proxy.
+ */
+export const REQUEST_DERIVED: NameSet = new NameSet(
+  REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"),
+);
+
 function normalizeName(name: string): string {
   const lower = name.toLowerCase();
   return lower.includes("_") ? lower.replaceAll("_", "-") : lower;

@@ -1,4 +1,4 @@
-import { NameSet, REQUEST_DROPPED } from "../fields/headers.ts";
+import { REQUEST_DERIVED } from "../fields/headers.ts";
 import { checkRange } from "../request/trust.ts";
 import { findWrong, isRecord, type Kind, type KindName, type Table } from "./schema.ts";
 
@@ -26,7 +26,7 @@ export const callback: Kind<AnyFunction> = define(
 );
 
 /** A list of values of one kind. */
-function list<T>(part: Kind<T>, fix: string): Kind<readonly T[]> {
+export function list<T>(part: Kind<T>, fix: string): Kind<readonly T[]> {
   return define(
     (value) => Array.isArray(value) && value.every((each) => part.check(each) === undefined),
     fix,
@@ -41,7 +41,7 @@ export const interceptors: Kind<readonly AnyFunction[]> = list(
 export function whole(
   least: number,
   fix = "",
-  most: number = Number.MAX_SAFE_INTEGER,
+  most: number = 2 ** 53,
   name: "number" | "milliseconds" | "bytes" = "number",
 ): Kind<number> {
   const test = (value: unknown): boolean =>
@@ -73,7 +73,6 @@ export const statusCodes: Kind<readonly number[]> = list(
 export function text(form: RegExp, fix?: string): Kind<string> {
   return define((value) => typeof value === "string" && form.test(value), fix, "text");
 }
-export const texts: Kind<readonly string[]> = list(text(/^/), "use an array of strings");
 /** One of some texts; for use in `either`. */
 export function choice<Text extends string>(...choices: Text[]): Kind<Text> {
   return { ...define((value) => choices.includes(value as Text)), choices };
@@ -84,7 +83,6 @@ export const TOKEN: RegExp = /^[!#$%&'*+.^_`|~\w-]+$/;
 const NAME = /^[!#$%&'+.^_`|~\w-]*[!#$%&'+.^_`|~\w]$/;
 /** The characters of a field value (RFC 9110 §5.5); bytes above 0x7f are opaque. */
 const FIELD_VALUE = /^[\t\u0020-\u007e\u0080-\u00ff]*$/;
-const unforwardable = new NameSet(REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"));
 
 function checkNames(value: unknown): string | undefined {
   if (!Array.isArray(value)) return 'use an array of field names, such as ["cookie"]';
@@ -116,14 +114,16 @@ export const protocols: Kind<readonly string[]> = {
   },
 };
 
+const OF_CONNECTION = "belongs to one connection or to the framing; leave it out";
+
 /** Names of fields that may be forwarded. */
 export const forwardableNames: Kind<readonly string[]> = {
   name: "names",
   check(value) {
     const wrong = checkNames(value);
     if (wrong !== undefined) return wrong;
-    const name = (value as string[]).find((each) => unforwardable.has(each));
-    return name && `"${name}" belongs to one connection (RFC 9110 §7.6.1); leave it out`;
+    const name = (value as string[]).find((each) => REQUEST_DERIVED.has(each));
+    return name && `"${name}" ${OF_CONNECTION}`;
   },
 };
 
@@ -134,9 +134,9 @@ export const fields: Kind<Readonly<Record<string, string | null>>> = {
     if (!isRecord(value)) return 'use an object such as { "x-name": "value" }';
     for (const name of Object.keys(value)) {
       if (!TOKEN.test(name)) return `${JSON.stringify(name)} is not a field name`;
-      if (unforwardable.has(name)) {
+      if (REQUEST_DERIVED.has(name)) {
         if (name.toLowerCase() === "host") return "set Host by the `host` option";
-        return `"${name}" belongs to one connection or to the framing; leave it out`;
+        return `"${name}" ${OF_CONNECTION}`;
       }
       const each = value[name];
       if (each !== null && (typeof each !== "string" || !FIELD_VALUE.test(each))) {

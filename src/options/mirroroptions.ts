@@ -40,7 +40,7 @@ export interface MirrorOptions {
   waitUntil?: (promise: Promise<unknown>) => void;
 }
 
-const ORIGIN = 'use an origin such as "http://127.0.0.1:4001", or an object with it as `target`';
+const ORIGIN = 'use an origin such as "http://127.0.0.1:4001"';
 
 function isOrigin(value: unknown): boolean {
   try {
@@ -56,7 +56,7 @@ function isShare(value: unknown): boolean {
 }
 
 const settingsSchema: Schema<MirrorSettings, "sample" | "maxBody"> = {
-  target: { kind: object(isOrigin, 'use an origin such as "http://127.0.0.1:4001"') },
+  target: { kind: object(isOrigin, ORIGIN) },
   sample: { kind: object(isShare, "use a number above 0, up to 1"), default: 1 },
   maxBody: { kind: bytes, default: 65_536 },
 };
@@ -65,7 +65,13 @@ export const mirrorDefaults: Required<Pick<MirrorSettings, "sample" | "maxBody">
   defaultsOf(settingsSchema);
 
 export const mirrorSchema: Schema<MirrorOptions> = {
-  mirror: { kind: either(ORIGIN, text(/^https?:\/\/[^/?#@\s]+\/?$/), record(settingsSchema)) },
+  mirror: {
+    kind: either(
+      `${ORIGIN}, or an object with it as \`target\``,
+      text(/^https?:\/\/[^/?#@\s]+\/?$/),
+      record(settingsSchema),
+    ),
+  },
   waitUntil: { kind: callback },
 };
 

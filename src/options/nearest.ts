@@ -24,24 +24,21 @@ function toLetters(name: string): string {
  * (optimal string alignment distance).
  */
 function countEdits(from: string, to: string): number {
-  let above: number[] = [];
-  let row = Array.from({ length: to.length + 1 }, (_, i) => i);
+  /** The edits between the first `i` letters of the one and the first `j` letters of the other. */
+  const rows: number[][] = [Array.from({ length: to.length + 1 }, (_, j) => j)];
+  const editsAt = (i: number, j: number): number => rows[i]?.[j] as number;
   for (let i = 1; i <= from.length; i++) {
-    const twoAbove = above;
-    above = row;
-    row = [i];
+    const row = (rows[i] = [i]);
     for (let j = 1; j <= to.length; j++) {
-      const same = from[i - 1] === to[j - 1] ? 0 : 1;
-      let edits = Math.min(
-        (above[j] as number) + 1,
-        (row[j - 1] as number) + 1,
-        (above[j - 1] as number) + same,
+      const isSame = from[i - 1] === to[j - 1];
+      const isExchanged = from[i - 1] === to[j - 2] && from[i - 2] === to[j - 1];
+      row[j] = Math.min(
+        editsAt(i - 1, j) + 1,
+        editsAt(i, j - 1) + 1,
+        editsAt(i - 1, j - 1) + (isSame ? 0 : 1),
+        isExchanged ? editsAt(i - 2, j - 2) + 1 : Infinity,
       );
-      if (i > 1 && j > 1 && from[i - 1] === to[j - 2] && from[i - 2] === to[j - 1]) {
-        edits = Math.min(edits, (twoAbove[j - 2] as number) + 1);
-      }
-      row.push(edits);
     }
   }
-  return row[to.length] as number;
+  return editsAt(from.length, to.length);
 }

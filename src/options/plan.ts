@@ -115,7 +115,7 @@ export function compile(
 ): Plan {
   checkOptions(options, explain);
   if (options.transport !== undefined && options.fetch !== undefined) {
-    throw new TypeError("fetchway: use `fetch` or `transport`, not both");
+    throw badOption("fetch", "leave it out, or leave out `transport`");
   }
   const transport =
     options.transport ??
@@ -271,7 +271,7 @@ function compileMirror(
   if (mirror === undefined) return undefined;
   const given = typeof mirror === "string" ? { target: mirror } : mirror;
   const { target, ...settings } = given;
-  if (target === undefined) throw badOption("mirror", "it needs a `target`, such as an origin");
+  if (target === undefined) throw badOption("mirror", "it needs a `target`");
   const filled = { target, ...fillIn(mirrorDefaults, settings) };
   assertReachable(parseTarget(target), transport, undefined);
   return new Mirror(filled, sendThrough(transport, inProcess), timeout);

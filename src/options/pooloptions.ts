@@ -2,13 +2,13 @@ import type { TlsOptions } from "../request/target.ts";
 import {
   either,
   limitFrom,
+  list,
   milliseconds,
   millisecondsFrom,
   object,
   off,
   record,
   text,
-  texts,
   toggle,
 } from "./kinds.ts";
 import { defaultsOf, fillIn, type Flags, isRecord, type Schema } from "./schema.ts";
@@ -29,7 +29,7 @@ export interface DnsOptions {
 
 const dnsSchema: Schema<DnsOptions, "ttl"> = {
   ttl: { kind: milliseconds, default: 10_000 },
-  servers: { kind: texts },
+  servers: { kind: list(text(/^/), "use an array of strings") },
 };
 
 /** `DnsOptions` with the default for `ttl` filled in. */

@@ -37,22 +37,21 @@ export function isApp(target: unknown): target is FetchTarget {
  * `"url" in env.SERVICE` is true, and `typeof env.SERVICE.url` is `"function"`. So this function ignores an inherited
  * function, and refuses only own properties.
  *
- * @throws TypeError for an option that `fetch` excludes, and for a `url` that is not a URL
+ * @returns whatever an app's own `url` is, which may be no URL
+ * @throws TypeError for an option that `fetch` excludes
  */
 export function urlOf(app: FetchTarget): string | URL {
-  for (const option of ["socketPath", "tls"] as const) {
-    if (ownValue(app, option) === undefined) continue;
-    throw new TypeError(
-      `fetchway: bad target: it has both \`fetch\` and \`${option}\`; leave out \`${option}\`, ` +
-        "because an app needs no connection, or leave out `fetch`",
-    );
+  for (const option of ["socketPath", "tls"]) {
+    if (ownValue(app, option) !== undefined) {
+      throw new TypeError(
+        `fetchway: bad target: it has both \`fetch\` and \`${option}\`; leave out one of them`,
+      );
+    }
   }
   const { url } = app;
   if (typeof url === "string" || url instanceof URL) return url;
-  if (ownValue(app, "url") === undefined) return DEFAULT_URL;
-  throw new TypeError(
-    'fetchway: bad target: the `url` beside `fetch` must be an absolute URL such as "https://shop.example"',
-  );
+  const own = ownValue(app, "url");
+  return own === undefined ? DEFAULT_URL : (own as string);
 }
 
 function ownValue(app: FetchTarget, name: string): unknown {

@@ -33,13 +33,13 @@ export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
   }
   const addresses = splitList(forwardedFor.join(","));
   const client = findClient(addresses, trusts);
-  if (addresses.length > 0) left.push("X-Forwarded-For", addresses.slice(client ?? 0).join(", "));
+  if (addresses.length > 0) left.push("X-Forwarded-For", addresses.slice(client).join(", "));
   const isAllTrusted = addresses.length > 0 && client === undefined;
   left.push(...(isAllTrusted ? asked : keepLastValues(asked)).flat());
 
   const elements = parseForwarded(forwarded.join(","));
   const nodes = elements.map((element) => element.node);
-  const kept = elements.slice(findClient(nodes, trusts) ?? 0);
+  const kept = elements.slice(findClient(nodes, trusts));
   if (kept.length > 0) left.push("Forwarded", kept.map(({ text }) => text).join(", "));
   return left;
 }

@@ -32,7 +32,7 @@ function countDown(headers: HeaderList): void {
     if (seen || !/^\d+$/.test(value)) throw badRequest("Max-Forwards");
     seen = true;
     // A larger number becomes the largest that this proxy supports (RFC 9110 §7.6.2).
-    const left = Math.min(Number(value) - 1, Number.MAX_SAFE_INTEGER);
+    const left = Math.min(Number(value) - 1, 2 ** 53);
     if (left >= 0) headers[i + 1] = String(left);
   }
 }

@@ -1,5 +1,7 @@
 import { type FetchTarget, isApp, urlOf } from "./app.ts";
-import { ProxyError } from "../error.ts";
+import { isIPAddress } from "./trust.ts";
+import { badRequest, ProxyError } from "../error.ts";
+import { badOption } from "../options/misuse.ts";
 import type { Upstreams } from "../upstreams/upstreams.ts";
 
 /** TLS options for connections to an upstream, where the transport has the capability `tls`. */
@@ -101,20 +103,15 @@ export interface Upstream {
 const parsed = new Map<string, Upstream>();
 /** The maximum number of entries in `parsed`. */
 const PARSED_LIMIT = 1000;
-/** Parsed targets that are apps. */
-const parsedApps = new WeakMap<FetchTarget, Upstream>();
-/** Parsed targets that are frozen objects, and so never change. */
-const parsedFrozen = new WeakMap<object, Upstream>();
+/** Parsed targets that are apps, or frozen objects, which never change. */
+const parsedObjects = new WeakMap<object, Upstream>();
 
 /**
  * Parses a target.
  * @throws TypeError that says what is wrong with the target and how to write it
  */
 export function parseTarget(target: TargetAddress): Upstream {
-  if (typeof target !== "string") {
-    if (isApp(target)) return parseApp(target);
-    return Object.isFrozen(target) ? parseFrozen(target) : parseUncached(target);
-  }
+  if (typeof target !== "string") return parseObject(target);
   let upstream = parsed.get(target);
   if (upstream === undefined) {
     upstream = parseUncached(target);
@@ -126,25 +123,18 @@ export function parseTarget(target: TargetAddress): Upstream {
   return upstream;
 }
 
-function parseApp(app: FetchTarget): Upstream {
-  let upstream = parsedApps.get(app);
-  if (upstream === undefined) {
-    upstream = { ...parseUrl(urlOf(app), {}), app };
-    parsedApps.set(app, upstream);
-  }
-  return upstream;
-}
-
-function parseFrozen(target: URL | TargetOptions): Upstream {
-  let upstream = parsedFrozen.get(target);
+function parseObject(target: Exclude<TargetAddress, string>): Upstream {
+  if (!isApp(target) && !Object.isFrozen(target)) return parseUncached(target);
+  let upstream = parsedObjects.get(target);
   if (upstream === undefined) {
     upstream = parseUncached(target);
-    parsedFrozen.set(target, upstream);
+    parsedObjects.set(target, upstream);
   }
   return upstream;
 }
 
-function parseUncached(target: string | URL | TargetOptions): Upstream {
+function parseUncached(target: TargetAddress): Upstream {
+  if (isApp(target)) return { ...parseUrl(urlOf(target), {}), app: target };
   if (typeof target === "string" && target.startsWith("unix:")) {
     const socketPath = target.slice("unix:".length);
     if (!socketPath.startsWith("/")) throw badTarget(target, 'use "unix:/path/to/socket"');
@@ -155,7 +145,7 @@ function parseUncached(target: string | URL | TargetOptions): Upstream {
     if ("status" in target) {
       throw badTarget(
         target,
-        "a Response is not a target; for an app, pass the app, not the result of its `fetch`",
+        "a Response is not a target; pass the app, not the result of its `fetch`",
       );
     }
     return parseUrl(target.url, target);
@@ -164,18 +154,6 @@ function parseUncached(target: string | URL | TargetOptions): Upstream {
     ? "write `balance([…])`, from fetchway/upstreams"
     : "use a URL, or { url, socketPath?, tls?, http2? }, or an object with a `fetch` method";
   throw badTarget(target, fix);
-}
-
-/** The zone of a link-local IPv6 address is the name of a network interface, such as `br-lan` or `eth0.7`. */
-const IP_ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|[\da-f]*:[\da-f:.]*(?:%[\w.-]+)?)$/i;
-
-/** Whether a text is an IP address, as `address` of a target has it. */
-export function isIpAddress(text: string): boolean {
-  return IP_ADDRESS.test(text);
-}
-
-function isWs({ protocol }: URL): boolean {
-  return protocol === "ws:" || protocol === "wss:";
 }
 
 function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
@@ -191,20 +169,17 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
     );
   }
   if (url.protocol !== "http:" && url.protocol !== "https:") {
-    throw badTarget(
-      from,
-      `its scheme must be http: or https:${isWs(url) ? ", also for WebSockets" : ""}`,
-    );
+    throw badTarget(from, "its scheme must be http: or https:, also for WebSockets");
   }
   if (more.http2 !== undefined && typeof more.http2 !== "boolean") {
     throw badTarget(from, "its `http2` must be true or false");
   }
   const { address, socketPath } = more;
-  if (address !== undefined && !isIpAddress(address)) {
+  if (address !== undefined && !isIPAddress(address)) {
     throw badTarget(from, 'its `address` must be an IP address such as "10.0.0.7"');
   }
   if (address !== undefined && socketPath !== undefined) {
-    throw badTarget(from, "leave out `address`, its `socketPath` says where to connect to");
+    throw badTarget(from, "leave out `address` beside `socketPath`");
   }
   if (url.hash !== "") throw badTarget(from, "leave out the fragment, it is never sent");
   return {
@@ -233,6 +208,14 @@ function describeTarget(target: unknown): string {
   return String(target).includes("@") ? "(not shown: it has an @)" : JSON.stringify(String(target));
 }
 
+/** The capabilities of a transport that a target may need. */
+interface Reach {
+  unixSocket: boolean;
+  tls: boolean;
+  http2?: boolean | undefined;
+  address?: boolean | undefined;
+}
+
 /**
  * Makes sure that a transport can send requests to an upstream.
  * @param hostOption the option that asks for a `Host` other than the target's, if one is set
@@ -240,43 +223,30 @@ function describeTarget(target: unknown): string {
  */
 export function assertReachable(
   upstream: Upstream,
-  transport: {
-    name: string;
-    capabilities: {
-      unixSocket: boolean;
-      tls: boolean;
-      http2?: boolean | undefined;
-      address?: boolean | undefined;
-    };
-  },
+  transport: { name: string; capabilities: Reach },
   hostOption?: string,
 ): void {
   if (upstream.app !== undefined && hostOption !== undefined) {
-    throw new TypeError(
-      `fetchway: bad option \`${hostOption}\`: a target in process has the authority of its URL; ` +
-        "leave the option out, and set the target's `url`, as in { fetch, url }",
-    );
+    throw badOption(hostOption, "leave it out: a target in process has the host of its `url`");
   }
-  if (upstream.socketPath !== undefined && !transport.capabilities.unixSocket) {
-    throw new TypeError(
-      `fetchway: the ${transport.name} client cannot reach unix sockets; use a URL`,
-    );
+  const obstacle = findObstacle(upstream, transport.capabilities);
+  if (obstacle !== undefined) {
+    throw new TypeError(`fetchway: the ${transport.name} client ${obstacle}`);
   }
-  if (upstream.tls !== undefined && !transport.capabilities.tls) {
-    throw new TypeError(
-      `fetchway: the ${transport.name} client has no TLS options; leave out \`tls\``,
-    );
+}
+
+function findObstacle(upstream: Upstream, can: Reach): string | undefined {
+  if (upstream.socketPath !== undefined && !can.unixSocket) {
+    return "cannot reach unix sockets; use a URL";
   }
-  if (upstream.address !== undefined && transport.capabilities.address !== true) {
-    throw new TypeError(
-      `fetchway: the ${transport.name} client looks up names itself; leave out \`address\``,
-    );
+  if (upstream.tls !== undefined && !can.tls) return "has no TLS options; leave out `tls`";
+  if (upstream.address !== undefined && !can.address) {
+    return "looks up names itself; leave out `address`";
   }
-  if (upstream.http2 === true && transport.capabilities.http2 !== true) {
-    throw new TypeError(
-      `fetchway: the ${transport.name} client chooses the HTTP version itself; leave out \`http2\``,
-    );
+  if (upstream.http2 === true && !can.http2) {
+    return "chooses the HTTP version itself; leave out `http2`";
   }
+  return undefined;
 }
 
 // ── the request's path, to which the target's base path is prepended ──
@@ -313,7 +283,7 @@ const UNSENDABLE = /[\u0000-\u0020#\u007f]|[^\u0000-\u00ff]/;
  */
 export function assertSendable(path: string): void {
   if (path.charCodeAt(0) !== 0x2f /* / */ || UNSENDABLE.test(path)) {
-    throw new ProxyError("http_request_error", { message: "the request path cannot be forwarded" });
+    throw badRequest("path");
   }
 }
 

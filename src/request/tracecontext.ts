@@ -10,16 +10,13 @@ const TRACEPARENT = /^(?!ff)[\da-f]{2}-(?!0{32})[\da-f]{32}-(?!0{16})[\da-f]{16}
  * @see https://www.w3.org/TR/trace-context/#processing-model
  */
 export function startTrace(headers: HeaderList): void {
-  const at = headers.findIndex(isNameOfParent);
-  const isOnly = at === headers.findLastIndex(isNameOfParent);
-  if (at >= 0 && isOnly && isTraceParent(headers[at + 1] as string)) return;
+  const parents = headers.filter(
+    (_, i) => headers[i - 1]?.toLowerCase() === "traceparent" && i % 2 === 1,
+  );
+  if (parents.length === 1 && isTraceParent(parents[0] as string)) return;
   removeHeader(headers, "traceparent");
   removeHeader(headers, "tracestate");
   headers.push("traceparent", createTraceParent());
-}
-
-function isNameOfParent(each: string, i: number): boolean {
-  return i % 2 === 0 && each.toLowerCase() === "traceparent";
 }
 
 function isTraceParent(value: string): boolean {
@@ -32,7 +29,6 @@ function isTraceParent(value: string): boolean {
  * bytes in hexadecimal, and the version digit of a UUID makes sure that no id is all zeros.
  */
 function createTraceParent(): string {
-  const trace = crypto.randomUUID().replaceAll("-", "");
-  const parent = crypto.randomUUID().replaceAll("-", "").slice(0, 16);
-  return `00-${trace}-${parent}-01`;
+  const digits = (crypto.randomUUID() + crypto.randomUUID()).replaceAll("-", "");
+  return `00-${digits.slice(0, 32)}-${digits.slice(32, 48)}-01`;
 }

@@ -5,15 +5,16 @@ export type Trust = (address: string | undefined) => boolean;
 
 /** An IP address. An IPv4 address is mapped into IPv6, so that both spellings are equal (RFC 4291 §2.5.5.2). */
 interface Address {
-  /** The address as eight numbers of 16 bits. */
-  readonly words: readonly number[];
+  /** The 128 bits of the address. */
+  readonly bits: bigint;
   /** The network interface of a link-local address; `""` for none (RFC 4007 §11). */
   readonly zone: string;
 }
 
 /** The addresses that begin with the same bits. */
 interface Range extends Address {
-  readonly bits: number;
+  /** The number of bits at the end that may differ. */
+  readonly open: bigint;
 }
 
 const NAMED: ReadonlyMap<string, readonly string[]> = new Map([
@@ -34,7 +35,7 @@ export function compileTrust(
   if (typeof trust === "boolean") return trust ? () => true : undefined;
   if (typeof trust === "function") {
     return (text) => {
-      if (text === undefined || parseIPAddress(text) === undefined) return false;
+      if (!isIPAddress(text)) return false;
       return atOnce(trust(unmapAddress(text)), "trustProxy");
     };
   }
@@ -73,43 +74,31 @@ export function checkRange(entry: unknown): string | undefined {
 function checkAddresses(entry: unknown, text: string): string | undefined {
   const range = parseRange(text);
   if (range === undefined) return `${JSON.stringify(entry)} is not an address or a CIDR range`;
-  const words = range.words.map((word, i) => word & ~(0xffff >> clamp(range.bits - 16 * i)));
-  if (words.every((word, i) => word === range.words[i])) return undefined;
+  const first = (range.bits >> range.open) << range.open;
+  if (first === range.bits) return undefined;
   // The entry may mean the one address, or the whole network: let the caller choose.
   const [address, length] = text.split("/") as [string, string];
-  return `"${text}" is not a range: use "${render(words, address)}/${length}", or "${address}" for that address alone`;
+  return `"${text}" is not a range: use "${render(first, address)}/${length}", or "${address}" for that address alone`;
 }
 
-function clamp(bits: number): number {
-  return Math.min(Math.max(bits, 0), 16);
-}
-
-/** Writes an address in the form of the text `like`: as IPv4, or as IPv6 with the zone of `like`. */
-function render(words: readonly number[], like: string): string {
-  if (!like.includes(":")) {
-    const [high, low] = words.slice(6) as [number, number];
-    return [high >> 8, high & 255, low >> 8, low & 255].join(".");
-  }
-  const { hostname } = new URL(`http://[${words.map((word) => word.toString(16)).join(":")}]`);
-  return hostname.slice(1, -1) + (/%.*/.exec(like)?.[0] ?? "");
+/** Writes an address in the form of the text `like`: as IPv4, or as IPv6 with the zone of `like`. A URL writes either. */
+function render(bits: bigint, like: string): string {
+  if (!like.includes(":")) return new URL(`http://${bits & 0xffff_ffffn}`).hostname;
+  const words = bits.toString(16).padStart(32, "0").match(/.{4}/g) as string[];
+  return new URL(`http://[${words.join(":")}]`).hostname.slice(1, -1) + like.replace(/[^%]*/, "");
 }
 
 function isIn(address: Address, range: Range): boolean {
   if (range.zone !== "" && range.zone !== address.zone) return false;
-  for (let i = 0, bits = range.bits; bits > 0; i++, bits -= 16) {
-    const differing = (address.words[i] as number) ^ (range.words[i] as number);
-    if (differing >> Math.max(16 - bits, 0) !== 0) return false;
-  }
-  return true;
+  return (address.bits ^ range.bits) >> range.open === 0n;
 }
 
 function parseRange(text: string): Range | undefined {
   const [, base = "", length] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
   const address = parseIPAddress(base);
-  if (address === undefined) return undefined;
-  const unused = base.includes(":") ? 0 : 96;
-  const bits = length === undefined ? 128 : unused + Number(length);
-  return bits > 128 ? undefined : { ...address, bits };
+  const size = base.includes(":") ? 128 : 32;
+  const open = size - Number(length ?? size);
+  return address && open >= 0 ? { ...address, open: BigInt(open) } : undefined;
 }
 
 /**
@@ -117,41 +106,36 @@ function parseRange(text: string): Range | undefined {
  * another address.
  */
 function parseIPAddress(text: string): Address | undefined {
+  if (!text.includes(":")) return parseIPv4(text);
   const [, plain = "", zone = ""] = /^([\da-f.:]+)(?:%([^\s%/]+))?$/i.exec(text) ?? [];
-  const words = plain.includes(":") ? parseIPv6(plain) : zone === "" ? parseIPv4(plain) : undefined;
-  return words && { words, zone };
+  // The parser of URLs has the same rules for an address in brackets, and writes it without dots.
+  const url = URL.parse(`http://[${plain}]`);
+  if (url === null) return undefined;
+  // `::` stands for words of zeros.
+  const [head = "", tail = ""] = url.hostname.slice(1, -1).split("::").map(toDigits);
+  return { bits: BigInt(`0x${head}${tail.padStart(32 - head.length, "0")}`), zone };
 }
 
-function parseIPv4(text: string): number[] | undefined {
-  const parts = text.split(".");
-  if (parts.length !== 4) return undefined;
-  const [a, b, c, d] = parts.map((part) =>
-    /^(?:0|[1-9]\d{0,2})$/.test(part) && Number(part) < 256 ? Number(part) : Number.NaN,
-  ) as [number, number, number, number];
-  return Number.isNaN(a + b + c + d)
-    ? undefined
-    : [0, 0, 0, 0, 0, 0xffff, (a << 8) | b, (c << 8) | d];
+/** Whether a text is an IP address, which may have a zone. */
+export function isIPAddress(text: unknown): text is string {
+  return typeof text === "string" && parseIPAddress(text) !== undefined;
 }
 
-function parseIPv6(text: string): number[] | undefined {
-  const [left = "", right, more] = text.split("::");
-  const head = parseWords(left);
-  const tail = right === undefined ? [] : parseWords(right);
-  if (head === undefined || tail === undefined || more !== undefined) return undefined;
-  // `::` stands for one or more words of zeros. Only the end of an address may have the form of IPv4.
-  const zeros = 8 - head.length - tail.length;
-  if (right === undefined ? zeros !== 0 : zeros < 1 || left.includes(".")) return undefined;
-  return [...head, ...Array<number>(zeros).fill(0), ...tail];
+const BYTE = /^(?:\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])$/;
+
+function parseIPv4(text: string): Address | undefined {
+  const bytes = text.split(".");
+  if (bytes.length !== 4 || !bytes.every((byte) => BYTE.test(byte))) return undefined;
+  const bits = bytes.reduce((sum, byte) => sum * 256 + Number(byte), 0xffff);
+  return { bits: BigInt(bits), zone: "" };
 }
 
-function parseWords(text: string): number[] | undefined {
-  if (text === "") return [];
-  const groups = text.split(":");
-  const dotted = groups.at(-1)?.includes(".") ? parseIPv4(groups.pop() as string) : [];
-  if (dotted === undefined || !groups.every((group) => /^[\da-f]{1,4}$/i.test(group))) {
-    return undefined;
-  }
-  return [...groups.map((group) => Number.parseInt(group, 16)), ...dotted.slice(6)];
+/** Returns words such as `db8:1` without colons, and each with four digits. */
+function toDigits(words: string): string {
+  return words
+    .split(":")
+    .map((word) => word.padStart(4, "0"))
+    .join("");
 }
 
 /** Returns an IP address. An IPv4 address in IPv6 form (`::ffff:192.0.2.7`), as dual-stack sockets show it, becomes IPv4. */

@@ -1,9 +1,5 @@
-import {
-  isIpAddress,
-  parseTarget,
-  type TargetAddress,
-  type TargetOptions,
-} from "../request/target.ts";
+import { parseTarget, type TargetAddress, type TargetOptions } from "../request/target.ts";
+import { isIPAddress } from "../request/trust.ts";
 import type { Transport } from "../transport.ts";
 
 /** How host names become several upstreams. */
@@ -119,7 +115,7 @@ export class HostNames {
     try {
       const found = await session.transport.resolve(parseTarget(name.target).hostname);
       // A transport of the app may resolve to anything.
-      addresses = found.filter(isIpAddress);
+      addresses = found.filter(isIPAddress);
     } catch {
       // A lookup that fails changes nothing: the upstreams may work, and their failures eject them if they do not.
     }

@@ -7,7 +7,10 @@ import type { HeaderList } from "../transport.ts";
 /** A key is 16 bytes in Base64 (RFC 6455 §4.1). */
 const KEY = /^[+/\dA-Za-z]{21}[AQgw]==$/;
 /** Fields of a 101 that are about the proxy's handshake with the upstream; the server writes its own. */
-const OF_HANDSHAKE = new NameSet(["sec-websocket-accept", "sec-websocket-extensions"]);
+const OF_HANDSHAKE = /* @__PURE__ */ new NameSet([
+  "sec-websocket-accept",
+  "sec-websocket-extensions",
+]);
 
 /** The value that both sides add to the key (RFC 6455 §1.3). */
 const GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
