@@ -18,7 +18,10 @@ export function checkInterceptor(intercept: Interceptor): Interceptor {
   return (next) => {
     const send: unknown = intercept((request, scope) => next(checkRequest(request), scope));
     if (typeof send !== "function") {
-      throw badOption("interceptors", "return a function: (next) => (request, scope) => next(request, scope)");
+      throw badOption(
+        "interceptors",
+        "return a function: (next) => (request, scope) => next(request, scope)",
+      );
     }
     return async (request, scope) => checkResponse(await (send as Send)(request, scope));
   };
