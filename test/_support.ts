@@ -70,11 +70,6 @@ const FEATURES: Feature[] = [
     ],
   },
   {
-    name: "103 Early Hints to clients",
-    says: { Bun: "no", Deno: "no", Workers: "no" },
-    gaps: ["clients get no interim responses, such as 103 (Early Hints)"],
-  },
-  {
     name: "HTTP/2 to upstreams",
     says: {
       Node: "with `http2`",
@@ -88,11 +83,6 @@ const FEATURES: Feature[] = [
     name: "options of connections (`pool`)",
     says: { Workers: "no: refused" },
     gaps: [],
-  },
-  {
-    name: "`host`, `changeOrigin: false`",
-    says: { Workers: "no: refused" },
-    gaps: ["`host` and `changeOrigin: false` are refused: fetch cannot set Host"],
   },
   {
     name: "the client's address in `X-Forwarded-For`",
