@@ -77,7 +77,28 @@ function observeExchange(
   return isTraced && plan.tracing !== undefined ? plan.tracing.trace(incoming, observe) : observe();
 }
 
-async function exchange(
+/** The state of one exchange. */
+interface Exchange {
+  readonly incoming: Incoming;
+  readonly plan: Plan;
+  readonly respond: Respond;
+  readonly observation: Observation | undefined;
+  readonly scope: Scope;
+  /** The request to the upstream, once it is prepared. */
+  request: UpstreamRequest | undefined;
+  /** The upstream's response without what must not be forwarded. */
+  cleaned: UpstreamResponse | undefined;
+  /** The response to the client. */
+  response: Response | undefined;
+}
+
+/**
+ * Runs one exchange.
+ *
+ * An ordinary request is prepared at once, and needs no promise but those of the transport and of the response. Its state
+ * is in an object, because an async function keeps all of its variables in memory while it waits.
+ */
+function exchange(
   incoming: Incoming,
   target: Target,
   plan: Plan,
@@ -85,13 +106,75 @@ async function exchange(
   respond: Respond,
   observation?: Observation,
 ): Promise<Response> {
-  const { options } = plan;
-  const { fault, method } = incoming;
+  const { fault, method, body } = incoming;
+  const { options, rewrite } = plan;
   if (fault !== undefined) {
     observation?.failed(fault);
     return respondToError(fault, fault, incoming, options, respond);
   }
-  const turn = incoming.turn?.();
+  let upstream: Upstream;
+  try {
+    const turn = incoming.turn?.();
+    const mayWait =
+      turn !== undefined ||
+      !isFixed(target) ||
+      isUpstreams(target) ||
+      rewrite !== undefined ||
+      options.onRequest !== undefined ||
+      body?.measure !== undefined ||
+      method === "OPTIONS" ||
+      method === "TRACE";
+    if (mayWait) {
+      return exchangeInSteps(incoming, target, plan, context, respond, observation, turn);
+    }
+    upstream = reach(target, plan);
+  } catch (misuse) {
+    return Promise.reject(misuse);
+  }
+  const state = begin(incoming, plan, respond, observation);
+  try {
+    state.request = toUpstreamRequest(incoming, upstream, incoming.path, plan, context);
+  } catch (thrown) {
+    return fail(state, thrown);
+  }
+  return send(state);
+}
+
+/** Starts the deadline. */
+function begin(
+  incoming: Incoming,
+  plan: Plan,
+  respond: Respond,
+  observation: Observation | undefined,
+): Exchange {
+  const { onInformational, signal } = plan.options;
+  const client =
+    onInformational === undefined ? incoming : observeInterim(incoming, onInformational);
+  const scope = new Scope(client, plan.timeout, plan.idleTimeout, signal);
+  if (observation !== undefined) scope.observation = observation;
+  return {
+    incoming,
+    plan,
+    respond,
+    observation,
+    scope,
+    request: undefined,
+    cleaned: undefined,
+    response: undefined,
+  };
+}
+
+/** Runs one exchange whose preparation may have to wait. */
+async function exchangeInSteps(
+  incoming: Incoming,
+  target: Target,
+  plan: Plan,
+  context: Context,
+  respond: Respond,
+  observation: Observation | undefined,
+  turn: Promise<void> | undefined,
+): Promise<Response> {
+  const { options } = plan;
   let address = target;
   if (!isFixed(address)) {
     try {
@@ -106,15 +189,10 @@ async function exchange(
   }
   const upstreams = isUpstreams(address) ? address : undefined;
   let upstream = upstreams === undefined ? reach(address as TargetAddress, plan) : undefined;
-  const hook = options.onInformational;
-  const client = hook === undefined ? incoming : observeInterim(incoming, hook);
-  const scope = new Scope(client, plan.timeout, plan.idleTimeout, options.signal);
-  if (observation !== undefined) scope.observation = observation;
+  const state = begin(incoming, plan, respond, observation);
+  const { scope } = state;
   let choice: Choice | undefined;
-  let cleaned: UpstreamResponse | undefined;
-  let response: Response | undefined;
   try {
-    // ── prepare ──
     if (upstreams !== undefined) {
       choice = await upstreams.choose(upstreams, incoming, plan.transport, scope, (each) =>
         reach(each, plan),
@@ -122,15 +200,14 @@ async function exchange(
       ({ upstream } = choice);
     }
     let { path } = incoming;
-    if (plan.rewrite !== undefined && !isAsterisk(path, method)) {
+    if (plan.rewrite !== undefined && !isAsterisk(path, incoming.method)) {
       path = await plan.rewrite(path, () => incoming.request());
       guardEscape(path.split("?", 1)[0] as string);
     }
     let request = toUpstreamRequest(incoming, upstream as Upstream, path, plan, context);
     if (choice !== undefined) request = { ...request, choice };
-    const isCounted = method === "OPTIONS" || method === "TRACE";
     // If `Max-Forwards` is 0, this proxy responds itself, but only after `onRequest`, which may refuse the request.
-    const finalResponse = isCounted ? countForwards(incoming, request.headers) : undefined;
+    const finalResponse = countForwards(incoming, request.headers);
     if (options.onRequest !== undefined) {
       const draft = toDraft(request);
       const returned = await options.onRequest(draft, incoming.request());
@@ -147,21 +224,51 @@ async function exchange(
     }
     const measuring = request.body?.measure?.();
     if (measuring !== undefined) request = await settleBody(request, measuring, scope);
-
-    // ── exchange ──
     if (turn !== undefined) await waitForTurn(turn, scope);
+    state.request = request;
+    return await send(state);
+  } catch (thrown) {
+    // What fails after the request was sent has called `fail` already, and is the exception of a hook.
+    if (state.request !== undefined) throw thrown;
+    return await fail(state, thrown);
+  } finally {
+    // A request that was not sent gives its place back: a hook or an interceptor has responded, or a check has failed.
+    choice?.release();
+  }
+}
+
+function send(state: Exchange): Promise<Response> {
+  const { incoming, plan, scope } = state;
+  let request = state.request as UpstreamRequest;
+  try {
     if (scope.error !== undefined) throw scope.error;
     if (plan.mirror !== undefined) {
-      request = plan.mirror.copy(request, incoming.waitUntil ?? options.waitUntil);
+      request = plan.mirror.copy(request, incoming.waitUntil ?? plan.options.waitUntil);
+      state.request = request;
     }
-    let received = await plan.send(request, scope);
-    if (observation !== undefined) {
-      received = observation.watch(received, plan.transport.handsBodiesThrough);
-    }
+    return plan.send(request, scope).then(
+      (received) => finish(state, received),
+      (thrown: unknown) => fail(state, thrown),
+    );
+  } catch (thrown) {
+    return fail(state, thrown);
+  }
+}
 
-    // ── finish ──
+/** Makes the response to the client from that of the upstream. */
+function finish(state: Exchange, answer: UpstreamResponse): Response | Promise<Response> {
+  const { incoming, plan, scope, observation, respond } = state;
+  const { options, transport } = plan;
+  let received = answer;
+  let request = state.request as UpstreamRequest;
+  try {
+    if (observation !== undefined) {
+      received = observation.watch(received, transport.handsBodiesThrough);
+    }
     if (received.upstream !== undefined) request = { ...request, upstream: received.upstream };
-    cleaned = cleanResponse(received, method, request, plan.rewriteResponse, incoming);
+    const { method } = incoming;
+    const cleaned = cleanResponse(received, method, request, plan.rewriteResponse, incoming);
+    state.cleaned = cleaned;
     // Report the headers to the scope, unless the transport has done so. A transport need not, and an interceptor may
     // have responded without a transport.
     if (!scope.hasHeaders) scope.headersReceived(isEventStream(received.headers));
@@ -170,9 +277,27 @@ async function exchange(
     }
     scope.endUnused(received.body !== null);
     const responding = respond(cleaned, incoming, request);
-    response = responding instanceof Promise ? await responding : responding;
-    if (options.onResponse !== undefined) {
-      const returned = await options.onResponse(response, incoming.request());
+    const mayWait = responding instanceof Promise || options.onResponse !== undefined;
+    return mayWait || cleaned.tunnel !== undefined
+      ? finishInSteps(state, responding, cleaned)
+      : responding;
+  } catch (thrown) {
+    return fail(state, thrown);
+  }
+}
+
+/** Finishes an exchange whose response may have to wait, or that opens a tunnel. */
+async function finishInSteps(
+  state: Exchange,
+  responding: Response | Promise<Response>,
+  cleaned: UpstreamResponse,
+): Promise<Response> {
+  const { incoming, plan } = state;
+  const { onResponse } = plan.options;
+  try {
+    const response = (state.response = await responding);
+    if (onResponse !== undefined) {
+      const returned = await onResponse(response, incoming.request());
       const ownResponse = readHookResponse(returned, "onResponse");
       if (ownResponse !== undefined && ownResponse !== response) {
         closeSwitched(cleaned);
@@ -184,27 +309,32 @@ async function exchange(
     if (tunnel === undefined || incoming.completeUpgrade === undefined) return response;
     return incoming.completeUpgrade(response, tunnel, plan.tunnelTimeout);
   } catch (thrown) {
-    const abortError = scope.error;
-    const error = abortError ?? toProxyError(thrown);
-    // Discard the response's body before the abort, so that the body is cancelled; the abort would make it fail.
-    if (cleaned !== undefined) closeSwitched(cleaned);
-    if (response !== undefined) discardResponse(response);
-    else if (cleaned !== undefined) discardBody(cleaned);
-    // Abort the upstream request, which may have been sent already; this does nothing if the exchange has ended.
-    scope.abort(error);
-    // No hook runs after `cleaned` is set and before `response` is. So an error in that time comes from the upstream's
-    // response, and becomes an error response, although it may not be a `ProxyError`.
-    const isResponses = cleaned !== undefined && response === undefined;
-    // An exception of `onInformational` aborts the exchange: it is the cause of the error.
-    const exception = hook !== undefined && isInternal(error) ? (error.cause ?? thrown) : thrown;
-    const isReason = abortError !== undefined && exception === thrown;
-    const reported = isReason || isResponses ? error : exception;
-    observation?.failed(reported);
-    return await respondToError(error, reported, incoming, options, respond);
-  } finally {
-    // A request that was not sent gives its place back: a hook or an interceptor has responded, or a check has failed.
-    choice?.release();
+    return fail(state, thrown);
   }
+}
+
+/** Aborts what is left of an exchange, and makes the response for the client from the error. */
+function fail(state: Exchange, thrown: unknown): Promise<Response> {
+  const { incoming, plan, respond, observation, scope, cleaned, response } = state;
+  const { options } = plan;
+  const abortError = scope.error;
+  const error = abortError ?? toProxyError(thrown);
+  // Discard the response's body before the abort, so that the body is cancelled; the abort would make it fail.
+  if (cleaned !== undefined) closeSwitched(cleaned);
+  if (response !== undefined) discardResponse(response);
+  else if (cleaned !== undefined) discardBody(cleaned);
+  // Abort the upstream request, which may have been sent already; this does nothing if the exchange has ended.
+  scope.abort(error);
+  // No hook runs after `cleaned` is set and before `response` is. So an error in that time comes from the upstream's
+  // response, and becomes an error response, although it may not be a `ProxyError`.
+  const isResponses = cleaned !== undefined && response === undefined;
+  // An exception of `onInformational` aborts the exchange: it is the cause of the error.
+  const isHooked = options.onInformational !== undefined;
+  const exception = isHooked && isInternal(error) ? (error.cause ?? thrown) : thrown;
+  const isReason = abortError !== undefined && exception === thrown;
+  const reported = isReason || isResponses ? error : exception;
+  observation?.failed(reported);
+  return respondToError(error, reported, incoming, options, respond);
 }
 
 /**

@@ -1,7 +1,8 @@
 /** Many header fields take linear time: see growth.responses.test.ts. */
 import type { IncomingMessage } from "node:http";
 import { expect, test } from "vitest";
-import { writeHead } from "../src/http1/attempt.ts";
+import { assertHead, writeHead } from "../src/http1/attempt.ts";
+import { portableCodec } from "../src/http1/codec.ts";
 import { messageHeaders } from "../runtimes/node/internals/rawfields.ts";
 import { respond } from "../runtimes/node/noderesponse.ts";
 import { amend } from "../src/fields/amend.ts";
@@ -135,7 +136,10 @@ const cases: [string, Sized][] = [
         "/",
         lines(size, (i) => [numbered("x", i), "y"]),
       );
-      return () => writeHead(from);
+      return () => {
+        assertHead(from);
+        writeHead(portableCodec, from, "");
+      };
     },
   ],
 ];

@@ -1,15 +1,24 @@
 /** The request heads that the HTTP/1.1 client writes, and those that it refuses to write. */
 import { describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
-import { takeWhole, writeHead, writeHeadEnd } from "../src/http1/attempt.ts";
+import { assertHead, takeWhole, writeHead, writeHeadEnd } from "../src/http1/attempt.ts";
+import { type Codec, portableCodec } from "../src/http1/codec.ts";
 import type { ProxyError } from "../src/error.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
 import { fakeRequest, type Given } from "./_fakes.ts";
 
+/** Memory of another use, whose bytes a head must not show. */
+const usedMemory: Codec = {
+  ...portableCodec,
+  allocate: (length) => new Uint8Array(length).fill(0xee),
+};
+
 function headOf(hop: UpstreamRequest, keepAlive: boolean): string {
   const { method, body, contentLength } = hop;
   const bytes = body === null ? new Uint8Array() : takeWhole(body, contentLength);
-  return writeHead(hop) + writeHeadEnd(method, bytes?.byteLength ?? contentLength, keepAlive);
+  assertHead(hop);
+  const end = writeHeadEnd(method, bytes?.byteLength ?? contentLength, keepAlive);
+  return Buffer.from(writeHead(usedMemory, hop, end)).toString("latin1");
 }
 
 function statusOf(changes: Given<UpstreamRequest>): number {

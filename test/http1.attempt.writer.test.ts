@@ -4,7 +4,7 @@ import { portableCodec } from "../src/http1/codec.ts";
 import type { Connection } from "../src/http1/connection.ts";
 import { BodyWriter, type ChunkMemory, writeWhole } from "../src/http1/attempt.ts";
 import { ProxyError } from "../src/error.ts";
-import { bytes, fakeScope, proxyError } from "./_fakes.ts";
+import { bytes, fakeRequest, fakeScope, proxyError } from "./_fakes.ts";
 
 const HEAD = "POST / HTTP/1.1\r\n\r\n";
 const badRequest = proxyError("http_request_error", 400);
@@ -99,13 +99,18 @@ describe("framing", () => {
   });
 
   test("of a body that is available completely", () => {
-    for (const [body, sent] of [
-      [undefined, HEAD],
-      [bytes("abc"), `${HEAD}abc`],
+    const request = fakeRequest({ method: "POST", headers: ["X-A", "1"] });
+    const head = "POST / HTTP/1.1\r\nHost: up.test:4000\r\nX-A: 1\r\nEnd: 2\r\n\r\n";
+    const long = "x".repeat(16_385);
+    for (const [body, ...sent] of [
+      [undefined, head],
+      [bytes(""), head],
+      [bytes("abc"), `${head}abc`],
+      [bytes(long), head, long],
     ] as const) {
       const connection = new FakeConnection();
-      writeWhole(connection as unknown as Connection, HEAD, body);
-      expect(connection.writes).toEqual([sent]);
+      writeWhole(connection as unknown as Connection, request, "End: 2\r\n\r\n", body);
+      expect(connection.writes).toEqual(sent);
       expect(connection.isSent).toBe(true);
     }
   });

@@ -94,10 +94,11 @@ test("after close() no connection is opened", async () => {
 
 describe("the codec", () => {
   test("is the portable one unless a runtime passes another; bytes above 0x7f are kept", async () => {
-    const used = { decode: 0, encode: 0, copy: 0 };
+    const used = { decode: 0, encode: 0, allocate: 0, copy: 0 };
     const counting: Codec = {
       decode: (...args) => (used.decode++, portableCodec.decode(...args)),
       encode: (text) => (used.encode++, portableCodec.encode(text)),
+      allocate: (length) => (used.allocate++, portableCodec.allocate(length)),
       copy: (bytes) => (used.copy++, portableCodec.copy(bytes)),
     };
     for (const codec of [undefined, counting]) {
@@ -112,6 +113,6 @@ describe("the codec", () => {
       expect(reply.headers.slice(0, 2)).toEqual(["X-B", "\u0080\u00ff"]);
       await settled();
     }
-    expect(used).toEqual({ decode: 1, encode: 1, copy: 1 });
+    expect(used).toEqual({ decode: 1, encode: 0, allocate: 1, copy: 1 });
   });
 });

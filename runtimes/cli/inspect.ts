@@ -6,7 +6,8 @@
 import { connect } from "node:net";
 import type { RequestEnd } from "../../src/exchange/observation.ts";
 import type { Interceptor } from "../../src/exchange/send.ts";
-import { writeHead, writeHeadEnd } from "../../src/http1/attempt.ts";
+import { assertHead, writeHead, writeHeadEnd } from "../../src/http1/attempt.ts";
+import { portableCodec } from "../../src/http1/codec.ts";
 import { compile, type Plan } from "../../src/options/plan.ts";
 import { joinTarget, pathOf } from "../../src/request/target.ts";
 import type { Transport, UpstreamRequest } from "../../src/transport.ts";
@@ -126,7 +127,9 @@ export async function renderInspection(
     isTrusted: plan.trusts?.(CLIENT) ?? false,
     hooks,
   });
-  const [line = ""] = writeHead(request).split("\r\n", 1);
+  assertHead(request);
+  const head = writeHead(portableCodec, request, "");
+  const [line = ""] = portableCodec.decode(head, 0, head.length).split("\r\n", 1);
   const shownLine = upstream.query === "" ? line : line.replace(`?${upstream.query}`, "?…");
   const rows: [text: string, reason: string][] = [
     [shownLine, (await explainPath(inspected.path, request, plan, hooks)).join(", then ")],

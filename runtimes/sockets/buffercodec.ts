@@ -26,5 +26,6 @@ export const bufferCodec: Codec = {
     return Class.from(bytes.buffer, bytes.byteOffset + start, end - start).toString("latin1");
   },
   encode: (text) => (NodeBuffer ?? loadBuffer()).from(text, "latin1"),
+  allocate: (length) => (NodeBuffer ?? loadBuffer()).allocUnsafe(length),
   copy: copyOf,
 };

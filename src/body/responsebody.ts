@@ -23,6 +23,8 @@ export interface Inlet {
   cancel(reason: ProxyError): void;
 }
 
+const NO_CHUNKS: readonly Uint8Array[] = [];
+
 /**
  * A response body that a transport fills with chunks as they arrive.
  *
@@ -42,8 +44,8 @@ export class ResponseBody implements BodySource {
   readonly #scope: Scope;
   readonly #inlet: Inlet;
   readonly #recycler: Recycler | undefined;
-  /** Chunks that arrived before the body was taken. */
-  #chunks: Uint8Array[] = [];
+  /** Chunks that arrived before the body was taken; undefined while there are none. */
+  #chunks: Uint8Array[] | undefined;
   #isTaken = false;
   #isComplete = false;
   #isCancelled = false;
@@ -76,7 +78,9 @@ export class ResponseBody implements BodySource {
     this.#scope.touch();
     const sink = this.#sink;
     if (sink === undefined) {
-      this.#chunks.push(chunk);
+      // A small body is one chunk. A list that begins with it is smaller than an empty list that grows by a `push`.
+      if (this.#chunks === undefined) this.#chunks = [chunk];
+      else this.#chunks.push(chunk);
       this.buffered += chunk.byteLength;
       // The idle timer keeps running, so that it aborts an exchange whose body is never taken.
       if (this.buffered >= HIGH_WATER_MARK) this.#pause();
@@ -128,8 +132,8 @@ export class ResponseBody implements BodySource {
   whole(options?: WholeOptions): Uint8Array | undefined {
     if (this.error !== undefined) throw this.error;
     if (!this.#isComplete) return undefined;
-    if (this.#chunks.length > 1 && this.buffered > (options?.joinUpTo ?? Infinity))
-      return undefined;
+    const isSplit = this.#chunks !== undefined && this.#chunks.length > 1;
+    if (isSplit && this.buffered > (options?.joinUpTo ?? Infinity)) return undefined;
     return this.#join(this.#takeChunks());
   }
 
@@ -169,11 +173,13 @@ export class ResponseBody implements BodySource {
   }
 
   /** Marks the body as taken, and returns the chunks that have arrived. */
-  #takeChunks(): Uint8Array[] {
+  #takeChunks(): readonly Uint8Array[] {
     if (this.#isTaken) throw alreadyTaken();
     this.#isTaken = true;
     this.buffered = 0;
-    return this.#chunks.splice(0);
+    const chunks = this.#chunks ?? NO_CHUNKS;
+    this.#chunks = undefined;
+    return chunks;
   }
 
   /** Joins chunks into one that does not lie in pooled memory. */

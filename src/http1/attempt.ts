@@ -12,6 +12,7 @@ import {
 import type { Scope } from "../exchange/scope.ts";
 import { isEventStream } from "../fields/headers.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
+import type { Codec } from "./codec.ts";
 import type { Connection, Job } from "./connection.ts";
 import type { OriginPool } from "./originpool.ts";
 import { type ResponseHead, TOKEN } from "./parser.ts";
@@ -43,8 +44,6 @@ export class Attempt implements Job, Inlet {
   #pool: OriginPool | undefined;
   /** The request, until it is sent. */
   #request: UpstreamRequest | undefined;
-  /** The request line and the header fields, until they are sent. */
-  #head = "";
   readonly #method: string;
   /** The request body, while it is piped to the connection. */
   #upload: BodySource | undefined;
@@ -84,7 +83,7 @@ export class Attempt implements Job, Inlet {
     if (this.#request === undefined) return;
     this.#pool = pool;
     try {
-      this.#head = writeHead(this.#request);
+      assertHead(this.#request);
     } catch (error) {
       return this.fail(error);
     }
@@ -128,12 +127,13 @@ export class Attempt implements Job, Inlet {
     }
     const piped = bytes === undefined ? body : null;
     const length = piped === null ? (bytes?.byteLength ?? 0) : contentLength;
-    const head = this.#head + writeHeadEnd(this.#method, length, connection.keepAlive, request);
+    const end = writeHeadEnd(this.#method, length, connection.keepAlive, request);
     this.#request = undefined;
-    this.#head = "";
     connection.beginRequest(this, this.#method);
     this.#scope.connectionAssigned(connection);
-    if (piped === null) return writeWhole(connection, head, bytes);
+    if (piped === null) return writeWhole(connection, request, end, bytes);
+    const written = writeHead(connection.codec, request, end);
+    const head = connection.codec.decode(written, 0, written.byteLength);
     this.#upload = piped;
     const expects = piped.awaitsContinue === true;
     const sent = expects ? "" : head;
@@ -246,17 +246,69 @@ export const TARGET: RegExp = /^[!-~\u0080-\u00ff]+$/;
  */
 const BODYLESS = /^(?:GET|HEAD|DELETE|OPTIONS|TRACE)$/;
 
+/** The parts of a request that its head begins with. */
+type HeadStart = Pick<UpstreamRequest, "method" | "path" | "upstream" | "host" | "headers">;
+
 /**
- * Returns the head of a request without the fields that are known only when the request is sent: see `writeHeadEnd`.
+ * Makes sure that the head of a request can be sent.
  * @throws ProxyError for a method, path or field that cannot be sent unchanged
  */
-export function writeHead({ method, path, upstream, host, headers }: UpstreamRequest): string {
+export function assertHead({ method, path, upstream, host, headers }: HeadStart): void {
   // CONNECT asks for a tunnel, not for a response.
   if (method === "CONNECT" || !TOKEN.test(method)) throw unsendable(method);
   if (!TARGET.test(path)) throw badRequest("path");
-  const fields = writeFields(["Host", host ?? upstream.host]) + writeFields(headers);
-  return `${method} ${path} HTTP/1.1\r\n${fields}`;
+  assertField("Host", host ?? upstream.host);
+  for (let i = 0; i < headers.length; i += 2) {
+    assertField(headers[i] as string, headers[i + 1] as string);
+  }
 }
+
+function assertField(name: string, value: string): void {
+  if (!TOKEN.test(name) || UNSENDABLE.test(value)) throw badRequest(name);
+}
+
+const VERSION_AND_HOST = " HTTP/1.1\r\nHost: ";
+
+/**
+ * Returns the head of a request that `assertHead` has accepted. Each character is written as a byte at once: the strings
+ * between would take several times the memory of the head.
+ * @param end the fields that are known only when the request is sent: see `writeHeadEnd`
+ * @param room the number of bytes to leave unset behind the head, for a body
+ */
+export function writeHead(
+  codec: Codec,
+  { method, path, upstream, host, headers }: HeadStart,
+  end: string,
+  room = 0,
+): Uint8Array {
+  const authority = host ?? upstream.host;
+  let length = method.length + path.length + authority.length + VERSION_AND_HOST.length + 3;
+  for (let i = 0; i < headers.length; i++) length += (headers[i] as string).length + 2;
+  const bytes = codec.allocate(length + end.length + room);
+  let at = writeText(bytes, 0, method);
+  at = writeText(bytes, at, " ");
+  at = writeText(bytes, at, path);
+  at = writeText(bytes, at, VERSION_AND_HOST);
+  at = writeText(bytes, at, authority);
+  at = writeText(bytes, at, "\r\n");
+  for (let i = 0; i < headers.length; i += 2) {
+    at = writeText(bytes, at, headers[i] as string);
+    at = writeText(bytes, at, ": ");
+    at = writeText(bytes, at, headers[i + 1] as string);
+    at = writeText(bytes, at, "\r\n");
+  }
+  writeText(bytes, at, end);
+  return bytes;
+}
+
+/** Writes each character as one byte; returns the index after the text. */
+function writeText(bytes: Uint8Array, at: number, text: string): number {
+  for (let i = 0; i < text.length; i++) bytes[at + i] = text.charCodeAt(i);
+  return at + text.length;
+}
+
+const KEEP_ALIVE = "Connection: keep-alive\r\n\r\n";
+const CLOSE = "Connection: close\r\n\r\n";
 
 /** The parts of a request that `writeHeadEnd` turns into header fields, besides the message framing. */
 type HeadEnd = Pick<UpstreamRequest, "acceptsTrailers" | "trailer" | "upgrade">;
@@ -282,7 +334,7 @@ export function writeHeadEnd(
   if (acceptsTrailers === true) {
     return `${framing}TE: trailers\r\nConnection: ${keepAlive ? "keep-alive" : "close"}, TE\r\n\r\n`;
   }
-  return `${framing}Connection: ${keepAlive ? "keep-alive" : "close"}\r\n\r\n`;
+  return framing + (keepAlive ? KEEP_ALIVE : CLOSE);
 }
 
 /**
@@ -301,7 +353,7 @@ function writeFields(list: HeaderList): string {
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i] as string;
     const value = list[i + 1] as string;
-    if (!TOKEN.test(name) || UNSENDABLE.test(value)) throw badRequest(name);
+    assertField(name, value);
     lines += `${name}: ${value}\r\n`;
   }
   return lines;
@@ -331,12 +383,18 @@ export function takeWhole(body: BodySource, contentLength?: number): Uint8Array 
 /** Writes a request that has no body, or whose body has arrived as a whole. */
 export function writeWhole(
   connection: Connection,
-  head: string,
+  request: HeadStart,
+  end: string,
   body: Uint8Array | undefined,
 ): void {
   connection.markRequestComplete();
-  if (body === undefined) connection.write(connection.codec.encode(head));
-  else writeFramed(connection, head, body, "");
+  const length = body?.byteLength ?? 0;
+  // A small body is copied behind the head, and so sent in the same write.
+  const room = length <= SMALL ? length : 0;
+  const head = writeHead(connection.codec, request, end, room);
+  if (body !== undefined && room > 0) head.set(body, head.byteLength - room);
+  connection.write(head);
+  if (body !== undefined && room < length) connection.write(body);
 }
 
 /** Writes a request chunk by chunk: the head with the first chunk, and the body in its message framing. */

@@ -4,6 +4,8 @@ export interface Codec {
   decode(bytes: Uint8Array, start: number, end: number): string;
   /** Encodes each character as the byte with the same number; the text has no character above U+00FF. */
   encode(text: string): Uint8Array;
+  /** Returns memory whose bytes are not set yet; the caller sets all of them. It may share its ArrayBuffer. */
+  allocate(length: number): Uint8Array;
   /** Copies bytes into an ArrayBuffer that holds no other bytes, so that the receiver may transfer it. */
   copy(bytes: Uint8Array): Uint8Array;
 }
@@ -28,5 +30,6 @@ export const portableCodec: Codec = {
     for (let at = 0; at < text.length; at++) bytes[at] = text.charCodeAt(at);
     return bytes;
   },
+  allocate: (length) => new Uint8Array(length),
   copy: (bytes) => new Uint8Array(bytes),
 };

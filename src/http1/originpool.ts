@@ -292,7 +292,9 @@ export class OriginPool implements ConnectionOwner {
   #removeIdle(connection: Connection): void {
     const index = this.#idle.lastIndexOf(connection);
     if (index < 0) return;
-    this.#idle.splice(index, 1);
+    // Nearly always, the last connection is taken: `pop` allocates nothing.
+    if (index === this.#idle.length - 1) this.#idle.pop();
+    else this.#idle.splice(index, 1);
     this.#idleList.remove(connection);
     if (this.#trimmer.isWatching) this.#trimmer.update(this.#idle.length);
   }

@@ -79,7 +79,8 @@ export const MAX_INTERIM = 64;
 const MAX_INTERIM_BYTES = 65_536;
 
 const CHUNK_SIZE_LINE = /^([\da-f]+)[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;
-const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: (.*))?$/;
+/** A status line up to its line end. The parts before the reason phrase have fixed places, so nothing is captured. */
+const STATUS_LINE = /^HTTP\/1\.[01] [1-9]\d\d(?: [^\r\n]*)?\r\n/;
 /**
  * Control characters, and CR without LF: another parser could take them for a line end, and see other fields. LF without
  * CR is refused by `LineReader`.
@@ -384,10 +385,12 @@ class LineReader {
  * @see https://www.rfc-editor.org/rfc/rfc9112#section-6.3
  */
 export function parseHead(text: string, isHeadRequest: boolean): ResponseHead {
+  // `exec` would allocate an array of the parts for each response.
+  if (!STATUS_LINE.test(text)) throw malformed("status line");
   const end = text.indexOf("\r\n");
-  const [, minor, digits, statusText = ""] = STATUS_LINE.exec(text.slice(0, end)) ?? [];
-  if (digits === undefined) throw malformed("status line");
-  const status = Number(digits);
+  const isHttp10 = text[7] === "0";
+  const status = Number(text.slice(9, 12));
+  const statusText = text.slice(13, end);
   const headers = parseFields(text, end + 2);
   let connection = "";
   let length: number | undefined;
@@ -420,7 +423,7 @@ export function parseHead(text: string, isHeadRequest: boolean): ResponseHead {
   const isBodyless = isHeadRequest || status === 204 || status === 304 || status < 200;
   const framedLength = coding === "chunked" ? CHUNKED : (length ?? UNTIL_CLOSE);
   // HTTP/1.0 has no Transfer-Encoding: the message framing may be wrong, so close the connection (RFC 9112 §6.1).
-  const isPersistent = readPersistence(connection, minor === "1") && !(minor === "0" && coding);
+  const isPersistent = readPersistence(connection, !isHttp10) && !(isHttp10 && coding);
   return {
     status,
     statusText,

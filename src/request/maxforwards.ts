@@ -16,6 +16,8 @@ export function countForwards(
   incoming: Incoming,
   headers: HeaderList,
 ): UpstreamResponse | undefined {
+  const { method } = incoming;
+  if (method !== "OPTIONS" && method !== "TRACE") return undefined;
   countDown(headers);
   return respondAsRecipient(incoming);
 }

@@ -238,8 +238,13 @@ export function addForwarded(
   const scheme = setUnlessThere(headers, "X-Forwarded-Proto", proto, inbound);
   if (client.host === undefined) return;
   const host = setUnlessThere(headers, "X-Forwarded-Host", client.host, inbound);
-  const port = /:(\d+)$/.exec(host)?.[1] ?? (scheme === "https" ? "443" : "80");
+  const port = portOf(host) ?? (scheme === "https" ? "443" : "80");
   setUnlessThere(headers, "X-Forwarded-Port", port, inbound);
+}
+
+/** Returns the port of an authority; undefined without one. It uses no capture, whose array each request would allocate. */
+function portOf(authority: string): string | undefined {
+  return /:\d+$/.test(authority) ? authority.slice(authority.lastIndexOf(":") + 1) : undefined;
 }
 
 /** Removes the zone from an address: the name of a network interface is meaningless on other machines (RFC 4007 §11.2). */
