@@ -1,9 +1,12 @@
 /** A transport that is not Fetchway's own: the example over `node:http`, and what the doc string of `send` tells its author. */
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { createProxy, type Transport } from "#proxy";
+import { createUndiciTransport } from "../runtimes/undici.ts";
 import type { Scope } from "../src/exchange/scope.ts";
 import { copyPathOf, readLinkedExample } from "./_example.ts";
+import { listen } from "./_serve.ts";
 import { Upstream } from "./_upstream.ts";
 import { within } from "./_wait.ts";
 
@@ -81,6 +84,46 @@ test("a deadline and a client that disconnects stop the request to the upstream"
   expect((await within(left, "the response")).status).toBe(499);
   await within(second.link.closed, "the close of the second connection");
 });
+
+test.each<[string, isCopied: boolean, options: () => { transport?: Transport }]>([
+  ["Fetchway's own client", false, () => ({})],
+  ["undici", false, () => ({ transport: createUndiciTransport() })],
+  // Node's HTTP parser copies bodies.
+  ["the example over node:http", true, () => ({ transport })],
+])(
+  "%s: Node's response gets a small body in one write, copied: %s",
+  async (_, isCopied, options) => {
+    const proxy = createProxy({ target: upstream.url, ...options() });
+    const written: unknown[] = [];
+    const server = createServer((req, res) => {
+      const write = res.write.bind(res) as (...args: unknown[]) => boolean;
+      const end = res.end.bind(res) as (...args: unknown[]) => typeof res;
+      res.write = (...args: unknown[]) => {
+        written.push("a write");
+        return write(...args);
+      };
+      res.end = (...args: unknown[]) => {
+        written.push(args[0]);
+        return end(...args);
+      };
+      proxy.nodeHandler(req, res);
+    });
+    const port = await listen(server);
+    try {
+      const body = "x".repeat(1000);
+      upstream.script = (call) => call.reply(200, [], body);
+      const answer = await fetch(`http://127.0.0.1:${port}/`);
+      expect(await answer.text()).toBe(body);
+      expect(written.map(String)).toEqual([body]);
+      // Without a copy, the chunk is a view of what was read from the upstream, in which the head comes first.
+      const memory = Buffer.from((written as [Uint8Array])[0].buffer).toString("latin1");
+      expect(memory.startsWith("HTTP/1.1 200")).toBe(!isCopied);
+    } finally {
+      server.close();
+      proxy.destroy();
+    }
+  },
+);
 
 test("only fetchway/transport exports the parts of a transport and of an interceptor", () => {
   const namesIn = (file: string): string[] => {
