@@ -164,13 +164,15 @@ export interface Transport {
   /**
    * Sends one request. It does not follow redirects, send the request again, or decode the response body.
    *
-   * Resolves when the response headers have arrived, and rejects with a `ProxyError` if the network fails. A transport
-   * calls at most four methods of the scope:
+   * Resolves when the response headers have arrived, and rejects with a `ProxyError` if the network fails. A transport must
+   * call three methods of the scope:
    *
    * - `onAbort` at the start, with an object that stops the request if the client disconnects or a deadline passes.
    * - `touch` for each chunk of the request body that it sends, so that `timeout` does not abort a slow upload.
-   * - `interimReceived` for each interim response (1xx, except 101), of which it must accept only a limited number.
    * - `end` when the response body has ended; a `ResponseBody` calls it itself.
+   *
+   * It may call two more: `interimReceived` passes an interim response (1xx, except 101) on to the client, and the transport
+   * must limit their number; `connectionAssigned` tells `onRequestEnd` which connection carries the request.
    *
    * To read the request body, `whole()` and `pipeTo(sink)` cost less than `stream()`. For the response body, a
    * `ResponseBody` into which the transport pushes chunks costs the least on every server.
@@ -222,7 +224,7 @@ export interface Transport {
 }
 
 export { BytesBody } from "./body/bytes.ts";
-export type { Ownership, Recycler } from "./body/memory.ts";
+export { type Ownership, type Recycler, sharedMemory } from "./body/memory.ts";
 export { type Inlet, ResponseBody } from "./body/responsebody.ts";
 export type { BodySource, Sink, StreamOptions, WholeOptions } from "./body/source.ts";
 export { StreamBody } from "./body/stream.ts";

@@ -1,6 +1,6 @@
-/** Chunks of a response body in pooled memory, which later chunks reuse. */
+/** Chunks of a response body in pooled memory, which later chunks reuse, and in memory that several chunks share. */
 import { expect, test, vi } from "vitest";
-import type { Recycler } from "../src/body/memory.ts";
+import { type Recycler, sharedMemory } from "../src/body/memory.ts";
 import { ResponseBody } from "../src/body/responsebody.ts";
 import { bytes, fakeScope } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
@@ -84,5 +84,56 @@ test("a pooled body that is read as a stream is copied", async () => {
   const { value } = await body.stream().getReader().read();
   expect(value).toEqual(pooled);
   expect(value?.buffer).not.toBe(pooled.buffer);
+  expect(released).toEqual([pooled]);
+});
+
+/** Returns a body of which each chunk is a view of one ArrayBuffer, and these chunks. */
+function openShared(): { body: ResponseBody; first: Uint8Array; second: Uint8Array } {
+  const read = bytes("head first second");
+  const inlet = { pause() {}, resume() {}, cancel() {} };
+  const body = new ResponseBody(fakeScope(), inlet, undefined, sharedMemory);
+  return { body, first: read.subarray(5, 10), second: read.subarray(11) };
+}
+
+test("a sink that transfers its chunks gets copies of chunks that share memory", () => {
+  const { body, first, second } = openShared();
+  const sink = new FakeSink("owned");
+  body.push(first);
+  body.pipeTo(sink);
+  body.push(second);
+  expect(sink.chunks).toEqual([bytes("first"), bytes("second")]);
+  for (const { byteLength, buffer } of sink.chunks) expect(buffer.byteLength).toBe(byteLength);
+});
+
+test.each(["borrowed", "returned"] as const)(
+  "a sink whose chunks are %s gets chunks that share memory without a copy",
+  (memory) => {
+    const { body, first, second } = openShared();
+    const sink = new FakeSink(memory);
+    body.push(first);
+    body.pipeTo(sink);
+    body.push(second);
+    expect(sink.chunks[0]).toBe(first);
+    expect(sink.chunks[1]).toBe(second);
+    expect(sink.releases).toEqual([undefined, undefined]);
+  },
+);
+
+test("bytes that share memory are copied, unless the caller only reads them", () => {
+  const [owned, borrowed] = [openShared(), openShared()];
+  for (const { body, first } of [owned, borrowed]) {
+    body.push(first);
+    body.end();
+  }
+  expect(borrowed.body.whole({ memory: "borrowed" })).toBe(borrowed.first);
+  const whole = owned.body.whole();
+  expect([whole, whole?.buffer.byteLength]).toEqual([bytes("first"), 5]);
+});
+
+test("a pooled body is copied also for a caller that only reads it", () => {
+  const { body, released } = open();
+  body.push(pooled);
+  body.end();
+  expect(body.whole({ memory: "borrowed" })?.buffer).not.toBe(pooled.buffer);
   expect(released).toEqual([pooled]);
 });

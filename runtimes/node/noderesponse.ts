@@ -1,6 +1,12 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
-import { type BodySource, HIGH_WATER_MARK, pipe, type Sink } from "../../src/body/source.ts";
+import {
+  type BodySource,
+  HIGH_WATER_MARK,
+  pipe,
+  type Sink,
+  type WholeOptions,
+} from "../../src/body/source.ts";
 import { BytesBody } from "../../src/body/bytes.ts";
 import { StreamBody } from "../../src/body/stream.ts";
 import { toHeaderList, toHeaders } from "../../src/fields/headers.ts";
@@ -39,6 +45,9 @@ export interface Parts extends Head {
   readonly tunnel?: Tunnel | undefined;
 }
 
+/** Node's response only reads the bytes. */
+const BORROWED: WholeOptions = { memory: "borrowed" };
+
 /** Writes a body to Node's response. */
 class PipedBody implements Sink, SrvxBody {
   readonly #body: BodySource;
@@ -65,7 +74,7 @@ class PipedBody implements Sink, SrvxBody {
     this.#res = res;
     // Write the bytes and the end in one call, unless the response returns pooled memory: `whole()` would copy it.
     const isWanted = body.error === undefined && this.memory === "borrowed";
-    const bytes = isWanted ? body.whole() : undefined;
+    const bytes = isWanted ? body.whole(BORROWED) : undefined;
     if (bytes !== undefined) {
       if (body.trailers !== undefined) sendTrailers(res, body.trailers);
       return void res.end(bytes);

@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import type { Dispatcher } from "undici";
+import { type Recycler, sharedMemory } from "../../src/body/memory.ts";
 import { type Inlet, ResponseBody } from "../../src/body/responsebody.ts";
 import { type BodySource, hasArrived } from "../../src/body/source.ts";
 import type { Scope } from "../../src/exchange/scope.ts";
@@ -67,6 +68,9 @@ function toDispatchOptions(
     servername: secure && (host !== undefined || isIP(hostname) === 0) ? hostname : undefined,
   };
 }
+
+/** The memory of undici's chunks, which are views of what was read. Copies are a `Buffer`, which middleware may ask for. */
+const MEMORY: Recycler = { ...sharedMemory, copyOut: copyOf };
 
 /** The maximum number of interim responses (1xx): without it, an upstream could keep the event loop busy with them. */
 const MAX_INTERIM = 64;
@@ -203,7 +207,8 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
     if (hasBody) {
       const length = parsed["content-length"];
       this.#endsWithConnection = length === undefined && parsed["transfer-encoding"] === undefined;
-      this.#body = new ResponseBody(this.#scope, this, parseContentLength(length));
+      const known = parseContentLength(length);
+      this.#body = new ResponseBody(this.#scope, this, known, MEMORY);
     }
     this.#resolve({
       status,
@@ -225,10 +230,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
   }
 
   onResponseData(_controller: unknown, chunk: Buffer): void {
-    if (this.#isOver) return;
-    // The body's sink may transfer the memory of a chunk, so the memory must hold nothing else.
-    const isAlone = chunk.byteLength === chunk.buffer.byteLength;
-    this.#body?.push(isAlone ? chunk : copyOf(chunk));
+    if (!this.#isOver) this.#body?.push(chunk);
   }
 
   onResponseEnd(

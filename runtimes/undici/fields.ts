@@ -22,7 +22,10 @@ export function readFields(raw: RawFields, parsed: ParsedFields): HeaderList {
 
 function readObject(fields: ParsedFields): HeaderList {
   const list: HeaderList = [];
-  for (const [name, value] of Object.entries(fields)) {
+  // Nearly every response has an empty trailer section, for which `Object.entries` would make an array.
+  for (const name in fields) {
+    if (!Object.hasOwn(fields, name)) continue;
+    const value = fields[name];
     // HTTP/2 has pseudo-header fields, whose names begin with a colon.
     if (value === undefined || name.startsWith(":")) continue;
     if (typeof value === "string") list.push(name, value);

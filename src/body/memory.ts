@@ -17,7 +17,8 @@
  *
  * More words:
  *
- * - *Pooled* memory belongs to a transport, which reads later chunks into it. A `Recycler` knows which memory is pooled.
+ * - *Pooled* memory belongs to a transport, which reads later chunks into it. *Shared* memory holds the bytes of one read,
+ *   which several chunks are views of. A `Recycler` knows which chunks lie in such memory.
  * - A socket says with each read whether its reader *may keep* the memory. If so, the socket reads later bytes into other
  *   memory. The reader uses the memory for one chunk, and copies the other chunks of the read, so that each chunk has an
  *   ArrayBuffer of its own.
@@ -27,15 +28,27 @@
 /** What a sink does with the memory of a chunk: it keeps it, only reads it, or reads it and then releases it. */
 export type Ownership = "owned" | "borrowed" | "returned";
 
-/** A transport's pooled memory: the transport reads later chunks into the memory of chunks that were released. */
+/** A transport's memory in which not every chunk has an ArrayBuffer of its own. */
 export interface Recycler {
-  /** Returns whether a chunk lies in pooled memory. */
+  /** Returns whether a chunk lies in this memory. */
   has(chunk: Uint8Array): boolean;
   /** Returns a copy of a chunk in memory of its own, and releases the chunk. */
   copyOut(chunk: Uint8Array): Uint8Array;
-  /** Returns the memory of a chunk to the pool; no code may read the chunk afterwards. */
-  release(chunk: Uint8Array): void;
+  /**
+   * Returns the memory of a chunk to the pool, into which the transport reads later chunks; no code may read the chunk
+   * afterwards. Undefined if the memory is not used again: its bytes then never change.
+   */
+  release?(chunk: Uint8Array): void;
 }
+
+/**
+ * The memory of an HTTP client whose chunks are views of the buffers into which it has read, and which does not use these
+ * buffers again: a chunk is copied only for code that may transfer its ArrayBuffer.
+ */
+export const sharedMemory: Recycler = {
+  has: ({ byteLength, buffer }) => byteLength !== buffer.byteLength,
+  copyOut: copyBytes,
+};
 
 const encoder = new TextEncoder();
 

@@ -61,7 +61,8 @@ export class ResponseBody implements BodySource {
    * Makes the body of a response whose headers have arrived.
    * @param inlet the transport's side, which is told when the client is slow, and when the rest is not needed
    * @param length the length in bytes where it is known
-   * @param recycler knows which chunks lie in pooled memory; undefined if no chunk does
+   * @param recycler knows which chunks lie in pooled or shared memory; undefined if each chunk has an ArrayBuffer of its
+   * own. `sharedMemory` is for clients whose chunks are views of larger buffers
    */
   constructor(scope: Scope, inlet: Inlet, length?: number, recycler?: Recycler) {
     this.#scope = scope;
@@ -134,7 +135,7 @@ export class ResponseBody implements BodySource {
     if (!this.#isComplete) return undefined;
     const isSplit = this.#chunks !== undefined && this.#chunks.length > 1;
     if (isSplit && this.buffered > (options?.joinUpTo ?? Infinity)) return undefined;
-    return this.#join(this.#takeChunks());
+    return this.#join(this.#takeChunks(), options?.memory === "borrowed");
   }
 
   /** Writes the chunks that have arrived to a sink, and then each further chunk when it arrives. */
@@ -182,27 +183,35 @@ export class ResponseBody implements BodySource {
     return chunks;
   }
 
-  /** Joins chunks into one that does not lie in pooled memory. */
-  #join(chunks: readonly Uint8Array[]): Uint8Array {
+  /**
+   * Joins chunks into one.
+   * @param mayShare whether the result may lie in shared memory; it never lies in pooled memory
+   */
+  #join(chunks: readonly Uint8Array[], mayShare: boolean): Uint8Array {
     const recycler = this.#recycler;
     if (chunks.length === 1) {
       const chunk = chunks[0] as Uint8Array;
-      return recycler?.has(chunk) === true ? recycler.copyOut(chunk) : chunk;
+      if (recycler === undefined || (mayShare && recycler.release === undefined)) return chunk;
+      return recycler.has(chunk) ? recycler.copyOut(chunk) : chunk;
     }
     if (chunks.length === 0) return new Uint8Array(0);
     const bytes = concat(chunks);
-    if (recycler !== undefined) {
+    if (recycler?.release !== undefined) {
       for (const chunk of chunks) if (recycler.has(chunk)) recycler.release(chunk);
     }
     return bytes;
   }
 
-  /** Writes a chunk to a sink. A chunk in pooled memory is copied, unless the sink's `memory` is `"returned"`. */
+  /** Writes a chunk to a sink: the chunk itself if its memory allows what `sink.memory` says, and else a copy. */
   #write(sink: Sink, chunk: Uint8Array): boolean {
     const recycler = this.#recycler;
     if (recycler === undefined || !recycler.has(chunk)) return sink.write(chunk);
-    if (sink.memory !== "returned") return sink.write(recycler.copyOut(chunk));
-    return sink.write(chunk, () => recycler.release(chunk));
+    const { memory = "owned" } = sink;
+    if (recycler.release === undefined) {
+      return sink.write(memory === "owned" ? recycler.copyOut(chunk) : chunk);
+    }
+    if (memory !== "returned") return sink.write(recycler.copyOut(chunk));
+    return sink.write(chunk, () => recycler.release?.(chunk));
   }
 
   /** Pauses the transport and the idle timeout until the sink has room: the client is slow, not the upstream. */

@@ -77,6 +77,11 @@ export interface StreamOptions {
 export interface WholeOptions {
   /** The number of bytes up to which several chunks are joined into one; no limit if it is not set. */
   readonly joinUpTo?: number;
+  /**
+   * What the caller does with the memory of the bytes; `"owned"` if it is not set. With `"borrowed"`, the bytes may share
+   * their ArrayBuffer with other bytes, and must not be changed or transferred.
+   */
+  readonly memory?: "owned" | "borrowed";
 }
 
 /**
@@ -89,8 +94,8 @@ export interface BodySource {
   /**
    * Returns all bytes if all of them have arrived, else undefined; after undefined, the body can still be taken.
    *
-   * The bytes belong to the caller, unless `replay` has them: the caller must then not change or transfer them, because
-   * they may be sent again.
+   * The bytes belong to the caller, unless it has asked for borrowed ones, or `replay` has them: the caller must then not
+   * change or transfer them, because they may be sent again.
    * @throws ProxyError for a body that has failed
    */
   whole(options?: WholeOptions): Uint8Array | undefined;

@@ -42,10 +42,10 @@ const BLOCKED = 20;
  * The scope of one attempt to get a response. It aborts the exchange when a deadline passes, the client disconnects, or
  * the caller's signal is aborted.
  *
- * A transport calls at most five methods: `onAbort` with the object that stops the attempt, `connectionAssigned` with its
- * connection, `touch` for each chunk that it sends, `interimReceived` for each interim response, and `end` when the
- * attempt is over. A `ResponseBody` calls `touch` for each chunk that it receives, and `end` after the last one. After
- * `end`, the scope has no timer and no listener.
+ * A transport must call three methods: `onAbort` with the object that stops the attempt, `touch` for each chunk that it
+ * sends, and `end` when the attempt is over. It may call two more: `connectionAssigned` with its connection, and
+ * `interimReceived` for each interim response. A `ResponseBody` calls `touch` for each chunk that it receives, and `end`
+ * after the last one. After `end`, the scope has no timer and no listener.
  *
  * A scope serves one attempt: `again()` returns the scope of the next attempt, with what is left of the time.
  */

@@ -75,13 +75,18 @@ export function failOver(options: FailoverOptions): Interceptor {
  * `MisuseError` becomes a `ProxyError`, so that the client gets an error response. The runtimes' own transports need no
  * conversion: they reject only with a `ProxyError` or a `MisuseError`.
  */
-export const convertErrors: Interceptor = (next) => async (request, scope) => {
+export const convertErrors: Interceptor = (next) => (request, scope) => {
   try {
-    return await next(request, scope);
+    // Not an async function, which would cost each request more. `Promise.resolve` accepts what such a transport may return.
+    return Promise.resolve(next(request, scope)).catch(rejectConverted);
   } catch (thrown) {
-    throw thrown instanceof MisuseError ? thrown : toProxyError(thrown);
+    return rejectConverted(thrown);
   }
 };
+
+function rejectConverted(thrown: unknown): Promise<never> {
+  return Promise.reject(thrown instanceof MisuseError ? thrown : toProxyError(thrown));
+}
 
 /**
  * Sends a request again if the upstream cannot have begun to respond, or has responded with one of `statusCodes`. The
