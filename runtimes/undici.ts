@@ -21,7 +21,8 @@ import { DispatcherTransport, UndiciTransport } from "./undici/undicitransport.t
  * `followRedirects` and `redirectTargets` say.
  * The interceptors `decompress`, `cache` and `responseError` change responses. An interceptor that changes the parsed
  * headers of a response must change `controller.rawHeaders`, too. HTTP/2 loses repeated header fields, the case of their
- * names, and reason phrases.
+ * names, and reason phrases. With a dispatcher that the app passes, the lines of a repeated request field are sent together,
+ * at the place of the first one.
  * @param dispatcher the dispatcher to send requests through, which the app itself closes. By default, the transport makes
  * an `Agent` that speaks HTTP/1.1, opens up to 256 connections to an origin, and keeps an idle one for 4 s; the transport's
  * `close()` and `destroy()` close it

@@ -1,7 +1,8 @@
 import { describe, expect, test, vi } from "vitest";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { compile, type Plan } from "../src/options/plan.ts";
-import { CAPABLE, FakeTransport } from "./_fakes.ts";
+import type { Interceptor } from "../src/exchange/send.ts";
+import { CAPABLE, fakeRequest, fakeScope, FakeTransport } from "./_fakes.ts";
 
 const plan = (options: ProxyOptions): Plan => compile(options, () => new FakeTransport());
 
@@ -51,6 +52,33 @@ test("defaults", () => {
   });
   expect(plan({ timeout: 0, idleTimeout: 1 })).toMatchObject({ timeout: 0, idleTimeout: 1 });
   expect(plan({ changeOrigin: false }).keepHost).toBe(true);
+});
+
+describe("a step of sending that no option asks for costs nothing", () => {
+  const pass: Interceptor = (next) => (request, scope) => next(request, scope);
+  /** Returns whether the transport gets the very request, and its promise reaches the caller without a further one. */
+  function isDirect(options: ProxyOptions): boolean {
+    const transport = new FakeTransport();
+    const sends = vi.spyOn(transport, "send");
+    const request = fakeRequest();
+    const sent = compile(options, () => transport).send(request, fakeScope());
+    return sends.mock.lastCall?.[0] === request && sends.mock.results[0]?.value === sent;
+  }
+
+  test("without options, the transport's own promise is returned", () => {
+    expect(isDirect({ retry: false })).toBe(true);
+    expect(isDirect({ retry: false, interceptors: { request: [], attempt: [] } })).toBe(true);
+    expect(isDirect({ retry: false, followRedirects: false, replayLimit: 5 })).toBe(true);
+  });
+
+  test.each<ProxyOptions>([
+    {},
+    { retry: false, followRedirects: true },
+    { retry: false, interceptors: { request: [pass] } },
+    { retry: false, interceptors: { attempt: [pass] } },
+  ])("%o adds a step", (options) => {
+    expect(isDirect(options)).toBe(false);
+  });
 });
 
 test("idleTimeout is off for transports that pass bodies through, unless it is set", () => {

@@ -39,3 +39,15 @@ test("convertErrors converts every error except misuse into a ProxyError", async
   const response = fakeResponse();
   expect(await convertErrors(async () => response)(fakeRequest(), fakeScope())).toBe(response);
 });
+
+test("convertErrors accepts a transport that throws, or returns no promise", async () => {
+  const throwing = convertErrors(() => {
+    throw new TypeError("oops");
+  });
+  // `errorOf` would not tell an exception from a rejection: `send` must return a promise.
+  const sent = throwing(fakeRequest(), fakeScope());
+  await expect(sent).rejects.toEqual(proxyError("proxy_internal_error", 500));
+  const response = fakeResponse();
+  const direct = convertErrors((() => response) as unknown as Send);
+  expect(await direct(fakeRequest(), fakeScope())).toBe(response);
+});

@@ -1,10 +1,11 @@
 /** A transport that is not Fetchway's own: the example over `node:http`, and what the doc string of `send` tells its author. */
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:http";
+import { createServer, request as sendByNode } from "node:http";
+import { buffer } from "node:stream/consumers";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { createProxy, type Transport } from "#proxy";
 import { createUndiciTransport } from "../runtimes/undici.ts";
-import type { Scope } from "../src/exchange/scope.ts";
+import type { BodySource, Scope, Sink } from "../src/transport.ts";
 import { copyPathOf, readLinkedExample } from "./_example.ts";
 import { listen } from "./_serve.ts";
 import { Upstream } from "./_upstream.ts";
@@ -85,11 +86,51 @@ test("a deadline and a client that disconnects stop the request to the upstream"
   await within(second.link.closed, "the close of the second connection");
 });
 
+/** A body that is not of Fetchway's classes. Its stream is not used: the servers on Node prefer bytes. */
+class CollectedBody implements BodySource {
+  readonly #bytes: Uint8Array;
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+  }
+  whole(): Uint8Array {
+    return this.#bytes;
+  }
+  pipeTo(sink: Sink): void {
+    sink.write(this.#bytes);
+    sink.end();
+  }
+  stream(): never {
+    throw new Error("a stream is the slow path");
+  }
+  cancel(): void {}
+}
+
+/** A transport over `node:http` that collects each response. */
+const collecting: Transport = {
+  name: "collecting",
+  capabilities: { decodes: [], host: true, unixSocket: false, tls: false },
+  send: ({ upstream: { origin }, path, method }, scope) =>
+    new Promise((resolve, reject) => {
+      const outgoing = sendByNode(origin, { path, method });
+      scope.onAbort({ fail: reject });
+      outgoing.on("error", reject).on("response", (message) => {
+        const collect = async (): Promise<void> => {
+          const body = new CollectedBody(await buffer(message));
+          scope.end();
+          resolve({ status: 200, statusText: "", headers: message.rawHeaders, body });
+        };
+        collect().catch(reject);
+      });
+      outgoing.end();
+    }),
+};
+
 test.each<[string, isCopied: boolean, options: () => { transport?: Transport }]>([
   ["Fetchway's own client", false, () => ({})],
   ["undici", false, () => ({ transport: createUndiciTransport() })],
   // Node's HTTP parser copies bodies.
   ["the example over node:http", true, () => ({ transport })],
+  ["a transport with a class of its own for bodies", true, () => ({ transport: collecting })],
 ])(
   "%s: Node's response gets a small body in one write, copied: %s",
   async (_, isCopied, options) => {

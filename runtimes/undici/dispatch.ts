@@ -34,12 +34,14 @@ const RARELY_READ = /^(?:GET|HEAD|OPTIONS|TRACE)$/;
 /**
  * Converts a request into the options that undici dispatches.
  * @param body the body in the form in which it is sent
+ * @param isStreamed whether the body is a stream
  * @param isOwn whether the dispatcher is the transport's own
  * @throws ProxyError for a method that opens a tunnel, and for `OPTIONS *`
  */
 function toDispatchOptions(
   request: UpstreamRequest,
   body: Uint8Array | UploadStream | null,
+  isStreamed: boolean,
   isOwn: boolean,
 ): DispatchOptions {
   const { upstream, method, path, host, headers, contentLength } = request;
@@ -50,7 +52,8 @@ function toDispatchOptions(
   if (host !== undefined) list = ["Host", host, ...headers];
   // ProxyAgent converts the list into an object, which would keep only the last line of a repeated field.
   if (!isOwn) list = groupFields(list as string[]);
-  if (contentLength !== undefined && body instanceof UploadStream) {
+  // For bytes, undici writes their length itself.
+  if (contentLength !== undefined && isStreamed) {
     list = [...list, "Content-Length", String(contentLength)];
   }
   return {
@@ -122,7 +125,8 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
       const body = this.#toSendable(request.body, request.contentLength);
       this.#request = undefined;
       const { dispatcher, isOwn } = this.#use;
-      dispatcher.dispatch(toDispatchOptions(request, body, isOwn), this);
+      const isStreamed = this.#upload !== undefined;
+      dispatcher.dispatch(toDispatchOptions(request, body, isStreamed, isOwn), this);
     } catch (thrown) {
       this.fail(thrown);
     }
