@@ -148,9 +148,17 @@ export function createProxy(options: CreateProxyOptions): NodeProxy {
         else res.writeHead(500).end();
       };
       try {
-        forward(new MessageIncoming(req, res), target, plan, { req, res }, respond)
-          .then((answer) => sendResponse(answer, res))
-          .catch(fail);
+        forward(new MessageIncoming(req, res), target, plan, { req, res }, respond).then(
+          (answer) => {
+            // `catch` after `then` would make one more promise for each request.
+            try {
+              return sendResponse(answer, res)?.catch(fail);
+            } catch (error) {
+              return fail(error);
+            }
+          },
+          fail,
+        );
       } catch (error) {
         fail(error);
       }

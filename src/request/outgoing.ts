@@ -3,6 +3,7 @@ import { badRequest, methodNotAllowed, ProxyError } from "../error.ts";
 import { agreeOnHost, isAuthority, NAME_AND_PORT } from "./host.ts";
 import {
   getHeader,
+  isName,
   type NameSet,
   removeHeader,
   trimOws,
@@ -149,7 +150,7 @@ export function cleanRequestHeaders(
         if (/(?:^|,)[\t ]*trailers[\t ]*(?:$|[,;])/i.test(value)) acceptsTrailers = true;
         break;
       case 4:
-        if (name.toLowerCase() !== "host") break;
+        if (!isName(name, "host")) break;
         // Two `Host` fields name two hosts (RFC 9112 §3.2). A malformed value would change the URL that is made from it
         // (CVE-2026-33131).
         if (host !== undefined || !(NAME_AND_PORT.test(value) || isAuthority(value)))
@@ -157,26 +158,26 @@ export function cleanRequestHeaders(
         host = value;
         continue;
       case 7:
-        if (name.toLowerCase() === "trailer") {
+        if (isName(name, "trailer")) {
           trailer = trailer === undefined ? value : `${trailer},${value}`;
           continue;
         }
-        if (name.toLowerCase() !== "upgrade") break;
+        if (!isName(name, "upgrade")) break;
         upgrade = upgrade === undefined ? value : `${upgrade},${value}`;
         continue;
       case 10:
-        if (name.toLowerCase() !== "connection") break;
+        if (!isName(name, "connection")) break;
         connection = connection === undefined ? value : `${connection},${value}`;
         continue;
       case 14:
-        if (name.toLowerCase() !== "content-length") break;
+        if (!isName(name, "content-length")) break;
         if (contentLength !== undefined || !/^\d{1,15}$/.test(value)) {
           throw badRequest("Content-Length");
         }
         contentLength = Number(value);
         continue;
       case 17:
-        if (name.toLowerCase() !== "transfer-encoding") break;
+        if (!isName(name, "transfer-encoding")) break;
         // Servers decode only `chunked`. A body with another coding would reach the upstream still encoded, but without
         // the field that names the coding (RFC 9112 §6.1).
         if (value.toLowerCase() !== "chunked") throw badRequest("Transfer-Encoding", 501);

@@ -2,6 +2,7 @@ import { ProxyError } from "../error.ts";
 import {
   getHeader,
   HOP_BY_HOP,
+  isName,
   NameSet,
   withoutNames,
   withoutNominated,
@@ -115,9 +116,9 @@ export function cleanResponseHeaders(
     const name = raw[i] as string;
     const value = raw[i + 1] as string;
     if (DROPPED.has(name)) {
-      if (name.length === 10 && name.toLowerCase() === "connection") {
+      if (isName(name, "connection")) {
         connection = connection === undefined ? value : `${connection},${value}`;
-      } else if (name.length === 17 && name.toLowerCase() === "transfer-encoding") {
+      } else if (isName(name, "transfer-encoding")) {
         // Not every parser removes the white space after a value.
         if (!/^(?:chunked|identity)[\t ]*$/i.test(value)) {
           throw new ProxyError("http_response_transfer_coding", {
@@ -128,7 +129,7 @@ export function cleanResponseHeaders(
       }
       continue;
     }
-    if (name.length === 14 && name.toLowerCase() === "content-length") lengthAt = headers.length;
+    if (isName(name, "content-length")) lengthAt = headers.length;
     else if (REWRITABLE.has(name)) isRewritable = true;
     headers.push(name, value);
   }
@@ -146,7 +147,7 @@ function readTrailer({ headers, body }: UpstreamResponse): string | undefined {
   const names: string[] = [];
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
-    if (name.length === 7 && name.toLowerCase() === "trailer") names.push(headers[i + 1] as string);
+    if (isName(name, "trailer")) names.push(headers[i + 1] as string);
   }
   return names.length === 0 ? undefined : body.announceTrailers(names.join());
 }

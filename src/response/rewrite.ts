@@ -1,6 +1,6 @@
 import { compileCookieRewrite } from "./cookies.ts";
 import { compileLocationRewrite, type Mounted } from "./location.ts";
-import { NameSet } from "../fields/headers.ts";
+import { isName, NameSet } from "../fields/headers.ts";
 import { type RewriteOptions, rewriteSchema } from "../options/rewriteoptions.ts";
 import type { HeaderList, UpstreamRequest } from "../transport.ts";
 
@@ -45,19 +45,19 @@ export function compileResponseRewrite(
       // Compare the lengths first, so that most names are never lowercased.
       switch (name.length) {
         case 7:
-          if (location === undefined || name.toLowerCase() !== "refresh") break;
+          if (location === undefined || !isName(name, "refresh")) break;
           headers[i + 1] = rewriteRefresh(value, (url) => location(url, request, followed, client));
           break;
         case 8:
-          if (location === undefined || name.toLowerCase() !== "location") break;
+          if (location === undefined || !isName(name, "location")) break;
           headers[i + 1] = location(value, request, followed, client);
           break;
         case 10:
-          if (cookie === undefined || name.toLowerCase() !== "set-cookie") break;
+          if (cookie === undefined || !isName(name, "set-cookie")) break;
           headers[i + 1] = cookie(value);
           break;
         case 16:
-          if (location === undefined || name.toLowerCase() !== "content-location") break;
+          if (location === undefined || !isName(name, "content-location")) break;
           headers[i + 1] = location(value, request, followed, client);
           break;
       }

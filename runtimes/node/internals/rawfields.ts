@@ -16,7 +16,7 @@
  * - Test: test/internals.rawfields.node.test.ts and test/headers.keepers.node.test.ts.
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import { toHeaderList } from "../../../src/fields/headers.ts";
+import { isName, toHeaderList } from "../../../src/fields/headers.ts";
 import type { HeaderList } from "../../../src/transport.ts";
 
 const PROBE = "fetchway-probe";
@@ -79,7 +79,7 @@ export function messageHeaders(req: IncomingMessage, seen?: Headers): HeaderList
   let i = 0;
   for (const name in headers) {
     // A repeated field is one property of `headers`, so it differs here: `withChanges` compares it with all of its lines.
-    if (headers[name] !== rawHeaders[i + 1] || rawHeaders[i]?.toLowerCase() !== name) {
+    if (headers[name] !== rawHeaders[i + 1] || !isName(rawHeaders[i] ?? "", name)) {
       return withChanges(req, seen);
     }
     i += 2;
