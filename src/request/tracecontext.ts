@@ -11,7 +11,7 @@ const TRACEPARENT = /^(?!ff)[\da-f]{2}-(?!0{32})[\da-f]{32}-(?!0{16})[\da-f]{16}
  */
 export function startTrace(headers: HeaderList): void {
   const parents = headers.filter(
-    (_, i) => headers[i - 1]?.toLowerCase() === "traceparent" && i % 2 === 1,
+    (_, i) => i % 2 === 1 && headers[i - 1]?.toLowerCase() === "traceparent",
   );
   if (parents.length === 1 && isTraceParent(parents[0] as string)) return;
   removeHeader(headers, "traceparent");
