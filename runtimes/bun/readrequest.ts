@@ -2,7 +2,7 @@ import type { Listener } from "../../src/exchange/scope.ts";
 import { type Context, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { unmapAddress } from "../../src/request/trust.ts";
 import type { HeaderList } from "../../src/transport.ts";
-import type { Tunnel } from "../../src/tunnel.ts";
+import { type Tunnel, WatchedTunnel } from "../../src/tunnel.ts";
 import { asksForWebSocket, takeOverHandshake } from "../../src/websocket/handshake.ts";
 import { type BunUpgrader, relayWebSocket } from "./websocket.ts";
 
@@ -58,6 +58,10 @@ class BunIncoming extends WebIncoming {
 
   prepareUpgrade(headers: HeaderList): void {
     takeOverHandshake(headers);
+  }
+
+  watchTunnel(...watched: ConstructorParameters<typeof WatchedTunnel>): Tunnel {
+    return new WatchedTunnel(...watched);
   }
 
   completeUpgrade(response: Response, tunnel: Tunnel, timeout: number): Response {

@@ -2,7 +2,7 @@ import type { Listener } from "../../src/exchange/scope.ts";
 import { type Context, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import { unmapAddress } from "../../src/request/trust.ts";
 import type { HeaderList } from "../../src/transport.ts";
-import type { Tunnel } from "../../src/tunnel.ts";
+import { type Tunnel, WatchedTunnel } from "../../src/tunnel.ts";
 import { asksForWebSocket, takeOverHandshake } from "../../src/websocket/handshake.ts";
 import { relayWebSocket } from "./websocket.ts";
 
@@ -59,6 +59,10 @@ class DenoIncoming extends WebIncoming {
     if (this.#index < 0) return;
     this.#removeDeferred();
     this.listenNow();
+  }
+
+  watchTunnel(...watched: ConstructorParameters<typeof WatchedTunnel>): Tunnel {
+    return new WatchedTunnel(...watched);
   }
 
   completeUpgrade(response: Response, tunnel: Tunnel, timeout: number): Response {

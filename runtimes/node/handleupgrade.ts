@@ -11,6 +11,7 @@ import { turnAfterAll } from "./internals/pipelining.ts";
 import { MessageIncoming } from "./nodeincoming.ts";
 import { type Head, partsOf, respond, sendParts } from "./noderesponse.ts";
 import { UpgradeSocket } from "./upgradesocket.ts";
+import { type Tunnel, WatchedTunnel } from "../../src/tunnel.ts";
 
 type HttpModule = typeof import("node:http");
 
@@ -54,6 +55,10 @@ class UpgradeIncoming extends MessageIncoming {
     this.upgrade = upgrade;
     // The server has stopped parsing: the body of a request that asks for another protocol is not readable.
     this.fault = this.body === null ? undefined : badRequest("body beside Upgrade");
+  }
+
+  watchTunnel(...watched: ConstructorParameters<typeof WatchedTunnel>): Tunnel {
+    return new WatchedTunnel(...watched);
   }
 
   override turn(): Promise<void> | undefined {

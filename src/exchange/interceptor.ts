@@ -40,7 +40,10 @@ function checkRequest(request: UpstreamRequest): UpstreamRequest {
 
 function checkResponse(response: UpstreamResponse | undefined): UpstreamResponse {
   if (response === undefined || response === null || response instanceof Response) {
-    throw badOption("interceptors", "resolve to what `next` resolves to, not to a web Response");
+    throw badOption(
+      "interceptors",
+      "resolve to { status, statusText, headers, body }, as `next` does, not to a web Response",
+    );
   }
   checkMessage(response, "resolve to");
   return response;

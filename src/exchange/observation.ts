@@ -2,7 +2,6 @@ import { WatchedBody } from "../body/watched.ts";
 import { getHeader } from "../fields/headers.ts";
 import type { Incoming } from "../request/incoming.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport.ts";
-import { WatchedTunnel } from "../tunnel.ts";
 
 /** Durations of an exchange, in milliseconds. */
 export interface RequestTimings {
@@ -150,13 +149,13 @@ export class Observation {
     const { body, tunnel, webSocket, status } = received;
     const event = this.#event;
     const close = (reason?: unknown): void => this.#close(reason);
-    if (tunnel !== undefined) {
+    if (tunnel !== undefined && this.#incoming.watchTunnel !== undefined) {
       this.#isOpen = true;
       const count = (bytesIn: number, bytesOut: number): void => {
         event.bytesIn = (event.bytesIn ?? 0) + bytesIn;
         event.bytesOut = (event.bytesOut ?? 0) + bytesOut;
       };
-      return { ...received, tunnel: new WatchedTunnel(tunnel, close, count) };
+      return { ...received, tunnel: this.#incoming.watchTunnel(tunnel, close, count) };
     }
     if (status !== 101 && body === null) return received;
     if (webSocket !== undefined || body === null || handsBodiesThrough) {

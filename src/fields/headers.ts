@@ -180,6 +180,14 @@ export function getHeader(headers: HeaderList, lower: string): string | undefine
 }
 
 /**
+ * Returns the values of all fields of this name.
+ * @param lower the name in lower case
+ */
+export function getHeaders(headers: HeaderList, lower: string): string[] {
+  return headers.filter((_, i) => i % 2 === 1 && isName(headers[i - 1] as string, lower));
+}
+
+/**
  * Removes all fields of this name from a list, in place, and returns their values.
  * @param lower the name in lower case
  */

@@ -3,7 +3,7 @@ import type { BodySource } from "../body/source.ts";
 import { StreamBody } from "../body/stream.ts";
 import { UnframedBody } from "../body/unframed.ts";
 import type { HeaderList, OriginalFields } from "../transport.ts";
-import type { Tunnel } from "../tunnel.ts";
+import type { Tunnel, WatchedTunnel } from "../tunnel.ts";
 import type { WaitUntil } from "../exchange/mirror.ts";
 import type { Client, Listener } from "../exchange/scope.ts";
 import type { ProxyError } from "../error.ts";
@@ -62,6 +62,11 @@ export interface Incoming extends Client {
    * @throws ProxyError if the server does not switch the connection; the caller closes the tunnel
    */
   completeUpgrade?(response: Response, tunnel: Tunnel, timeout: number): Response;
+  /**
+   * Wraps a tunnel so that it tells when it is closed, and which bytes go through it. Servers that connect no client with a
+   * tunnel do not need this: their bundles leave out the code.
+   */
+  watchTunnel?(...watched: ConstructorParameters<typeof WatchedTunnel>): Tunnel;
   /**
    * Returns a promise that resolves when the earlier requests on the same connection are finished, if this request must
    * wait for them (RFC 9112 §9.3.2); undefined if it may be sent immediately. Called once, when the request arrives.

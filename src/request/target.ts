@@ -2,6 +2,7 @@ import { type FetchTarget, isApp, urlOf } from "./app.ts";
 import { isIPAddress } from "./trust.ts";
 import { badRequest, ProxyError } from "../error.ts";
 import { badOption } from "../options/misuse.ts";
+import type { Capabilities } from "../transport.ts";
 import type { Upstreams } from "../upstreams/upstreams.ts";
 
 /** TLS options for connections to an upstream, where the transport has the capability `tls`. */
@@ -209,12 +210,7 @@ function describeTarget(target: unknown): string {
 }
 
 /** The capabilities of a transport that a target may need. */
-interface Reach {
-  unixSocket: boolean;
-  tls: boolean;
-  http2?: boolean | undefined;
-  address?: boolean | undefined;
-}
+type NeededCapabilities = Pick<Capabilities, "unixSocket" | "tls" | "address" | "http2">;
 
 /**
  * Makes sure that a transport can send requests to an upstream.
@@ -223,7 +219,7 @@ interface Reach {
  */
 export function assertReachable(
   upstream: Upstream,
-  transport: { name: string; capabilities: Reach },
+  transport: { name: string; capabilities: NeededCapabilities },
   hostOption?: string,
 ): void {
   if (upstream.app !== undefined && hostOption !== undefined) {
@@ -235,7 +231,7 @@ export function assertReachable(
   }
 }
 
-function findObstacle(upstream: Upstream, can: Reach): string | undefined {
+function findObstacle(upstream: Upstream, can: NeededCapabilities): string | undefined {
   if (upstream.socketPath !== undefined && !can.unixSocket) {
     return "cannot reach unix sockets; use a URL";
   }

@@ -1,4 +1,4 @@
-import { removeHeader } from "../fields/headers.ts";
+import { getHeaders, removeHeader } from "../fields/headers.ts";
 import type { HeaderList } from "../transport.ts";
 
 /** A `traceparent` of any version: version, trace, parent and flags; later versions may append more fields. */
@@ -10,9 +10,7 @@ const TRACEPARENT = /^(?!ff)[\da-f]{2}-(?!0{32})[\da-f]{32}-(?!0{16})[\da-f]{16}
  * @see https://www.w3.org/TR/trace-context/#processing-model
  */
 export function startTrace(headers: HeaderList): void {
-  const parents = headers.filter(
-    (_, i) => headers[i - 1]?.toLowerCase() === "traceparent" && i % 2 === 1,
-  );
+  const parents = getHeaders(headers, "traceparent");
   if (parents.length === 1 && isTraceParent(parents[0] as string)) return;
   removeHeader(headers, "traceparent");
   removeHeader(headers, "tracestate");

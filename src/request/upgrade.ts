@@ -1,5 +1,5 @@
 import { badRequest, ProxyError } from "../error.ts";
-import { getHeader, trimOws } from "../fields/headers.ts";
+import { getHeader, getHeaders, trimOws } from "../fields/headers.ts";
 import type { Incoming } from "./incoming.ts";
 import type { HeaderList } from "../transport.ts";
 
@@ -57,10 +57,6 @@ function mayUpgrade(incoming: Incoming): boolean {
 
 /** Whether `Connection` names the option `upgrade`. */
 export function nominatesUpgrade(headers: HeaderList): boolean {
-  for (let i = 0; i < headers.length; i += 2) {
-    if ((headers[i] as string).toLowerCase() !== "connection") continue;
-    const options = (headers[i + 1] as string).toLowerCase().split(",");
-    if (options.some((option) => trimOws(option) === "upgrade")) return true;
-  }
-  return false;
+  const options = getHeaders(headers, "connection").join().toLowerCase().split(",");
+  return options.some((option) => trimOws(option) === "upgrade");
 }

@@ -1,6 +1,7 @@
 import { ProxyError } from "../error.ts";
 import {
   getHeader,
+  getHeaders,
   HOP_BY_HOP,
   isName,
   NameSet,
@@ -144,21 +145,14 @@ export function cleanResponseHeaders(
 /** Returns the names of the trailer fields that a response announces and may have; undefined for none. */
 function readTrailer({ headers, body }: UpstreamResponse): string | undefined {
   if (body?.announceTrailers === undefined || body.length !== undefined) return undefined;
-  const names: string[] = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i] as string;
-    if (isName(name, "trailer")) names.push(headers[i + 1] as string);
-  }
+  const names = getHeaders(headers, "trailer");
   return names.length === 0 ? undefined : body.announceTrailers(names.join());
 }
 
 /** Drops the fields of an interim response that must not be forwarded. It has no body, and so no message framing. */
 export function cleanInterimHeaders(raw: HeaderList): HeaderList {
-  const connection = raw.filter(
-    (_, i) => i % 2 === 1 && raw[i - 1]?.toLowerCase() === "connection",
-  );
   const headers = withoutNames(withoutNames(raw, DROPPED), CONTENT_LENGTH);
-  return withoutNominated(headers, connection.join());
+  return withoutNominated(headers, getHeaders(raw, "connection").join());
 }
 
 /** Returns the reason phrase; `""` for one with characters that `new Response` or node:http refuses (RFC 9112 §4). */

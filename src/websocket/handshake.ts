@@ -1,6 +1,13 @@
 /** The opening handshake of a WebSocket, as a client does it (RFC 6455 §4.1). */
 import { ProxyError } from "../error.ts";
-import { getHeader, NameSet, toHeaders, trimOws, withoutNames } from "../fields/headers.ts";
+import {
+  getHeader,
+  getHeaders,
+  NameSet,
+  toHeaders,
+  trimOws,
+  withoutNames,
+} from "../fields/headers.ts";
 import { nominatesUpgrade } from "../request/upgrade.ts";
 import type { HeaderList } from "../transport.ts";
 
@@ -71,12 +78,8 @@ export async function checkAnswer(answer: HeaderList, asked: HeaderList): Promis
  */
 export function checkSubprotocol(answer: HeaderList, asked: HeaderList): void {
   const chosen = getHeader(answer, "sec-websocket-protocol");
-  if (!chosen) return;
-  for (let i = 0; i < asked.length; i += 2) {
-    if ((asked[i] as string).toLowerCase() !== "sec-websocket-protocol") continue;
-    if ((asked[i + 1] as string).split(",").some((offer) => trimOws(offer) === chosen)) return;
-  }
-  throw badAnswer("Protocol");
+  const offers = getHeaders(asked, "sec-websocket-protocol").join().split(",");
+  if (chosen && !offers.some((offer) => trimOws(offer) === chosen)) throw badAnswer("Protocol");
 }
 
 function badAnswer(name: string): ProxyError {
