@@ -70,7 +70,7 @@ function show({ ratio, noise }: Comparison): string {
 }
 
 /** Says whether a goal is met, and adds "within the noise" if another run could give the other result. */
-function judge({ ratio, noise }: Comparison, most: number): string {
+export function judge({ ratio, noise }: Comparison, most: number): string {
   const verdict = ratio <= most ? "met" : "**missed**";
   return Math.abs(ratio - most) > noise ? verdict : `${verdict}, within the noise`;
 }
