@@ -234,7 +234,7 @@ request as well: if all ${count} cores are busy all the time, that is ${bound.to
 
 /** Returns half of a contestant's requests per second, rounded to hundreds. */
 export function halfOf(slowest: number): number {
-  return Math.round(slowest / 200) * 100;
+  return Math.max(100, Math.round(slowest / 200) * 100);
 }
 
 /** Returns bench/tail.md. */
