@@ -1,7 +1,7 @@
 /** Builds the commands that start the contestants which do not run on Node. */
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { toCapnp } from "../test/_capnp.ts";
@@ -28,22 +28,32 @@ export function hasCommand(name: string): boolean {
   return has;
 }
 
-let goBinary: string | undefined;
+const built = new Map<string, string>();
 
-/** Builds the Go proxy once per run, and returns the command that starts it. */
-export function goCommand(directory: string): Command {
-  if (goBinary === undefined) {
-    const cwd = fileURLToPath(new URL("contestants/go", import.meta.url));
-    const binary = join(directory, "go-proxy");
+/**
+ * Builds a Go program, once per run.
+ * @param source its folder
+ * @param directory the folder for the binary
+ * @returns the path of the binary
+ */
+export function buildGo(source: string, directory: string): string {
+  let binary = built.get(source);
+  if (binary === undefined) {
+    binary = join(directory, `go-${basename(source)}`);
     const { status, stderr } = spawnSync("go", ["build", "-o", binary, "."], {
-      cwd,
+      cwd: source,
       encoding: "utf8",
       env: { ...process.env, GOFLAGS: "-mod=mod", GOTOOLCHAIN: "local" },
     });
     if (status !== 0) throw new Error(`go build failed: ${stderr}`);
-    goBinary = binary;
+    built.set(source, binary);
   }
-  return [goBinary];
+  return binary;
+}
+
+/** Returns the command that starts the Go proxy. */
+export function goCommand(directory: string): Command {
+  return [buildGo(fileURLToPath(new URL("contestants/go", import.meta.url)), directory)];
 }
 
 /**

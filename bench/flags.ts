@@ -110,7 +110,7 @@ function parse(args: string[]): Values {
   }
 }
 
-function select<T extends { name: string }>(
+export function select<T extends { name: string }>(
   flag: string,
   all: readonly T[],
   names: string | undefined,
@@ -130,13 +130,18 @@ function select<T extends { name: string }>(
   return all.filter((each) => chosen.has(each));
 }
 
-function number(flag: string, text: string | undefined, fallback: number, most = 1000): number {
+export function number(
+  flag: string,
+  text: string | undefined,
+  fallback: number,
+  most = 1000,
+): number {
   if (text === undefined) return fallback;
   const value = Number(text);
   if (Number.isInteger(value) && value >= 1 && value <= most) return value;
   throw new TypeError(`--${flag}: ${JSON.stringify(text)} is no whole number from 1 to ${most}`);
 }
 
-function numbers(flag: string, text: string, most: number): number[] {
+export function numbers(flag: string, text: string, most: number): number[] {
   return text.split(",").map((each) => number(flag, each, 0, most));
 }

@@ -85,6 +85,7 @@ function show({ ratio, noise }: Comparison): string {
   return `${ratio.toFixed(2)} ± ${Number.isNaN(noise) ? "?" : noise.toFixed(2)}`;
 }
 
-function emphasize(verdict: Verdict): string {
+/** Makes a missed goal stand out. */
+export function emphasize(verdict: Verdict): string {
   return verdict.replace("missed", "**missed**");
 }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { type Command, hasCommand } from "./commands.ts";
-import { pin } from "./program.ts";
+import { pin, type Pins } from "./program.ts";
 import type { Workload } from "./workloads.ts";
 
 /** The result of a run of the load generator. */
@@ -41,6 +41,7 @@ export async function runLoad(
   port: number,
   seconds: number,
   connections: number,
+  pins: Pins = "others",
 ): Promise<LoadResult> {
   const url = `http://127.0.0.1:${port}${workload.path}`;
   const directory = mkdtempSync(join(tmpdir(), "fetchway-load-"));
@@ -54,7 +55,7 @@ export async function runLoad(
       LOAD_TYPE: workload.type,
       LOAD_BODY: workload.body === undefined ? "" : body,
     };
-    const command = pin(commandOf(url, seconds, connections), "others");
+    const command = pin(commandOf(url, seconds, connections), pins);
     const [file, ...args] = command;
     const { stdout } = await execute(file, args, { env, timeout: (seconds + 30) * 1000 });
     return check(JSON.parse(stdout.slice(stdout.indexOf("{"))) as LoadResult, workload);

@@ -8,16 +8,22 @@ import { type Command, hasCommand } from "./commands.ts";
 
 const cores = availableParallelism();
 
-/** The cores of each part: the proxy has a core of its own, the load generator and the upstream share the others. */
-const PINS: Readonly<Record<"proxy" | "others", string>> = {
+/**
+ * The cores of each part: the proxy has a core of its own, the load generator and the upstream share the others. A part on
+ * all cores is wherever the system puts it.
+ */
+const PINS: Readonly<Record<"proxy" | "others" | "all", string>> = {
+  all: `0-${cores - 1}`,
   proxy: `${cores - 1}`,
   others: cores > 2 ? `0-${cores - 2}` : "0",
 };
 
 export const pinned: boolean = cores > 1 && process.platform === "linux" && hasCommand("taskset");
 
+export type Pins = keyof typeof PINS;
+
 /** Pins a command to its cores if the system supports it. */
-export function pin(command: Command, pins: keyof typeof PINS): Command {
+export function pin(command: Command, pins: Pins): Command {
   return pinned ? ["taskset", "-c", PINS[pins], ...command] : command;
 }
 

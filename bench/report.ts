@@ -147,7 +147,7 @@ function toPercent(part: number): string {
   return Number.isNaN(part) ? "?" : `${(part * 100).toFixed(0)} %`;
 }
 
-function toRow(cells: readonly string[]): string {
+export function toRow(cells: readonly string[]): string {
   return `| ${cells.join(" | ")} |`;
 }
 

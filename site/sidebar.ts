@@ -38,6 +38,7 @@ export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>>
     Performance: "docs/performance.md",
     Size: "docs/size.md",
     Benchmarks: "bench/README.md",
+    "Latency at fixed rates": "bench/tail.md",
     "What connection reuse saves": "bench/pool.md",
     "One failing upstream of three": "bench/upstreams.md",
   },

@@ -180,6 +180,8 @@ export const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/deploy.md: One machine":
     "it needs the user's config file; test/cli.workers.test.ts starts such lines",
   "docs/deploy.md: One machine (2)": "it needs systemd",
+  "docs/performance.md: Garbage collection":
+    "it takes a minute, and shows figures; test/bench.tail.test.ts has its flags",
   "docs/deploy.md: Kubernetes":
     "it needs a cluster; test/examples.deploy.test.ts checks the manifests",
   "docs/deploy.md: Workers":

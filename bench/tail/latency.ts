@@ -1,0 +1,150 @@
+/** The arithmetic of latency at a fixed rate. */
+import { median, ratios, spread } from "../statistics.ts";
+
+export interface PaceSettings {
+  readonly port: number;
+  readonly path: string;
+  readonly connections: number;
+  /** Requests per second. */
+  readonly rate: number;
+  /** Seconds of load that are not measured, before those that are. */
+  readonly lead: number;
+  readonly seconds: number;
+  /** Seconds to wait for the last responses. */
+  readonly patience: number;
+}
+
+/** What a load generator reports. All times are in µs. */
+export interface Pace {
+  /** From when each request was due until its response was complete, or until the end of the run. */
+  readonly latencies: readonly number[];
+  /** How much later than possible the generator sent each request: from when it was due and a connection was idle. */
+  readonly lateness: readonly number[];
+  /** How late a timer of 1 ms was, in a thread that does nothing else. */
+  readonly hiccups: readonly number[];
+  /** The number of requests without a response at the end of the run. */
+  readonly unanswered: number;
+  /** Why a response was not 200 and complete; empty if all were. */
+  readonly failure: string;
+}
+
+/** The figures of one round. All times are in ms. */
+export interface PacedRound {
+  /** The part of the requests that were answered by the end of the schedule. */
+  readonly answered: number;
+  readonly p50: number;
+  readonly p90: number;
+  readonly p99: number;
+  readonly p999: number;
+  /** The longest latency. */
+  readonly longest: number;
+  /** The 99th percentile of the generator's own lateness. */
+  readonly late: number;
+  /** The longest lateness of the meter's timer. */
+  readonly hiccup: number;
+  /** CPU time of the proxy in seconds, for `requests` requests. */
+  readonly cpu: number;
+  readonly requests: number;
+}
+
+/** A contestant that has answered less than this part of the requests in time does not keep the rate. */
+export const KEPT = 0.98;
+
+/** Returns when a request is due, in ms after the start: the rate alone decides, not the responses. */
+export function dueAt(index: number, rate: number): number {
+  return (index / rate) * 1000;
+}
+
+/** Returns the smallest value that is not exceeded by this part of all values (the nearest rank). */
+export function percentile(sorted: ArrayLike<number>, part: number): number {
+  // The division of the product by 1e9 takes back its rounding: 0.999 × 3000 must not be just above 2997.
+  const rank = Math.ceil(Math.round(part * sorted.length * 1e9) / 1e9);
+  return sorted[Math.max(0, rank - 1)] ?? Number.NaN;
+}
+
+/** Returns the part of the requests whose response was complete when the last request was due. */
+export function answeredInTime(latencies: readonly number[], rate: number): number {
+  const end = dueAt(latencies.length, rate) * 1000;
+  const inTime = latencies.filter((latency, i) => dueAt(i, rate) * 1000 + latency <= end);
+  return inTime.length / latencies.length;
+}
+
+/** Returns a percentile of times in µs, in ms. */
+function toPercentile(times: readonly number[], part: number): number {
+  return percentile(Float64Array.from(times).toSorted(), part) / 1000;
+}
+
+/** Reduces what the load generator reports to the figures of a round. */
+export function toRound(pace: Pace, rate: number, cpu: number): PacedRound {
+  const { latencies, lateness, hiccups } = pace;
+  return {
+    answered: answeredInTime(latencies, rate),
+    p50: toPercentile(latencies, 0.5),
+    p90: toPercentile(latencies, 0.9),
+    p99: toPercentile(latencies, 0.99),
+    p999: toPercentile(latencies, 0.999),
+    longest: toPercentile(latencies, 1),
+    late: toPercentile(lateness, 0.99),
+    hiccup: toPercentile(hiccups, 1),
+    cpu,
+    requests: latencies.length,
+  };
+}
+
+function sumOf(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0);
+}
+
+/** A median over rounds, and half the distance between the quartiles, which is null after one round. */
+export type Middle = readonly [median: number, spread: number | null];
+
+/** The figures of a contestant at a rate: medians over its rounds, in ms. */
+export interface Latency {
+  readonly p50: Middle;
+  readonly p90: number;
+  readonly p99: Middle;
+  readonly p999: number;
+  /** The longest latency of all rounds. */
+  readonly longest: number;
+  readonly late: number;
+  readonly hiccup: number;
+  /** CPU time of the proxy per request in µs. */
+  readonly cpu: number;
+}
+
+export function toMiddle(values: readonly number[]): Middle {
+  const noise = spread(values);
+  return [toShort(median(values)), Number.isNaN(noise) ? null : toShort(noise)];
+}
+
+/** Rounds to three significant digits, which is more than a repetition would confirm. */
+export function toShort(value: number): number {
+  return Number(value.toPrecision(3));
+}
+
+/** Combines rounds. @returns the reason if the contestant did not keep the rate in most of them */
+export function combineRounds(rounds: readonly PacedRound[]): Latency | string {
+  const of = (what: keyof PacedRound): number[] => rounds.map((round) => round[what]);
+  const kept = median(of("answered"));
+  if (kept < KEPT) return `does not keep the rate: ${(100 * kept).toFixed(0)} % answered in time`;
+  return {
+    p50: toMiddle(of("p50")),
+    p90: toShort(median(of("p90"))),
+    p99: toMiddle(of("p99")),
+    p999: toShort(median(of("p999"))),
+    longest: toShort(Math.max(...of("longest"))),
+    late: toShort(median(of("late"))),
+    hiccup: toShort(median(of("hiccup"))),
+    cpu: toShort((sumOf(of("cpu")) / sumOf(of("requests"))) * 1e6),
+  };
+}
+
+/** Returns the ratio of a percentile in rounds that ran one after the other, with its spread. */
+export function compareRounds(
+  rounds: readonly PacedRound[],
+  base: readonly PacedRound[],
+  what: "p50" | "p99",
+): Middle {
+  const of = (all: readonly PacedRound[]): number[] => all.map((round) => round[what]);
+  return toMiddle(ratios(of(rounds), of(base)));
+}
