@@ -137,7 +137,7 @@ function exchange(
   } catch (thrown) {
     return fail(state, thrown);
   }
-  return send(state);
+  return sendPrepared(state);
 }
 
 /** Starts the deadline. */
@@ -226,7 +226,7 @@ async function exchangeInSteps(
     if (measuring !== undefined) request = await settleBody(request, measuring, scope);
     if (turn !== undefined) await waitForTurn(turn, scope);
     state.request = request;
-    return await send(state);
+    return await sendPrepared(state);
   } catch (thrown) {
     // What fails after the request was sent has called `fail` already, and is the exception of a hook.
     if (state.request !== undefined) throw thrown;
@@ -237,7 +237,7 @@ async function exchangeInSteps(
   }
 }
 
-function send(state: Exchange): Promise<Response> {
+function sendPrepared(state: Exchange): Promise<Response> {
   const { incoming, plan, scope } = state;
   let request = state.request as UpstreamRequest;
   try {
