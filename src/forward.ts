@@ -237,7 +237,6 @@ async function exchangeInSteps(
   }
 }
 
-/** Sends the request that is prepared, and makes the response to the client from what comes back. */
 function sendPrepared(state: Exchange): Promise<Response> {
   const { incoming, plan, scope } = state;
   let request = state.request as UpstreamRequest;

@@ -31,7 +31,7 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 700 less for both: the options of pools, which these entries refuse, are neither checked nor explained there.
  * - 250 less for both: names that trailers must not have, advice about servers of other runtimes.
  * - 120 less for workerd: the length of an app's response is checked only where no pipe of the runtime does so.
- * - 400 for workerd, 300 for fetch: the steps of an exchange that need not wait are apart from those that may, so that an
+ * - 400 for workerd, 350 for fetch: the steps of an exchange that need not wait are apart from those that may, so that an
  *   ordinary request has no async function, whose variables would stay in memory while it waits.
  * - 1 450 less for both: a target that stands for several upstreams brings failover with it.
  * - 640 less for both: addresses are numbers of 128 bits, the event of `onRequestEnd` is collected in place, errors of
