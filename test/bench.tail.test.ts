@@ -39,13 +39,6 @@ describe("arithmetic", () => {
     expect([0.5, 0.99, 0.999, 1].map((part) => percentile(thousand, part))).toEqual([
       500, 990, 999, 1000,
     ]);
-    // 0.999 × 3000 is 2997.0000000000005 in floating point.
-    expect(
-      percentile(
-        Array.from({ length: 3000 }, (_, i) => i + 1),
-        0.999,
-      ),
-    ).toBe(2997);
     expect([percentile([7], 0.5), percentile([7], 0.999)]).toEqual([7, 7]);
     expect(percentile([], 0.5)).toBeNaN();
   });

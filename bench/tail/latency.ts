@@ -57,8 +57,7 @@ export function dueAt(index: number, rate: number): number {
 
 /** Returns the smallest value that is not exceeded by this part of all values (the nearest rank). */
 export function percentile(sorted: ArrayLike<number>, part: number): number {
-  // The division of the product by 1e9 takes back its rounding: 0.999 × 3000 must not be just above 2997.
-  const rank = Math.ceil(Math.round(part * sorted.length * 1e9) / 1e9);
+  const rank = Math.ceil(part * sorted.length);
   return sorted[Math.max(0, rank - 1)] ?? Number.NaN;
 }
 

@@ -221,14 +221,18 @@ second. \`npm run bench:tail -- --cores\` measures only this.`,
   ];
   if (one !== undefined && two !== undefined) {
     const ratio = (what: "rps" | "cpu"): string => (two[what][0] / one[what][0]).toFixed(2);
-    const count = Number.parseInt(cpu, 10);
-    const share = one.cpu[0] / (one.cpu[0] + one.others[0]);
-    const bound = Math.max(1, Math.min(2, count * share));
     parts.push(
-      `Two workers serve ${ratio("rps")} times as many requests a second as one process, at ${ratio("cpu")} times the CPU time a request. One
-process is limited by its core. Two workers are limited by the machine, because all other programs need ${tenths(one.others[0])} µs for each
-request as well: if all ${count} cores are busy all the time, that is ${bound.toFixed(2)} times as many requests as one process serves.`,
+      `Two workers serve ${ratio("rps")} times as many requests a second as one process, at ${ratio("cpu")} times the CPU time a request.`,
     );
+    const count = Number.parseInt(cpu, 10);
+    const bound = (count * one.cpu[0]) / (one.cpu[0] + one.others[0]);
+    // On a busy machine, there is less than one core for the command.
+    if (bound > 1 && bound < 2) {
+      parts.push(
+        `One process is limited by its core. Two workers are limited by the machine, because all other programs need ${tenths(one.others[0])} µs for
+each request as well: if all ${count} cores are busy all the time, that is ${bound.toFixed(2)} times as many requests as one process serves.`,
+      );
+    }
   }
   return parts.join("\n\n");
 }
