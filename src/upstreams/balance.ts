@@ -28,6 +28,7 @@ import { type CheckOptions, HealthChecks } from "./healthchecks.ts";
 import { hasHostName, HostName, HostNames, type ResolveOptions } from "./hostnames.ts";
 import {
   BalancedMember,
+  isFree,
   isWorking,
   type MemberLimits,
   mayWork,
@@ -345,16 +346,15 @@ export class Balancer implements Upstreams, Group {
     tried: readonly TargetAddress[],
   ): BalancedMember | Busy | undefined {
     const able = this.#refresh();
-    const isUntried = ({ target }: BalancedMember): boolean => !tried.includes(target);
     let member: BalancedMember | undefined;
-    if (tried.length > 0) member = this.#askAmong(able, request, isUntried);
+    if (tried.length > 0) member = this.#askAmong(able, request, tried);
     else if (able.length > 0) member = this.#ask(able, request);
     if (member === undefined) return undefined;
     if (member.isBusy) {
       if (this.#policy.isSticky === true && member.isFull && this.#mayWaitFor(member)) {
         return new Busy(member);
       }
-      member = this.#askAmong(able, request, (each) => !each.isBusy && isUntried(each));
+      member = this.#askAmong(able, request, tried, isFree);
       if (member === undefined) return ANY_BUSY;
     }
     if (member.health.isHalfOpen) {
@@ -371,18 +371,23 @@ export class Balancer implements Upstreams, Group {
     return member.waiting < this.#maxQueue;
   }
 
-  /** Asks the policy for an upstream that fits; undefined if none does. */
+  /** Asks the policy for an upstream that was not tried and that fits; undefined if there is none. */
   #askAmong(
     able: readonly BalancedMember[],
     request: PickRequest,
-    fits: (member: BalancedMember) => boolean,
+    tried: readonly TargetAddress[],
+    fits?: (member: BalancedMember) => boolean,
   ): BalancedMember | undefined {
     // With many upstreams, most of them fit: a list of these would cost more than to ask again.
     for (let asked = 0; asked < MAX_ASKED && able.length >= MANY; asked++) {
       const member = this.#ask(able, request);
-      if (fits(member)) return member;
+      if (!tried.includes(member.target) && (fits === undefined || fits(member))) return member;
     }
-    const fitting = able.filter(fits);
+    let fitting = fits === undefined ? able : able.filter(fits);
+    for (const target of tried) {
+      const at = fitting.indexOf(this.#byTarget.get(target) as BalancedMember);
+      if (at >= 0) fitting = fitting.toSpliced(at, 1);
+    }
     return fitting.length === 0 ? undefined : this.#ask(fitting, request);
   }
 
