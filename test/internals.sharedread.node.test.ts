@@ -61,7 +61,7 @@ test("a socket of a server reads into the same memory each time, pauses, and end
   for (const socket of [client, served, other, second]) socket.destroy();
 });
 
-test("a socket without these members, with TLS, or with bytes that wait is left as it is", async () => {
+test("a socket that cannot share memory, with TLS, or with bytes that wait is left as it is", async () => {
   const [client, served] = await connectPair();
   const take = vi.fn();
   const { _handle: handle } = served as unknown as { _handle: { useUserBuffer: unknown } };
@@ -73,6 +73,13 @@ test("a socket without these members, with TLS, or with bytes that wait is left 
   expect(readIntoShared(change({}), take)).toBe(false);
   expect(readIntoShared({ _handle: handle } as unknown as Socket, take)).toBe(false);
   expect(readIntoShared(change({ encrypted: true }), take)).toBe(false);
+  vi.stubGlobal("Deno", {});
+  expect(readIntoShared(served, take)).toBe(false);
+  vi.unstubAllGlobals();
+  const { platform } = process;
+  Object.defineProperty(process, "platform", { value: "win32" });
+  expect(readIntoShared(served, take)).toBe(false);
+  Object.defineProperty(process, "platform", { value: platform });
   const { useUserBuffer } = handle;
   for (const replaced of [undefined, () => expect.fail("as on Deno")]) {
     handle.useUserBuffer = replaced;

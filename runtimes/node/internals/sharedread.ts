@@ -6,8 +6,11 @@
  * - Rests on: what the option `onread` of `net.connect` sets, which sockets of servers cannot be given: the members
  *   `kBuffer`, `kBufferCb` and `kBufferGen` of a socket, which are symbols, and the method `useUserBuffer` of its handle.
  *   `pause`, `resume` and the end of a socket with `onread` are Node's own code.
- * - Check: at every use, the socket must have these members, unset, its handle must have the method, and the method must not
- *   throw. A socket with TLS, or with bytes that were read and not taken, is left as it is.
+ *   On Unix, libuv reads from a socket when bytes have arrived, and calls back at once, so that several sockets can read into
+ *   the same memory. On Windows and on Deno, their reads wait at the same time, each with its memory.
+ * - Check: at every use, the system is not Windows and the runtime not Deno, the socket must have these members, unset, its
+ *   handle must have the method, and the method must not throw. A socket with TLS, or with bytes that were read and not
+ *   taken, is left as it is.
  * - Otherwise: the socket emits `data`, with new memory for each read.
  * - Test: test/internals.sharedread.node.test.ts.
  */
@@ -26,9 +29,9 @@ let shared: Buffer | undefined;
  * @returns whether the socket does so; otherwise it goes on emitting `data`
  */
 export function readIntoShared(socket: Socket, take: (bytes: Uint8Array) => void): boolean {
-  if (socket.readableLength > 0 || (socket as { encrypted?: boolean }).encrypted === true) {
-    return false;
-  }
+  const isEncrypted = (socket as { encrypted?: boolean }).encrypted === true;
+  const isConcurrent = process.platform === "win32" || "Deno" in globalThis;
+  if (isConcurrent || isEncrypted || socket.readableLength > 0) return false;
   const [buffer, callback, generator] = NAMES.map((name) => findUnset(socket, name));
   const { _handle: handle } = socket as { _handle?: { useUserBuffer?(memory: Buffer): void } };
   if (!buffer || !callback || !generator || handle?.useUserBuffer === undefined) return false;
@@ -36,7 +39,6 @@ export function readIntoShared(socket: Socket, take: (bytes: Uint8Array) => void
   try {
     handle.useUserBuffer(memory);
   } catch {
-    // Deno has the method, which throws.
     return false;
   }
   return (
