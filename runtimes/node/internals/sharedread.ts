@@ -9,8 +9,8 @@
  *   On Unix, libuv reads from a socket when bytes have arrived, and calls back at once, so that several sockets can read into
  *   the same memory. On Windows and on Deno, their reads wait at the same time, each with its memory.
  * - Check: at every use, the system is not Windows and the runtime not Deno, the socket must have these members, unset, its
- *   handle must have the method, and the method must not throw. A socket with TLS, or with bytes that were read and not
- *   taken, is left as it is.
+ *   handle must have the method, and the method must not throw. A socket with TLS, with bytes that were read and not
+ *   taken, or with a second listener for `data` is left as it is.
  * - Otherwise: the socket emits `data`, with new memory for each read.
  * - Test: test/internals.sharedread.node.test.ts.
  */
@@ -31,7 +31,8 @@ let shared: Buffer | undefined;
 export function readIntoShared(socket: Socket, take: (bytes: Uint8Array) => void): boolean {
   const isEncrypted = (socket as { encrypted?: boolean }).encrypted === true;
   const isConcurrent = process.platform === "win32" || "Deno" in globalThis;
-  if (isConcurrent || isEncrypted || socket.readableLength > 0) return false;
+  const isObserved = socket.listenerCount("data") > 1 || socket.listenerCount("readable") > 0;
+  if (isConcurrent || isEncrypted || isObserved || socket.readableLength > 0) return false;
   const [buffer, callback, generator] = NAMES.map((name) => findUnset(socket, name));
   const { _handle: handle } = socket as { _handle?: { useUserBuffer?(memory: Buffer): void } };
   if (!buffer || !callback || !generator || handle?.useUserBuffer === undefined) return false;
