@@ -65,12 +65,13 @@ export function toGoalTable(results: readonly Measurement[]): string | undefined
   ].join("\n");
 }
 
-function show({ ratio, noise }: Comparison): string {
+/** Returns a ratio with its uncertainty; `?` after a single round. */
+export function show({ ratio, noise }: Comparison): string {
   return `${ratio.toFixed(2)} ± ${Number.isNaN(noise) ? "?" : noise.toFixed(2)}`;
 }
 
 /** Says whether a goal is met, and adds "within the noise" if another run could give the other result. */
-function judge({ ratio, noise }: Comparison, most: number): string {
+export function judge({ ratio, noise }: Comparison, most: number): string {
   const verdict = ratio <= most ? "met" : "**missed**";
   return Math.abs(ratio - most) > noise ? verdict : `${verdict}, within the noise`;
 }

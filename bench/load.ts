@@ -34,6 +34,7 @@ const fileOf = (name: string): string => fileURLToPath(new URL(name, import.meta
 
 /**
  * Sends the requests of a workload to a port for some seconds.
+ * @param secure whether with TLS
  * @throws Error that says what went wrong
  */
 export async function runLoad(
@@ -41,8 +42,9 @@ export async function runLoad(
   port: number,
   seconds: number,
   connections: number,
+  secure = false,
 ): Promise<LoadResult> {
-  const url = `http://127.0.0.1:${port}${workload.path}`;
+  const url = `${secure ? "https" : "http"}://127.0.0.1:${port}${workload.path}`;
   const directory = mkdtempSync(join(tmpdir(), "fetchway-load-"));
   try {
     const body = join(directory, "body");

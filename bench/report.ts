@@ -138,11 +138,11 @@ function toTable(results: readonly Measurement[], one: Measurement): string {
 }
 
 /** Formats a spread as a percentage; `?` for the spread of a single round, which is `NaN`. */
-function toPercent(part: number): string {
+export function toPercent(part: number): string {
   return Number.isNaN(part) ? "?" : `${(part * 100).toFixed(0)} %`;
 }
 
-function toRow(cells: readonly string[]): string {
+export function toRow(cells: readonly string[]): string {
   return `| ${cells.join(" | ")} |`;
 }
 

@@ -40,6 +40,9 @@ export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>>
     Benchmarks: "bench/README.md",
     "What connection reuse saves": "bench/pool.md",
     "One failing upstream of three": "bench/upstreams.md",
+    "WebSockets, measured": "bench/websockets.md",
+    "TLS, HTTP/2, undici": "bench/protocols.md",
+    "What the parts cost": "bench/parts.md",
   },
   "Take part": {
     Changes: "CHANGELOG.md",
