@@ -5,6 +5,7 @@ import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { toCapnp } from "../test/_capnp.ts";
+import type { Tls } from "./rounds.ts";
 
 /** A program and its arguments. */
 export type Command = [program: string, ...args: string[]];
@@ -15,6 +16,8 @@ export interface Place {
   readonly target: string;
   /** A directory for files that the contestant needs. */
   readonly directory: string;
+  /** TLS on either side; undefined for none. */
+  readonly tls?: Tls | undefined;
 }
 
 const found = new Map<string, boolean>();
@@ -60,7 +63,8 @@ export function goCommand(directory: string): Command {
  * Returns the command of nginx with one worker, kept upstream connections, and bodies that are streamed and not
  * buffered in files.
  */
-export function nginxCommand({ port, target, directory }: Place): Command {
+export function nginxCommand({ port, target, directory, tls }: Place): Command {
+  const { protocol, host } = new URL(target);
   const config = `
     daemon off;
     worker_processes 1;
@@ -77,25 +81,41 @@ export function nginxCommand({ port, target, directory }: Place): Command {
       keepalive_requests 100000000;
       client_max_body_size 0;
       upstream target {
-        server ${new URL(target).host};
+        server ${host};
         keepalive 256;
         keepalive_requests 100000000;
       }
       server {
-        listen 127.0.0.1:${port} backlog=4096;
+        listen 127.0.0.1:${port}${tls?.serves ? " ssl" : ""} backlog=4096;
+        ${tls ? tlsDirectives(tls) : ""}
         proxy_http_version 1.1;
         proxy_set_header Connection "";
         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
         proxy_request_buffering off;
         proxy_buffers 8 64k;
         proxy_max_temp_file_size 0;
-        location / { proxy_pass http://target; }
-        location /events { proxy_buffering off; proxy_pass http://target; }
+        location / { proxy_pass ${protocol}//target; }
+        location /events { proxy_buffering off; proxy_pass ${protocol}//target; }
+        location /socket {
+          proxy_set_header Upgrade $http_upgrade;
+          proxy_set_header Connection upgrade;
+          proxy_buffer_size 64k;
+          proxy_pass ${protocol}//target;
+        }
       }
     }`;
   const file = join(directory, `nginx-${port}.conf`);
   writeFileSync(file, config);
   return ["nginx", "-p", directory, "-e", "stderr", "-c", file];
+}
+
+function tlsDirectives({ certificate }: Tls): string {
+  return `
+        ssl_certificate ${certificate};
+        ssl_certificate_key ${certificate};
+        proxy_ssl_verify on;
+        proxy_ssl_trusted_certificate ${certificate};
+        proxy_ssl_name localhost;`;
 }
 
 /** Bundles a Worker, and writes the configuration of a workerd that serves it. */

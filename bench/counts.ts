@@ -6,86 +6,18 @@
  */
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
-import { Agent } from "node:http";
 import { fileURLToPath } from "node:url";
 import { hashOfCode, toStamp } from "./code.ts";
 import { contestants, isOnOtherRuntime } from "./contestants.ts";
-import type { Work } from "./counter.ts";
+import { type Cost, measureCost } from "./cost.ts";
 import { freePort, Program } from "./program.ts";
 import { toTitle } from "./ratios.ts";
 import { writeBetween } from "./report.ts";
-import { median } from "./statistics.ts";
-import { ask, validate } from "./validate.ts";
-import { type Workload, workloads } from "./workloads.ts";
+import { workloads } from "./workloads.ts";
 
 const WORKLOADS = workloads.filter(({ name }) => ["get-1k", "post-1k", "get-64k"].includes(name));
-/** Requests in sequence before the first count, in which V8 optimizes the code. */
-const WARM_UP = 8000;
-/** Requests of one count, few enough that no garbage is collected meanwhile. */
-const BATCH = 200;
-const BATCHES = 9;
-
 /** The goals for kilobytes that a GET of 1 KB allocates. */
 const GOALS: Readonly<Record<string, number>> = { node: 12, srvx: 13, h3: 14, hono: 16 };
-
-/** One thread, so that the count of requests and not the clock decides when code is optimized or garbage collected. */
-const FLAGS = [
-  "--single-threaded",
-  "--expose-gc",
-  "--no-memory-reducer",
-  "--min-semi-space-size=64",
-  "--max-semi-space-size=64",
-  `--import=${new URL("counter.ts", import.meta.url).href}`,
-];
-
-/** What one request costs. */
-interface Cost {
-  readonly bytes: number;
-  readonly promises: number;
-  readonly timers: number;
-  readonly reads: number;
-  readonly writes: number;
-}
-
-async function measureCost(name: string, workload: Workload, target: string): Promise<Cost> {
-  const [port, counter] = [await freePort(), await freePort()];
-  const file = fileURLToPath(new URL(`contestants/${name}.ts`, import.meta.url));
-  const env = { TARGET: target, COUNTER: `${counter}` };
-  const program = await Program.start([process.execPath, ...FLAGS, file], port, env);
-  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-  const send = async (times: number): Promise<void> => {
-    for (let i = 0; i < times; i++) await ask(workload, port, agent);
-  };
-  const work = async (path: string): Promise<Work> =>
-    (await (await fetch(`http://127.0.0.1:${counter}${path}`)).json()) as Work;
-  try {
-    await validate(workload, port);
-    await send(WARM_UP);
-    const bytes: number[] = [];
-    for (let i = 0; i < BATCHES; i++) {
-      const before = await work("/collect");
-      await send(BATCH);
-      const after = await work("/");
-      if (after.collections === before.collections) bytes.push((after.heap - before.heap) / BATCH);
-    }
-    if (bytes.length === 0) throw new Error(`${name}: garbage was collected in each count`);
-    await work("/hooks");
-    const before = await work("/");
-    await send(BATCH);
-    const after = await work("/");
-    const each = (kind: keyof Work): number => (after[kind] - before[kind]) / BATCH;
-    return {
-      bytes: median(bytes),
-      promises: each("promises"),
-      timers: each("timers"),
-      reads: each("reads"),
-      writes: each("writes"),
-    };
-  } finally {
-    agent.destroy();
-    await program.stop();
-  }
-}
 
 type Costs = Record<string, Record<string, Cost>>;
 
@@ -101,7 +33,8 @@ async function countAll(): Promise<Costs> {
     for (const { name } of onNode) {
       const own: Record<string, Cost> = (costs[name] = {});
       for (const workload of WORKLOADS) {
-        const cost = await measureCost(name, workload, `http://127.0.0.1:${port}`);
+        const file = fileURLToPath(new URL(`contestants/${name}.ts`, import.meta.url));
+        const cost = await measureCost([file], workload, `http://127.0.0.1:${port}`);
         own[workload.name] = cost;
         console.error(`${name.padEnd(24)} ${workload.name.padEnd(8)} ${JSON.stringify(cost)}`);
       }

@@ -81,7 +81,8 @@ export function toGoalTable(results: readonly Measurement[]): string | undefined
   ].join("\n");
 }
 
-function show({ ratio, noise }: Comparison): string {
+/** Returns a ratio with its uncertainty; `?` after a single round. */
+export function show({ ratio, noise }: Comparison): string {
   return `${ratio.toFixed(2)} ± ${Number.isNaN(noise) ? "?" : noise.toFixed(2)}`;
 }
 

@@ -32,6 +32,13 @@ const TIMEOUT = 10;
 const execute = promisify(execFile);
 const fileOf = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
+interface LoadOptions {
+  /** The cores of the load generator. */
+  readonly pins?: Pins | undefined;
+  /** Whether with TLS. */
+  readonly secure?: boolean | undefined;
+}
+
 /**
  * Sends the requests of a workload to a port for some seconds.
  * @throws Error that says what went wrong
@@ -41,9 +48,9 @@ export async function runLoad(
   port: number,
   seconds: number,
   connections: number,
-  pins: Pins = "others",
+  { pins = "others", secure = false }: LoadOptions = {},
 ): Promise<LoadResult> {
-  const url = `http://127.0.0.1:${port}${workload.path}`;
+  const url = `${secure ? "https" : "http"}://127.0.0.1:${port}${workload.path}`;
   const directory = mkdtempSync(join(tmpdir(), "fetchway-load-"));
   try {
     const body = join(directory, "body");

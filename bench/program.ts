@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { get } from "node:http";
+import { get as getSecurely } from "node:https";
 import { createServer, type AddressInfo } from "node:net";
 import { availableParallelism } from "node:os";
 import { type Command, hasCommand } from "./commands.ts";
@@ -67,16 +68,20 @@ export class Program {
     running.add(this);
   }
 
-  /** Starts a program and waits until it answers with a status below 500. */
+  /**
+   * Starts a program and waits until it answers with a status below 500.
+   * @param secure whether it serves TLS
+   */
   static async start(
     command: Command,
     port: number,
     env: Record<string, string> = {},
+    secure = false,
     patience = 20_000,
   ): Promise<Program> {
     const program = new Program(command, port, env);
     const deadline = performance.now() + patience;
-    while (!(await answers(port))) {
+    while (!(await answers(port, secure))) {
       if (!program.alive || performance.now() > deadline) {
         await program.stop();
         throw new Error(`it did not start: ${program.output.trim().slice(-400)}`);
@@ -119,9 +124,10 @@ export function sleep(milliseconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
 
-function answers(port: number): Promise<boolean> {
+function answers(port: number, secure: boolean): Promise<boolean> {
   return new Promise((resolve) => {
-    const request = get({ host: "127.0.0.1", port, path: "/", agent: false }, (response) => {
+    const options = { host: "127.0.0.1", port, path: "/", agent: false, rejectUnauthorized: false };
+    const request = (secure ? getSecurely : get)(options, (response) => {
       response.resume().on("error", () => {});
       resolve((response.statusCode ?? 500) < 500);
     });

@@ -28,12 +28,27 @@ export function toTitle(name: string): string {
   return role === "fetchway" ? `**${title}**` : title;
 }
 
+/** What is compared: the rounds of a contestant under one load. */
+export interface Compared {
+  readonly contestant: string;
+  readonly workload: string;
+  readonly connections: number;
+  readonly samples: readonly { readonly cpu: number }[];
+  /** The reason why there are no figures. */
+  readonly failed?: string;
+}
+
+/** Returns the CPU time of each round. */
+export function cpuOf({ samples }: Compared): number[] {
+  return samples.map(({ cpu }) => cpu);
+}
+
 export function valuesOf({ samples }: Measurement, what: keyof Sample): number[] {
   return samples.flatMap((sample) => sample[what] ?? []);
 }
 
 /** Returns the successful measurements of the same workload and number of connections. */
-export function besides(all: readonly Measurement[], one: Measurement): Measurement[] {
+export function besides<T extends Compared>(all: readonly T[], one: Compared): T[] {
   return all.filter(
     ({ workload, connections, failed }) =>
       workload === one.workload && connections === one.connections && failed === undefined,
@@ -41,19 +56,19 @@ export function besides(all: readonly Measurement[], one: Measurement): Measurem
 }
 
 /** Finds the measurement to compare with; undefined if no contestant of that kind has figures. */
-export function baseOf(
-  all: readonly Measurement[],
-  one: Measurement,
+export function baseOf<T extends Compared>(
+  all: readonly T[],
+  one: Compared,
   base: Base,
-): Measurement | undefined {
+): T | undefined {
   const others = besides(all, one);
-  const named = (name: string | undefined): Measurement | undefined =>
+  const named = (name: string | undefined): T | undefined =>
     others.find(({ contestant }) => contestant === name);
   if (base === "rival") return named(contestantOf(one.contestant)?.rival);
   if (base !== "peer") return named(base);
   return others
     .filter(({ contestant }) => PEERS.has(contestantOf(contestant)?.role))
-    .toSorted((a, b) => median(valuesOf(a, "cpu")) - median(valuesOf(b, "cpu")))[0];
+    .toSorted((a, b) => median(cpuOf(a)) - median(cpuOf(b)))[0];
 }
 
 /** The CPU time per request as a ratio to that of another contestant, and the uncertainty of the ratio. */
@@ -68,12 +83,12 @@ export interface Comparison {
  * @returns undefined if there is no measurement of that base
  */
 export function compare(
-  all: readonly Measurement[],
-  one: Measurement,
+  all: readonly Compared[],
+  one: Compared,
   base: Base,
 ): Comparison | undefined {
   const other = baseOf(all, one, base);
   if (other === undefined || other === one || one.failed !== undefined) return undefined;
-  const each = ratios(valuesOf(one, "cpu"), valuesOf(other, "cpu"));
+  const each = ratios(cpuOf(one), cpuOf(other));
   return { ratio: median(each), noise: spread(each) };
 }

@@ -143,7 +143,7 @@ function toTable(results: readonly Measurement[], one: Measurement): string {
 }
 
 /** Formats a spread as a percentage; `?` for the spread of a single round, which is `NaN`. */
-function toPercent(part: number): string {
+export function toPercent(part: number): string {
   return Number.isNaN(part) ? "?" : `${(part * 100).toFixed(0)} %`;
 }
 

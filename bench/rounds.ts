@@ -31,6 +31,14 @@ export interface Measurement {
   readonly failed?: string;
 }
 
+/** The use of TLS. */
+export interface Tls {
+  /** The file of the certificate of proxies and upstreams, with its key in front. It signs itself. */
+  readonly certificate: string;
+  /** Whether clients connect to the proxy with TLS. */
+  readonly serves: boolean;
+}
+
 export interface RoundOptions {
   readonly rounds: number;
   readonly seconds: number;
@@ -39,6 +47,13 @@ export interface RoundOptions {
   readonly target: string;
   /** A directory for files that contestants need. */
   readonly directory: string;
+  /** TLS on either side; undefined for none. */
+  readonly tls?: Tls;
+  /**
+   * Whether a second of load precedes each round, so that connections to the upstream that were closed since the last round
+   * are established again before it.
+   */
+  readonly primes?: boolean;
   /** Called after each round of each contestant. */
   readonly progress: (contestant: Contestant, what: Sample | string) => void;
 }
@@ -51,8 +66,20 @@ export function secondsOf({ paced }: Workload, seconds: number): number {
   return paced ? Math.ceil(seconds / 2) : seconds;
 }
 
+/**
+ * Runs each item once in every round. Every second round runs in reverse order, so that no item is always first or last.
+ */
+export async function interleave<T>(
+  rounds: number,
+  items: readonly T[],
+  run: (item: T) => Promise<void>,
+): Promise<void> {
+  for (let round = 0; round < rounds; round++) {
+    for (const item of round % 2 === 1 ? items.toReversed() : items) await run(item);
+  }
+}
+
 interface Entry {
-  readonly contestant: Contestant;
   readonly program: Program;
   readonly samples: Sample[];
 }
@@ -81,8 +108,8 @@ export async function measure(
     await Promise.all(
       contestants.map(async (contestant) => {
         try {
-          const program = await start(contestant, options);
-          entries.set(contestant.name, { contestant, program, samples: [] });
+          const program = await startContestant(contestant, options);
+          entries.set(contestant.name, { program, samples: [] });
         } catch (error) {
           await fail(contestant, error);
         }
@@ -92,26 +119,25 @@ export async function measure(
       const port = entries.get(contestant.name)?.program.port;
       if (port === undefined) continue;
       try {
-        await validate(workload, port);
-        await runLoad(workload, port, WARM_UP, connections);
+        await validate(workload, port, options.tls?.serves);
+        await runLoad(workload, port, WARM_UP, connections, {
+          secure: options.tls?.serves,
+        });
       } catch (error) {
         await fail(contestant, error);
       }
     }
-    for (let round = 0; round < options.rounds; round++) {
-      const order = contestants.flatMap(({ name }) => entries.get(name) ?? []);
-      // Every second round runs in reverse order, so that no contestant is always first or last.
-      if (round % 2 === 1) order.reverse();
-      for (const { contestant, program, samples } of order) {
-        try {
-          const sample = await runRound(workload, program, options);
-          samples.push(sample);
-          progress(contestant, sample);
-        } catch (error) {
-          await fail(contestant, error);
-        }
+    await interleave(options.rounds, contestants, async (contestant) => {
+      const entry = entries.get(contestant.name);
+      if (entry === undefined) return;
+      try {
+        const sample = await runRound(workload, entry.program, options);
+        entry.samples.push(sample);
+        progress(contestant, sample);
+      } catch (error) {
+        await fail(contestant, error);
       }
-    }
+    });
   } finally {
     await Promise.all(Array.from(entries.values(), ({ program }) => program.stop()));
   }
@@ -124,26 +150,40 @@ export async function measure(
   });
 }
 
-async function start(contestant: Contestant, options: RoundOptions): Promise<Program> {
-  const { target, directory } = options;
+/**
+ * Starts a contestant on its core.
+ * @throws Error that says why it cannot run
+ */
+export async function startContestant(
+  contestant: Contestant,
+  { target, directory, tls }: Pick<RoundOptions, "target" | "directory" | "tls">,
+): Promise<Program> {
   const reason = contestant.missing?.();
   if (reason !== undefined) throw new Error(reason);
   const port = await freePort();
-  const command = await contestant.command({ port, target, directory });
-  return Program.start(pin(command, "proxy"), port, { TARGET: target });
+  const command = await contestant.command({ port, target, directory, tls });
+  const env = {
+    TARGET: target,
+    ...(tls && { NODE_EXTRA_CA_CERTS: tls.certificate }),
+    ...(tls?.serves && { CERTIFICATE: tls.certificate }),
+  };
+  return Program.start(pin(command, "proxy"), port, env, tls?.serves);
 }
 
 async function runRound(
   workload: Workload,
   program: Program,
-  { seconds, connections }: RoundOptions,
+  { seconds, connections, tls, primes = false }: RoundOptions,
 ): Promise<Sample> {
+  const secure = tls?.serves;
+  if (primes) await runLoad(workload, program.port, 1, connections, { secure });
   const before = usageOf(program.pid);
   const { requests, duration, bytes, mean, p50, p99 } = await runLoad(
     workload,
     program.port,
     secondsOf(workload, seconds),
     connections,
+    { secure },
   );
   const after = usageOf(program.pid);
   if (!program.alive) throw new Error(`it ended: ${program.output.trim().slice(-200)}`);

@@ -3,7 +3,9 @@
  *
  * It supports only the needed part of HTTP/1.1 over plain sockets: it builds responses once, and does not parse heads.
  */
-import { createServer, type Socket } from "node:net";
+import { readFileSync } from "node:fs";
+import { createServer, type Server, type Socket } from "node:net";
+import { createServer as createSecureServer } from "node:tls";
 import { crc32 } from "node:zlib";
 import { EVENT, EVENTS, receiptOf, workloads } from "./workloads.ts";
 
@@ -140,13 +142,25 @@ class Connection {
   }
 }
 
-const server = createServer({ noDelay: true }, (socket) => {
+/** The file of a certificate with its key; undefined for an upstream without TLS. */
+const certificate = process.env["CERTIFICATE"];
+
+function serveConnection(socket: Socket): void {
   const connection = new Connection(socket);
   socket.on("data", (data) => connection.take(data));
   // Proxies may reset connections at any time, so errors are ignored.
   socket.on("error", () => socket.destroy());
   socket.on("close", () => streams.delete(socket));
-});
+}
+
+function createSecure(file: string): Server {
+  const pem = readFileSync(file);
+  return createSecureServer({ cert: pem, key: pem, noDelay: true }, serveConnection);
+}
+
+const server = certificate
+  ? createSecure(certificate)
+  : createServer({ noDelay: true }, serveConnection);
 // Listen on all addresses: on Linux, each address in 127.0.0.0/8 then serves as a separate origin.
 server.listen(Number(process.env["PORT"]), "0.0.0.0", 4096);
 process.stdin.resume().on("end", () => process.exit());

@@ -1,5 +1,6 @@
 /** Checks that a proxy does the work for which it is measured. */
 import { Agent, request } from "node:http";
+import { Agent as SecureAgent, request as requestSecurely } from "node:https";
 import type { Workload } from "./workloads.ts";
 
 interface Answer {
@@ -10,10 +11,14 @@ interface Answer {
 
 /**
  * Sends a request twice on one connection, and checks the responses completely.
+ * @param secure whether the proxy serves TLS
  * @throws Error that says what was wrong
  */
-export async function validate(workload: Workload, port: number): Promise<void> {
-  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+export async function validate(workload: Workload, port: number, secure = false): Promise<void> {
+  const options = { keepAlive: true, maxSockets: 1 };
+  const agent = secure
+    ? new SecureAgent({ ...options, rejectUnauthorized: false })
+    : new Agent(options);
   try {
     for (let i = 0; i < 2; i++) check(await ask(workload, port, agent), workload);
   } finally {
@@ -21,7 +26,7 @@ export async function validate(workload: Workload, port: number): Promise<void> 
   }
 }
 
-/** Sends a request of a workload, and reads the whole response. */
+/** Sends a request of a workload, and reads the whole response. The agent says whether with TLS. */
 export function ask(
   { method, path, body, type }: Workload,
   port: number,
@@ -29,7 +34,8 @@ export function ask(
 ): Promise<Answer> {
   const headers = body ? { "Content-Type": type, "Content-Length": body.length } : {};
   return new Promise((resolve, reject) => {
-    const sent = request({ host: "127.0.0.1", port, method, path, agent, headers }, (response) => {
+    const send = agent instanceof SecureAgent ? requestSecurely : request;
+    const sent = send({ host: "127.0.0.1", port, method, path, agent, headers }, (response) => {
       const chunks: Buffer[] = [];
       response.on("data", (chunk: Buffer) => void chunks.push(chunk));
       response.on("error", reject);

@@ -41,6 +41,9 @@ export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>>
     "Latency at fixed rates": "bench/tail.md",
     "What connection reuse saves": "bench/pool.md",
     "One failing upstream of three": "bench/upstreams.md",
+    "WebSockets, measured": "bench/websockets.md",
+    "TLS, HTTP/2, undici": "bench/protocols.md",
+    "What the parts cost": "bench/parts.md",
   },
   "Take part": {
     Changes: "CHANGELOG.md",

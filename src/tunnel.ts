@@ -11,8 +11,13 @@ export interface HandedSocket {
 
 /** What calls are made on while bytes arrive from the upstream of a tunnel. */
 export interface TunnelHandler {
-  /** Bytes have arrived, in memory that belongs to the handler. */
-  onData(bytes: Uint8Array): void;
+  /** Whether the handler takes bytes whose memory is read into again after the call of `onData`. */
+  readonly takesShared?: boolean | undefined;
+  /**
+   * Bytes have arrived, in memory that belongs to the handler.
+   * @param isShared whether the memory is read into again after the call instead, which only a handler with `takesShared` gets
+   */
+  onData(bytes: Uint8Array, isShared?: boolean): void;
   /** There is room again after a `write` that returned false. */
   onDrain(): void;
   /** The upstream has closed its direction; ours is still open. */
@@ -25,11 +30,14 @@ export interface TunnelHandler {
 export interface Tunnel {
   /** Sets the handler, once. Bytes that arrived before are kept for it. */
   attach(handler: TunnelHandler): void;
+  /** Whether the tunnel takes bytes whose memory is read into again after the call of `write`. */
+  readonly takesShared?: boolean | undefined;
   /**
    * Sends bytes, which must not change afterwards.
+   * @param isShared whether the memory is read into again after the call; only for a tunnel with `takesShared`
    * @returns whether there is room for more; otherwise `onDrain` follows
    */
-  write(bytes: Uint8Array): boolean;
+  write(bytes: Uint8Array, isShared?: boolean): boolean;
   /** Stops reading, so that the upstream has to wait. */
   pause(): void;
   /** Continues reading. */
@@ -58,9 +66,10 @@ export class WatchedTunnel implements Tunnel {
 
   attach(handler: TunnelHandler): void {
     this.#tunnel.attach({
-      onData: (bytes) => {
+      takesShared: handler.takesShared,
+      onData: (bytes, isShared) => {
         this.#onBytes?.(0, bytes.byteLength);
-        handler.onData(bytes);
+        handler.onData(bytes, isShared);
       },
       onDrain: () => handler.onDrain(),
       onEnd: () => handler.onEnd(),
@@ -71,9 +80,13 @@ export class WatchedTunnel implements Tunnel {
     });
   }
 
-  write(bytes: Uint8Array): boolean {
+  get takesShared(): boolean | undefined {
+    return this.#tunnel.takesShared;
+  }
+
+  write(bytes: Uint8Array, isShared?: boolean): boolean {
     this.#onBytes?.(bytes.byteLength, 0);
-    return this.#tunnel.write(bytes);
+    return this.#tunnel.write(bytes, isShared);
   }
 
   pause(): void {

@@ -7,11 +7,13 @@ import { hashOfCode, stampsIn, toStamp } from "../bench/code.ts";
 import { contestants } from "../bench/contestants.ts";
 import { help, readFlags } from "../bench/flags.ts";
 import { baseOf, compare } from "../bench/ratios.ts";
-import type { Measurement } from "../bench/rounds.ts";
+import { interleave, type Measurement } from "../bench/rounds.ts";
 import { describeMachine, toMarkdown } from "../bench/report.ts";
 import { median, ratios, spread } from "../bench/statistics.ts";
 import { summarize, type Summary, toOverview } from "../bench/summary.ts";
 import { parsePs, parseStat, usageOf } from "../bench/usage.ts";
+import { headSizeOf, KEY_SIZE, toFrame } from "../bench/websockets/frames.ts";
+import { type FrameHandler, FrameReader } from "../src/websocket/frames.ts";
 import { MIB, workloads } from "../bench/workloads.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -72,6 +74,35 @@ describe("figures", () => {
     // In the second round the machine is three times slower, but the ratio stays the same.
     expect(ratios([10, 30, 11], [20, 60, 22])).toEqual([0.5, 0.5, 0.5]);
   });
+
+  test("every second round runs in reverse order", async () => {
+    const order: string[] = [];
+    await interleave(3, ["a", "b", "c"], async (item) => void order.push(item));
+    expect(order.join("")).toBe("abccbaabc");
+  });
+
+  test.each([0, 64, 125, 126, 1024, 65_535, 65_536])(
+    "a message of %i bytes is one frame",
+    (size) => {
+      const payload = Buffer.alloc(size, "m");
+      const messages: unknown[] = [];
+      const handler: FrameHandler = {
+        onMessage: (data) => void messages.push(data),
+        onPing: () => expect.fail("a ping"),
+        onPong: () => expect.fail("a pong"),
+        onCloseFrame: () => expect.fail("a close frame"),
+        onViolation: (_, message) => expect.fail(message),
+      };
+      const frame = toFrame(payload, false);
+      new FrameReader(handler, 65_536).feed(frame);
+      expect(messages.map((data) => Buffer.from(data as Uint8Array))).toEqual([payload]);
+      // The masked frame has the key zero behind its head.
+      const masked = toFrame(payload, true);
+      const head = headSizeOf(masked[1] as number);
+      expect(masked[1]).toBe((frame[1] as number) | 0x80);
+      expect(masked.subarray(head)).toEqual(Buffer.concat([Buffer.alloc(KEY_SIZE), payload]));
+    },
+  );
 
   test("CPU and memory are read from proc and from ps", () => {
     const stat = `42 (a ) b) S 7 ${"0 ".repeat(9)}250 50 0 0 20 0 4 0 100 1000000 256 rest`;

@@ -1,17 +1,30 @@
 /** Reads the settings of a contestant on Node, and starts its server. */
-import { type Handlers, serve, type ServerKind } from "../../test/_serve.ts";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:https";
+import type { RequestListener } from "node:http";
+import type { Server } from "node:net";
+import { type Handlers, listen, serve, type ServerKind } from "../../test/_serve.ts";
 
 export const port: number = Number(process.env["PORT"]);
 export const target: string = process.env["TARGET"] ?? "";
 export const hostname = "127.0.0.1";
+/** Whether the contestant sends its requests by HTTP/2. */
+export const isHttp2: boolean = process.argv.includes("http2");
+
+/** The file of the server's certificate, with its key in front; undefined for a server without TLS. */
+const certificate = process.env["CERTIFICATE"];
 
 // The benchmark holds stdin open, so this process ends with it, even if the benchmark crashes.
 process.stdin.resume().on("end", () => process.exit());
 
-/** Starts the contestant's server on the port that the benchmark expects. */
+/** Starts the contestant's server on the port that the benchmark expects, and returns it. */
 export async function start<Kind extends ServerKind>(
   kind: Kind,
   handler: Handlers[Kind],
-): Promise<void> {
-  await serve(kind, handler, port);
+): Promise<Server> {
+  if (certificate === undefined) return (await serve(kind, handler, port)).server;
+  const pem = readFileSync(certificate);
+  const server = createServer({ cert: pem, key: pem }, handler as RequestListener);
+  await listen(server, port);
+  return server;
 }

@@ -4,9 +4,9 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Dispatcher, Pool } from "undici";
-import { start, target } from "./_start.ts";
+import { isHttp2, start, target } from "./_start.ts";
 
-const pool = new Pool(target, { allowH2: false });
+const pool = new Pool(target, { allowH2: isHttp2 });
 const ROOM = 65_536;
 
 class Handler implements Dispatcher.DispatchHandler {
@@ -24,9 +24,11 @@ class Handler implements Dispatcher.DispatchHandler {
   onResponseStart(
     controller: Dispatcher.DispatchController,
     status: number,
-    _headers: unknown,
+    parsed: Record<string, string | string[]>,
     statusText?: string,
   ): void {
+    // HTTP/2 has no list of raw fields.
+    if (isHttp2) return void this.#res.writeHead(status, parsed);
     const raw = controller.rawHeaders as Buffer[];
     const headers: string[] = [];
     for (let i = 0; i < raw.length; i += 2) {

@@ -1,5 +1,7 @@
+import { Agent } from "undici";
 import { createProxy } from "#proxy";
 import { createUndiciTransport } from "../../runtimes/undici.ts";
-import { start, target } from "./_start.ts";
+import { isHttp2, start, target } from "./_start.ts";
 
-await start("node", createProxy({ target, transport: createUndiciTransport() }).nodeHandler);
+const transport = createUndiciTransport(isHttp2 ? new Agent({ allowH2: true }) : undefined);
+await start("node", createProxy({ target, transport }).nodeHandler);

@@ -1,4 +1,5 @@
 import { createProxy } from "#proxy";
-import { start, target } from "./_start.ts";
+import { isHttp2, start, target } from "./_start.ts";
 
-await start("node", createProxy({ target }).nodeHandler);
+const proxy = createProxy({ target, ...(isHttp2 && { pool: { http2: true } }) });
+proxy.attach(await start("node", proxy.nodeHandler));

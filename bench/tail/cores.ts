@@ -57,7 +57,9 @@ function readCores(): { busy: number; idle: number } {
 
 async function measureThroughput({ pid, port }: Program): Promise<Throughput> {
   const before = { own: usageOf(pid).cpu, ...readCores() };
-  const { requests, duration } = await runLoad(workload, port, SECONDS, CONNECTIONS, "all");
+  const { requests, duration } = await runLoad(workload, port, SECONDS, CONNECTIONS, {
+    pins: "all",
+  });
   const after = { own: usageOf(pid).cpu, ...readCores() };
   const own = after.own - before.own;
   const busy = after.busy - before.busy;
@@ -89,7 +91,7 @@ export async function measureCores(
       const program = await Program.start([...command, ...flags], port);
       runs.push({ program, fast: [], paced: [] });
       await validate(workload, port);
-      await runLoad(workload, port, SECONDS, CONNECTIONS, "all");
+      await runLoad(workload, port, SECONDS, CONNECTIONS, { pins: "all" });
     }
     for (let round = 0; round < ROUNDS; round++) {
       for (const [i, { program, fast, paced }] of runs.entries()) {

@@ -3,6 +3,8 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Listener } from "../../src/exchange/scope.ts";
 import type { Tunnel, TunnelHandler } from "../../src/tunnel.ts";
+import { writeFromShared } from "./internals/scratchwrite.ts";
+import { readIntoShared } from "./internals/sharedread.ts";
 
 /** The number of bytes that are kept before the upgrade is answered. Above it, the proxy stops reading from the client. */
 const MAX_EARLY = 65_536;
@@ -15,6 +17,7 @@ const MAX_EARLY = 65_536;
  * upstream after a 101 only. An upstream that refuses the upgrade would take them for another request.
  */
 export class UpgradeSocket implements TunnelHandler {
+  readonly takesShared = true;
   readonly #socket: Socket;
   #early: Uint8Array[];
   #earlyBytes: number;
@@ -98,14 +101,17 @@ export class UpgradeSocket implements TunnelHandler {
     socket.write(head, "latin1");
     tunnel.attach(this);
     for (const bytes of this.#early.splice(0)) this.#send(bytes);
+    if (tunnel.takesShared) readIntoShared(socket, (bytes) => this.#send(bytes, true));
     socket.resume();
   }
 
   // ── from the upstream ──
 
   /** @internal */
-  onData(bytes: Uint8Array): void {
-    if (!this.#socket.write(bytes)) this.#tunnel?.pause();
+  onData(bytes: Uint8Array, isShared = false): void {
+    const socket = this.#socket;
+    const hasRoom = isShared ? writeFromShared(socket, bytes) : socket.write(bytes);
+    if (!hasRoom) this.#tunnel?.pause();
   }
 
   /** @internal */
@@ -137,8 +143,8 @@ export class UpgradeSocket implements TunnelHandler {
     if (this.#earlyBytes >= MAX_EARLY) this.#socket.pause();
   }
 
-  #send(bytes: Uint8Array): void {
-    if (this.#tunnel?.write(bytes) === false) this.#socket.pause();
+  #send(bytes: Uint8Array, isShared?: boolean): void {
+    if (this.#tunnel?.write(bytes, isShared) === false) this.#socket.pause();
   }
 
   #onClientDrain(): void {

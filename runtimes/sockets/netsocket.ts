@@ -1,6 +1,8 @@
 import type { Socket as RawSocket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
+import { writeFromShared } from "../node/internals/scratchwrite.ts";
+import { readIntoShared } from "../node/internals/sharedread.ts";
 
 /** A socket of `node:net` or `node:tls`, which Node, Bun and Deno have. It adds its listeners once for all requests. */
 export class NetSocket implements Socket {
@@ -56,6 +58,14 @@ export class NetSocket implements Socket {
 
   write(bytes: Uint8Array, done?: () => void): boolean {
     return this.raw.write(bytes, done);
+  }
+
+  writeShared(bytes: Uint8Array): boolean {
+    return writeFromShared(this.raw, bytes);
+  }
+
+  readShared(take: (bytes: Uint8Array) => void): boolean {
+    return readIntoShared(this.raw, take);
   }
 
   pause(): void {

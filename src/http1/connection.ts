@@ -168,6 +168,23 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     return hasRoom;
   }
 
+  /**
+   * Sends bytes whose memory is read into again after the call.
+   * @returns whether there is room for more
+   */
+  writeShared(bytes: Uint8Array): boolean {
+    const { socket } = this;
+    if (socket?.writeShared === undefined) return this.write(this.codec.copy(bytes));
+    const hasRoom = socket.writeShared(bytes);
+    if (!hasRoom) this.#isFull = true;
+    return hasRoom;
+  }
+
+  /** Passes what is read to a tunnel, in memory that is read into again after the call, where the runtime can. */
+  readShared(take: (bytes: Uint8Array) => void): void {
+    this.socket?.readShared?.(take);
+  }
+
   /** Calls back once when there is room for more bytes, or when the connection is closed. */
   onceDrained(callback: () => void): void {
     if (this.destroyed) callback();

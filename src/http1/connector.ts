@@ -73,6 +73,16 @@ export interface Socket {
    * @returns whether there is room for more; otherwise `onDrain` follows
    */
   write(bytes: Uint8Array, done?: () => void): boolean;
+  /**
+   * Sends bytes whose memory is read into again after the call; left out where the bytes must be copied.
+   * @returns whether there is room for more; otherwise `onDrain` follows
+   */
+  writeShared?(bytes: Uint8Array): boolean;
+  /**
+   * Passes what is read to a callback instead of `onData`, in memory that is read into again after the call.
+   * @returns false where the runtime cannot, so that `onData` is still called
+   */
+  readShared?(take: (bytes: Uint8Array) => void): boolean;
   /** Stops reading, so that the upstream has to wait. */
   pause(): void;
   /** Continues reading. */

@@ -5,6 +5,7 @@ import type { Carried, Connection } from "./connection.ts";
 export class SwitchedTunnel implements Tunnel, Carried {
   /** Turns the pool's `timeout` off, which closes silent connections: a tunnel has `tunnelTimeout` instead. */
   readonly isPaused = true;
+  readonly takesShared = true;
   readonly #connection: Connection;
   #handler: TunnelHandler | undefined;
   /** The bytes that arrived before the handler was set: the upstream may send them with its 101. */
@@ -28,13 +29,15 @@ export class SwitchedTunnel implements Tunnel, Carried {
     this.#handler = handler;
     for (const bytes of this.#early.splice(0)) handler.onData(bytes);
     if (this.#hasEnded) handler.onEnd();
-    if (this.#isClosed) handler.onClose(this.#error);
-    else this.#connection.resume();
+    if (this.#isClosed) return handler.onClose(this.#error);
+    if (handler.takesShared) this.#connection.readShared((bytes) => handler.onData(bytes, true));
+    this.#connection.resume();
   }
 
-  write(bytes: Uint8Array): boolean {
+  write(bytes: Uint8Array, isShared = false): boolean {
     if (this.#isClosed) return true;
-    const hasRoom = this.#connection.write(bytes);
+    const connection = this.#connection;
+    const hasRoom = isShared ? connection.writeShared(bytes) : connection.write(bytes);
     if (hasRoom || this.#isWaiting) return hasRoom;
     this.#isWaiting = true;
     this.#connection.onceDrained(() => {

@@ -28,6 +28,7 @@ import { type CheckOptions, HealthChecks } from "./healthchecks.ts";
 import { hasHostName, HostName, HostNames, type ResolveOptions } from "./hostnames.ts";
 import {
   BalancedMember,
+  isFree,
   isWorking,
   type MemberLimits,
   mayWork,
@@ -73,6 +74,11 @@ export type {
 };
 export type { Chance, Choose, Result, StateChange, Upstreams, UpstreamState };
 
+/** The number of upstreams from which a policy is asked again before a list of those that fit is made. */
+const MANY = 32;
+/** How often it is asked. */
+const MAX_ASKED = 3;
+
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
   /** The number of requests that were sent to all upstreams and are not over. */
@@ -83,6 +89,7 @@ export class Balancer implements Upstreams, Group {
   heaviest = 1;
   readonly #members: BalancedMember[] = [];
   readonly #byTarget: Map<TargetAddress, BalancedMember> = new Map();
+  readonly #byName: Map<string, BalancedMember> = new Map();
   readonly #policy: Policy;
   readonly #onStateChange: BalanceOptions["onStateChange"];
   /** The number of requests that may wait for each upstream. */
@@ -135,7 +142,9 @@ export class Balancer implements Upstreams, Group {
         });
       });
     }
-    for (const target of targets) this.add(target);
+    this.#changeTogether(() => {
+      for (const target of targets) this.add(target);
+    });
     this.#isInUse = true;
     if (targets.length === 0) throw badOption("balance", "give it at least one upstream");
   }
@@ -183,7 +192,7 @@ export class Balancer implements Upstreams, Group {
       throw badOption("check", "an app in this process cannot be checked; leave it out");
     }
     const name = nameOf(target);
-    if (this.#findName(target) ?? this.#members.find((each) => each.name === name)) {
+    if (this.#findName(target) ?? this.#byName.get(name)) {
       throw badOption("balance", `${name} is there twice; set its weight instead`);
     }
     checkFits(target, (this.#members[0] ?? this.#names?.all[0])?.target ?? target);
@@ -219,12 +228,12 @@ export class Balancer implements Upstreams, Group {
   /** @param isLate whether it begins slowly, because the others are in use: its caches and connections are cold */
   #put(target: TargetAddress, weight: number, isLate: boolean): void {
     // An address of a host name may have come back, while its last requests were running.
-    const name = this.#names === undefined ? undefined : nameOf(target);
-    let member = name && this.#members.find((each) => each.name === name);
-    if (!member) {
+    let member = this.#byName.get(nameOf(target));
+    if (member === undefined) {
       member = new BalancedMember(target, weight, this.#limits);
       this.#members.push(member);
       this.#byTarget.set(target, member);
+      this.#byName.set(member.name, member);
     }
     member.share = weight;
     member.isDraining = false;
@@ -242,6 +251,7 @@ export class Balancer implements Upstreams, Group {
     if (!member.isDraining || index < 0) return;
     this.#members.splice(index, 1);
     this.#byTarget.delete(member.target);
+    this.#byName.delete(member.name);
     this.#changed();
   }
 
@@ -335,17 +345,17 @@ export class Balancer implements Upstreams, Group {
     request: PickRequest,
     tried: readonly TargetAddress[],
   ): BalancedMember | Busy | undefined {
-    let able: readonly BalancedMember[] = this.#refresh();
-    if (tried.length > 0) able = able.filter(({ target }) => !tried.includes(target));
-    if (able.length === 0) return undefined;
-    let member = this.#ask(able, request);
+    const able = this.#refresh();
+    let member: BalancedMember | undefined;
+    if (tried.length > 0) member = this.#askAmong(able, request, tried);
+    else if (able.length > 0) member = this.#ask(able, request);
+    if (member === undefined) return undefined;
     if (member.isBusy) {
       if (this.#policy.isSticky === true && member.isFull && this.#mayWaitFor(member)) {
         return new Busy(member);
       }
-      able = able.filter((each) => !each.isBusy);
-      if (able.length === 0) return ANY_BUSY;
-      member = this.#ask(able, request);
+      member = this.#askAmong(able, request, tried, isFree);
+      if (member === undefined) return ANY_BUSY;
     }
     if (member.health.isHalfOpen) {
       member.probe = request;
@@ -359,6 +369,26 @@ export class Balancer implements Upstreams, Group {
   #mayWaitFor(member: BalancedMember): boolean {
     if (member.waiting >= this.#maxQueue) this.#queue.dropAborted();
     return member.waiting < this.#maxQueue;
+  }
+
+  /** Asks the policy for an upstream that was not tried and that fits; undefined if there is none. */
+  #askAmong(
+    able: readonly BalancedMember[],
+    request: PickRequest,
+    tried: readonly TargetAddress[],
+    fits?: (member: BalancedMember) => boolean,
+  ): BalancedMember | undefined {
+    // With many upstreams, most of them fit: a list of these would cost more than to ask again.
+    for (let asked = 0; asked < MAX_ASKED && able.length >= MANY; asked++) {
+      const member = this.#ask(able, request);
+      if (!tried.includes(member.target) && (fits === undefined || fits(member))) return member;
+    }
+    let fitting = fits === undefined ? able : able.filter(fits);
+    for (const target of tried) {
+      const at = fitting.indexOf(this.#byTarget.get(target) as BalancedMember);
+      if (at >= 0) fitting = fitting.toSpliced(at, 1);
+    }
+    return fitting.length === 0 ? undefined : this.#ask(fitting, request);
   }
 
   #ask(able: readonly BalancedMember[], request: PickRequest): BalancedMember {
@@ -392,13 +422,14 @@ export class Balancer implements Upstreams, Group {
   }
 
   #findName(target: TargetAddress): HostName | undefined {
+    if (this.#names === undefined) return undefined;
     const name = nameOf(target);
-    return this.#names?.all.find((each) => each.name === name);
+    return this.#names.all.find((each) => each.name === name);
   }
 
   #find(target: TargetAddress): BalancedMember {
     const name = nameOf(target);
-    const found = this.#members.find((member) => member.name === name);
+    const found = this.#byName.get(name);
     if (found === undefined) throw badOption("target", `there is no upstream ${name}`);
     return found;
   }

@@ -63,12 +63,12 @@ export function consistentHash(keyOf: HashKey, { sticky = false }: HashOptions =
       let lookup = lookups.get(group);
       if (lookup === undefined) lookups.set(group, (lookup = new Lookup()));
       lookup.update(members, group);
-      const { table, able, total } = lookup;
+      const { table, total } = lookup;
       const key = keyOf(request);
       for (let jump = 0; jump < MAX_JUMPS; jump++) {
         const place = hash(key, jump) % TABLE_SIZE;
         const member = group.members[table[place] as number] as Member;
-        if (!able.has(member)) continue;
+        if (!lookup.has(members, member)) continue;
         if (sticky || !isOverloaded(member, group.active, total)) return member;
       }
       return members.reduce((least, each) => (each.active < least.active ? each : least));
@@ -79,22 +79,37 @@ export function consistentHash(keyOf: HashKey, { sticky = false }: HashOptions =
 /** What is computed once for many picks among the upstreams of one target. */
 class Lookup {
   table: Int32Array = new Int32Array(0);
-  able: ReadonlySet<Member> = new Set();
   /** The weight of those that can take requests. */
   total = 0;
   #version: number | undefined;
+  /** The list for which `#able` and `total` were computed. */
   #list: readonly Member[] | undefined;
+  #able: ReadonlySet<Member> = new Set();
+  /** The list of the last pick, if it is another one. */
+  #other: readonly Member[] | undefined;
 
   /** Computes again what has changed. */
   update(members: readonly Member[], group: Group): void {
-    if (this.#version !== group.version) {
+    const isChanged = this.#version !== group.version;
+    if (isChanged) {
       this.table = buildTable(group.members);
       this.#version = group.version;
     }
     if (this.#list === members) return;
-    this.able = new Set(members);
+    // A list for a single attempt, without the upstreams that were tried, never comes again.
+    if (!isChanged && this.#other !== members) {
+      this.#other = members;
+      return;
+    }
     this.#list = members;
+    this.#other = undefined;
+    this.#able = new Set(members);
     this.total = members.reduce((sum, { weight }) => sum + weight, 0);
+  }
+
+  /** Whether an upstream is in the list of the present pick. */
+  has(members: readonly Member[], member: Member): boolean {
+    return this.#list === members ? this.#able.has(member) : members.includes(member);
   }
 }
 

@@ -98,6 +98,11 @@ export function isWorking(member: BalancedMember): boolean {
   return mayWork(member) && member.health.ejectedUntil === 0;
 }
 
+/** Whether an upstream takes a further request at present. */
+export function isFree({ isBusy }: BalancedMember): boolean {
+  return !isBusy;
+}
+
 /** Returns the state of an upstream as `onStateChange` tells it. */
 export function outageOf({ isUp, health }: BalancedMember): StateChange["state"] {
   if (!isUp) return "down";

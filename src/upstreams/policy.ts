@@ -38,7 +38,8 @@ export interface Group {
  */
 export interface Policy {
   /**
-   * Returns one of the upstreams that can take the request.
+   * Returns one of the upstreams that can take the request. It may be called again for the same attempt, if the upstream that
+   * it has returned was tried already or has no place.
    * @param able at least one upstream; the order stays the same as long as none is added, removed, ejected or returns
    */
   pick(able: readonly Member[], request: PickRequest, group: Group): Member;

@@ -1,31 +1,58 @@
 import type { Member, Policy } from "./policy.ts";
 
+/** The upstreams that have the same weight. They take the turns of their class one after the other. */
+interface WeightClass {
+  readonly weight: number;
+  readonly members: Member[];
+  /** The number of turns that the class has had. */
+  turns: number;
+  /** How much the class is behind its share. */
+  owed: number;
+}
+
 /**
- * Takes the upstreams in turn. With different weights, the turns of a heavy upstream are spread among those of the others
- * (the smooth weighted round robin of nginx).
+ * Takes the upstreams in turn. With different weights, the turns of heavy upstreams are spread among those of the others
+ * (the smooth weighted round robin of nginx, between classes of the same weight: a turn costs as much as there are different
+ * weights, however many upstreams there are).
  */
 export function roundRobin(): Policy {
   let turn = 0;
-  /** How much each upstream is behind its share. */
-  const owed = new Map<Member, number>();
+  let classes: readonly WeightClass[] = [];
+  /** The upstreams of `classes`. */
+  let list: readonly Member[] | undefined;
   return {
     pick(able, _request, { isUniform }) {
       if (isUniform) return able[turn++ % able.length] as Member;
+      // The list is another one after every change of the upstreams or of their weights.
+      if (list !== able) classes = classify((list = able), classes);
       let total = 0;
-      let chosen = able[0] as Member;
-      let most = -Infinity;
-      for (const member of able) {
-        const { weight } = member;
-        const due = (owed.get(member) ?? 0) + weight;
-        owed.set(member, due);
-        total += weight;
-        if (due > most) [chosen, most] = [member, due];
+      let chosen = classes[0] as WeightClass;
+      for (const each of classes) {
+        const due = each.weight * each.members.length;
+        each.owed += due;
+        total += due;
+        if (each.owed > chosen.owed) chosen = each;
       }
-      owed.set(chosen, most - total);
-      // Forget the upstreams that were removed.
-      if (owed.size > 2 * able.length)
-        for (const member of owed.keys()) if (!able.includes(member)) owed.delete(member);
-      return chosen;
+      chosen.owed -= total;
+      return chosen.members[chosen.turns++ % chosen.members.length] as Member;
     },
   };
+}
+
+/** Groups upstreams by their weights. Each takes along its part of what its earlier class is behind its share. */
+function classify(able: readonly Member[], earlier: readonly WeightClass[]): WeightClass[] {
+  const before = new Map<Member, WeightClass>();
+  for (const each of earlier) for (const member of each.members) before.set(member, each);
+  const classes = new Map<number, WeightClass>();
+  for (const member of able) {
+    const { weight } = member;
+    let own = classes.get(weight);
+    if (own === undefined) classes.set(weight, (own = { weight, members: [], turns: 0, owed: 0 }));
+    own.members.push(member);
+    const last = before.get(member);
+    if (last === undefined) continue;
+    own.owed += last.owed / last.members.length;
+    own.turns = Math.max(own.turns, last.turns);
+  }
+  return Array.from(classes.values());
 }

@@ -208,7 +208,8 @@ export class StreamAttempt implements Waiting, Inlet {
       .on("drain", () => this.#callBack())
       .on("error", (error) => this.fail(error))
       .on("close", () => {
-        this.fail(new ProxyError("connection_terminated"));
+        // An error takes a stack trace: none is made at the ordinary end of a response.
+        if (!this.#isOver) this.fail(new ProxyError("connection_terminated"));
         this.#connection?.release(this);
       });
   }

@@ -1,0 +1,61 @@
+/**
+ * Reads of tunnels into one buffer of the process. Node gives each read of a socket 64 KiB of new memory: for a small
+ * message that costs more than the rest of its way, and for a large one, the first access to new memory costs more than
+ * the read.
+ *
+ * - Rests on: what the option `onread` of `net.connect` sets, which sockets of servers cannot be given: the members
+ *   `kBuffer`, `kBufferCb` and `kBufferGen` of a socket, which are symbols, and the method `useUserBuffer` of its handle.
+ *   `pause`, `resume` and the end of a socket with `onread` are Node's own code.
+ *   On Unix, libuv reads from a socket when bytes have arrived, and calls back at once, so that several sockets can read into
+ *   the same memory. On Windows and on Deno, their reads wait at the same time, each with its memory.
+ * - Check: at every use, the system is not Windows and the runtime not Deno, the socket must have these members, unset, its
+ *   handle must have the method, and the method must not throw. A socket with TLS, with bytes that were read and not
+ *   taken, or with a second listener for `data` is left as it is.
+ * - Otherwise: the socket emits `data`, with new memory for each read.
+ * - Test: test/internals.sharedread.node.test.ts.
+ */
+import type { Socket } from "node:net";
+
+/** The number of bytes of one read: a message of 64 KiB arrives in one read with its head. */
+export const SHARED_SIZE = 131_072;
+
+const NAMES = ["kBuffer", "kBufferCb", "kBufferGen"] as const;
+
+let shared: Buffer | undefined;
+
+/**
+ * Makes a socket pass what it reads to a callback instead of emitting `data`. The memory of the bytes is read into again
+ * after the call.
+ * @returns whether the socket does so; otherwise it goes on emitting `data`
+ */
+export function readIntoShared(socket: Socket, take: (bytes: Uint8Array) => void): boolean {
+  const isEncrypted = (socket as { encrypted?: boolean }).encrypted === true;
+  const isConcurrent = process.platform === "win32" || "Deno" in globalThis;
+  const isObserved = socket.listenerCount("data") > 1 || socket.listenerCount("readable") > 0;
+  if (isConcurrent || isEncrypted || isObserved || socket.readableLength > 0) return false;
+  const [buffer, callback, generator] = NAMES.map((name) => findUnset(socket, name));
+  const { _handle: handle } = socket as { _handle?: { useUserBuffer?(memory: Buffer): void } };
+  if (!buffer || !callback || !generator || handle?.useUserBuffer === undefined) return false;
+  const memory = (shared ??= Buffer.allocUnsafeSlow(SHARED_SIZE));
+  try {
+    handle.useUserBuffer(memory);
+  } catch {
+    return false;
+  }
+  return (
+    Object.assign(socket, {
+      [buffer]: memory,
+      [callback](length: number) {
+        take(memory.subarray(0, length));
+        return true;
+      },
+    }) === socket
+  );
+}
+
+/** Returns the symbol with this description, if the socket has such a member, and it is unset. */
+function findUnset(socket: Socket, name: string): symbol | undefined {
+  return Object.getOwnPropertySymbols(socket).find(
+    (symbol) => symbol.description === name && Reflect.get(socket, symbol) === null,
+  );
+}

@@ -1,0 +1,206 @@
+/** Reads of tunnels into one buffer of the process, and writes from it: no byte of one tunnel may reach another. */
+import { once } from "node:events";
+import { createServer as createHttpServer } from "node:http";
+import { connect, createServer, type Socket } from "node:net";
+import { expect, test, vi } from "vitest";
+import { createProxy } from "../runtimes/node.ts";
+import { writeFromShared } from "../runtimes/node/internals/scratchwrite.ts";
+import { countUnsent } from "../runtimes/node/internals/writequeue.ts";
+import { readIntoShared, SHARED_SIZE } from "../runtimes/node/internals/sharedread.ts";
+import { useApps } from "./_apps.ts";
+import { offer } from "./_handshake.ts";
+import { settled, until } from "./_wait.ts";
+import { request } from "./_wire.ts";
+
+const apps = useApps();
+const MIB = 1024 * 1024;
+
+/** Opens a connection, and returns both of its ends. */
+async function connectPair(): Promise<[client: Socket, served: Socket]> {
+  const server = createServer({ pauseOnConnect: true });
+  const port = await apps.listen(server);
+  const client = connect(port, "127.0.0.1");
+  const [served] = (await once(server, "connection")) as [Socket];
+  return [client, served];
+}
+
+/** Returns bytes that differ from those of every other number at each place. */
+function makeBytes(length: number, number: number): Buffer {
+  return Buffer.from(Uint8Array.from({ length }, (_, i) => i * 7 + (i >> 8) + number));
+}
+
+test("a socket of a server reads into the same memory each time, pauses, and ends", async () => {
+  const [client, served] = await connectPair();
+  const [other, second] = await connectPair();
+  const memory = new Set<ArrayBufferLike>();
+  let text = "";
+  const take = (bytes: Uint8Array): void => {
+    memory.add(bytes.buffer);
+    text += Buffer.from(bytes).toString("latin1");
+  };
+  const onData = vi.fn();
+  served.on("data", onData);
+  const hasEnded = once(served, "end");
+  expect([readIntoShared(served, take), readIntoShared(second, take)]).toEqual([true, true]);
+  served.resume();
+  second.resume();
+  client.write("one");
+  await until(() => text === "one", "the first bytes");
+  other.write("two");
+  await until(() => text === "onetwo", "the bytes of the other socket");
+  served.pause();
+  client.write("three");
+  await settled(() => text.length);
+  expect(text).toBe("onetwo");
+  served.resume();
+  await until(() => text === "onetwothree", "the bytes that have waited");
+  client.end();
+  await hasEnded;
+  expect(memory.size).toBe(1);
+  expect(onData).not.toHaveBeenCalled();
+  for (const socket of [client, served, other, second]) socket.destroy();
+});
+
+test("a socket that cannot share memory, with TLS, or with bytes that wait is left as it is", async () => {
+  const [client, served] = await connectPair();
+  const take = vi.fn();
+  const { _handle: handle } = served as unknown as { _handle: { useUserBuffer: unknown } };
+  const change = (members: object): Socket =>
+    Object.assign(Object.create(served), members) as Socket;
+  const symbols = Object.getOwnPropertySymbols(served);
+  expect(symbols.map(({ description }) => description)).toContain("kBuffer");
+  // An object that inherits from the socket has no symbols of its own, as if Node had renamed them.
+  expect(readIntoShared(change({}), take)).toBe(false);
+  expect(readIntoShared(change({ encrypted: true }), take)).toBe(false);
+  const listeners = [vi.fn(), vi.fn()];
+  for (const each of listeners) served.on("data", each);
+  expect(readIntoShared(served, take)).toBe(false);
+  for (const each of listeners) served.off("data", each);
+  vi.stubGlobal("Deno", {});
+  expect(readIntoShared(served, take)).toBe(false);
+  vi.unstubAllGlobals();
+  const { platform } = process;
+  Object.defineProperty(process, "platform", { value: "win32" });
+  expect(readIntoShared(served, take)).toBe(false);
+  Object.defineProperty(process, "platform", { value: platform });
+  const { useUserBuffer } = handle;
+  for (const replaced of [undefined, () => expect.fail("as on Deno")]) {
+    handle.useUserBuffer = replaced;
+    expect(readIntoShared(served, take)).toBe(false);
+  }
+  handle.useUserBuffer = useUserBuffer;
+  served.unshift(Buffer.from("waits"));
+  expect(readIntoShared(served, take)).toBe(false);
+  const waiting = once(served, "data");
+  served.resume();
+  const [data] = (await waiting) as [Buffer];
+  expect(data.toString()).toBe("waits");
+  expect(take).not.toHaveBeenCalled();
+  client.destroy();
+  served.destroy();
+});
+
+test("the memory of a write is free when the call returns, also behind a client that does not read", async () => {
+  const [client, served] = await connectPair();
+  const sizes = [10, 5_000, 100_000, 3, SHARED_SIZE, SHARED_SIZE + 1, 70_000, 4_096, 2_000_000, 9];
+  const parts = sizes.map((size, i) => makeBytes(size, i));
+  const memory = Buffer.alloc(2 * MIB);
+  const backlog: number[] = [];
+  for (let round = 0; round < 4; round++) {
+    for (const part of parts) {
+      memory.set(part);
+      writeFromShared(served, memory.subarray(0, part.length));
+      memory.fill(0xee);
+      backlog.push(served.writableLength);
+    }
+  }
+  // Both cases took place: the system has taken a write at once, and bytes have waited.
+  expect(backlog[0]).toBe(0);
+  expect(backlog.at(-1)).toBeGreaterThan(0);
+  served.end();
+  const received: Buffer[] = [];
+  for await (const bytes of client) received.push(bytes as Buffer);
+  const all = Buffer.concat(parts);
+  expect(Buffer.concat(received).equals(Buffer.concat([all, all, all, all]))).toBe(true);
+});
+
+test("the memory of a write that waits is not written to for another socket", async () => {
+  const [client, served] = await connectPair();
+  const [other, second] = await connectPair();
+  const expected: Buffer[] = [];
+  for (let i = 0; served.writableLength === 0; i++) {
+    expected.push(makeBytes(100_000, i));
+    writeFromShared(served, expected[i] as Buffer);
+  }
+  const next = makeBytes(100_000, 77);
+  writeFromShared(second, next);
+  expect(second.writableLength).toBe(0);
+  const received: Buffer[][] = [[], []];
+  for (const [i, [reader, writer]] of [
+    [client, served] as const,
+    [other, second] as const,
+  ].entries()) {
+    writer.end();
+    for await (const bytes of reader) received[i]?.push(bytes as Buffer);
+  }
+  const [first = [], rest = []] = received;
+  expect(Buffer.concat(first).equals(Buffer.concat(expected))).toBe(true);
+  expect(Buffer.concat(rest).equals(next)).toBe(true);
+});
+
+test("code that has wrapped a socket gets bytes that do not change", async () => {
+  const [client, served] = await connectPair();
+  const kept: Uint8Array[] = [];
+  const write = served.write.bind(served);
+  served.write = (bytes: Uint8Array) => {
+    kept.push(bytes);
+    return write(bytes);
+  };
+  const [one, two] = [makeBytes(10_000, 1), makeBytes(10_000, 2)];
+  writeFromShared(served, one);
+  writeFromShared(served, two);
+  expect(kept.map((bytes) => Buffer.from(bytes))).toEqual([one, two]);
+  client.destroy();
+  served.destroy();
+});
+
+test("many tunnels with slow readers on both sides carry their own bytes only", async () => {
+  const COUNT = 4;
+  apps.upstream.script = (call) => {
+    const { socket } = call.link.takeOver();
+    socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
+    socket.removeAllListeners("data");
+    // It echoes, and stops reading while its own writes wait.
+    socket.pipe(socket);
+  };
+  const proxy = createProxy({ target: apps.upstream.url, upgrades: ["tcp"] });
+  const server = createHttpServer(proxy.nodeHandler);
+  proxy.attach(server);
+  const port = await apps.listen(server);
+  const carry = async (number: number): Promise<void> => {
+    const sent = makeBytes(3 * MIB + number, number);
+    const client = connect(port, "127.0.0.1");
+    client.write(request("GET", "/", offer("tcp")));
+    const [head] = (await once(client, "data")) as [Buffer];
+    expect(head.toString("latin1")).toMatch(/^HTTP\/1.1 101 .*\r\n\r\n$/s);
+    client.pause();
+    // Parts of all sizes; the client does not read before the tunnel is full in both directions.
+    for (let at = 0, i = number; at < sent.length; i++) {
+      const size = [20, 3_000, 66_000, 700_000][i % 4] as number;
+      client.write(sent.subarray(at, at + size));
+      at += size;
+    }
+    await settled(() => countUnsent(client));
+    const received: Buffer[] = [];
+    let length = 0;
+    for await (const bytes of client) {
+      received.push(bytes as Buffer);
+      length += (bytes as Buffer).length;
+      if (length >= sent.length) break;
+      await new Promise(setImmediate);
+    }
+    expect(Buffer.concat(received).equals(sent)).toBe(true);
+  };
+  await Promise.all(Array.from({ length: COUNT }, (_, number) => carry(number)));
+  await proxy.close(0);
+}, 30_000);
