@@ -9,12 +9,14 @@
  *   On Unix, libuv reads from a socket when bytes have arrived, and calls back at once, so that several sockets can read into
  *   the same memory. On Windows and on Deno, their reads wait at the same time, each with its memory.
  * - Check: at every use, the system is not Windows and the runtime not Deno, the socket must have these members, unset, its
- *   handle must have the method, and the method must not throw. A socket with TLS, with bytes that were read and not
- *   taken, or with a second listener for `data` is left as it is.
+ *   handle must have the method, and the method must not throw. A socket with TLS, or with bytes that were read and not
+ *   taken, is left as it is. At every read, no other code may listen to the socket or have wrapped the methods that see the
+ *   bytes (`wrapped.ts`).
  * - Otherwise: the socket emits `data`, with new memory for each read.
  * - Test: test/internals.sharedread.node.test.ts.
  */
 import type { Socket } from "node:net";
+import { isUnwrappedReader } from "./wrapped.ts";
 
 /** The number of bytes of one read: a message of 64 KiB arrives in one read with its head. */
 export const SHARED_SIZE = 131_072;
@@ -25,14 +27,13 @@ let shared: Buffer | undefined;
 
 /**
  * Makes a socket pass what it reads to a callback instead of emitting `data`. The memory of the bytes is read into again
- * after the call.
+ * after the call. If other code than the one listener of the proxy listens, the socket emits `data` with a copy.
  * @returns whether the socket does so; otherwise it goes on emitting `data`
  */
 export function readIntoShared(socket: Socket, take: (bytes: Uint8Array) => void): boolean {
   const isEncrypted = (socket as { encrypted?: boolean }).encrypted === true;
   const isConcurrent = process.platform === "win32" || "Deno" in globalThis;
-  const isObserved = socket.listenerCount("data") > 1 || socket.listenerCount("readable") > 0;
-  if (isConcurrent || isEncrypted || isObserved || socket.readableLength > 0) return false;
+  if (isConcurrent || isEncrypted || socket.readableLength > 0) return false;
   const [buffer, callback, generator] = NAMES.map((name) => findUnset(socket, name));
   const { _handle: handle } = socket as { _handle?: { useUserBuffer?(memory: Buffer): void } };
   if (!buffer || !callback || !generator || handle?.useUserBuffer === undefined) return false;
@@ -46,11 +47,20 @@ export function readIntoShared(socket: Socket, take: (bytes: Uint8Array) => void
     Object.assign(socket, {
       [buffer]: memory,
       [callback](length: number) {
-        take(memory.subarray(0, length));
+        const bytes = memory.subarray(0, length);
+        // Node itself calls `push` with what it has read, and stops reading if the result is false.
+        if (isObserved(socket)) return socket.push(Buffer.from(bytes));
+        take(bytes);
         return true;
       },
     }) === socket
   );
+}
+
+/** Whether other code may see what the socket reads. */
+function isObserved(socket: Socket): boolean {
+  const listeners = socket.listenerCount("data") + socket.listenerCount("readable");
+  return listeners > 1 || !isUnwrappedReader(socket);
 }
 
 /** Returns the symbol with this description, if the socket has such a member, and it is unset. */

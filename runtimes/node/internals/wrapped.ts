@@ -39,6 +39,8 @@ const SOCKET = captureMethods(builtin?.("node:net").Socket.prototype, [
   "_writev",
   "_writeGeneric",
 ]);
+/** The methods that Node calls with a chunk that it has read from the system's socket, up to a listener. */
+const SOCKET_READS = captureMethods(builtin?.("node:net").Socket.prototype, ["push", "emit"]);
 /** The methods that Node calls with a chunk, from its parser up to a listener. */
 const MESSAGE = captureMethods(builtin?.("node:stream").Readable.prototype, [
   "push",
@@ -61,6 +63,11 @@ export function areUnwrapped(object: object, methods: Methods): boolean {
 /** Whether only Node's own code sees the chunks that are written to a socket. */
 export function isUnwrappedSocket(socket: Socket): boolean {
   return areUnwrapped(socket, SOCKET);
+}
+
+/** Whether only Node's own code, and listeners, see the chunks that a socket reads. */
+export function isUnwrappedReader(socket: Socket): boolean {
+  return areUnwrapped(socket, SOCKET_READS);
 }
 
 /** Whether only Node's own code sees the chunks that are written to a response, down to the system's socket. */
