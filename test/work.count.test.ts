@@ -17,20 +17,20 @@ interface Budget {
 
 const budgets: Record<WorkHost, Record<"get" | "post", Budget>> = {
   node: {
-    get: { PROMISE: 8, Timeout: 2.5, Immediate: 0, TickObject: 9 },
-    post: { PROMISE: 8, Timeout: 2.5, Immediate: 2.5, TickObject: 9 },
+    get: { PROMISE: 6, Timeout: 2.5, Immediate: 0, TickObject: 9 },
+    post: { PROMISE: 6, Timeout: 2.5, Immediate: 2.5, TickObject: 9 },
   },
   srvx: {
+    get: { PROMISE: 10, Timeout: 2.5, Immediate: 0, TickObject: 9 },
+    post: { PROMISE: 10, Timeout: 2.5, Immediate: 2.5, TickObject: 9 },
+  },
+  h3: {
     get: { PROMISE: 11, Timeout: 2.5, Immediate: 0, TickObject: 9 },
     post: { PROMISE: 11, Timeout: 2.5, Immediate: 2.5, TickObject: 9 },
   },
-  h3: {
-    get: { PROMISE: 12, Timeout: 2.5, Immediate: 0, TickObject: 9 },
-    post: { PROMISE: 12, Timeout: 2.5, Immediate: 2.5, TickObject: 9 },
-  },
   hono: {
-    get: { PROMISE: 17, Timeout: 2.5, Immediate: 0, TickObject: 9 },
-    post: { PROMISE: 17, Timeout: 2.5, Immediate: 2.5, TickObject: 9 },
+    get: { PROMISE: 16, Timeout: 2.5, Immediate: 0, TickObject: 9 },
+    post: { PROMISE: 16, Timeout: 2.5, Immediate: 2.5, TickObject: 9 },
   },
 };
 
@@ -64,10 +64,10 @@ const SYSTEM_TOLERANCE = 0.2;
 
 /** The kilobytes that a request allocates in code that V8 has not optimized, including the server's own. */
 const heapBudgets: Record<WorkHost, Record<"get" | "post", number>> = {
-  node: { get: 23, post: 26 },
-  srvx: { get: 25, post: 27 },
-  h3: { get: 26, post: 28 },
-  hono: { get: 31, post: 33 },
+  node: { get: 19.4, post: 20.5 },
+  srvx: { get: 21.3, post: 22 },
+  h3: { get: 22.8, post: 23.5 },
+  hono: { get: 25, post: 26.6 },
 };
 
 /**

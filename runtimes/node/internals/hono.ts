@@ -35,17 +35,29 @@ const HARMLESS: ReadonlySet<string | undefined> = new Set([
   "abortReason",
 ]);
 
+/** The symbol under which the last request had Node's request. Each copy of the server's module has its own. */
+let incomingKey: symbol | undefined;
+
 /** Returns Node's request under a request of @hono/node-server; undefined for a request of another server. */
 export function honoSideOf(request: Request): NodeSide | undefined {
-  let req: IncomingMessage | undefined;
-  let isFresh = true;
-  for (const symbol of Object.getOwnPropertySymbols(request)) {
-    const { description } = symbol;
-    if (description === "incomingKey") {
-      req = (request as unknown as Record<symbol, IncomingMessage>)[symbol];
-    } else if (!HARMLESS.has(description)) isFresh = false;
+  if (incomingKey === undefined || !(incomingKey in request)) {
+    incomingKey = Object.getOwnPropertySymbols(request).find(
+      ({ description }) => description === "incomingKey",
+    );
   }
+  if (incomingKey === undefined) return undefined;
+  const req = (request as unknown as Record<symbol, IncomingMessage>)[incomingKey];
+  // A GET or HEAD has no body: listing its symbols would only allocate memory.
+  const { method } = request;
+  const isFresh = method !== "GET" && method !== "HEAD" && hasFreshBody(request);
   return req?.rawHeaders && { req, res: undefined, ownBody: isFresh, isFresh, isRebuilt: false };
+}
+
+/** Whether no code has used the body of a request, as far as its symbols tell. */
+function hasFreshBody(request: Request): boolean {
+  return Object.getOwnPropertySymbols(request).every(({ description }) =>
+    HARMLESS.has(description),
+  );
 }
 
 /** The number of list entries above which `toRecord` gives up: it compares each name with all others. */
