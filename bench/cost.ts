@@ -1,7 +1,8 @@
 /** Counts what a request costs inside of a proxy on Node. */
 import { Agent } from "node:http";
 import type { Work } from "./counter.ts";
-import { freePort, Program } from "./program.ts";
+import { runLoad } from "./load.ts";
+import { freePort, pin, Program } from "./program.ts";
 import { median } from "./statistics.ts";
 import { ask, validate } from "./validate.ts";
 import type { Workload } from "./workloads.ts";
@@ -19,8 +20,14 @@ const FLAGS = [
   "--no-memory-reducer",
   "--min-semi-space-size=64",
   "--max-semi-space-size=64",
-  `--import=${new URL("counter.ts", import.meta.url).href}`,
 ];
+const COUNTER_FLAG = `--import=${new URL("counter.ts", import.meta.url).href}`;
+
+/**
+ * The load under which bytes are counted once more. V8 has then optimized the code for good, and the optimized code keeps
+ * short-lived objects in registers.
+ */
+const LOAD = { connections: 64, seconds: 4, warmUp: 20_000 };
 
 /** What one request costs. */
 export interface Cost {
@@ -42,7 +49,11 @@ export async function measureCost(
 ): Promise<Cost> {
   const [port, counter] = [await freePort(), await freePort()];
   const env = { TARGET: target, COUNTER: `${counter}` };
-  const program = await Program.start([process.execPath, ...FLAGS, ...script], port, env);
+  const program = await Program.start(
+    [process.execPath, ...FLAGS, COUNTER_FLAG, ...script],
+    port,
+    env,
+  );
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   const send = async (times: number): Promise<void> => {
     for (let i = 0; i < times; i++) await ask(workload, port, agent);
@@ -75,6 +86,31 @@ export async function measureCost(
     };
   } finally {
     agent.destroy();
+    await program.stop();
+  }
+}
+
+/** Returns the bytes that one request allocates under load, with V8's own choice of when to optimize and to collect. */
+export async function measureUnderLoad(
+  script: readonly string[],
+  workload: Workload,
+  target: string,
+): Promise<number> {
+  const [port, counter] = [await freePort(), await freePort()];
+  const command = pin([process.execPath, COUNTER_FLAG, ...script], "proxy");
+  const env = { TARGET: target, COUNTER: `${counter}` };
+  const program = await Program.start(command, port, env);
+  const load = async (): Promise<number> =>
+    (await runLoad(workload, port, LOAD.seconds, LOAD.connections)).requests;
+  const call = async (path: string): Promise<unknown> =>
+    (await fetch(`http://127.0.0.1:${counter}${path}`)).json();
+  try {
+    await validate(workload, port);
+    for (let sent = 0; sent < LOAD.warmUp;) sent += await load();
+    await call("/watch");
+    const requests = await load();
+    return ((await call("/allocated")) as number) / requests;
+  } finally {
     await program.stop();
   }
 }

@@ -202,7 +202,11 @@ test("many tunnels with slow readers on both sides carry their own bytes only", 
     // It echoes, and stops reading while its own writes wait.
     socket.pipe(socket);
   };
-  const proxy = createProxy({ target: apps.upstream.url, upgrades: ["tcp"] });
+  const proxy = createProxy({
+    target: apps.upstream.url,
+    upgrades: ["tcp"],
+    pool: { reuseBuffers: true },
+  });
   const server = createHttpServer(proxy.nodeHandler);
   proxy.attach(server);
   const port = await apps.listen(server);

@@ -113,7 +113,7 @@ export class NetConnector implements Connector {
       ...(onread !== undefined && { onread }),
       ...(!secure && { allowHalfOpen }),
     });
-    const socket = new NetSocket(raw);
+    const socket = new NetSocket(raw, onread !== undefined);
     scope.onCancel(() => raw.destroy());
     if (resolver !== undefined) {
       const failed = (address: string): void => resolver.markFailed(hostname, address);

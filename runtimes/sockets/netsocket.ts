@@ -2,16 +2,20 @@ import type { Socket as RawSocket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
 import { writeFromShared } from "../node/internals/scratchwrite.ts";
-import { readIntoShared } from "../node/internals/sharedread.ts";
 
 /** A socket of `node:net` or `node:tls`, which Node, Bun and Deno have. It adds its listeners once for all requests. */
 export class NetSocket implements Socket {
   /** The runtime's own socket. */
   readonly raw: RawSocket;
+  readonly readShared: ((take: (bytes: Uint8Array) => void) => void) | undefined;
   #handler: SocketHandler | undefined;
+  /** Takes what is read instead of the handler. */
+  #take: ((bytes: Uint8Array) => void) | undefined;
 
-  constructor(raw: RawSocket) {
+  /** @param hasOnRead whether the socket has `onread`, and so reads into memory that it reads into again */
+  constructor(raw: RawSocket, hasOnRead = false) {
     this.raw = raw;
+    this.readShared = hasOnRead ? (take) => void (this.#take = take) : undefined;
   }
 
   attach(handler: SocketHandler): void {
@@ -28,9 +32,10 @@ export class NetSocket implements Socket {
 
   /** Takes bytes that a socket with `onread` has read; such a socket emits no `data` event. */
   onRead(bytes: Uint8Array, mayKeep: boolean): boolean {
-    if (this.#handler !== undefined) return this.#handler.onData(bytes, mayKeep);
+    if (this.#take !== undefined) this.#take(bytes);
+    else if (this.#handler !== undefined) return this.#handler.onData(bytes, mayKeep);
     // The upstream has sent bytes before it got a request: they cannot be a response.
-    this.raw.destroy();
+    else this.raw.destroy();
     return false;
   }
 
@@ -62,10 +67,6 @@ export class NetSocket implements Socket {
 
   writeShared(bytes: Uint8Array): boolean {
     return writeFromShared(this.raw, bytes);
-  }
-
-  readShared(take: (bytes: Uint8Array) => void): boolean {
-    return readIntoShared(this.raw, take);
   }
 
   pause(): void {

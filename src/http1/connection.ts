@@ -180,11 +180,6 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     return hasRoom;
   }
 
-  /** Passes what is read to a tunnel, in memory that is read into again after the call, where the runtime can. */
-  readShared(take: (bytes: Uint8Array) => void): void {
-    this.socket?.readShared?.(take);
-  }
-
   /** Calls back once when there is room for more bytes, or when the connection is closed. */
   onceDrained(callback: () => void): void {
     if (this.destroyed) callback();

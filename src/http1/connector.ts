@@ -79,10 +79,10 @@ export interface Socket {
    */
   writeShared?(bytes: Uint8Array): boolean;
   /**
-   * Passes what is read to a callback instead of `onData`, in memory that is read into again after the call.
-   * @returns false where the runtime cannot, so that `onData` is still called
+   * Passes what is read to a callback instead of `onData`, in memory that is read into again after the call; undefined where
+   * each read gets memory of its own.
    */
-  readShared?(take: (bytes: Uint8Array) => void): boolean;
+  readonly readShared?: ((take: (bytes: Uint8Array) => void) => void) | undefined;
   /** Stops reading, so that the upstream has to wait. */
   pause(): void;
   /** Continues reading. */

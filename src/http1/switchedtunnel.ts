@@ -5,7 +5,8 @@ import type { Carried, Connection } from "./connection.ts";
 export class SwitchedTunnel implements Tunnel, Carried {
   /** Turns the pool's `timeout` off, which closes silent connections: a tunnel has `tunnelTimeout` instead. */
   readonly isPaused = true;
-  readonly takesShared = true;
+  /** The client's bytes may be in memory that is used again if the upstream's are. */
+  readonly takesShared: boolean;
   readonly #connection: Connection;
   #handler: TunnelHandler | undefined;
   /** The bytes that arrived before the handler was set: the upstream may send them with its 101. */
@@ -20,6 +21,7 @@ export class SwitchedTunnel implements Tunnel, Carried {
   /** Takes over the connection. */
   constructor(connection: Connection) {
     this.#connection = connection;
+    this.takesShared = connection.socket?.readShared !== undefined;
     connection.switchTo(this);
   }
 
@@ -30,7 +32,9 @@ export class SwitchedTunnel implements Tunnel, Carried {
     for (const bytes of this.#early.splice(0)) handler.onData(bytes);
     if (this.#hasEnded) handler.onEnd();
     if (this.#isClosed) return handler.onClose(this.#error);
-    if (handler.takesShared) this.#connection.readShared((bytes) => handler.onData(bytes, true));
+    if (handler.takesShared) {
+      this.#connection.socket?.readShared?.((bytes) => handler.onData(bytes, true));
+    }
     this.#connection.resume();
   }
 

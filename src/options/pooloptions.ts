@@ -122,9 +122,10 @@ export interface PoolOptions {
   dns?: false | DnsOptions;
   /**
    * Whether buffers are reused: an upstream socket reads again into a buffer when the client's socket has written its
-   * bytes, and the memory of a request body's chunk is freed when the upstream's socket has written it.
+   * bytes, the memory of a request body's chunk is freed when the upstream's socket has written it, and tunnels read into
+   * buffers that they use again.
    *
-   * This makes bodies of 32 KiB and more cheaper. Leave it off if code that was loaded before Fetchway (APM agents,
+   * This makes bodies of 32 KiB and more cheaper, and messages of any size through tunnels. Leave it off if code that was loaded before Fetchway (APM agents,
    * body loggers, recorders) has wrapped methods of Node's streams, sockets or messages, and keeps the chunks that it
    * sees: these chunks change or become empty. Code that wraps or listens later is noticed and gets copies. The option
    * affects only plain sockets on Node.

@@ -1,5 +1,5 @@
 /**
- * Reads of tunnels into one buffer of the process. Node gives each read of a socket 64 KiB of new memory: for a small
+ * With the pool option `reuseBuffers`, reads of the clients of tunnels into one buffer of the process. Node gives each read of a socket 64 KiB of new memory: for a small
  * message that costs more than the rest of its way, and for a large one, the first access to new memory costs more than
  * the read.
  *
