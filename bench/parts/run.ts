@@ -37,7 +37,7 @@ const { values } = parseArgs({
 
 const help = `Usage: npm run bench:parts -- [flags]
 
-  --quick           counts allocated bytes and times choices, but measures no CPU time under load; writes no files
+  --quick           times choices, and counts the bytes of hooks and observation; no CPU time under load; writes no files
   --only <names>    some of ${PARTS.map(({ name }) => name).join(",")}
   --rounds <n>      interleaved rounds, 5 by default
   --seconds <n>     length of a round, 1 by default
@@ -199,7 +199,8 @@ ${toChoiceTable(choices, "retry")}
 async function main(): Promise<void> {
   if (values.help) return console.log(help);
   const known = PARTS.map(({ name }) => name);
-  const names = values.only?.split(",") ?? known;
+  const some = PARTS.filter(({ group }) => !values.quick || group !== "options");
+  const names = values.only?.split(",") ?? some.map(({ name }) => name);
   for (const name of names) {
     if (!known.includes(name)) {
       throw new TypeError(`--only: there is no ${name}; use ${known.join(",")}`);

@@ -126,7 +126,7 @@ const THEMES: readonly Theme[] = [
 
 const help = `Usage: npm run bench:protocols -- [flags]
 
-  --quick           one round, GET 1 KB only; writes no files
+  --quick           one round of GET 1 KB, without undici; writes no files
   --only <names>    some of ${THEMES.map(({ name }) => name).join(",")}
   --rounds <n>      interleaved rounds, 5 by default
   --seconds <n>     length of a round, 1 by default
@@ -299,7 +299,9 @@ function isOurs(name: string): boolean {
 async function main(): Promise<void> {
   if (values.help) return console.log(help);
   const { quick } = values;
-  const names = values.only?.split(",") ?? THEMES.map(({ name }) => name);
+  const names =
+    values.only?.split(",") ??
+    THEMES.map(({ name }) => name).filter((name) => !quick || name !== "undici");
   for (const name of names) {
     if (!THEMES.some((theme) => theme.name === name)) {
       const known = THEMES.map((theme) => theme.name).join(",");
