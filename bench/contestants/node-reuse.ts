@@ -1,4 +1,5 @@
 import { createProxy } from "#proxy";
 import { start, target } from "./_start.ts";
 
-await start("node", createProxy({ target, pool: { reuseBuffers: true } }).nodeHandler);
+const proxy = createProxy({ target, pool: { reuseBuffers: true } });
+proxy.attach(await start("node", proxy.nodeHandler));

@@ -18,7 +18,16 @@ import { usageOf } from "../usage.ts";
 import { KIB } from "../workloads.ts";
 import type { LoadCommand, LoadEvent, LoadSettings } from "./load.ts";
 
-const NAMES = ["node", "httpxy-server", "http-proxy-3", "nginx", "bun", "deno", "workerd"];
+const NAMES = [
+  "node",
+  "node-reuse",
+  "httpxy-server",
+  "http-proxy-3",
+  "nginx",
+  "bun",
+  "deno",
+  "workerd",
+];
 const SIZES: Readonly<Record<string, number>> = { "64 B": 64, "1 KB": KIB, "64 KB": 64 * KIB };
 const SOCKETS = [1, 64, 1000];
 /** The messages that are on their way on each socket: several on a single one, so that the proxy always has work. */
@@ -201,10 +210,10 @@ function toTable(
 
 function toGoals(results: readonly SocketMeasurement[]): string {
   const rows = results
-    .filter(({ contestant }) => contestant === "node")
+    .filter(({ contestant }) => contestantOf(contestant)?.uses.length === 0)
     .flatMap((one) => {
       const measured = compare(results, one, "peer");
-      const title = `${one.workload} × ${one.connections}`;
+      const title = `${toTitle(one.contestant)}, ${one.workload} × ${one.connections}`;
       return measured
         ? [toRow([title, GOAL.toFixed(2), show(measured), emphasize(judge(measured, GOAL))])]
         : [];
@@ -256,7 +265,8 @@ ${toTable(results, (each) => {
 
 ## The tunnel on Node as a ratio to the best Node peer
 
-The best Node peer is the cheaper one of httpxy and http-proxy-3.
+The best Node peer is the cheaper one of httpxy and http-proxy-3. With the pool option \`reuseBuffers\`, tunnels read into memory
+that they use again.
 
 ${toGoals(results)}
 

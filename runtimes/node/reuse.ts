@@ -12,6 +12,7 @@ import type { ChunkMemory } from "../../src/http1/attempt.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import type { SocketParts } from "../sockets/connect.ts";
 import { NetSocket } from "../sockets/netsocket.ts";
+import { takeShared } from "./internals/sharedread.ts";
 import { isUnwrappedResponse, isUnwrappedSocket } from "./internals/wrapped.ts";
 
 /** The maximum number of bytes of one read: a body of 64 KiB arrives in one read with its head. */
@@ -61,6 +62,8 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
       if (onData(bytes.subarray(0, length), length >= LARGE)) next = takeBuffer();
       return true;
     },
+    // The buffer before is left to the garbage collector, because the socket reads into it once more.
+    share: () => void (next = takeShared() ?? next),
   };
 };
 

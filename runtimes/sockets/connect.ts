@@ -34,6 +34,8 @@ const ATTEMPT_TIMEOUT = 1000;
 export interface OnRead {
   readonly buffer: () => Uint8Array;
   readonly callback: (length: number, bytes: Uint8Array) => boolean;
+  /** From now on, the socket may read into memory that other sockets read into: no chunk is kept beyond the callback. */
+  readonly share: () => void;
 }
 
 /** How a runtime sets up its sockets without TLS. */
@@ -113,7 +115,7 @@ export class NetConnector implements Connector {
       ...(onread !== undefined && { onread }),
       ...(!secure && { allowHalfOpen }),
     });
-    const socket = new NetSocket(raw, onread !== undefined);
+    const socket = new NetSocket(raw, onread);
     scope.onCancel(() => raw.destroy());
     if (resolver !== undefined) {
       const failed = (address: string): void => resolver.markFailed(hostname, address);

@@ -1,21 +1,26 @@
 import type { Socket as RawSocket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
+import type { OnRead } from "./connect.ts";
 import { writeFromShared } from "../node/internals/scratchwrite.ts";
 
 /** A socket of `node:net` or `node:tls`, which Node, Bun and Deno have. It adds its listeners once for all requests. */
 export class NetSocket implements Socket {
   /** The runtime's own socket. */
   readonly raw: RawSocket;
-  readonly readShared: ((take: (bytes: Uint8Array) => void) => void) | undefined;
+  readonly readShared?: ((take: (bytes: Uint8Array) => void) => void) | undefined;
   #handler: SocketHandler | undefined;
   /** Takes what is read instead of the handler. */
   #take: ((bytes: Uint8Array) => void) | undefined;
 
-  /** @param hasOnRead whether the socket has `onread`, and so reads into memory that it reads into again */
-  constructor(raw: RawSocket, hasOnRead = false) {
+  /** @param onread the socket's `onread`: such a socket reads into memory that it reads into again */
+  constructor(raw: RawSocket, onread?: OnRead) {
     this.raw = raw;
-    this.readShared = hasOnRead ? (take) => void (this.#take = take) : undefined;
+    if (onread === undefined) return;
+    this.readShared = (take) => {
+      this.#take = take;
+      onread.share();
+    };
   }
 
   attach(handler: SocketHandler): void {

@@ -1,9 +1,9 @@
 /**
- * With the pool option `reuseBuffers`, reads of the clients of tunnels into one buffer of the process. Node gives each read of a socket 64 KiB of new memory: for a small
+ * With the pool option `reuseBuffers`, reads of tunnels into one buffer of the process. Node gives each read of a socket 64 KiB of new memory: for a small
  * message that costs more than the rest of its way, and for a large one, the first access to new memory costs more than
  * the read.
  *
- * - Rests on: what the option `onread` of `net.connect` sets, which sockets of servers cannot be given: the members
+ * - Rests on: what the option `onread` of `net.connect` sets, which clients' sockets cannot be given: the members
  *   `kBuffer`, `kBufferCb` and `kBufferGen` of a socket, which are symbols, and the method `useUserBuffer` of its handle.
  *   `pause`, `resume` and the end of a socket with `onread` are Node's own code.
  *   On Unix, libuv reads from a socket when bytes have arrived, and calls back at once, so that several sockets can read into
@@ -25,6 +25,12 @@ const NAMES = ["kBuffer", "kBufferCb", "kBufferGen"] as const;
 
 let shared: Buffer | undefined;
 
+/** Returns the memory into which all tunnels read; undefined where several reads wait at the same time. */
+export function takeShared(): Buffer | undefined {
+  if (process.platform === "win32" || "Deno" in globalThis) return undefined;
+  return (shared ??= Buffer.allocUnsafeSlow(SHARED_SIZE));
+}
+
 /**
  * Makes a socket pass what it reads to a callback instead of emitting `data`. The memory of the bytes is read into again
  * after the call. If other code than the one listener of the proxy listens, the socket emits `data` with a copy.
@@ -32,12 +38,11 @@ let shared: Buffer | undefined;
  */
 export function readIntoShared(socket: Socket, take: (bytes: Uint8Array) => void): boolean {
   const isEncrypted = (socket as { encrypted?: boolean }).encrypted === true;
-  const isConcurrent = process.platform === "win32" || "Deno" in globalThis;
-  if (isConcurrent || isEncrypted || socket.readableLength > 0) return false;
+  const memory = takeShared();
+  if (memory === undefined || isEncrypted || socket.readableLength > 0) return false;
   const [buffer, callback, generator] = NAMES.map((name) => findUnset(socket, name));
   const { _handle: handle } = socket as { _handle?: { useUserBuffer?(memory: Buffer): void } };
   if (!buffer || !callback || !generator || handle?.useUserBuffer === undefined) return false;
-  const memory = (shared ??= Buffer.allocUnsafeSlow(SHARED_SIZE));
   try {
     handle.useUserBuffer(memory);
   } catch {
