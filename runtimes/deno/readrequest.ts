@@ -35,6 +35,7 @@ function listenToDeferred(): void {
 class DenoIncoming extends WebIncoming {
   /** The index in `deferred`; -1 if the request is not in it. */
   #index = -1;
+  /** The first listener. */
   #listener: Listener | undefined;
 
   /**
@@ -69,7 +70,12 @@ class DenoIncoming extends WebIncoming {
     return relayWebSocket(this.request(), response, tunnel, timeout);
   }
 
+  /**
+   * Defers the first listener only: the next ones belong to a repeated attempt, which is not sent for a client that has
+   * disconnected, or to a mirrored request.
+   */
   override listen(listener: Listener): void {
+    if (this.#listener !== undefined) return super.listen(listener);
     this.#listener = listener;
     this.#index = deferred.push(this) - 1;
     timer ??= setTimeout(listenToDeferred, LISTEN_AFTER);
@@ -82,8 +88,8 @@ class DenoIncoming extends WebIncoming {
   }
 
   override unlisten(listener: Listener): void {
-    if (this.#index < 0) return super.unlisten(listener);
-    this.#removeDeferred();
+    if (this.#index >= 0 && listener === this.#listener) this.#removeDeferred();
+    else super.unlisten(listener);
   }
 
   #removeDeferred(): void {
