@@ -12,6 +12,7 @@ import type { ChunkMemory } from "../../src/http1/attempt.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import type { SocketParts } from "../sockets/connect.ts";
 import { NetSocket } from "../sockets/netsocket.ts";
+import { writeFromShared } from "./internals/scratchwrite.ts";
 import { takeShared } from "./internals/sharedread.ts";
 import { isUnwrappedResponse, isUnwrappedSocket } from "./internals/wrapped.ts";
 
@@ -64,6 +65,7 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
     },
     // The buffer before is left to the garbage collector, because the socket reads into it once more.
     share: () => void (next = takeShared() ?? next),
+    write: writeFromShared,
   };
 };
 

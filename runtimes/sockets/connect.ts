@@ -36,6 +36,8 @@ export interface OnRead {
   readonly callback: (length: number, bytes: Uint8Array) => boolean;
   /** From now on, the socket may read into memory that other sockets read into: no chunk is kept beyond the callback. */
   readonly share: () => void;
+  /** Writes bytes whose memory is read into again after the call. @returns whether there is room for more */
+  readonly write: (raw: RawSocket, bytes: Uint8Array) => boolean;
 }
 
 /** How a runtime sets up its sockets without TLS. */
@@ -109,7 +111,9 @@ export class NetConnector implements Connector {
     };
     // TLS sockets do not support `onread`, and an HTTP/2 session reads by itself.
     const { createOnRead, allowHalfOpen = false } = secure || http2 ? NO_PARTS : this.#parts;
-    const onread = createOnRead?.((bytes, mayKeep) => socket.onRead(bytes, mayKeep));
+    const onread: OnRead | undefined = createOnRead?.((bytes, mayKeep) =>
+      socket.onRead(bytes, mayKeep),
+    );
     const raw = this.#creatorFor(destination)({
       ...(resolver !== undefined && { lookup }),
       ...(onread !== undefined && { onread }),

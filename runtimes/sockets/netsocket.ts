@@ -2,13 +2,13 @@ import type { Socket as RawSocket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
 import type { OnRead } from "./connect.ts";
-import { writeFromShared } from "../node/internals/scratchwrite.ts";
 
 /** A socket of `node:net` or `node:tls`, which Node, Bun and Deno have. It adds its listeners once for all requests. */
 export class NetSocket implements Socket {
   /** The runtime's own socket. */
   readonly raw: RawSocket;
-  readonly readShared?: ((take: (bytes: Uint8Array) => void) => void) | undefined;
+  readonly readShared?: Socket["readShared"];
+  readonly writeShared?: Socket["writeShared"];
   #handler: SocketHandler | undefined;
   /** Takes what is read instead of the handler. */
   #take: ((bytes: Uint8Array) => void) | undefined;
@@ -21,6 +21,7 @@ export class NetSocket implements Socket {
       this.#take = take;
       onread.share();
     };
+    this.writeShared = (bytes) => onread.write(raw, bytes);
   }
 
   attach(handler: SocketHandler): void {
@@ -68,10 +69,6 @@ export class NetSocket implements Socket {
 
   write(bytes: Uint8Array, done?: () => void): boolean {
     return this.raw.write(bytes, done);
-  }
-
-  writeShared(bytes: Uint8Array): boolean {
-    return writeFromShared(this.raw, bytes);
   }
 
   pause(): void {

@@ -77,7 +77,7 @@ export interface Socket {
    * Sends bytes whose memory is read into again after the call; left out where the bytes must be copied.
    * @returns whether there is room for more; otherwise `onDrain` follows
    */
-  writeShared?(bytes: Uint8Array): boolean;
+  readonly writeShared?: ((bytes: Uint8Array) => boolean) | undefined;
   /**
    * Passes what is read to a callback instead of `onData`, in memory that is read into again after the call; undefined where
    * each read gets memory of its own.

@@ -127,7 +127,10 @@ export const requests: Record<string, Case> = {
   async "another Host is refused, and so is what belongs to connections"(create) {
     const target = hono;
     for (const more of [{ host: "shop.example" }, { changeOrigin: false }]) {
-      assertMisuse(() => create({ target, ...more }), /Host|target's `url`/);
+      assertMisuse(
+        () => create({ target, ...more }),
+        /a target in process has the host of its `url`/,
+      );
     }
     const wrong = { fetch: () => new Response(), socketPath: "/run/a" };
     assertMisuse(() => create({ target: wrong }), /leave out `socketPath`/);
