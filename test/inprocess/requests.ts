@@ -133,7 +133,7 @@ export const requests: Record<string, Case> = {
       );
     }
     const wrong = { fetch: () => new Response(), socketPath: "/run/a" };
-    assertMisuse(() => create({ target: wrong }), /leave out `socketPath`/);
+    assertMisuse(() => create({ target: wrong }), /both `fetch` and `socketPath`/);
     const late = create({ target: () => wrong });
     const error = await late.fetch(read("/")).catch((thrown: unknown) => thrown);
     assert(error instanceof TypeError, "a target that a function returns is not checked");
