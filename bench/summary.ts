@@ -173,32 +173,42 @@ function toRatioTable({ ratios }: Summary): string {
   return joinTable(["", "compared", ...columns.map(titleOfWorkload)], rows);
 }
 
-/** Says how many goals are met, and lists the others. */
+/** Says how many goals are met, and lists the others by contestant. */
 function toVerdicts({ ratios }: Summary): string {
-  const lists: Record<Verdict, string[]> = {
-    met: [],
-    "met, within the noise": [],
-    "missed, within the noise": [],
-    missed: [],
+  const lists: Record<Verdict, Map<string, string[]>> = {
+    met: new Map(),
+    "met, within the noise": new Map(),
+    "missed, within the noise": new Map(),
+    missed: new Map(),
   };
   for (const { contestants, workloads: among, base, most } of GOALS) {
     for (const name of contestants) {
       for (const workload of among) {
         const figure = ratios[workload]?.[name]?.[base];
         if (figure === undefined) continue;
-        lists[judge(toComparison(figure), most)].push(
-          `${toTitle(name)}, ${titleOfWorkload(workload)} ${BASE_TITLES[base]}`,
-        );
+        const list = lists[judge(toComparison(figure), most)];
+        const cells = list.get(name) ?? [];
+        list.set(name, cells.concat(`${titleOfWorkload(workload)} ${BASE_TITLES[base]}`));
       }
     }
   }
-  const count = Object.values(lists).reduce((sum, { length }) => sum + length, 0);
+  const counts = Object.entries(lists).map(([verdict, list]) => ({
+    verdict,
+    list,
+    count: [...list.values()].flat().length,
+  }));
+  const all = counts.reduce((sum, { count }) => sum + count, 0);
   return [
-    `Of ${count} goals: ${lists.met.length} met.`,
-    ...Object.entries(lists)
-      .filter(([verdict, list]) => verdict !== "met" && list.length > 0)
-      .map(([verdict, list]) => `${list.length} ${verdict}: ${list.join("; ")}.`),
-  ].join(" ");
+    `${all} goals:`,
+    "",
+    ...counts.flatMap(({ verdict, list, count }) =>
+      [`- **${count} ${verdict}**`].concat(
+        verdict === "met" || verdict === "met, within the noise"
+          ? []
+          : Array.from(list, ([name, cells]) => `  - ${toTitle(name)}: ${cells.join(", ")}`),
+      ),
+    ),
+  ].join("\n");
 }
 
 function toComparison([ratio, noise]: Figure): Comparison {

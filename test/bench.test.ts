@@ -228,7 +228,14 @@ describe("figures", () => {
     expect(text).toContain("| _0.30 ± 0.05_ (≤ 0.28) |");
     expect(text).toContain("@fastify/http-proxy, GET 1 KB: **no figures**, status 500 instead");
     expect(text).toContain(
-      "Of 2 goals: 1 met. 1 missed, within the noise: **Fetchway, h3**, GET 1 KB to the host's own",
+      [
+        "2 goals:\n",
+        "- **1 met**",
+        "- **0 met, within the noise**",
+        "- **1 missed, within the noise**",
+        "  - **Fetchway, h3**: GET 1 KB to the host's own, or the naive one",
+        "- **0 missed**",
+      ].join("\n"),
     );
     expect(toChart(summary, "node")).toContain(">30.0</text>");
     expect(toChart(summary, "node")).toContain(">Fetchway</text>");
