@@ -60,7 +60,7 @@ const OTHERS = ["promises", "timers", "reads", "writes"] as const;
 
 function toTable(costs: Costs): string {
   const rows = Object.entries(costs)
-    .toSorted(([, a], [, b]) => loadedBytes(a) - loadedBytes(b))
+    .toSorted(([, a], [, b]) => sortKey(a) - sortKey(b))
     .map(([name, own]) =>
       [
         toTitle(name),
@@ -76,11 +76,17 @@ function toTable(costs: Costs): string {
   ].join("\n\n");
 }
 
+/** Returns the bytes under load; for a contestant without them, more than any other has. */
+function sortKey(own: Record<string, Counted>): number {
+  return loadedBytes(own) || 1e6 + (own[LOADED]?.bytes ?? 0);
+}
+
 function loadedBytes(own: Record<string, Counted>): number {
   return own[LOADED]?.bytesUnderLoad ?? Number.NaN;
 }
 
 function showKilobytes(bytes = Number.NaN, goal?: number): string {
+  if (Number.isNaN(bytes)) return "–";
   const text = (bytes / 1000).toFixed(1);
   if (goal === undefined) return text;
   return Number(text) <= goal ? `${text} (≤ ${goal})` : `**${text}** (≤ ${goal})`;
