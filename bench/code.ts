@@ -38,14 +38,24 @@ export function stampsIn(document: string): string[] {
   return Array.from(document.matchAll(/\bcode `([\da-f]{12})`/g), ([, hash]) => hash as string);
 }
 
+/** Returns the generated parts of a document, which stand between markers; the whole document if it has no markers. */
+function tablesOf(document: string): { name: string; text: string }[] {
+  const parts = Array.from(
+    document.matchAll(/<!-- (\w+) -->([^]*?)<!-- \/\1 -->/g),
+    ([, name, text]) => ({ name: `, ${name}`, text: text as string }),
+  );
+  return parts.length > 0 ? parts : [{ name: "", text: document }];
+}
+
 if (import.meta.main) {
   const now = hashOfCode();
   console.log(`src/ and runtimes/ are ${toStamp(now)}`);
   for (const document of globSync("bench/*.md", { cwd: root }).toSorted()) {
-    const stamps = stampsIn(readFileSync(join(root, document), "utf8"));
-    if (stamps.length > 0 && stamps.every((hash) => hash === now)) continue;
-    const others = [...new Set(stamps)].filter((hash) => hash !== now);
-    console.log(`${document}: figures of ${others.map(toStamp).join(", ") || "unknown code"}`);
-    process.exitCode = 1;
+    for (const { name, text } of tablesOf(readFileSync(join(root, document), "utf8"))) {
+      const [hash] = stampsIn(text);
+      if (hash === now) continue;
+      console.log(`${document}${name}: figures of ${hash ? toStamp(hash) : "unknown code"}`);
+      process.exitCode = 1;
+    }
   }
 }

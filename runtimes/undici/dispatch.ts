@@ -52,7 +52,7 @@ function toDispatchOptions(
   if (host !== undefined) list = ["Host", host, ...headers];
   // ProxyAgent converts the list into an object, which would keep only the last line of a repeated field.
   if (!isOwn) list = groupFields(list as string[]);
-  // For bytes, undici writes their length itself.
+  // If the body is bytes, undici adds Content-Length itself.
   if (contentLength !== undefined && isStreamed) {
     list = [...list, "Content-Length", String(contentLength)];
   }

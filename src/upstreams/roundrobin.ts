@@ -11,9 +11,9 @@ interface WeightClass {
 }
 
 /**
- * Takes the upstreams in turn. With different weights, the turns of heavy upstreams are spread among those of the others
- * (the smooth weighted round robin of nginx, between classes of the same weight: a turn costs as much as there are different
- * weights, however many upstreams there are).
+ * Takes the upstreams in turn. With different weights, the turns of heavy upstreams are spread among those of the others, as
+ * nginx's smooth weighted round robin does. Here it chooses among classes of upstreams that have the same weight, so that a
+ * choice takes time in proportion to the number of different weights, not to the number of upstreams.
  */
 export function roundRobin(): Policy {
   let turn = 0;

@@ -1,7 +1,7 @@
 /**
- * With the pool option `reuseBuffers`, reads of tunnels into one buffer of the process. Node gives each read of a socket 64 KiB of new memory: for a small
- * message that costs more than the rest of its way, and for a large one, the first access to new memory costs more than
- * the read.
+ * Makes the sockets of tunnels read into one buffer of the process, if the pool option `reuseBuffers` is set. Otherwise, Node
+ * allocates 64 KiB for each read of a socket. For a small message, this allocation costs more than forwarding it; for a
+ * large one, the first access to new memory costs more than the read.
  *
  * - Rests on: what the option `onread` of `net.connect` sets, which clients' sockets cannot be given: the members
  *   `kBuffer`, `kBufferCb` and `kBufferGen` of a socket, which are symbols, and the method `useUserBuffer` of its handle.
