@@ -10,7 +10,7 @@ const KINDS = {
   other: ["#d97706", "other proxies in JavaScript"],
   naive: ["#d97706", "one line of fetch"],
   reference: ["#059669", "not in JavaScript"],
-  floor: ["#64748b", "no proxy: the cost of Node itself"],
+  floor: ["#64748b", "floor: the cost of the runtime itself"],
 } as const;
 type Kind = keyof typeof KINDS;
 

@@ -13,7 +13,7 @@ import {
 export type Role =
   /** This project. */
   | "fetchway"
-  /** The control: no proxy on Node can be much cheaper. */
+  /** The control: no proxy on Node, or on workerd, can be much cheaper. */
   | "floor"
   /** Another proxy for Node, which a user could choose instead. */
   | "peer"
@@ -31,6 +31,8 @@ export interface Contestant {
   readonly role: Role;
   /** The name of a contestant with the role "own" or "naive" with which this one is also compared. */
   readonly rival?: string;
+  /** The name of the floor with which this contestant is compared; `floor` on Node. */
+  readonly floor?: string;
   /** The packages or commands that it uses, besides Fetchway and Node. */
   readonly uses: readonly string[];
   /** Returns the reason why it cannot run on this machine; undefined if it can. */
@@ -56,9 +58,12 @@ function onNode(
     role,
     uses,
     ...(rival && { rival }),
+    floor: "floor",
     command: () => [process.execPath, fileOf(name)],
   };
 }
+
+const FLOOR_ON_WORKERD = "workerd-floor";
 
 function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
   const command = (name: string, place: Place): Command | Promise<Command> => {
@@ -76,6 +81,7 @@ function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
       role: "fetchway",
       uses: [runtime],
       rival: naive,
+      ...(runtime === "workerd" && { floor: FLOOR_ON_WORKERD }),
       command: (place) => command(runtime, place),
     },
     {
@@ -133,4 +139,11 @@ export const contestants: readonly Contestant[] = [
   ...on("bun"),
   ...on("deno"),
   ...on("workerd"),
+  {
+    name: FLOOR_ON_WORKERD,
+    title: "floor: the calls by hand, workerd",
+    role: "floor",
+    uses: ["workerd"],
+    command: (place) => workerdCommand(binOf("workerd"), fileOf(FLOOR_ON_WORKERD), place),
+  },
 ];

@@ -11,6 +11,8 @@ import type { Workload } from "./workloads.ts";
 const WARM_UP = 8000;
 /** Requests of one count, few enough that no garbage is collected meanwhile. */
 const BATCH = 200;
+/** The number of requests in a count if garbage was collected in all larger ones. */
+const SMALLEST_BATCH = 20;
 const BATCHES = 9;
 
 /** One thread, so that the count of requests and not the clock decides when code is optimized or garbage collected. */
@@ -64,12 +66,15 @@ export async function measureCost(
     await validate(workload, port);
     await send(WARM_UP);
     const bytes: number[] = [];
-    // Large bodies make V8 collect garbage early, by the size of their memory outside of the heap: count again.
+    // Large bodies make V8 collect garbage early, by the size of their memory outside of the heap: count again, with fewer
+    // requests.
+    let size = BATCH;
     for (let i = 0; bytes.length < BATCHES && i < 4 * BATCHES; i++) {
       const before = await work("/collect");
-      await send(BATCH);
+      await send(size);
       const after = await work("/");
-      if (after.collections === before.collections) bytes.push((after.heap - before.heap) / BATCH);
+      if (after.collections === before.collections) bytes.push((after.heap - before.heap) / size);
+      else size = Math.max(SMALLEST_BATCH, Math.ceil(size * 0.8));
     }
     if (bytes.length === 0)
       throw new Error(`${script.join(" ")}: garbage was collected in each count`);

@@ -1,5 +1,6 @@
 /** Reads the command line of `npm run bench`. */
 import { parseArgs } from "node:util";
+import { number, numbers, select } from "./commandline.ts";
 import { contestants, type Contestant } from "./contestants.ts";
 import { type Workload, workloads } from "./workloads.ts";
 
@@ -108,40 +109,4 @@ function parse(args: string[]): Values {
   } catch (error) {
     throw new TypeError((error as Error).message.split(". ")[0], { cause: error });
   }
-}
-
-export function select<T extends { name: string }>(
-  flag: string,
-  all: readonly T[],
-  names: string | undefined,
-): readonly T[] {
-  if (names === undefined) return all;
-  const chosen = new Set<T>();
-  for (const name of names.split(",")) {
-    const matches = all.filter((each) =>
-      name.endsWith("*") ? each.name.startsWith(name.slice(0, -1)) : each.name === name,
-    );
-    if (matches.length === 0) {
-      const known = all.map((each) => each.name).join(", ");
-      throw new TypeError(`--${flag}: there is no ${JSON.stringify(name)}; use ${known}`);
-    }
-    for (const match of matches) chosen.add(match);
-  }
-  return all.filter((each) => chosen.has(each));
-}
-
-export function number(
-  flag: string,
-  text: string | undefined,
-  fallback: number,
-  most = 1000,
-): number {
-  if (text === undefined) return fallback;
-  const value = Number(text);
-  if (Number.isInteger(value) && value >= 1 && value <= most) return value;
-  throw new TypeError(`--${flag}: ${JSON.stringify(text)} is no whole number from 1 to ${most}`);
-}
-
-export function numbers(flag: string, text: string, most: number): number[] {
-  return text.split(",").map((each) => number(flag, each, 0, most));
 }

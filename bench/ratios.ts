@@ -64,7 +64,7 @@ export function baseOf<T extends Compared>(
   const others = besides(all, one);
   const named = (name: string | undefined): T | undefined =>
     others.find(({ contestant }) => contestant === name);
-  if (base === "rival") return named(contestantOf(one.contestant)?.rival);
+  if (base === "rival" || base === "floor") return named(contestantOf(one.contestant)?.[base]);
   if (base !== "peer") return named(base);
   return others
     .filter(({ contestant }) => PEERS.has(contestantOf(contestant)?.role))

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Contestant } from "./contestants.ts";
+import { readCommandLine } from "./commandline.ts";
 import { type BenchOptions, help, readFlags } from "./flags.ts";
 import { origins as originsContestant } from "./origins.ts";
 import { freePort, pin, Program } from "./program.ts";
@@ -84,18 +85,8 @@ async function runAll(
 }
 
 async function main(): Promise<void> {
-  let options: BenchOptions | undefined;
-  try {
-    options = readFlags(process.argv.slice(2));
-  } catch (error) {
-    say(`${(error as Error).message}\nnpm run bench -- --help says what there is`);
-    process.exitCode = 2;
-    return;
-  }
-  if (options === undefined) {
-    console.log(help);
-    return;
-  }
+  const options = readCommandLine("bench", help, readFlags);
+  if (options === undefined) return;
   const directory = mkdtempSync(join(tmpdir(), "fetchway-bench-"));
   process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
   const { origins, rounds, seconds } = options;

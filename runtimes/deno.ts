@@ -16,17 +16,25 @@ import {
   type ProxyFetch,
   type Runtime,
 } from "../src/proxy.ts";
+import { copyBytes } from "../src/body/memory.ts";
+import type { Codec } from "../src/http1/codec.ts";
 import type { Transport } from "../src/transport.ts";
+import { takeReadBuffer } from "./deno/internals/readbuffers.ts";
 import { readRequest } from "./deno/readrequest.ts";
 import { respond } from "./deno/respond.ts";
 import { bufferCodec } from "./sockets/buffercodec.ts";
-import { NetConnector } from "./sockets/connect.ts";
+import { NetConnector, type SocketParts } from "./sockets/connect.ts";
 import { loadHttp2 } from "./sockets/loadhttp2.ts";
 import { findRequestChannel } from "./sockets/requestchannel.ts";
 import { assertVersion } from "./sockets/versions.ts";
 
 export * from "../src/index.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
+
+const PARTS: SocketParts = { takeMemory: takeReadBuffer };
+
+/** Deno's `Buffer.allocUnsafeSlow` sets all bytes to zero before a copy sets them, so it saves nothing. */
+const CODEC: Codec = { ...bufferCodec, copy: copyBytes };
 
 /** When the socket to the upstream has written a chunk of a request body, the chunk's buffer takes the next chunk. */
 const REUSED_BUFFERS: ChunkMemory = { ofRequests: () => "returned" };
@@ -45,8 +53,8 @@ export function createTransport(options: PoolOptions = {}): Transport {
   const { Deno } = globalThis as { Deno?: { version: { deno: string } } };
   assertVersion("Deno", Deno?.version.deno);
   return new HttpTransport("deno", options, {
-    createConnector: (filled) => new NetConnector(filled),
-    codec: bufferCodec,
+    createConnector: (filled) => new NetConnector(filled, PARTS),
+    codec: CODEC,
     loadHttp2,
     chunkMemory: REUSED_BUFFERS,
   });

@@ -23,6 +23,7 @@ import {
 } from "./request/target.ts";
 import type { UpstreamRequest, UpstreamResponse } from "./transport.ts";
 import type { Choice } from "./upstreams/failover.ts";
+import type { Upstreams } from "./upstreams/upstreams.ts";
 
 /**
  * Makes the `Response` that the runtime's server sends to the client.
@@ -54,8 +55,9 @@ export function forward(
 ): Promise<Response> {
   const { onRequestEnd, serverTiming } = plan.options;
   const isTraced = plan.tracing?.channel.hasSubscribers === true;
-  if (onRequestEnd === undefined && !isTraced && !serverTiming) {
-    return exchange(incoming, target, plan, context, respond);
+  if (onRequestEnd === undefined && !isTraced) {
+    const observation = serverTiming ? new Observation(incoming) : undefined;
+    return exchange(incoming, target, plan, context, respond, observation);
   }
   return observeExchange(incoming, target, plan, context, respond, isTraced);
 }
@@ -112,13 +114,12 @@ function exchange(
     observation?.failed(fault);
     return respondToError(fault, fault, incoming, options, respond);
   }
-  let upstream: Upstream;
+  let upstream: Upstream | undefined;
   try {
     const turn = incoming.turn?.();
     const mayWait =
       turn !== undefined ||
       !isFixed(target) ||
-      isUpstreams(target) ||
       rewrite !== undefined ||
       options.onRequest !== undefined ||
       body?.measure !== undefined ||
@@ -127,17 +128,49 @@ function exchange(
     if (mayWait) {
       return exchangeInSteps(incoming, target, plan, context, respond, observation, turn);
     }
-    upstream = reach(target, plan);
+    if (!isUpstreams(target)) upstream = reach(target, plan);
   } catch (misuse) {
     return Promise.reject(misuse);
   }
   const state = begin(incoming, plan, respond, observation);
   try {
+    if (upstream === undefined) {
+      const choice = chooseFor(state, target as Upstreams);
+      if (!(choice instanceof Promise)) return sendToChosen(state, choice, context);
+      return choice.then(
+        (chosen) => sendToChosen(state, chosen, context),
+        (thrown: unknown) => fail(state, thrown),
+      );
+    }
     state.request = toUpstreamRequest(incoming, upstream, incoming.path, plan, context);
   } catch (thrown) {
     return fail(state, thrown);
   }
   return sendPrepared(state);
+}
+
+/** Chooses one of several upstreams. */
+function chooseFor(
+  { incoming, plan, scope }: Exchange,
+  upstreams: Upstreams,
+): Choice | Promise<Choice> {
+  const reachOne = (each: TargetAddress): Upstream => reach(each, plan);
+  return upstreams.choose(upstreams, incoming, plan.transport, scope, reachOne);
+}
+
+/** Sends the request to the upstream that was chosen for it. */
+function sendToChosen(state: Exchange, choice: Choice, context: Context): Promise<Response> {
+  const { incoming, plan } = state;
+  try {
+    const { upstream } = choice;
+    state.request = toUpstreamRequest(incoming, upstream, incoming.path, plan, context, choice);
+  } catch (thrown) {
+    choice.release();
+    return fail(state, thrown);
+  }
+  const sending = sendPrepared(state);
+  // An interceptor may send the request later, or respond without sending it.
+  return choice.isUsed ? sending : sending.finally(() => choice.release());
 }
 
 /** Starts the deadline. */
@@ -194,9 +227,7 @@ async function exchangeInSteps(
   let choice: Choice | undefined;
   try {
     if (upstreams !== undefined) {
-      choice = await upstreams.choose(upstreams, incoming, plan.transport, scope, (each) =>
-        reach(each, plan),
-      );
+      choice = await chooseFor(state, upstreams);
       ({ upstream } = choice);
     }
     let { path } = incoming;
@@ -204,8 +235,7 @@ async function exchangeInSteps(
       path = await plan.rewrite(path, () => incoming.request());
       guardEscape(path.split("?", 1)[0] as string);
     }
-    let request = toUpstreamRequest(incoming, upstream as Upstream, path, plan, context);
-    if (choice !== undefined) request = { ...request, choice };
+    let request = toUpstreamRequest(incoming, upstream as Upstream, path, plan, context, choice);
     // If `Max-Forwards` is 0, this proxy responds itself, but only after `onRequest`, which may refuse the request.
     const finalResponse = countForwards(incoming, request.headers);
     if (options.onRequest !== undefined) {

@@ -105,6 +105,11 @@ export class FakeSocket implements Socket {
     return this.#handler?.onData(Buffer.from(text, "latin1"), mayKeep) ?? false;
   }
 
+  /** Delivers data, and does not tell whether the handler may keep its memory. */
+  receiveBytes(bytes: Uint8Array): void {
+    this.#handler?.onData(bytes);
+  }
+
   halfClose(): void {
     this.usable = false;
     this.#handler?.onHalfClose();

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { Agent, get as httpGet, type IncomingMessage } from "node:http";
 import { createInterface } from "node:readline";
 import { connect, type Client } from "./_client.ts";
 import { hostFile, hostNode } from "./_node.ts";
@@ -32,6 +33,19 @@ type Report = Work & { seen: Path[]; files: Files };
 /** Makes an exchange on a client's connection. */
 export type Ask = (client: Client, upstream: Upstream) => Promise<void>;
 
+/** Returns an exchange that is made several times at the same time, on connections of its own. */
+export function atOnce(times: number): Ask {
+  const agent = new Agent({ keepAlive: true, maxSockets: times });
+  return async ({ socket: { remotePort: port } }) => {
+    const one = async (): Promise<void> => {
+      const [response] = (await once(httpGet({ port, agent }), "response")) as [IncomingMessage];
+      assert.equal(response.statusCode, 200);
+      await once(response.resume(), "end");
+    };
+    await Promise.all(Array.from({ length: times }, one));
+  };
+}
+
 /** Sends no body; the response body arrives together with its head. */
 export const get: Ask = async (client) => {
   client.send(request("GET", "/a?b=c", [["Accept", "*/*"]]));
@@ -45,8 +59,8 @@ export const post: Ask = async (client) => {
   assert.equal((await client.read()).text, body);
 };
 
-/** Requests a response that the upstream sends at once, but that is so large that the proxy reads it in two parts. */
-export const getInTwoReads: Ask = async (client, upstream) => {
+/** Requests a response of 64 KiB, which the upstream sends at once. */
+export const getLarge: Ask = async (client, upstream) => {
   const body = "x".repeat(65_536);
   upstream.script = (call) => call.reply(200, [["Content-Type", "text/plain"]], body);
   client.send(request("GET", "/", [["Accept", "*/*"]]));
@@ -120,18 +134,32 @@ export interface Worker {
   stop(): Promise<void>;
 }
 
+/** What a host is started with. */
+export interface Setup {
+  /** The proxy's target; by default the `Upstream` that exchanges get. */
+  readonly target?: string;
+  /** An option of the proxy, by its name, or `balance` for a target of several upstreams; by default none. */
+  readonly part?: string;
+}
+
 /**
  * Starts a host.
  * @param transport the name, as for `hostFile`, of a module that exports a `transport`; by default the host uses
  * Fetchway's own client
  */
-export async function startWork(host: WorkHost, mode: Mode, transport = ""): Promise<Worker> {
+export async function startWork(
+  host: WorkHost,
+  mode: Mode,
+  transport = "",
+  { target, part = "" }: Setup = {},
+): Promise<Worker> {
   const upstream = new Upstream();
   await upstream.listen();
   const child = spawn(hostNode, [...FLAGS[mode], hostFile("work/host"), host, mode], {
     env: {
       ...process.env,
-      UPSTREAM: upstream.url,
+      UPSTREAM: target ?? upstream.url,
+      PART: part,
       TRANSPORT: transport === "" ? "" : hostFile(transport),
       NODE_OPTIONS: "",
       NODE_V8_COVERAGE: "",

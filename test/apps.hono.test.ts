@@ -1,9 +1,15 @@
 /** The proxy in Hono with Hono's own middleware, and with Requests that user code constructs. */
 import { gunzipSync, gzipSync } from "node:zlib";
 import { Hono } from "hono";
+import { every } from "hono/combine";
 import { compress } from "hono/compress";
 import { cors } from "hono/cors";
+import { etag } from "hono/etag";
 import { mount } from "hono/mount";
+import { secureHeaders } from "hono/secure-headers";
+import { timeout } from "hono/timeout";
+import { timing } from "hono/timing";
+import type { MiddlewareHandler } from "hono";
 import { H3 } from "h3";
 import { describe, expect, test } from "vitest";
 import { createProxy, proxyFetch, type Proxy } from "#proxy";
@@ -84,6 +90,45 @@ test("hono/cors adds its headers to a proxied response and answers preflight req
   const preflight = request("OPTIONS", "/", [origin, ["Access-Control-Request-Method", "PUT"]]);
   expect((await apps.ask(port, preflight)).status).toBe(204);
   expect(upstream.calls).toHaveLength(1);
+});
+
+const middleware: Record<string, [handler: MiddlewareHandler, field: string]> = {
+  "hono/etag": [etag(), "etag"],
+  "hono/secure-headers": [secureHeaders(), "x-frame-options"],
+  "hono/timeout": [timeout(10_000), "x-id"],
+  "hono/timing": [timing(), "server-timing"],
+  "hono/combine": [every(cors(), secureHeaders()), "access-control-allow-origin"],
+};
+
+test.each(Object.entries(middleware))(
+  "%s changes what it changes in other responses, and no body",
+  async (_, [handler, field]) => {
+    const app = new Hono().use(handler).all("*", (c) => proxyFetch(c.req.raw, upstream.url));
+    const port = await apps.serve("hono", app);
+    for (const size of [10, 65_536, 500_000]) {
+      const body = "body ".repeat(size / 5);
+      const answer = await apps.ask(port, request("POST", "/", [["X-Id", "7"]], body));
+      expect(answer.text === body, `${size} bytes`).toBe(true);
+      upstream.script = (call) => call.reply(200, [["X-Id", "7"]], body);
+      const got = await apps.ask(port, request("GET", "/"));
+      expect(got.text === body, `${size} bytes`).toBe(true);
+      expect(got.get(field), `${size} bytes`).toBeDefined();
+      const head = await apps.ask(port, request("HEAD", "/"));
+      expect(head).toMatchObject({ status: 200, length: 0 });
+      await upstream.reset();
+    }
+  },
+);
+
+test("app.request() returns the whole response", async () => {
+  const app = new Hono().use(etag()).all("*", (c) => proxyFetch(c.req.raw, upstream.url));
+  for (const size of [10, 500_000]) {
+    const body = "x".repeat(size);
+    upstream.script = (call) => call.reply(200, [["X-Id", "7"]], body);
+    const response = await app.request("/");
+    expect([response.status, response.headers.get("x-id")]).toEqual([200, "7"]);
+    expect((await response.text()) === body).toBe(true);
+  }
 });
 
 test("c.header() works before and after the proxy, and HEAD stays HEAD", async () => {

@@ -138,6 +138,14 @@ describe("figures", () => {
     expect(text).toContain("| to the best Node peer | 0.55 | 0.50 ± 0.00 | met |");
   });
 
+  test("Node and workerd have a floor each, and other runtimes have none", () => {
+    const workerd = measured("workerd", 220, 220);
+    const floors = [measured("floor", 60, 60), measured("workerd-floor", 200, 200)];
+    expect(compare([workerd, ...floors], workerd, "floor")?.ratio).toBe(1.1);
+    const deno = measured("deno", 90, 90);
+    expect(compare([deno, ...floors], deno, "floor")).toBeUndefined();
+  });
+
   test.each([
     [[20, 20, 20, 20, 20], "0.20 ± 0.00 | met |"],
     [[10, 20, 20, 40, 60], "0.20 ± 0.10 | met, within the noise |"],

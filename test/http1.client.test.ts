@@ -5,7 +5,8 @@ import { type Codec, portableCodec } from "../src/http1/codec.ts";
 import type { FilledPoolOptions, PoolOptions } from "../src/options/pooloptions.ts";
 import { parseTarget, type TargetAddress } from "../src/request/target.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
-import { errorOf, fakeRequest, fakeScope } from "./_fakes.ts";
+import { Scope } from "../src/exchange/scope.ts";
+import { errorOf, FakeClient, fakeRequest, fakeScope } from "./_fakes.ts";
 import { FakeConnector, settled } from "./_sockets.ts";
 
 const EMPTY = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
@@ -44,6 +45,33 @@ class Bench {
 test("the connector gets the pool's options with defaults", () => {
   const { options } = new Bench({ connectTimeout: 123 });
   expect(options).toMatchObject({ connectTimeout: 123, maxSockets: 256 });
+});
+
+test("a client whose listener is added later is listened to at once while its request waits", async () => {
+  const { transport, connector } = new Bench({ maxSockets: 1 });
+  const upstream = parseTarget("http://a.test");
+  const clients = ["connecting", "queued", "reusing"].map(() => {
+    const client = new FakeClient();
+    client.listenAfter = 5_000;
+    return client;
+  }) as [FakeClient, FakeClient, FakeClient];
+  const replies = clients.map((client, i) => {
+    if (i === 2) return undefined;
+    return transport.send(fakeRequest({ upstream }), new Scope(client, 0, 0));
+  });
+  expect(clients.map(({ listeners }) => listeners.size)).toEqual([1, 1, 0]);
+  clients[1].leave();
+  expect(await errorOf(() => replies[1])).toMatchObject({ status: 499 });
+  const socket = await connector.at(0).succeed();
+  socket.receive(EMPTY);
+  await (await replies[0])?.body?.stream().cancel();
+  const scope = new Scope(clients[2], 0, 0);
+  const reusing = transport.send(fakeRequest({ upstream }), scope);
+  expect(clients[2].listeners.size).toBe(0);
+  socket.receive(EMPTY);
+  expect((await reusing).status).toBe(200);
+  expect(connector.attempts).toHaveLength(1);
+  scope.end();
 });
 
 describe("destinations", () => {

@@ -57,6 +57,30 @@ describe("memory", () => {
     }
   });
 
+  test("if the socket does not tell, the last chunk takes over memory that holds nothing but the read", () => {
+    const read = Buffer.from(responses, "latin1");
+    for (const isAlone of [true, false]) {
+      const bench = new ConnectionBench();
+      const buffer = new ArrayBuffer(read.byteLength + (isAlone ? 0 : 1));
+      const bytes = new Uint8Array(buffer, 0, read.byteLength);
+      bytes.set(read);
+      bench.socket.receiveBytes(bytes);
+      expect(bench.job.text).toBe("hello");
+      expect(bench.job.chunks[0]?.buffer === buffer).toBe(isAlone);
+    }
+  });
+
+  test("a chunk that is a small part of a large read is copied", () => {
+    for (const last of [20_000, 120_000]) {
+      const bench = new ConnectionBench();
+      const first = 140_000 - last;
+      const sizes = [first, last].map((size) => `${size.toString(16)}\r\n${"x".repeat(size)}`);
+      const read = `${ok}Transfer-Encoding: chunked\r\n\r\n${sizes.join("\r\n")}`;
+      expect(bench.socket.receive(read, true)).toBe(last === 120_000);
+      expect(bench.job.chunks.map(({ length }) => length)).toEqual([first, last]);
+    }
+  });
+
   test("of several chunks in one read, only the last one takes over its memory", () => {
     const bench = new ConnectionBench();
     const text = `${ok}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde`;

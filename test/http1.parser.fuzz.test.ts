@@ -1,6 +1,7 @@
 /** Random responses, split at random places: valid ones are read as generated, and malformed ones are refused. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { parseHead } from "../src/http1/parser.ts";
 import { rfc } from "./conformance/rfc.ts";
 import { parse, piecesOf } from "./_parsed.ts";
 
@@ -70,6 +71,43 @@ test("generated responses are parsed as generated", () => {
       expect(head).toMatchObject({ status: each.status, statusText: each.reason });
       const sent = each.fields.flatMap(({ name, value }) => [name, value]);
       expect(head?.headers.slice(0, sent.length)).toEqual(sent);
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test("a head is parsed, or refused, without regard to the head before it", () => {
+  const part = fc.constantFrom(
+    "X",
+    "X-A",
+    "X-AB",
+    "x-a",
+    "Content-Length",
+    "1",
+    "",
+    " ",
+    ":",
+    "a",
+    "a b",
+  );
+  const line = fc.tuple(part, fc.constantFrom(":", ": ", " :", ""), part, fc.constantFrom("", " "));
+  const lines = fc
+    .array(line, { maxLength: 40 })
+    .map((each) => each.map((parts) => parts.join("")));
+  fc.assert(
+    fc.property(fc.array(lines, { minLength: 2, maxLength: 6 }), (heads) => {
+      const lastFields: string[] = [];
+      const outcomeOf = (head: string, last?: string[]): unknown => {
+        try {
+          return parseHead(head, false, last);
+        } catch (error) {
+          return (error as Error).message;
+        }
+      };
+      for (const each of heads) {
+        const head = `HTTP/1.1 200 OK\r\n${each.map((one) => `${one}\r\n`).join("")}\r\n`;
+        expect(outcomeOf(head, lastFields)).toEqual(outcomeOf(head));
+      }
     }),
     { numRuns: 2000 },
   );

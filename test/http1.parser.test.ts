@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { rfc } from "./conformance/rfc.ts";
 import { list } from "./_corpus.ts";
-import { ResponseParser } from "../src/http1/parser.ts";
+import { parseHead, ResponseParser } from "../src/http1/parser.ts";
 import { parse, type Parsed, piecesOf } from "./_parsed.ts";
 
 const ok = "HTTP/1.1 200 OK\r\n";
@@ -38,6 +38,25 @@ describe("heads", () => {
         keepAliveTimeout: Infinity,
       },
     ]);
+  });
+
+  test("the strings of the head before are used again, up to a number of fields and of bytes", () => {
+    const lastFields: string[] = [];
+    const fields = Array.from({ length: 40 }, (_, i) => `X-${i}: a long value, ${i}\r\n`).join("");
+    parseHead(`${ok}X-Long: ${"x".repeat(3000)}\r\n${fields}\r\n`, false, lastFields);
+    expect(lastFields).toEqual([]);
+    const { headers } = parseHead(`${ok}${fields}\r\n`, false, lastFields);
+    expect(lastFields).toEqual(headers.slice(0, 64));
+    parseHead(`${ok}X-0: another\r\nX-2: a long value, 1\r\n\r\n`, false, lastFields);
+    expect(lastFields.slice(0, 6)).toEqual([
+      "X-0",
+      "another",
+      "X-2",
+      headers[3],
+      "X-2",
+      headers[5],
+    ]);
+    expect(headers.slice(0, 4)).toEqual(["X-0", "a long value, 0", "X-1", "a long value, 1"]);
   });
 
   test.each(["HTTP/1.1 200", "HTTP/1.1 200 "])("without a reason phrase: %j", (line) => {
@@ -170,7 +189,7 @@ describe("framing", () => {
   test.each(
     list(
       "-5\r\nhello\r\n|+5\r\nhello\r\n|0x5\r\nhello\r\n|5g\r\nhello\r\n|\r\nhello\r\n",
-      "5 5\r\nhello\r\n| 5\r\nhello\r\n|5,\r\nhello\r\n|5\nhello\r\n|5\rhello\r\n",
+      "5 5\r\nhello\r\n| 5\r\nhello\r\n|5,\r\nhello\r\n|5\nhello\r\n|5\rhello\r\n|5\rxhello\r\n",
       "5\r\nhelloXX|5\r\nhello\n|5\r\nhello\r\r\n|5;\rb\r\nhello\r\n|5;a=\nhello\r\n",
       "5;\0\r\nhello\r\n|10000000000000005\r\nhello\r\n|20000000000001\r\nhello\r\n",
       "ffffffffffffffff\r\nhello\r\n|5\r\nhell\r\n|5\r\nhello!\r\n|0\r\n X: y\r\n\r\n",
@@ -180,6 +199,24 @@ describe("framing", () => {
     const parsed = whole(`${chunked}${lines}0\r\n\r\n`);
     expect(parsed).toMatchObject({ end: "open", error: "http_protocol_error" });
   });
+
+  test("each digit of a chunk size counts, in both cases, and after leading zeros", () => {
+    const sizes = ["1", "9", "a", "F", "1f", "A0", "fF", "0b", "00000010", "0000000000c", "2b7"];
+    for (const size of sizes) {
+      const data = "x".repeat(Number.parseInt(size, 16));
+      const text = `${chunked}${size}\r\n${data}\r\n0\r\n\r\n`;
+      expect(whole(text)).toMatchObject({ body: data, end: "clean", error: undefined });
+      expect(parse(piecesOf(text))).toMatchObject({ body: data, end: "clean", error: undefined });
+    }
+  });
+
+  test.each(list("@\r\n|:\r\n|G\r\n|`\r\n|/\r\n|0x\r\n|\xe1\r\n|1\xc6\r\n"))(
+    "refused as a chunk size: %j",
+    (line) => {
+      const parsed = whole(`${chunked}${line}${"x".repeat(99)}`);
+      expect(parsed).toMatchObject({ body: "", error: "http_protocol_error" });
+    },
+  );
 
   test("chunk extensions are limited per chunk and in total", () => {
     const chunk = (extension: number): string => `1;${"x".repeat(extension)}\r\n!\r\n`;

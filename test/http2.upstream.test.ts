@@ -1,5 +1,6 @@
 /** HTTP/2 upstreams on Node: negotiation, sharing of connections, limits, retries, and the end of connections. */
 import { once } from "node:events";
+import { createServer as createHttp } from "node:http";
 import { createServer as createHttps } from "node:https";
 import { connect, createSecureServer, createServer, type ServerHttp2Stream } from "node:http2";
 import type { Server } from "node:net";
@@ -688,5 +689,64 @@ describe("requests that the upstream has not processed", () => {
     isClosing = true;
     expect((await proxy.fetch(post())).status).toBe(502);
     expect(upstream.requests).toBe(4);
+  });
+});
+
+describe("a response whose head and body arrive in one read", () => {
+  /** Asks an upstream of HTTP/2; returns the calls with which the proxy has written the response to the client. */
+  async function writesOf(script: RawUpstream["script"]): Promise<string[]> {
+    const [upstream, url] = await raw();
+    upstream.script = script;
+    const proxy = proxyTo(url);
+    const writes: string[] = [];
+    const authority = await open(
+      createHttp((req, res) => {
+        for (const name of ["flushHeaders", "write", "end"] as const) {
+          const call = res[name].bind(res) as (...args: unknown[]) => unknown;
+          Object.assign(res, {
+            [name](...args: unknown[]) {
+              const [chunk] = args;
+              const text = chunk instanceof Uint8Array ? Buffer.from(chunk).toString() : "";
+              writes.push(`${name} ${text}`);
+              return call(...args);
+            },
+          });
+        }
+        proxy.nodeHandler(req, res);
+      }),
+    );
+    // The first request waits for the connection.
+    for (let i = 0; i < 2; i++) {
+      writes.length = 0;
+      await (await fetch(`http://${authority}/`)).text().catch(() => "cut off");
+    }
+    return writes;
+  }
+
+  test("is written at once", async () => {
+    expect(await writesOf((connection, id) => connection.send(wholeResponse(id, "small")))).toEqual(
+      ["end small"],
+    );
+  });
+
+  test("is written as far as it has arrived if more of the body is to come", async () => {
+    const writes = await writesOf((connection, id) => {
+      connection.send(responseHead(id), frame(DATA, 0, id, Buffer.from("early, ")));
+      setTimeout(() => connection.send(frame(DATA, END_STREAM, id, Buffer.from("late"))), 50);
+    });
+    expect(writes.join("|")).toMatch(/^write early, \|(?:write|end) late/);
+  });
+
+  test("becomes 502 if the body breaks off in the same read, as over HTTP/1.1", async () => {
+    const [upstream, url] = await raw();
+    upstream.script = (connection, id) =>
+      connection.send(
+        responseHead(id),
+        frame(DATA, 0, id, Buffer.from("half")),
+        frame(RST_STREAM, 0, id, uint32(2)),
+      );
+    const response = await proxyTo(url).fetch(new Request("http://proxy.test/"));
+    expect(response.status).toBe(502);
+    expect(response.headers.get("proxy-status")).toMatch(/error=http_response_incomplete/);
   });
 });

@@ -1,6 +1,6 @@
-/** Requests are forwarded correctly even if @hono/node-server renames its undocumented symbols. */
+/** Exchanges are correct even if @hono/node-server renames its undocumented symbols, or other code uses a body. */
 import type { IncomingMessage } from "node:http";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { createProxy, type NodeProxy } from "../runtimes/node.ts";
 import { toRecord } from "../runtimes/node/internals/hono.ts";
 import { useApps } from "./_apps.ts";
@@ -12,17 +12,18 @@ const { upstream } = apps;
 
 const proxies: NodeProxy[] = [];
 afterEach(() => {
+  vi.restoreAllMocks();
   for (const proxy of proxies.splice(0)) proxy.destroy();
 });
 
-function create(): NodeProxy {
-  const proxy = createProxy({ target: upstream.url });
+function create(reuseBuffers = false): NodeProxy {
+  const proxy = createProxy({ target: upstream.url, pool: { reuseBuffers } });
   proxies.push(proxy);
   return proxy;
 }
 
-/** Returns the symbol property of a Hono request with this description. */
-function symbolOf(web: Request, description: string): symbol {
+/** Returns the symbol property of a Hono request or response with this description. */
+function symbolOf(web: Request | Response, description: string): symbol {
   const symbol = Object.getOwnPropertySymbols(web).find((each) => each.description === description);
   if (symbol === undefined) throw new Error(`no symbol ${description}`);
   return symbol;
@@ -64,6 +65,108 @@ describe.each(Object.entries(changes))("%s", (_, change) => {
       expect(answer.get("x-got")).toBe("POST /upload n");
       expect(upstream.calls.at(-1)?.length).toBe(size);
     }
+  });
+});
+
+/** Returns a text that differs at each place, so that swapped or missing chunks are noticed. */
+function textOf(length: number, seed: string): string {
+  return Array.from({ length: length / 10 }, (_, i) => seed + `${i}`.padStart(9, "0")).join("");
+}
+
+/** What other code may do with a response, and whether the server then reads the stream of the body. */
+const uses: Record<string, [reads: boolean, use: (response: Response) => Response]> = {
+  "a body that no other code uses": [false, (response) => response],
+  "a body whose header fields other code changes": [
+    false,
+    (response) => {
+      response.headers.set("x-other", "1");
+      return response;
+    },
+  ],
+  "a body that other code passes on": [
+    true,
+    (response) => new Response(response.body, { headers: response.headers }),
+  ],
+  "a body of which other code makes a copy": [
+    true,
+    (response) => {
+      void response.clone().text();
+      return response;
+    },
+  ],
+  "a body that other code reads after the head was written": [
+    true,
+    (response) => {
+      const { body, headers } = response;
+      let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+      const upper = new ReadableStream<Uint8Array>(
+        {
+          async pull(controller) {
+            reader ??= body?.getReader() as ReadableStreamDefaultReader<Uint8Array>;
+            const { value, done } = await reader.read();
+            if (done) controller.close();
+            else controller.enqueue(Buffer.from(Buffer.from(value).toString().toUpperCase()));
+          },
+        },
+        { highWaterMark: 0 },
+      );
+      return new Response(upper, { headers });
+    },
+  ],
+  "a response whose symbol has another name": [
+    true,
+    (response) => {
+      Reflect.deleteProperty(response, symbolOf(response, "cache"));
+      return response;
+    },
+  ],
+};
+
+describe.each(["copying", "reusing"])("%s", (mode) => {
+  test.each(Object.entries(uses))("%s arrives", async (name, [reads, use]) => {
+    const proxy = create(mode === "reusing");
+    const port = await apps.serve("hono", { fetch: async (web) => use(await proxy.fetch(web)) });
+    const client = await apps.connect(port);
+    const text = textOf(1_000_000, "a");
+    upstream.script = (call) => call.reply(200, [["Content-Type", "text/plain"]], text);
+    const getReader = vi.spyOn(ReadableStream.prototype, "getReader");
+    client.send(request("GET", "/"));
+    const answer = await within(client.read(), "the response");
+    expect(answer.text === (name.includes("after the head") ? text.toUpperCase() : text)).toBe(
+      true,
+    );
+    expect(getReader.mock.calls.length > 0).toBe(reads);
+  });
+
+  test("a pipelined response that is ready before the one in front of it has its own body", async () => {
+    const proxy = create(mode === "reusing");
+    const port = await apps.serve("hono", { fetch: (web) => proxy.fetch(web) });
+    const client = await apps.connect(port);
+    const gate = Promise.withResolvers<void>();
+    upstream.script = async (call) => {
+      if (call.target === "/a") await gate.promise;
+      call.reply(200, [["Content-Type", "text/plain"]], textOf(300_000, call.target.slice(1)));
+      if (call.target === "/b") setTimeout(gate.resolve, 20);
+    };
+    client.send(request("GET", "/a"), request("GET", "/b"));
+    const answers = [await client.read(), await client.read()];
+    expect(answers.map(({ text }) => text === textOf(300_000, "a"))).toEqual([true, false]);
+    expect(answers[1]?.text === textOf(300_000, "b")).toBe(true);
+  });
+
+  test("a client that disconnects during a body cancels it", async () => {
+    const proxy = create(mode === "reusing");
+    const port = await apps.serve("hono", { fetch: (web) => proxy.fetch(web) });
+    const client = await apps.connect(port);
+    const closed = Promise.withResolvers<void>();
+    upstream.script = (call) => {
+      call.link.socket.on("close", () => closed.resolve());
+      call.write("HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\n" + textOf(200_000, "a"));
+    };
+    client.send(request("GET", "/"));
+    await client.readHead();
+    client.socket.destroy();
+    await within(closed.promise, "the end of the upstream request");
   });
 });
 

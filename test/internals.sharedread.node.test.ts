@@ -1,4 +1,4 @@
-/** Reads of tunnels into one buffer of the process, and writes from it: no byte of one tunnel may reach another. */
+/** Reads into one buffer of the process, and writes from it: no byte of one connection may reach another. */
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
 import { connect, createServer, type Socket } from "node:net";
@@ -6,7 +6,7 @@ import { expect, test, vi } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { writeFromShared } from "../runtimes/node/internals/scratchwrite.ts";
 import { countUnsent } from "../runtimes/node/internals/writequeue.ts";
-import { readIntoShared, SHARED_SIZE } from "../runtimes/node/internals/sharedread.ts";
+import { takeShared, readIntoShared, SHARED_SIZE } from "../runtimes/node/internals/sharedread.ts";
 import { useApps } from "./_apps.ts";
 import { offer } from "./_handshake.ts";
 import { settled, until } from "./_wait.ts";
@@ -105,12 +105,13 @@ test("a socket that cannot share memory, with TLS, or with bytes that wait is le
   // An object that inherits from the socket has no symbols of its own, as if Node had renamed them.
   expect(readIntoShared(change({}), take)).toBe(false);
   expect(readIntoShared(change({ encrypted: true }), take)).toBe(false);
+  expect(takeShared()).toBeDefined();
   vi.stubGlobal("Deno", {});
-  expect(readIntoShared(served, take)).toBe(false);
+  expect([takeShared(), readIntoShared(served, take)]).toEqual([undefined, false]);
   vi.unstubAllGlobals();
   const { platform } = process;
   Object.defineProperty(process, "platform", { value: "win32" });
-  expect(readIntoShared(served, take)).toBe(false);
+  expect([takeShared(), readIntoShared(served, take)]).toEqual([undefined, false]);
   Object.defineProperty(process, "platform", { value: platform });
   const { useUserBuffer } = handle;
   for (const replaced of [undefined, () => expect.fail("as on Deno")]) {

@@ -1,8 +1,12 @@
+import { Agent } from "undici";
 import { describe, expect, test, vi } from "vitest";
 import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { compile, type Plan } from "../src/options/plan.ts";
 import type { Interceptor } from "../src/exchange/send.ts";
-import { CAPABLE, fakeRequest, fakeScope, FakeTransport } from "./_fakes.ts";
+import type { Transport } from "../src/transport.ts";
+import { createTransport } from "../runtimes/node.ts";
+import { createUndiciTransport } from "../runtimes/undici.ts";
+import { CAPABLE, fakeRequest, fakeResponse, fakeScope, FakeTransport } from "./_fakes.ts";
 
 const plan = (options: ProxyOptions): Plan => compile(options, () => new FakeTransport());
 
@@ -69,6 +73,21 @@ describe("a step of sending that no option asks for costs nothing", () => {
     expect(isDirect({ retry: false })).toBe(true);
     expect(isDirect({ retry: false, interceptors: { request: [], attempt: [] } })).toBe(true);
     expect(isDirect({ retry: false, followRedirects: false, replayLimit: 5 })).toBe(true);
+  });
+
+  test("a transport of this package needs no conversion of its errors, another one does", () => {
+    const isSentDirectly = (transport: Transport): boolean => {
+      const answer = Promise.resolve(fakeResponse());
+      vi.spyOn(transport, "send").mockReturnValue(answer);
+      const { send } = compile({ transport, retry: false }, () => transport);
+      return send(fakeRequest(), fakeScope()) === answer;
+    };
+    expect(isSentDirectly(createTransport())).toBe(true);
+    expect(isSentDirectly(createUndiciTransport())).toBe(true);
+    expect(isSentDirectly(createUndiciTransport(new Agent()))).toBe(false);
+    expect(isSentDirectly(new FakeTransport())).toBe(false);
+    const send = (): Promise<never> => Promise.reject(new Error("the app's"));
+    expect(isSentDirectly({ ...createTransport(), send })).toBe(false);
   });
 
   test.each<ProxyOptions>([

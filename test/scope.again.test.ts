@@ -34,6 +34,17 @@ describe("one more attempt", () => {
     expect(next.error).toEqual(headTimeout);
   });
 
+  test("listens at once, also to a client whose listener is added later", () => {
+    const { client, scope } = startScope();
+    client.listenAfter = 500;
+    scope.end();
+    const next = scope.again();
+    expect(client.listeners.size).toBe(1);
+    client.leave();
+    expect(next.error).toEqual(gone);
+    expect([vi.getTimerCount(), client.listeners.size]).toEqual([0, 0]);
+  });
+
   test("without a timeout there is no timer", () => {
     const { scope } = startScope(0, 0);
     scope.end();

@@ -2,7 +2,7 @@
 import { EventEmitter } from "node:events";
 import type { Socket as RawSocket } from "node:net";
 import { expect, test } from "vitest";
-import { NetSocket } from "../runtimes/sockets/netsocket.ts";
+import { MemoryReader, NetSocket } from "../runtimes/sockets/netsocket.ts";
 import type { SocketHandler } from "../src/http1/connector.ts";
 
 /** The part of a `node:net` socket that the class uses. */
@@ -39,21 +39,32 @@ function start(): { raw: FakeRaw; socket: NetSocket } {
   return { raw, socket: new NetSocket(raw as unknown as RawSocket) };
 }
 
-test("each event calls the handler once, and a read buffer shared by several sockets is not taken over", () => {
+test("each event calls the handler once, which finds out itself whether it may keep the memory of a read", () => {
   const { raw, socket } = start();
   const told: unknown[] = [];
   socket.attach(handler(told));
   raw.emit("data", new Uint8Array(4));
-  raw.emit("data", new Uint8Array(8).subarray(0, 4));
   for (const event of ["end", "drain", "error", "timeout", "close"]) raw.emit(event);
   expect(told).toEqual([
-    ["data", 4, true],
-    ["data", 4, false],
+    ["data", 4, undefined],
     "half close",
     "drain",
     "error",
     "timeout",
     "close",
+  ]);
+});
+
+test("no chunk may keep the memory into which a socket always reads", () => {
+  const reader = new MemoryReader(new Uint8Array(8));
+  expect(reader.callback(8)).toBe(true);
+  const socket = new NetSocket(new FakeRaw() as unknown as RawSocket, reader);
+  const told: unknown[] = [];
+  socket.attach(handler(told));
+  for (const length of [3, 8]) expect(reader.callback(length)).toBe(true);
+  expect(told).toEqual([
+    ["data", 3, false],
+    ["data", 8, false],
   ]);
 });
 

@@ -2,7 +2,7 @@
 import { gunzipSync, gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { createProxy, createTransport } from "../runtimes/workerd.ts";
-import { within } from "./_wait.ts";
+import { until, within } from "./_wait.ts";
 import { request } from "./_wire.ts";
 import { useWorker } from "./_workerd.ts";
 
@@ -11,15 +11,21 @@ import { createProxy, proxyFetch } from "./runtimes/workerd.ts";
 let proxy;
 
 /** Creates a stream that fails after its first chunk. */
-function broken() {
+function broken(source) {
   let pieces = 0;
   return new ReadableStream({
+    ...source,
     async pull(controller) {
       if (pieces++ === 0) return controller.enqueue(new TextEncoder().encode("half"));
       await new Promise((resolve) => setTimeout(resolve, 100));
       throw new Error("broken");
     },
   });
+}
+
+/** Sends a body with a Content-Length of 10. */
+function sendSized({ url }, body) {
+  return proxy.fetch(new Request(url, { method: "POST", body, headers: { "content-length": "10" } }));
 }
 
 const ways = {
@@ -34,10 +40,39 @@ const ways = {
     return new Response(response.body, response);
   },
   "/unsized": ({ url }) => proxy.fetch(new Request(url, { method: "POST", body: broken() })),
-  "/sized": ({ url }) =>
-    proxy.fetch(
-      new Request(url, { method: "POST", body: broken(), headers: { "content-length": "10" } }),
-    ),
+  "/sized": (request) => sendSized(request, broken()),
+  "/bytes": (request) => sendSized(request, broken({ type: "bytes" })),
+  "/expected": (request) => sendSized(request, broken({ type: "bytes", expectedLength: 10 })),
+  async "/readers"(request) {
+    const { getReader } = ReadableStream.prototype;
+    let count = 0;
+    ReadableStream.prototype.getReader = function (...options) {
+      count++;
+      return getReader.apply(this, options);
+    };
+    const response = await proxy.fetch(request);
+    ReadableStream.prototype.getReader = getReader;
+    return new Response(response.status + " " + count);
+  },
+  async "/pipe"({ url }) {
+    const { readable, writable } = new FixedLengthStream(200_000);
+    const writer = writable.getWriter();
+    const sent = proxy.fetch(new Request(url, { method: "POST", body: readable, headers: { "content-length": "200000" } }));
+    for (let count = 0; count < 10; count++) await writer.write(new Uint8Array(10_000));
+    await writer.abort(new Error("broken"));
+    return sent;
+  },
+  async "/reads"(request) {
+    const { read } = ReadableStreamBYOBReader.prototype;
+    let count = 0;
+    ReadableStreamBYOBReader.prototype.read = function (...options) {
+      count++;
+      return read.apply(this, options);
+    };
+    const response = await proxy.fetch(request);
+    ReadableStreamBYOBReader.prototype.read = read;
+    return new Response(response.status + " " + count);
+  },
   "/global": (request, context, { UPSTREAM }) => proxyFetch(request, UPSTREAM, { fetch }),
   "/service": (request, context, { UPSTREAM, SERVICE }) =>
     proxyFetch(request, UPSTREAM, { fetch: (url, init) => SERVICE.fetch(url, init) }),
@@ -97,7 +132,7 @@ test.each(["plain", "fields", "clone", "init"])(
   },
 );
 
-test.each(["sized", "unsized"])(
+test.each(["sized", "unsized", "bytes", "expected"])(
   "a failing %s body of a script never looks complete",
   async (way) => {
     upstream.script = () => {};
@@ -108,6 +143,53 @@ test.each(["sized", "unsized"])(
     expect((await client.read()).status).toBeGreaterThanOrEqual(400);
   },
 );
+
+test("a small upload of a client is sent without a reader of its stream", async () => {
+  const client = await send(request("POST", "/readers", [], "a body"));
+  expect((await client.read()).text).toBe("200 0");
+  expect(upstream.calls[0]?.text).toBe("a body");
+});
+
+test("of a large upload of a client, the proxy reads the first chunk only", async () => {
+  const body = "0123456789".repeat(100_000);
+  const client = await send(request("POST", "/reads", [], body));
+  expect((await client.read()).text).toBe("200 1");
+  expect(upstream.calls[0]).toMatchObject({ state: "complete", text: body });
+});
+
+test.each(["FIN", "RST"] as const)(
+  "a large upload whose client disconnects by %s never looks complete",
+  async (how) => {
+    upstream.script = () => {};
+    const client = await send(request("POST", "/plain", [["Content-Length", "1000000"]]));
+    client.send("x".repeat(500_000));
+    const call = await upstream.call();
+    await until(() => call.length === 500_000, "the first half");
+    client.leave(how);
+    await within(call.link.closed, "the upstream's connection closed", 1000);
+    expect(call.state).toBe("cut");
+  },
+);
+
+test("a large upload out of a script's pipe aborts the exchange when it fails", async () => {
+  upstream.script = () => {};
+  const client = await send(request("GET", "/pipe"));
+  const answer = await client.read();
+  const call = await upstream.call();
+  await within(call.link.closed, "the upstream's connection closed", 1000);
+  expect(call.state).toBe("cut");
+  expect(answer.status).toBe(400);
+});
+
+test("a large upload whose response comes early is answered, and stops", async () => {
+  upstream.script = (call) => {
+    call.reply(413, [["Connection", "close"]]);
+    call.close();
+  };
+  const client = await send(request("POST", "/plain", [["Content-Length", "1000000"]]));
+  client.send("x".repeat(100_000));
+  expect((await client.read()).status).toBe(413);
+});
 
 test("a client that disconnects closes the upstream request although the Worker continues", async () => {
   upstream.script = () => {};

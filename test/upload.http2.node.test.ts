@@ -24,6 +24,7 @@ import {
   SETTINGS,
   uint32,
 } from "./_frames.ts";
+import type { Call } from "./_link.ts";
 import { pause, until } from "./_wait.ts";
 
 const apps = useApps();
@@ -90,6 +91,40 @@ describe.each(KINDS)("HTTP/2, %s: a malformed request", (kind) => {
     rfc("9113-8.1.1-malformed");
     await send(postHead(bytes), frame(DATA, END_STREAM, 1));
     expect(upstream.calls).toEqual([]);
+  });
+});
+
+describe.each(KINDS)("HTTP/2, %s: the body of a request", (kind) => {
+  /** Sends frames of stream 1 in one write; returns the request that the upstream gets. */
+  async function send(...frames: Buffer[]): Promise<Call> {
+    const { port } = (await serve(kind)).address() as { port: number };
+    const socket = connectTcp(port, "127.0.0.1").resume();
+    socket.on("error", () => {});
+    await once(socket, "connect");
+    socket.write(Buffer.concat([Buffer.from(PREFACE), frame(SETTINGS, 0, 0), ...frames]));
+    await until(() => upstream.calls[0]?.state === "complete", "the request");
+    socket.destroy();
+    return upstream.calls[0] as Call;
+  }
+
+  test("is sent with its length if it has arrived with the head", async () => {
+    const call = await send(
+      postHead(),
+      frame(DATA, 0, 1, Buffer.from("sm")),
+      frame(DATA, END_STREAM, 1, Buffer.from("all")),
+    );
+    expect(call.get("transfer-encoding")).toBeUndefined();
+    expect(call.get("content-length")).toBe("5");
+    expect(call.body).toEqual(Buffer.from("small"));
+  });
+
+  test("is streamed if more of it is to come", async () => {
+    const chunk = Buffer.alloc(16_000, "x");
+    const call = await send(
+      postHead(),
+      ...[0, 0, 0, END_STREAM].map((flags) => frame(DATA, flags, 1, chunk)),
+    );
+    expect(call.body?.length).toBe(64_000);
   });
 });
 

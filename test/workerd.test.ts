@@ -5,11 +5,13 @@ import { fileURLToPath } from "node:url";
 import { build, type BuildOptions } from "esbuild";
 import { afterAll, describe, expect, test } from "vitest";
 import { toCapnp } from "./_capnp.ts";
+import { connect } from "./_client.ts";
 import { useEcho } from "./_echo.ts";
 import { readLinkedExample } from "./_example.ts";
 import { Upstream } from "./_upstream.ts";
 import { startUpstreams } from "./_upstreams.ts";
 import { pause, until } from "./_wait.ts";
+import { request } from "./_wire.ts";
 import type { Call } from "./_link.ts";
 import { type Program, startProgram } from "./_program.ts";
 
@@ -136,6 +138,62 @@ test("a request that waits for an upstream is sent when the request of another e
   expect(await (await held).text()).toBe("held");
   expect(await (await waiting).text()).toBe("0");
   expect(upstreams.paths).toEqual(["/hold", "/1"]);
+});
+
+test("a small upload is complete if workerd does not tell the length of its stream", async () => {
+  const origin = new Upstream();
+  await origin.listen();
+  const contents = `
+    import { createProxy } from "./runtimes/workerd.ts";
+    const { prototype } = ReadableStream;
+    const keys = Object.getOwnPropertySymbols(prototype);
+    delete prototype[keys.find(({ description }) => description === "length")];
+    const { getReader } = prototype;
+    let count = 0;
+    prototype.getReader = function (...options) {
+      count++;
+      return getReader.apply(this, options);
+    };
+    const proxy = createProxy({ target: "${origin.url}" });
+    export default {
+      fetch: async (request) => new Response((await proxy.fetch(request)).status + " " + count),
+    };`;
+  try {
+    await using program = await startWorker("lengthless", contents, forWorkers);
+    const [, port] = await program.printed(/"port":\s*(\d+)/);
+    const response = await fetch(`http://127.0.0.1:${port}/`, { method: "POST", body: "a body" });
+    expect(await response.text()).toBe("200 1");
+    expect(origin.calls[0]).toMatchObject({ state: "complete", text: "a body" });
+    expect(origin.calls[0]?.get("content-length")).toBe("6");
+  } finally {
+    await origin.stop();
+  }
+});
+
+test("a large upload is not stopped if the number of bytes that are left stays the same", async () => {
+  const origin = new Upstream();
+  await origin.listen();
+  const contents = `
+    import { createProxy } from "./runtimes/workerd.ts";
+    const { prototype } = ReadableStream;
+    const keys = Object.getOwnPropertySymbols(prototype);
+    const key = keys.find(({ description }) => description === "length");
+    Object.defineProperty(prototype, key, { get: () => 100000n });
+    export default createProxy({ target: "${origin.url}", timeout: 500 });`;
+  try {
+    await using program = await startWorker("uncounted", contents, forWorkers);
+    const [, port] = await program.printed(/"port":\s*(\d+)/);
+    const client = await connect(Number(port));
+    client.send(request("POST", "/", [["Content-Length", "100000"]]));
+    for (let count = 0; count < 10; count++) {
+      client.send("x".repeat(10_000));
+      await pause(75);
+    }
+    expect((await client.read()).status).toBe(200);
+    expect(origin.calls[0]).toMatchObject({ state: "complete", length: 100_000 });
+  } finally {
+    await origin.stop();
+  }
 });
 
 test("the entry reads target and options from the Worker's vars", async () => {

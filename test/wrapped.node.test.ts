@@ -101,12 +101,12 @@ describe.each(prototypes)(
       server.close();
     });
 
-    test("before Fetchway was loaded, copying", async () => {
+    test.each(["copying", "reusing"])("before Fetchway was loaded, %s", async (mode) => {
       vi.resetModules();
       keeper = new Keeper();
       wrap(prototype, method);
       const { createProxy: createLate } = await import("../runtimes/node.ts");
-      const late = createLate({ target: upstream.url });
+      const late = createLate({ target: upstream.url, pool: { reuseBuffers: mode === "reusing" } });
       const { server, url } = await startHttp(late.nodeHandler);
       await exchange(url);
       expect(keeper.kept.some(({ piece }) => piece.length > 16_384)).toBe(true);

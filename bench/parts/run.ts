@@ -4,14 +4,15 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { toStamp } from "../code.ts";
 import type { Contestant } from "../contestants.ts";
 import { measureCost } from "../cost.ts";
+import { readCommandLine } from "../commandline.ts";
 import { emphasize, judge, show } from "../goals.ts";
 import { freePort, pin, Program } from "../program.ts";
 import { type Comparison, cpuOf } from "../ratios.ts";
 import { describeMachine, toRow } from "../report.ts";
+import { readRoundFlags, type RoundOptions } from "../roundflags.ts";
 import { measure, type Measurement } from "../rounds.ts";
 import { median, ratios, spread } from "../statistics.ts";
 import { type Workload, workloads } from "../workloads.ts";
@@ -24,16 +25,6 @@ const GOALS = { cpu: 1.1, bytes: 1.15 };
 const WITHOUT_GOAL: ReadonlySet<string> = new Set(["mirror"]);
 /** How many times as much a choice among the most upstreams may cost as one among a hundred: caches miss, no loop grows. */
 const GROWTH = 10;
-
-const { values } = parseArgs({
-  options: {
-    quick: { type: "boolean", default: false },
-    only: { type: "string" },
-    rounds: { type: "string" },
-    seconds: { type: "string" },
-    help: { type: "boolean", default: false },
-  },
-});
 
 const help = `Usage: npm run bench:parts -- [flags]
 
@@ -59,7 +50,10 @@ interface PartCost {
   readonly bytes: number;
 }
 
-async function measureParts(names: readonly string[], isQuick: boolean): Promise<PartCost[]> {
+async function measureParts(
+  names: readonly string[],
+  { quick, rounds = 5, seconds = 1 }: RoundOptions,
+): Promise<PartCost[]> {
   const directory = mkdtempSync(join(tmpdir(), "fetchway-bench-"));
   const port = await freePort();
   const upstream = await Program.start(
@@ -82,11 +76,11 @@ async function measureParts(names: readonly string[], isQuick: boolean): Promise
       uses: [],
       command: () => [process.execPath, SCRIPT, name],
     }));
-    const measured = isQuick
+    const measured = quick
       ? []
       : await measure(workload, taking, {
-          rounds: Number(values.rounds ?? 5),
-          seconds: Number(values.seconds ?? 1),
+          rounds,
+          seconds,
           connections: 64,
           target,
           directory,
@@ -197,23 +191,20 @@ ${toChoiceTable(choices, "retry")}
 }
 
 async function main(): Promise<void> {
-  if (values.help) return console.log(help);
   const known = PARTS.map(({ name }) => name);
-  const some = PARTS.filter(({ group }) => !values.quick || group !== "options");
-  const names = values.only?.split(",") ?? some.map(({ name }) => name);
-  for (const name of names) {
-    if (!known.includes(name)) {
-      throw new TypeError(`--only: there is no ${name}; use ${known.join(",")}`);
-    }
-  }
+  const options = readCommandLine("bench:parts", help, (args) => readRoundFlags(args, { known }));
+  if (options === undefined) return;
+  const { quick } = options;
+  const some = PARTS.filter(({ group }) => !quick || group !== "options");
+  const names = options.names ?? some.map(({ name }) => name);
   // The first target of a process also compiles the code.
   measureStart(COUNTS[1] as number);
   const starts = COUNTS.map(measureStart);
-  const choices = measureChoices(values.quick ? 20 : 200);
-  const costs = await measureParts([BASE, ...names], values.quick);
+  const choices = measureChoices(quick ? 20 : 200);
+  const costs = await measureParts([BASE, ...names], options);
   const text = toMarkdown(costs, choices, starts);
   console.log(text);
-  if (!values.quick && values.only === undefined) {
+  if (options.complete) {
     const files = [fileOf("../parts.md"), fileOf("../parts.json")] as const;
     const parts = costs.map(({ name, cpu, bytes }) => ({
       name,

@@ -4,11 +4,11 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { toStamp } from "../code.ts";
 import { makeCertificate } from "../../test/_certificate.ts";
 import type { Command } from "../commands.ts";
 import type { Contestant } from "../contestants.ts";
+import { readCommandLine } from "../commandline.ts";
 import { emphasize, judge, show } from "../goals.ts";
 import { freePort, pin, Program } from "../program.ts";
 import {
@@ -21,21 +21,12 @@ import {
   valuesOf,
 } from "../ratios.ts";
 import { describeMachine, toPercent, toRow } from "../report.ts";
+import { readRoundFlags } from "../roundflags.ts";
 import { measure, type Measurement, type Tls } from "../rounds.ts";
 import { median, spread } from "../statistics.ts";
 import { workloads } from "../workloads.ts";
 
 const CONNECTIONS = 64;
-
-const { values } = parseArgs({
-  options: {
-    quick: { type: "boolean", default: false },
-    only: { type: "string" },
-    rounds: { type: "string" },
-    seconds: { type: "string" },
-    help: { type: "boolean", default: false },
-  },
-});
 
 /** The goal for the first contestant of a theme. */
 interface Goal {
@@ -297,25 +288,20 @@ function isOurs(name: string): boolean {
 }
 
 async function main(): Promise<void> {
-  if (values.help) return console.log(help);
-  const { quick } = values;
-  const names =
-    values.only?.split(",") ??
-    THEMES.map(({ name }) => name).filter((name) => !quick || name !== "undici");
-  for (const name of names) {
-    if (!THEMES.some((theme) => theme.name === name)) {
-      const known = THEMES.map((theme) => theme.name).join(",");
-      throw new TypeError(`--only: there is no ${name}; use ${known}`);
-    }
-  }
+  const known = THEMES.map(({ name }) => name);
+  const options = readCommandLine("bench:protocols", help, (args) =>
+    readRoundFlags(args, { known }),
+  );
+  if (options === undefined) return;
+  const { quick, names = known.filter((name) => !quick || name !== "undici") } = options;
   const directory = mkdtempSync(join(tmpdir(), "fetchway-bench-"));
   process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
   const certificate = join(directory, "certificate.pem");
   const { cert, key } = await makeCertificate();
   writeFileSync(certificate, `${key}\n${cert}`);
   const run: Run = {
-    rounds: Number(values.rounds ?? (quick ? 1 : 5)),
-    seconds: Number(values.seconds ?? 1),
+    rounds: options.rounds ?? (quick ? 1 : 5),
+    seconds: options.seconds ?? 1,
     workloads: quick ? ["get-1k"] : undefined,
     directory,
     certificate,
@@ -336,7 +322,7 @@ async function main(): Promise<void> {
         : { failed: one.failed }),
     })),
   ).flat();
-  if (!quick && values.only === undefined) {
+  if (options.complete) {
     const files = [fileOf("../protocols.md"), fileOf("../protocols.json")] as const;
     writeFileSync(files[0], text);
     const { rounds, seconds } = run;

@@ -16,6 +16,7 @@ import {
 import { measureCores, type WorkersFigures } from "./cores.ts";
 import { commandOf } from "./generate.ts";
 import type { PacedRound } from "./latency.ts";
+import { readCommandLine } from "../commandline.ts";
 import { RATES, readTailFlags, tailHelp, type TailOptions } from "./tailflags.ts";
 import { halfOf, summarizeTail, type TailRows, toTailDocument, writeTail } from "./tailreport.ts";
 
@@ -81,18 +82,8 @@ async function measureTail(options: TailOptions, directory: string): Promise<Tai
 }
 
 async function main(): Promise<void> {
-  let options: TailOptions | undefined;
-  try {
-    options = readTailFlags(process.argv.slice(2));
-  } catch (error) {
-    say(`${(error as Error).message}\nnpm run bench:tail -- --help says what there is`);
-    process.exitCode = 2;
-    return;
-  }
-  if (options === undefined) {
-    console.log(tailHelp);
-    return;
-  }
+  const options = readCommandLine("bench:tail", tailHelp, readTailFlags);
+  if (options === undefined) return;
   const directory = mkdtempSync(join(tmpdir(), "fetchway-bench-"));
   process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
   const began = performance.now();

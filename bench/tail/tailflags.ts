@@ -1,7 +1,7 @@
 /** Reads the command line of `npm run bench:tail`. */
 import { parseArgs } from "node:util";
 import { contestants, type Contestant } from "../contestants.ts";
-import { number, numbers, select } from "../flags.ts";
+import { number, numbers, select } from "../commandline.ts";
 import { bestGenerator, type Generator } from "./generate.ts";
 
 export interface TailOptions {

@@ -5,13 +5,14 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { toStamp } from "../code.ts";
 import type { Contestant } from "../contestants.ts";
+import { numbers, readCommandLine } from "../commandline.ts";
 import { emphasize, judge, show } from "../goals.ts";
 import { freePort, pin, Program } from "../program.ts";
 import { besides, compare, type Compared, contestantOf, cpuOf, toTitle } from "../ratios.ts";
 import { describeMachine, toPercent, toRow } from "../report.ts";
+import { chooseNames, readRoundFlags } from "../roundflags.ts";
 import { interleave, startContestant } from "../rounds.ts";
 import { median, spread } from "../statistics.ts";
 import { usageOf } from "../usage.ts";
@@ -28,8 +29,11 @@ const NAMES = [
   "deno",
   "workerd",
 ];
+/** The names of the contestants that a quick run leaves out. */
+const NOT_QUICK: ReadonlySet<string> = new Set(["bun", "deno", "workerd"]);
 const SIZES: Readonly<Record<string, number>> = { "64 B": 64, "1 KB": KIB, "64 KB": 64 * KIB };
-const SOCKETS = [1, 64, 1000];
+const SOCKETS = "1,64,1000";
+const QUICK_SOCKETS = "1,64";
 /** The messages that are on their way on each socket: several on a single one, so that the proxy always has work. */
 const WINDOW: Readonly<Record<number, number>> = { 1: 16 };
 /** The goal of the tunnel: CPU time of a message as a ratio to the best Node peer. */
@@ -39,24 +43,12 @@ const WARM_UP = 0.5;
 /** Seconds in which the load must tell something. */
 const PATIENCE = 60;
 
-const { values } = parseArgs({
-  options: {
-    quick: { type: "boolean", default: false },
-    only: { type: "string", default: NAMES.join(",") },
-    sizes: { type: "string", default: Object.keys(SIZES).join(",") },
-    sockets: { type: "string" },
-    rounds: { type: "string" },
-    seconds: { type: "string" },
-    help: { type: "boolean", default: false },
-  },
-});
-
 const help = `Usage: npm run bench:websockets -- [flags]
 
   --quick           three rounds of 0.3 s on 1 and 64 sockets, without Bun, Deno and workerd; writes no files
   --only <names>    some of ${NAMES.join(",")}
   --sizes <sizes>   some of ${Object.keys(SIZES).join(",")}
-  --sockets <n,…>   ${SOCKETS.join(",")} by default
+  --sockets <n,…>   ${SOCKETS} by default
   --rounds <n>      interleaved rounds, 5 by default
   --seconds <n>     length of a round, 0.7 by default
 
@@ -296,40 +288,35 @@ function summarize(results: readonly SocketMeasurement[]): unknown {
   });
 }
 
-function readNumbers(flag: string, text: string): number[] {
-  return text.split(",").map((each) => {
-    const value = Number(each);
-    if (value > 0) return value;
-    throw new TypeError(`--${flag}: ${JSON.stringify(each)} is no number above 0`);
-  });
+interface Cells {
+  readonly names: readonly string[];
+  readonly sizes: readonly string[];
+  readonly sockets: readonly number[];
+  readonly rounds: number;
+  readonly seconds: number;
+  /** Whether everything is measured. */
+  readonly complete: boolean;
+}
+
+function readCells(args: string[]): Cells | undefined {
+  const options = readRoundFlags(args, { known: NAMES, further: ["sizes", "sockets"] });
+  if (options === undefined) return undefined;
+  const { quick, further, complete } = options;
+  const sizes = Object.keys(SIZES);
+  return {
+    names: options.names ?? (quick ? NAMES.filter((name) => !NOT_QUICK.has(name)) : NAMES),
+    sizes: further.sizes === undefined ? sizes : chooseNames("sizes", further.sizes, sizes),
+    sockets: numbers("sockets", further.sockets ?? (quick ? QUICK_SOCKETS : SOCKETS), 10_000),
+    rounds: options.rounds ?? (quick ? 3 : 5),
+    seconds: options.seconds ?? (quick ? 0.3 : 0.7),
+    complete,
+  };
 }
 
 async function main(): Promise<void> {
-  if (values.help) return console.log(help);
-  const { quick } = values;
-  const isComplete = process.argv
-    .slice(2)
-    .every((each) => !/^--(quick|only|sizes|sockets)/.test(each));
-  const names = values.only
-    .split(",")
-    .filter((name) => !quick || !["bun", "deno", "workerd"].includes(name));
-  for (const name of names) {
-    if (!NAMES.includes(name))
-      throw new TypeError(`--only: there is no ${name}; use ${NAMES.join(",")}`);
-  }
-  const sizes = values.sizes.split(",");
-  for (const size of sizes) {
-    if (SIZES[size] === undefined)
-      throw new TypeError(`--sizes: there is no ${size}; use ${Object.keys(SIZES).join(",")}`);
-  }
-  const sockets = readNumbers("sockets", values.sockets ?? (quick ? "1,64" : SOCKETS.join(",")));
-  const [rounds = 5] = values.rounds ? readNumbers("rounds", values.rounds) : quick ? [3] : [];
-  const [seconds = 0.7] = values.seconds
-    ? readNumbers("seconds", values.seconds)
-    : quick
-      ? [0.3]
-      : [];
-
+  const cells = readCommandLine("bench:websockets", help, readCells);
+  if (cells === undefined) return;
+  const { names, sizes, sockets, rounds, seconds, complete } = cells;
   const directory = mkdtempSync(join(tmpdir(), "fetchway-bench-"));
   process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
   const port = await freePort();
@@ -364,7 +351,7 @@ async function main(): Promise<void> {
     await upstream.stop();
   }
   console.log(toMarkdown(results, { rounds, seconds }));
-  if (isComplete) {
+  if (complete) {
     const files = ["websockets.md", "websockets.json"].map((name) =>
       fileURLToPath(new URL(`../${name}`, import.meta.url)),
     ) as [string, string];

@@ -1,5 +1,6 @@
 import type { Listener } from "../../src/exchange/scope.ts";
 import { type Context, type Incoming, WebIncoming } from "../../src/request/incoming.ts";
+import { NameSet } from "../../src/fields/headers.ts";
 import { unmapAddress } from "../../src/request/trust.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { type Tunnel, WatchedTunnel } from "../../src/tunnel.ts";
@@ -32,13 +33,27 @@ function readPeerAddress(request: Request, server: BunServer | undefined): strin
 /** The seconds after which Bun closes an idle connection by default. */
 const IDLE_TIMEOUT = 10;
 
+/**
+ * The milliseconds after which the proxy begins to listen for a client's disconnect.
+ *
+ * To listen, Bun makes a signal, and the idle timeout is changed twice. Most exchanges end earlier and need none of these.
+ * No disconnect is missed: a signal that is first read after the client has disconnected is aborted already.
+ */
+const LISTEN_AFTER = 20;
+
 /** A request of Bun's server. */
 class BunIncoming extends WebIncoming {
+  /**
+   * Undefined for a request with message framing or `Upgrade`. Bun calls the handler before it has parsed the body, and
+   * may then answer 400 itself and abort the signal. Only a listener from the start stops such a request before it is sent.
+   */
+  readonly listenAfter: number | undefined;
   readonly #server: BunServer | undefined;
 
   constructor(request: Request, server: BunServer | undefined) {
     super(request, readPeerAddress(request, server));
     this.#server = server;
+    this.listenAfter = mayListenLate(this) ? LISTEN_AFTER : undefined;
   }
 
   /** Turns the server's idle timeout off for the exchange: the timeout would close a slow connection without a response. */
@@ -75,6 +90,16 @@ class BunIncoming extends WebIncoming {
       // Bun throws for a `Request` that its server did not make.
     }
   }
+}
+
+const FRAMING_OR_UPGRADE = new NameSet(["content-length", "transfer-encoding", "upgrade"]);
+
+function mayListenLate({ body, headers }: Incoming): boolean {
+  if (body !== null) return false;
+  for (let i = 0; i < headers.length; i += 2) {
+    if (FRAMING_OR_UPGRADE.has(headers[i] as string)) return false;
+  }
+  return true;
 }
 
 /** Reads a request of `Bun.serve`. */

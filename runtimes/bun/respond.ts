@@ -3,6 +3,7 @@ import { getHeader, toHeaders } from "../../src/fields/headers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
 import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
+import { toClientStream } from "./directstream.ts";
 
 /** Builds the `Response` that a handler returns to Bun. */
 export function respond(
@@ -34,7 +35,7 @@ const SMALL = 8192;
 function chooseBody(body: UpstreamResponse["body"], headers: HeaderList): BodyInit | null {
   if (body === null) return null;
   const bytes = body.whole();
-  if (bytes === undefined) return body.stream({ quiet: true });
+  if (bytes === undefined) return toClientStream(body);
   const isTyped = getHeader(headers, "content-type") !== undefined;
   if (isTyped && bytes.byteLength < SMALL) return bytes as BodyInit;
   // The stream passes the ownership of its chunk to Bun. Bytes that are also in `replay` must not change, so copy them.

@@ -1,6 +1,7 @@
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
 import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
+import { toFreedStream } from "./internals/freedstream.ts";
 
 /** A body up to this number of bytes is sent as bytes, which Deno copies. A longer body is sent as a stream of chunks. */
 const SMALL = 16_384;
@@ -17,7 +18,7 @@ export function respond(
   for (let i = 0; i < headers.length; i += 2) {
     fields.push([headers[i] as string, headers[i + 1] as string]);
   }
-  return new Response((bytes as BodyInit | undefined) ?? body?.stream() ?? null, {
+  return new Response((bytes as BodyInit | undefined) ?? (body && toFreedStream(body)), {
     status,
     statusText,
     headers: fields,

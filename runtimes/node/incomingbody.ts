@@ -41,6 +41,7 @@ export class IncomingBody implements BodySource {
     if (message.readableEncoding !== null) throw new TypeError(`fetchway: ${READ_AS_TEXT}`);
     this.message = message;
     message.pause();
+    if (isHttp2(message) && !this.awaitsContinue) prefetch(message);
   }
 
   /** The trailer fields that may be forwarded, once the body has ended; undefined for none. */
@@ -172,10 +173,23 @@ function assertUnread(message: IncomingMessage): void {
   });
 }
 
-/** Whether all of a body has arrived. Node sets `complete` also on an HTTP/2 stream that the client has reset. */
+/**
+ * Makes an HTTP/2 message buffer the beginning of its body. Its stream takes no bytes before the first read and while the
+ * message is paused, so that even a small body would never arrive with its head.
+ */
+function prefetch(message: Http2ServerRequest): void {
+  message.read(0);
+  message.stream.resume();
+}
+
+/**
+ * Whether all of a body has arrived. Over HTTP/2, `complete` does not tell: it waits until the body is read, and is also set
+ * for a stream that the client has reset.
+ */
 function isComplete(message: IncomingMessage): boolean {
-  if (!message.complete) return false;
-  return !isHttp2(message) || (message.stream.readableEnded && !message.stream.aborted);
+  if (!isHttp2(message)) return message.complete;
+  const { stream } = message;
+  return stream.readableEnded && !stream.aborted;
 }
 
 /** The memory of chunks below this number of bytes is left to the garbage collector. */

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
+import type { Socket } from "node:net";
 import {
   type BodySource,
   HIGH_WATER_MARK,
@@ -7,7 +8,6 @@ import {
   type Sink,
   type WholeOptions,
 } from "../../src/body/source.ts";
-import { BytesBody } from "../../src/body/bytes.ts";
 import { StreamBody } from "../../src/body/stream.ts";
 import { toHeaderList, toHeaders } from "../../src/fields/headers.ts";
 import { namesOf } from "../../src/fields/trailers.ts";
@@ -17,7 +17,8 @@ import type { Tunnel } from "../../src/tunnel.ts";
 import { waitForRest } from "./internals/arrival.ts";
 import { breakOff, breakOffRequest } from "./internals/breakoff.ts";
 import { flushHead, hasObsText } from "./internals/headbytes.ts";
-import { sendHeadWithBody, toRecord } from "./internals/hono.ts";
+import { sendHeadWithBody, toRecord, writeForServer } from "./internals/hono.ts";
+import { responseOn } from "./internals/pipelining.ts";
 import {
   acceptsOwnResponses,
   NativeResponse,
@@ -25,9 +26,10 @@ import {
   type SrvxParts,
   SrvxResponse,
 } from "./internals/srvx.ts";
+import { toLazyStream } from "./lazystream.ts";
 import { messageOf, responseOf } from "./nodeincoming.ts";
 import { announceTrailers, sendTrailers, sendTrailersOf } from "./trailerframing.ts";
-import { returnsMemory, reuse } from "./reuse.ts";
+import { LARGE, returnsMemory, reuse } from "./reuse.ts";
 
 /** The head of a response that is sent. */
 export interface Head {
@@ -216,7 +218,7 @@ class LazyResponse extends SrvxResponse {
   get #response(): Response {
     // The real response gets a copy of the fields, which is not sent: the fields in `this.headers` are sent.
     return (this.#real ??= new NativeResponse(
-      toBodyInit(this.#received.body, true, this.#message),
+      toBodyInit(this.#received.body, this.#message),
       this,
     ));
   }
@@ -241,34 +243,49 @@ class StreamedResponse extends LazyResponse {
 /** The body of a response that was sent already: srvx's server then writes neither a head nor a body. */
 const SENT: SrvxBody = { pipe() {}, destroy() {} };
 
+let http2Response: typeof import("./http2response.ts") | undefined;
+
 /** Loads the code that sends HTTP/2 responses when the first of them is sent: servers of HTTP/1.1 never need it. */
 async function loadHttp2Response(res: object): Promise<(parts: Parts) => void> {
-  const { sendOnStream } = await import("./http2response.ts");
+  // To import a module takes a while, even if it is loaded already.
+  const { sendOnStream } = (http2Response ??= await import("./http2response.ts"));
   return ({ status, headers, body, trailer }) => {
     const fields = trailer === undefined ? headers : [...headers, "trailer", trailer];
     sendOnStream(res as Http2ServerResponse, status, fields, body);
   };
 }
 
-/**
- * Returns the first argument for the constructor of a web `Response`.
- * @param flush whether a stream begins with an empty chunk while no other has arrived
- * @param message Node's request, whose connection is closed if a stream fails
- */
+/** Returns the first argument for the constructor of a web `Response`. */
 function toBodyInit(
   body: BodySource | null,
-  flush: boolean,
   message: IncomingMessage | undefined,
 ): BodyInit | null {
   if (body === null) return null;
-  const bytes = body.error === undefined ? body.whole() : undefined;
-  const { trailers } = body;
-  const isStreamed = message !== undefined && trailers !== undefined;
-  if (bytes !== undefined && !isStreamed) return bytes as BodyInit;
+  return (wholeOf(body, message) as BodyInit | undefined) ?? streamOf(body, true, message);
+}
+
+/** Returns the bytes of a body, if all have arrived and no trailer fields have to be sent after them. */
+function wholeOf(body: BodySource, message: IncomingMessage | undefined): Uint8Array | undefined {
+  const hasTrailers = message !== undefined && body.trailers !== undefined;
+  return body.error === undefined && !hasTrailers ? body.whole() : undefined;
+}
+
+/**
+ * Returns the web stream of a body.
+ * @param flush whether it begins with an empty chunk while no other has arrived
+ * @param message Node's request, whose connection is closed if the stream fails
+ * @param isLazy whether the body is taken only when the stream is read
+ */
+function streamOf(
+  body: BodySource,
+  flush: boolean,
+  message: IncomingMessage | undefined,
+  isLazy = false,
+): ReadableStream<Uint8Array> {
   const onFail = message && ((): void => breakOffRequest(message));
   const onTrailers = message && ((fields: HeaderList): void => sendTrailersOf(message, fields));
-  const source = bytes === undefined ? body : new BytesBody(bytes, trailers);
-  return source.stream({ flush, onFail, onTrailers });
+  const options = { flush, onFail, onTrailers };
+  return isLazy ? toLazyStream(body, options) : body.stream(options);
 }
 
 /**
@@ -309,15 +326,54 @@ function isNearlyWhole(body: BodySource | null): boolean {
 function build(received: UpstreamResponse, message: IncomingMessage | undefined): Response {
   const { status, statusText, body } = received;
   const headers = message === undefined ? received.headers : frameForTrailers(received, message);
+  const buffered = body?.buffered ?? 0;
+  // Other code may see bytes, so pooled memory would be copied: let the body write itself.
+  const isPooled = reuse.isOn && buffered >= LARGE && message?.httpVersionMajor === 1;
+  const bytes = body === null ? null : isPooled ? undefined : wholeOf(body, message);
+  const isStream = bytes === undefined;
   // If the server writes the head alone, Node may encode it as UTF-8, which changes bytes above 0x7f.
-  const flush = body?.buffered === 0 && hasObsText(headers);
-  const response = new Response(toBodyInit(body, flush, message), {
-    status,
-    statusText,
-    headers: toRecord(headers) ?? toHeaders(headers),
-  });
-  if (flush) sendHeadWithBody(response);
+  const isHeld = isStream && hasObsText(headers);
+  if (isStream && buffered > 0 && !isHeld) joinWrites(message?.socket);
+  // Until the stream is read, `writeBehindHead` may take the body.
+  const mayWrite = isStream && !isHeld && message !== undefined;
+  const content = isStream ? streamOf(body as BodySource, isHeld, message, mayWrite) : bytes;
+  const init = { status, statusText, headers: toRecord(headers) ?? toHeaders(headers) };
+  const response = new Response(content as BodyInit | null, init);
+  if (isHeld) sendHeadWithBody(response);
+  if (mayWrite) {
+    const head: Head = { status, statusText, headers };
+    writeForServer(response, content as ReadableStream<Uint8Array>, () =>
+      writeBehindHead(body as BodySource, head, message),
+    );
+  }
   return response;
+}
+
+/**
+ * Writes a body to the response to a request, if its server has written the head.
+ * @returns whether it does so
+ */
+function writeBehindHead(body: BodySource, head: Head, message: IncomingMessage): boolean {
+  // A response on an HTTP/2 stream, and a pipelined one that is not the first, are not found.
+  const res = message.httpVersionMajor === 1 ? responseOn(message.socket) : undefined;
+  if (!res?.headersSent || res.req.rawHeaders !== message.rawHeaders) return false;
+  new PipedBody(body, head).send(res);
+  return true;
+}
+
+/**
+ * Corks a connection until the next tick, so that the head of a response and the first chunk leave in one write. Node's
+ * server corks connections in the same way for chunked bodies.
+ */
+function joinWrites(socket: Partial<Socket> | undefined): void {
+  // The sockets of test tools that use no server have no `cork`.
+  if (socket?.cork === undefined) return;
+  socket.cork();
+  process.nextTick(uncork, socket);
+}
+
+function uncork(socket: Socket): void {
+  socket.uncork();
 }
 
 /**
@@ -350,7 +406,6 @@ export function partsOf(response: Response): Parts {
     : { ...headOf(response), body: response.body && new StreamBody(response.body) };
 }
 
-/**
 /**
  * Sends a web `Response` as Node's response.
  * @returns a promise for a response on an HTTP/2 stream

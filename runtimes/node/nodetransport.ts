@@ -5,6 +5,7 @@ import { bufferCodec } from "../sockets/buffercodec.ts";
 import { NetConnector } from "../sockets/connect.ts";
 import { loadHttp2 } from "../sockets/loadhttp2.ts";
 import { beginAfterArrival } from "./internals/arrival.ts";
+import { takeShared } from "./internals/sharedread.ts";
 import { createOnRead, reuseChunks } from "./reuse.ts";
 
 /** Creates the transport that sends requests by HTTP/1.1 over Node's sockets. */
@@ -17,6 +18,7 @@ export function createNodeTransport(options: PoolOptions): Transport {
     createConnector: (filled) =>
       new NetConnector(filled, {
         createOnRead: reuses ? createOnRead : undefined,
+        takeMemory: reuses ? undefined : takeShared,
         allowHalfOpen: true,
       }),
     codec: bufferCodec,

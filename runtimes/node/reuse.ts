@@ -1,7 +1,7 @@
 /**
  * The pool option `reuseBuffers`: sockets read into pooled buffers, which are used again once Node has written the
- * bytes in them. Without the option, each read gets new memory, and for large bodies the first access to new memory
- * costs more than the read itself.
+ * bytes in them. Without the option, each chunk is copied into new memory (`internals/sharedread.ts`), and for large bodies
+ * the garbage collection of this memory costs more than all else.
  *
  * A pooled chunk is passed only to the client's response, and only if no other code can see it there. All other code
  * gets a copy in memory of its own.
@@ -19,7 +19,7 @@ import { isUnwrappedResponse, isUnwrappedSocket } from "./internals/wrapped.ts";
 /** The maximum number of bytes of one read: a body of 64 KiB arrives in one read with its head. */
 const READ_SIZE = 131_072;
 /** If a read has fewer bytes than this, its chunks are copied, and the socket uses its buffer again. */
-const LARGE = 32_768;
+export const LARGE = 32_768;
 /** The maximum number of buffers that are kept for later reads. */
 const MAX_SPARES = 64;
 
@@ -63,9 +63,11 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
       if (onData(bytes.subarray(0, length), length >= LARGE)) next = takeBuffer();
       return true;
     },
-    // The buffer before is left to the garbage collector, because the socket reads into it once more.
-    share: () => void (next = takeShared() ?? next),
-    write: writeFromShared,
+    shared: {
+      // The buffer before is left to the garbage collector, because the socket reads into it once more.
+      share: () => void (next = takeShared() ?? next),
+      write: writeFromShared,
+    },
   };
 };
 

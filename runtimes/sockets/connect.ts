@@ -8,12 +8,11 @@ import type {
   ConnectScope,
   Destination,
   Socket,
-  SocketHandler,
 } from "../../src/http1/connector.ts";
 import type { FilledPoolOptions } from "../../src/options/pooloptions.ts";
 import { sessionOptions } from "../node/internals/tlssessions.ts";
 import { Resolver } from "./dns.ts";
-import { NetSocket } from "./netsocket.ts";
+import { NetSocket, MemoryReader } from "./netsocket.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
 type LookupCallback = (
@@ -32,9 +31,16 @@ const ATTEMPT_TIMEOUT = 1000;
 
 /** The option `onread` of `net.connect`, which makes a socket read into the given buffers. */
 export interface OnRead {
+  /** Returns the memory of the next read. */
   readonly buffer: () => Uint8Array;
   readonly callback: (length: number, bytes: Uint8Array) => boolean;
-  /** From now on, the socket may read into memory that other sockets read into: no chunk is kept beyond the callback. */
+  /** How the socket of a tunnel reads into memory that other sockets read into; undefined if it never does. */
+  readonly shared?: SharedReads;
+}
+
+/** How a socket reads into memory that other sockets read into. */
+export interface SharedReads {
+  /** From now on, the socket may read into such memory: no chunk is kept beyond the callback. */
   readonly share: () => void;
   /** Writes bytes whose memory is read into again after the call. @returns whether there is room for more */
   readonly write: (raw: RawSocket, bytes: Uint8Array) => boolean;
@@ -43,7 +49,12 @@ export interface OnRead {
 /** How a runtime sets up its sockets without TLS. */
 export interface SocketParts {
   /** Makes the `onread` of one socket; undefined where the runtime allocates a buffer for each read. */
-  readonly createOnRead?: ((onData: SocketHandler["onData"]) => OnRead) | undefined;
+  readonly createOnRead?: ((onData: NetSocket["onRead"]) => OnRead) | undefined;
+  /**
+   * Returns the memory into which a socket reads, in place of `createOnRead`. No chunk keeps this memory, and it may be the
+   * same for all sockets. Undefined where the runtime allocates memory for each read.
+   */
+  readonly takeMemory?: (() => Uint8Array | undefined) | undefined;
   /** Whether a socket stays writable after the upstream has closed its direction: a write then detects a reset. */
   readonly allowHalfOpen?: boolean;
 }
@@ -110,10 +121,13 @@ export class NetConnector implements Connector {
       else found(error, addresses[0]?.address ?? "", addresses[0]?.family);
     };
     // TLS sockets do not support `onread`, and an HTTP/2 session reads by itself.
-    const { createOnRead, allowHalfOpen = false } = secure || http2 ? NO_PARTS : this.#parts;
-    const onread: OnRead | undefined = createOnRead?.((bytes, mayKeep) =>
-      socket.onRead(bytes, mayKeep),
-    );
+    const parts = secure || http2 ? NO_PARTS : this.#parts;
+    const { createOnRead, takeMemory, allowHalfOpen = false } = parts;
+    const memory = takeMemory?.();
+    const onread: OnRead | MemoryReader | undefined =
+      memory === undefined
+        ? createOnRead?.((bytes, mayKeep) => socket.onRead(bytes, mayKeep))
+        : new MemoryReader(memory);
     const raw = this.#creatorFor(destination)({
       ...(resolver !== undefined && { lookup }),
       ...(onread !== undefined && { onread }),

@@ -3,6 +3,26 @@ import type { TLSSocket } from "node:tls";
 import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
 import type { OnRead } from "./connect.ts";
 
+/**
+ * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets may
+ * read as well. It is here, and not in a file of its own, because every read passes it.
+ */
+export class MemoryReader {
+  readonly buffer: Uint8Array;
+  /** The socket that reads. */
+  socket: NetSocket | undefined;
+
+  constructor(memory: Uint8Array) {
+    this.buffer = memory;
+  }
+
+  /** Called by Node, which makes it a method of its socket. */
+  readonly callback = (length: number): boolean => {
+    this.socket?.onRead(this.buffer.subarray(0, length), false);
+    return true;
+  };
+}
+
 /** A socket of `node:net` or `node:tls`, which Node, Bun and Deno have. It adds its listeners once for all requests. */
 export class NetSocket implements Socket {
   /** The runtime's own socket. */
@@ -14,21 +34,27 @@ export class NetSocket implements Socket {
   #take: ((bytes: Uint8Array) => void) | undefined;
 
   /** @param onread the socket's `onread`: such a socket reads into memory that it reads into again */
-  constructor(raw: RawSocket, onread?: OnRead) {
+  constructor(raw: RawSocket, onread?: OnRead | MemoryReader) {
     this.raw = raw;
-    if (onread === undefined) return;
+    if (onread instanceof MemoryReader) {
+      onread.socket = this;
+      return;
+    }
+    const shared = onread?.shared;
+    if (shared === undefined) return;
     this.readShared = (take) => {
       this.#take = take;
-      onread.share();
+      shared.share();
     };
-    this.writeShared = (bytes) => onread.write(raw, bytes);
+    this.writeShared = (bytes) => shared.write(raw, bytes);
   }
 
   attach(handler: SocketHandler): void {
     this.#handler = handler;
     this.raw
-      // A runtime may read for several sockets into one buffer: the handler may keep memory only if it holds nothing else.
-      .on("data", (bytes) => handler.onData(bytes, bytes.byteLength === bytes.buffer.byteLength))
+      // A runtime may read for several sockets into one buffer. Only the handler of a chunk that it wants to keep looks at
+      // the ArrayBuffer, because Bun makes it when code asks for it.
+      .on("data", (bytes) => handler.onData(bytes))
       .on("end", () => handler.onHalfClose())
       .on("drain", () => handler.onDrain())
       .on("error", (error) => handler.onError(error))

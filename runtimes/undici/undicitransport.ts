@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { Agent, buildConnector, type Dispatcher, Pool } from "undici";
 import type { Scope } from "../../src/exchange/scope.ts";
+import { ownTransports } from "../../src/exchange/send.ts";
 import { badOption } from "../../src/options/misuse.ts";
 import { closeWithin } from "../../src/closing.ts";
 import { poolDefaults } from "../../src/options/pooloptions.ts";
@@ -62,6 +63,7 @@ export class UndiciTransport extends DispatcherTransport {
   constructor() {
     const agent = new OwnAgent(true);
     super(agent, true);
+    ownTransports.add(this);
     this.#agent = agent;
   }
 

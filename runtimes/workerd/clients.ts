@@ -4,6 +4,7 @@ import type { AppClient } from "../../src/fetch/inprocess.ts";
 import type { FetchTarget } from "../../src/request/app.ts";
 import type { Capabilities, UpstreamRequest } from "../../src/transport.ts";
 import type { HandedSocket } from "../../src/tunnel.ts";
+import { largeBodies } from "./readrequest.ts";
 import { rememberResponse } from "./respond.ts";
 
 /** A class of workerd. It is declared here, so that no types package is needed. */
@@ -49,7 +50,8 @@ const COMMON = {
   toError: toWorkerdError,
   amendsHeaders: true,
   handsBodiesThrough: true,
-  isOwn: isNativeStream,
+  readLeft,
+  isPipeable,
   createPipe: createFixedLengthPipe,
   takeWebSocket,
 } as const;
@@ -96,13 +98,34 @@ function assertUpperCase({ method }: UpstreamRequest): void {
   if (method !== method.toUpperCase()) throw unsendable(method);
 }
 
-/** Whether workerd made a stream, such as a request's body. It makes byte streams; JavaScript code usually does not. */
-function isNativeStream(stream: ReadableStream): boolean {
+/** The key of the property that tells the length of a stream; undefined if workerd has no such property. */
+let lengthKey: symbol | undefined;
+
+/**
+ * Returns how many bytes are left in a stream, where workerd knows that, as for the incoming request's body.
+ *
+ * Streams of workerd have a property for `util.inspect` with this number, which is not documented. In a version without
+ * it, the key is undefined, no stream has a property with that key, and the proxy reads every body. A test with a BYOB
+ * reader costs a tenth of the time of a small request, and accepts byte streams of JavaScript code as well.
+ */
+function readLeft(stream: ReadableStream): bigint | undefined {
+  lengthKey ??= Object.getOwnPropertySymbols(ReadableStream.prototype).find(
+    (key) => key.description === "length",
+  );
+  return Reflect.get(stream, lengthKey as symbol) as bigint | undefined;
+}
+
+/**
+ * Whether workerd can move the rest of a stream to a `FixedLengthStream`: it cannot if the stream comes out of another
+ * one, and leaves both locked. So the stream must be the body of a request that no script has made.
+ */
+function isPipeable(stream: ReadableStream): boolean {
   try {
-    stream.getReader({ mode: "byob" }).releaseLock();
-    return true;
-  } catch {
+    // The fields of a request that workerd has made are immutable: then this throws, whether or not there is such a field.
+    largeBodies.get(stream)?.delete("fetchway-immutable");
     return false;
+  } catch {
+    return true;
   }
 }
 

@@ -1,4 +1,5 @@
 import { badRequest } from "../../src/error.ts";
+import { SMALL_BODY } from "../../src/fetch/requeststream.ts";
 import { getHeader } from "../../src/fields/headers.ts";
 import { type Incoming, WebIncoming } from "../../src/request/incoming.ts";
 import type { HeaderList, OriginalFields } from "../../src/transport.ts";
@@ -13,6 +14,9 @@ import { isKey } from "../../src/websocket/handshake.ts";
  */
 const LISTEN_AFTER = 500;
 
+/** The bodies of large requests that are being forwarded, each with the header fields of its request. */
+export const largeBodies: WeakMap<ReadableStream, Headers> = new WeakMap();
+
 class WorkerIncoming extends WebIncoming {
   readonly original: OriginalFields;
   readonly listenAfter: number = LISTEN_AFTER;
@@ -20,6 +24,9 @@ class WorkerIncoming extends WebIncoming {
   constructor(request: Request) {
     super(request, readPeerAddress(request));
     this.original = { headers: request.headers, list: this.headers };
+    if (request.body !== null && Number(getHeader(this.headers, "content-length")) > SMALL_BODY) {
+      largeBodies.set(request.body, request.headers);
+    }
   }
 
   get upgrade(): string | undefined {

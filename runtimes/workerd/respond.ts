@@ -6,8 +6,8 @@ import { checkSubprotocol } from "../../src/websocket/handshake.ts";
 
 /** workerd's `ResponseInit`. */
 interface Init extends ResponseInit {
-  /** `manual` says that the body is encoded already; with `automatic`, workerd encodes it as `Content-Encoding` says. */
-  encodeBody: "automatic" | "manual";
+  /** `manual` tells workerd that the body is encoded already. By default, workerd encodes a body as `Content-Encoding` says. */
+  encodeBody: "manual" | undefined;
 }
 
 /** Builds the `Response` that a Worker returns. */
@@ -21,7 +21,7 @@ export function respond(
     // workerd throws for a reason phrase with characters outside of printable ASCII.
     statusText: /^[ -~]*$/.test(statusText) ? statusText : "",
     headers: original ? amend(original, headers) : toHeaders(headers),
-    encodeBody: isEncoded ? "manual" : "automatic",
+    encodeBody: isEncoded ? "manual" : undefined,
   };
   if (webSocket !== undefined) {
     // workerd checks the other fields of an upstream's 101. An app's is no answer to a handshake of the proxy's.

@@ -2,7 +2,7 @@ import type { HeaderList } from "../transport.ts";
 import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from "./source.ts";
 
 /** A sink that is the underlying source of a web stream: the chunks that are written to it come out of the stream. */
-class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
+export class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   readonly #source: BodySource;
   readonly #options: StreamOptions;
   #controller!: ReadableStreamDefaultController<Uint8Array>;

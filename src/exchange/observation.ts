@@ -78,6 +78,9 @@ export interface ObservedConnection {
   readonly connectDuration: number | undefined;
 }
 
+/** Takes what is known of a request when its response is over. */
+type Report = (event: RequestEnd) => void;
+
 /**
  * Collects what `onRequestEnd` tells of one exchange. It exists only where that option or `serverTiming` is set, or where a
  * tool has subscribed to the runtime's channel.
@@ -86,9 +89,11 @@ export interface ObservedConnection {
  * has ended, failed, or was cancelled.
  */
 export class Observation {
-  #event: CollectedEvent;
+  /** What is collected; undefined once it was reported: an attempt or an upload may outlast the response. */
+  #event: CollectedEvent | undefined;
   readonly #incoming: Incoming;
-  readonly #reports: readonly (((event: RequestEnd) => void) | undefined)[];
+  readonly #report: Report | undefined;
+  readonly #trace: Report | undefined;
   readonly #start: number = performance.now();
   #attemptStart = 0;
   #connection: ObservedConnection | undefined;
@@ -96,15 +101,16 @@ export class Observation {
   /** Whether the body or the tunnel of the response is still open. */
   #isOpen = false;
 
-  /** @param reports functions that are called with the event; undefined for none */
-  constructor(
-    incoming: Incoming,
-    route: string | undefined,
-    ...reports: (((event: RequestEnd) => void) | undefined)[]
-  ) {
+  /**
+   * Without a function to report to, only what `serverTiming` tells is collected.
+   * @param report called with the event
+   * @param trace called with the event after `report`
+   */
+  constructor(incoming: Incoming, route?: string, report?: Report, trace?: Report) {
     this.#incoming = incoming;
     this.#event = new CollectedEvent(incoming, route);
-    this.#reports = reports;
+    this.#report = report;
+    this.#trace = trace;
   }
 
   // ── the attempts ──
@@ -113,6 +119,7 @@ export class Observation {
   beginAttempt(request: UpstreamRequest, handsBodiesThrough = false): UpstreamRequest {
     const { upstream, body, contentLength } = request;
     const event = this.#event;
+    if (event === undefined) return request;
     this.#attemptStart = performance.now();
     this.#protocol = request.upgrade;
     this.#connection = undefined;
@@ -123,31 +130,37 @@ export class Observation {
     event.reused = undefined;
     event.timings.queue = undefined;
     event.bytesIn = 0;
-    if (body === null) return request;
+    if (body === null || !this.#isReported) return request;
     if (handsBodiesThrough) {
       event.bytesIn = contentLength;
       return request;
     }
-    const count = (bytes: number): void => void (this.#event.bytesIn = bytes);
+    const count = (bytes: number): void => {
+      if (this.#event !== undefined) this.#event.bytesIn = bytes;
+    };
     return { ...request, body: new WatchedBody(body, () => {}, count) };
   }
 
   /** The transport has a connection for the attempt, which may still have to be established. */
   connectionAssigned(connection: ObservedConnection): void {
+    const event = this.#event;
+    if (event === undefined) return;
     this.#connection = connection;
-    this.#event.reused = connection.isReused;
-    this.#event.timings.queue = performance.now() - this.#attemptStart;
+    event.reused = connection.isReused;
+    event.timings.queue = performance.now() - this.#attemptStart;
   }
 
   /** Response headers have arrived. */
   headersReceived(): void {
-    this.#event.timings.firstByte = performance.now() - this.#start;
+    const event = this.#event;
+    if (event !== undefined) event.timings.firstByte = performance.now() - this.#start;
   }
 
   /** The upstream has responded. Returns the response with a body or a tunnel that is counted. */
   watch(received: UpstreamResponse, handsBodiesThrough = false): UpstreamResponse {
     const { body, tunnel, webSocket, status } = received;
     const event = this.#event;
+    if (event === undefined || !this.#isReported) return received;
     const close = (reason?: unknown): void => this.#close(reason);
     if (tunnel !== undefined && this.#incoming.watchTunnel !== undefined) {
       this.#isOpen = true;
@@ -169,30 +182,29 @@ export class Observation {
 
   /** What is known when the response headers have arrived, as the value of `Server-Timing`. */
   get serverTiming(): string {
-    const { queue, firstByte } = this.#event.timings;
-    return Object.entries({ queue, connect: this.#connect, "first-byte": firstByte })
-      .filter(([, time]) => time !== undefined)
-      .map(([name, time]) => `upstream-${name};dur=${(time as number).toFixed(1)}`)
-      .join(", ");
+    const { queue, firstByte } = this.#event?.timings ?? {};
+    const times = toMetric("queue", queue) + toMetric("connect", this.#connect);
+    return (times + toMetric("first-byte", firstByte)).slice(0, -2);
   }
 
   // ── the end ──
 
   /** The exchange has failed; a response with the error may follow. */
   failed(error: unknown): void {
-    this.#event.error = error;
+    if (this.#event !== undefined) this.#event.error = error;
   }
 
   /** Reports the exchange when its response is over. */
   async conclude(responding: Promise<Response>): Promise<Response> {
+    const event = this.#event as CollectedEvent;
     try {
       const response = await responding;
-      this.#event.status = response.status;
+      event.status = response.status;
       return response;
     } catch (thrown) {
       // The framework responds with 500.
-      this.#event.status = 500;
-      this.#event.error = thrown;
+      event.status = 500;
+      event.error = thrown;
       throw thrown;
     } finally {
       this.#finish();
@@ -200,35 +212,47 @@ export class Observation {
   }
 
   get #connect(): number | undefined {
-    return this.#event.reused === true ? undefined : this.#connection?.connectDuration;
+    return this.#event?.reused === true ? undefined : this.#connection?.connectDuration;
   }
 
   /** @param reason the reason why the body was cut off; undefined if it is complete */
   #close(reason: unknown): void {
-    if (!this.#isOpen) return;
+    const event = this.#event;
+    if (!this.#isOpen || event === undefined) return;
     this.#isOpen = false;
-    this.#event.error ??= reason;
+    event.error ??= reason;
     this.#finish();
   }
 
   #finish(): void {
     const event = this.#event;
-    if (this.#isOpen || event.status === 0) return;
+    if (event === undefined || this.#isOpen || event.status === 0) return;
     if (event.status === 101) event.protocol = this.#protocol;
     event.timings.connect = this.#connect;
     event.timings.total = performance.now() - this.#start;
-    // An attempt or an upload may outlast the response, and does not change what was reported.
-    this.#event = new CollectedEvent(this.#incoming, undefined);
-    for (const report of this.#reports) {
-      try {
-        report?.(event);
-      } catch (thrown) {
-        // Nothing else reports it: the response is over, and has no caller any more.
-        // oxlint-disable-next-line no-console
-        console.error(thrown);
-      }
-    }
+    this.#event = undefined;
+    reportEnd(this.#report, event);
+    reportEnd(this.#trace, event);
   }
+
+  get #isReported(): boolean {
+    return this.#report !== undefined || this.#trace !== undefined;
+  }
+}
+
+function reportEnd(report: Report | undefined, event: RequestEnd): void {
+  try {
+    report?.(event);
+  } catch (thrown) {
+    // Nothing else reports it: the response is over, and has no caller any more.
+    // oxlint-disable-next-line no-console
+    console.error(thrown);
+  }
+}
+
+/** Returns a metric of `Server-Timing` and the separator behind it; `""` for a time that is not known. */
+function toMetric(name: string, time: number | undefined): string {
+  return time === undefined ? "" : `upstream-${name};dur=${time.toFixed(1)}, `;
 }
 
 /** Returns the authority that the client has named. */

@@ -16,7 +16,7 @@ export interface Listener {
 /** A client, which may disconnect before it has the whole response. */
 export interface Client {
   /** Milliseconds after which listening begins, where listening is expensive; undefined to listen from the start. */
-  readonly listenAfter?: number;
+  readonly listenAfter?: number | undefined;
   /** Calls the listener once when the client disconnects, or immediately if the client has disconnected already. */
   listen(listener: Listener): void;
   /** Removes a listener. */
@@ -33,6 +33,8 @@ export interface Client {
 export interface AbortTarget {
   /** Stops the attempt with this reason. Called at most once. */
   fail(error: ProxyError): void;
+  /** @internal Returns whether bytes of the request body were sent since its last call; see `watchProgress`. */
+  hasProgressed?: (() => boolean) | undefined;
 }
 
 /** A timer that is late by more than this number of milliseconds was delayed by a blocked event loop. */
@@ -104,6 +106,15 @@ export class Scope implements Listener {
     this.#target = target;
   }
 
+  /**
+   * Begins to listen for the client's disconnect before `listenAfter` has passed. A transport calls it when a request has to
+   * wait for a connection: if the client disconnects during the wait, the request must not be sent.
+   */
+  listenNow(): void {
+    if (this.#next !== undefined) return this.#next.listenNow();
+    if (!this.#isListening && !this.#isEnded) this.#listen();
+  }
+
   /** Tells which connection carries the attempt, for `onRequestEnd`. */
   connectionAssigned(connection: ObservedConnection): void {
     this.observation?.connectionAssigned(connection);
@@ -112,6 +123,18 @@ export class Scope implements Listener {
   /** Restarts the time limit: a chunk of either body was sent or received. */
   touch(): void {
     if (this.#limit > 0) this.#lastChunkAt = performance.now();
+  }
+
+  /**
+   * @internal Makes the timer check the progress of a request body that the runtime moves by itself, because no code can
+   * call `touch` for its chunks. The time limit restarts when a check sees progress.
+   * @param hasProgressed returns whether bytes were sent since its last call; undefined to end the checks
+   */
+  watchProgress(hasProgressed: (() => boolean) | undefined): void {
+    if (this.#target !== undefined) this.#target.hasProgressed = hasProgressed;
+    this.touch();
+    const wait = waitForProgress(this.#limit);
+    if (wait > 0 && this.#firesAt > this.#lastChunkAt + wait) this.#start(wait, this.#lastChunkAt);
   }
 
   /**
@@ -209,9 +232,11 @@ export class Scope implements Listener {
     const left =
       (this.#lastRequestChunkAt ?? this.#lastChunkAt) + this.#timeout - performance.now();
     const timeout = this.#timeout > 0 ? Math.max(1, Math.ceil(left)) : 0;
-    this.#next = new Scope(this.#client, timeout, this.#idleTimeout, this.#signal);
-    this.#next.observation = this.observation;
-    return this.#next;
+    const next = (this.#next = new Scope(this.#client, timeout, this.#idleTimeout, this.#signal));
+    next.observation = this.observation;
+    // Listen without the delay of `listenAfter`: if the client has disconnected, the next attempt must not be sent.
+    next.listenNow();
+    return next;
   }
 
   /**
@@ -300,8 +325,12 @@ export class Scope implements Listener {
       if (this.#limit === 0 || this.#isEnded) return;
     }
     const now = performance.now();
+    const hasProgressed = this.#target?.hasProgressed;
+    if (hasProgressed?.()) this.#lastChunkAt = now;
     const left = this.#isIdlePaused ? this.#limit : this.#lastChunkAt + this.#limit - now;
-    if (left > 1) return this.#start(left, now);
+    if (left > 1) {
+      return this.#start(hasProgressed ? Math.min(left, waitForProgress(this.#limit)) : left, now);
+    }
     // The event loop was blocked: let pending reads run before timing out.
     if (now - this.#firesAt > BLOCKED) return this.#start(1, now);
     const isStreaming = this.#lastRequestChunkAt !== undefined;
@@ -323,6 +352,14 @@ export function replaceInform(client: Client, inform: Client["inform"]): Client 
     unlisten: (listener) => client.unlisten(listener),
     ...(inform === undefined ? {} : { inform }),
   };
+}
+
+/**
+ * Returns the milliseconds between two checks of a request body's progress. A deadline passes late by this time at most:
+ * bytes that are sent right after one check are seen only by the next one.
+ */
+function waitForProgress(limit: number): number {
+  return Math.min(500, limit / 8);
 }
 
 function expire(scope: Scope): void {

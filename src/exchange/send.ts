@@ -71,6 +71,12 @@ export function failOver(options: FailoverOptions): Interceptor {
 }
 
 /**
+ * The transports of this package that contain no code of the app. If the app passes one as the option `transport`, its
+ * errors need no conversion.
+ */
+export const ownTransports: WeakSet<Transport> = new WeakSet();
+
+/**
  * Converts the errors of a transport that the app provides: such a transport may reject with any value. Each one except a
  * `MisuseError` becomes a `ProxyError`, so that the client gets an error response. The runtimes' own transports need no
  * conversion: they reject only with a `ProxyError` or a `MisuseError`.

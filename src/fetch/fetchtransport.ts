@@ -178,8 +178,8 @@ function toUpstreamResponse(
     const original = { headers: response.headers, list: headers };
     return { status, statusText, headers, original, body: null, webSocket };
   }
-  // A response that an app constructed has no URL, and its body was not decoded.
-  const isDecoded = response.url !== "" && wasDecoded(client.capabilities.decodes, headers);
+  // A response that an app constructed has no URL, and its body was not decoded. Read the URL last: it is a new string.
+  const isDecoded = wasDecoded(client.capabilities.decodes, headers) && response.url !== "";
   // If the proxy read an encoded body, the runtime would decode it, except where `rawBodies` prevents that.
   const readDecodes = !isRaw && getHeader(headers, "content-encoding") !== undefined;
   const isEvents = isEventStream(headers);

@@ -4,23 +4,27 @@ import type { Scope } from "../exchange/scope.ts";
 import { ProxyError, toRequestBodyError } from "../error.ts";
 
 /**
- * A stream of at most this number of bytes is passed to `fetch` unread, if `isOwn` accepts it. On workerd, reading the
- * chunks of a body of 1 KB costs 40 % of the requests per second.
+ * A stream of at most this number of bytes is passed to `fetch` unread, if the runtime sends it with its length. On
+ * workerd, reading the chunks of a body of 1 KB costs 40 % of the requests per second.
  */
-const SMALL = 65_536;
+export const SMALL_BODY = 65_536;
 /** The size in bytes of the read buffer for a stream that has no pipe, because its length is unknown. */
 const CHUNK_SIZE = 65_536;
 /** The maximum size in bytes of the read buffer for a pipe. It is large, because fewer chunks cost less. */
 const PIPED_CHUNK_SIZE = 262_144;
+/** The size in bytes of the read buffer for the first chunk of a body that the runtime moves by itself afterwards. */
+const FIRST_CHUNK_SIZE = 16_384;
 
 /** How a `fetch` function handles request bodies that are streams. */
 export interface StreamClient {
   /**
-   * Returns whether a stream is one of the runtime's own, such as the body of the incoming request. The runtime sends
-   * such a stream without running JavaScript, and aborts the request if the stream fails. If `isOwn` is not set, every
-   * stream counts as the runtime's own.
+   * Returns how many bytes are left in a stream, if the runtime knows that, such as for the body of the incoming request.
+   * The runtime sends such a stream with its length and without running JavaScript, and aborts the request if the stream
+   * fails. If `readLeft` is not set, every stream counts as such a stream.
    */
-  readonly isOwn?: (stream: ReadableStream<Uint8Array>) => boolean;
+  readonly readLeft?: (stream: ReadableStream<Uint8Array>) => bigint | undefined;
+  /** Whether the runtime can move the rest of a stream to a pipe. Without it, the proxy reads the stream to its end. */
+  readonly isPipeable?: (stream: ReadableStream<Uint8Array>) => boolean;
   /**
    * Makes a pipe for a body of this length, for a runtime that can learn the length of a stream only from its own kind
    * of pipe (workerd). If a stream that is neither its own nor such a pipe fails, the runtime ends the body as if it
@@ -40,8 +44,8 @@ export interface FetchAttempt<Client extends StreamClient = StreamClient> {
 }
 
 /**
- * Returns a request body as a stream for `fetch`. A small stream of the runtime's own is returned as it is. Otherwise,
- * each chunk restarts the deadline, and if the body fails, the fetch is aborted before the stream fails: some runtimes,
+ * Returns a request body as a stream for `fetch`. A small stream that the runtime can send is returned as it is.
+ * Otherwise, each chunk restarts the deadline, and if the body fails, the fetch is aborted before the stream fails: some runtimes,
  * such as workerd, would end the body as if it were complete.
  * @param length the length that the request declares; undefined if it declares none
  */
@@ -51,11 +55,10 @@ export function toRequestStream(
   attempt: FetchAttempt,
 ): ReadableStream<Uint8Array> {
   const { scope, controller } = attempt;
-  const { isOwn, createPipe } = attempt.client;
+  const { readLeft, isPipeable, createPipe } = attempt.client;
   const stream = body.stream();
-  const isSmall = length !== undefined && length <= SMALL;
-  if (isSmall && (isOwn === undefined || isOwn(stream))) return stream;
-  const source = createReader(stream, createPipe !== undefined);
+  const isKnown = readLeft === undefined || readLeft(stream) !== undefined;
+  if (length !== undefined && length <= SMALL_BODY && isKnown) return stream;
   const fail = (thrown: unknown): ProxyError => {
     const error = scope.error ?? toRequestBodyError(thrown);
     // `fetch` may reject with an error of its own, so the scope keeps this one. After the response headers, the promise
@@ -66,10 +69,11 @@ export function toRequestStream(
   };
   if (createPipe !== undefined && length !== undefined) {
     const { readable, writable } = createPipe(length);
-    const buffer = new ArrayBuffer(Math.min(length, PIPED_CHUNK_SIZE));
-    void pumpRequest(source, writable.getWriter(), buffer, scope, fail);
+    const moves = isPipeable?.(stream) ? readLeft : undefined;
+    void pumpRequest(stream, writable, length, scope, fail, moves);
     return readable;
   }
+  const source = createReader(stream, createPipe !== undefined);
   const { signal } = controller;
   // Cancel the body if the fetch is aborted: the client cannot send its next request on the connection before this body
   // is read or cancelled.
@@ -125,6 +129,7 @@ interface Reader {
   /** @param spare a buffer that the bytes may be read into; its content is no longer needed */
   read: (spare?: ArrayBufferLike) => Promise<ReadResult>;
   cancel: (reason: unknown) => Promise<void>;
+  release: () => void;
 }
 
 /** @param readsInto whether chunks are read into the caller's buffers if the stream is a byte stream */
@@ -136,23 +141,38 @@ function createReader(stream: ReadableStream<Uint8Array>, readsInto: boolean): R
         read: (spare = new ArrayBuffer(CHUNK_SIZE)) =>
           reader.read(new Uint8Array(spare as ArrayBuffer)),
         cancel: (reason) => reader.cancel(reason),
+        release: () => reader.releaseLock(),
       };
     } catch {
       // Not a byte stream.
     }
   }
   const reader = stream.getReader();
-  return { read: () => reader.read(), cancel: (reason) => reader.cancel(reason) };
+  return {
+    read: () => reader.read(),
+    cancel: (reason) => reader.cancel(reason),
+    release: () => reader.releaseLock(),
+  };
 }
 
-/** Writes a body to a pipe. Each chunk is read into the buffer of the chunk before it, which the pipe no longer needs. */
+/**
+ * Writes a body to a pipe. Each chunk is read into the buffer of the chunk before it, which the pipe no longer needs.
+ *
+ * If `readLeft` counts down correctly for the first chunk, the runtime moves the rest of the body, and the exchange's timer
+ * checks the progress with `readLeft`, so that no JavaScript runs for a chunk. Otherwise, the stream is read to its end: with
+ * a number that does not change, a deadline would abort an upload that makes progress.
+ * @param readLeft returns how many bytes are left in the stream; undefined for a stream whose number is not known
+ */
 async function pumpRequest(
-  source: Reader,
-  sink: WritableStreamDefaultWriter<Uint8Array>,
-  buffer: ArrayBuffer,
+  stream: ReadableStream<Uint8Array>,
+  writable: WritableStream<Uint8Array>,
+  length: number,
   scope: Scope,
   fail: (thrown: unknown) => ProxyError,
+  readLeft: StreamClient["readLeft"],
 ): Promise<void> {
+  const source = createReader(stream, true);
+  const sink = writable.getWriter();
   const read = async (spare: ArrayBufferLike): Promise<ReadResult> => {
     try {
       return await source.read(spare);
@@ -160,16 +180,32 @@ async function pumpRequest(
       throw fail(thrown);
     }
   };
+  let left = BigInt(length);
   try {
-    let next = await read(buffer);
+    const size = readLeft === undefined ? PIPED_CHUNK_SIZE : FIRST_CHUNK_SIZE;
+    let next = await read(new ArrayBuffer(Math.min(length, size)));
     while (!next.done) {
       scope.touch();
+      left -= BigInt(next.value.byteLength);
       await sink.write(next.value);
+      if (readLeft?.(stream) === left) break;
       next = await read(next.value.buffer);
     }
-    await sink.close();
+    if (next.done) return await sink.close();
   } catch (thrown) {
     // Either the source or the pipe has failed: tell both.
     await Promise.allSettled([source.cancel(thrown), sink.abort(thrown)]);
+    return;
   }
+  source.release();
+  sink.releaseLock();
+  scope.watchProgress(() => {
+    const before = left;
+    left = readLeft?.(stream) ?? 0n;
+    return left !== before;
+  });
+  // If `pipeTo` fails, it has told the stream and the pipe. Only a failure of the stream aborts the exchange: the pipe also
+  // fails if the upstream responds early.
+  await stream.pipeTo(writable).catch(() => stream.getReader().closed.catch(fail));
+  scope.watchProgress(undefined);
 }

@@ -88,6 +88,8 @@ export class Attempt implements Job, Inlet {
       return this.fail(error);
     }
     pool.assign(this);
+    // The request waits in the queue, or for a connection that is being established.
+    if (this.#connection?.socket === undefined) this.#scope.listenNow();
   }
 
   /** Stops the attempt, however far it has come. */

@@ -1,4 +1,5 @@
 import type { Scope } from "../exchange/scope.ts";
+import { ownTransports } from "../exchange/send.ts";
 import { closeWithin, poolClosed } from "../closing.ts";
 import {
   type FilledPoolOptions,
@@ -143,6 +144,8 @@ export class HttpTransport implements Transport {
   readonly #poolOf: WeakMap<Upstream, OriginPool> = new WeakMap();
   readonly #http2PoolOf: WeakMap<Upstream, SharedPool> = new WeakMap();
   readonly #loadHttp2: ClientParts["loadHttp2"];
+  /** The HTTP/2 client, once it is loaded. */
+  #http2: Http2Client | undefined;
   /** The number of pools above which empty pools are removed. */
   #limit: number;
   #evictionTimer: ReturnType<typeof setTimeout> | undefined;
@@ -159,6 +162,7 @@ export class HttpTransport implements Transport {
     this.#limit = this.#eviction.origins;
     this.#idleList = new IdleList(this.#options.maxTotalFreeSockets);
     this.#connector = parts.createConnector(this.#options);
+    ownTransports.add(this);
   }
 
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
@@ -172,12 +176,21 @@ export class HttpTransport implements Transport {
     });
   }
 
-  async #sendOverHttp2(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
-    const client = await this.#loadHttp2?.();
-    if (client === undefined) throw new ProxyError("proxy_internal_error", { message: NO_HTTP2 });
+  #sendOverHttp2(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
+    const client = this.#http2;
+    // To load a module takes a while, even if it is loaded already.
+    if (client === undefined) return this.#loadAndSend(request, scope);
     return new Promise((resolve, reject) => {
       this.#http2PoolFor(request.upstream, client).send(request, scope, resolve, reject);
     });
+  }
+
+  async #loadAndSend(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
+    this.#http2 = await this.#loadHttp2?.();
+    if (this.#http2 === undefined) {
+      throw new ProxyError("proxy_internal_error", { message: NO_HTTP2 });
+    }
+    return this.#sendOverHttp2(request, scope);
   }
 
   #begin(attempt: Attempt, pool: OriginPool, { method, body }: UpstreamRequest): void {

@@ -102,8 +102,8 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
   #isRequestComplete = false;
   /** The bytes that the socket has read, while they are parsed. */
   #read: Uint8Array | undefined;
-  /** Whether the last chunk of a read may keep the memory of the read. */
-  #mayKeep = false;
+  /** Whether the last chunk of a read may keep the memory of the read; undefined if that is not known yet. */
+  #mayKeep: boolean | undefined = false;
 
   constructor(
     { keepAlive, timeout, maySwitch }: ConnectionOptions,
@@ -210,10 +210,11 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
 
   /**
    * Parses what the socket has read.
-   * @param mayKeep whether a chunk may keep the memory of the read
+   * @param mayKeep whether a chunk may keep the memory of the read; undefined if it may where that memory holds no other
+   * bytes
    * @returns whether a chunk has kept the memory
    */
-  onData(read: Uint8Array, mayKeep: boolean): boolean {
+  onData(read: Uint8Array, mayKeep?: boolean): boolean {
     this.#hasReceived = true;
     this.#activity++;
     if (this.job === undefined) {
@@ -230,7 +231,7 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
       this.destroy();
     }
     this.#read = undefined;
-    return mayKeep && !this.#mayKeep;
+    return mayKeep === true && this.#mayKeep === false;
   }
 
   /** @internal */
@@ -251,12 +252,19 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
 
   /**
    * Returns a chunk of the body whose ArrayBuffer belongs to the receiver, which may transfer it. The last chunk of a
-   * read keeps the memory of the read; earlier chunks are copied, so that no two chunks share an ArrayBuffer.
+   * read keeps the memory of the read; earlier chunks are copied, so that no two chunks share an ArrayBuffer. If the last
+   * chunk is less than half of a large read, it is copied as well: a few bytes would keep the memory of the whole read.
    */
   #toOwned(chunk: Uint8Array): Uint8Array {
-    const { byteOffset, byteLength } = this.#read as Uint8Array;
+    const read = this.#read as Uint8Array;
+    const { byteOffset, byteLength } = read;
     const isLast = chunk.byteOffset + chunk.byteLength === byteOffset + byteLength;
-    if (!isLast || !this.#mayKeep) return this.codec.copy(chunk);
+    if (!isLast) return this.codec.copy(chunk);
+    this.#mayKeep ??= byteLength === read.buffer.byteLength;
+    if (!this.#mayKeep) return this.codec.copy(chunk);
+    if (byteLength > HIGH_WATER_MARK && chunk.byteLength * 2 < byteLength) {
+      return this.codec.copy(chunk);
+    }
     this.#mayKeep = false;
     return chunk;
   }

@@ -37,10 +37,11 @@ export interface SocketHandler {
   /**
    * The socket has read bytes.
    * @param mayKeep whether the handler may keep the memory of the bytes: that memory holds no other bytes, and the socket
-   * does not read into it again once the handler has kept it
-   * @returns whether the handler has kept the memory
+   * does not read into it again once the handler has kept it. Undefined if the socket never reads into it again: the
+   * handler may keep it if the ArrayBuffer is as long as the bytes
+   * @returns whether the handler has kept the memory, if `mayKeep` is true
    */
-  onData(bytes: Uint8Array, mayKeep: boolean): boolean;
+  onData(bytes: Uint8Array, mayKeep?: boolean): boolean;
   /** The upstream has closed its direction of the connection. */
   onHalfClose(): void;
   /** The socket has room again after a `write` that returned false. */

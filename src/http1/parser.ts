@@ -81,6 +81,8 @@ const MAX_INTERIM_BYTES = 65_536;
 const CHUNK_SIZE_LINE = /^([\da-f]+)[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;
 /** A status line up to its line end. The parts before the reason phrase have fixed places, so nothing is captured. */
 const STATUS_LINE = /^HTTP\/1\.[01] [1-9]\d\d(?: [^\r\n]*)?\r\n/;
+/** The highest number of digits of a chunk size that is read directly from the bytes: eight make a safe integer. */
+const MAX_PLAIN_DIGITS = 8;
 /**
  * Control characters, and CR without LF: another parser could take them for a line end, and see other fields. LF without
  * CR is refused by `LineReader`.
@@ -92,6 +94,7 @@ const CONTENT_LENGTH = /^\d{1,15}$/;
 
 const LF = 0x0a;
 const CR = 0x0d;
+const COLON = 0x3a;
 /** In a line without unclear characters, the only characters up to this one are spaces and tabs. */
 const SPACE = 0x20;
 /** The bytes with which every status line begins. */
@@ -135,6 +138,8 @@ export class ResponseParser {
   #lineEndBytes = 0;
   /** The number of bytes at the beginning of the present head that were compared with `START`. */
   #startLength = 0;
+  /** The fields of the last head, which the fields of the next one are compared with. */
+  readonly #lastFields: HeaderList = [];
   readonly #lines: LineReader;
   readonly #handler: ResponseHandler;
   /** Whether the request asks to switch protocols, so that the upstream may answer 101. */
@@ -211,7 +216,7 @@ export class ResponseParser {
     if (this.#startLength < START.length) this.#checkStart(bytes, at);
     const end = this.#lines.read(bytes, at, HEAD);
     if (end < 0) return end;
-    const head = parseHead(this.#lines.text, this.#isHeadRequest);
+    const head = parseHead(this.#lines.text, this.#isHeadRequest, this.#lastFields);
     // 101 ends HTTP on this connection; all other interim responses precede the final one (RFC 9110 §15.2).
     if (head.status === 101) {
       if (!this.#maySwitch) throw malformed("upgrade");
@@ -273,6 +278,10 @@ export class ResponseParser {
   }
 
   #parseChunkSize(bytes: Uint8Array, at: number): number {
+    if (!this.#lines.isPartial) {
+      const end = this.#readPlainSize(bytes, at);
+      if (end >= 0) return end;
+    }
     const end = this.#lines.read(bytes, at, CHUNK_SIZE);
     if (end < 0) return end;
     const [, digits, extension] = CHUNK_SIZE_LINE.exec(this.#lines.text) ?? [];
@@ -286,10 +295,29 @@ export class ResponseParser {
     return end;
   }
 
+  /**
+   * Reads the line of a chunk size that is only digits and has arrived in one part, which most are, without making a text
+   * of it.
+   * @returns the index after the line; -1 for any other line, of which nothing is read
+   */
+  #readPlainSize(bytes: Uint8Array, start: number): number {
+    let size = 0;
+    let at = start;
+    for (; at < start + MAX_PLAIN_DIGITS; at++) {
+      const digit = hexValueOf(bytes[at]);
+      if (digit < 0) break;
+      size = size * 16 + digit;
+    }
+    if (at === start || bytes[at] !== CR || bytes[at + 1] !== LF) return -1;
+    this.#remaining = size;
+    this.#phase = size === 0 ? "trailers" : "chunk-data";
+    return at + 2;
+  }
+
   #parseTrailers(bytes: Uint8Array, at: number): number {
     const end = this.#lines.read(bytes, at, TRAILERS);
     if (end < 0) return end;
-    const trailers = parseFields(this.#lines.text, 0);
+    const trailers = parseFields(this.#lines.text, 0, []);
     if (trailers.length > 2 * MAX_TRAILERS) throw malformed("trailer section");
     this.#end(end === bytes.length, trailers.length === 0 ? undefined : trailers);
     return end;
@@ -299,6 +327,13 @@ export class ResponseParser {
     this.#phase = "idle";
     this.#handler.onEnd(this.#isPersistent && isLastByte, trailers);
   }
+}
+
+/** Returns the value of a hexadecimal digit; -1 for any other byte, and for the end of the bytes. */
+function hexValueOf(byte = 0): number {
+  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
+  const lowerCase = byte | 0x20;
+  return lowerCase >= 0x61 && lowerCase <= 0x66 ? lowerCase - 0x57 : -1;
 }
 
 // ── lines ──
@@ -381,17 +416,22 @@ class LineReader {
 /**
  * Parses the head of a response, including its line ends.
  * @param isHeadRequest whether the request was a HEAD request: the response then has no body, whatever its fields say
+ * @param lastFields the fields of the last head from the same upstream, which this call updates: see `parseFields`
  * @throws ProxyError for a malformed head, or one that could be read in two ways
  * @see https://www.rfc-editor.org/rfc/rfc9112#section-6.3
  */
-export function parseHead(text: string, isHeadRequest: boolean): ResponseHead {
+export function parseHead(
+  text: string,
+  isHeadRequest: boolean,
+  lastFields: HeaderList = [],
+): ResponseHead {
   // `exec` would allocate an array of the parts for each response.
   if (!STATUS_LINE.test(text)) throw malformed("status line");
   const end = text.indexOf("\r\n");
   const isHttp10 = text[7] === "0";
   const status = Number(text.slice(9, 12));
   const statusText = text.slice(13, end);
-  const headers = parseFields(text, end + 2);
+  const headers = parseFields(text, end + 2, lastFields);
   let connection = "";
   let length: number | undefined;
   let coding: string | undefined;
@@ -435,23 +475,49 @@ export function parseHead(text: string, isHeadRequest: boolean): ResponseHead {
 }
 
 /**
+ * The number of fields that are kept for the next head, and the length of the longest head from which they are kept. A
+ * string of a field keeps its whole head in memory, so both limit the memory of a connection.
+ */
+const MOST_KEPT = 32;
+const LONGEST_KEPT = 2048;
+
+/**
  * Parses field lines, each with its line end, and the empty line after them.
+ *
+ * The responses on one connection have mostly the same fields in the same order, and many of the same values. So each name
+ * and value is compared with the one at the same place in the last head. If they are equal, the string of the last head is
+ * used again: it needs no new memory, and the name was checked already.
+ * @param lastFields the names and values of the last head, which are replaced by those of this one
  * @throws ProxyError for a line that is not a field, such as a folded line (RFC 9112 §5.2), and for unclear characters
  */
-function parseFields(text: string, from: number): HeaderList {
+function parseFields(text: string, from: number, lastFields: HeaderList): HeaderList {
   if (UNCLEAR.test(text)) throw malformed("head");
   const fields: HeaderList = [];
   for (let at = from; at < text.length - 2;) {
     const end = text.indexOf("\r\n", at);
-    const colon = text.indexOf(":", at);
-    const name = text.slice(at, colon);
-    // If this line has no colon, the name reaches into the next line: it contains a line end, which `TOKEN` refuses.
-    if (!TOKEN.test(name)) throw malformed("field");
-    let first = colon + 1;
+    const place = fields.length;
+    const isKept = place < 2 * MOST_KEPT && text.length <= LONGEST_KEPT;
+    let name = lastFields[place];
+    if (
+      name === undefined ||
+      !text.startsWith(name, at) ||
+      text.charCodeAt(at + name.length) !== COLON
+    ) {
+      name = text.slice(at, text.indexOf(":", at));
+      // If this line has no colon, the name reaches into the next line: it contains a line end, which `TOKEN` refuses.
+      if (!TOKEN.test(name)) throw malformed("field");
+      if (isKept) lastFields[place] = name;
+    }
+    let first = at + name.length + 1;
     let last = end;
     while (first < last && text.charCodeAt(first) <= SPACE) first++;
     while (last > first && text.charCodeAt(last - 1) <= SPACE) last--;
-    fields.push(name, text.slice(first, last));
+    let value = lastFields[place + 1];
+    if (value?.length !== last - first || !text.startsWith(value, first)) {
+      value = text.slice(first, last);
+      if (isKept) lastFields[place + 1] = value;
+    }
+    fields.push(name, value);
     at = end + 2;
   }
   return fields;

@@ -17,6 +17,7 @@ import {
   convertErrors,
   failOver,
   type FailoverOptions,
+  ownTransports,
   retry,
   type Send,
   sendThrough,
@@ -259,7 +260,8 @@ function compileSend(
   steps.push(failOver(several));
   if (retries) steps.push(retry(again, attemptTimeout));
   for (const intercept of attempt) steps.push(checkInterceptor(intercept));
-  if (options.transport !== undefined) steps.push(convertErrors);
+  const isForeign = options.transport !== undefined && !ownTransports.has(transport);
+  if (isForeign) steps.push(convertErrors);
   return { follows: redirects > 0, send: compose(steps, sendThrough(transport, inProcess)) };
 }
 

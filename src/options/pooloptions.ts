@@ -125,9 +125,10 @@ export interface PoolOptions {
    * bytes, the memory of a request body's chunk is freed when the upstream's socket has written it, and tunnels read into
    * buffers that they use again.
    *
-   * This makes bodies of 32 KiB and more cheaper, and messages of any size through tunnels. Leave it off if code that was loaded before Fetchway (APM agents,
-   * body loggers, recorders) has wrapped methods of Node's streams, sockets or messages, and keeps the chunks that it
-   * sees: these chunks change or become empty. Code that wraps or listens later is noticed and gets copies. The option
+   * This makes bodies of 32 KiB and more cheaper, and messages of any size through tunnels. Code that wraps methods of
+   * Node's streams, sockets or messages (APM agents, body loggers, recorders), or listens for chunks, is noticed, also if
+   * it was loaded before Fetchway, and gets copies. Leave it off if other code sees chunks below these methods, such as a
+   * native addon, and keeps them: these chunks change or become empty. The option
    * affects only plain sockets on Node.
    * @default false
    */

@@ -17,6 +17,9 @@ import { trimOws } from "../fields/headers.ts";
  * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1
  */
 export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
+  // The names of all forwarding fields begin with F or X. If no string of the list does, it has no such field, and needs no
+  // copy. Values are tested as well, which is simpler than skipping them: one that begins so only causes a copy.
+  if (!headers.some((each) => /^[fx]/i.test(each))) return headers;
   const left: HeaderList = [];
   const forwardedFor: string[] = [];
   const forwarded: string[] = [];

@@ -16,6 +16,7 @@ import { joinTarget, type Upstream } from "./target.ts";
 import type { HeaderList, UpstreamRequest } from "../transport.ts";
 import { startTrace } from "./tracecontext.ts";
 import { readUpgrade } from "./upgrade.ts";
+import type { Choice } from "../upstreams/failover.ts";
 
 /**
  * Makes the request to the upstream from the incoming request.
@@ -24,6 +25,7 @@ import { readUpgrade } from "./upgrade.ts";
  * proxy adds (CVE-2021-33197).
  *
  * @param path the path and query to request, relative to the upstream's base path
+ * @param choice what has led to the upstream, where the target stands for several
  * @throws ProxyError 400 or 501 for a request that must not be forwarded, 502 for one that has passed this proxy before
  */
 export function toUpstreamRequest(
@@ -32,6 +34,7 @@ export function toUpstreamRequest(
   path: string,
   plan: Plan,
   context: Context,
+  choice?: Choice,
 ): UpstreamRequest {
   const { options } = plan;
   // A gateway opens no tunnels (RFC 9110 §9.3.6).
@@ -95,6 +98,7 @@ export function toUpstreamRequest(
     acceptsTrailers: head.acceptsTrailers && incoming.carriesTrailers === true,
     trailer,
     headersBeforeHooks: plan.follows ? [...headers] : undefined,
+    choice,
   };
 }
 

@@ -15,7 +15,12 @@ interface Address {
 interface Range extends Address {
   /** The number of bits at the end that may differ. */
   readonly open: bigint;
+  /** The IPv4 addresses in the range: the first one, and the one after the last. Numbers cost less than big integers. */
+  readonly ipv4: readonly [first: number, end: number] | undefined;
 }
+
+/** The bits of the IPv4 address 0.0.0.0. */
+const IPV4 = 0xffff_0000_0000n;
 
 const NAMED: ReadonlyMap<string, readonly string[]> = new Map([
   ["loopback", ["127.0.0.0/8", "::1"]],
@@ -41,7 +46,10 @@ export function compileTrust(
   }
   const ranges = trust.flatMap(rangesOf);
   return (text) => {
-    const address = text === undefined ? undefined : parseIPAddress(text);
+    if (text === undefined) return false;
+    const ipv4 = parseIPv4(unmapAddress(text));
+    if (ipv4 !== undefined) return ranges.some((range) => isIPv4In(ipv4, range));
+    const address = parseIPAddress(text);
     return address !== undefined && ranges.some((range) => isIn(address, range));
   };
 }
@@ -88,6 +96,10 @@ function render(bits: bigint, like: string): string {
   return new URL(`http://[${words.join(":")}]`).hostname.slice(1, -1) + like.replace(/[^%]*/, "");
 }
 
+function isIPv4In(address: number, { ipv4 }: Range): boolean {
+  return ipv4 !== undefined && address >= ipv4[0] && address < ipv4[1];
+}
+
 function isIn(address: Address, range: Range): boolean {
   if (range.zone !== "" && range.zone !== address.zone) return false;
   return (address.bits ^ range.bits) >> range.open === 0n;
@@ -98,7 +110,18 @@ function parseRange(text: string): Range | undefined {
   const address = parseIPAddress(base);
   const size = base.includes(":") ? 128 : 32;
   const open = size - Number(length ?? size);
-  return address && open >= 0 ? { ...address, open: BigInt(open) } : undefined;
+  if (address === undefined || open < 0) return undefined;
+  const range = { ...address, open: BigInt(open) };
+  return { ...range, ipv4: findIPv4(range) };
+}
+
+/** Returns the IPv4 addresses in a range; undefined for none. */
+function findIPv4({ bits, zone, open }: Omit<Range, "ipv4">): Range["ipv4"] {
+  const isApart = zone !== "" || (bits ^ IPV4) >> (open > 32n ? open : 32n) !== 0n;
+  if (isApart) return undefined;
+  if (open >= 32n) return [0, 2 ** 32];
+  const first = Number(((bits - IPV4) >> open) << open);
+  return [first, first + 2 ** Number(open)];
 }
 
 /**
@@ -106,7 +129,10 @@ function parseRange(text: string): Range | undefined {
  * another address.
  */
 function parseIPAddress(text: string): Address | undefined {
-  if (!text.includes(":")) return parseIPv4(text);
+  if (!text.includes(":")) {
+    const ipv4 = parseIPv4(text);
+    return ipv4 === undefined ? undefined : { bits: IPV4 + BigInt(ipv4), zone: "" };
+  }
   const [, plain = "", zone = ""] = /^([\da-f.:]+)(?:%([^\s%/]+))?$/i.exec(text) ?? [];
   // The parser of URLs has the same rules for an address in brackets, and writes it without dots.
   const url = URL.parse(`http://[${plain}]`);
@@ -121,13 +147,26 @@ export function isIPAddress(text: unknown): text is string {
   return typeof text === "string" && parseIPAddress(text) !== undefined;
 }
 
-const BYTE = /^(?:\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])$/;
-
-function parseIPv4(text: string): Address | undefined {
-  const bytes = text.split(".");
-  if (bytes.length !== 4 || !bytes.every((byte) => BYTE.test(byte))) return undefined;
-  const bits = bytes.reduce((sum, byte) => sum * 256 + Number(byte), 0xffff);
-  return { bits: BigInt(bits), zone: "" };
+/** Returns the number of an IPv4 address such as `192.0.2.7`; undefined for any other text. It allocates no memory. */
+function parseIPv4(text: string): number | undefined {
+  let address = 0;
+  let byte = -1;
+  let dots = 0;
+  for (let i = 0; i < text.length; i++) {
+    const digit = text.charCodeAt(i) - 0x30;
+    if (digit >= 0 && digit <= 9) {
+      // A zero in front of other digits makes some parsers read an octal number.
+      if (byte === 0) return undefined;
+      byte = byte < 0 ? digit : byte * 10 + digit;
+      if (byte > 255) return undefined;
+    } else {
+      if (text[i] !== "." || byte < 0) return undefined;
+      address = address * 256 + byte;
+      byte = -1;
+      dots++;
+    }
+  }
+  return byte >= 0 && dots === 3 ? address * 256 + byte : undefined;
 }
 
 /** Returns words such as `db8:1` without colons, and each with four digits. */
@@ -140,5 +179,5 @@ function toDigits(words: string): string {
 
 /** Returns an IP address. An IPv4 address in IPv6 form (`::ffff:192.0.2.7`), as dual-stack sockets show it, becomes IPv4. */
 export function unmapAddress(address: string): string {
-  return address.replace(/^::ffff:(?=\d+\.)/i, "");
+  return address.startsWith("::") ? address.replace(/^::ffff:(?=\d+\.)/i, "") : address;
 }

@@ -26,6 +26,9 @@ interface Origin {
   readonly reach: Reach;
 }
 
+/** The targets that the first attempt of a request has been sent to before. */
+const NONE: readonly TargetAddress[] = Object.freeze([]);
+
 /**
  * One question for an upstream. Each attempt asks with an object of its own: the attempts of one request may run side by
  * side, and each leaves the queue alone.
@@ -61,20 +64,22 @@ export class Choice {
   readonly #origin: Origin;
   readonly #asked: PickRequest;
   readonly #target: TargetAddress;
-  readonly #tried: readonly TargetAddress[];
-  #isUsed = false;
+  /** The targets that earlier attempts of the same request were sent to. */
+  readonly #before: readonly TargetAddress[];
+  /** Whether an attempt has taken the place, or it was given back. */
+  isUsed = false;
   #isOver = false;
 
   private constructor(
     origin: Origin,
     asked: PickRequest,
     target: TargetAddress,
-    tried: readonly TargetAddress[],
+    before: readonly TargetAddress[],
   ) {
     this.#origin = origin;
     this.#asked = asked;
     this.#target = target;
-    this.#tried = [...tried, target];
+    this.#before = before;
     try {
       this.upstream = origin.reach(target);
     } catch (thrown) {
@@ -89,31 +94,55 @@ export class Choice {
     asked: PickRequest,
     tried: readonly TargetAddress[],
   ): Choice | undefined | Promise<Choice | undefined> {
-    const take = (target: TargetAddress | undefined): Choice | undefined =>
-      target === undefined ? undefined : new Choice(origin, asked, target, tried);
     const picked = origin.upstreams.pick(asked, tried);
-    return picked instanceof Promise ? picked.then(take) : take(picked);
+    return picked instanceof Promise
+      ? picked.then((target) => Choice.#take(origin, asked, target, tried))
+      : Choice.#take(origin, asked, picked, tried);
+  }
+
+  static #take(
+    origin: Origin,
+    asked: PickRequest,
+    target: TargetAddress | undefined,
+    tried: readonly TargetAddress[],
+  ): Choice | undefined {
+    return target === undefined ? undefined : new Choice(origin, asked, target, tried);
   }
 
   /** Takes the place for an attempt; false if another attempt has taken it, or it was given back. */
   use(): boolean {
-    const isFree = !this.#isUsed;
-    this.#isUsed = true;
+    const isFree = !this.isUsed;
+    this.isUsed = true;
     return isFree;
   }
 
   /** Gives the place back, unless an attempt has taken it. */
   release(): void {
     if (!this.use()) return;
-    const error = clientGone();
-    this.report({ status: undefined, error, latency: 0, isOver: true, isSent: false });
+    this.#isOver = true;
+    this.#origin.upstreams.report?.({
+      target: this.#target,
+      request: this.#asked,
+      status: undefined,
+      error: clientGone(),
+      latency: 0,
+      isOver: true,
+      isSent: false,
+    });
   }
 
-  /** Reports what became of the attempt. Nothing follows the final report. */
-  report(result: Omit<Result, "target" | "request">): void {
+  /** Reports what became of the attempt. Nothing follows the final report. The parameters are those of `Result`. */
+  report(
+    status: Result["status"],
+    error: Result["error"],
+    latency: Result["latency"],
+    isOver: Result["isOver"],
+  ): void {
     if (this.#isOver) return;
-    this.#isOver = result.isOver;
-    this.#origin.upstreams.report?.({ target: this.#target, request: this.#asked, ...result });
+    this.#isOver = isOver;
+    const request = this.#asked;
+    const target = this.#target;
+    this.#origin.upstreams.report?.({ target, request, status, error, latency, isOver });
   }
 
   /** Whether the upstreams' budget allows a further attempt, for which it then counts. */
@@ -138,7 +167,7 @@ export class Choice {
 
   /** Picks an upstream that the request has not been sent to. */
   pickAnother(asked: PickRequest): Choice | undefined | Promise<Choice | undefined> {
-    const picked = Choice.pick(this.#origin, asked, this.#tried);
+    const picked = Choice.pick(this.#origin, asked, [...this.#before, this.#target]);
     return picked instanceof Promise ? picked.then((other) => this.#fit(other)) : this.#fit(picked);
   }
 
@@ -168,21 +197,26 @@ export class Choice {
  */
 export const choose: Choose = chooseUpstream;
 
-async function chooseUpstream(
+function chooseUpstream(
   upstreams: Upstreams,
   client: Incoming,
   transport: Transport,
   scope: Scope,
   reach: Reach = parseTarget,
-): Promise<Choice> {
+): Choice | Promise<Choice> {
   upstreams.start?.(transport);
   return pickFirst({ upstreams, client, reach }, scope);
 }
 
-async function pickFirst(origin: Origin, scope: Scope): Promise<Choice> {
+function pickFirst(origin: Origin, scope: Scope): Choice | Promise<Choice> {
   const asked = new Asked(origin.client, scope);
-  const picking = Choice.pick(origin, asked, []);
-  const choice = picking instanceof Promise ? await orRelease(picking, scope, asked) : picking;
+  const picking = Choice.pick(origin, asked, NONE);
+  return picking instanceof Promise
+    ? orRelease(picking, scope, asked).then((choice) => orFail(origin, choice))
+    : orFail(origin, picking);
+}
+
+function orFail(origin: Origin, choice: Choice | undefined): Choice {
   if (choice === undefined) throw unavailable(origin.upstreams);
   return choice;
 }
@@ -229,48 +263,24 @@ const BROKEN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
  *
  * A request goes to another upstream if `retry` allows a further attempt, if the upstreams' budget does, and if the first
  * cannot have carried it out, or its method may be repeated.
+ *
+ * Only a further attempt runs in an async function, which keeps all of its variables in memory while it waits.
  */
-async function sendChosen(
+function sendChosen(
   next: Send,
   options: FailoverOptions,
-  first: UpstreamRequest,
-  firstScope: Scope,
+  request: UpstreamRequest,
+  scope: Scope,
 ): Promise<UpstreamResponse> {
-  let request = first;
-  let scope = firstScope;
-  let choice = first.choice as Choice;
-  // An interceptor may send a request twice: the second one needs a place of its own.
-  if (!choice.use()) {
-    choice = await choice.pickAgain(scope);
-    choice.use();
-    request = { ...first, choice, upstream: choice.upstream };
-  }
-  for (let left = options.retry.attempts; ; left--) {
-    const attempt = new ChosenAttempt(request, choice, options);
-    await attempt.run(next, scope, left > 0);
-    const { response, thrown, another } = attempt;
-    const mayRepeat = left > 0 && scope.error === undefined;
-    const repeated = mayRepeat ? repeat(request, options.retry, attempt) : undefined;
-    let asked: PickRequest | undefined;
-    let picked: ReturnType<Choice["pickAnother"]> = repeated && another;
-    if (repeated !== undefined && picked === undefined && (attempt.isPaid || choice.mayRetry())) {
-      asked = choice.ask(scope);
-      picked = choice.pickAnother(asked);
-    }
-    if (repeated === undefined || picked === undefined) {
-      another?.release();
-      if (response === undefined) throw thrown;
-      return request === first ? response : { ...response, upstream: request.upstream };
-    }
-    // Discard the response before the wait: two requests could otherwise wait for each other's upstream.
-    if (response !== undefined) discardBody(response);
-    scope = scope.again();
-    const following = await settle(picked, options.retry.delay, scope, asked);
-    if (following === undefined) throw response === undefined ? thrown : choice.unavailable();
-    following.use();
-    choice = following;
-    request = { ...repeated, choice, upstream: choice.upstream };
-  }
+  const choice = request.choice as Choice;
+  const left = options.retry.attempts;
+  if (choice.use()) return new ChosenAttempt(next, options, request, choice, left).send(scope);
+  // An interceptor has sent the request twice: the second one needs a place of its own.
+  return choice.pickAgain(scope).then((own) => {
+    own.use();
+    const again = { ...request, choice: own, upstream: own.upstream };
+    return new ChosenAttempt(next, options, again, own, left, true).send(scope);
+  });
 }
 
 /** Waits for the place of a further attempt, and for the delay before it. */
@@ -293,67 +303,146 @@ async function settle(
 
 /** An attempt that is reported to the upstreams, and may be left for another one. */
 class ChosenAttempt {
-  response: UpstreamResponse | undefined;
-  thrown: unknown;
-  error: ProxyError | undefined;
-  /** The place of the next attempt, for which this one was left. */
-  another: Choice | undefined;
-  /** Whether the upstreams' budget has allowed the next attempt, which waits or has got no place. */
-  isPaid = false;
+  readonly #next: Send;
+  readonly #options: FailoverOptions;
   readonly #request: UpstreamRequest;
   readonly #choice: Choice;
-  readonly #options: FailoverOptions;
-  /** The question for the upstream of the next attempt. */
+  /** The number of attempts that may follow. */
+  readonly #left: number;
+  /** Whether the request goes to another upstream than the one that was picked for it first. */
+  readonly #isElsewhere: boolean;
+  readonly #startedAt = performance.now();
+  /** The question for the upstream of the next attempt, if this one is left for it. */
   #asked: PickRequest | undefined;
+  /** The place of the next attempt, for which this one was left. */
+  #another: Choice | undefined;
+  /** Whether the upstreams' budget has allowed the next attempt, which waits or has got no place. */
+  #isPaid = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
   #isSettled = false;
   #isUploaded = true;
 
-  constructor(request: UpstreamRequest, choice: Choice, options: FailoverOptions) {
+  constructor(
+    next: Send,
+    options: FailoverOptions,
+    request: UpstreamRequest,
+    choice: Choice,
+    left: number,
+    isElsewhere = false,
+  ) {
+    this.#next = next;
+    this.#options = options;
     this.#request = request;
     this.#choice = choice;
-    this.#options = options;
+    this.#left = left;
+    this.#isElsewhere = isElsewhere;
   }
 
-  /** @param isLeavable whether another attempt may follow */
-  async run(next: Send, scope: Scope, isLeavable: boolean): Promise<void> {
+  /** Sends the request, and sends it to another upstream if it fails. */
+  send(scope: Scope): Promise<UpstreamResponse> {
     const { attemptTimeout, handsBodiesThrough } = this.#options;
-    const start = performance.now();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    if (isLeavable && attemptTimeout > 0) {
-      timer = setTimeout(() => {
+    if (this.#left > 0 && attemptTimeout > 0) {
+      this.#timer = setTimeout(() => {
         // A policy of the app that throws leaves the attempt as it is.
         this.#leave(scope, attemptTimeout).catch(() => {});
       }, attemptTimeout);
     }
     try {
-      this.response = await next(this.#watchUpload(handsBodiesThrough), scope);
+      return this.#next(this.#watchUpload(handsBodiesThrough), scope).then(
+        (response) => this.#takeResponse(response, scope),
+        (thrown: unknown) => this.#takeError(thrown, scope),
+      );
     } catch (thrown) {
-      this.thrown = thrown;
-      this.error = toProxyError(thrown);
+      return this.#takeError(thrown, scope);
     }
-    clearTimeout(timer);
+  }
+
+  #takeResponse(
+    received: UpstreamResponse,
+    scope: Scope,
+  ): UpstreamResponse | Promise<UpstreamResponse> {
+    const { handsBodiesThrough } = this.#options;
+    const latency = this.#settle(received.status, undefined, false);
+    const upstream = this.#isElsewhere ? this.#choice.upstream : received.upstream;
+    const response = watch(received, this.#choice, latency, handsBodiesThrough, upstream);
+    const repeated = this.#repeat(scope, received.status, undefined);
+    if (repeated !== undefined) return this.#sendElsewhere(repeated, scope, response, undefined);
+    this.#another?.release();
+    return response;
+  }
+
+  async #takeError(thrown: unknown, scope: Scope): Promise<UpstreamResponse> {
+    const error = toProxyError(thrown);
+    this.#settle(undefined, this.#blame(error), true);
+    const repeated = this.#repeat(scope, undefined, error);
+    if (repeated !== undefined) return this.#sendElsewhere(repeated, scope, undefined, thrown);
+    this.#another?.release();
+    throw thrown;
+  }
+
+  /** Reports the response, or the error. Returns the milliseconds that the attempt took until then. */
+  #settle(status: number | undefined, error: ProxyError | undefined, isOver: boolean): number {
+    clearTimeout(this.#timer);
     this.#isSettled = true;
     // The attempt may still wait for another upstream, which it no longer needs.
-    if (this.another === undefined) this.#asked?.leave?.();
-    const latency = performance.now() - start;
-    const { response } = this;
-    const isOver = response === undefined;
-    this.#choice.report({ status: response?.status, error: this.#blame(), latency, isOver });
-    if (response !== undefined) {
-      this.response = watch(response, this.#choice, latency, handsBodiesThrough);
+    if (this.#another === undefined) this.#asked?.leave?.();
+    const latency = performance.now() - this.#startedAt;
+    this.#choice.report(status, error, latency, isOver);
+    return latency;
+  }
+
+  /**
+   * Returns the request for a further attempt; undefined if no attempt is left, the exchange was aborted, or the request must
+   * not be sent again.
+   */
+  #repeat(
+    scope: Scope,
+    status: number | undefined,
+    error: ProxyError | undefined,
+  ): UpstreamRequest | undefined {
+    if (this.#left === 0 || scope.error !== undefined) return undefined;
+    return repeat(this.#request, this.#options.retry, status, error);
+  }
+
+  /** Sends the request to another upstream, if one can take it. */
+  async #sendElsewhere(
+    repeated: UpstreamRequest,
+    scope: Scope,
+    response: UpstreamResponse | undefined,
+    thrown: unknown,
+  ): Promise<UpstreamResponse> {
+    const choice = this.#choice;
+    let asked: PickRequest | undefined;
+    let picked: ReturnType<Choice["pickAnother"]> = this.#another;
+    if (picked === undefined && (this.#isPaid || choice.mayRetry())) {
+      asked = choice.ask(scope);
+      picked = choice.pickAnother(asked);
     }
+    if (picked === undefined) {
+      if (response === undefined) throw thrown;
+      return response;
+    }
+    // Discard the response before the wait: two requests could otherwise wait for each other's upstream.
+    if (response !== undefined) discardBody(response);
+    const again = scope.again();
+    const following = await settle(picked, this.#options.retry.delay, again, asked);
+    if (following === undefined) throw response === undefined ? thrown : choice.unavailable();
+    following.use();
+    const request = { ...repeated, choice: following, upstream: following.upstream };
+    const left = this.#left - 1;
+    return new ChosenAttempt(this.#next, this.#options, request, following, left, true).send(again);
   }
 
   /** Stops the attempt if another upstream can take the request at once or later. */
   async #leave(scope: Scope, limit: number): Promise<void> {
     const error = new AttemptTimeout(limit);
-    if (repeat(this.#request, this.#options.retry, { error }) === undefined) return;
+    if (repeat(this.#request, this.#options.retry, undefined, error) === undefined) return;
     if (!this.#choice.mayRetry()) return;
-    this.isPaid = true;
+    this.#isPaid = true;
     this.#asked = this.#choice.ask(scope);
     const another = await this.#choice.pickAnother(this.#asked);
     if (this.#isSettled || another === undefined) return another?.release();
-    this.another = another;
+    this.#another = another;
     scope.failAttempt(error);
   }
 
@@ -368,47 +457,56 @@ class ChosenAttempt {
   }
 
   /** Returns the error to report: the upstream cannot respond to a client that does not send all of its body. */
-  #blame(): ProxyError | undefined {
-    const { error } = this;
-    if (error?.code !== "http_response_timeout" || this.#isUploaded) return error;
+  #blame(error: ProxyError): ProxyError {
+    if (error.code !== "http_response_timeout" || this.#isUploaded) return error;
     const message = "the client did not send all of its body";
     return new ProxyError("http_request_error", { status: 408, message, cause: error });
   }
 }
 
-/** Returns the request for a further attempt; undefined if it must not be sent again. */
+/**
+ * Returns the request for a further attempt; undefined if it must not be sent again.
+ * @param status the status of the response; undefined if there was none
+ * @param error why there was no response
+ */
 function repeat(
   request: UpstreamRequest,
   { statusCodes, methods }: Required<RetryOptions>,
-  { response, error }: { response?: UpstreamResponse | undefined; error: ProxyError | undefined },
+  status: number | undefined,
+  error: ProxyError | undefined,
 ): UpstreamRequest | undefined {
   const isSafe = error !== undefined && (NOT_SENT.has(error.code) || isUnprocessed(error));
   const isAllowed =
     methods.includes(request.method) &&
     (error === undefined
-      ? statusCodes.includes((response as UpstreamResponse).status)
+      ? statusCodes.includes(status as number)
       : isUnanswered(error) || BROKEN.has(error.code));
   if (!isSafe && !isAllowed) return undefined;
   const body = replayOf(request.body);
   return body === undefined ? undefined : { ...request, body };
 }
 
-/** Returns the response with a body or a tunnel that reports when it is over. */
+/**
+ * Returns the response with a body or a tunnel that reports when it is over.
+ * @param upstream the upstream that has responded, where it is not the one that the request was sent to at first
+ */
 function watch(
   response: UpstreamResponse,
   choice: Choice,
   latency: number,
   handsBodiesThrough: boolean,
+  upstream: Upstream | undefined,
 ): UpstreamResponse {
   const { status, body, tunnel } = response;
   const end = (reason?: unknown): void => {
     const error = reason === undefined ? undefined : toProxyError(reason);
-    choice.report({ status, error, latency, isOver: true });
+    choice.report(status, error, latency, true);
   };
-  if (tunnel !== undefined) return { ...response, tunnel: new WatchedTunnel(tunnel, end) };
+  if (tunnel !== undefined)
+    return { ...response, tunnel: new WatchedTunnel(tunnel, end), upstream };
   if (body !== null && !handsBodiesThrough) {
-    return { ...response, body: new WatchedBody(body, end) };
+    return { ...response, body: new WatchedBody(body, end), upstream };
   }
   end();
-  return response;
+  return upstream === undefined ? response : { ...response, upstream };
 }

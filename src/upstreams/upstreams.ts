@@ -11,7 +11,7 @@ export type Reach = (target: TargetAddress) => Upstream;
 /** How a target that stands for several upstreams sends requests: the type of `choose`. */
 export interface Choose {
   /**
-   * @internal Picks the upstream of a request.
+   * @internal Picks the upstream of a request. Returns a promise if the request has to wait for an upstream.
    * @param reach parses a target, and throws for one that the transport cannot reach
    * @throws ProxyError 503 if no upstream can take the request
    */
@@ -21,7 +21,7 @@ export interface Choose {
     transport: Transport,
     scope: Scope,
     reach?: Reach,
-  ): Promise<Choice>;
+  ): Choice | Promise<Choice>;
 }
 
 /** What of a client's request a choice may depend on. */

@@ -135,6 +135,20 @@ export const timeouts = {
     await expectNotCut(t, 10_000);
   },
 
+  async "a large upload with Content-Length that stalls becomes 504"(t: Tools): Promise<void> {
+    t.upstream.script = () => {};
+    const client = await t.connect("timeouts");
+    client.send(request("POST", "/", [["Content-Length", "200000"]]));
+    for (let count = 0; count < 10; count++) {
+      client.send("x".repeat(10_000));
+      await pause(past / 10);
+    }
+    expect((await client.read()).status).toBe(504);
+    const call = await t.upstream.call();
+    await within(call.link.closed, "the upstream's connection closed");
+    expect(call.state).toBe("cut");
+  },
+
   async "server-sent events last longer than idleTimeout"(t: Tools): Promise<void> {
     t.upstream.script = async (call) => {
       call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n");

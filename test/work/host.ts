@@ -9,7 +9,7 @@ import { Session } from "node:inspector/promises";
 import { performance } from "node:perf_hooks";
 import { createInterface } from "node:readline";
 import { getHeapSpaceStatistics } from "node:v8";
-import type { Transport } from "#proxy";
+import type { ProxyOptions, Transport } from "#proxy";
 import { serve, type ServerKind } from "../_serve.ts";
 
 const [, , host = "", mode = ""] = process.argv;
@@ -47,10 +47,24 @@ const { IncomingBody } = await import("../../runtimes/node/incomingbody.ts");
 
 const module = process.env["TRANSPORT"] ?? "";
 const made = module === "" ? undefined : ((await import(module)) as { transport: Transport });
-const proxyOptions = made === undefined ? {} : { transport: made.transport };
+const { balance } = await import("../../src/upstreams/balance.ts");
+
+/** The options of which the cost is counted, by the names that `startWork` gets. */
+const parts: Record<string, ProxyOptions> = {
+  serverTiming: { serverTiming: true },
+  onRequestEnd: { onRequestEnd() {} },
+  onRequest: { onRequest() {} },
+  onResponse: { onResponse() {} },
+};
+const part = process.env["PART"] ?? "";
+const target = part === "balance" ? balance([upstream]) : upstream;
+const proxyOptions: ProxyOptions = {
+  ...(made !== undefined && { transport: made.transport }),
+  ...parts[part],
+};
 
 async function handle(request: Request): Promise<Response> {
-  if (mode !== "paths") return proxyFetch(request, upstream, proxyOptions);
+  if (mode !== "paths") return proxyFetch(request, target, proxyOptions);
   const side = nodeSideOf(request);
   const incoming = readRequest(request, undefined);
   const { body } = incoming;
@@ -60,7 +74,7 @@ async function handle(request: Request): Promise<Response> {
     address: incoming.address,
     response: "built",
   };
-  const response = await proxyFetch(request, upstream, proxyOptions);
+  const response = await proxyFetch(request, target, proxyOptions);
   const asked = (response as { _toNodeResponse?: () => object })._toNodeResponse;
   if (asked !== undefined) {
     Object.assign(response, {
@@ -78,7 +92,7 @@ async function handle(request: Request): Promise<Response> {
 async function start(): Promise<number> {
   const kind = host as ServerKind;
   if (kind === "node") {
-    const { nodeHandler } = createProxy({ target: upstream, ...proxyOptions });
+    const { nodeHandler } = createProxy({ target, ...proxyOptions });
     return (await serve(kind, nodeHandler)).port;
   }
   return (await serve(kind, handle)).port;

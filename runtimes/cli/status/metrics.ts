@@ -420,8 +420,8 @@ export class Metrics {
   }
 
   /**
-   * Takes what the targets of several upstreams have counted since the last look, as counts of the second of that look: the
-   * end of a request says nothing of attempts that failed before its last one.
+   * Reads the counters of targets with several upstreams, and counts what they have grown by since the last call as counts of
+   * the second of that call. The counters are read because the end of a request reports only its last attempt.
    */
   #countAttempts(second: number, pool: PoolStats | undefined): void {
     const since = this.#attemptsSecond;

@@ -16,7 +16,17 @@
  * - Otherwise: the server makes `Headers` of the object, which costs time: names are lower-cased, and a missing
  *   `Content-Type` is added. The bytes of `obs-text` in a head that is sent alone are encoded as UTF-8.
  * - Test: test/hosts.hono.test.ts, "the case of response field names is kept", "a response without content-type gets none"
- *   and "latin-1 bytes in response fields stay single bytes where the body comes late".
+ *   and "latin-1 bytes in response fields stay single bytes when the body arrives late".
+ *
+ * A body that writes itself to Node's response. The server would read it from a web stream, chunk by chunk.
+ * - Rests on: a response has its status, body and head under a symbol with the description `cache`, until other code uses
+ *   its body. The server then writes this head, calls `getReader` on this body, and ends the response when `read` returns
+ *   the end. The response belongs to the connection's `_httpMessage` (see pipelining.ts).
+ * - Check: when `getReader` is called, the response must have the symbol, so that no other code has its body. The response
+ *   on the connection must be the one to this request, and its head must be written.
+ * - Otherwise: `getReader` is the stream's own method.
+ * - Test: test/internals.hono.node.test.ts, "a body that other code reads after the head was written" and "a pipelined
+ *   response". That the server does not read the stream is tested there, too.
  */
 import type { IncomingMessage } from "node:http";
 import type { HeaderList } from "../../../src/transport.ts";
@@ -88,4 +98,39 @@ function isAmong(list: HeaderList, end: number, name: string): boolean {
 /** Makes the server write the head together with the first chunk of the body. */
 export function sendHeadWithBody(response: Response): void {
   void response.body;
+}
+
+/** The runtime's own reader of a stream, or one that stands for a body that writes itself. */
+type BodyReader = Pick<ReadableStreamDefaultReader<Uint8Array>, "read" | "closed" | "cancel">;
+
+/**
+ * Makes the body of a response write itself when the server asks for a reader of the stream.
+ * @param response the response of the server's class that was made with the stream
+ * @param write writes the body, which cancelling the stream cancels; returns false if the server must read the stream
+ */
+export function writeForServer(
+  response: Response,
+  stream: ReadableStream<Uint8Array>,
+  write: () => boolean,
+): void {
+  const getOwnReader = stream.getReader.bind(stream) as (...options: unknown[]) => BodyReader;
+  const getReader = (...options: unknown[]): BodyReader => {
+    if (!hasCache(response) || !write()) return getOwnReader(...options);
+    // The body ends the response by itself, so the server needs to know neither the end of the stream nor its chunks.
+    const pending = new Promise<never>(() => {});
+    return { closed: pending, read: () => pending, cancel: (reason) => stream.cancel(reason) };
+  };
+  Object.assign(stream, { getReader });
+}
+
+/** The symbol under which the last response had its parts. Each copy of the server's module has its own. */
+let cacheKey: symbol | undefined;
+
+/** Whether a response has its parts still, so that no code has used its body. */
+function hasCache(response: Response): boolean {
+  if (cacheKey !== undefined && cacheKey in response) return true;
+  cacheKey = Object.getOwnPropertySymbols(response).find(
+    ({ description }) => description === "cache",
+  );
+  return cacheKey !== undefined;
 }

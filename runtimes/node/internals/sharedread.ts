@@ -1,17 +1,21 @@
 /**
- * Makes the sockets of tunnels read into one buffer of the process, if the pool option `reuseBuffers` is set. Otherwise, Node
- * allocates 64 KiB for each read of a socket. For a small message, this allocation costs more than forwarding it; for a
- * large one, the first access to new memory costs more than the read.
+ * Makes sockets read into one buffer of the process. Otherwise, Node allocates 64 KiB for each read of a socket, and copies
+ * the bytes if they are fewer. For a small message, this allocation costs more than forwarding it; for a large one, the
+ * first access to new memory costs more than the read, and a message of 64 KiB needs a second read.
  *
- * - Rests on: what the option `onread` of `net.connect` sets, which clients' sockets cannot be given: the members
- *   `kBuffer`, `kBufferCb` and `kBufferGen` of a socket, which are symbols, and the method `useUserBuffer` of its handle.
- *   `pause`, `resume` and the end of a socket with `onread` are Node's own code.
- *   On Unix, libuv reads from a socket when bytes have arrived, and calls back at once, so that several sockets can read into
- *   the same memory. On Windows and on Deno, their reads wait at the same time, each with its memory.
- * - Check: at every use, the system is not Windows and the runtime not Deno, the socket must have these members, unset, its
- *   handle must have the method, and the method must not throw. A socket with TLS, or with bytes that were read and not
- *   taken, is left as it is. At every read, no other code may listen to the socket or have wrapped the methods that see the
- *   bytes (`wrapped.ts`).
+ * - Connections to upstreams read into it by the documented option `onread` of `net.connect` (`MemoryReader`). The client
+ *   copies each chunk of a body before the callback returns.
+ * - Tunnels read into it only with the pool option `reuseBuffers`, because they write from it without a copy.
+ * - Rests on: on Unix, libuv reads from a socket when bytes have arrived, and calls back at once, so that several sockets
+ *   can read into the same memory. On Windows, several reads wait at the same time, each with its memory. Deno has no libuv
+ *   (`runtimes/deno/internals/readbuffers.ts`).
+ *   For clients' sockets, which cannot be given `onread`: the members that this option sets, `kBuffer`, `kBufferCb` and
+ *   `kBufferGen` of a socket, which are symbols, and the method `useUserBuffer` of its handle. `pause`, `resume` and the end
+ *   of a socket with `onread` are Node's own code.
+ * - Check: at every use, the system is not Windows and the runtime not Deno. A client's socket must have these members,
+ *   unset, its handle must have the method, and the method must not throw. A client's socket with TLS, or with bytes that
+ *   were read and not taken, is left as it is. At every read, no other code may listen to the client's socket or have
+ *   wrapped the methods that see the bytes (`wrapped.ts`).
  * - Otherwise: the socket emits `data`, with new memory for each read.
  * - Test: test/internals.sharedread.node.test.ts.
  */
@@ -25,7 +29,7 @@ const NAMES = ["kBuffer", "kBufferCb", "kBufferGen"] as const;
 
 let shared: Buffer | undefined;
 
-/** Returns the memory into which all tunnels read; undefined where several reads wait at the same time. */
+/** Returns the memory into which all sockets read; undefined where several reads wait at the same time. */
 export function takeShared(): Buffer | undefined {
   if (process.platform === "win32" || "Deno" in globalThis) return undefined;
   return (shared ??= Buffer.allocUnsafeSlow(SHARED_SIZE));

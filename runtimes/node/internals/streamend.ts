@@ -12,13 +12,29 @@
  */
 import type { ClientHttp2Stream } from "node:http2";
 
-/** Watches a stream. The function that it returns tells at `end` whether the body is complete. */
-export function watchEnd(stream: ClientHttp2Stream): () => boolean {
-  const push = stream.push.bind(stream);
-  let isInOrder: boolean | undefined;
-  stream.push = (chunk: unknown, encoding?: BufferEncoding) => {
-    if (chunk === null) isInOrder ??= !stream.closed;
-    return push(chunk, encoding);
-  };
-  return () => (isInOrder ?? !stream.closed) && !stream.destroyed;
+const PUSH: unique symbol = Symbol("push");
+const IN_ORDER: unique symbol = Symbol("in order");
+
+/** A watched stream. Its state is in properties, so that one `push` serves all streams: a closure for each costs memory. */
+type WatchedStream = ClientHttp2Stream & {
+  [PUSH]?: ClientHttp2Stream["push"];
+  [IN_ORDER]?: boolean | undefined;
+};
+
+/** Watches a stream, so that `isWhole` can tell at `end` whether the body is complete. */
+export function watchEnd(stream: WatchedStream): void {
+  // oxlint-disable-next-line typescript/unbound-method -- it is called on the stream
+  stream[PUSH] = stream.push;
+  stream[IN_ORDER] = undefined;
+  stream.push = pushWatched;
+}
+
+/** Returns at the `end` of a watched stream whether its body is complete. */
+export function isWhole(stream: WatchedStream): boolean {
+  return (stream[IN_ORDER] ?? !stream.closed) && !stream.destroyed;
+}
+
+function pushWatched(this: WatchedStream, chunk: unknown, encoding?: BufferEncoding): boolean {
+  if (chunk === null) this[IN_ORDER] ??= !this.closed;
+  return this[PUSH]?.(chunk, encoding) ?? false;
 }

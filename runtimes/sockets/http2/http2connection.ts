@@ -12,8 +12,10 @@ const { process } = globalThis as unknown as {
   process: {
     versions: Partial<Record<string, string>>;
     getBuiltinModule(name: "node:http2"): typeof import("node:http2");
+    getBuiltinModule(name: "node:timers"): typeof import("node:timers");
   };
 };
+let runAfterRead: typeof setImmediate | undefined;
 
 /** The number of requests that wait for one connection to be established: as many streams as RFC 9113 §6.5.2 advises. */
 const ASSUMED_STREAMS = 100;
@@ -55,8 +57,11 @@ export class Http2Connection implements IdleItem {
   nextIdle: IdleItem | undefined;
   /** The upstream's IP address, once the connection is established. */
   address: string | undefined;
-  /** The requests that are on this connection, or wait until it is established. */
-  readonly attempts: Set<StreamAttempt> = new Set();
+  /**
+   * The requests that are on this connection, or wait until it is established, in the order of the calls. They are in an array
+   * for the reason that `watched` in nodeincoming.ts gives.
+   */
+  readonly attempts: StreamAttempt[] = [];
   /** Whether the connection is established, and the upstream has allowed at least one stream. */
   isOpen = false;
   /** Whether the connection takes no further request. */
@@ -69,6 +74,8 @@ export class Http2Connection implements IdleItem {
   readonly #options: FilledPoolOptions;
   readonly #owner: Http2Owner;
   #cancelConnecting: (() => void) | undefined;
+  /** The attempts whose response headers are in the present read. They pass their responses on when the read is processed. */
+  #answered: StreamAttempt[] = [];
   #limit: number;
   /** The number of SETTINGS and PING frames since the last part of a response. */
   #controlFrames = 0;
@@ -161,7 +168,7 @@ export class Http2Connection implements IdleItem {
 
   /** The number of requests that the connection can take. */
   get room(): number {
-    return this.isDraining || this.isClosed ? 0 : this.#limit - this.attempts.size;
+    return this.isDraining || this.isClosed ? 0 : this.#limit - this.attempts.length;
   }
 
   /** Records that a request is sent now. A connection that is not kept carries no other. */
@@ -180,18 +187,34 @@ export class Http2Connection implements IdleItem {
     this.#controlFrames = 0;
   }
 
+  /** Calls `passOn` of an attempt when the runtime has reported all frames that it has read. */
+  passOnLater(attempt: StreamAttempt): void {
+    if (this.#answered.push(attempt) > 1) return;
+    runAfterRead ??= process.getBuiltinModule("node:timers").setImmediate;
+    runAfterRead(() => {
+      for (const each of this.#answered.splice(0)) each.passOn();
+    });
+  }
+
+  /** Removes an attempt; returns whether it was on this connection. */
+  remove(attempt: StreamAttempt): boolean {
+    const at = this.attempts.indexOf(attempt);
+    if (at >= 0) this.attempts.splice(at, 1);
+    return at >= 0;
+  }
+
   /** Removes an attempt that is over. */
   release(attempt: StreamAttempt): void {
-    if (!this.attempts.delete(attempt)) return;
+    if (!this.remove(attempt)) return;
     // Nothing waits for a connection that is still being established.
-    if (this.attempts.size === 0 && (this.isDraining || !this.isOpen)) this.destroy();
+    if (this.attempts.length === 0 && (this.isDraining || !this.isOpen)) this.destroy();
     if (!this.isClosed) this.#owner.onRelease(this);
   }
 
   /** Takes no further request; closes when the present ones are over. */
   drain(): void {
     this.isDraining = true;
-    if (this.attempts.size === 0) this.destroy();
+    if (this.attempts.length === 0) this.destroy();
   }
 
   /** Makes the connection idle until a time. An idle connection does not keep the process alive. */
@@ -225,7 +248,7 @@ export class Http2Connection implements IdleItem {
     const message = `the upstream sent more than ${what}`;
     const error = new ProxyError("http_protocol_error", { message });
     this.#error ??= error;
-    for (const attempt of this.attempts) attempt.fail(error);
+    for (const attempt of this.attempts.slice()) attempt.fail(error);
     this.destroy();
   }
 
@@ -235,12 +258,12 @@ export class Http2Connection implements IdleItem {
    */
   #drainAfter(lastStreamId: number | undefined): void {
     this.isDraining = true;
-    for (const attempt of this.attempts) {
+    for (const attempt of this.attempts.slice()) {
       if (lastStreamId !== undefined && attempt.streamId > lastStreamId) {
         attempt.fail(unprocessed("the upstream has closed the connection"));
       }
     }
-    if (this.attempts.size === 0) this.destroy();
+    if (this.attempts.length === 0) this.destroy();
   }
 
   #countControlFrame(): void {
@@ -255,8 +278,8 @@ export class Http2Connection implements IdleItem {
     this.isDraining = true;
     clearTimeout(this.#settingsTimer);
     const error = this.#toError();
-    for (const attempt of this.attempts) attempt.fail(error);
-    this.attempts.clear();
+    for (const attempt of this.attempts.slice()) attempt.fail(error);
+    this.attempts.length = 0;
     this.#owner.onClose(this);
   }
 

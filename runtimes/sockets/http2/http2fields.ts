@@ -1,5 +1,6 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { badRequest, ProxyError, unsendable } from "../../../src/error.ts";
+import { trimOws } from "../../../src/fields/headers.ts";
 import { TARGET, UNSENDABLE } from "../../../src/http1/attempt.ts";
 import { TOKEN } from "../../../src/http1/parser.ts";
 import type { HeaderList, UpstreamRequest } from "../../../src/transport.ts";
@@ -55,12 +56,9 @@ function pushFields(list: HeaderList, fields: HeaderList): void {
     const value = fields[i + 1] as string;
     if (!TOKEN.test(name) || UNSENDABLE.test(value)) throw badRequest(name);
     // White space around a value makes a message malformed (RFC 9113 §8.2.1).
-    list.push(name, value.replace(/^[\t ]+/, "").replace(SPACE_AT_END, ""));
+    list.push(name, trimOws(value));
   }
 }
-
-/** Matches white space at the end, in linear time. */
-const SPACE_AT_END = /(?<![\t ])[\t ]+$/;
 
 /** The maximum size of a header section, with 32 bytes for each field (RFC 9113 §6.5.2). */
 export const MAX_FIELD_BYTES = 32_768;

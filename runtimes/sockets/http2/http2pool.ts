@@ -85,7 +85,8 @@ export class Http2Pool implements SharedPool, Http2Owner {
   /** Sends an attempt on a connection, as soon as one has room. Waiting attempts are sent in the order of the calls. */
   assign(attempt: StreamAttempt): void {
     if (this.#isClosed) return attempt.fail(poolClosed());
-    if (this.#http1Until > performance.now()) return attempt.sendOverHttp1(this);
+    if (this.#http1Until > 0 && this.#http1Until > performance.now())
+      return attempt.sendOverHttp1(this);
     const connection = this.#choose(attempt.isFresh);
     if (connection !== undefined) return this.#give(connection, attempt);
     this.#counters.version++;
@@ -140,7 +141,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
     this.#isClosed = true;
     for (let waiting; (waiting = this.#queue.shift()) !== undefined;) waiting.fail(error);
     for (const connection of this.#connections) {
-      for (const attempt of connection.attempts) attempt.fail(error);
+      for (const attempt of connection.attempts.slice()) attempt.fail(error);
       connection.destroy();
     }
     this.#http1?.destroy();
@@ -150,7 +151,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
 
   onOpen(connection: Http2Connection): void {
     this.#counters.countOpened(false);
-    const waiting = [...connection.attempts];
+    const waiting = connection.attempts.slice();
     for (const attempt of waiting) attempt.leaveConnection();
     for (const attempt of waiting) {
       if (connection.room > 0) this.#give(connection, attempt);
@@ -162,7 +163,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
   onRelease(connection: Http2Connection): void {
     this.#serveQueue();
     const { attempts, isDraining, idleUntil } = connection;
-    if (attempts.size > 0 || isDraining || idleUntil < Infinity) return;
+    if (attempts.length > 0 || isDraining || idleUntil < Infinity) return;
     const { freeSocketTimeout, maxFreeSockets, socketTTL } = this.#options;
     this.#counters.version++;
     const now = performance.now();
@@ -177,7 +178,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
   }
 
   onSilence(connection: Http2Connection): void {
-    const silent = [...connection.attempts].filter(({ isPaused }) => !isPaused);
+    const silent = connection.attempts.filter(({ isPaused }) => !isPaused);
     if (silent.length === 0) return;
     this.#counters.timedOut++;
     this.#counters.version++;
@@ -266,7 +267,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
       }
     }
     this.#http1Until = performance.now() + REMEMBERED;
-    const waiting = [...connection.attempts];
+    const waiting = connection.attempts.slice();
     for (const attempt of waiting) attempt.leaveConnection();
     connection.isClosed = true;
     this.#handover.offer(socket);

@@ -13,7 +13,7 @@ import { takeWhole } from "../../../src/http1/attempt.ts";
 import { MAX_INTERIM } from "../../../src/http1/parser.ts";
 import type { Place, Waiting } from "../../../src/http1/queue.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../../src/transport.ts";
-import { watchEnd } from "../../node/internals/streamend.ts";
+import { isWhole, watchEnd } from "../../node/internals/streamend.ts";
 import { copyOf } from "../buffercodec.ts";
 import { type Http2Connection, toStreamError } from "./http2connection.ts";
 import {
@@ -35,6 +35,15 @@ const TIMEOUTS: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
 const END_STREAM = 1;
 
 /**
+ * The attempt of a stream, until the stream is closed. The listeners of a stream find its attempt here and do not refer to it,
+ * because closed streams stay in memory for a while: `node:http2` has the streams of a session in a `Map`, and V8 keeps the
+ * earlier tables of a `Map` (see `watched` in nodeincoming.ts).
+ */
+const ATTEMPT = Symbol("attempt");
+
+type AttemptStream = ClientHttp2Stream & { [ATTEMPT]?: StreamAttempt | undefined };
+
+/**
  * One attempt to send a request on an HTTP/2 stream. The calls follow this order: `begin` asks the pool for a connection, the
  * pool calls `sendOn` with it, or `sendOverHttp1` if the upstream does not speak HTTP/2. `fail` may be called at any time.
  */
@@ -46,24 +55,26 @@ export class StreamAttempt implements Waiting, Inlet {
   #pool: Http2Pool | undefined;
   #connection: Http2Connection | undefined;
   #stream: ClientHttp2Stream | undefined;
-  /** Tells at the end of the stream whether the response body is complete. */
-  #isWhole: (() => boolean) | undefined;
   /** The request, until it is sent. */
   #request: UpstreamRequest | undefined;
   /** The request body, while it is piped to the stream. */
   #upload: BodySource | undefined;
   /** Whether all of the request body was written. */
   #isUploaded = true;
-  #requestTrailers: HeaderList = [];
-  #callbacks: (() => void)[] = [];
+  /** The trailer fields of the request; undefined for none. */
+  #requestTrailers: HeaderList | undefined;
+  /** What waits until the stream has room for more bytes; undefined for nothing. */
+  #callbacks: (() => void)[] | undefined;
   /** The activity of the connection when the request was sent. */
   #activityBefore = 0;
   /** The number of interim responses so far. */
   #interim = 0;
   #isAnswered = false;
   #body: ResponseBody | undefined;
+  /** The response, as long as its first chunks may still arrive with its headers. */
+  #held: UpstreamResponse | undefined;
   /** Chunks that the runtime has emitted before the response headers, as Deno does. */
-  #early: Uint8Array[] = [];
+  #early: Uint8Array[] | undefined;
   /** The number of bytes of the response body that have to arrive; undefined where it is not known. */
   #bytesLeft: number | undefined;
   #trailers: HeaderList | undefined;
@@ -108,12 +119,12 @@ export class StreamAttempt implements Waiting, Inlet {
   /** Sets the connection that this attempt waits for or uses. */
   join(connection: Http2Connection): void {
     this.#connection = connection;
-    connection.attempts.add(this);
+    connection.attempts.push(this);
   }
 
   /** Leaves a connection on which this attempt was not sent. */
   leaveConnection(): void {
-    this.#connection?.attempts.delete(this);
+    this.#connection?.remove(this);
     this.#connection = undefined;
   }
 
@@ -137,6 +148,7 @@ export class StreamAttempt implements Waiting, Inlet {
     this.#closeStream();
     this.#leaveBody();
     this.#scope.end();
+    this.passOn();
     this.#reject(error);
     this.#body?.fail(error);
   }
@@ -158,20 +170,22 @@ export class StreamAttempt implements Waiting, Inlet {
     let stream: ClientHttp2Stream;
     let bytes: Uint8Array | undefined;
     let isPiped: boolean;
+    let waitForTrailers: boolean;
     connection.recordRequest();
     this.#scope.connectionAssigned(connection);
     this.#activityBefore = connection.activity;
     try {
       bytes = body === null ? undefined : takeWhole(body, contentLength);
       isPiped = body !== null && bytes === undefined;
-      const length = isPiped ? contentLength : bytes?.byteLength || undefined;
+      // HTTP/2 frames a body by itself: a length that the client has not told is not added, so that the upstream of a gRPC
+      // client sees the same fields as without the proxy.
+      const length = isPiped ? contentLength : (contentLength ?? body?.length);
+      const isEmpty = !isPiped && (bytes?.byteLength ?? 0) === 0;
       const trailers = isPiped ? undefined : body?.trailers;
-      const options = {
-        endStream: !isPiped && length === undefined && trailers === undefined,
-        waitForTrailers: isPiped || trailers !== undefined,
-      };
-      this.#requestTrailers = toRegularFields(trailers ?? []);
-      stream = sendFields(toHttp2Fields(request, length), (fields) =>
+      waitForTrailers = isPiped || trailers !== undefined;
+      const options = { endStream: isEmpty && !waitForTrailers, waitForTrailers };
+      if (trailers !== undefined) this.#requestTrailers = toRegularFields(trailers);
+      stream = sendFields(toHttp2Fields(request, isEmpty ? undefined : length), (fields) =>
         // oxlint-disable-next-line typescript/no-non-null-assertion
         connection.session!.request(fields as never, options),
       );
@@ -181,7 +195,9 @@ export class StreamAttempt implements Waiting, Inlet {
     this.#request = undefined;
     this.#stream = stream;
     this.#listen(stream);
-    stream.on("wantTrailers", () => this.#sendTrailers(stream));
+    // A GET has neither: each listener costs time.
+    if (waitForTrailers) stream.on("wantTrailers", () => this.#sendTrailers(stream));
+    if (isPiped) stream.on("drain", () => this.#callBack());
     if (!isPiped) {
       if (!stream.writableEnded) stream.end(bytes);
       return;
@@ -191,33 +207,23 @@ export class StreamAttempt implements Waiting, Inlet {
     pipe(this.#upload, new StreamUpload(this, stream, contentLength, this.#scope));
   }
 
-  #listen(stream: ClientHttp2Stream): void {
-    this.#isWhole = watchEnd(stream);
+  #listen(stream: AttemptStream): void {
+    watchEnd(stream);
+    stream[ATTEMPT] = this;
     stream
-      .on("headers", (headers, _flags, raw?: HeaderList) => this.#onInterim(raw, headers))
-      .on("response", (headers, flags, raw?: HeaderList) => this.#onHead(flags, raw, headers))
-      .on("data", (chunk: Uint8Array) => this.#onChunk(chunk))
-      .on("trailers", (headers: IncomingHttpHeaders, _flags: number, raw?: HeaderList) => {
-        try {
-          this.#trailers = fromHttp2Fields(raw ?? toList(headers));
-        } catch (error) {
-          this.fail(error);
-        }
-      })
-      .on("end", () => this.#onEnd())
-      .on("drain", () => this.#callBack())
-      .on("error", (error) => this.fail(error))
-      .on("close", () => {
-        // An error takes a stack trace: none is made at the ordinary end of a response.
-        if (!this.#isOver) this.fail(new ProxyError("connection_terminated"));
-        this.#connection?.release(this);
-      });
+      .on("headers", onHeaders)
+      .on("response", onResponse)
+      .on("data", onData)
+      .on("trailers", onTrailers)
+      .on("end", onEnd)
+      .on("error", onError)
+      .on("close", onClose);
   }
 
   /** Calls back once when the stream has room for more bytes. */
   onceDrained(callback: () => void): void {
     if (this.#isOver) callback();
-    else this.#callbacks.push(callback);
+    else (this.#callbacks ??= []).push(callback);
   }
 
   /** Records the end of the request body, which trailer fields may follow. */
@@ -227,14 +233,16 @@ export class StreamAttempt implements Waiting, Inlet {
   }
 
   #callBack(): void {
-    for (const callback of this.#callbacks.splice(0)) callback();
+    const callbacks = this.#callbacks;
+    this.#callbacks = undefined;
+    callbacks?.forEach((callback) => callback());
   }
 
   #sendTrailers(stream: ClientHttp2Stream): void {
     // `close()` ends a stream that is still open: without trailers, the end is not sent, and the body does not look complete.
     if (!this.#isUploaded) return;
     try {
-      sendFieldObject(this.#requestTrailers, (fields) => stream.sendTrailers(fields));
+      sendFieldObject(this.#requestTrailers ?? [], (fields) => stream.sendTrailers(fields));
     } catch (thrown) {
       // On Deno, the stream may be closed already: the event `close` follows, with the reason.
       const { code } = thrown as NodeJS.ErrnoException;
@@ -264,9 +272,9 @@ export class StreamAttempt implements Waiting, Inlet {
     this.#upload = undefined;
   }
 
-  // ── the response ──
+  // ── the response: the listeners of the stream call these methods ──
 
-  #onInterim(raw: HeaderList | undefined, headers: IncomingHttpHeaders): void {
+  onInterim(raw: HeaderList | undefined, headers: IncomingHttpHeaders): void {
     if (this.#isOver) return;
     this.#connection?.recordActivity();
     const list = raw ?? toList(headers);
@@ -281,7 +289,7 @@ export class StreamAttempt implements Waiting, Inlet {
     }
   }
 
-  #onHead(
+  onHead(
     flags: number | undefined,
     given: HeaderList | undefined,
     parsed: IncomingHttpHeaders,
@@ -310,29 +318,55 @@ export class StreamAttempt implements Waiting, Inlet {
       this.#bytesLeft = length;
       this.#body = new ResponseBody(this.#scope, this, this.#bytesLeft);
     }
-    this.#resolve({ status, statusText: "", headers, body: this.#body ?? null });
-    for (const chunk of this.#early.splice(0)) this.#onChunk(chunk);
-    if (!hasBody) this.#finish();
+    // The runtime reports each frame by itself, also where the head and a small body have arrived in one read. So hold the
+    // response until everything that was read is reported: the head and a small body then leave in one write.
+    this.#held = { status, statusText: "", headers, body: this.#body ?? null };
+    this.#early?.forEach((chunk) => this.onChunk(chunk));
+    this.#early = undefined;
+    if (hasBody) this.#connection?.passOnLater(this);
+    else this.#finish();
   }
 
-  #onChunk(chunk: Uint8Array): void {
+  /** Passes the response on, unless that was done already. */
+  passOn(): void {
+    const held = this.#held;
+    if (held === undefined) return;
+    this.#held = undefined;
+    this.#resolve(held);
+  }
+
+  onChunk(chunk: Uint8Array): void {
     if (this.#isOver) return;
     this.#connection?.recordActivity();
-    if (!this.#isAnswered) return void this.#early.push(chunk);
+    if (!this.#isAnswered) return void (this.#early ??= []).push(chunk);
     if (this.#bytesLeft !== undefined) this.#bytesLeft -= chunk.byteLength;
     // The body's sink may transfer the memory of a chunk, so the memory must hold nothing else.
     const isAlone = chunk.byteLength === chunk.buffer.byteLength;
     this.#body?.push(isAlone ? chunk : copyOf(chunk));
   }
 
-  #onEnd(): void {
+  onTrailers(raw: HeaderList): void {
+    try {
+      this.#trailers = fromHttp2Fields(raw);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  onEnd(): void {
     // Without a response, `close` follows with the reason.
     if (this.#isOver || !this.#isAnswered) return;
-    const isCut = this.#isWhole?.() === false;
+    const isCut = this.#stream !== undefined && !isWhole(this.#stream);
     const isWrong = this.#bytesLeft !== undefined && this.#bytesLeft !== 0;
     if (!isCut && !isWrong) return this.#finish();
     const message = isCut ? "the upstream reset the stream" : "the body has a wrong length";
     this.fail(new ProxyError("http_response_incomplete", { message }));
+  }
+
+  onClose(): void {
+    // An error takes a stack trace: none is made at the ordinary end of a response.
+    if (!this.#isOver) this.fail(new ProxyError("connection_terminated"));
+    this.#connection?.release(this);
   }
 
   /** Ends the attempt: the response is complete. */
@@ -343,6 +377,7 @@ export class StreamAttempt implements Waiting, Inlet {
     this.#leaveBody();
     if (this.#body === undefined) this.#scope.end();
     else this.#body.end(this.#trailers);
+    this.passOn();
   }
 
   cancel(reason: ProxyError): void {
@@ -356,6 +391,53 @@ export class StreamAttempt implements Waiting, Inlet {
   resume(): void {
     if (!this.#isOver) this.#stream?.resume();
   }
+}
+
+// ── the listeners of every stream ──
+
+function onHeaders(
+  this: AttemptStream,
+  headers: IncomingHttpHeaders,
+  _flags: number,
+  raw?: HeaderList,
+): void {
+  this[ATTEMPT]?.onInterim(raw, headers);
+}
+
+function onResponse(
+  this: AttemptStream,
+  headers: IncomingHttpHeaders,
+  flags: number | undefined,
+  raw?: HeaderList,
+): void {
+  this[ATTEMPT]?.onHead(flags, raw, headers);
+}
+
+function onData(this: AttemptStream, chunk: Uint8Array): void {
+  this[ATTEMPT]?.onChunk(chunk);
+}
+
+function onTrailers(
+  this: AttemptStream,
+  headers: IncomingHttpHeaders,
+  _flags: number,
+  raw?: HeaderList,
+): void {
+  this[ATTEMPT]?.onTrailers(raw ?? toList(headers));
+}
+
+function onEnd(this: AttemptStream): void {
+  this[ATTEMPT]?.onEnd();
+}
+
+function onError(this: AttemptStream, error: Error): void {
+  this[ATTEMPT]?.fail(error);
+}
+
+function onClose(this: AttemptStream): void {
+  const attempt = this[ATTEMPT];
+  this[ATTEMPT] = undefined;
+  attempt?.onClose();
 }
 
 function resetStream(stream: ClientHttp2Stream): void {

@@ -1,0 +1,103 @@
+/**
+ * Response bodies as Bun's direct streams, which have no queue: a chunk goes to the client's connection when it is
+ * written. Through a stream with a queue, each chunk costs promises of the reader that empties the queue.
+ *
+ * Bun documents direct streams (docs/runtime/streams.mdx): `pull` is called once if Bun's server sends the body, and the
+ * body lasts as long as the promise that `pull` returns; `write` returns a promise if the client is slow.
+ */
+import type { BodySource, Sink } from "../../src/body/source.ts";
+
+/** The methods of Bun's controller of a direct stream that are called here. */
+interface DirectController {
+  /** Returns the number of bytes, 0 after a disconnect, or a promise that resolves when the client has taken the chunk. */
+  write(chunk: Uint8Array): number | Promise<unknown>;
+  close(): void;
+}
+
+/** A sink that is the underlying source of a direct stream: the chunks that are written to it come out of the stream. */
+class DirectSink implements Sink {
+  readonly type = "direct";
+  readonly #source: BodySource;
+  #controller!: DirectController;
+  #resolve!: () => void;
+  #reject!: (reason?: unknown) => void;
+  #onDrain: (() => void) | undefined;
+  #isCancelled = false;
+
+  constructor(source: BodySource) {
+    this.#source = source;
+  }
+
+  /** Starts the body. Bun does not call `pull` again before the promise of the first call has settled. */
+  pull(controller: DirectController): Promise<void> {
+    this.#controller = controller;
+    const ended = new Promise<void>((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    // If `pipeTo` throws, the body was taken twice. Bun breaks the response off, and prints the exception.
+    const piped = this.#source.pipeTo(this);
+    if (piped !== undefined) piped.catch(() => this.fail());
+    return ended;
+  }
+
+  cancel(reason: unknown): void {
+    this.#isCancelled = true;
+    this.#source.cancel(reason);
+  }
+
+  write(chunk: Uint8Array): boolean {
+    if (this.#isCancelled) return true;
+    const written = this.#controller.write(chunk);
+    if (typeof written === "number") return true;
+    void written.then(() => this.#drain());
+    return false;
+  }
+
+  onDrain(callback: () => void): void {
+    this.#onDrain = callback;
+  }
+
+  end(): void {
+    if (this.#isCancelled) return;
+    this.#controller.close();
+    this.#resolve();
+  }
+
+  /** Breaks the response off: Bun resets the connection. It prints any reason except `undefined`. */
+  fail(): void {
+    if (!this.#isCancelled) this.#reject();
+  }
+
+  #drain(): void {
+    const onDrain = this.#onDrain;
+    this.#onDrain = undefined;
+    onDrain?.();
+  }
+}
+
+/** Whether direct streams are reliable on this runtime; undefined before the first stream. */
+let isReliable: boolean | undefined;
+
+/**
+ * Returns whether a direct stream calls `cancel` when it is cancelled, which is so since Bun 1.4.3. Only since that version,
+ * the server ends such a body once (before, `0\r\n\r\n` was sent twice, in front of the next response), and never ends
+ * one that has failed as if it were complete. The server's behaviour cannot be checked here (oven-sh/bun#41757, #41894).
+ */
+function checkDirectStreams(): boolean {
+  let isCancelled = false;
+  const source = { type: "direct", pull() {}, cancel: () => void (isCancelled = true) };
+  try {
+    void new ReadableStream(source as unknown as UnderlyingDefaultSource).cancel();
+  } catch {
+    // Another runtime, as in tests.
+  }
+  return isCancelled;
+}
+
+/** Returns a body that is still arriving as a stream for Bun's server. The stream fails with the reason `undefined`. */
+export function toClientStream(body: BodySource): ReadableStream<Uint8Array> {
+  isReliable ??= checkDirectStreams();
+  if (!isReliable) return body.stream({ quiet: true });
+  return new ReadableStream(new DirectSink(body) as unknown as UnderlyingDefaultSource<Uint8Array>);
+}

@@ -1,0 +1,146 @@
+/**
+ * Frees the memory of a response's chunks as soon as Deno's server has taken them.
+ *
+ * Deno's server reads a response's stream in JavaScript, and passes each chunk to native code, which holds the chunk's memory
+ * until the chunk is sent. V8 counts the bytes of an `ArrayBuffer` until it collects garbage, and marks the whole heap when
+ * the sum reaches a limit: with large bodies, about every 150 MB, which takes a fifth of the CPU time of a response of 1 MB.
+ * A detached `ArrayBuffer` counts no bytes.
+ *
+ * - Rests on: `readableStreamReadFn`, the function with which Deno reads a stream for native code (ext/web/06_streams.js).
+ *   It asks for the next chunk after native code has taken the one before, which it then does not use any more.
+ * - Check: at the first read of every stream, the stack trace must show that this function is the reader. Only chunks that
+ *   are passed to it afterwards are freed.
+ * - Otherwise: the garbage collector frees the chunks. Any other reader is such a case: chunks that it gets belong to it.
+ * - Test: test/deno.freedstream.test.ts.
+ */
+import { type BodySource, HIGH_WATER_MARK, type Sink } from "../../../src/body/source.ts";
+
+/** The function of Deno that reads one chunk of a stream, for any reader. */
+const DENOS_READ = "readableStreamDefaultReaderRead";
+/** The reader that passes each chunk to native code. */
+const NATIVE_READER = "readableStreamReadFn";
+/** The lowest number of bytes of a body whose chunks are freed. For a shorter one, the check would cost too much. */
+const LARGE = 262_144;
+
+/** Returns the stream of a body. If the body is large, and arrives from an upstream, Deno's server frees its chunks. */
+export function toFreedStream(body: BodySource): ReadableStream<Uint8Array> {
+  const isLarge = body.buffered !== undefined && (body.length ?? 0) >= LARGE;
+  if (!isLarge) return body.stream();
+  // The stream itself holds no chunk. So it calls `pull` only for a reader that has taken all chunks before.
+  return new ReadableStream(new FreeingSink(body), { highWaterMark: 0 });
+}
+
+/** A sink that is the underlying source of a web stream, and passes on one chunk for each read. */
+class FreeingSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
+  readonly #source: BodySource;
+  #controller!: ReadableStreamDefaultController<Uint8Array>;
+  /** The chunks for later reads. */
+  readonly #held: Uint8Array[] = [];
+  /** The chunk that was passed to the reader last, until the next read. */
+  #passed: Uint8Array | undefined;
+  /** The number of bytes that are held or passed. */
+  #length = 0;
+  /** Whether the reader is Deno's own, which leaves chunks unused; undefined until the first read that shows it. */
+  #isNative: boolean | undefined;
+  #isWaiting = false;
+  #isEnded = false;
+  #isCancelled = false;
+  #onDrain: (() => void) | undefined;
+
+  constructor(source: BodySource) {
+    this.#source = source;
+  }
+
+  start(controller: ReadableStreamDefaultController<Uint8Array>): void {
+    this.#controller = controller;
+    // An exception of `pipeTo` is thrown to the code that asked for the stream, unlike in `pipe()`.
+    const piped = this.#source.pipeTo(this);
+    if (piped !== undefined) piped.catch((thrown: unknown) => this.fail(thrown));
+  }
+
+  pull(): void {
+    const passed = this.#passed;
+    if (passed !== undefined) {
+      this.#passed = undefined;
+      this.#length -= passed.byteLength;
+      if (this.#isNative === true) free(passed);
+    }
+    this.#isNative ??= isNativeReader();
+    this.#isWaiting = true;
+    this.#pass();
+    const onDrain = this.#onDrain;
+    if (onDrain === undefined || this.#length >= HIGH_WATER_MARK) return;
+    this.#onDrain = undefined;
+    onDrain();
+  }
+
+  cancel(reason: unknown): void {
+    this.#isCancelled = true;
+    this.#source.cancel(reason);
+  }
+
+  write(chunk: Uint8Array): boolean {
+    if (this.#isCancelled) return true;
+    this.#held.push(chunk);
+    this.#length += chunk.byteLength;
+    if (this.#isWaiting) this.#pass();
+    // A passed chunk counts as well: large chunks that are read ahead cost memory, and time for garbage collections.
+    return this.#length < HIGH_WATER_MARK;
+  }
+
+  onDrain(callback: () => void): void {
+    this.#onDrain = callback;
+  }
+
+  end(): void {
+    this.#isEnded = true;
+    if (this.#isWaiting && !this.#isCancelled) this.#pass();
+  }
+
+  fail(reason: unknown): void {
+    if (!this.#isCancelled) this.#controller.error(reason);
+  }
+
+  /** Passes the next chunk, or the end, to the reader that waits for it. */
+  #pass(): void {
+    const chunk = this.#held.shift();
+    if (chunk !== undefined) {
+      this.#isWaiting = false;
+      this.#passed = chunk;
+      this.#controller.enqueue(chunk);
+    } else if (this.#isEnded) this.#controller.close();
+  }
+}
+
+/** Frees the memory of a chunk. Memory that a body shares with other code, against its contract, is left alone. */
+function free({ buffer, byteLength }: Uint8Array): void {
+  if (byteLength === buffer.byteLength) (buffer as ArrayBuffer).transfer(0);
+}
+
+/**
+ * Returns whether the reader that has led to this call of `pull` is the function with which Deno reads for native code.
+ * @returns undefined if the stack trace shows no reader
+ */
+function isNativeReader(): boolean | undefined {
+  const limit = Error.stackTraceLimit;
+  const hasPrepare = Reflect.has(Error, "prepareStackTrace");
+  const prepare: unknown = Reflect.get(Error, "prepareStackTrace");
+  const trace: { stack?: unknown } = {};
+  // An app may have frozen `Error`: an assignment would then throw, and `Reflect.set` changes nothing. In that case `stack` is
+  // a string, and not the list of call sites.
+  Reflect.set(Error, "stackTraceLimit", 8);
+  // A stack trace as text would take Deno several times as long.
+  Reflect.set(Error, "prepareStackTrace", (_: unknown, sites: unknown) => sites);
+  Error.captureStackTrace(trace);
+  const { stack } = trace;
+  Reflect.set(Error, "stackTraceLimit", limit);
+  if (hasPrepare) Reflect.set(Error, "prepareStackTrace", prepare);
+  else Reflect.deleteProperty(Error, "prepareStackTrace");
+  if (!Array.isArray(stack)) return false;
+  const sites = stack as NodeJS.CallSite[];
+  const read = sites.findIndex((site) => site.getFunctionName() === DENOS_READ);
+  const reader = sites[read + 1];
+  if (read < 0 || reader === undefined) return undefined;
+  const isOfDeno = reader.getFileName()?.startsWith("ext:deno_web/") === true;
+  return isOfDeno && reader.getFunctionName() === NATIVE_READER;
+}
