@@ -57,6 +57,7 @@ function upload(
     scope: fakeScope(),
     controller,
     isUploading: false,
+    isSettled: false,
   });
   return { body, controller };
 }

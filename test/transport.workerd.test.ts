@@ -181,14 +181,36 @@ test("a large upload out of a script's pipe aborts the exchange when it fails", 
   expect(answer.status).toBe(400);
 });
 
-test("a large upload whose response comes early is answered, and stops", async () => {
+/** Sends large uploads, of which a part comes, and returns the statuses of their responses. */
+async function statusesOfUploads(): Promise<number[]> {
+  const answers = Array.from({ length: 100 }, async () => {
+    const client = await send(request("POST", "/plain", [["Content-Length", "1000000"]]));
+    client.send("x".repeat(100_000));
+    return (await client.read()).status;
+  });
+  return [...new Set(await Promise.all(answers))];
+}
+
+test("a large upload whose response comes early is answered with it", async () => {
   upstream.script = (call) => {
     call.reply(413, [["Connection", "close"]]);
     call.close();
   };
+  expect(await statusesOfUploads()).toEqual([413]);
+});
+
+test("a large upload whose upstream resets the connection is answered with 502", async () => {
+  upstream.script = (call) => call.reset();
+  expect(await statusesOfUploads()).toEqual([502]);
+});
+
+test("a large upload whose client ends it too early is answered with 400", async () => {
+  upstream.script = () => {};
   const client = await send(request("POST", "/plain", [["Content-Length", "1000000"]]));
   client.send("x".repeat(100_000));
-  expect((await client.read()).status).toBe(413);
+  await upstream.call();
+  client.finish();
+  expect((await client.read()).status).toBe(400);
 });
 
 test("a client that disconnects closes the upstream request although the Worker continues", async () => {

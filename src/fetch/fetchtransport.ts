@@ -82,7 +82,13 @@ export function createFetchTransport(client: FetchClient): Transport {
     handsBodiesThrough: client.handsBodiesThrough ?? false,
     async send(request, scope) {
       const controller = new AbortController();
-      const attempt: FetchAttempt<FetchClient> = { client, scope, controller, isUploading: false };
+      const attempt: FetchAttempt<FetchClient> = {
+        client,
+        scope,
+        controller,
+        isUploading: false,
+        isSettled: false,
+      };
       let reject: ((error: ProxyError) => void) | undefined;
       // `stop` is a variable, because V8 allocates a function in the old generation if its literal is assigned to a
       // property. The function refers to the request, which would then stay in memory until the next major garbage
@@ -107,8 +113,10 @@ export function createFetchTransport(client: FetchClient): Transport {
             scope.error === undefined ? resolve(received) : discardLate(received);
           Promise.resolve(fetched).then(receive, rejected);
         });
+        attempt.isSettled = true;
         return toUpstreamResponse(response, attempt, isRaw);
       } catch (thrown) {
+        attempt.isSettled = true;
         const error = scope.error ?? toNetworkError(thrown, request, client);
         scope.end();
         stopRequestStream(attempt);

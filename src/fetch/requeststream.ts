@@ -15,6 +15,12 @@ const PIPED_CHUNK_SIZE = 262_144;
 /** The size in bytes of the read buffer for the first chunk of a body that the runtime moves by itself afterwards. */
 const FIRST_CHUNK_SIZE = 16_384;
 
+/**
+ * The milliseconds that `fetch` has to report a failure of the upstream, after the runtime could not move a body to it. It
+ * reports one in the same turn of the event loop, or in the next ones.
+ */
+const REPORT_TIME = 100;
+
 /** How a `fetch` function handles request bodies that are streams. */
 export interface StreamClient {
   /**
@@ -41,6 +47,8 @@ export interface FetchAttempt<Client extends StreamClient = StreamClient> {
   readonly controller: AbortController;
   /** Whether `fetch` was given a stream of the proxy's that has not ended yet; pipes do not count. */
   isUploading: boolean;
+  /** Whether the promise of `fetch` is settled. */
+  isSettled: boolean;
 }
 
 /**
@@ -70,7 +78,7 @@ export function toRequestStream(
   if (createPipe !== undefined && length !== undefined) {
     const { readable, writable } = createPipe(length);
     const moves = isPipeable?.(stream) ? readLeft : undefined;
-    void pumpRequest(stream, writable, length, scope, fail, moves);
+    void pumpRequest(stream, writable, length, attempt, fail, moves);
     return readable;
   }
   const source = createReader(stream, createPipe !== undefined);
@@ -167,10 +175,11 @@ async function pumpRequest(
   stream: ReadableStream<Uint8Array>,
   writable: WritableStream<Uint8Array>,
   length: number,
-  scope: Scope,
+  attempt: FetchAttempt,
   fail: (thrown: unknown) => ProxyError,
   readLeft: StreamClient["readLeft"],
 ): Promise<void> {
+  const { scope } = attempt;
   const source = createReader(stream, true);
   const sink = writable.getWriter();
   const read = async (spare: ArrayBufferLike): Promise<ReadResult> => {
@@ -204,8 +213,15 @@ async function pumpRequest(
     left = readLeft?.(stream) ?? 0n;
     return left !== before;
   });
-  // If `pipeTo` fails, it has told the stream and the pipe. Only a failure of the stream aborts the exchange: the pipe also
-  // fails if the upstream responds early.
-  await stream.pipeTo(writable).catch(() => stream.getReader().closed.catch(fail));
-  scope.watchProgress(undefined);
+  try {
+    await stream.pipeTo(writable, { preventAbort: true });
+  } catch (thrown) {
+    // workerd fails the stream with the same error, whether the client or the upstream is gone. So the pipe is left open
+    // for a moment: if the upstream is gone or has responded early, `fetch` settles, and if the client is gone, it waits.
+    await new Promise((resolve) => setTimeout(resolve, REPORT_TIME));
+    if (!attempt.isSettled) fail(thrown);
+    await writable.abort(thrown).catch(() => {});
+  } finally {
+    scope.watchProgress(undefined);
+  }
 }
