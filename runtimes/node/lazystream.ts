@@ -1,32 +1,28 @@
 import { type BodySource, HIGH_WATER_MARK, type StreamOptions } from "../../src/body/source.ts";
-import { StreamSink } from "../../src/body/web.ts";
+import { sizeOf, StreamSink } from "../../src/body/web.ts";
 
 /** A sink that takes the body only when the stream is read. */
 class LazySink extends StreamSink {
-  #controller!: ReadableStreamDefaultController<Uint8Array>;
   #isTaken = false;
 
   override start(controller: ReadableStreamDefaultController<Uint8Array>): void {
-    this.#controller = controller;
+    this.controller = controller;
   }
 
   override pull(): void {
     if (this.#isTaken) return super.pull();
     this.#isTaken = true;
-    super.start(this.#controller);
+    this.take();
   }
 
   override write(chunk: Uint8Array): boolean {
     const hasRoom = super.write(chunk);
-    return hasRoom || (this.#controller.desiredSize ?? 0) + HIGH_WATER_MARK > 0;
+    return hasRoom || (this.controller.desiredSize ?? 0) + HIGH_WATER_MARK > 0;
   }
 }
 
 /** With this mark, the stream calls `pull` only when it is read. The sink itself adds the room for chunks. */
-const STRATEGY: QueuingStrategy<Uint8Array> = {
-  highWaterMark: 0,
-  size: ({ byteLength }) => byteLength,
-};
+const STRATEGY: QueuingStrategy<Uint8Array> = { highWaterMark: 0, size: sizeOf };
 
 /**
  * Returns a web stream into which a body is piped once the stream is read: until then, other code may take the body.

@@ -323,29 +323,48 @@ function isNearlyWhole(body: BodySource | null): boolean {
   return buffered > 0 && length <= HIGH_WATER_MARK && length > buffered;
 }
 
+/** Builds a web `Response`. Its body is bytes if all of them have arrived, and else a stream. */
 function build(received: UpstreamResponse, message: IncomingMessage | undefined): Response {
   const { status, statusText, body } = received;
   const headers = message === undefined ? received.headers : frameForTrailers(received, message);
-  const buffered = body?.buffered ?? 0;
-  // Other code may see bytes, so pooled memory would be copied: let the body write itself.
-  const isPooled = reuse.isOn && buffered >= LARGE && message?.httpVersionMajor === 1;
-  const bytes = body === null ? null : isPooled ? undefined : wholeOf(body, message);
-  const isStream = bytes === undefined;
+  const head: Head = { status, statusText, headers };
+  if (body === null) return toResponse(null, head);
+  const bytes = mayUseMemoryAgain(body, message) ? undefined : wholeOf(body, message);
+  return bytes === undefined
+    ? buildStreamed(body, head, message)
+    : toResponse(bytes as BodyInit, head);
+}
+
+function toResponse(content: BodyInit | null, { status, statusText, headers }: Head): Response {
+  return new Response(content, {
+    status,
+    statusText,
+    headers: toRecord(headers) ?? toHeaders(headers),
+  });
+}
+
+/** Whether memory of a body can be used again if the body writes itself. As bytes for other code, it would be copied. */
+function mayUseMemoryAgain({ buffered = 0 }: BodySource, message?: IncomingMessage): boolean {
+  return reuse.isOn && buffered >= LARGE && message?.httpVersionMajor === 1;
+}
+
+/** Builds a `Response` with a stream. As long as no code reads the stream, the body may write itself to Node's response. */
+function buildStreamed(
+  body: BodySource,
+  head: Head,
+  message: IncomingMessage | undefined,
+): Response {
   // If the server writes the head alone, Node may encode it as UTF-8, which changes bytes above 0x7f.
-  const isHeld = isStream && hasObsText(headers);
-  if (isStream && buffered > 0 && !isHeld) joinWrites(message?.socket);
-  // Until the stream is read, `writeBehindHead` may take the body.
-  const mayWrite = isStream && !isHeld && message !== undefined;
-  const content = isStream ? streamOf(body as BodySource, isHeld, message, mayWrite) : bytes;
-  const init = { status, statusText, headers: toRecord(headers) ?? toHeaders(headers) };
-  const response = new Response(content as BodyInit | null, init);
-  if (isHeld) sendHeadWithBody(response);
-  if (mayWrite) {
-    const head: Head = { status, statusText, headers };
-    writeForServer(response, content as ReadableStream<Uint8Array>, () =>
-      writeBehindHead(body as BodySource, head, message),
-    );
+  if (hasObsText(head.headers)) {
+    const response = toResponse(streamOf(body, true, message), head);
+    sendHeadWithBody(response);
+    return response;
   }
+  if ((body.buffered ?? 0) > 0) joinWrites(message?.socket);
+  if (message === undefined) return toResponse(streamOf(body, false, message), head);
+  const stream = streamOf(body, false, message, true);
+  const response = toResponse(stream, head);
+  writeForServer(response, stream, () => writeBehindHead(body, head, message));
   return response;
 }
 

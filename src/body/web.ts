@@ -5,17 +5,22 @@ import { type BodySource, HIGH_WATER_MARK, type Sink, type StreamOptions } from 
 export class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   readonly #source: BodySource;
   readonly #options: StreamOptions;
-  #controller!: ReadableStreamDefaultController<Uint8Array>;
   #onDrain: (() => void) | undefined;
-  #isCancelled = false;
+  protected controller!: ReadableStreamDefaultController<Uint8Array>;
+  protected isCancelled = false;
 
-  constructor(source: BodySource, options: StreamOptions) {
+  constructor(source: BodySource, options: StreamOptions = {}) {
     this.#source = source;
     this.#options = options;
   }
 
   start(controller: ReadableStreamDefaultController<Uint8Array>): void {
-    this.#controller = controller;
+    this.controller = controller;
+    this.take();
+  }
+
+  /** Takes the body: from now on, its chunks are written to this sink. */
+  protected take(): void {
     // An exception of `pipeTo` is thrown to the code that asked for the stream, unlike in `pipe()`.
     const piped = this.#source.pipeTo(this);
     if (piped !== undefined) piped.catch((thrown: unknown) => this.fail(thrown));
@@ -28,19 +33,19 @@ export class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   }
 
   cancel(reason: unknown): void {
-    this.#isCancelled = true;
+    this.isCancelled = true;
     this.#source.cancel(reason);
   }
 
   flush(): void {
-    if (this.#options.flush === true && !this.#isCancelled)
-      this.#controller.enqueue(new Uint8Array());
+    if (this.#options.flush === true && !this.isCancelled)
+      this.controller.enqueue(new Uint8Array());
   }
 
   write(chunk: Uint8Array): boolean {
-    if (this.#isCancelled) return true;
-    this.#controller.enqueue(chunk);
-    return (this.#controller.desiredSize ?? 0) > 0;
+    if (this.isCancelled) return true;
+    this.controller.enqueue(chunk);
+    return (this.controller.desiredSize ?? 0) > 0;
   }
 
   onDrain(callback: () => void): void {
@@ -48,22 +53,24 @@ export class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   }
 
   end(trailers?: HeaderList): void {
-    if (this.#isCancelled) return;
+    if (this.isCancelled) return;
     if (trailers !== undefined) this.#options.onTrailers?.(trailers);
-    this.#controller.close();
+    this.controller.close();
   }
 
   fail(reason: unknown): void {
-    if (this.#isCancelled) return;
+    if (this.isCancelled) return;
     this.#options.onFail?.();
-    this.#controller.error(this.#options.quiet === true ? undefined : reason);
+    this.controller.error(this.#options.quiet === true ? undefined : reason);
   }
 }
 
-const STRATEGY: QueuingStrategy<Uint8Array> = {
-  highWaterMark: HIGH_WATER_MARK,
-  size: ({ byteLength }) => byteLength,
-};
+/** The size of a chunk for a queue that is limited by its bytes. */
+export function sizeOf({ byteLength }: Uint8Array): number {
+  return byteLength;
+}
+
+const STRATEGY: QueuingStrategy<Uint8Array> = { highWaterMark: HIGH_WATER_MARK, size: sizeOf };
 
 /**
  * Returns a web stream into which a body is piped; cancelling the stream cancels the body. The chunks belong to the
@@ -72,7 +79,7 @@ const STRATEGY: QueuingStrategy<Uint8Array> = {
  */
 export function toWebStream(
   source: BodySource,
-  options: StreamOptions = {},
+  options?: StreamOptions,
 ): ReadableStream<Uint8Array> {
   return new ReadableStream(new StreamSink(source, options), STRATEGY);
 }

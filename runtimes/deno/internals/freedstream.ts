@@ -13,7 +13,8 @@
  * - Otherwise: the garbage collector frees the chunks. Any other reader is such a case: chunks that it gets belong to it.
  * - Test: test/deno.freedstream.test.ts.
  */
-import { type BodySource, HIGH_WATER_MARK, type Sink } from "../../../src/body/source.ts";
+import { type BodySource, HIGH_WATER_MARK } from "../../../src/body/source.ts";
+import { StreamSink } from "../../../src/body/web.ts";
 
 /** The function of Deno that reads one chunk of a stream, for any reader. */
 const DENOS_READ = "readableStreamDefaultReaderRead";
@@ -30,10 +31,8 @@ export function toFreedStream(body: BodySource): ReadableStream<Uint8Array> {
   return new ReadableStream(new FreeingSink(body), { highWaterMark: 0 });
 }
 
-/** A sink that is the underlying source of a web stream, and passes on one chunk for each read. */
-class FreeingSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
-  readonly #source: BodySource;
-  #controller!: ReadableStreamDefaultController<Uint8Array>;
+/** A sink that passes on one chunk for each read of the stream. */
+class FreeingSink extends StreamSink {
   /** The chunks for later reads. */
   readonly #held: Uint8Array[] = [];
   /** The chunk that was passed to the reader last, until the next read. */
@@ -44,21 +43,8 @@ class FreeingSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   #isNative: boolean | undefined;
   #isWaiting = false;
   #isEnded = false;
-  #isCancelled = false;
-  #onDrain: (() => void) | undefined;
 
-  constructor(source: BodySource) {
-    this.#source = source;
-  }
-
-  start(controller: ReadableStreamDefaultController<Uint8Array>): void {
-    this.#controller = controller;
-    // An exception of `pipeTo` is thrown to the code that asked for the stream, unlike in `pipe()`.
-    const piped = this.#source.pipeTo(this);
-    if (piped !== undefined) piped.catch((thrown: unknown) => this.fail(thrown));
-  }
-
-  pull(): void {
+  override pull(): void {
     const passed = this.#passed;
     if (passed !== undefined) {
       this.#passed = undefined;
@@ -68,19 +54,11 @@ class FreeingSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
     this.#isNative ??= isNativeReader();
     this.#isWaiting = true;
     this.#pass();
-    const onDrain = this.#onDrain;
-    if (onDrain === undefined || this.#length >= HIGH_WATER_MARK) return;
-    this.#onDrain = undefined;
-    onDrain();
+    if (this.#length < HIGH_WATER_MARK) super.pull();
   }
 
-  cancel(reason: unknown): void {
-    this.#isCancelled = true;
-    this.#source.cancel(reason);
-  }
-
-  write(chunk: Uint8Array): boolean {
-    if (this.#isCancelled) return true;
+  override write(chunk: Uint8Array): boolean {
+    if (this.isCancelled) return true;
     this.#held.push(chunk);
     this.#length += chunk.byteLength;
     if (this.#isWaiting) this.#pass();
@@ -88,17 +66,9 @@ class FreeingSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
     return this.#length < HIGH_WATER_MARK;
   }
 
-  onDrain(callback: () => void): void {
-    this.#onDrain = callback;
-  }
-
-  end(): void {
+  override end(): void {
     this.#isEnded = true;
-    if (this.#isWaiting && !this.#isCancelled) this.#pass();
-  }
-
-  fail(reason: unknown): void {
-    if (!this.#isCancelled) this.#controller.error(reason);
+    if (this.#isWaiting && !this.isCancelled) this.#pass();
   }
 
   /** Passes the next chunk, or the end, to the reader that waits for it. */
@@ -107,8 +77,8 @@ class FreeingSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
     if (chunk !== undefined) {
       this.#isWaiting = false;
       this.#passed = chunk;
-      this.#controller.enqueue(chunk);
-    } else if (this.#isEnded) this.#controller.close();
+      this.controller.enqueue(chunk);
+    } else if (this.#isEnded) this.controller.close();
   }
 }
 
