@@ -4,7 +4,7 @@ import { get, type IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import * as streams from "node:stream";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
-import { createOnRead } from "../runtimes/node/reuse.ts";
+import { createOnRead } from "../runtimes/node/chunkmemory.ts";
 import { createProxy } from "../runtimes/node.ts";
 import { bodyOf, Keeper, startHttp, startSeeded } from "./_kept.ts";
 

@@ -8,8 +8,8 @@ import type { NameSet } from "../../src/fields/headers.ts";
 import { cleanTrailerNames, cleanTrailers, MAX_TRAILERS } from "../../src/fields/trailers.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
+import { free, isAloneAndLarge } from "./chunkmemory.ts";
 import { Audience } from "./internals/wrapped.ts";
-import { reuse } from "./reuse.ts";
 
 /**
  * Whether a message has arrived over HTTP/2. Its `httpVersion` does not show this: the client chooses the version, and
@@ -93,7 +93,7 @@ export class IncomingBody implements BodySource {
     // If a chunk has arrived, the sink sends it in one write with the head. Otherwise send the head now.
     if (message.readableLength === 0) sink.flush?.();
     // Create it whatever `sink.memory` is now: that may become "returned" once the sink's connection is established.
-    const audience = reuse.isOn ? new Audience(message) : undefined;
+    const audience = new Audience(message);
     await new Promise<void>((resolve) => {
       let isWaiting = false;
       const goOn = (): void => {
@@ -192,28 +192,23 @@ function isComplete(message: IncomingMessage): boolean {
   return stream.readableEnded && !stream.aborted;
 }
 
-/** The memory of chunks below this number of bytes is left to the garbage collector. */
-const LARGE = 16_384;
-
 /** Writes a chunk to a sink. As `sink.memory` requires, it writes a copy, or frees the memory once the chunk is sent. */
 function writeChunk(
   message: IncomingMessage,
   chunk: Buffer,
   sink: Sink,
-  audience: Audience | undefined,
+  audience: Audience,
 ): boolean {
   const { memory = "owned" } = sink;
-  const isAll = chunk.byteLength === chunk.buffer.byteLength;
   if (memory === "owned") {
-    const isShared = !isAll || message.listenerCount("data") > 1;
-    return sink.write(isShared ? copyOf(chunk) : chunk);
+    const isAlone = chunk.byteLength === chunk.buffer.byteLength;
+    return sink.write(isAlone && message.listenerCount("data") === 1 ? chunk : copyOf(chunk));
   }
-  const isFreed = memory === "returned" && isAll && chunk.byteLength >= LARGE;
-  if (!isFreed || audience?.isEmpty !== true) return sink.write(chunk);
-  // Free the memory as soon as the chunk is sent. The garbage collector would free it much later, so that each chunk would
-  // get new memory, and the first access to new memory costs more than a copy into used memory.
-  const buffer = chunk.buffer as ArrayBuffer & { transfer(length: number): ArrayBuffer };
-  return sink.write(chunk, () => void buffer.transfer(0));
+  const isFreed = memory === "returned" && isAloneAndLarge(chunk) && audience.isEmpty;
+  if (!isFreed) return sink.write(chunk);
+  return sink.write(chunk, (error) => {
+    if (!error) free(chunk);
+  });
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
+import type { Release } from "../../src/body/memory.ts";
 import {
   type BodySource,
   HIGH_WATER_MARK,
@@ -15,6 +16,7 @@ import type { Incoming } from "../../src/request/incoming.ts";
 import type { HeaderList, UpstreamResponse } from "../../src/transport.ts";
 import type { Tunnel } from "../../src/tunnel.ts";
 import { waitForRest } from "./internals/arrival.ts";
+import { LARGE } from "./chunkmemory.ts";
 import { breakOff, breakOffRequest } from "./internals/breakoff.ts";
 import { flushHead, hasObsText } from "./internals/headbytes.ts";
 import { sendHeadWithBody, toRecord, writeForServer } from "./internals/hono.ts";
@@ -26,10 +28,10 @@ import {
   type SrvxParts,
   SrvxResponse,
 } from "./internals/srvx.ts";
+import { isUnwrappedResponse } from "./internals/wrapped.ts";
 import { toLazyStream } from "./lazystream.ts";
 import { messageOf, responseOf } from "./nodeincoming.ts";
 import { announceTrailers, sendTrailers, sendTrailersOf } from "./trailerframing.ts";
-import { LARGE, returnsMemory, reuse } from "./reuse.ts";
 
 /** The head of a response that is sent. */
 export interface Head {
@@ -74,9 +76,9 @@ class PipedBody implements Sink, SrvxBody {
   send(res: ServerResponse): void {
     const body = this.#body;
     this.#res = res;
-    // Write the bytes and the end in one call, unless the response returns pooled memory: `whole()` would copy it.
-    const isWanted = body.error === undefined && this.memory === "borrowed";
-    const bytes = isWanted ? body.whole(BORROWED) : undefined;
+    // Write the bytes and the end in one call, except a large body whose memory is returned once it is sent.
+    const isReturned = (body.buffered ?? 0) >= LARGE && this.memory === "returned";
+    const bytes = isReturned || body.error !== undefined ? undefined : body.whole(BORROWED);
     if (bytes !== undefined) {
       if (body.trailers !== undefined) sendTrailers(res, body.trailers);
       return void res.end(bytes);
@@ -96,14 +98,14 @@ class PipedBody implements Sink, SrvxBody {
   }
 
   get memory(): "borrowed" | "returned" {
-    return reuse.isOn && returnsMemory(this.#res) ? "returned" : "borrowed";
+    return isUnwrappedResponse(this.#res) ? "returned" : "borrowed";
   }
 
   flush(): void {
     flushHead(this.#res, this.#head.headers);
   }
 
-  write(chunk: Uint8Array, release?: () => void): boolean {
+  write(chunk: Uint8Array, release?: Release): boolean {
     return release === undefined ? this.#res.write(chunk) : this.#res.write(chunk, release);
   }
 
@@ -329,7 +331,9 @@ function build(received: UpstreamResponse, message: IncomingMessage | undefined)
   const headers = message === undefined ? received.headers : frameForTrailers(received, message);
   const head: Head = { status, statusText, headers };
   if (body === null) return toResponse(null, head);
-  const bytes = mayUseMemoryAgain(body, message) ? undefined : wholeOf(body, message);
+  // A large body should write itself: as bytes for other code, its memory could not be freed or used again.
+  const writes = (body.buffered ?? 0) >= LARGE && message?.httpVersionMajor === 1;
+  const bytes = writes ? undefined : wholeOf(body, message);
   return bytes === undefined
     ? buildStreamed(body, head, message)
     : toResponse(bytes as BodyInit, head);
@@ -341,11 +345,6 @@ function toResponse(content: BodyInit | null, { status, statusText, headers }: H
     statusText,
     headers: toRecord(headers) ?? toHeaders(headers),
   });
-}
-
-/** Whether memory of a body can be used again if the body writes itself. As bytes for other code, it would be copied. */
-function mayUseMemoryAgain({ buffered = 0 }: BodySource, message?: IncomingMessage): boolean {
-  return reuse.isOn && buffered >= LARGE && message?.httpVersionMajor === 1;
 }
 
 /** Builds a `Response` with a stream. As long as no code reads the stream, the body may write itself to Node's response. */

@@ -6,7 +6,7 @@ import { NetConnector } from "../sockets/connect.ts";
 import { loadHttp2 } from "../sockets/loadhttp2.ts";
 import { beginAfterArrival } from "./internals/arrival.ts";
 import { takeShared } from "./internals/sharedread.ts";
-import { createOnRead, reuseChunks } from "./reuse.ts";
+import { createOnRead, freedChunks, reusedChunks } from "./chunkmemory.ts";
 
 /** Creates the transport that sends requests by HTTP/1.1 over Node's sockets. */
 export function createNodeTransport(options: PoolOptions): Transport {
@@ -14,7 +14,7 @@ export function createNodeTransport(options: PoolOptions): Transport {
   return new HttpTransport("node", options, {
     eviction: { origins: 1000, interval: 60_000 },
     schedule: beginAfterArrival,
-    chunkMemory: reuses ? reuseChunks() : undefined,
+    chunkMemory: reuses ? reusedChunks : freedChunks,
     createConnector: (filled) =>
       new NetConnector(filled, {
         createOnRead: reuses ? createOnRead : undefined,

@@ -1,5 +1,6 @@
 import type { Socket as RawSocket } from "node:net";
 import type { TLSSocket } from "node:tls";
+import type { Release } from "../../src/body/memory.ts";
 import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
 import type { OnRead } from "./connect.ts";
 
@@ -93,7 +94,7 @@ export class NetSocket implements Socket {
     return this.raw.allowHalfOpen;
   }
 
-  write(bytes: Uint8Array, done?: () => void): boolean {
+  write(bytes: Uint8Array, done?: Release): boolean {
     return this.raw.write(bytes, done);
   }
 

@@ -2,6 +2,7 @@ import type { Scope } from "../exchange/scope.ts";
 import { ProxyError } from "../error.ts";
 import type { Interceptor } from "../exchange/send.ts";
 import type { HeaderList } from "../transport.ts";
+import type { Release } from "./memory.ts";
 import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
@@ -67,7 +68,7 @@ class LimitSink extends PassSink {
     this.#exceed = exceed;
   }
 
-  override write(chunk: Uint8Array, release?: () => void): boolean {
+  override write(chunk: Uint8Array, release?: Release): boolean {
     if (this.#left < 0) return true;
     this.#left -= chunk.byteLength;
     if (this.#left >= 0) return super.write(chunk, release);

@@ -9,8 +9,8 @@
  * | ------------ | -------------------------------------------------- | ----------------------------------------------- |
  * | `"owned"`    | may keep, change or transfer the ArrayBuffer       | is alone in its ArrayBuffer; the sink owns both |
  * | `"borrowed"` | reads the bytes, at a time that it does not tell   | never changes, and may share its ArrayBuffer    |
- * | `"returned"` | reads the bytes, and calls `release` once they are | may lie in memory that the source uses again    |
- * |              | sent; no other code sees them                      | after `release`                                 |
+ * | `"returned"` | reads the bytes, and calls `release` once they are | may lie in memory that the source uses again,   |
+ * |              | sent; no other code sees them                      | or frees, after `release`                       |
  *
  * The bytes that `BodySource.whole()` returns belong to the caller, unless the body has them in `replay` as well: no code
  * may then change them.
@@ -28,15 +28,21 @@
 /** What a sink does with the memory of a chunk: it keeps it, only reads it, or reads it and then releases it. */
 export type Ownership = "owned" | "borrowed" | "returned";
 
-/** A transport's memory in which not every chunk has an ArrayBuffer of its own. */
+/**
+ * Called once when a sink does not need the memory of a chunk any more.
+ * @param error why the chunk was not sent. The system may then still read it, so its memory is left alone
+ */
+export type Release = (error?: Error | null) => void;
+
+/** A transport's memory that is used again or freed, or in which not every chunk has an ArrayBuffer of its own. */
 export interface Recycler {
   /** Returns whether a chunk lies in this memory. */
   has(chunk: Uint8Array): boolean;
-  /** Returns a copy of a chunk in memory of its own, and releases the chunk. */
+  /** Returns the bytes of a chunk in memory of their own, which may be the chunk itself. If it is a copy, it releases the chunk. */
   copyOut(chunk: Uint8Array): Uint8Array;
   /**
-   * Returns the memory of a chunk to the pool, into which the transport reads later chunks; no code may read the chunk
-   * afterwards. Undefined if the memory is not used again: its bytes then never change.
+   * Frees the memory of a chunk, or returns it to the pool, into which the transport reads later chunks; no code may read the
+   * chunk afterwards. Undefined if the transport leaves the memory alone: its bytes then never change.
    */
   release?(chunk: Uint8Array): void;
 }

@@ -1,6 +1,6 @@
 import type { NameSet } from "../fields/headers.ts";
 import type { HeaderList } from "../transport.ts";
-import type { Ownership } from "./memory.ts";
+import type { Ownership, Release } from "./memory.ts";
 import type { BodySource, Sink, StreamOptions, WholeOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
 
@@ -59,7 +59,7 @@ export class PassSink implements Sink {
     this.sink = sink;
   }
 
-  write(chunk: Uint8Array, release?: () => void): boolean {
+  write(chunk: Uint8Array, release?: Release): boolean {
     return this.sink.write(chunk, release);
   }
 

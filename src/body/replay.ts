@@ -1,7 +1,7 @@
 import type { Interceptor } from "../exchange/send.ts";
 import type { HeaderList } from "../transport.ts";
 import { BytesBody } from "./bytes.ts";
-import { concat, copyBytes } from "./memory.ts";
+import { concat, copyBytes, type Release } from "./memory.ts";
 import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
@@ -90,7 +90,7 @@ class CopySink extends PassSink {
     this.#keep = keep;
   }
 
-  override write(chunk: Uint8Array, release?: () => void): boolean {
+  override write(chunk: Uint8Array, release?: Release): boolean {
     this.#size += chunk.byteLength;
     if (this.#size > this.#limit) this.#copies = undefined;
     else this.#copies?.push(copyBytes(chunk));

@@ -211,7 +211,9 @@ export class ResponseBody implements BodySource {
       return sink.write(memory === "owned" ? recycler.copyOut(chunk) : chunk);
     }
     if (memory !== "returned") return sink.write(recycler.copyOut(chunk));
-    return sink.write(chunk, () => recycler.release?.(chunk));
+    return sink.write(chunk, (error) => {
+      if (!error) recycler.release?.(chunk);
+    });
   }
 
   /** Pauses the transport and the idle timeout until the sink has room: the client is slow, not the upstream. */

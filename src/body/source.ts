@@ -18,7 +18,7 @@
  */
 import type { NameSet } from "../fields/headers.ts";
 import type { HeaderList } from "../transport.ts";
-import type { Ownership } from "./memory.ts";
+import type { Ownership, Release } from "./memory.ts";
 
 /** The number of bytes that are buffered for a slow reader before the sender is paused. */
 export const HIGH_WATER_MARK = 65_536;
@@ -32,10 +32,10 @@ export const HIGH_WATER_MARK = 65_536;
 export interface Sink {
   /**
    * Writes one chunk.
-   * @param release called when the chunk's memory is no longer needed; given only where `memory` is `"returned"`
+   * @param release given only where `memory` is `"returned"`
    * @returns whether there is room for more; after `false`, the source waits for `onDrain`
    */
-  write(chunk: Uint8Array, release?: () => void): boolean;
+  write(chunk: Uint8Array, release?: Release): boolean;
   /** Calls the callback once, when there is room again. A callback costs less than a promise for each wait would. */
   onDrain(callback: () => void): void;
   /** Sends the head of the message without waiting for the first chunk, because no chunk has arrived yet. */

@@ -79,11 +79,10 @@ export class StreamBody implements BodySource {
       return new Promise((resolve) => sink.onDrain(resolve));
     }
     return new Promise((resolve) => {
-      const release = (): void => {
-        reader.release(chunk);
+      sink.write(chunk, (error) => {
+        if (!error) reader.release(chunk);
         resolve();
-      };
-      sink.write(chunk, release);
+      });
     });
   }
 

@@ -1,5 +1,6 @@
 import { clientGone } from "../error.ts";
 import type { HeaderList } from "../transport.ts";
+import type { Release } from "./memory.ts";
 import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
@@ -56,7 +57,7 @@ class WatchedSink extends PassSink {
     this.#onBytes = onBytes;
   }
 
-  override write(chunk: Uint8Array, release?: () => void): boolean {
+  override write(chunk: Uint8Array, release?: Release): boolean {
     this.#bytes += chunk.byteLength;
     this.#onBytes?.(this.#bytes);
     return super.write(chunk, release);

@@ -1,5 +1,5 @@
 import { BytesBody } from "../body/bytes.ts";
-import { concat, type Recycler } from "../body/memory.ts";
+import { concat, type Recycler, type Release } from "../body/memory.ts";
 import { type Inlet, ResponseBody } from "../body/responsebody.ts";
 import { type BodySource, hasArrived, pipe, type Sink } from "../body/source.ts";
 import {
@@ -443,7 +443,7 @@ export class BodyWriter implements Sink {
     if (this.#head !== "") this.#writeText(this.#takeHead());
   }
 
-  write(chunk: Uint8Array, release?: () => void): boolean {
+  write(chunk: Uint8Array, release?: Release): boolean {
     // In the chunked coding, an empty chunk would end the body (RFC 9112 §7.1), and the upstream would take bytes after
     // the end for the next request.
     if (chunk.byteLength === 0 || this.#isEnded) {
@@ -510,7 +510,7 @@ function writeFramed(
   before: string,
   bytes: Uint8Array,
   after: string,
-  release?: () => void,
+  release?: Release,
 ): boolean {
   const { codec } = connection;
   if (before !== "" && bytes.byteLength <= SMALL) {

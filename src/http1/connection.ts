@@ -1,3 +1,4 @@
+import type { Release } from "../body/memory.ts";
 import { HIGH_WATER_MARK } from "../body/source.ts";
 import { ProxyError } from "../error.ts";
 import type { HeaderList } from "../transport.ts";
@@ -156,10 +157,10 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
 
   /**
    * Sends bytes, or holds them until the connection is established.
-   * @param done called when the bytes are no longer needed
+   * @param done called when the bytes were sent, or will not be sent
    * @returns whether there is room for more
    */
-  write(bytes: Uint8Array, done?: () => void): boolean {
+  write(bytes: Uint8Array, done?: Release): boolean {
     this.#activity++;
     const { socket } = this;
     if (socket === undefined) return this.opening.hold(bytes, done);
@@ -366,7 +367,7 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
 
 interface HeldWrite {
   readonly bytes: Uint8Array;
-  readonly done: (() => void) | undefined;
+  readonly done: Release | undefined;
 }
 
 /**
@@ -401,7 +402,7 @@ class Opening {
    * Holds bytes until the connection is established.
    * @returns whether there is room for more
    */
-  hold(bytes: Uint8Array, done: (() => void) | undefined): boolean {
+  hold(bytes: Uint8Array, done: Release | undefined): boolean {
     this.#writes.push({ bytes, done });
     this.#length += bytes.byteLength;
     return this.#length < HIGH_WATER_MARK;

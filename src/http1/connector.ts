@@ -1,3 +1,4 @@
+import type { Release } from "../body/memory.ts";
 import type { TlsOptions } from "../request/target.ts";
 
 /** The upstream of the connections of one pool. The pool's `socketPath` and `tls` apply where the target sets none. */
@@ -70,10 +71,10 @@ export interface Socket {
   attach(handler: SocketHandler): void;
   /**
    * Sends bytes in the order of the calls. The bytes must not change before `done` is called.
-   * @param done called when the bytes are no longer needed, also after a failure
+   * @param done called when the bytes were sent, or will not be sent
    * @returns whether there is room for more; otherwise `onDrain` follows
    */
-  write(bytes: Uint8Array, done?: () => void): boolean;
+  write(bytes: Uint8Array, done?: Release): boolean;
   /**
    * Sends bytes whose memory is read into again after the call; left out where the bytes must be copied.
    * @returns whether there is room for more; otherwise `onDrain` follows

@@ -1,12 +1,14 @@
 /**
- * The pool option `reuseBuffers`: sockets read into pooled buffers, which are used again once Node has written the
- * bytes in them. Without the option, each chunk is copied into new memory (`internals/sharedread.ts`), and for large bodies
- * the garbage collection of this memory costs more than all else.
+ * What becomes of the memory of large chunks on Node once they are sent.
  *
- * A pooled chunk is passed only to the client's response, and only if no other code can see it there. All other code
- * gets a copy in memory of its own.
+ * By default, it is freed (`transfer(0)`). The garbage collector would free it much later: V8 counts the bytes of an
+ * `ArrayBuffer` until then, and marks its whole heap each time the sum reaches a limit, after some 64 MB. For large bodies,
+ * that took a third of the CPU time. With the pool option `reuseBuffers`, sockets read into pooled buffers, which are used
+ * again.
+ *
+ * Either happens only if no code other than Node's own can see the chunk on its way (`internals/wrapped.ts`). All other code
+ * gets a chunk in memory of its own, which nothing frees.
  */
-import type { ServerResponse } from "node:http";
 import type { Recycler } from "../../src/body/memory.ts";
 import type { ChunkMemory } from "../../src/http1/attempt.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
@@ -14,17 +16,38 @@ import type { SocketParts } from "../sockets/connect.ts";
 import { NetSocket } from "../sockets/netsocket.ts";
 import { writeFromShared } from "./internals/scratchwrite.ts";
 import { takeShared } from "./internals/sharedread.ts";
-import { isUnwrappedResponse, isUnwrappedSocket } from "./internals/wrapped.ts";
+import { isUnwrappedSocket } from "./internals/wrapped.ts";
+
+/** The memory of smaller chunks is left to the garbage collector, which needs less time for them than freeing would. */
+export const LARGE = 16_384;
+
+/** Whether a chunk is large, and alone in its ArrayBuffer. */
+export function isAloneAndLarge({ byteLength, buffer }: Uint8Array): boolean {
+  return byteLength >= LARGE && byteLength === buffer.byteLength;
+}
+
+/** Frees the memory of a chunk that is alone in its ArrayBuffer. No code may read the chunk any more. */
+export function free({ buffer }: Uint8Array): void {
+  (buffer as ArrayBuffer).transfer(0);
+}
+
+/** Memory that is used once. */
+const once: Recycler = { has: isAloneAndLarge, copyOut: (chunk) => chunk, release: free };
+
+/** What becomes of the memory of a request body's chunks once they are sent. */
+const ofRequests: ChunkMemory["ofRequests"] = ({ socket }) =>
+  socket instanceof NetSocket && isUnwrappedSocket(socket.raw) ? "returned" : "borrowed";
+
+/** The memory rules without `reuseBuffers`. */
+export const freedChunks: ChunkMemory = { recycler: once, ofRequests };
 
 /** The maximum number of bytes of one read: a body of 64 KiB arrives in one read with its head. */
 const READ_SIZE = 131_072;
 /** If a read has fewer bytes than this, its chunks are copied, and the socket uses its buffer again. */
-export const LARGE = 32_768;
+const POOLED = 32_768;
 /** The maximum number of buffers that are kept for later reads. */
 const MAX_SPARES = 64;
 
-/** Whether any transport of this process reads into pooled buffers. If none does, the checks of memory are skipped. */
-export const reuse: { isOn: boolean } = { isOn: false };
 const spares: Uint8Array[] = [];
 /** The memory of every pooled buffer. */
 const pooled: WeakSet<ArrayBufferLike> = new WeakSet();
@@ -44,7 +67,7 @@ function release({ buffer }: Uint8Array): void {
 }
 
 /** The pool of buffers, for response bodies. */
-const recycler: Recycler = {
+const pool: Recycler = {
   has: ({ buffer }) => pooled.has(buffer),
   release,
   copyOut(chunk) {
@@ -60,7 +83,7 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
   return {
     buffer: () => next,
     callback(length, bytes) {
-      if (onData(bytes.subarray(0, length), length >= LARGE)) next = takeBuffer();
+      if (onData(bytes.subarray(0, length), length >= POOLED)) next = takeBuffer();
       return true;
     },
     shared: {
@@ -71,23 +94,5 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
   };
 };
 
-/**
- * The memory rules with `reuseBuffers`. Response chunks are read into pooled buffers. The memory of a request chunk is
- * returned once the chunk is sent, unless other code has wrapped the socket.
- */
-const reusedChunks: ChunkMemory = {
-  recycler,
-  ofRequests: ({ socket }) =>
-    socket instanceof NetSocket && isUnwrappedSocket(socket.raw) ? "returned" : "borrowed",
-};
-
-/** Returns the memory rules with `reuseBuffers`. From then on, `reuse.isOn` is true for the whole process. */
-export function reuseChunks(): ChunkMemory {
-  reuse.isOn = true;
-  return reusedChunks;
-}
-
-/** Whether the memory of chunks may be returned once Node's response has written them: no other code sees them. */
-export function returnsMemory(res: ServerResponse): boolean {
-  return reuse.isOn && isUnwrappedResponse(res);
-}
+/** The memory rules with `reuseBuffers`. The chunks of requests lie in Node's memory, which is freed. */
+export const reusedChunks: ChunkMemory = { recycler: pool, ofRequests };
