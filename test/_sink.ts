@@ -1,4 +1,5 @@
 /** A sink that keeps the chunks of a body, and a log of all calls. */
+import type { Release } from "../src/body/memory.ts";
 import type { Sink } from "../src/body/source.ts";
 import type { HeaderList } from "../src/transport.ts";
 
@@ -8,7 +9,7 @@ export class FakeSink implements Sink {
   readonly log: string[] = [];
   readonly chunks: Uint8Array[] = [];
   /** The function that releases the memory of each chunk, in the order of `chunks`. */
-  readonly releases: ((() => void) | undefined)[] = [];
+  readonly releases: (Release | undefined)[] = [];
   reason: unknown;
   trailers: HeaderList | undefined;
   /** The return value of `write`: whether there is room for more. */
@@ -23,7 +24,7 @@ export class FakeSink implements Sink {
     this.log.push("flush");
   }
 
-  write(chunk: Uint8Array, release?: () => void): boolean {
+  write(chunk: Uint8Array, release?: Release): boolean {
     this.log.push(Buffer.from(chunk).toString("latin1"));
     this.chunks.push(chunk);
     this.releases.push(release);

@@ -40,6 +40,15 @@ test.each([true, false])(
   },
 );
 
+test("a pooled chunk that could not be sent is not released", () => {
+  const { body, released } = open();
+  const sink = new FakeSink("returned");
+  body.pipeTo(sink);
+  body.push(pooled);
+  sink.releases[0]?.(new Error("closed"));
+  expect(released).toEqual([]);
+});
+
 test.each(["owned", "borrowed"] as const)(
   "a sink whose chunks are %s gets a copy of a pooled chunk",
   (memory) => {

@@ -12,7 +12,7 @@ const LENGTHS = [60_000, 65_536, 130_000, 1_000_000];
 
 const upstream = await startSeeded();
 const proxies = {
-  copying: createProxy({ target: upstream.url }),
+  freeing: createProxy({ target: upstream.url }),
   reusing: createProxy({ target: upstream.url, pool: { reuseBuffers: true } }),
 };
 let keeper = new Keeper();
@@ -36,7 +36,7 @@ const watchers: Record<string, (res: ServerResponse) => void> = {
   "response's prototype": (res) => void Object.setPrototypeOf(res, WatchedResponse),
   connection: (res) => void watch(res.socket as Socket),
 };
-let proxy = proxies.copying;
+let proxy = proxies.freeing;
 const front = await startHttp((req, res) => {
   watchers[String(req.headers["x-watch"])]?.(res);
   proxy.nodeHandler(req, res);
@@ -44,7 +44,7 @@ const front = await startHttp((req, res) => {
 
 afterAll(async () => {
   front.server.close();
-  await Promise.all([proxies.copying.close(), proxies.reusing.close()]);
+  await Promise.all([proxies.freeing.close(), proxies.reusing.close()]);
   upstream.server.close();
 });
 
@@ -63,7 +63,7 @@ async function read(
   return Buffer.concat(pieces);
 }
 
-const cases = (["copying", "reusing"] as const).flatMap((mode) =>
+const cases = (["freeing", "reusing"] as const).flatMap((mode) =>
   ["sized", "chunks"].map((framing) => ({ mode, framing })),
 );
 
@@ -207,7 +207,7 @@ describe("a read into a reused buffer", () => {
   });
 });
 
-test.each(["copying", "reusing"] as const)("a body can be read only once, %s", async (mode) => {
+test.each(["freeing", "reusing"] as const)("a body can be read only once, %s", async (mode) => {
   const response = await proxies[mode].fetch(new Request("http://proxy.test/1/70000/sized"));
   const body = Buffer.from(await response.arrayBuffer());
   expect(body.equals(bodyOf(1, 70_000))).toBe(true);

@@ -143,7 +143,7 @@ const watchers: Record<string, Watch> = {
 };
 
 describe.each([
-  ["copying", proxy],
+  ["freeing", proxy],
   ["reusing", reusing],
 ])("%s", (_, { nodeHandler }) => {
   test.each(Object.keys(watchers))("middleware that %s keeps whole chunks", async (way) => {

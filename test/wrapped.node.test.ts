@@ -10,13 +10,13 @@ import { bodyOf, Keeper, startHttp, startSeeded } from "./_kept.ts";
 
 const upstream = await startSeeded();
 const proxies = {
-  copying: createProxy({ target: upstream.url }),
+  freeing: createProxy({ target: upstream.url }),
   reusing: createProxy({ target: upstream.url, pool: { reuseBuffers: true } }),
 };
 let keeper = new Keeper();
 
 afterAll(async () => {
-  await Promise.all([proxies.copying.close(), proxies.reusing.close()]);
+  await Promise.all([proxies.freeing.close(), proxies.reusing.close()]);
   upstream.server.close();
 });
 
@@ -91,7 +91,7 @@ describe.each(prototypes)(
   (...place) => {
     const [, prototype, method] = place;
 
-    test.each(["copying", "reusing"] as const)("after Fetchway was loaded, %s", async (mode) => {
+    test.each(["freeing", "reusing"] as const)("after Fetchway was loaded, %s", async (mode) => {
       keeper = new Keeper();
       wrap(prototype, method);
       const { server, url } = await startHttp(proxies[mode].nodeHandler);
@@ -101,7 +101,7 @@ describe.each(prototypes)(
       server.close();
     });
 
-    test.each(["copying", "reusing"])("before Fetchway was loaded, %s", async (mode) => {
+    test.each(["freeing", "reusing"])("before Fetchway was loaded, %s", async (mode) => {
       vi.resetModules();
       keeper = new Keeper();
       wrap(prototype, method);

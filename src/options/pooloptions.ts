@@ -122,14 +122,14 @@ export interface PoolOptions {
   dns?: false | DnsOptions;
   /**
    * Whether buffers are reused: an upstream socket reads again into a buffer when the client's socket has written its
-   * bytes, the memory of a request body's chunk is freed when the upstream's socket has written it, and tunnels read into
-   * buffers that they use again.
+   * bytes, and tunnels read into buffers that they use again. Without it, the memory of large chunks is used once, and
+   * freed when they are sent.
    *
-   * This makes bodies of 32 KiB and more cheaper, and messages of any size through tunnels. Code that wraps methods of
-   * Node's streams, sockets or messages (APM agents, body loggers, recorders), or listens for chunks, is noticed, also if
+   * This makes response bodies of 32 KiB and more cheaper, and messages of any size through tunnels. Code that wraps methods
+   * of Node's streams, sockets or messages (APM agents, body loggers, recorders), or listens for chunks, is noticed, also if
    * it was loaded before Fetchway, and gets copies. Leave it off if other code sees chunks below these methods, such as a
-   * native addon, and keeps them: these chunks change or become empty. The option
-   * affects only plain sockets on Node.
+   * native addon, and keeps them: these chunks change. Without the option, they become empty. The option affects only plain
+   * sockets on Node.
    * @default false
    */
   reuseBuffers?: boolean;

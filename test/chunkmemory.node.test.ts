@@ -1,0 +1,101 @@
+/** The memory of large chunks is freed once they are sent, without the pool option `reuseBuffers`. */
+import { once } from "node:events";
+import { get, type IncomingMessage, request, type ServerResponse } from "node:http";
+import { buffer } from "node:stream/consumers";
+import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
+import { createProxy } from "../runtimes/node.ts";
+import { bodyOf, startHttp, startSeeded } from "./_kept.ts";
+import { type Fetch, type Handlers, serve, type ServerKind } from "./_serve.ts";
+
+const LENGTH = 4_000_000;
+
+const upstream = await startSeeded();
+const sink = await startHttp((req, res) => {
+  void buffer(req).then(({ length }) => res.end(`${length}`));
+});
+const proxy = createProxy({ target: upstream.url });
+const uploading = createProxy({ target: sink.url });
+
+afterAll(async () => {
+  await Promise.all([proxy.close(), uploading.close()]);
+  upstream.server.close();
+  sink.server.close();
+});
+
+const { transfer } = ArrayBuffer.prototype as unknown as {
+  transfer: (this: ArrayBuffer, length: number) => ArrayBuffer;
+};
+/** The number of bytes whose memory was freed. */
+let freed = 0;
+
+beforeEach(() => {
+  freed = 0;
+  Reflect.set(ArrayBuffer.prototype, "transfer", function (this: ArrayBuffer, length: number) {
+    freed += this.byteLength - length;
+    return transfer.call(this, length);
+  });
+});
+afterEach(() => void Reflect.set(ArrayBuffer.prototype, "transfer", transfer));
+
+async function download(url: string): Promise<void> {
+  const [response] = (await once(get(url), "response")) as [IncomingMessage];
+  expect((await buffer(response)).equals(bodyOf(1, LENGTH))).toBe(true);
+}
+
+async function upload(url: string, headers: Record<string, string>): Promise<void> {
+  const sent = request(url, { method: "POST", headers });
+  sent.end(bodyOf(1, LENGTH));
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  expect((await buffer(response)).toString()).toBe(`${LENGTH}`);
+}
+
+/** Starts a server, and returns its URL. */
+async function start(kind: ServerKind, { nodeHandler, fetch }: typeof proxy): Promise<string> {
+  const handler = kind === "node" ? nodeHandler : (fetch as Fetch);
+  const { port, close } = await serve(kind, handler as Handlers[typeof kind]);
+  afterAll(close);
+  return `http://127.0.0.1:${port}`;
+}
+
+describe.each(["node", "srvx", "h3", "hono"] as const)(
+  "on %s, nearly all memory is freed",
+  (kind) => {
+    test.each(["sized", "chunks"])("of a response, %s", async (framing) => {
+      const url = await start(kind, proxy);
+      await download(`${url}/1/${LENGTH}/${framing}`);
+      expect(freed / LENGTH).toBeGreaterThan(0.9);
+    });
+
+    test("of an upload with its length", async () => {
+      await upload(await start(kind, uploading), { "content-length": `${LENGTH}` });
+      expect(freed / LENGTH).toBeGreaterThan(0.9);
+    });
+  },
+);
+
+test("a response whose `write` is wrapped keeps its chunks", async () => {
+  const { server, url } = await startHttp((req, res: ServerResponse) => {
+    const write = res.write.bind(res) as (...args: unknown[]) => boolean;
+    res.write = (...args: unknown[]) => write(...args);
+    proxy.nodeHandler(req, res);
+  });
+  await download(`${url}/1/${LENGTH}/sized`);
+  expect(freed).toBe(0);
+  server.close();
+});
+
+test("an upload with another listener keeps its chunks", async () => {
+  const { server, url } = await startHttp((req, res) => {
+    req.on("data", () => {});
+    uploading.nodeHandler(req, res);
+  });
+  await upload(url, { "content-length": `${LENGTH}` });
+  expect(freed).toBe(0);
+  server.close();
+});
+
+test("chunks for other code keep their memory", async () => {
+  const response = await proxy.fetch(new Request(`http://proxy.test/1/${LENGTH}/sized`));
+  expect(Buffer.from(await response.arrayBuffer()).equals(bodyOf(1, LENGTH))).toBe(true);
+  expect(freed).toBe(0);
+});
