@@ -1,3 +1,5 @@
+import type { Release } from "./body/memory.ts";
+
 /**
  * A WebSocket to an upstream, as a client gives it that hands out no connection. Only the runtime whose client it is can
  * connect it with the client of the proxy.
@@ -33,11 +35,12 @@ export interface Tunnel {
   /** Whether the tunnel takes bytes whose memory is read into again after the call of `write`. */
   readonly takesShared?: boolean | undefined;
   /**
-   * Sends bytes, which must not change afterwards.
+   * Sends bytes, which must not change afterwards, unless it calls `release`.
    * @param isShared whether the memory is read into again after the call; only for a tunnel with `takesShared`
+   * @param release given where the memory is to be freed. A tunnel calls it only if no other code can see the bytes
    * @returns whether there is room for more; otherwise `onDrain` follows
    */
-  write(bytes: Uint8Array, isShared?: boolean): boolean;
+  write(bytes: Uint8Array, isShared?: boolean, release?: Release): boolean;
   /** Stops reading, so that the upstream has to wait. */
   pause(): void;
   /** Continues reading. */
@@ -84,9 +87,9 @@ export class WatchedTunnel implements Tunnel {
     return this.#tunnel.takesShared;
   }
 
-  write(bytes: Uint8Array, isShared?: boolean): boolean {
+  write(bytes: Uint8Array, isShared?: boolean, release?: Release): boolean {
     this.#onBytes?.(bytes.byteLength, 0);
-    return this.#tunnel.write(bytes, isShared);
+    return this.#tunnel.write(bytes, isShared, release);
   }
 
   pause(): void {

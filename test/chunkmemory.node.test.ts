@@ -1,6 +1,7 @@
 /** The memory of large chunks is freed once they are sent, without the pool option `reuseBuffers`. */
 import { once } from "node:events";
 import { get, type IncomingMessage, request, type ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
@@ -72,6 +73,38 @@ describe.each(["node", "srvx", "h3", "hono"] as const)(
     });
   },
 );
+
+/** Sends a body through a tunnel to an upstream that echoes it. */
+async function echo(onSocket: (socket: Duplex) => void = () => {}): Promise<void> {
+  const echoing = await startHttp(() => {});
+  echoing.server.on("upgrade", (_req, socket) => {
+    socket.write(
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n",
+    );
+    socket.pipe(socket);
+  });
+  const tunneling = createProxy({ target: echoing.url, upgrades: ["echo"] });
+  const { server, url } = await startHttp(tunneling.nodeHandler);
+  server.on("upgrade", (_req, socket) => onSocket(socket));
+  tunneling.attach(server);
+  const headers = { connection: "upgrade", upgrade: "echo" };
+  const [, socket] = (await once(get(url, { headers }), "upgrade")) as [unknown, Duplex];
+  socket.end(bodyOf(1, LENGTH));
+  expect((await buffer(socket)).equals(bodyOf(1, LENGTH))).toBe(true);
+  await tunneling.close();
+  server.close();
+  echoing.server.close();
+}
+
+test("most memory of a tunnel is freed, in both directions", async () => {
+  await echo();
+  expect(freed / LENGTH).toBeGreaterThan(1.8);
+});
+
+test("a tunnel whose client's socket has another listener keeps its chunks", async () => {
+  await echo((socket) => socket.on("data", () => {}));
+  expect(freed / LENGTH).toBeLessThan(1.1);
+});
 
 test("a response whose `write` is wrapped keeps its chunks", async () => {
   const { server, url } = await startHttp((req, res: ServerResponse) => {

@@ -9,7 +9,7 @@
  * Either happens only if no code other than Node's own can see the chunk on its way (`internals/wrapped.ts`). All other code
  * gets a chunk in memory of its own, which nothing frees.
  */
-import type { Recycler } from "../../src/body/memory.ts";
+import type { Recycler, Release } from "../../src/body/memory.ts";
 import type { ChunkMemory } from "../../src/http1/attempt.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import type { SocketParts } from "../sockets/connect.ts";
@@ -22,13 +22,21 @@ import { isUnwrappedSocket } from "./internals/wrapped.ts";
 export const LARGE = 16_384;
 
 /** Whether a chunk is large, and alone in its ArrayBuffer. */
-export function isAloneAndLarge({ byteLength, buffer }: Uint8Array): boolean {
+function isAloneAndLarge({ byteLength, buffer }: Uint8Array): boolean {
   return byteLength >= LARGE && byteLength === buffer.byteLength;
 }
 
 /** Frees the memory of a chunk that is alone in its ArrayBuffer. No code may read the chunk any more. */
-export function free({ buffer }: Uint8Array): void {
+function free({ buffer }: Uint8Array): void {
   (buffer as ArrayBuffer).transfer(0);
+}
+
+/** Returns a function that frees the memory of a chunk, if it is large and alone in its ArrayBuffer; else undefined. */
+export function freeing(chunk: Uint8Array): Release | undefined {
+  if (!isAloneAndLarge(chunk)) return undefined;
+  return (error) => {
+    if (!error) free(chunk);
+  };
 }
 
 /** Memory that is used once. */

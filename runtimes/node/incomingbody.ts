@@ -8,7 +8,7 @@ import type { NameSet } from "../../src/fields/headers.ts";
 import { cleanTrailerNames, cleanTrailers, MAX_TRAILERS } from "../../src/fields/trailers.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
-import { free, isAloneAndLarge } from "./chunkmemory.ts";
+import { freeing } from "./chunkmemory.ts";
 import { Audience } from "./internals/wrapped.ts";
 
 /**
@@ -204,11 +204,8 @@ function writeChunk(
     const isAlone = chunk.byteLength === chunk.buffer.byteLength;
     return sink.write(isAlone && message.listenerCount("data") === 1 ? chunk : copyOf(chunk));
   }
-  const isFreed = memory === "returned" && isAloneAndLarge(chunk) && audience.isEmpty;
-  if (!isFreed) return sink.write(chunk);
-  return sink.write(chunk, (error) => {
-    if (!error) free(chunk);
-  });
+  const release = memory === "returned" ? freeing(chunk) : undefined;
+  return release !== undefined && audience.isEmpty ? sink.write(chunk, release) : sink.write(chunk);
 }
 
 /**

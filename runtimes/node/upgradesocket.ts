@@ -1,10 +1,13 @@
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import type { Release } from "../../src/body/memory.ts";
 import type { Listener } from "../../src/exchange/scope.ts";
 import type { Tunnel, TunnelHandler } from "../../src/tunnel.ts";
+import { freeing } from "./chunkmemory.ts";
 import { writeFromShared } from "./internals/scratchwrite.ts";
-import { readIntoShared } from "./internals/sharedread.ts";
+import { isObserved, readIntoShared } from "./internals/sharedread.ts";
+import { isUnwrappedSocket } from "./internals/wrapped.ts";
 
 /** The number of bytes that are kept before the upgrade is answered. Above it, the proxy stops reading from the client. */
 const MAX_EARLY = 65_536;
@@ -110,7 +113,7 @@ export class UpgradeSocket implements TunnelHandler {
   /** @internal */
   onData(bytes: Uint8Array, isShared = false): void {
     const socket = this.#socket;
-    const hasRoom = isShared ? writeFromShared(socket, bytes) : socket.write(bytes);
+    const hasRoom = isShared ? writeFromShared(socket, bytes) : writeOnce(socket, bytes);
     if (!hasRoom) this.#tunnel?.pause();
   }
 
@@ -136,15 +139,20 @@ export class UpgradeSocket implements TunnelHandler {
   // ── from the client ──
 
   #onData(bytes: Uint8Array): void {
-    if (this.#tunnel !== undefined) return this.#send(bytes);
+    if (this.#tunnel !== undefined) {
+      const release = freeing(bytes);
+      // Other code that listens to the socket may keep the bytes.
+      const isFreed = release !== undefined && !isObserved(this.#socket);
+      return this.#send(bytes, false, isFreed ? release : undefined);
+    }
     if (this.#response !== undefined) return;
     this.#early.push(bytes);
     this.#earlyBytes += bytes.byteLength;
     if (this.#earlyBytes >= MAX_EARLY) this.#socket.pause();
   }
 
-  #send(bytes: Uint8Array, isShared?: boolean): void {
-    if (this.#tunnel?.write(bytes, isShared) === false) this.#socket.pause();
+  #send(bytes: Uint8Array, isShared?: boolean, release?: Release): void {
+    if (this.#tunnel?.write(bytes, isShared, release) === false) this.#socket.pause();
   }
 
   #onClientDrain(): void {
@@ -185,4 +193,11 @@ export class UpgradeSocket implements TunnelHandler {
       socket.destroy();
     }
   }
+}
+
+/** Writes bytes, and frees their memory once they are sent, if they are many and no other code can see them. */
+function writeOnce(socket: Socket, bytes: Uint8Array): boolean {
+  const release = freeing(bytes);
+  const isFreed = release !== undefined && isUnwrappedSocket(socket);
+  return isFreed ? socket.write(bytes, release) : socket.write(bytes);
 }

@@ -119,7 +119,8 @@ export class NetSocket implements Socket {
   }
 
   confirmEnd(done: () => void): void {
-    if (!this.raw.allowHalfOpen) return done();
+    // After our own end, nothing can be written.
+    if (!this.raw.allowHalfOpen || this.raw.writableEnded) return done();
     // Node 22 reports some resets as an orderly close. On a connection that was reset, an empty write fails.
     this.raw.write("", (error) => {
       if (!error) done();

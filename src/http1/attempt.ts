@@ -196,7 +196,9 @@ export class Attempt implements Job, Inlet {
       // The exchange is over: no deadline applies to the tunnel, and it belongs to the server from here on.
       this.#isOver = true;
       this.#scope.end();
-      const tunnel = new SwitchedTunnel(this.#connection as Connection);
+      const connection = this.#connection as Connection;
+      const memory = this.#memory.ofRequests?.(connection);
+      const tunnel = new SwitchedTunnel(connection, memory === "returned");
       return this.#resolve({ status, statusText, headers, body: null, tunnel });
     }
     this.#scope.headersReceived(isEventStream(headers));

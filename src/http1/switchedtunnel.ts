@@ -1,3 +1,4 @@
+import type { Release } from "../body/memory.ts";
 import type { Tunnel, TunnelHandler } from "../tunnel.ts";
 import type { Carried, Connection } from "./connection.ts";
 
@@ -8,6 +9,7 @@ export class SwitchedTunnel implements Tunnel, Carried {
   /** The client's bytes may be in memory that is used again if the upstream's are. */
   readonly takesShared: boolean;
   readonly #connection: Connection;
+  readonly #releases: boolean;
   #handler: TunnelHandler | undefined;
   /** The bytes that arrived before the handler was set: the upstream may send them with its 101. */
   #early: Uint8Array[] = [];
@@ -18,9 +20,13 @@ export class SwitchedTunnel implements Tunnel, Carried {
   /** Whether `onDrain` is still to be called. */
   #isWaiting = false;
 
-  /** Takes over the connection. */
-  constructor(connection: Connection) {
+  /**
+   * Takes over the connection.
+   * @param releases whether only the socket sees bytes that are written to the connection, so that they may be released
+   */
+  constructor(connection: Connection, releases = false) {
     this.#connection = connection;
+    this.#releases = releases;
     this.takesShared = connection.socket?.readShared !== undefined;
     connection.switchTo(this);
   }
@@ -38,10 +44,11 @@ export class SwitchedTunnel implements Tunnel, Carried {
     this.#connection.resume();
   }
 
-  write(bytes: Uint8Array, isShared = false): boolean {
+  write(bytes: Uint8Array, isShared = false, release?: Release): boolean {
     if (this.#isClosed) return true;
     const connection = this.#connection;
-    const hasRoom = isShared ? connection.writeShared(bytes) : connection.write(bytes);
+    const done = this.#releases ? release : undefined;
+    const hasRoom = isShared ? connection.writeShared(bytes) : connection.write(bytes, done);
     if (hasRoom || this.#isWaiting) return hasRoom;
     this.#isWaiting = true;
     this.#connection.onceDrained(() => {
