@@ -1,8 +1,9 @@
 /** The memory of large chunks is freed once they are sent, without the pool option `reuseBuffers`. */
 import { once } from "node:events";
-import { get, type IncomingMessage, request, type ServerResponse } from "node:http";
-import type { Duplex } from "node:stream";
+import { get, type IncomingMessage, request, type Server, type ServerResponse } from "node:http";
+import * as streams from "node:stream";
 import { buffer } from "node:stream/consumers";
+import type { Duplex } from "node:stream";
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { bodyOf, startHttp, startSeeded } from "./_kept.ts";
@@ -74,8 +75,14 @@ describe.each(["node", "srvx", "h3", "hono"] as const)(
   },
 );
 
-/** Sends a body through a tunnel to an upstream that echoes it. */
-async function echo(onSocket: (socket: Duplex) => void = () => {}): Promise<void> {
+/**
+ * Sends a body through a tunnel to an upstream that echoes it.
+ * @param connect connects to the server with a stream of its own
+ */
+async function echo(
+  onSocket: (socket: Duplex) => void = () => {},
+  connect?: (server: Server) => Duplex,
+): Promise<void> {
   const echoing = await startHttp(() => {});
   echoing.server.on("upgrade", (_req, socket) => {
     socket.write(
@@ -88,7 +95,9 @@ async function echo(onSocket: (socket: Duplex) => void = () => {}): Promise<void
   server.on("upgrade", (_req, socket) => onSocket(socket));
   tunneling.attach(server);
   const headers = { connection: "upgrade", upgrade: "echo" };
-  const [, socket] = (await once(get(url, { headers }), "upgrade")) as [unknown, Duplex];
+  const createConnection = connect && ((): Duplex => connect(server));
+  const asked = get(url, { headers, ...(createConnection && { createConnection }) });
+  const [, socket] = (await once(asked, "upgrade")) as [unknown, Duplex];
   socket.end(bodyOf(1, LENGTH));
   expect((await buffer(socket)).equals(bodyOf(1, LENGTH))).toBe(true);
   await tunneling.close();
@@ -105,6 +114,19 @@ test("a tunnel whose client's socket has another listener keeps its chunks", asy
   await echo((socket) => socket.on("data", () => {}));
   expect(freed / LENGTH).toBeLessThan(1.1);
 });
+
+// Node has `duplexPair` from 22.6 on.
+test.skipIf(streams.duplexPair === undefined)(
+  "a tunnel over a stream that is no socket frees nothing that the stream's other side has written",
+  async () => {
+    await echo(undefined, (server) => {
+      const [near, far] = streams.duplexPair();
+      server.emit("connection", near);
+      return far;
+    });
+    expect(freed).toBe(0);
+  },
+);
 
 test("a response whose `write` is wrapped keeps its chunks", async () => {
   const { server, url } = await startHttp((req, res: ServerResponse) => {

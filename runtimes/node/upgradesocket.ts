@@ -141,8 +141,7 @@ export class UpgradeSocket implements TunnelHandler {
   #onData(bytes: Uint8Array): void {
     if (this.#tunnel !== undefined) {
       const release = freeing(bytes);
-      // Other code that listens to the socket may keep the bytes.
-      const isFreed = release !== undefined && !isObserved(this.#socket);
+      const isFreed = release !== undefined && isOnlyReader(this.#socket);
       return this.#send(bytes, false, isFreed ? release : undefined);
     }
     if (this.#response !== undefined) return;
@@ -193,6 +192,14 @@ export class UpgradeSocket implements TunnelHandler {
       socket.destroy();
     }
   }
+}
+
+/**
+ * Whether no other code can see what a socket has read. What another stream emits, such as one that a test tool gives to the
+ * server, may belong to the code that has written it.
+ */
+function isOnlyReader(socket: Socket): boolean {
+  return isUnwrappedSocket(socket) && !isObserved(socket);
 }
 
 /** Writes bytes, and frees their memory once they are sent, if they are many and no other code can see them. */
