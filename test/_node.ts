@@ -3,6 +3,7 @@
  * binary, `HOST_FILES` the folder of the hosts as JavaScript, for versions of Node that cannot strip types.
  */
 import { execFileSync } from "node:child_process";
+import { ServerResponse } from "node:http";
 import { fileURLToPath } from "node:url";
 
 const { HOST_NODE, HOST_FILES } = process.env;
@@ -42,8 +43,17 @@ export function isInRange(version: string, { from = "0", below }: NodeRange): bo
   );
 }
 
+/** Runs the Node of the hosts, if it is another one, and returns what it prints. */
+function runHostNode(...args: string[]): string | undefined {
+  return HOST_NODE && execFileSync(HOST_NODE, args, { encoding: "utf8" }).trim();
+}
+
 /** The version of Node that runs the hosts. */
-export const hostVersion: string =
-  HOST_NODE === undefined
-    ? process.versions.node
-    : execFileSync(HOST_NODE, ["--version"], { encoding: "utf8" }).trim().slice(1);
+export const hostVersion: string = runHostNode("--version")?.slice(1) ?? process.versions.node;
+
+const METHOD = "writeInformation";
+
+/** Whether the Node of the hosts can repeat a field of an interim response; others join its lines. */
+export const repeatsInterimFields: boolean =
+  (runHostNode("-p", `"${METHOD}" in http.ServerResponse.prototype`) ??
+    String(METHOD in ServerResponse.prototype)) === "true";

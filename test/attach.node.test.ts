@@ -4,15 +4,15 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createSecureServer } from "node:https";
 import { createSecureServer as createHttp2Server } from "node:http2";
 import type { Duplex } from "node:stream";
+import * as zlib from "node:zlib";
 import { describe, expect, test, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
-import { createProxy, type NodeProxy } from "../runtimes/node.ts";
-import { createUndiciTransport } from "../runtimes/undici.ts";
+import { createProxy, type NodeProxy, type ProxyOptions } from "../runtimes/node.ts";
 import { useApps } from "./_apps.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { echoMessages, handshake, offer, sayHello } from "./_handshake.ts";
 import { until } from "./_wait.ts";
-import { chunk, type Header, lastChunk, request } from "./_wire.ts";
+import { chunk, lastChunk, request } from "./_wire.ts";
 
 const apps = useApps();
 const { upstream } = apps;
@@ -43,21 +43,28 @@ test("without attach, a handshake gets 501, and onError is told what to call", a
   expect((await apps.ask(port, request("GET", "/", offer("h2c")))).status).toBe(200);
 });
 
-test.each([
-  ["fetch", () => ({ fetch: globalThis.fetch })],
-  ["undici", () => ({ transport: createUndiciTransport() })],
-])("with %s in place of the proxy's own client, a handshake gets 501", async (_, clientOf) => {
-  const onError = vi.fn();
-  const { server, port } = await serveApp();
-  createProxy({ target: upstream.url, onError, ...clientOf() }).attach(server);
-  const answer = await apps.ask(port, request("GET", "/", handshake));
-  expect(answer).toMatchObject({ status: 501, text: "Not Implemented: http_request_error\n" });
-  expect(answer.get("proxy-status")).toBe("fetchway; error=http_request_error");
-  expect(upstream.calls).toEqual([]);
-  expect(onError.mock.calls[0]?.[0]).toMatchObject({
-    message: expect.stringMatching(
-      /cannot switch a connection to websocket.*leave out `transport` and `fetch`/,
-    ) as string,
+describe("another client in place of the proxy's own", () => {
+  async function expectRefusal(client: ProxyOptions): Promise<void> {
+    const onError = vi.fn();
+    const { server, port } = await serveApp();
+    createProxy({ target: upstream.url, onError, ...client }).attach(server);
+    const answer = await apps.ask(port, request("GET", "/", handshake));
+    expect(answer).toMatchObject({ status: 501, text: "Not Implemented: http_request_error\n" });
+    expect(answer.get("proxy-status")).toBe("fetchway; error=http_request_error");
+    expect(upstream.calls).toEqual([]);
+    expect(onError.mock.calls[0]?.[0]).toMatchObject({
+      message: expect.stringMatching(
+        /cannot switch a connection to websocket.*leave out `transport` and `fetch`/,
+      ) as string,
+    });
+  }
+
+  test("fetch: a handshake gets 501", () => expectRefusal({ fetch: globalThis.fetch }));
+
+  // undici 8 cannot be loaded on a Node without zstd, such as 22.12.
+  test.runIf("createZstdDecompress" in zlib)("undici: a handshake gets 501", async () => {
+    const { createUndiciTransport } = await import("../runtimes/undici.ts");
+    await expectRefusal({ transport: createUndiciTransport() });
   });
 });
 
@@ -259,10 +266,11 @@ describe("what the proxy does not take", () => {
     const { server, port } = await serveApp();
     const match = ({ url = "" }: IncomingMessage): boolean => URL.canParse(new URL(url).href);
     createProxy({ target: upstream.url }).attach(server, { match });
-    for (const fields of [handshake, [["Expect", "100-continue"]]] as Header[][]) {
-      const answer = await apps.ask(port, request("GET", "//", fields));
-      expect(answer).toMatchObject({ status: 200, text: "the app's GET " });
-    }
+    const refused = await apps.ask(port, request("GET", "//", handshake));
+    // A server that does not ask which requests are upgrades cannot take one back.
+    expect(refused.status).toBe("shouldUpgradeCallback" in server ? 200 : 501);
+    const answer = await apps.ask(port, request("GET", "//", [["Expect", "100-continue"]]));
+    expect(answer).toMatchObject({ status: 200, text: "the app's GET " });
     expect(report.mock.calls.flat()).toEqual([expect.any(TypeError), expect.any(TypeError)]);
     report.mockRestore();
   });
@@ -274,6 +282,23 @@ describe("what the proxy does not take", () => {
     const answer = await apps.ask(port, request("GET", "/proxied", handshake));
     expect(answer.status).toBe(501);
     expect(upstream.calls).toEqual([]);
+  });
+
+  test("is an ordinary request with its body where nothing else listens, whatever the server's own choice says", async () => {
+    const options = { shouldUpgradeCallback: () => true } as object;
+    const server = createServer(options, (req, res) => void req.pipe(res));
+    const onConnection = vi.fn();
+    server.on("connection", onConnection);
+    const port = await apps.listen(server);
+    createProxy({ target: upstream.url }).attach(server);
+    const client = await apps.connect(port);
+    for (const text of ["the first", "the second"]) {
+      client.send(request("POST", "/", offer("tcp"), text));
+      expect(await client.read()).toMatchObject({ status: 200, text });
+    }
+    expect(upstream.calls).toEqual([]);
+    // A server that asks has not handed the requests over, so that none had to be given to it again.
+    if ("shouldUpgradeCallback" in server) expect(onConnection).toHaveBeenCalledTimes(1);
   });
 
   test("h2c is an ordinary request of the app's, with its body, whoever else listens", async () => {

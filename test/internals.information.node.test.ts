@@ -17,8 +17,16 @@ afterEach(() => {
   else prototype.writeInformation = original;
 });
 
-const HINT =
-  "HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\nLink: </b>; rel=preload\r\nX-C: 1\r\n\r\n";
+const HINT = [
+  "HTTP/1.1 103 Early Hints",
+  "Link: </a>; rel=preload",
+  "Link: </b>; rel=preload",
+  "X-C: 1",
+  "Set-Cookie: d=1",
+  "x-c: 2",
+  "Set-Cookie: d=2",
+  "\r\n",
+].join("\r\n");
 const BARE = "HTTP/1.1 103 Early Hints\r\nX-C: 1\r\n\r\n";
 const BAD = "HTTP/1.1 103 Early Hints\r\nLink: no link at all\r\n\r\n";
 const OTHERS = "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 110 Unknown\r\n\r\n";
@@ -45,17 +53,16 @@ test("a Node without the method sends what writeEarlyHints and writeProcessing c
   // Newer versions of Node implement the older methods by the newer one.
   const early = vi.spyOn(ServerResponse.prototype, "writeEarlyHints").mockImplementation(function (
     this: ServerResponse,
-    hints,
+    { link, ...others },
   ) {
-    const links = [hints["link"]].flat().join(", ");
     const raw = this as unknown as { _writeRaw(text: string): void };
-    raw._writeRaw(
-      `HTTP/1.1 103 Early Hints\r\nLink: ${links}\r\nx-c: ${String(hints["x-c"])}\r\n\r\n`,
-    );
+    const lines = Object.entries(others).map(([name, value]) => `${name}: ${String(value)}\r\n`);
+    const links = [link].flat().join(", ");
+    raw._writeRaw(`HTTP/1.1 103 Early Hints\r\nLink: ${links}\r\n${lines.join("")}\r\n`);
   });
   try {
     expect(await ask(HINT)).toEqual([
-      [103, "link: </a>; rel=preload, </b>; rel=preload", "x-c: 1"],
+      [103, "link: </a>; rel=preload, </b>; rel=preload", "x-c: 1, 2", "set-cookie: d=2"],
     ]);
     expect(await ask(BARE)).toEqual([]);
   } finally {
@@ -79,7 +86,15 @@ test("a Link that Node refuses leaves the response intact", async () => {
 
 test.runIf(original !== undefined)("this Node writes each field, and any status", async () => {
   expect(await ask(HINT)).toEqual([
-    [103, "link: </a>; rel=preload", "link: </b>; rel=preload", "x-c: 1"],
+    [
+      103,
+      "link: </a>; rel=preload",
+      "link: </b>; rel=preload",
+      "x-c: 1",
+      "set-cookie: d=1",
+      "x-c: 2",
+      "set-cookie: d=2",
+    ],
   ]);
   expect(await ask(OTHERS)).toEqual([[102], [110]]);
   expect(await ask(BARE)).toEqual([[103, "x-c: 1"]]);

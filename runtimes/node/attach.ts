@@ -44,7 +44,7 @@ class AttachedServer {
     );
     chooseUpgrades(
       server,
-      (req, byServer) => this.#find(req) !== undefined || (byServer && !asksForHttp2(req)),
+      (req, byServer) => this.#find(req) !== undefined || (byServer && this.#isLeft(req)),
       () => this.#others,
     );
   }
@@ -79,10 +79,15 @@ class AttachedServer {
     );
   }
 
+  /** Whether an upgrade that no proxy takes is for another listener. */
+  #isLeft(req: IncomingMessage): boolean {
+    return this.#others > 0 && !asksForHttp2(req);
+  }
+
   #onUpgrade(req: IncomingMessage, socket: Duplex, head: Buffer): void {
     const taking = this.#find(req);
     if (taking !== undefined) return taking.upgrade(req, socket, head);
-    if (this.#others > 0 && !asksForHttp2(req)) return;
+    if (this.#isLeft(req)) return;
     // A server that asks which requests are upgrades does not come here.
     const isCarried = this.#attachments.some(({ plan }) => protocolOf(req, plan) !== undefined);
     if (!isCarried && handleAsRequest(this.#server, req, socket, head)) return;

@@ -38,6 +38,8 @@ interface Row {
   node: string;
   frameworks: string;
   passed: number;
+  /** The tests that this version of Node cannot run. */
+  skipped: string[];
   failed: string[];
   /** The exit code of Vitest. It is also not 0 if a test file cannot be loaded. */
   code: number;
@@ -82,7 +84,7 @@ const inProcess = readdirSync(join(root, "test"))
   .map((name) => `test/${name}`);
 
 function runTests(node: string, frameworks: string, files: string): Row {
-  const row: Row = { node, frameworks, passed: 0, failed: [], code: 0 };
+  const row: Row = { node, frameworks, passed: 0, skipped: [], failed: [], code: 0 };
   // Besides the behaviour of the hosts, test which fast paths they use.
   const tests = [...hosts.map((host) => `test/hosts.${host}.test.ts`), "test/work.hosts.test.ts"];
   runVitest(row, files, tests, process.execPath);
@@ -108,7 +110,8 @@ function runVitest(row: Row, files: string, tests: string[], binary: string): vo
     if (assertionResults.length === 0) row.failed.push(`${file}: ${message}`);
     for (const { fullName, status } of assertionResults) {
       if (status === "passed") row.passed++;
-      else row.failed.push(`${file}: ${fullName} (${status})`);
+      else
+        row[status === "skipped" ? "skipped" : "failed"].push(`${file}: ${fullName} (${status})`);
     }
   }
 }
@@ -125,9 +128,12 @@ function runStorms(row: Row, files: string): Row {
   return row;
 }
 
-function summarize({ node, frameworks, passed, failed, code }: Row): string {
-  const counts = `${String(passed).padStart(5)} passed ${String(failed.length).padStart(4)} failed`;
-  return `Node ${node.padEnd(8)} frameworks ${frameworks.padEnd(6)} ${counts}  exit ${code}`;
+function summarize({ node, frameworks, passed, skipped, failed, code }: Row): string {
+  const numbers = { passed, failed: failed.length, skipped: skipped.length };
+  const counts = Object.entries(numbers).map(
+    ([name, count]) => `${String(count).padStart(5)} ${name}`,
+  );
+  return `Node ${node.padEnd(8)} frameworks ${frameworks.padEnd(6)} ${counts.join("")}  exit ${code}`;
 }
 
 const nodes = values.nodes?.split(",") ?? findNodes([22, 24, 26]);
@@ -136,7 +142,8 @@ const files = await compileHosts(pinned);
 const rows: Row[] = [];
 function add(row: Row): void {
   rows.push(row);
-  console.log([summarize(row), ...row.failed.map((name) => `    ${name}`)].join("\n"));
+  const named = [...row.failed, ...row.skipped].map((name) => `    ${name}`);
+  console.log([summarize(row), ...named].join("\n"));
 }
 for (const node of nodes) add(runStorms(runTests(node, "pinned", files), files));
 

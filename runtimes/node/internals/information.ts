@@ -61,14 +61,19 @@ export function writeInformation(res: Informing, status: number, headers: Header
   }
 }
 
-/** Returns the fields for `writeEarlyHints`; undefined if there is no `Link`. */
+/**
+ * Returns the fields for `writeEarlyHints`, with the lines of each field joined; undefined if there is no `Link`. Of several
+ * `Set-Cookie` lines, which must not be joined (RFC 9110 §5.3), the last one stays.
+ */
 function toHints(list: HeaderList): Record<string, string | string[]> | undefined {
   const link: string[] = [];
-  const others: [string, string][] = [];
+  const others: Map<string, string> = new Map();
   for (let i = 0; i < list.length; i += 2) {
     const name = (list[i] as string).toLowerCase();
-    if (name === "link") link.push(list[i + 1] as string);
-    else others.push([name, list[i + 1] as string]);
+    const value = list[i + 1] as string;
+    const before = name === "set-cookie" ? undefined : others.get(name);
+    if (name === "link") link.push(value);
+    else others.set(name, before === undefined ? value : `${before}, ${value}`);
   }
   return link.length === 0 ? undefined : { ...Object.fromEntries(others), link };
 }

@@ -8,7 +8,9 @@
  * - Check: the server must have the property.
  * - Otherwise: a server with a listener hands over every request with `Upgrade`, also one with a body, of which it has
  *   parsed the head only. Such a request is given to the server a second time, without the connection option `upgrade`.
- *   Node documents that a connection may be given to a server by emitting `connection`.
+ *   Node documents that a connection may be given to a server by emitting `connection`. Node 26 has parsed the body as
+ *   well: if the head were given again, the server would take the client's next request for the body. Such a request is
+ *   refused.
  * - Test: test/internals.upgradechoice.node.test.ts, "without the server's choice".
  */
 import type { IncomingMessage } from "node:http";
@@ -44,7 +46,7 @@ export function chooseUpgrades(
 
 /**
  * Gives a request that was handed over as an upgrade to the server again, as an ordinary request with its body.
- * @returns whether the server takes it: not over TLS, where no client asks for `h2c`
+ * @returns whether the server takes it: not over TLS, where no client asks for `h2c`, nor if its body has been parsed
  */
 export function handleAsRequest(
   server: Server,
@@ -54,6 +56,8 @@ export function handleAsRequest(
 ): boolean {
   const text = writeAgain(req);
   if ((socket as { encrypted?: boolean }).encrypted === true || text === undefined) return false;
+  // Behind a body that has yet to arrive, the socket is a stream of its own.
+  if (req.readableLength > 0 || socket !== req.socket) return false;
   const inject = (): void => {
     if (socket.destroyed) return;
     socket.unshift(Buffer.concat([Buffer.from(text, "latin1"), head]));
