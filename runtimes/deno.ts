@@ -37,7 +37,7 @@ const PARTS: SocketParts = { takeMemory: takeReadBuffer };
 const CODEC: Codec = { ...bufferCodec, copy: copyBytes };
 
 /** When the socket to the upstream has written a chunk of a request body, the chunk's buffer takes the next chunk. */
-const REUSED_BUFFERS: ChunkMemory = { ofRequests: () => "returned" };
+const REUSED_BUFFERS: ChunkMemory = { mayRelease: () => true };
 
 /**
  * Creates a transport that sends requests by HTTP/1.1 over Deno's sockets, with a pool of connections to each upstream.

@@ -203,23 +203,27 @@ describe("backpressure", () => {
 });
 
 describe("a chunk's memory", () => {
-  test("is borrowed, unless the connection returns chunks", () => {
+  test("is borrowed, unless the transport may release it", () => {
     expect(open().writer.memory).toBe("borrowed");
-    const ofRequests = vi.fn(() => "returned" as const);
-    const { writer, connection } = open(undefined, { ofRequests });
-    expect(writer.memory).toBe("returned");
-    expect(ofRequests).toHaveBeenCalledExactlyOnceWith(connection);
+    expect(open(undefined, { mayRelease: () => false }).writer.memory).toBe("returned");
   });
 
   test.each([
     ["copied into one write", 5],
     ["written as it is", 20_000],
-  ])("is returned after sending: %s", (_, size) => {
-    const { connection, writer } = open();
-    const release = vi.fn();
-    writer.write(new Uint8Array(size), release);
-    expect(connection.done.filter((each) => each === release)).toHaveLength(1);
-    expect(release).not.toHaveBeenCalled();
+  ])("is released after sending, unless other code sees the chunk: %s", (_, size) => {
+    for (const may of [true, false]) {
+      const mayRelease = vi.fn(() => may);
+      const { connection, writer } = open(undefined, { mayRelease });
+      const release = vi.fn();
+      writer.write(new Uint8Array(size), release);
+      expect(mayRelease).toHaveBeenCalledExactlyOnceWith(connection);
+      expect(release).not.toHaveBeenCalled();
+      for (const done of connection.done) done?.();
+      expect(release).toHaveBeenCalledOnce();
+      if (!may) expect(release.mock.lastCall).toEqual([expect.any(Error)]);
+      else expect(release.mock.lastCall).toEqual([]);
+    }
   });
 });
 

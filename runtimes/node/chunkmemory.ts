@@ -42,12 +42,11 @@ export function freeing(chunk: Uint8Array): Release | undefined {
 /** Memory that is used once. */
 const once: Recycler = { has: isAloneAndLarge, copyOut: (chunk) => chunk, release: free };
 
-/** What becomes of the memory of a request body's chunks once they are sent. */
-const ofRequests: ChunkMemory["ofRequests"] = ({ socket }) =>
-  socket instanceof NetSocket && isUnwrappedSocket(socket.raw) ? "returned" : "borrowed";
+const mayRelease: ChunkMemory["mayRelease"] = ({ socket }) =>
+  socket instanceof NetSocket && isUnwrappedSocket(socket.raw);
 
 /** The memory rules without `reuseBuffers`. */
-export const freedChunks: ChunkMemory = { recycler: once, ofRequests };
+export const freedChunks: ChunkMemory = { recycler: once, mayRelease };
 
 /** The maximum number of bytes of one read: a body of 64 KiB arrives in one read with its head. */
 const READ_SIZE = 131_072;
@@ -103,4 +102,4 @@ export const createOnRead: NonNullable<SocketParts["createOnRead"]> = (onData) =
 };
 
 /** The memory rules with `reuseBuffers`. The chunks of requests lie in Node's memory, which is freed. */
-export const reusedChunks: ChunkMemory = { recycler: pool, ofRequests };
+export const reusedChunks: ChunkMemory = { recycler: pool, mayRelease };

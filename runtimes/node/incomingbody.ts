@@ -8,7 +8,7 @@ import type { NameSet } from "../../src/fields/headers.ts";
 import { cleanTrailerNames, cleanTrailers, MAX_TRAILERS } from "../../src/fields/trailers.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
-import { freeing } from "./chunkmemory.ts";
+import { freeing, LARGE } from "./chunkmemory.ts";
 import { Audience } from "./internals/wrapped.ts";
 
 /**
@@ -204,8 +204,8 @@ function writeChunk(
     const isAlone = chunk.byteLength === chunk.buffer.byteLength;
     return sink.write(isAlone && message.listenerCount("data") === 1 ? chunk : copyOf(chunk));
   }
-  const release = memory === "returned" ? freeing(chunk) : undefined;
-  return release !== undefined && audience.isEmpty ? sink.write(chunk, release) : sink.write(chunk);
+  const mayFree = memory === "returned" && chunk.byteLength >= LARGE && audience.isEmpty;
+  return sink.write(chunk, mayFree ? freeing(chunk) : undefined);
 }
 
 /**

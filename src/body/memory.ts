@@ -29,8 +29,9 @@
 export type Ownership = "owned" | "borrowed" | "returned";
 
 /**
- * Called once when a sink does not need the memory of a chunk any more.
- * @param error why the chunk was not sent. The system may then still read it, so its memory is left alone
+ * Called once when a sink does not need a chunk any more.
+ * @param error why the memory of the chunk must be left alone: the chunk was not sent, and the system may still read it, or
+ * other code may keep it
  */
 export type Release = (error?: Error | null) => void;
 

@@ -24,8 +24,8 @@ import { toSocketError } from "./socketerror.ts";
 export interface ChunkMemory {
   /** The pooled memory of response bodies. */
   readonly recycler?: Recycler | undefined;
-  /** Returns what a connection does with the memory of a request body's chunks: see `Sink.memory`. */
-  readonly ofRequests?: (connection: Connection) => "borrowed" | "returned";
+  /** Whether no code but the runtime's own sees the bytes that are written to a connection, so that they may be released. */
+  readonly mayRelease?: (connection: Connection) => boolean;
 }
 
 const OWN_MEMORY: ChunkMemory = {};
@@ -197,8 +197,7 @@ export class Attempt implements Job, Inlet {
       this.#isOver = true;
       this.#scope.end();
       const connection = this.#connection as Connection;
-      const memory = this.#memory.ofRequests?.(connection);
-      const tunnel = new SwitchedTunnel(connection, memory === "returned");
+      const tunnel = new SwitchedTunnel(connection, this.#memory.mayRelease?.(connection));
       return this.#resolve({ status, statusText, headers, body: null, tunnel });
     }
     this.#scope.headersReceived(isEventStream(headers));
@@ -438,7 +437,7 @@ export class BodyWriter implements Sink {
   }
 
   get memory(): "borrowed" | "returned" {
-    return this.#memory.ofRequests?.(this.#connection) ?? "borrowed";
+    return this.#memory.mayRelease === undefined ? "borrowed" : "returned";
   }
 
   flush(): void {
@@ -465,7 +464,13 @@ export class BodyWriter implements Sink {
       release?.();
       return true;
     } else if (this.#written === this.#length) this.#finish();
-    return writeFramed(this.#connection, before, chunk, after, release);
+    return writeFramed(this.#connection, before, chunk, after, release && this.#guard(release));
+  }
+
+  /** Returns what a connection calls when it has sent a chunk. */
+  #guard(release: Release): Release {
+    const mayRelease = this.#memory.mayRelease?.(this.#connection) === true;
+    return mayRelease ? release : (error) => release(error ?? SEEN);
   }
 
   onDrain(callback: () => void): void {
@@ -505,6 +510,9 @@ export class BodyWriter implements Sink {
     this.#connection.markRequestComplete();
   }
 }
+
+/** The reason why the memory of a chunk is not released. Nobody reports it. */
+const SEEN = new Error("other code may keep the chunk");
 
 /** Writes bytes between two texts. Up to `SMALL` bytes are copied, and sent together with the texts in one write. */
 function writeFramed(
