@@ -20,17 +20,20 @@ export async function startHttp(
   return { server, url: `http://127.0.0.1:${await listen(server)}` };
 }
 
-/** An upstream that sends `bodyOf(seed, length)` for `/seed/length/framing`. */
+/** Sends `bodyOf(seed, length)` for `/seed/length/framing`. */
+export const sendSeeded: RequestListener = (req, res) => {
+  const [, seed, length, framing] = (req.url ?? "").split("/");
+  const body = bodyOf(Number(seed), Number(length));
+  if (framing === "sized") res.writeHead(200, { "content-length": length });
+  if (framing === "chunks") {
+    for (let at = 0; at < body.length; at += 40_000) res.write(body.subarray(at, at + 40_000));
+    res.end();
+  } else res.end(body);
+};
+
+/** An upstream that answers with `sendSeeded`. */
 export function startSeeded(): Promise<{ server: Server; url: string }> {
-  return startHttp((req, res) => {
-    const [, seed, length, framing] = (req.url ?? "").split("/");
-    const body = bodyOf(Number(seed), Number(length));
-    if (framing === "sized") res.writeHead(200, { "content-length": length });
-    if (framing === "chunks") {
-      for (let at = 0; at < body.length; at += 40_000) res.write(body.subarray(at, at + 40_000));
-      res.end();
-    } else res.end(body);
-  });
+  return startHttp(sendSeeded);
 }
 
 /** Chunks that other code keeps, each with a copy of its bytes at that time. */

@@ -1,14 +1,17 @@
 /** Detection of code other than Node's own that sees chunks, on this Node and on one that has renamed its members. */
 import { request as ask, type IncomingMessage } from "node:http";
+import { Socket } from "node:net";
 import { once } from "node:events";
 import { Readable } from "node:stream";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import { free } from "../runtimes/node/chunkmemory.ts";
 import {
   areUnwrapped,
   Audience,
   captureMethods,
   isUnwrappedResponse,
   isUnwrappedSocket,
+  watchReads,
 } from "../runtimes/node/internals/wrapped.ts";
 import { useApps } from "./_apps.ts";
 import { hideOnSocket } from "./_hidden.ts";
@@ -52,4 +55,69 @@ test("a method that Node has renamed counts as wrapped", () => {
 
 test("chunks of a parser that Node has renamed count as seen", async () => {
   expect(await listen((req) => hideOnSocket(req, "parser"))).toEqual(new Set([false]));
+});
+
+test("a handle that is not native, or that Node has renamed, counts as seen", async () => {
+  const seen: boolean[] = [];
+  const port = await apps.serve("node", (req, res) => {
+    const { _handle: handle } = req.socket as unknown as {
+      _handle: { writeBuffer: () => void; writev: () => void };
+    };
+    const { writeBuffer, writev } = handle;
+    const others = [
+      handle,
+      { writeBuffer, writev: () => {} },
+      { writeBuffer: writeBuffer.bind(handle), writev },
+      { writeBuffer },
+      null,
+    ];
+    for (const other of others) {
+      const socket = Object.create(req.socket, { _handle: { value: other } }) as Socket;
+      seen.push(!isUnwrappedSocket(socket));
+    }
+    res.end();
+  });
+  const [response] = (await once(ask({ port }).end(), "response")) as [IncomingMessage];
+  await once(response.resume(), "end");
+  expect(seen).toEqual([false, true, true, true, true]);
+});
+
+test.each([
+  ["none", () => {}, false],
+  ["a listener", (socket: Socket) => socket.on("data", () => {}), true],
+  [
+    "a listener that is called once",
+    (socket: Socket) => socket.prependOnceListener("data", () => {}),
+    true,
+  ],
+  ["a `readable` listener", (socket: Socket) => socket.once("readable", () => {}), true],
+  [
+    "a wrapped `emit`",
+    (socket: Socket) => Object.assign(socket, { emit: socket.emit.bind(socket) }),
+    true,
+  ],
+] as [string, (socket: Socket) => unknown, boolean][])(
+  "what a socket reads is seen by other code, or not: %s",
+  async (_, addOther, isSeen) => {
+    for (const order of ["before", "after"]) {
+      const socket = new Socket();
+      if (order === "before") addOther(socket);
+      const isSeenNow = watchReads(socket);
+      const said: boolean[] = [];
+      socket.on("data", () => said.push(isSeenNow()));
+      if (order === "after") addOther(socket);
+      socket.push("x");
+      socket.resume();
+      await vi.waitFor(() => expect(said).toEqual([isSeen]));
+    }
+  },
+);
+
+test("memory that cannot be transferred is left alone", () => {
+  const bytes = new Uint8Array(new WebAssembly.Memory({ initial: 1 }).buffer);
+  free(bytes);
+  expect(bytes.byteLength).toBe(65_536);
+  const own = new Uint8Array(20_000);
+  free(own);
+  expect(own.byteLength).toBe(0);
 });

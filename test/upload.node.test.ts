@@ -162,6 +162,23 @@ describe.each([
   });
 });
 
+test.each(["unshift", "push"] as const)(
+  "middleware that puts bytes in front of a body with `%s` keeps them",
+  async (method) => {
+    start = Promise.resolve();
+    // With a connection to the upstream that is open already, the bytes are sent at once.
+    await upload(proxy.nodeHandler, framings["in chunks"] ?? {});
+    const front = Buffer.alloc(40_000, "front");
+    const copy = Buffer.from(front);
+    const uploaded = await upload((req, res) => {
+      req[method](front);
+      proxy.nodeHandler(req, res);
+    }, framings["in chunks"] ?? {});
+    expect(uploaded.equals(Buffer.concat([copy, BODY]))).toBe(true);
+    expect(front.equals(copy)).toBe(true);
+  },
+);
+
 test("a body that is read as text is refused instead of sent incompletely", async () => {
   const answer = await upload((req, res) => {
     req.setEncoding("utf8");

@@ -1,12 +1,15 @@
 /** Monitoring agents that wrap Node's methods before or after Fetchway is loaded, and keep the chunks that they see. */
 import { EventEmitter, once } from "node:events";
 import { get, IncomingMessage, OutgoingMessage, request, ServerResponse } from "node:http";
+import { Agent, createServer } from "node:https";
 import { Socket } from "node:net";
 import { Duplex, Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { afterAll, afterEach, describe, expect, test, vi } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
-import { bodyOf, Keeper, startHttp, startSeeded } from "./_kept.ts";
+import { makeCertificate } from "./_certificate.ts";
+import { bodyOf, Keeper, sendSeeded, startHttp, startSeeded } from "./_kept.ts";
+import { listen } from "./_serve.ts";
 
 const upstream = await startSeeded();
 const proxies = {
@@ -114,5 +117,64 @@ describe.each(prototypes)(
       await late.close();
       server.close();
     });
+  },
+);
+
+/** Calls back with each socket that connects to an upstream with TLS. */
+function onConnect(callback: (socket: Socket) => void): void {
+  const { prototype } = Agent as unknown as {
+    prototype: { createConnection: (this: Agent, ...args: unknown[]) => Socket };
+  };
+  const original = prototype.createConnection;
+  prototype.createConnection = function (...args) {
+    const socket = original.apply(this, args);
+    callback(socket);
+    return socket;
+  };
+  unwrap = () => void (prototype.createConnection = original);
+}
+
+const keep = (chunk: Buffer): void => keeper.keep(chunk);
+/** Keeps a chunk after the next, with a listener that is removed before the proxy's own listener gets that chunk. */
+function keepNext(socket: Socket): void {
+  socket.once("data", () => setImmediate(() => socket.prependOnceListener("data", keep)));
+}
+
+/** Ways in which other code sees what a socket with TLS reads. */
+const readers: [name: string, watch: () => void][] = [
+  ["a listener of the socket", () => onConnect((socket) => socket.on("data", keep))],
+  ["a `once` listener of the socket", () => onConnect(keepNext)],
+  [
+    "a wrapped `push` of the socket",
+    () =>
+      onConnect((socket) => {
+        socket.push = (chunk: unknown) => (
+          keeper.keep(chunk),
+          Readable.prototype.push.call(socket, chunk)
+        );
+      }),
+  ],
+  ["a wrapped Readable.push", () => wrap(Readable.prototype, "push")],
+  ["a wrapped EventEmitter.emit", () => wrap(EventEmitter.prototype, "emit")],
+];
+
+test.each(readers)(
+  "chunks from an upstream with TLS that %s keeps never change",
+  async (...way) => {
+    const [, watch] = way;
+    const certificate = await makeCertificate();
+    const secure = createServer(certificate, sendSeeded);
+    const target = `https://localhost:${await listen(secure)}`;
+    const proxy = createProxy({ target, pool: { tls: { ca: certificate.cert } } });
+    const { server, url } = await startHttp(proxy.nodeHandler);
+    keeper = new Keeper();
+    watch();
+    const [response] = (await once(get(`${url}/1/2000000/sized`), "response")) as [IncomingMessage];
+    expect((await buffer(response)).equals(bodyOf(1, 2_000_000))).toBe(true);
+    expect(keeper.kept.length).toBeGreaterThan(0);
+    keeper.expectUnchanged();
+    await proxy.close();
+    secure.close();
+    server.close();
   },
 );

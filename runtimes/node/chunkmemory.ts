@@ -26,9 +26,17 @@ function isAloneAndLarge({ byteLength, buffer }: Uint8Array): boolean {
   return byteLength >= LARGE && byteLength === buffer.byteLength;
 }
 
-/** Frees the memory of a chunk that is alone in its ArrayBuffer. No code may read the chunk any more. */
-function free({ buffer }: Uint8Array): void {
-  (buffer as ArrayBuffer).transfer(0);
+/**
+ * Frees the memory of a chunk that is alone in its ArrayBuffer. No code may read the chunk any more. Memory that cannot be
+ * transferred is left alone: an app may have pushed a chunk in WebAssembly's memory into a request, and an exception in a
+ * callback of a write would end the process.
+ */
+export function free({ buffer }: Uint8Array): void {
+  try {
+    (buffer as ArrayBuffer).transfer(0);
+  } catch {
+    // The garbage collector frees it.
+  }
 }
 
 /** Returns a function that frees the memory of a chunk, if it is large and alone in its ArrayBuffer; else undefined. */

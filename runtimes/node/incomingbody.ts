@@ -94,6 +94,9 @@ export class IncomingBody implements BodySource {
     if (message.readableLength === 0) sink.flush?.();
     // Create it whatever `sink.memory` is now: that may become "returned" once the sink's connection is established.
     const audience = new Audience(message);
+    // The number of bytes that are buffered already. Other code may have put them there, by `unshift` or `push`, from memory
+    // that it still uses.
+    let early = message.readableLength;
     await new Promise<void>((resolve) => {
       let isWaiting = false;
       const goOn = (): void => {
@@ -103,7 +106,9 @@ export class IncomingBody implements BodySource {
       const onData = (chunk: Buffer): void => {
         // Other code may have called `setEncoding` during the upload: chunks are then strings, and their bytes are lost.
         if (!((chunk as unknown) instanceof Uint8Array)) return finish(readAsText());
-        if (writeChunk(message, chunk, sink, audience)) return;
+        const isEarly = early > 0;
+        early -= chunk.byteLength;
+        if (writeChunk(message, chunk, sink, isEarly ? undefined : audience)) return;
         message.pause();
         // Wait only once: other code may have resumed the message while the callback of `onDrain` is pending.
         if (isWaiting) return;
@@ -192,19 +197,22 @@ function isComplete(message: IncomingMessage): boolean {
   return stream.readableEnded && !stream.aborted;
 }
 
-/** Writes a chunk to a sink. As `sink.memory` requires, it writes a copy, or frees the memory once the chunk is sent. */
+/**
+ * Writes a chunk to a sink. As `sink.memory` requires, it writes a copy, or frees the memory once the chunk is sent.
+ * @param audience tells whether other code sees the chunk; undefined if it may
+ */
 function writeChunk(
   message: IncomingMessage,
   chunk: Buffer,
   sink: Sink,
-  audience: Audience,
+  audience: Audience | undefined,
 ): boolean {
   const { memory = "owned" } = sink;
   if (memory === "owned") {
     const isAlone = chunk.byteLength === chunk.buffer.byteLength;
     return sink.write(isAlone && message.listenerCount("data") === 1 ? chunk : copyOf(chunk));
   }
-  const mayFree = memory === "returned" && chunk.byteLength >= LARGE && audience.isEmpty;
+  const mayFree = memory === "returned" && chunk.byteLength >= LARGE && audience?.isEmpty === true;
   return sink.write(chunk, mayFree ? freeing(chunk) : undefined);
 }
 

@@ -6,6 +6,7 @@ import { NetConnector } from "../sockets/connect.ts";
 import { loadHttp2 } from "../sockets/loadhttp2.ts";
 import { beginAfterArrival } from "./internals/arrival.ts";
 import { takeShared } from "./internals/sharedread.ts";
+import { watchReads } from "./internals/wrapped.ts";
 import { createOnRead, freedChunks, reusedChunks } from "./chunkmemory.ts";
 
 /** Creates the transport that sends requests by HTTP/1.1 over Node's sockets. */
@@ -19,6 +20,7 @@ export function createNodeTransport(options: PoolOptions): Transport {
       new NetConnector(filled, {
         createOnRead: reuses ? createOnRead : undefined,
         takeMemory: reuses ? undefined : takeShared,
+        watchReads,
         allowHalfOpen: true,
       }),
     codec: bufferCodec,

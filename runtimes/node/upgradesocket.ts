@@ -6,8 +6,8 @@ import type { Listener } from "../../src/exchange/scope.ts";
 import type { Tunnel, TunnelHandler } from "../../src/tunnel.ts";
 import { freeing } from "./chunkmemory.ts";
 import { writeFromShared } from "./internals/scratchwrite.ts";
-import { isObserved, readIntoShared } from "./internals/sharedread.ts";
-import { isUnwrappedSocket } from "./internals/wrapped.ts";
+import { readIntoShared } from "./internals/sharedread.ts";
+import { isUnwrappedSocket, watchReads } from "./internals/wrapped.ts";
 
 /** The number of bytes that are kept before the upgrade is answered. Above it, the proxy stops reading from the client. */
 const MAX_EARLY = 65_536;
@@ -22,6 +22,8 @@ const MAX_EARLY = 65_536;
 export class UpgradeSocket implements TunnelHandler {
   readonly takesShared = true;
   readonly #socket: Socket;
+  /** Whether other code sees the bytes that arrive now. */
+  readonly #isSeen: () => boolean;
   #early: Uint8Array[];
   #earlyBytes: number;
   /** Whether the client has disconnected, or has closed its direction. */
@@ -34,6 +36,7 @@ export class UpgradeSocket implements TunnelHandler {
   constructor(socket: Duplex, head: Uint8Array) {
     // Node's type is Duplex, because a server can be given any stream as a connection.
     this.#socket = socket as Socket;
+    this.#isSeen = watchReads(this.#socket);
     this.#early = head.byteLength > 0 ? [head] : [];
     this.#earlyBytes = head.byteLength;
     socket
@@ -141,7 +144,8 @@ export class UpgradeSocket implements TunnelHandler {
   #onData(bytes: Uint8Array): void {
     if (this.#tunnel !== undefined) {
       const release = freeing(bytes);
-      const isFreed = release !== undefined && isOnlyReader(this.#socket);
+      // What a stream emits that is no socket, such as one that a test tool gives to the server, may belong to its writer.
+      const isFreed = release !== undefined && isUnwrappedSocket(this.#socket) && !this.#isSeen();
       return this.#send(bytes, false, isFreed ? release : undefined);
     }
     if (this.#response !== undefined) return;
@@ -192,14 +196,6 @@ export class UpgradeSocket implements TunnelHandler {
       socket.destroy();
     }
   }
-}
-
-/**
- * Whether no other code can see what a socket has read. What another stream emits, such as one that a test tool gives to the
- * server, may belong to the code that has written it.
- */
-function isOnlyReader(socket: Socket): boolean {
-  return isUnwrappedSocket(socket) && !isObserved(socket);
 }
 
 /** Writes bytes, and frees their memory once they are sent, if they are many and no other code can see them. */

@@ -55,6 +55,11 @@ export interface SocketParts {
    * same for all sockets. Undefined where the runtime allocates memory for each read.
    */
   readonly takeMemory?: (() => Uint8Array | undefined) | undefined;
+  /**
+   * Watches a socket that emits what it reads, also one with TLS. The function that it returns tells whether other code sees
+   * the chunk that arrives now: that chunk is copied. Undefined where the memory of chunks is never freed.
+   */
+  readonly watchReads?: ((raw: RawSocket) => () => boolean) | undefined;
   /** Whether a socket stays writable after the upstream has closed its direction: a write then detects a reset. */
   readonly allowHalfOpen?: boolean;
 }
@@ -133,7 +138,8 @@ export class NetConnector implements Connector {
       ...(onread !== undefined && { onread }),
       ...(!secure && { allowHalfOpen }),
     });
-    const socket = new NetSocket(raw, onread);
+    const watchReads = onread === undefined ? this.#parts.watchReads : undefined;
+    const socket = new NetSocket(raw, onread, watchReads);
     scope.onCancel(() => raw.destroy());
     if (resolver !== undefined) {
       const failed = (address: string): void => resolver.markFailed(hostname, address);

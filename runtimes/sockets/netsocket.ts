@@ -2,7 +2,7 @@ import type { Socket as RawSocket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Release } from "../../src/body/memory.ts";
 import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
-import type { OnRead } from "./connect.ts";
+import type { OnRead, SocketParts } from "./connect.ts";
 
 /**
  * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets may
@@ -33,10 +33,16 @@ export class NetSocket implements Socket {
   #handler: SocketHandler | undefined;
   /** Takes what is read instead of the handler. */
   #take: ((bytes: Uint8Array) => void) | undefined;
+  readonly #watchReads: SocketParts["watchReads"];
 
   /** @param onread the socket's `onread`: such a socket reads into memory that it reads into again */
-  constructor(raw: RawSocket, onread?: OnRead | MemoryReader) {
+  constructor(
+    raw: RawSocket,
+    onread?: OnRead | MemoryReader,
+    watchReads?: SocketParts["watchReads"],
+  ) {
     this.raw = raw;
+    this.#watchReads = watchReads;
     if (onread instanceof MemoryReader) {
       onread.socket = this;
       return;
@@ -52,10 +58,12 @@ export class NetSocket implements Socket {
 
   attach(handler: SocketHandler): void {
     this.#handler = handler;
+    const isSeen = this.#watchReads?.(this.raw);
     this.raw
       // A runtime may read for several sockets into one buffer. Only the handler of a chunk that it wants to keep looks at
-      // the ArrayBuffer, because Bun makes it when code asks for it.
-      .on("data", (bytes) => handler.onData(bytes))
+      // the ArrayBuffer, because Bun makes it when code asks for it. A chunk that other code sees is not kept: its memory
+      // would be freed.
+      .on("data", (bytes) => handler.onData(bytes, isSeen?.() === true ? false : undefined))
       .on("end", () => handler.onHalfClose())
       .on("drain", () => handler.onDrain())
       .on("error", (error) => handler.onError(error))

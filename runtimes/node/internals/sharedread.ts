@@ -67,7 +67,7 @@ export function readIntoShared(socket: Socket, take: (bytes: Uint8Array) => void
 }
 
 /** Whether other code may see what the socket reads. */
-export function isObserved(socket: Socket): boolean {
+function isObserved(socket: Socket): boolean {
   const listeners = socket.listenerCount("data") + socket.listenerCount("readable");
   return listeners > 1 || !isUnwrappedReader(socket);
 }

@@ -2,10 +2,13 @@
  * Whether other code can see the chunks that pass through Node's objects. Such code has wrapped a method of an object or
  * of one of its prototypes, or has added a listener. It may keep chunks, so their memory must not be used again.
  *
- * - Rests on: a chunk goes from `response.write` to the operating system, and from Node's parser to a listener, only
- *   through the methods that this module names. `socket.parser.incoming` is the message whose body Node's parser reads.
+ * - Rests on: a chunk goes from `response.write` to the operating system, from the operating system to a listener of a
+ *   socket, and from Node's parser to a listener, only through the methods that this module names. A socket passes its chunks
+ *   to `socket._handle`. `socket.parser.incoming` is the message whose body Node's parser reads.
  * - Check: at every use, each of these methods must exist, and be the same function as when this module was loaded, which
- *   was Node's own (`ownmethod.ts`). The message in `socket.parser.incoming` must be the one whose chunk arrives.
+ *   was Node's own (`ownmethod.ts`). The methods of `socket._handle` must be native: tools such as mitm make sockets with
+ *   handles in JavaScript, which pass the chunk itself to other code. The message in `socket.parser.incoming` must be the one
+ *   whose chunk arrives.
  * - Otherwise: chunks are copied, and their memory is left to the garbage collector.
  * - Test: test/wrapped.node.test.ts, and test/internals.wrapped.node.test.ts, which renames the methods and the parser as
  *   another version of Node could.
@@ -13,6 +16,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
+import type { Readable } from "node:stream";
 import { isOwnMethod } from "./ownmethod.ts";
 
 /** Methods by name, as they were when this module was loaded: a method that differs now has been wrapped. */
@@ -52,13 +56,13 @@ const SOCKET = captureMethods(builtin?.("node:net").Socket.prototype, [
 ]);
 /** The methods that Node calls with a chunk that it has read from the system's socket, up to a listener. */
 const SOCKET_READS = captureMethods(builtin?.("node:net").Socket.prototype, ["push", "emit"]);
-/** The methods that Node calls with a chunk, from its parser up to a listener. */
-const MESSAGE = captureMethods(builtin?.("node:stream").Readable.prototype, [
-  "push",
-  "read",
-  "emit",
-  "on",
-]);
+const LISTENED = ["push", "read", "emit", "on"];
+/** The methods that Node calls with a chunk that it has read from the system's socket, up to a listener, or with the listener. */
+const SOCKET_LISTENED = captureMethods(builtin?.("node:net").Socket.prototype, LISTENED);
+/** The methods that Node calls with a chunk, from its parser up to a listener, or with the listener. */
+const MESSAGE = captureMethods(builtin?.("node:stream").Readable.prototype, LISTENED);
+/** The methods of a socket's handle that Node calls with chunks. */
+const HANDLE = ["writeBuffer", "writev"] as const;
 
 /**
  * Whether an object still has the captured methods, so that no code has wrapped one. If a method did not exist, the answer
@@ -73,7 +77,30 @@ export function areUnwrapped(object: object, methods: Methods): boolean {
 
 /** Whether only Node's own code sees the chunks that are written to a socket. */
 export function isUnwrappedSocket(socket: Socket): boolean {
-  return areUnwrapped(socket, SOCKET);
+  return areUnwrapped(socket, SOCKET) && hasNativeHandle(socket);
+}
+
+/** Whether each method of a handle is native. */
+const areNative: WeakMap<object, boolean> = new WeakMap();
+
+/** Whether Node's native code takes the chunks that are written to a socket. */
+function hasNativeHandle(socket: Socket): boolean {
+  const { _handle: handle } = socket as { _handle?: Partial<Record<string, object>> | null };
+  if (!handle) return false;
+  for (const name of HANDLE) {
+    const method = handle[name];
+    if (method === undefined || !(areNative.get(method) ?? checkNative(name, method))) return false;
+  }
+  return true;
+}
+
+/** Finds out whether a method of a handle is native. A bound function has a native source as well, but no name in it. */
+function checkNative(name: string, method: object): boolean {
+  const isNative =
+    typeof method === "function" &&
+    Function.prototype.toString.call(method) === `function ${name}() { [native code] }`;
+  areNative.set(method, isNative);
+  return isNative;
 }
 
 /** Whether only Node's own code, and listeners, see the chunks that a socket reads. */
@@ -89,23 +116,34 @@ export function isUnwrappedResponse(res: ServerResponse | Http2ServerResponse): 
   return areUnwrapped(res, RESPONSE) && isUnwrappedSocket(res.socket);
 }
 
-/** Tells whether code other than the proxy listens for the chunks of a request. */
+/** Tells whether code other than the proxy listens for the chunks of a stream. */
+class OtherListeners {
+  /** Whether there are such listeners, or have been. */
+  exist: boolean;
+
+  /** Must be created before the proxy's own listener is added. */
+  constructor(stream: Readable) {
+    this.exist = stream.listenerCount("data") + stream.listenerCount("readable") > 0;
+    // Record each listener when it is added: when a chunk reaches the proxy's own listener, a `once` listener has been
+    // removed already, so that counting the listeners would miss it.
+    let isOurs = true;
+    stream.on("newListener", (event) => {
+      if (event !== "data" && event !== "readable") return;
+      if (!isOurs) this.exist = true;
+      isOurs = false;
+    });
+  }
+}
+
+/** Tells whether code other than the proxy sees the chunks of a request. */
 export class Audience {
   readonly #message: IncomingMessage;
-  #hasListeners: boolean;
+  readonly #others: OtherListeners;
 
   /** Must be created before the proxy's own listener is added. */
   constructor(message: IncomingMessage) {
     this.#message = message;
-    this.#hasListeners = message.listenerCount("data") + message.listenerCount("readable") > 0;
-    // Record each listener when it is added: when a chunk reaches the proxy's own listener, a `once` listener has been
-    // removed already, so that counting the listeners would miss it.
-    let isOurs = true;
-    message.on("newListener", (event) => {
-      if (event !== "data" && event !== "readable") return;
-      if (!isOurs) this.#hasListeners = true;
-      isOurs = false;
-    });
+    this.#others = new OtherListeners(message);
   }
 
   /** Whether the chunk that arrives now comes from Node's parser, and no other code gets it. */
@@ -113,6 +151,15 @@ export class Audience {
     const message = this.#message;
     // A chunk that does not come from the parser was pushed by other code, such as a test tool, which may still use it.
     const { parser } = message.socket as { parser?: { incoming?: unknown } };
-    return !this.#hasListeners && parser?.incoming === message && areUnwrapped(message, MESSAGE);
+    return !this.#others.exist && parser?.incoming === message && areUnwrapped(message, MESSAGE);
   }
+}
+
+/**
+ * Watches a socket that emits what it reads. Must be called before the proxy's own listener is added.
+ * @returns a function that tells whether code other than the proxy sees the chunk that arrives now
+ */
+export function watchReads(socket: Socket): () => boolean {
+  const others = new OtherListeners(socket);
+  return () => others.exist || !areUnwrapped(socket, SOCKET_LISTENED);
 }
