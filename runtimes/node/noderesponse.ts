@@ -353,7 +353,8 @@ function buildStreamed(
   head: Head,
   message: IncomingMessage | undefined,
 ): Response {
-  // If the server writes the head alone, Node may encode it as UTF-8, which changes bytes above 0x7f.
+  // Node encodes a head that is sent without a body chunk as UTF-8, which changes bytes above 0x7f (`obs-text`). So make the
+  // server send the head with the first chunk.
   if (hasObsText(head.headers)) {
     const response = toResponse(streamOf(body, true, message), head);
     sendHeadWithBody(response);

@@ -121,7 +121,8 @@ function readLeft(stream: ReadableStream): bigint | undefined {
  */
 function isPipeable(stream: ReadableStream): boolean {
   try {
-    // The fields of a request that workerd has made are immutable: then this throws, whether or not there is such a field.
+    // `delete` throws for the immutable `Headers` of a request that workerd has received, even if the field does not exist.
+    // For the `Headers` of a request that a script has made, it does nothing.
     largeBodies.get(stream)?.delete("fetchway-immutable");
     return false;
   } catch {

@@ -16,8 +16,8 @@ const PIPED_CHUNK_SIZE = 262_144;
 const FIRST_CHUNK_SIZE = 16_384;
 
 /**
- * The milliseconds that `fetch` has to report a failure of the upstream, after the runtime could not move a body to it. It
- * reports one in the same turn of the event loop, or in the next ones.
+ * The milliseconds that `fetch` has to settle after a request body could not be moved to the upstream. If the upstream is at
+ * fault or has responded early, `fetch` settles within a few turns of the event loop; if not, the client is at fault.
  */
 const REPORT_TIME = 100;
 
@@ -216,8 +216,8 @@ async function pumpRequest(
   try {
     await stream.pipeTo(writable, { preventAbort: true });
   } catch (thrown) {
-    // workerd fails the stream with the same error, whether the client or the upstream is gone. So the pipe is left open
-    // for a moment: if the upstream is gone or has responded early, `fetch` settles, and if the client is gone, it waits.
+    // workerd gives the same error whether the client or the upstream is gone. `preventAbort` has left the pipe open, so that
+    // `fetch` settles only if the upstream is gone or has responded, and keeps waiting for the body if the client is gone.
     await new Promise((resolve) => setTimeout(resolve, REPORT_TIME));
     if (!attempt.isSettled) fail(thrown);
     await writable.abort(thrown).catch(() => {});

@@ -23,7 +23,7 @@ const NATIVE_READER = "readableStreamReadFn";
 /** The lowest number of bytes of a body whose chunks are freed. For a shorter one, the check would cost too much. */
 const LARGE = 262_144;
 
-/** Returns the stream of a body. If the body is large, and arrives from an upstream, Deno's server frees its chunks. */
+/** Returns the stream of a body. The memory of its chunks is freed if the body is large and arrives from an upstream. */
 export function toFreedStream(body: BodySource): ReadableStream<Uint8Array> {
   const isLarge = body.buffered !== undefined && (body.length ?? 0) >= LARGE;
   if (!isLarge) return body.stream();

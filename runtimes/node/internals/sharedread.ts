@@ -1,14 +1,14 @@
 /**
- * Makes sockets read into one buffer of the process. Otherwise, Node allocates 64 KiB for each read of a socket, and copies
- * the bytes if they are fewer. For a small message, this allocation costs more than forwarding it; for a large one, the
- * first access to new memory costs more than the read, and a message of 64 KiB needs a second read.
+ * Makes sockets read into one buffer of the process. By default, Node allocates 64 KiB for each read of a socket, and copies
+ * the bytes into smaller memory if the read returns fewer. For a small message, this allocation costs more than forwarding
+ * it. For a large one, the first access to new memory costs more than the read; and 64 KiB with a head need two reads.
  *
  * - Connections to upstreams read into it by the documented option `onread` of `net.connect` (`MemoryReader`). The client
  *   copies each chunk of a body before the callback returns.
  * - Tunnels read into it only with the pool option `reuseBuffers`, because they write from it without a copy.
  * - Rests on: on Unix, libuv reads from a socket when bytes have arrived, and calls back at once, so that several sockets
- *   can read into the same memory. On Windows, several reads wait at the same time, each with its memory. Deno has no libuv
- *   (`runtimes/deno/internals/readbuffers.ts`).
+ *   can read into the same memory. On Windows, several reads wait at the same time, each with its memory. Deno does not use
+ *   libuv; `runtimes/deno/internals/readbuffers.ts` is its counterpart to this module.
  *   For clients' sockets, which cannot be given `onread`: the members that this option sets, `kBuffer`, `kBufferCb` and
  *   `kBufferGen` of a socket, which are symbols, and the method `useUserBuffer` of its handle. `pause`, `resume` and the end
  *   of a socket with `onread` are Node's own code.

@@ -54,12 +54,16 @@ const SOCKET = captureMethods(builtin?.("node:net").Socket.prototype, [
   "_writev",
   "_writeGeneric",
 ]);
-/** The methods that Node calls with a chunk that it has read from the system's socket, up to a listener. */
+/** The methods through which a socket passes a chunk from the operating system to its `data` listeners. */
 const SOCKET_READS = captureMethods(builtin?.("node:net").Socket.prototype, ["push", "emit"]);
+/**
+ * The methods through which a stream passes a chunk to its `data` listeners, and `on`: code that has wrapped `on` may have
+ * wrapped the listener itself, and so gets the chunks of the proxy's listener.
+ */
 const LISTENED = ["push", "read", "emit", "on"];
-/** The methods that Node calls with a chunk that it has read from the system's socket, up to a listener, or with the listener. */
+/** The methods of `LISTENED`, of a socket to an upstream. */
 const SOCKET_LISTENED = captureMethods(builtin?.("node:net").Socket.prototype, LISTENED);
-/** The methods that Node calls with a chunk, from its parser up to a listener, or with the listener. */
+/** The methods of `LISTENED`, of a request that Node's parser reads. */
 const MESSAGE = captureMethods(builtin?.("node:stream").Readable.prototype, LISTENED);
 /** The methods of a socket's handle that Node calls with chunks. */
 const HANDLE = ["writeBuffer", "writev"] as const;

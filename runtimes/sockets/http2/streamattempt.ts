@@ -35,9 +35,9 @@ const TIMEOUTS: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
 const END_STREAM = 1;
 
 /**
- * The attempt of a stream, until the stream is closed. The listeners of a stream find its attempt here and do not refer to it,
- * because closed streams stay in memory for a while: `node:http2` has the streams of a session in a `Map`, and V8 keeps the
- * earlier tables of a `Map` (see `watched` in nodeincoming.ts).
+ * The attempt of a stream, until the stream is closed. The listeners of a stream look the attempt up under this key.
+ * If they referred to it, it would stay in memory with the closed stream, and with it the whole exchange: `node:http2` has the
+ * streams of a session in a `Map`, whose earlier tables V8 keeps in memory (see `watched` in nodeincoming.ts).
  */
 const ATTEMPT = Symbol("attempt");
 
@@ -177,8 +177,8 @@ export class StreamAttempt implements Waiting, Inlet {
     try {
       bytes = body === null ? undefined : takeWhole(body, contentLength);
       isPiped = body !== null && bytes === undefined;
-      // HTTP/2 frames a body by itself: a length that the client has not told is not added, so that the upstream of a gRPC
-      // client sees the same fields as without the proxy.
+      // HTTP/2 delimits a body without Content-Length. So the field is not added to a streamed body whose client has not sent
+      // it: the upstream of a gRPC client then gets the same fields as without the proxy.
       const length = isPiped ? contentLength : (contentLength ?? body?.length);
       const isEmpty = !isPiped && (bytes?.byteLength ?? 0) === 0;
       const trailers = isPiped ? undefined : body?.trailers;
@@ -364,7 +364,7 @@ export class StreamAttempt implements Waiting, Inlet {
   }
 
   onClose(): void {
-    // An error takes a stack trace: none is made at the ordinary end of a response.
+    // Every response ends here. Make the error only where it is reported, because its stack trace costs time.
     if (!this.#isOver) this.fail(new ProxyError("connection_terminated"));
     this.#connection?.release(this);
   }
