@@ -105,7 +105,7 @@ const PARTS: readonly (readonly [name: string, files: RegExp])[] = [
     /^src\/(?:request|fields)\//,
   ],
   ["the response: header fields, `Location`, cookies", /^src\/response\//],
-  ["deadlines and abort", /exchange\/scope/],
+  ["deadlines and abort", /exchange\/(?:scope|deadline)/],
   ["retries, redirects, and kept bodies", /exchange\/(?:send|redirect)|body\/replay/],
   ["`onRequestEnd`, `serverTiming`", /observation|body\/watched/],
   ["`mirror`", /exchange\/mirror/],

@@ -159,8 +159,8 @@ const outcomes = await Promise.all([
   run("killed", 0),
   run("flaps", 0),
   run("500", 0),
-  run("hangs", 200),
-  run("slow", 200),
+  run("hangs", 500),
+  run("slow", 500),
   run("hangs", 0),
 ]);
 for (const outcome of outcomes) console.log(JSON.stringify(outcome));

@@ -45,8 +45,9 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 100 for both: without `onRequestEnd`, `serverTiming` collects nothing but times, and no event follows the reported one.
  * - 90 for both: a failed upload waits for the promise of `fetch`, which tells who has failed, and all sinks into a web
  *   stream are of one class.
+ * - 20 for workerd, 40 for fetch: what arrived while the event loop was blocked is read before `attemptTimeout` passes.
  */
-const LIMITS = { workerd: 28_190, fetch: 27_210 };
+const LIMITS = { workerd: 28_210, fetch: 27_250 };
 
 test.each(Object.entries(LIMITS))("the %s entry has at most %i bytes", async (entry, limit) => {
   const { files, gzip, text } = await bundleOf(`export * from "./runtimes/${entry}.ts"`, entry);

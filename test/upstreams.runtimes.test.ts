@@ -46,6 +46,6 @@ describe.each([
     // Without attemptTimeout, those fail that were sent before the ejection.
     expect(of("hangs", 0).gets[504]).toBeLessThan(20);
     // After the ejection, no request waits for the slow upstream.
-    expect(of("slow", 200).slowest).toBeLessThan(2_000);
+    expect(of("slow", 500).slowest).toBeLessThan(2_000);
   });
 });

@@ -2,6 +2,7 @@ import type { Agent, AgentOptions } from "node:http";
 import type { LookupAddress, LookupOptions } from "node:dns";
 import type { Socket as RawSocket } from "node:net";
 import { ProxyError } from "../../src/error.ts";
+import { Deadline } from "../../src/exchange/deadline.ts";
 import type {
   ResolvedAddress,
   Connector,
@@ -148,14 +149,14 @@ export class NetConnector implements Connector {
     const late = (): void => {
       raw.destroy(new ProxyError(resolving ? "dns_timeout" : "connection_timeout"));
     };
-    const timer = connectTimeout > 0 ? setTimeout(late, connectTimeout) : undefined;
+    const deadline = connectTimeout > 0 ? new Deadline(connectTimeout, late) : undefined;
     let isEstablished = false;
     raw.on("error", reject).on("close", () => {
-      clearTimeout(timer);
+      deadline?.clear();
       if (!isEstablished) reject(new ProxyError("connection_terminated"));
     });
     raw.on(secure ? "secureConnect" : "connect", () => {
-      clearTimeout(timer);
+      deadline?.clear();
       // Every socket is created with `noDelay: true`, because Bun does so in any case. Turn it off here if asked to.
       if (!noDelay) raw.setNoDelay(false);
       isEstablished = true;

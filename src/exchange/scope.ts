@@ -37,9 +37,6 @@ export interface AbortTarget {
   hasProgressed?: (() => boolean) | undefined;
 }
 
-/** A timer that is late by more than this number of milliseconds was delayed by a blocked event loop. */
-const BLOCKED = 20;
-
 /**
  * The scope of one attempt to get a response. It aborts the exchange when a deadline passes, the client disconnects, or
  * the caller's signal is aborted.
@@ -54,7 +51,7 @@ const BLOCKED = 20;
 export class Scope implements Listener {
   #target: AbortTarget | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** The time at which the timer fires, on the clock of `performance.now()`. */
+  /** The time at which the timer fires, on the clock of `performance.now()`; `Infinity` if the limit passes with it. */
   #firesAt = 0;
   /** The current time limit in milliseconds; 0 for none. */
   #limit = 0;
@@ -331,8 +328,9 @@ export class Scope implements Listener {
     if (left > 1) {
       return this.#start(hasProgressed ? Math.min(left, waitForProgress(this.#limit)) : left, now);
     }
-    // The event loop was blocked: let pending reads run before timing out.
-    if (now - this.#firesAt > BLOCKED) return this.#start(1, now);
+    // The event loop may have been blocked: read what has arrived meanwhile. Do so once: with more load than the process can
+    // take, its event loop is blocked all the time.
+    if (this.#firesAt < Infinity) return this.#start(1, Infinity);
     const isStreaming = this.#lastRequestChunkAt !== undefined;
     const what = isStreaming ? "the next chunk of the response body" : "the response headers";
     this.abort(

@@ -3,6 +3,7 @@ import { ProxyError, toProxyError } from "../error.ts";
 import { MisuseError } from "../options/misuse.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
 import { discardBody } from "../response/clean.ts";
+import { Deadline } from "./deadline.ts";
 import type { Scope } from "./scope.ts";
 import type { Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
 
@@ -143,11 +144,11 @@ export class AttemptTimeout extends ProxyError {
 function limitAttempt(limit: number, methods: readonly string[]): Interceptor {
   return (next) => (request, scope) => {
     if (request.choice !== undefined) return next(request, scope);
-    const timer = setTimeout(() => {
+    const deadline = new Deadline(limit, () => {
       if (repeatRequest(request, methods) !== undefined)
         scope.failAttempt(new AttemptTimeout(limit));
-    }, limit);
-    return next(request, scope).finally(() => clearTimeout(timer));
+    });
+    return next(request, scope).finally(() => deadline.clear());
   };
 }
 

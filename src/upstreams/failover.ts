@@ -8,6 +8,7 @@ import { parseTarget, type TargetAddress, type Upstream } from "../request/targe
 import { discardBody } from "../response/clean.ts";
 import type { HeaderList, Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
 import { WatchedTunnel } from "../tunnel.ts";
+import { Deadline } from "../exchange/deadline.ts";
 import type { Scope } from "../exchange/scope.ts";
 import {
   AttemptTimeout,
@@ -318,7 +319,7 @@ class ChosenAttempt {
   #another: Choice | undefined;
   /** Whether the upstreams' budget has allowed the next attempt, which waits or has got no place. */
   #isPaid = false;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  #deadline: Deadline | undefined;
   #isSettled = false;
   #isUploaded = true;
 
@@ -342,10 +343,10 @@ class ChosenAttempt {
   send(scope: Scope): Promise<UpstreamResponse> {
     const { attemptTimeout, handsBodiesThrough } = this.#options;
     if (this.#left > 0 && attemptTimeout > 0) {
-      this.#timer = setTimeout(() => {
+      this.#deadline = new Deadline(attemptTimeout, () => {
         // A policy of the app that throws leaves the attempt as it is.
         this.#leave(scope, attemptTimeout).catch(() => {});
-      }, attemptTimeout);
+      });
     }
     try {
       return this.#next(this.#watchUpload(handsBodiesThrough), scope).then(
@@ -382,7 +383,7 @@ class ChosenAttempt {
 
   /** Reports the response, or the error. Returns the milliseconds that the attempt took until then. */
   #settle(status: number | undefined, error: ProxyError | undefined, isOver: boolean): number {
-    clearTimeout(this.#timer);
+    this.#deadline?.clear();
     this.#isSettled = true;
     // The attempt may still wait for another upstream, which it no longer needs.
     if (this.#another === undefined) this.#asked?.leave?.();

@@ -1,4 +1,5 @@
 import { clientGone } from "../error.ts";
+import { Deadline } from "../exchange/deadline.ts";
 import { Scope } from "../exchange/scope.ts";
 import { discardBody } from "../response/clean.ts";
 import { joinTarget, parseTarget, type TargetAddress } from "../request/target.ts";
@@ -107,9 +108,9 @@ export class HealthChecks {
     const scope = new Scope({ listen() {}, unlisten() {} }, timeout, 0);
     this.#running.add(scope);
     // The scope's own deadline ends with the response headers; a body that comes slowly must end in time as well.
-    const deadline = setTimeout(() => scope.abort(clientGone()), timeout);
+    const deadline = new Deadline(timeout, () => scope.abort(clientGone()));
     const isHealthy = await this.#ask(checked.target, transport, scope).catch(() => false);
-    clearTimeout(deadline);
+    deadline.clear();
     this.#running.delete(scope);
     scope.end();
     // The checks were ended, and perhaps begun again, in the meantime.

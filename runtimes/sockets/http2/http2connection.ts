@@ -1,5 +1,6 @@
 import type { ClientHttp2Session, Settings } from "node:http2";
 import { ProxyError } from "../../../src/error.ts";
+import { Deadline } from "../../../src/exchange/deadline.ts";
 import type { IdleItem } from "../../../src/http1/originpool.ts";
 import { toSocketError } from "../../../src/http1/socketerror.ts";
 import type { FilledPoolOptions } from "../../../src/options/pooloptions.ts";
@@ -79,7 +80,7 @@ export class Http2Connection implements IdleItem {
   #limit: number;
   /** The number of SETTINGS and PING frames since the last part of a response. */
   #controlFrames = 0;
-  #settingsTimer: ReturnType<typeof setTimeout> | undefined;
+  #settingsDeadline: Deadline | undefined;
   /** Whether SETTINGS have arrived. */
   #hasSettings = false;
   #error: unknown;
@@ -119,13 +120,13 @@ export class Http2Connection implements IdleItem {
     });
     this.session = session;
     if (connectTimeout > 0) {
-      this.#settingsTimer = setTimeout(() => {
+      this.#settingsDeadline = new Deadline(connectTimeout, () => {
         const message = this.#hasSettings
           ? "the upstream allows no HTTP/2 stream"
           : "no HTTP/2 SETTINGS came";
         this.#error = new ProxyError("connection_timeout", { message });
         session.destroy();
-      }, connectTimeout);
+      });
     }
     session
       .on("remoteSettings", ({ maxConcurrentStreams = Infinity }: Settings) => {
@@ -150,7 +151,7 @@ export class Http2Connection implements IdleItem {
   }
 
   #open(session: ClientHttp2Session): void {
-    clearTimeout(this.#settingsTimer);
+    this.#settingsDeadline?.clear();
     this.isOpen = true;
     this.connectDuration = performance.now() - this.openedAt;
     // Bun 1.4 then no longer returns the windows of streams: a response stops after the first window.
@@ -276,7 +277,7 @@ export class Http2Connection implements IdleItem {
     if (this.isClosed) return;
     this.isClosed = true;
     this.isDraining = true;
-    clearTimeout(this.#settingsTimer);
+    this.#settingsDeadline?.clear();
     const error = this.#toError();
     for (const attempt of this.attempts.slice()) attempt.fail(error);
     this.attempts.length = 0;
