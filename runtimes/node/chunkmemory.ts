@@ -9,7 +9,7 @@
  * Either happens only if no code other than Node's own can see the chunk on its way (`internals/wrapped.ts`). All other code
  * gets a chunk in memory of its own, which nothing frees.
  */
-import type { Recycler, Release } from "../../src/body/memory.ts";
+import { free, type Recycler, type Release } from "../../src/body/memory.ts";
 import type { ChunkMemory } from "../../src/http1/attempt.ts";
 import { copyOf } from "../sockets/buffercodec.ts";
 import type { SocketParts } from "../sockets/connect.ts";
@@ -24,19 +24,6 @@ export const LARGE = 16_384;
 /** Whether a chunk is large, and alone in its ArrayBuffer. */
 function isAloneAndLarge({ byteLength, buffer }: Uint8Array): boolean {
   return byteLength >= LARGE && byteLength === buffer.byteLength;
-}
-
-/**
- * Frees the memory of a chunk that is alone in its ArrayBuffer. No code may read the chunk any more. Memory that cannot be
- * transferred is left alone: an app may have pushed a chunk in WebAssembly's memory into a request, and an exception in a
- * callback of a write would end the process.
- */
-export function free({ buffer }: Uint8Array): void {
-  try {
-    (buffer as ArrayBuffer).transfer(0);
-  } catch {
-    // The garbage collector frees it.
-  }
 }
 
 /** Returns a function that frees the memory of a chunk, if it is large and alone in its ArrayBuffer; else undefined. */

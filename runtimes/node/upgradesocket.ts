@@ -107,7 +107,8 @@ export class UpgradeSocket implements TunnelHandler {
     socket.write(head, "latin1");
     tunnel.attach(this);
     for (const bytes of this.#early.splice(0)) this.#send(bytes);
-    if (tunnel.takesShared) readIntoShared(socket, (bytes) => this.#send(bytes, true));
+    if (tunnel.takesShared)
+      readIntoShared(socket, (bytes) => this.#send(bytes, true), this.#isSeen);
     socket.resume();
   }
 
@@ -116,7 +117,9 @@ export class UpgradeSocket implements TunnelHandler {
   /** @internal */
   onData(bytes: Uint8Array, isShared = false): void {
     const socket = this.#socket;
-    const hasRoom = isShared ? writeFromShared(socket, bytes) : writeOnce(socket, bytes);
+    const hasRoom = isShared
+      ? writeFromShared(socket, bytes)
+      : socket.write(bytes, this.#freeing(bytes));
     if (!hasRoom) this.#tunnel?.pause();
   }
 
@@ -143,10 +146,8 @@ export class UpgradeSocket implements TunnelHandler {
 
   #onData(bytes: Uint8Array): void {
     if (this.#tunnel !== undefined) {
-      const release = freeing(bytes);
-      // What a stream emits that is no socket, such as one that a test tool gives to the server, may belong to its writer.
-      const isFreed = release !== undefined && isUnwrappedSocket(this.#socket) && !this.#isSeen();
-      return this.#send(bytes, false, isFreed ? release : undefined);
+      const release = this.#freeing(bytes);
+      return this.#send(bytes, false, this.#isSeen() ? undefined : release);
     }
     if (this.#response !== undefined) return;
     this.#early.push(bytes);
@@ -156,6 +157,16 @@ export class UpgradeSocket implements TunnelHandler {
 
   #send(bytes: Uint8Array, isShared?: boolean, release?: Release): void {
     if (this.#tunnel?.write(bytes, isShared, release) === false) this.#socket.pause();
+  }
+
+  /**
+   * Returns a function that frees the memory of bytes that pass through the socket, if they are many, and no code but Node's own
+   * sees what is written. What a stream emits that is no socket, such as one that a test tool gives to the server, may belong
+   * to its writer.
+   */
+  #freeing(bytes: Uint8Array): Release | undefined {
+    const release = freeing(bytes);
+    return release !== undefined && isUnwrappedSocket(this.#socket) ? release : undefined;
   }
 
   #onClientDrain(): void {
@@ -196,11 +207,4 @@ export class UpgradeSocket implements TunnelHandler {
       socket.destroy();
     }
   }
-}
-
-/** Writes bytes, and frees their memory once they are sent, if they are many and no other code can see them. */
-function writeOnce(socket: Socket, bytes: Uint8Array): boolean {
-  const release = freeing(bytes);
-  const isFreed = release !== undefined && isUnwrappedSocket(socket);
-  return isFreed ? socket.write(bytes, release) : socket.write(bytes);
 }

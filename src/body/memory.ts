@@ -76,6 +76,20 @@ export function copyBytes(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   return new Uint8Array(bytes);
 }
 
+/**
+ * Frees the memory of a chunk that is alone in its ArrayBuffer. No code may read the chunk any more. Memory that cannot be
+ * transferred is left alone: an app may have pushed a chunk in WebAssembly's memory into a request, and an exception in a
+ * callback of a write would end the process.
+ */
+export function free({ buffer, byteLength }: Uint8Array): void {
+  if (byteLength !== buffer.byteLength) return;
+  try {
+    (buffer as { transfer?: (length: number) => unknown }).transfer?.(0);
+  } catch {
+    // The garbage collector frees it.
+  }
+}
+
 /** Joins chunks into one; a single chunk is returned without a copy. */
 export function concat(chunks: readonly Uint8Array[]): Uint8Array {
   if (chunks.length === 1) return chunks[0] as Uint8Array;

@@ -13,6 +13,7 @@
  * - Otherwise: the garbage collector frees the chunks. Any other reader is such a case: chunks that it gets belong to it.
  * - Test: test/deno.freedstream.test.ts.
  */
+import { free } from "../../../src/body/memory.ts";
 import { type BodySource, HIGH_WATER_MARK } from "../../../src/body/source.ts";
 import { StreamSink } from "../../../src/body/web.ts";
 
@@ -80,11 +81,6 @@ class FreeingSink extends StreamSink {
       this.controller.enqueue(chunk);
     } else if (this.#isEnded) this.controller.close();
   }
-}
-
-/** Frees the memory of a chunk. Memory that a body shares with other code, against its contract, is left alone. */
-function free({ buffer, byteLength }: Uint8Array): void {
-  if (byteLength === buffer.byteLength) (buffer as ArrayBuffer).transfer(0);
 }
 
 /**

@@ -20,7 +20,6 @@
  * - Test: test/internals.sharedread.node.test.ts.
  */
 import type { Socket } from "node:net";
-import { isUnwrappedReader } from "./wrapped.ts";
 
 /** The number of bytes of one read: a message of 64 KiB arrives in one read with its head. */
 export const SHARED_SIZE = 131_072;
@@ -37,10 +36,15 @@ export function takeShared(): Buffer | undefined {
 
 /**
  * Makes a socket pass what it reads to a callback instead of emitting `data`. The memory of the bytes is read into again
- * after the call. If other code than the one listener of the proxy listens, the socket emits `data` with a copy.
+ * after the call. If other code sees what the socket reads, the socket emits `data` with a copy.
+ * @param isSeen whether other code sees the bytes that arrive now (`watchReads`)
  * @returns whether the socket does so; otherwise it goes on emitting `data`
  */
-export function readIntoShared(socket: Socket, take: (bytes: Uint8Array) => void): boolean {
+export function readIntoShared(
+  socket: Socket,
+  take: (bytes: Uint8Array) => void,
+  isSeen: () => boolean,
+): boolean {
   const isEncrypted = (socket as { encrypted?: boolean }).encrypted === true;
   const memory = takeShared();
   if (memory === undefined || isEncrypted || socket.readableLength > 0) return false;
@@ -58,18 +62,12 @@ export function readIntoShared(socket: Socket, take: (bytes: Uint8Array) => void
       [callback](length: number) {
         const bytes = memory.subarray(0, length);
         // Node itself calls `push` with what it has read, and stops reading if the result is false.
-        if (isObserved(socket)) return socket.push(Buffer.from(bytes));
+        if (isSeen()) return socket.push(Buffer.from(bytes));
         take(bytes);
         return true;
       },
     }) === socket
   );
-}
-
-/** Whether other code may see what the socket reads. */
-function isObserved(socket: Socket): boolean {
-  const listeners = socket.listenerCount("data") + socket.listenerCount("readable");
-  return listeners > 1 || !isUnwrappedReader(socket);
 }
 
 /** Returns the symbol with this description, if the socket has such a member, and it is unset. */

@@ -54,14 +54,12 @@ const SOCKET = captureMethods(builtin?.("node:net").Socket.prototype, [
   "_writev",
   "_writeGeneric",
 ]);
-/** The methods through which a socket passes a chunk from the operating system to its `data` listeners. */
-const SOCKET_READS = captureMethods(builtin?.("node:net").Socket.prototype, ["push", "emit"]);
 /**
  * The methods through which a stream passes a chunk to its `data` listeners, and `on`: code that has wrapped `on` may have
  * wrapped the listener itself, and so gets the chunks of the proxy's listener.
  */
 const LISTENED = ["push", "read", "emit", "on"];
-/** The methods of `LISTENED`, of a socket to an upstream. */
+/** The methods of `LISTENED`, of a socket. */
 const SOCKET_LISTENED = captureMethods(builtin?.("node:net").Socket.prototype, LISTENED);
 /** The methods of `LISTENED`, of a request that Node's parser reads. */
 const MESSAGE = captureMethods(builtin?.("node:stream").Readable.prototype, LISTENED);
@@ -105,11 +103,6 @@ function checkNative(name: string, method: object): boolean {
     Function.prototype.toString.call(method) === `function ${name}() { [native code] }`;
   areNative.set(method, isNative);
   return isNative;
-}
-
-/** Whether only Node's own code, and listeners, see the chunks that a socket reads. */
-export function isUnwrappedReader(socket: Socket): boolean {
-  return areUnwrapped(socket, SOCKET_READS);
 }
 
 /** Whether only Node's own code sees the chunks that are written to a response, down to the system's socket. */
