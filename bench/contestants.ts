@@ -106,7 +106,6 @@ function needs(command: string): () => string | undefined {
 export const contestants: readonly Contestant[] = [
   onNode("floor", "floor: node:http + dispatch", "floor", ["undici"]),
   onNode("node", "Fetchway, node:http", "fetchway", []),
-  onNode("node-reuse", "Fetchway, node:http, reuseBuffers", "fetchway", []),
   onNode("node-undici", "Fetchway, node:http, undici", "fetchway", ["undici"]),
   onNode("srvx", "Fetchway, srvx", "fetchway", ["srvx"], "h3-own"),
   onNode("h3", "Fetchway, h3", "fetchway", ["h3"], "h3-own"),

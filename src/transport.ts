@@ -224,7 +224,7 @@ export interface Transport {
 }
 
 export { BytesBody } from "./body/bytes.ts";
-export { type Ownership, type Recycler, type Release, sharedMemory } from "./body/memory.ts";
+export { type Ownership, type ReadMemory, type Release, sharedMemory } from "./body/memory.ts";
 export { type Inlet, ResponseBody } from "./body/responsebody.ts";
 export type { BodySource, Sink, StreamOptions, WholeOptions } from "./body/source.ts";
 export { StreamBody } from "./body/stream.ts";

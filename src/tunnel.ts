@@ -13,13 +13,8 @@ export interface HandedSocket {
 
 /** What calls are made on while bytes arrive from the upstream of a tunnel. */
 export interface TunnelHandler {
-  /** Whether the handler takes bytes whose memory is read into again after the call of `onData`. */
-  readonly takesShared?: boolean | undefined;
-  /**
-   * Bytes have arrived, in memory that belongs to the handler.
-   * @param isShared whether the memory is read into again after the call instead, which only a handler with `takesShared` gets
-   */
-  onData(bytes: Uint8Array, isShared?: boolean): void;
+  /** Bytes have arrived. They never change, and may share their ArrayBuffer with others. */
+  onData(bytes: Uint8Array): void;
   /** There is room again after a `write` that returned false. */
   onDrain(): void;
   /** The upstream has closed its direction; ours is still open. */
@@ -32,15 +27,12 @@ export interface TunnelHandler {
 export interface Tunnel {
   /** Sets the handler, once. Bytes that arrived before are kept for it. */
   attach(handler: TunnelHandler): void;
-  /** Whether the tunnel takes bytes whose memory is read into again after the call of `write`. */
-  readonly takesShared?: boolean | undefined;
   /**
    * Sends bytes, which must not change afterwards, unless it calls `release`.
-   * @param isShared whether the memory is read into again after the call; only for a tunnel with `takesShared`
    * @param release given where the memory is to be freed. A tunnel calls it only if no other code can see the bytes
    * @returns whether there is room for more; otherwise `onDrain` follows
    */
-  write(bytes: Uint8Array, isShared?: boolean, release?: Release): boolean;
+  write(bytes: Uint8Array, release?: Release): boolean;
   /** Stops reading, so that the upstream has to wait. */
   pause(): void;
   /** Continues reading. */
@@ -69,10 +61,9 @@ export class WatchedTunnel implements Tunnel {
 
   attach(handler: TunnelHandler): void {
     this.#tunnel.attach({
-      takesShared: handler.takesShared,
-      onData: (bytes, isShared) => {
+      onData: (bytes) => {
         this.#onBytes?.(0, bytes.byteLength);
-        handler.onData(bytes, isShared);
+        handler.onData(bytes);
       },
       onDrain: () => handler.onDrain(),
       onEnd: () => handler.onEnd(),
@@ -83,13 +74,9 @@ export class WatchedTunnel implements Tunnel {
     });
   }
 
-  get takesShared(): boolean | undefined {
-    return this.#tunnel.takesShared;
-  }
-
-  write(bytes: Uint8Array, isShared?: boolean, release?: Release): boolean {
+  write(bytes: Uint8Array, release?: Release): boolean {
     this.#onBytes?.(bytes.byteLength, 0);
-    return this.#tunnel.write(bytes, isShared, release);
+    return this.#tunnel.write(bytes, release);
   }
 
   pause(): void {

@@ -97,17 +97,14 @@ export class FakeSocket implements Socket {
 
   // ── events ──
 
-  /**
-   * Delivers data to the handler.
-   * @returns whether the handler keeps the memory of the data
-   */
-  receive(text: string, mayKeep = false): boolean {
-    return this.#handler?.onData(Buffer.from(text, "latin1"), mayKeep) ?? false;
+  /** Delivers data to the handler; if it is short, in memory that other buffers share. */
+  receive(text: string): void {
+    this.receiveBytes(Buffer.from(text, "latin1"));
   }
 
-  /** Delivers data, and does not tell whether the handler may keep its memory. */
-  receiveBytes(bytes: Uint8Array): void {
-    this.#handler?.onData(bytes);
+  /** Delivers data to the handler. */
+  receiveBytes(bytes: Uint8Array, mayKeep?: boolean): void {
+    this.#handler?.onData(bytes, mayKeep);
   }
 
   halfClose(): void {

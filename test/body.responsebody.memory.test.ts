@@ -1,6 +1,6 @@
 /** Chunks of a response body in pooled memory, which later chunks reuse, and in memory that several chunks share. */
 import { expect, test, vi } from "vitest";
-import { type Recycler, sharedMemory } from "../src/body/memory.ts";
+import { type ReadMemory, sharedMemory } from "../src/body/memory.ts";
 import { ResponseBody } from "../src/body/responsebody.ts";
 import { bytes, fakeScope } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
@@ -14,13 +14,13 @@ function open(): { body: ResponseBody; released: Uint8Array[]; copyOut: ReturnTy
     released.push(chunk);
     return chunk.slice();
   });
-  const recycler: Recycler = {
+  const readMemory: ReadMemory = {
     has: (chunk) => chunk === pooled,
     copyOut,
     release: (chunk) => void released.push(chunk),
   };
   const inlet = { pause() {}, resume() {}, cancel() {} };
-  return { body: new ResponseBody(fakeScope(), inlet, undefined, recycler), released, copyOut };
+  return { body: new ResponseBody(fakeScope(), inlet, undefined, readMemory), released, copyOut };
 }
 
 test.each([true, false])(

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import type { Recycler } from "../src/body/memory.ts";
+import type { ReadMemory } from "../src/body/memory.ts";
 import { type Inlet, ResponseBody } from "../src/body/responsebody.ts";
 import type { Scope } from "../src/exchange/scope.ts";
 import { ProxyError } from "../src/error.ts";
@@ -32,7 +32,7 @@ let inlet: FakeInlet;
 let body: ResponseBody;
 let calls: string[];
 
-function open(length?: number, recycler?: Recycler): void {
+function open(length?: number, readMemory?: ReadMemory): void {
   scope = fakeScope();
   calls = [];
   vi.spyOn(scope, "touch").mockImplementation(() => void calls.push("touch"));
@@ -41,7 +41,7 @@ function open(length?: number, recycler?: Recycler): void {
   );
   vi.spyOn(scope, "end").mockImplementation(() => void calls.push("end"));
   inlet = new FakeInlet();
-  body = new ResponseBody(scope, inlet, length, recycler);
+  body = new ResponseBody(scope, inlet, length, readMemory);
   inlet.body = body;
 }
 

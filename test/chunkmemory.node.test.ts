@@ -1,4 +1,4 @@
-/** The memory of large chunks is freed once they are sent, without the pool option `reuseBuffers`. */
+/** The memory of large chunks is freed once they are sent. */
 import { once } from "node:events";
 import { get, type IncomingMessage, request, type Server, type ServerResponse } from "node:http";
 import * as streams from "node:stream";

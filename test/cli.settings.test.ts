@@ -8,12 +8,12 @@ const none: GivenFlags = { server: {}, proxy: {}, routes: [], target: undefined 
 
 test("a target alone is a route for everything, with the flags", () => {
   const flags = { ...none, server: { port: 1 }, proxy: { timeout: 5 }, target: "http://a" };
-  expect(toSettings(flags, undefined, { reuseBuffers: true })).toEqual({
+  expect(toSettings(flags, undefined, { tls: { servername: "a" } })).toEqual({
     server: { ...serverDefaults, port: 1 },
     routes: [
       {
         match: ["/"],
-        options: { target: "http://a", timeout: 5, pool: { reuseBuffers: true } },
+        options: { target: "http://a", timeout: 5, pool: { tls: { servername: "a" } } },
       },
     ],
   });
@@ -101,7 +101,7 @@ describe("precedence", () => {
 
 test("the command's defaults of pools are left out beside a transport, the user's are not", () => {
   const fetch = (): Response => new Response();
-  const base = { reuseBuffers: true };
+  const base = { tls: { servername: "a" } };
   const pools = (file: Config): unknown[] =>
     toSettings(none, file, base).routes.map(({ options }) => options.pool);
   expect(pools({ target: "http://a", fetch })).toEqual([undefined]);

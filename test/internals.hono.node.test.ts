@@ -16,8 +16,8 @@ afterEach(() => {
   for (const proxy of proxies.splice(0)) proxy.destroy();
 });
 
-function create(reuseBuffers = false): NodeProxy {
-  const proxy = createProxy({ target: upstream.url, pool: { reuseBuffers } });
+function create(): NodeProxy {
+  const proxy = createProxy({ target: upstream.url });
   proxies.push(proxy);
   return proxy;
 }
@@ -122,52 +122,48 @@ const uses: Record<string, [reads: boolean, use: (response: Response) => Respons
   ],
 };
 
-describe.each(["copying", "reusing"])("%s", (mode) => {
-  test.each(Object.entries(uses))("%s arrives", async (name, [reads, use]) => {
-    const proxy = create(mode === "reusing");
-    const port = await apps.serve("hono", { fetch: async (web) => use(await proxy.fetch(web)) });
-    const client = await apps.connect(port);
-    const text = textOf(1_000_000, "a");
-    upstream.script = (call) => call.reply(200, [["Content-Type", "text/plain"]], text);
-    const getReader = vi.spyOn(ReadableStream.prototype, "getReader");
-    client.send(request("GET", "/"));
-    const answer = await within(client.read(), "the response");
-    expect(answer.text === (name.includes("after the head") ? text.toUpperCase() : text)).toBe(
-      true,
-    );
-    expect(getReader.mock.calls.length > 0).toBe(reads);
-  });
+test.each(Object.entries(uses))("%s arrives", async (name, [reads, use]) => {
+  const proxy = create();
+  const port = await apps.serve("hono", { fetch: async (web) => use(await proxy.fetch(web)) });
+  const client = await apps.connect(port);
+  const text = textOf(1_000_000, "a");
+  upstream.script = (call) => call.reply(200, [["Content-Type", "text/plain"]], text);
+  const getReader = vi.spyOn(ReadableStream.prototype, "getReader");
+  client.send(request("GET", "/"));
+  const answer = await within(client.read(), "the response");
+  expect(answer.text === (name.includes("after the head") ? text.toUpperCase() : text)).toBe(true);
+  expect(getReader.mock.calls.length > 0).toBe(reads);
+});
 
-  test("a pipelined response that is ready before the one in front of it has its own body", async () => {
-    const proxy = create(mode === "reusing");
-    const port = await apps.serve("hono", { fetch: (web) => proxy.fetch(web) });
-    const client = await apps.connect(port);
-    const gate = Promise.withResolvers<void>();
-    upstream.script = async (call) => {
-      if (call.target === "/a") await gate.promise;
-      call.reply(200, [["Content-Type", "text/plain"]], textOf(300_000, call.target.slice(1)));
-      if (call.target === "/b") setTimeout(gate.resolve, 20);
-    };
-    client.send(request("GET", "/a"), request("GET", "/b"));
-    const answers = [await client.read(), await client.read()];
-    expect(answers.map(({ text }) => text === textOf(300_000, "a"))).toEqual([true, false]);
-    expect(answers[1]?.text === textOf(300_000, "b")).toBe(true);
-  });
+test("a pipelined response that is ready before the one in front of it has its own body", async () => {
+  const proxy = create();
+  const port = await apps.serve("hono", { fetch: (web) => proxy.fetch(web) });
+  const client = await apps.connect(port);
+  const gate = Promise.withResolvers<void>();
+  upstream.script = async (call) => {
+    if (call.target === "/a") await gate.promise;
+    call.reply(200, [["Content-Type", "text/plain"]], textOf(300_000, call.target.slice(1)));
+    if (call.target === "/b") setTimeout(gate.resolve, 20);
+  };
+  client.send(request("GET", "/a"), request("GET", "/b"));
+  const answers = [await client.read(), await client.read()];
+  expect(answers.map(({ text }) => text === textOf(300_000, "a"))).toEqual([true, false]);
+  expect(answers[1]?.text === textOf(300_000, "b")).toBe(true);
+});
 
-  test("a client that disconnects during a body cancels it", async () => {
-    const proxy = create(mode === "reusing");
-    const port = await apps.serve("hono", { fetch: (web) => proxy.fetch(web) });
-    const client = await apps.connect(port);
-    const closed = Promise.withResolvers<void>();
-    upstream.script = (call) => {
-      call.link.socket.on("close", () => closed.resolve());
-      call.write("HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\n" + textOf(200_000, "a"));
-    };
-    client.send(request("GET", "/"));
-    await client.readHead();
-    client.socket.destroy();
-    await within(closed.promise, "the end of the upstream request");
-  });
+test("a client that disconnects during a body cancels it", async () => {
+  const proxy = create();
+  const port = await apps.serve("hono", { fetch: (web) => proxy.fetch(web) });
+  const client = await apps.connect(port);
+  const closed = Promise.withResolvers<void>();
+  upstream.script = (call) => {
+    call.link.socket.on("close", () => closed.resolve());
+    call.write("HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\n" + textOf(200_000, "a"));
+  };
+  client.send(request("GET", "/"));
+  await client.readHead();
+  client.socket.destroy();
+  await within(closed.promise, "the end of the upstream request");
 });
 
 test("header fields become a record, unless a name occurs twice", () => {

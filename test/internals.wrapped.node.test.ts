@@ -4,7 +4,7 @@ import { Socket } from "node:net";
 import { once } from "node:events";
 import { Readable } from "node:stream";
 import { expect, test, vi } from "vitest";
-import { free } from "../src/body/memory.ts";
+import { free } from "../runtimes/sockets/buffercodec.ts";
 import {
   areUnwrapped,
   Audience,

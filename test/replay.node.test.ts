@@ -41,11 +41,7 @@ const sendByFetch: ProxyOptions["fetch"] = async (url, { body, ...init }) =>
 
 const ways: Record<string, Omit<Parameters<typeof createProxy>[0], "target">> = {
   "the proxy's own client": {},
-  "the proxy's own client with reuseBuffers": { pool: { reuseBuffers: true } },
-  "the proxy's own client with reuseBuffers and bodyLimit": {
-    pool: { reuseBuffers: true },
-    bodyLimit: LENGTH,
-  },
+  "the proxy's own client with bodyLimit": { bodyLimit: LENGTH },
   "a fetch that transfers the chunks": { fetch: sendByFetch },
 };
 const cases = Object.keys(ways).flatMap((way) =>

@@ -12,14 +12,11 @@ import { bodyOf, Keeper, sendSeeded, startHttp, startSeeded } from "./_kept.ts";
 import { listen } from "./_serve.ts";
 
 const upstream = await startSeeded();
-const proxies = {
-  freeing: createProxy({ target: upstream.url }),
-  reusing: createProxy({ target: upstream.url, pool: { reuseBuffers: true } }),
-};
+const proxy = createProxy({ target: upstream.url });
 let keeper = new Keeper();
 
 afterAll(async () => {
-  await Promise.all([proxies.freeing.close(), proxies.reusing.close()]);
+  await proxy.close();
   upstream.server.close();
 });
 
@@ -94,22 +91,22 @@ describe.each(prototypes)(
   (...place) => {
     const [, prototype, method] = place;
 
-    test.each(["freeing", "reusing"] as const)("after Fetchway was loaded, %s", async (mode) => {
+    test("after Fetchway was loaded", async () => {
       keeper = new Keeper();
       wrap(prototype, method);
-      const { server, url } = await startHttp(proxies[mode].nodeHandler);
+      const { server, url } = await startHttp(proxy.nodeHandler);
       await exchange(url);
       expect(keeper.kept.some(({ piece }) => piece.length > 16_384)).toBe(true);
       keeper.expectUnchanged();
       server.close();
     });
 
-    test.each(["freeing", "reusing"])("before Fetchway was loaded, %s", async (mode) => {
+    test("before Fetchway was loaded", async () => {
       vi.resetModules();
       keeper = new Keeper();
       wrap(prototype, method);
       const { createProxy: createLate } = await import("../runtimes/node.ts");
-      const late = createLate({ target: upstream.url, pool: { reuseBuffers: mode === "reusing" } });
+      const late = createLate({ target: upstream.url });
       const { server, url } = await startHttp(late.nodeHandler);
       await exchange(url);
       expect(keeper.kept.some(({ piece }) => piece.length > 16_384)).toBe(true);
@@ -165,15 +162,15 @@ test.each(readers)(
     const certificate = await makeCertificate();
     const secure = createServer(certificate, sendSeeded);
     const target = `https://localhost:${await listen(secure)}`;
-    const proxy = createProxy({ target, pool: { tls: { ca: certificate.cert } } });
-    const { server, url } = await startHttp(proxy.nodeHandler);
+    const secureProxy = createProxy({ target, pool: { tls: { ca: certificate.cert } } });
+    const { server, url } = await startHttp(secureProxy.nodeHandler);
     keeper = new Keeper();
     watch();
     const [response] = (await once(get(`${url}/1/2000000/sized`), "response")) as [IncomingMessage];
     expect((await buffer(response)).equals(bodyOf(1, 2_000_000))).toBe(true);
     expect(keeper.kept.length).toBeGreaterThan(0);
     keeper.expectUnchanged();
-    await proxy.close();
+    await secureProxy.close();
     secure.close();
     server.close();
   },

@@ -19,16 +19,7 @@ import { usageOf } from "../usage.ts";
 import { KIB } from "../workloads.ts";
 import type { LoadCommand, LoadEvent, LoadSettings } from "./load.ts";
 
-const NAMES = [
-  "node",
-  "node-reuse",
-  "httpxy-server",
-  "http-proxy-3",
-  "nginx",
-  "bun",
-  "deno",
-  "workerd",
-];
+const NAMES = ["node", "httpxy-server", "http-proxy-3", "nginx", "bun", "deno", "workerd"];
 /** The names of the contestants that a quick run leaves out. */
 const NOT_QUICK: ReadonlySet<string> = new Set(["bun", "deno", "workerd"]);
 const SIZES: Readonly<Record<string, number>> = { "64 B": 64, "1 KB": KIB, "64 KB": 64 * KIB };
@@ -257,8 +248,7 @@ ${toTable(results, (each) => {
 
 ## The tunnel on Node as a ratio to the best Node peer
 
-The best Node peer is the cheaper one of httpxy and http-proxy-3. With the pool option \`reuseBuffers\`, tunnels read into memory
-that they use again.
+The best Node peer is the cheaper one of httpxy and http-proxy-3.
 
 ${toGoals(results)}
 

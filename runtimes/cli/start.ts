@@ -13,7 +13,6 @@ import { listen } from "./listen.ts";
 import { readConfig } from "./loadconfig.ts";
 import { Observers } from "./observe.ts";
 import type { CommandLine } from "./parse.ts";
-import { isPreloaded } from "./preload.ts";
 import { printStats } from "./printstats.ts";
 import { UsageError } from "./read.ts";
 import { assertRouted, reloadConfig } from "./reload.ts";
@@ -33,7 +32,6 @@ export async function start(
   path: string | undefined,
 ): Promise<void> {
   const worker = await joinParent();
-  const reuseBuffers = !isPreloaded(process);
   const proxy = { ...given.proxy, ...(Object.keys(given.pool).length > 0 && { pool: given.pool }) };
   const target = targets.length > 1 ? targets : targets[0];
   const balance = readBalanceFlags(given.balance);
@@ -42,7 +40,7 @@ export async function start(
   let demo = worker?.begin.demo;
   const compose = (file: Config): Settings => {
     const tls = readTrust({ ...file.server, ...given.server });
-    const base = { reuseBuffers, ...(tls && { tls }) };
+    const base = tls === undefined ? {} : { tls };
     const composed = toSettings(flags, file, base);
     // The demo takes the requests that no route takes.
     const isDemo = demo !== undefined && !takesAll(composed);

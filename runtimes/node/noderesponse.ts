@@ -331,7 +331,7 @@ function build(received: UpstreamResponse, message: IncomingMessage | undefined)
   const headers = message === undefined ? received.headers : frameForTrailers(received, message);
   const head: Head = { status, statusText, headers };
   if (body === null) return toResponse(null, head);
-  // A large body should write itself: as bytes for other code, its memory could not be freed or used again.
+  // A large body should write itself: as bytes for other code, its memory could not be freed.
   const writes = (body.buffered ?? 0) >= LARGE && message?.httpVersionMajor === 1;
   const bytes = writes ? undefined : wholeOf(body, message);
   return bytes === undefined

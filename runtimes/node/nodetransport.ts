@@ -7,19 +7,17 @@ import { loadHttp2 } from "../sockets/loadhttp2.ts";
 import { beginAfterArrival } from "./internals/arrival.ts";
 import { takeShared } from "./internals/sharedread.ts";
 import { watchReads } from "./internals/wrapped.ts";
-import { createOnRead, freedChunks, reusedChunks } from "./chunkmemory.ts";
+import { freedChunks } from "./chunkmemory.ts";
 
 /** Creates the transport that sends requests by HTTP/1.1 over Node's sockets. */
 export function createNodeTransport(options: PoolOptions): Transport {
-  const reuses = options.reuseBuffers === true;
   return new HttpTransport("node", options, {
     eviction: { origins: 1000, interval: 60_000 },
     schedule: beginAfterArrival,
-    chunkMemory: reuses ? reusedChunks : freedChunks,
+    chunkMemory: freedChunks,
     createConnector: (filled) =>
       new NetConnector(filled, {
-        createOnRead: reuses ? createOnRead : undefined,
-        takeMemory: reuses ? undefined : takeShared,
+        takeMemory: takeShared,
         watchReads,
         allowHalfOpen: true,
       }),

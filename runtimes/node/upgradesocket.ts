@@ -5,7 +5,6 @@ import type { Release } from "../../src/body/memory.ts";
 import type { Listener } from "../../src/exchange/scope.ts";
 import type { Tunnel, TunnelHandler } from "../../src/tunnel.ts";
 import { freeing } from "./chunkmemory.ts";
-import { writeFromShared } from "./internals/scratchwrite.ts";
 import { readIntoShared } from "./internals/sharedread.ts";
 import { isUnwrappedSocket, watchReads } from "./internals/wrapped.ts";
 
@@ -20,7 +19,6 @@ const MAX_EARLY = 65_536;
  * upstream after a 101 only. An upstream that refuses the upgrade would take them for another request.
  */
 export class UpgradeSocket implements TunnelHandler {
-  readonly takesShared = true;
   readonly #socket: Socket;
   /** Whether other code sees the bytes that arrive now. */
   readonly #isSeen: () => boolean;
@@ -107,20 +105,15 @@ export class UpgradeSocket implements TunnelHandler {
     socket.write(head, "latin1");
     tunnel.attach(this);
     for (const bytes of this.#early.splice(0)) this.#send(bytes);
-    if (tunnel.takesShared)
-      readIntoShared(socket, (bytes) => this.#send(bytes, true), this.#isSeen);
+    readIntoShared(socket, (bytes) => this.#onData(bytes), this.#isSeen);
     socket.resume();
   }
 
   // ── from the upstream ──
 
   /** @internal */
-  onData(bytes: Uint8Array, isShared = false): void {
-    const socket = this.#socket;
-    const hasRoom = isShared
-      ? writeFromShared(socket, bytes)
-      : socket.write(bytes, this.#freeing(bytes));
-    if (!hasRoom) this.#tunnel?.pause();
+  onData(bytes: Uint8Array): void {
+    if (!this.#socket.write(bytes, this.#freeing(bytes))) this.#tunnel?.pause();
   }
 
   /** @internal */
@@ -147,7 +140,7 @@ export class UpgradeSocket implements TunnelHandler {
   #onData(bytes: Uint8Array): void {
     if (this.#tunnel !== undefined) {
       const release = this.#freeing(bytes);
-      return this.#send(bytes, false, this.#isSeen() ? undefined : release);
+      return this.#send(bytes, release !== undefined && this.#isSeen() ? undefined : release);
     }
     if (this.#response !== undefined) return;
     this.#early.push(bytes);
@@ -155,8 +148,8 @@ export class UpgradeSocket implements TunnelHandler {
     if (this.#earlyBytes >= MAX_EARLY) this.#socket.pause();
   }
 
-  #send(bytes: Uint8Array, isShared?: boolean, release?: Release): void {
-    if (this.#tunnel?.write(bytes, isShared, release) === false) this.#socket.pause();
+  #send(bytes: Uint8Array, release?: Release): void {
+    if (this.#tunnel?.write(bytes, release) === false) this.#socket.pause();
   }
 
   /**

@@ -17,6 +17,20 @@ export function copyOf(bytes: Uint8Array): Uint8Array {
   return copy;
 }
 
+/**
+ * Frees the memory of a chunk that is alone in its ArrayBuffer. No code may read the chunk any more. Memory that cannot be
+ * transferred is left alone: an app may have pushed a chunk in WebAssembly's memory into a request, and an exception in a
+ * callback of a write would end the process.
+ */
+export function free({ buffer, byteLength }: Uint8Array): void {
+  if (byteLength !== buffer.byteLength) return;
+  try {
+    (buffer as ArrayBuffer).transfer(0);
+  } catch {
+    // The garbage collector frees it.
+  }
+}
+
 /** The codec of Node, Bun and Deno, on `Buffer`, which is fast on each of them. */
 export const bufferCodec: Codec = {
   decode(bytes, start, end) {

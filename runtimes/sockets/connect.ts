@@ -30,30 +30,11 @@ const { process } = globalThis as unknown as {
 /** The maximum number of milliseconds to connect to one of several addresses. The last address gets all remaining time. */
 const ATTEMPT_TIMEOUT = 1000;
 
-/** The option `onread` of `net.connect`, which makes a socket read into the given buffers. */
-export interface OnRead {
-  /** Returns the memory of the next read. */
-  readonly buffer: () => Uint8Array;
-  readonly callback: (length: number, bytes: Uint8Array) => boolean;
-  /** How the socket of a tunnel reads into memory that other sockets read into; undefined if it never does. */
-  readonly shared?: SharedReads;
-}
-
-/** How a socket reads into memory that other sockets read into. */
-export interface SharedReads {
-  /** From now on, the socket may read into such memory: no chunk is kept beyond the callback. */
-  readonly share: () => void;
-  /** Writes bytes whose memory is read into again after the call. @returns whether there is room for more */
-  readonly write: (raw: RawSocket, bytes: Uint8Array) => boolean;
-}
-
 /** How a runtime sets up its sockets without TLS. */
 export interface SocketParts {
-  /** Makes the `onread` of one socket; undefined where the runtime allocates a buffer for each read. */
-  readonly createOnRead?: ((onData: NetSocket["onRead"]) => OnRead) | undefined;
   /**
-   * Returns the memory into which a socket reads, in place of `createOnRead`. No chunk keeps this memory, and it may be the
-   * same for all sockets. Undefined where the runtime allocates memory for each read.
+   * Returns the memory into which a socket reads. No chunk keeps this memory, and it may be the same for all sockets.
+   * Undefined where the runtime allocates memory for each read.
    */
   readonly takeMemory?: (() => Uint8Array | undefined) | undefined;
   /**
@@ -128,12 +109,9 @@ export class NetConnector implements Connector {
     };
     // TLS sockets do not support `onread`, and an HTTP/2 session reads by itself.
     const parts = secure || http2 ? NO_PARTS : this.#parts;
-    const { createOnRead, takeMemory, allowHalfOpen = false } = parts;
+    const { takeMemory, allowHalfOpen = false } = parts;
     const memory = takeMemory?.();
-    const onread: OnRead | MemoryReader | undefined =
-      memory === undefined
-        ? createOnRead?.((bytes, mayKeep) => socket.onRead(bytes, mayKeep))
-        : new MemoryReader(memory);
+    const onread = memory === undefined ? undefined : new MemoryReader(memory);
     const raw = this.#creatorFor(destination)({
       ...(resolver !== undefined && { lookup }),
       ...(onread !== undefined && { onread }),

@@ -2,7 +2,7 @@ import type { Socket as RawSocket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Release } from "../../src/body/memory.ts";
 import type { Socket, SocketHandler } from "../../src/http1/connector.ts";
-import type { OnRead, SocketParts } from "./connect.ts";
+import type { SocketParts } from "./connect.ts";
 
 /**
  * The option `onread` of `net.connect` for a socket that always reads into the same memory, into which other sockets may
@@ -19,7 +19,7 @@ export class MemoryReader {
 
   /** Called by Node, which makes it a method of its socket. */
   readonly callback = (length: number): boolean => {
-    this.socket?.onRead(this.buffer.subarray(0, length), false);
+    this.socket?.onRead(this.buffer.subarray(0, length));
     return true;
   };
 }
@@ -28,42 +28,21 @@ export class MemoryReader {
 export class NetSocket implements Socket {
   /** The runtime's own socket. */
   readonly raw: RawSocket;
-  readonly readShared?: Socket["readShared"];
-  readonly writeShared?: Socket["writeShared"];
   #handler: SocketHandler | undefined;
-  /** Takes what is read instead of the handler. */
-  #take: ((bytes: Uint8Array) => void) | undefined;
   readonly #watchReads: SocketParts["watchReads"];
 
-  /** @param onread the socket's `onread`: such a socket reads into memory that it reads into again */
-  constructor(
-    raw: RawSocket,
-    onread?: OnRead | MemoryReader,
-    watchReads?: SocketParts["watchReads"],
-  ) {
+  constructor(raw: RawSocket, reader?: MemoryReader, watchReads?: SocketParts["watchReads"]) {
     this.raw = raw;
     this.#watchReads = watchReads;
-    if (onread instanceof MemoryReader) {
-      onread.socket = this;
-      return;
-    }
-    const shared = onread?.shared;
-    if (shared === undefined) return;
-    this.readShared = (take) => {
-      this.#take = take;
-      shared.share();
-    };
-    this.writeShared = (bytes) => shared.write(raw, bytes);
+    if (reader !== undefined) reader.socket = this;
   }
 
   attach(handler: SocketHandler): void {
     this.#handler = handler;
     const isSeen = this.#watchReads?.(this.raw);
     this.raw
-      // A runtime may read for several sockets into one buffer. Only the handler of a chunk that it wants to keep looks at
-      // the ArrayBuffer, because Bun makes it when code asks for it. A chunk that other code sees is not kept: its memory
-      // would be freed.
-      .on("data", (bytes) => handler.onData(bytes, isSeen?.() === true ? false : undefined))
+      // A chunk that other code sees is not kept: its memory would be freed.
+      .on("data", (bytes) => handler.onData(bytes, isSeen?.() !== true))
       .on("end", () => handler.onHalfClose())
       .on("drain", () => handler.onDrain())
       .on("error", (error) => handler.onError(error))
@@ -71,13 +50,11 @@ export class NetSocket implements Socket {
       .on("timeout", () => handler.onTimeout());
   }
 
-  /** Takes bytes that a socket with `onread` has read; such a socket emits no `data` event. */
-  onRead(bytes: Uint8Array, mayKeep: boolean): boolean {
-    if (this.#take !== undefined) this.#take(bytes);
-    else if (this.#handler !== undefined) return this.#handler.onData(bytes, mayKeep);
+  /** Takes bytes that a socket with a `MemoryReader` has read; such a socket emits no `data` event. */
+  onRead(bytes: Uint8Array): void {
+    if (this.#handler !== undefined) this.#handler.onData(bytes, false);
     // The upstream has sent bytes before it got a request: they cannot be a response.
     else this.raw.destroy();
-    return false;
   }
 
   get remoteAddress(): string | undefined {

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import type { Dispatcher } from "undici";
-import { type Recycler, sharedMemory } from "../../src/body/memory.ts";
+import { type ReadMemory, sharedMemory } from "../../src/body/memory.ts";
 import { type Inlet, ResponseBody } from "../../src/body/responsebody.ts";
 import { type BodySource, hasArrived } from "../../src/body/source.ts";
 import type { Scope } from "../../src/exchange/scope.ts";
@@ -73,7 +73,7 @@ function toDispatchOptions(
 }
 
 /** The memory of undici's chunks, which are views of what was read. Copies are a `Buffer`, which middleware may ask for. */
-const MEMORY: Recycler = { ...sharedMemory, copyOut: copyOf };
+const MEMORY: ReadMemory = { ...sharedMemory, copyOut: copyOf };
 
 /** The maximum number of interim responses (1xx): without it, an upstream could keep the event loop busy with them. */
 const MAX_INTERIM = 64;

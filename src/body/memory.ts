@@ -9,19 +9,18 @@
  * | ------------ | -------------------------------------------------- | ----------------------------------------------- |
  * | `"owned"`    | may keep, change or transfer the ArrayBuffer       | is alone in its ArrayBuffer; the sink owns both |
  * | `"borrowed"` | reads the bytes, at a time that it does not tell   | never changes, and may share its ArrayBuffer    |
- * | `"returned"` | reads the bytes, and calls `release` once they are | may lie in memory that the source uses again,   |
- * |              | sent; no other code sees them                      | or frees, after `release`                       |
+ * | `"returned"` | reads the bytes, and calls `release` once they are | may lie in memory that the source frees after   |
+ * |              | sent; no other code sees them                      | `release`                                       |
  *
  * The bytes that `BodySource.whole()` returns belong to the caller, unless the body has them in `replay` as well: no code
  * may then change them.
  *
  * More words:
  *
- * - *Pooled* memory belongs to a transport, which reads later chunks into it. *Shared* memory holds the bytes of one read,
- *   which several chunks are views of. A `Recycler` knows which chunks lie in such memory.
- * - A socket says with each read whether its reader *may keep* the memory. If so, the socket reads later bytes into other
- *   memory. The reader uses the memory for one chunk, and copies the other chunks of the read, so that each chunk has an
- *   ArrayBuffer of its own.
+ * - *Shared* memory holds the bytes of one read, which several chunks are views of. A `ReadMemory` knows which chunks lie in
+ *   such memory, or in memory that is freed.
+ * - A socket says with each read whether its reader *may keep* the memory. If so, the reader uses it for one chunk. It copies
+ *   the other chunks of the read, so that each chunk has an ArrayBuffer of its own.
  * - A *spare* is a buffer that is no longer needed, because its bytes have been sent. The next chunk is read into it.
  */
 
@@ -35,15 +34,15 @@ export type Ownership = "owned" | "borrowed" | "returned";
  */
 export type Release = (error?: Error | null) => void;
 
-/** A transport's memory that is used again or freed, or in which not every chunk has an ArrayBuffer of its own. */
-export interface Recycler {
+/** A transport's memory that is freed, or in which not every chunk has an ArrayBuffer of its own. */
+export interface ReadMemory {
   /** Returns whether a chunk lies in this memory. */
   has(chunk: Uint8Array): boolean;
-  /** Returns the bytes of a chunk in memory of their own, which may be the chunk itself. If it is a copy, it releases the chunk. */
+  /** Returns the bytes of a chunk in memory of their own, which may be the chunk itself. */
   copyOut(chunk: Uint8Array): Uint8Array;
   /**
-   * Frees the memory of a chunk, or returns it to the pool, into which the transport reads later chunks; no code may read the
-   * chunk afterwards. Undefined if the transport leaves the memory alone: its bytes then never change.
+   * Frees the memory of a chunk: no code may read the chunk afterwards. Undefined if the transport leaves the memory alone:
+   * its bytes then never change.
    */
   release?(chunk: Uint8Array): void;
 }
@@ -52,7 +51,7 @@ export interface Recycler {
  * The memory of an HTTP client whose chunks are views of the buffers into which it has read, and which does not use these
  * buffers again: a chunk is copied only for code that may transfer its ArrayBuffer.
  */
-export const sharedMemory: Recycler = {
+export const sharedMemory: ReadMemory = {
   has: ({ byteLength, buffer }) => byteLength !== buffer.byteLength,
   copyOut: copyBytes,
 };
@@ -74,20 +73,6 @@ export function sumLengths(chunks: readonly Uint8Array[]): number {
 /** Copies bytes into an ArrayBuffer of their own; the `slice()` of Node's `Buffer` would return a view instead. */
 export function copyBytes(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   return new Uint8Array(bytes);
-}
-
-/**
- * Frees the memory of a chunk that is alone in its ArrayBuffer. No code may read the chunk any more. Memory that cannot be
- * transferred is left alone: an app may have pushed a chunk in WebAssembly's memory into a request, and an exception in a
- * callback of a write would end the process.
- */
-export function free({ buffer, byteLength }: Uint8Array): void {
-  if (byteLength !== buffer.byteLength) return;
-  try {
-    (buffer as { transfer?: (length: number) => unknown }).transfer?.(0);
-  } catch {
-    // The garbage collector frees it.
-  }
 }
 
 /** Joins chunks into one; a single chunk is returned without a copy. */

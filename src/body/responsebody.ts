@@ -2,7 +2,7 @@ import type { Scope } from "../exchange/scope.ts";
 import { clientGone, type ProxyError } from "../error.ts";
 import { cleanTrailerNames, cleanTrailers } from "../fields/trailers.ts";
 import type { HeaderList } from "../transport.ts";
-import { concat, type Recycler } from "./memory.ts";
+import { concat, type ReadMemory } from "./memory.ts";
 import {
   alreadyTaken,
   type BodySource,
@@ -43,7 +43,7 @@ export class ResponseBody implements BodySource {
   isPaused = false;
   readonly #scope: Scope;
   readonly #inlet: Inlet;
-  readonly #recycler: Recycler | undefined;
+  readonly #readMemory: ReadMemory | undefined;
   /** Chunks that arrived before the body was taken; undefined while there are none. */
   #chunks: Uint8Array[] | undefined;
   #isTaken = false;
@@ -61,14 +61,14 @@ export class ResponseBody implements BodySource {
    * Makes the body of a response whose headers have arrived.
    * @param inlet the transport's side, which is told when the client is slow, and when the rest is not needed
    * @param length the length in bytes where it is known
-   * @param recycler knows which chunks lie in pooled or shared memory; undefined if each chunk has an ArrayBuffer of its
+   * @param readMemory knows which chunks lie in shared memory or are freed; undefined if each chunk has an ArrayBuffer of its
    * own. `sharedMemory` is for clients whose chunks are views of larger buffers
    */
-  constructor(scope: Scope, inlet: Inlet, length?: number, recycler?: Recycler) {
+  constructor(scope: Scope, inlet: Inlet, length?: number, readMemory?: ReadMemory) {
     this.#scope = scope;
     this.#inlet = inlet;
     this.length = length;
-    this.#recycler = recycler;
+    this.#readMemory = readMemory;
   }
 
   // ── for the transport ──
@@ -185,34 +185,34 @@ export class ResponseBody implements BodySource {
 
   /**
    * Joins chunks into one.
-   * @param mayShare whether the result may lie in shared memory; it never lies in pooled memory
+   * @param mayShare whether the result may lie in shared memory
    */
   #join(chunks: readonly Uint8Array[], mayShare: boolean): Uint8Array {
-    const recycler = this.#recycler;
+    const readMemory = this.#readMemory;
     if (chunks.length === 1) {
       const chunk = chunks[0] as Uint8Array;
-      if (recycler === undefined || (mayShare && recycler.release === undefined)) return chunk;
-      return recycler.has(chunk) ? recycler.copyOut(chunk) : chunk;
+      if (readMemory === undefined || (mayShare && readMemory.release === undefined)) return chunk;
+      return readMemory.has(chunk) ? readMemory.copyOut(chunk) : chunk;
     }
     if (chunks.length === 0) return new Uint8Array(0);
     const bytes = concat(chunks);
-    if (recycler?.release !== undefined) {
-      for (const chunk of chunks) if (recycler.has(chunk)) recycler.release(chunk);
+    if (readMemory?.release !== undefined) {
+      for (const chunk of chunks) if (readMemory.has(chunk)) readMemory.release(chunk);
     }
     return bytes;
   }
 
   /** Writes a chunk to a sink: the chunk itself if its memory allows what `sink.memory` says, and else a copy. */
   #write(sink: Sink, chunk: Uint8Array): boolean {
-    const recycler = this.#recycler;
-    if (recycler === undefined || !recycler.has(chunk)) return sink.write(chunk);
+    const readMemory = this.#readMemory;
+    if (readMemory === undefined || !readMemory.has(chunk)) return sink.write(chunk);
     const { memory = "owned" } = sink;
-    if (recycler.release === undefined) {
-      return sink.write(memory === "owned" ? recycler.copyOut(chunk) : chunk);
+    if (readMemory.release === undefined) {
+      return sink.write(memory === "owned" ? readMemory.copyOut(chunk) : chunk);
     }
-    if (memory !== "returned") return sink.write(recycler.copyOut(chunk));
+    if (memory !== "returned") return sink.write(readMemory.copyOut(chunk));
     return sink.write(chunk, (error) => {
-      if (!error) recycler.release?.(chunk);
+      if (!error) readMemory.release?.(chunk);
     });
   }
 

@@ -1,5 +1,5 @@
 import { BytesBody } from "../body/bytes.ts";
-import { concat, type Recycler, type Release } from "../body/memory.ts";
+import { concat, type ReadMemory, type Release } from "../body/memory.ts";
 import { type Inlet, ResponseBody } from "../body/responsebody.ts";
 import { type BodySource, hasArrived, pipe, type Sink } from "../body/source.ts";
 import {
@@ -20,10 +20,10 @@ import type { Place } from "./queue.ts";
 import { SwitchedTunnel } from "./switchedtunnel.ts";
 import { toSocketError } from "./socketerror.ts";
 
-/** Which chunks return their memory for later chunks. Where a member is not set, the memory is used only once. */
+/** Which chunks are freed once they are sent. Where a member is not set, the garbage collector frees them. */
 export interface ChunkMemory {
-  /** The pooled memory of response bodies. */
-  readonly recycler?: Recycler | undefined;
+  /** The memory of response bodies. */
+  readonly readMemory?: ReadMemory | undefined;
   /** Whether no code but the runtime's own sees the bytes that are written to a connection, so that they may be released. */
   readonly mayRelease?: (connection: Connection) => boolean;
 }
@@ -202,10 +202,10 @@ export class Attempt implements Job, Inlet {
     }
     this.#scope.headersReceived(isEventStream(headers));
     const isBodyless = this.#method === "HEAD" || status === 204 || status === 304;
-    const { recycler } = this.#memory;
+    const { readMemory } = this.#memory;
     if (!isBodyless) {
       const known = length >= 0 ? length : undefined;
-      this.#body = new ResponseBody(this.#scope, this, known, recycler);
+      this.#body = new ResponseBody(this.#scope, this, known, readMemory);
     }
     this.#resolve({ status, statusText, headers, body: this.#body ?? null });
   }

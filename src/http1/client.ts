@@ -121,7 +121,7 @@ export interface ClientParts {
    * attempt begins at once.
    */
   readonly schedule?: BeginLater;
-  /** Which chunks of bodies return their memory for later chunks; none by default. */
+  /** Which chunks of bodies are freed once they are sent; none by default. */
   readonly chunkMemory?: ChunkMemory | undefined;
   /** Loads the HTTP/2 client, where the runtime has one; called with the first request that asks for HTTP/2. */
   readonly loadHttp2?: () => Promise<Http2Client>;

@@ -103,8 +103,8 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
   #isRequestComplete = false;
   /** The bytes that the socket has read, while they are parsed. */
   #read: Uint8Array | undefined;
-  /** Whether the last chunk of a read may keep the memory of the read; undefined if that is not known yet. */
-  #mayKeep: boolean | undefined = false;
+  /** Whether the last chunk of the read may keep its memory, if that memory holds no other bytes. */
+  #mayKeep = false;
 
   constructor(
     { keepAlive, timeout, maySwitch }: ConnectionOptions,
@@ -169,18 +169,6 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     return hasRoom;
   }
 
-  /**
-   * Sends bytes whose memory is read into again after the call.
-   * @returns whether there is room for more
-   */
-  writeShared(bytes: Uint8Array): boolean {
-    const { socket } = this;
-    if (socket?.writeShared === undefined) return this.write(this.codec.copy(bytes));
-    const hasRoom = socket.writeShared(bytes);
-    if (!hasRoom) this.#isFull = true;
-    return hasRoom;
-  }
-
   /** Calls back once when there is room for more bytes, or when the connection is closed. */
   onceDrained(callback: () => void): void {
     if (this.destroyed) callback();
@@ -211,18 +199,13 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
 
   /**
    * Parses what the socket has read.
-   * @param mayKeep whether a chunk may keep the memory of the read; undefined if it may where that memory holds no other
-   * bytes
-   * @returns whether a chunk has kept the memory
+   * @param mayKeep whether a chunk may keep the memory of the read, if that memory holds no other bytes
    */
-  onData(read: Uint8Array, mayKeep?: boolean): boolean {
+  onData(read: Uint8Array, mayKeep = true): void {
     this.#hasReceived = true;
     this.#activity++;
-    if (this.job === undefined) {
-      // The upstream has sent bytes without a request. The next request would take them for its response.
-      this.destroy();
-      return false;
-    }
+    // The upstream has sent bytes without a request. The next request would take them for its response.
+    if (this.job === undefined) return this.destroy();
     this.#read = read;
     this.#mayKeep = mayKeep;
     try {
@@ -232,7 +215,6 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
       this.destroy();
     }
     this.#read = undefined;
-    return mayKeep === true && this.#mayKeep === false;
   }
 
   /** @internal */
@@ -260,14 +242,20 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     const read = this.#read as Uint8Array;
     const { byteOffset, byteLength } = read;
     const isLast = chunk.byteOffset + chunk.byteLength === byteOffset + byteLength;
-    if (!isLast) return this.codec.copy(chunk);
-    this.#mayKeep ??= byteLength === read.buffer.byteLength;
-    if (!this.#mayKeep) return this.codec.copy(chunk);
-    if (byteLength > HIGH_WATER_MARK && chunk.byteLength * 2 < byteLength) {
-      return this.codec.copy(chunk);
+    const isPart = byteLength > HIGH_WATER_MARK && chunk.byteLength * 2 < byteLength;
+    // The ArrayBuffer is looked at last: Bun makes it when code asks for it.
+    if (!this.#mayKeep || !isLast || isPart || byteLength !== read.buffer.byteLength) {
+      return this.#copy(chunk);
     }
-    this.#mayKeep = false;
     return chunk;
+  }
+
+  /** Copies a chunk. No receiver transfers the bytes of a tunnel: short ones share an ArrayBuffer, which costs less. */
+  #copy(chunk: Uint8Array): Uint8Array {
+    if (!this.#parser.isSwitched) return this.codec.copy(chunk);
+    const copy = this.codec.allocate(chunk.byteLength);
+    copy.set(chunk);
+    return copy;
   }
 
   /** @internal */

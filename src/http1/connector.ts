@@ -37,12 +37,10 @@ export interface FoundAddresses {
 export interface SocketHandler {
   /**
    * The socket has read bytes.
-   * @param mayKeep whether the handler may keep the memory of the bytes: that memory holds no other bytes, and the socket
-   * does not read into it again once the handler has kept it. Undefined if the socket never reads into it again: the
-   * handler may keep it if the ArrayBuffer is as long as the bytes
-   * @returns whether the handler has kept the memory, if `mayKeep` is true
+   * @param mayKeep whether the handler may keep the memory of the bytes, if the ArrayBuffer is as long as the bytes; false if the
+   * socket reads into it again, or other code sees it. True by default
    */
-  onData(bytes: Uint8Array, mayKeep?: boolean): boolean;
+  onData(bytes: Uint8Array, mayKeep?: boolean): void;
   /** The upstream has closed its direction of the connection. */
   onHalfClose(): void;
   /** The socket has room again after a `write` that returned false. */
@@ -75,16 +73,6 @@ export interface Socket {
    * @returns whether there is room for more; otherwise `onDrain` follows
    */
   write(bytes: Uint8Array, done?: Release): boolean;
-  /**
-   * Sends bytes whose memory is read into again after the call; left out where the bytes must be copied.
-   * @returns whether there is room for more; otherwise `onDrain` follows
-   */
-  readonly writeShared?: ((bytes: Uint8Array) => boolean) | undefined;
-  /**
-   * Passes what is read to a callback instead of `onData`, in memory that is read into again after the call; undefined where
-   * each read gets memory of its own.
-   */
-  readonly readShared?: ((take: (bytes: Uint8Array) => void) => void) | undefined;
   /** Stops reading, so that the upstream has to wait. */
   pause(): void;
   /** Continues reading. */

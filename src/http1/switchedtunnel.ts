@@ -6,8 +6,6 @@ import type { Carried, Connection } from "./connection.ts";
 export class SwitchedTunnel implements Tunnel, Carried {
   /** Turns the pool's `timeout` off, which closes silent connections: a tunnel has `tunnelTimeout` instead. */
   readonly isPaused = true;
-  /** The client's bytes may be in memory that is used again if the upstream's are. */
-  readonly takesShared: boolean;
   readonly #connection: Connection;
   readonly #releases: boolean;
   #handler: TunnelHandler | undefined;
@@ -27,7 +25,6 @@ export class SwitchedTunnel implements Tunnel, Carried {
   constructor(connection: Connection, releases = false) {
     this.#connection = connection;
     this.#releases = releases;
-    this.takesShared = connection.socket?.readShared !== undefined;
     connection.switchTo(this);
   }
 
@@ -38,17 +35,12 @@ export class SwitchedTunnel implements Tunnel, Carried {
     for (const bytes of this.#early.splice(0)) handler.onData(bytes);
     if (this.#hasEnded) handler.onEnd();
     if (this.#isClosed) return handler.onClose(this.#error);
-    if (handler.takesShared) {
-      this.#connection.socket?.readShared?.((bytes) => handler.onData(bytes, true));
-    }
     this.#connection.resume();
   }
 
-  write(bytes: Uint8Array, isShared = false, release?: Release): boolean {
+  write(bytes: Uint8Array, release?: Release): boolean {
     if (this.#isClosed) return true;
-    const connection = this.#connection;
-    const done = this.#releases ? release : undefined;
-    const hasRoom = isShared ? connection.writeShared(bytes) : connection.write(bytes, done);
+    const hasRoom = this.#connection.write(bytes, this.#releases ? release : undefined);
     if (hasRoom || this.#isWaiting) return hasRoom;
     this.#isWaiting = true;
     this.#connection.onceDrained(() => {

@@ -121,19 +121,6 @@ export interface PoolOptions {
    */
   dns?: false | DnsOptions;
   /**
-   * Whether buffers are reused: an upstream socket reads again into a buffer when the client's socket has written its
-   * bytes, and tunnels read into buffers that they use again. Without it, the memory of large chunks is used once, and
-   * freed when they are sent.
-   *
-   * This makes response bodies of 32 KiB and more cheaper, and messages of any size through tunnels. Code that wraps methods
-   * of Node's streams, sockets or messages (APM agents, body loggers, recorders), or listens for chunks, is noticed, also if
-   * it was loaded before Fetchway, and gets copies. Leave it off if other code sees chunks below these methods, such as a
-   * native addon, and keeps them: these chunks change. Without the option, they become empty. The option affects only plain
-   * sockets on Node.
-   * @default false
-   */
-  reuseBuffers?: boolean;
-  /**
    * Whether to speak HTTP/2 with upstreams; by default, all requests are sent by HTTP/1.1. With `true`, an upstream with
    * `https:` chooses between HTTP/2 and HTTP/1.1 (ALPN), and an upstream with `http:` must speak HTTP/2.
    *
@@ -179,7 +166,6 @@ export const poolSchema: Schema<PoolOptions, PoolPreset> = {
     default: defaultsOf(dnsSchema),
     aliases: ["lookup"],
   },
-  reuseBuffers: { kind: toggle, default: false },
   http2: { kind: toggle, default: false, aliases: ["allowH2"] },
   tls: { kind: object(isRecord, "use an object such as { ca, servername }") },
   socketPath: { kind: text(/^\//, 'use a path such as "/run/app.sock"') },
@@ -201,7 +187,6 @@ export const poolFlags: Flags<Omit<PoolOptions, "connectTimeout">> = {
     keepAliveInitialDelay: "silence before TCP probes the peer",
     noDelay: "send small writes at once",
     dns: "keep addresses of names, use them in turn",
-    reuseBuffers: "use buffers again; the default where nothing is preloaded",
     http2: "speak HTTP/2 with the target",
     socketPath: { value: "</path>", help: "connect to this unix socket" },
   },

@@ -13,9 +13,9 @@
  * - Otherwise: the garbage collector frees the chunks. Any other reader is such a case: chunks that it gets belong to it.
  * - Test: test/deno.freedstream.test.ts.
  */
-import { free } from "../../../src/body/memory.ts";
 import { type BodySource, HIGH_WATER_MARK } from "../../../src/body/source.ts";
 import { StreamSink } from "../../../src/body/web.ts";
+import { free } from "../../sockets/buffercodec.ts";
 
 /** The function of Deno that reads one chunk of a stream, for any reader. */
 const DENOS_READ = "readableStreamDefaultReaderRead";

@@ -3,9 +3,8 @@
  * the bytes into smaller memory if the read returns fewer. For a small message, this allocation costs more than forwarding
  * it. For a large one, the first access to new memory costs more than the read; and 64 KiB with a head need two reads.
  *
- * - Connections to upstreams read into it by the documented option `onread` of `net.connect` (`MemoryReader`). The client
- *   copies each chunk of a body before the callback returns.
- * - Tunnels read into it only with the pool option `reuseBuffers`, because they write from it without a copy.
+ * - Connections to upstreams read into it by the documented option `onread` of `net.connect` (`MemoryReader`), the clients'
+ *   sockets of tunnels by this module. What is read is copied before the callback returns.
  * - Rests on: on Unix, libuv reads from a socket when bytes have arrived, and calls back at once, so that several sockets
  *   can read into the same memory. On Windows, several reads wait at the same time, each with its memory. Deno does not use
  *   libuv; `runtimes/deno/internals/readbuffers.ts` is its counterpart to this module.
@@ -20,9 +19,10 @@
  * - Test: test/internals.sharedread.node.test.ts.
  */
 import type { Socket } from "node:net";
+import { copyOf } from "../../sockets/buffercodec.ts";
 
 /** The number of bytes of one read: a message of 64 KiB arrives in one read with its head. */
-export const SHARED_SIZE = 131_072;
+const SHARED_SIZE = 131_072;
 
 const NAMES = ["kBuffer", "kBufferCb", "kBufferGen"] as const;
 
@@ -35,8 +35,8 @@ export function takeShared(): Buffer | undefined {
 }
 
 /**
- * Makes a socket pass what it reads to a callback instead of emitting `data`. The memory of the bytes is read into again
- * after the call. If other code sees what the socket reads, the socket emits `data` with a copy.
+ * Makes a socket pass copies of what it reads to a callback instead of emitting `data`. If other code sees what the socket
+ * reads, the socket emits `data`.
  * @param isSeen whether other code sees the bytes that arrive now (`watchReads`)
  * @returns whether the socket does so; otherwise it goes on emitting `data`
  */
@@ -60,10 +60,10 @@ export function readIntoShared(
     Object.assign(socket, {
       [buffer]: memory,
       [callback](length: number) {
-        const bytes = memory.subarray(0, length);
+        // Short copies share an ArrayBuffer, which costs less; those that other code gets do not.
         // Node itself calls `push` with what it has read, and stops reading if the result is false.
-        if (isSeen()) return socket.push(Buffer.from(bytes));
-        take(bytes);
+        if (isSeen()) return socket.push(copyOf(memory.subarray(0, length)));
+        take(Buffer.from(memory.subarray(0, length)));
         return true;
       },
     }) === socket

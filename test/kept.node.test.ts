@@ -1,20 +1,16 @@
-/** With the pool option `reuseBuffers` and without, a chunk that other code has received never changes. */
+/** A chunk that other code has received never changes. */
 import { once } from "node:events";
 import { get, type IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import * as streams from "node:stream";
-import { afterAll, beforeEach, describe, expect, test } from "vitest";
-import { createOnRead } from "../runtimes/node/chunkmemory.ts";
+import { afterAll, describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
 import { bodyOf, Keeper, startHttp, startSeeded } from "./_kept.ts";
 
 const LENGTHS = [60_000, 65_536, 130_000, 1_000_000];
 
 const upstream = await startSeeded();
-const proxies = {
-  freeing: createProxy({ target: upstream.url }),
-  reusing: createProxy({ target: upstream.url, pool: { reuseBuffers: true } }),
-};
+const proxy = createProxy({ target: upstream.url });
 let keeper = new Keeper();
 
 function watch<T extends object>(target: T, names = ["write", "end"]): T {
@@ -36,7 +32,6 @@ const watchers: Record<string, (res: ServerResponse) => void> = {
   "response's prototype": (res) => void Object.setPrototypeOf(res, WatchedResponse),
   connection: (res) => void watch(res.socket as Socket),
 };
-let proxy = proxies.freeing;
 const front = await startHttp((req, res) => {
   watchers[String(req.headers["x-watch"])]?.(res);
   proxy.nodeHandler(req, res);
@@ -44,7 +39,7 @@ const front = await startHttp((req, res) => {
 
 afterAll(async () => {
   front.server.close();
-  await Promise.all([proxies.freeing.close(), proxies.reusing.close()]);
+  await proxy.close();
   upstream.server.close();
 });
 
@@ -63,13 +58,9 @@ async function read(
   return Buffer.concat(pieces);
 }
 
-const cases = (["freeing", "reusing"] as const).flatMap((mode) =>
-  ["sized", "chunks"].map((framing) => ({ mode, framing })),
-);
+const framings = ["sized", "chunks"];
 
-describe.each(cases)("$mode, $framing bodies", ({ mode, framing }) => {
-  beforeEach(() => void (proxy = proxies[mode]));
-
+describe.each(framings)("%s bodies", (framing) => {
   test("of many exchanges at once do not mix", async () => {
     for (let round = 0; round < 3; round++) {
       const all = Array.from({ length: 32 }, async (_, i) => {
@@ -128,12 +119,12 @@ describe.each(cases)("$mode, $framing bodies", ({ mode, framing }) => {
   );
 });
 
-describe.each(cases)("$mode, $framing: a chunk of a web stream", ({ mode, framing }) => {
+describe.each(framings)("%s: a chunk of a web stream", (framing) => {
   test("has memory of its own and can be transferred", async () => {
     const length = 900_000;
     const paths = [1, 2, 3, 4].map((seed) => `/${seed}/${length}/${framing}`);
     const transfer = async (path: string): Promise<void> => {
-      const response = await proxies[mode].fetch(new Request(`http://proxy.test${path}`));
+      const response = await proxy.fetch(new Request(`http://proxy.test${path}`));
       const buffers = new Set<ArrayBufferLike>();
       const pieces: Buffer[] = [];
       for await (const piece of response.body as ReadableStream<Uint8Array>) {
@@ -151,12 +142,9 @@ describe.each(cases)("$mode, $framing: a chunk of a web stream", ({ mode, framin
   test("exposes no bytes of another exchange", async () => {
     const length = 700_000;
     const other = bodyOf(1, 700_000);
-    // Responses to other clients pass through pooled memory first.
-    proxy = proxies[mode];
+    // Responses to other clients pass through the memory of the sockets first.
     await Promise.all([1, 1, 1].map((seed) => read(`/${seed}/${length}/${framing}`)));
-    const response = await proxies[mode].fetch(
-      new Request(`http://proxy.test/2/${length}/${framing}`),
-    );
+    const response = await proxy.fetch(new Request(`http://proxy.test/2/${length}/${framing}`));
     for await (const piece of response.body as ReadableStream<Uint8Array>) {
       const memory = Buffer.from(piece.buffer);
       for (let at = 0; at + 64 <= other.length; at += 50_000) {
@@ -166,49 +154,8 @@ describe.each(cases)("$mode, $framing: a chunk of a web stream", ({ mode, framin
   });
 });
 
-describe("a read into a reused buffer", () => {
-  const reads: { piece: Uint8Array; mayTake: boolean }[] = [];
-  let takes = false;
-  const { buffer: next, callback } = createOnRead((piece, mayTake) => {
-    reads.push({ piece, mayTake });
-    return takes && mayTake;
-  });
-
-  /** Simulates a read of `length` bytes of this value into the current buffer. */
-  function readBytes(length: number, value: number): { piece: Uint8Array; mayTake: boolean } {
-    const bytes = next();
-    bytes.fill(value, 0, length);
-    callback(length, bytes);
-    return reads.at(-1) as { piece: Uint8Array; mayTake: boolean };
-  }
-
-  test("of few bytes keeps the buffer, because its chunks are copied", () => {
-    takes = true;
-    const before = next();
-    expect(readBytes(1000, 1).mayTake).toBe(false);
-    expect(next()).toBe(before);
-  });
-
-  test("of many bytes continues in another buffer if a chunk has taken this one", () => {
-    const before = next();
-    takes = true;
-    const { piece, mayTake } = readBytes(100_000, 1);
-    expect([mayTake, piece.buffer]).toEqual([true, before.buffer]);
-    expect(next().buffer).not.toBe(before.buffer);
-    readBytes(100_000, 2);
-    expect(piece.every((byte) => byte === 1)).toBe(true);
-  });
-
-  test("of many bytes keeps the buffer if no chunk has taken it", () => {
-    takes = false;
-    const before = next();
-    readBytes(100_000, 1);
-    expect(next()).toBe(before);
-  });
-});
-
-test.each(["freeing", "reusing"] as const)("a body can be read only once, %s", async (mode) => {
-  const response = await proxies[mode].fetch(new Request("http://proxy.test/1/70000/sized"));
+test("a body can be read only once", async () => {
+  const response = await proxy.fetch(new Request("http://proxy.test/1/70000/sized"));
   const body = Buffer.from(await response.arrayBuffer());
   expect(body.equals(bodyOf(1, 70_000))).toBe(true);
   await expect(response.text()).rejects.toThrow(TypeError);
