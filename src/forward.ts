@@ -3,7 +3,13 @@ import { Observation, type RequestEnd } from "./exchange/observation.ts";
 import { Scope } from "./exchange/scope.ts";
 import { badRequest, ProxyError, toErrorResponse, toProxyError } from "./error.ts";
 import { isEventStream } from "./fields/headers.ts";
-import { fromDraft, observeInterim, readHookResponse, toDraft } from "./exchange/hooks.ts";
+import {
+  DraftedRequest,
+  isPromise,
+  type MaybeResponse,
+  observeInterim,
+  readHookResponse,
+} from "./exchange/hooks.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
 import { countForwards } from "./request/maxforwards.ts";
 import type { ProxyOptions } from "./options/proxyoptions.ts";
@@ -121,7 +127,6 @@ function exchange(
       turn !== undefined ||
       !isFixed(target) ||
       rewrite !== undefined ||
-      options.onRequest !== undefined ||
       body?.measure !== undefined ||
       method === "OPTIONS" ||
       method === "TRACE";
@@ -146,7 +151,7 @@ function exchange(
   } catch (thrown) {
     return fail(state, thrown);
   }
-  return sendPrepared(state);
+  return hookAndSend(state);
 }
 
 /** Chooses one of several upstreams. */
@@ -168,7 +173,7 @@ function sendToChosen(state: Exchange, choice: Choice, context: Context): Promis
     choice.release();
     return fail(state, thrown);
   }
-  const sending = sendPrepared(state);
+  const sending = hookAndSend(state);
   // An interceptor may send the request later, or respond without sending it.
   return choice.isUsed ? sending : sending.finally(() => choice.release());
 }
@@ -239,14 +244,14 @@ async function exchangeInSteps(
     // If `Max-Forwards` is 0, this proxy responds itself, but only after `onRequest`, which may refuse the request.
     const finalResponse = countForwards(incoming, request.headers);
     if (options.onRequest !== undefined) {
-      const draft = toDraft(request);
-      const returned = await options.onRequest(draft, incoming.request());
+      const drafted = new DraftedRequest(request);
+      const returned = await options.onRequest(drafted.draft, incoming.request());
       const ownResponse = readHookResponse(returned, "onRequest");
       if (ownResponse !== undefined) {
         scope.end();
         return ownResponse;
       }
-      request = fromDraft(request, draft);
+      request = drafted.finish();
     }
     if (finalResponse !== undefined) {
       scope.end();
@@ -265,6 +270,45 @@ async function exchangeInSteps(
     // A request that was not sent gives its place back: a hook or an interceptor has responded, or a check has failed.
     choice?.release();
   }
+}
+
+/** Calls `onRequest`, and sends the request. It waits only for a hook that returns a promise. */
+function hookAndSend(state: Exchange): Promise<Response> {
+  const { incoming, plan, request } = state;
+  const { onRequest } = plan.options;
+  if (onRequest === undefined) return sendPrepared(state);
+  // Until it is sent, the hook may refuse or change it.
+  state.request = undefined;
+  const drafted = new DraftedRequest(request as UpstreamRequest);
+  try {
+    const returned = onRequest(drafted.draft, incoming.request());
+    if (!isPromise(returned)) return sendDrafted(state, drafted, returned);
+    return Promise.resolve(returned).then(
+      (response) => sendDrafted(state, drafted, response),
+      (thrown: unknown) => fail(state, thrown),
+    );
+  } catch (thrown) {
+    return fail(state, thrown);
+  }
+}
+
+/** Sends the request with the changes of `onRequest`, unless the hook has returned a response. */
+function sendDrafted(
+  state: Exchange,
+  drafted: DraftedRequest,
+  returned: Awaited<MaybeResponse>,
+): Promise<Response> {
+  try {
+    const ownResponse = readHookResponse(returned, "onRequest");
+    if (ownResponse !== undefined) {
+      state.scope.end();
+      return Promise.resolve(ownResponse);
+    }
+    state.request = drafted.finish();
+  } catch (thrown) {
+    return fail(state, thrown);
+  }
+  return sendPrepared(state);
 }
 
 function sendPrepared(state: Exchange): Promise<Response> {
@@ -307,33 +351,51 @@ function finish(state: Exchange, answer: UpstreamResponse): Response | Promise<R
     }
     scope.endUnused(received.body !== null);
     const responding = respond(cleaned, incoming, request);
-    const mayWait = responding instanceof Promise || options.onResponse !== undefined;
-    return mayWait || cleaned.tunnel !== undefined
-      ? finishInSteps(state, responding, cleaned)
-      : responding;
+    if (responding instanceof Promise || cleaned.tunnel !== undefined) {
+      return finishInSteps(state, responding, cleaned);
+    }
+    if (options.onResponse === undefined) return responding;
+    state.response = responding;
+    const returned = options.onResponse(responding, incoming.request());
+    return isPromise(returned)
+      ? finishInSteps(state, responding, cleaned, returned)
+      : takeHooked(returned, responding, cleaned);
   } catch (thrown) {
     return fail(state, thrown);
   }
 }
 
-/** Finishes an exchange whose response may have to wait, or that opens a tunnel. */
+/** Returns the response to send: the one that `onResponse` has returned, or else the present one. */
+function takeHooked(
+  returned: Awaited<MaybeResponse>,
+  response: Response,
+  cleaned: UpstreamResponse,
+): Response {
+  const ownResponse = readHookResponse(returned, "onResponse");
+  if (ownResponse === undefined || ownResponse === response) return response;
+  closeSwitched(cleaned);
+  discardResponse(response, ownResponse);
+  return ownResponse;
+}
+
+/**
+ * Finishes an exchange whose response may have to wait, or that opens a tunnel.
+ * @param hooked what `onResponse` has returned, if it was called already
+ */
 async function finishInSteps(
   state: Exchange,
   responding: Response | Promise<Response>,
   cleaned: UpstreamResponse,
+  hooked?: PromiseLike<Awaited<MaybeResponse>>,
 ): Promise<Response> {
   const { incoming, plan } = state;
   const { onResponse } = plan.options;
   try {
     const response = (state.response = await responding);
-    if (onResponse !== undefined) {
-      const returned = await onResponse(response, incoming.request());
-      const ownResponse = readHookResponse(returned, "onResponse");
-      if (ownResponse !== undefined && ownResponse !== response) {
-        closeSwitched(cleaned);
-        discardResponse(response, ownResponse);
-        return ownResponse;
-      }
+    const returned = hooked ?? onResponse?.(response, incoming.request());
+    if (returned !== undefined) {
+      const chosen = takeHooked(await returned, response, cleaned);
+      if (chosen !== response) return chosen;
     }
     const { tunnel } = cleaned;
     if (tunnel === undefined || incoming.completeUpgrade === undefined) return response;

@@ -1,22 +1,22 @@
 import { describe, expect, test } from "vitest";
 import { BytesBody } from "../src/body/bytes.ts";
-import { fromDraft, type RequestDraft, toDraft } from "../src/exchange/hooks.ts";
+import { DraftedRequest, type RequestDraft } from "../src/exchange/hooks.ts";
 import type { UpstreamRequest } from "../src/transport.ts";
 import { UnframedBody } from "../src/body/unframed.ts";
 import { bytes, fakeRequest, proxyError, streamOf } from "./_fakes.ts";
 
 /** Returns the upstream request after a hook has changed its draft. */
 function changed(hop: UpstreamRequest, change: (draft: RequestDraft) => void): UpstreamRequest {
-  const draft = toDraft(hop);
-  change(draft);
-  return fromDraft(hop, draft);
+  const drafted = new DraftedRequest(hop);
+  change(drafted.draft);
+  return drafted.finish();
 }
 
 const refused = proxyError("http_request_error", 400);
 
 test("a draft shows the request that will be sent", () => {
   const hop = fakeRequest({ method: "PUT", path: "/a?b", headers: ["X-A", "1", "x-a", "2"] });
-  const draft = toDraft(hop);
+  const { draft } = new DraftedRequest(hop);
   expect(draft).toMatchObject({ method: "PUT", path: "/a?b", body: undefined });
   expect(Array.from(draft.headers)).toEqual([["x-a", "1, 2"]]);
 });
@@ -44,6 +44,28 @@ test("the changed request is a new object", () => {
 });
 
 describe("headers", () => {
+  const sent = fakeRequest({ headers: ["X-B", "1", "X-A", "2", "x-b", "3"] });
+
+  test("a hook that does not look at the fields leaves them as the client has sent them", () => {
+    const next = changed(sent, (draft) => (draft.method = "PUT"));
+    expect(next).toEqual({ ...sent, method: "PUT" });
+  });
+
+  test("of a hook that looks at them, the fields are sent as `Headers` gives them", () => {
+    const next = changed(sent, ({ headers }) => void headers.get("x-b"));
+    expect(next.headers).toEqual(["x-a", "2", "x-b", "1, 3"]);
+  });
+
+  test("other header fields replace those of the draft", () => {
+    const next = changed(sent, (draft) => (draft.headers = new Headers({ "x-c": "4" })));
+    expect(next.headers).toEqual(["x-c", "4"]);
+  });
+
+  test("are in a copy of the draft as well", () => {
+    const { draft } = new DraftedRequest(sent);
+    expect({ ...draft }.headers).toBe(draft.headers);
+  });
+
   test("framing and hop-by-hop fields set by a hook are not sent", () => {
     const next = changed(fakeRequest(), ({ headers }) => {
       headers.set("content-length", "7");
@@ -68,7 +90,7 @@ describe("headers", () => {
 
   test("forwarding fields are kept", () => {
     const hop = fakeRequest({ headers: ["x-forwarded-for", "1.2.3.4", "forwarded", "for=x"] });
-    expect(changed(hop, () => {}).headers).toEqual([
+    expect(changed(hop, ({ headers }) => headers.delete("x")).headers).toEqual([
       "forwarded",
       "for=x",
       "x-forwarded-for",

@@ -20,6 +20,9 @@ export interface RequestDraft {
   /**
    * The header fields. Hop-by-hop fields are removed already, and the forwarding fields and those of the option `headers`
    * are set. A field `host` sets the `Host` of the request to the upstream.
+   *
+   * If the hook does not look at this member, the fields are sent in the order and case in which the client has sent them, and
+   * a repeated field stays apart; `Headers` joins and sorts them.
    */
   headers: Headers;
   /**
@@ -58,36 +61,59 @@ export function observeInterim(
   });
 }
 
-/** Makes the draft of a request for `onRequest`. */
-export function toDraft(request: UpstreamRequest): RequestDraft {
-  return {
-    method: request.method,
-    path: request.path,
-    headers: toHeaders(request.headers),
-    body: undefined,
-  };
+/** A request that `onRequest` may change. */
+export class DraftedRequest {
+  /** What the hook gets. */
+  readonly draft: RequestDraft;
+  readonly #request: UpstreamRequest;
+  /** The header fields, once the hook has looked at them, or has set others. */
+  #headers: Headers | undefined;
+
+  constructor(request: UpstreamRequest) {
+    this.#request = request;
+    const get = (): Headers => (this.#headers ??= toHeaders(request.headers));
+    const set = (headers: Headers): void => void (this.#headers = headers);
+    this.draft = {
+      method: request.method,
+      path: request.path,
+      get headers() {
+        return get();
+      },
+      set headers(headers) {
+        set(headers);
+      },
+      body: undefined,
+    };
+  }
+
+  /**
+   * Returns the request with the changes that the hook has made. Framing fields are dropped: the message framing always
+   * follows from the body.
+   */
+  finish(): UpstreamRequest {
+    const request = this.#request;
+    const { method, path, body } = this.draft;
+    if (!isAsterisk(path, method)) assertSendable(path);
+    if (request.upgrade !== undefined && (method !== "GET" || body)) {
+      throw badOption("onRequest", "leave the method and the body of an upgrade as they are");
+    }
+    const changed = { ...request, ...this.#readHeaders(), method, path };
+    if (body === undefined) return changed;
+    const source = toBodySource(body);
+    return { ...changed, body: source, contentLength: undefined, trailer: undefined };
+  }
+
+  #readHeaders(): Pick<UpstreamRequest, "headers" | "host"> {
+    const request = this.#request;
+    if (this.#headers === undefined) return request;
+    const { headers, host } = cleanRequestHeaders(toHeaderList(this.#headers), REQUEST_DERIVED);
+    return { headers, host: host ?? request.host };
+  }
 }
 
-/**
- * Returns the request with the changes that `onRequest` has made in its draft. Framing fields in the draft are dropped:
- * the message framing always follows from the body.
- */
-export function fromDraft(request: UpstreamRequest, draft: RequestDraft): UpstreamRequest {
-  if (!isAsterisk(draft.path, draft.method)) assertSendable(draft.path);
-  if (request.upgrade !== undefined && (draft.method !== "GET" || draft.body)) {
-    throw badOption("onRequest", "leave the method and the body of an upgrade as they are");
-  }
-  const { headers, host } = cleanRequestHeaders(toHeaderList(draft.headers), REQUEST_DERIVED);
-  const changed: UpstreamRequest = {
-    ...request,
-    method: draft.method,
-    path: draft.path,
-    headers,
-    host: host ?? request.host,
-  };
-  if (draft.body === undefined) return changed;
-  const body = toBodySource(draft.body);
-  return { ...changed, body, contentLength: undefined, trailer: undefined };
+/** Whether a hook has returned a promise. Those of other libraries need not be of the class `Promise`. */
+export function isPromise<T>(returned: T | PromiseLike<T>): returned is PromiseLike<T> {
+  return typeof (returned as { then?: unknown } | undefined)?.then === "function";
 }
 
 function toBodySource(body: NonNullable<RequestDraft["body"]> | null): BodySource | null {
