@@ -298,17 +298,27 @@ function sendDrafted(
   drafted: DraftedRequest,
   returned: Awaited<MaybeResponse>,
 ): Promise<Response> {
+  const { scope } = state;
+  const send = (request: UpstreamRequest): Promise<Response> => {
+    state.request = request;
+    return sendPrepared(state);
+  };
   try {
     const ownResponse = readHookResponse(returned, "onRequest");
     if (ownResponse !== undefined) {
-      state.scope.end();
+      scope.end();
       return Promise.resolve(ownResponse);
     }
-    state.request = drafted.finish();
+    const request = drafted.finish();
+    // The hook may have set a stream as the body.
+    const measuring = request.body?.measure?.();
+    if (measuring === undefined) return send(request);
+    return settleBody(request, measuring, scope).then(send, (thrown: unknown) =>
+      fail(state, thrown),
+    );
   } catch (thrown) {
     return fail(state, thrown);
   }
-  return sendPrepared(state);
 }
 
 function sendPrepared(state: Exchange): Promise<Response> {
