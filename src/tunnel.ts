@@ -13,8 +13,12 @@ export interface HandedSocket {
 
 /** What calls are made on while bytes arrive from the upstream of a tunnel. */
 export interface TunnelHandler {
-  /** Bytes have arrived. They never change, and may share their ArrayBuffer with others. */
-  onData(bytes: Uint8Array): void;
+  /**
+   * Bytes have arrived. They never change, and may share their ArrayBuffer with others.
+   * @param mayFree whether the handler may free their memory, because no other code has seen them. False by default: code that
+   * has a handler of its own in front of another one may keep them
+   */
+  onData(bytes: Uint8Array, mayFree?: boolean): void;
   /** There is room again after a `write` that returned false. */
   onDrain(): void;
   /** The upstream has closed its direction; ours is still open. */
@@ -61,9 +65,9 @@ export class WatchedTunnel implements Tunnel {
 
   attach(handler: TunnelHandler): void {
     this.#tunnel.attach({
-      onData: (bytes) => {
+      onData: (bytes, mayFree) => {
         this.#onBytes?.(0, bytes.byteLength);
-        handler.onData(bytes);
+        handler.onData(bytes, mayFree);
       },
       onDrain: () => handler.onDrain(),
       onEnd: () => handler.onEnd(),

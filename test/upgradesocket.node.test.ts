@@ -4,9 +4,11 @@ import type { Socket } from "node:net";
 import { describe, expect, test, vi } from "vitest";
 import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
 import { useApps } from "./_apps.ts";
+import { type Interceptor, type Tunnel } from "../src/transport.ts";
 import type { Client } from "./_client.ts";
 import { rfc } from "./conformance/rfc.ts";
 import { handshake, offer } from "./_handshake.ts";
+import { bodyOf, Keeper } from "./_kept.ts";
 import { settled, until, within } from "./_wait.ts";
 import { request, type Header } from "./_wire.ts";
 
@@ -155,6 +157,57 @@ test("a receiver that does not read makes the sender wait, in both directions", 
     expect(received).toBe(sent);
     to.removeAllListeners("data");
   }
+});
+
+/**
+ * Passes a tunnel's bytes from the upstream on, and keeps them.
+ * @param passesLeave whether it passes on as well that they may be freed
+ */
+function keepFrom(tunnel: Tunnel, keeper: Keeper, passesLeave: boolean): Tunnel {
+  return {
+    attach: (handler) =>
+      tunnel.attach({
+        onData(bytes, mayFree) {
+          keeper.keep(bytes);
+          if (passesLeave) handler.onData(bytes, mayFree);
+          else handler.onData(bytes);
+        },
+        onDrain: () => handler.onDrain(),
+        onEnd: () => handler.onEnd(),
+        onClose: (error) => handler.onClose(error),
+      }),
+    write: (bytes) => tunnel.write(bytes),
+    pause: () => tunnel.pause(),
+    resume: () => tunnel.resume(),
+    end: () => tunnel.end(),
+    destroy: () => tunnel.destroy(),
+  };
+}
+
+test.each([
+  ["that an interceptor keeps do not change", false],
+  ["that no other code keeps are freed when they are sent", true],
+])("large bytes from the upstream %s", async (_, passesLeave) => {
+  const sockets = switching();
+  const keeper = new Keeper();
+  const keep: Interceptor =
+    (next) =>
+    async (...args) => {
+      const response = await next(...args);
+      const { tunnel } = response;
+      return tunnel === undefined
+        ? response
+        : { ...response, tunnel: keepFrom(tunnel, keeper, passesLeave) };
+    };
+  const { port } = await serve({ interceptors: { request: [keep] } });
+  const client = await open(port);
+  const sent = bodyOf(1, 2_000_000);
+  sockets[0]?.end(sent);
+  expect((await client.rest()).equals(sent)).toBe(true);
+  const large = keeper.kept.filter(({ copy }) => copy.length > 32_768);
+  expect(large.length).toBeGreaterThan(0);
+  if (passesLeave) await until(() => large.every(({ piece }) => piece.length === 0), "free memory");
+  else keeper.expectUnchanged();
 });
 
 describe("limits", () => {

@@ -112,8 +112,9 @@ export class UpgradeSocket implements TunnelHandler {
   // ── from the upstream ──
 
   /** @internal */
-  onData(bytes: Uint8Array): void {
-    if (!this.#socket.write(bytes, this.#freeing(bytes))) this.#tunnel?.pause();
+  onData(bytes: Uint8Array, mayFree = false): void {
+    const release = mayFree ? this.#freeing(bytes) : undefined;
+    if (!this.#socket.write(bytes, release)) this.#tunnel?.pause();
   }
 
   /** @internal */

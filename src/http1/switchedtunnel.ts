@@ -32,7 +32,7 @@ export class SwitchedTunnel implements Tunnel, Carried {
 
   attach(handler: TunnelHandler): void {
     this.#handler = handler;
-    for (const bytes of this.#early.splice(0)) handler.onData(bytes);
+    for (const bytes of this.#early.splice(0)) handler.onData(bytes, true);
     if (this.#hasEnded) handler.onEnd();
     if (this.#isClosed) return handler.onClose(this.#error);
     this.#connection.resume();
@@ -80,7 +80,7 @@ export class SwitchedTunnel implements Tunnel, Carried {
 
   onChunk(bytes: Uint8Array): void {
     if (this.#handler === undefined) this.#early.push(bytes);
-    else this.#handler.onData(bytes);
+    else this.#handler.onData(bytes, true);
   }
 
   onEnd(): void {
