@@ -44,4 +44,19 @@ describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) =
       expect(copy.buffer.byteLength).toBe(10);
     }
   });
+  test("copies that are only read do not change with the original, nor with later copies", () => {
+    // Longer in all than several slabs.
+    const lengths = [0, 1, 20_000, ...Array.from({ length: 40 }, (__, i) => 16_383 - i * 100), 3];
+    const originals = lengths.map((length, i) => new Uint8Array(length).fill(i));
+    const memory = new Uint8Array(20_000);
+    const copies = originals.map((original) => {
+      memory.set(original);
+      return codec.copyToRead(memory.subarray(0, original.byteLength));
+    });
+    for (const [i, copy] of copies.entries()) {
+      expect(Buffer.compare(copy, originals[i] as Uint8Array)).toBe(0);
+    }
+    // Long ones can be freed.
+    expect(copies[2]?.buffer.byteLength).toBe(20_000);
+  });
 });

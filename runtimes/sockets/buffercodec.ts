@@ -17,6 +17,29 @@ export function copyOf(bytes: Uint8Array): Uint8Array {
   return copy;
 }
 
+/** The length of a slab, and the number of bytes from which a copy gets memory of its own. */
+const SLAB = 65_536;
+const LONG = 16_384;
+
+let slab: Buffer | undefined;
+let used = 0;
+
+/**
+ * Copies bytes for a receiver that only reads them. Short copies lie one after the other in the same ArrayBuffer, a slab: to
+ * allocate one for each would cost more than the copy.
+ */
+export function copyToRead(bytes: Uint8Array): Uint8Array {
+  const { byteLength } = bytes;
+  if (byteLength >= LONG) return copyOf(bytes);
+  if (slab === undefined || used + byteLength > SLAB) {
+    slab = (NodeBuffer ?? loadBuffer()).allocUnsafeSlow(SLAB);
+    used = 0;
+  }
+  const copy = slab.subarray(used, (used += byteLength));
+  copy.set(bytes);
+  return copy;
+}
+
 /**
  * Frees the memory of a chunk that is alone in its ArrayBuffer. No code may read the chunk any more. Memory that cannot be
  * transferred is left alone: an app may have pushed a chunk in WebAssembly's memory into a request, and an exception in a
@@ -42,4 +65,5 @@ export const bufferCodec: Codec = {
   encode: (text) => (NodeBuffer ?? loadBuffer()).from(text, "latin1"),
   allocate: (length) => (NodeBuffer ?? loadBuffer()).allocUnsafe(length),
   copy: copyOf,
+  copyToRead,
 };

@@ -8,6 +8,8 @@ export interface Codec {
   allocate(length: number): Uint8Array;
   /** Copies bytes into an ArrayBuffer that holds no other bytes, so that the receiver may transfer it. */
   copy(bytes: Uint8Array): Uint8Array;
+  /** Copies bytes for a receiver that only reads them: copies may share an ArrayBuffer. */
+  copyToRead(bytes: Uint8Array): Uint8Array;
 }
 
 /** The number of arguments that one call of `String.fromCharCode` gets: JavaScript engines limit this number. */
@@ -32,4 +34,5 @@ export const portableCodec: Codec = {
   },
   allocate: (length) => new Uint8Array(length),
   copy: (bytes) => new Uint8Array(bytes),
+  copyToRead: (bytes) => new Uint8Array(bytes),
 };

@@ -250,12 +250,9 @@ export class Connection implements ResponseHandler, SocketHandler, IdleItem {
     return chunk;
   }
 
-  /** Copies a chunk. No receiver transfers the bytes of a tunnel: short ones share an ArrayBuffer, which costs less. */
+  /** Copies a chunk. No receiver transfers the bytes of a tunnel. */
   #copy(chunk: Uint8Array): Uint8Array {
-    if (!this.#parser.isSwitched) return this.codec.copy(chunk);
-    const copy = this.codec.allocate(chunk.byteLength);
-    copy.set(chunk);
-    return copy;
+    return this.#parser.isSwitched ? this.codec.copyToRead(chunk) : this.codec.copy(chunk);
   }
 
   /** @internal */

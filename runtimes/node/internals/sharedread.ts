@@ -19,7 +19,7 @@
  * - Test: test/internals.sharedread.node.test.ts.
  */
 import type { Socket } from "node:net";
-import { copyOf } from "../../sockets/buffercodec.ts";
+import { copyOf, copyToRead } from "../../sockets/buffercodec.ts";
 
 /** The number of bytes of one read: a message of 64 KiB arrives in one read with its head. */
 const SHARED_SIZE = 131_072;
@@ -60,10 +60,10 @@ export function readIntoShared(
     Object.assign(socket, {
       [buffer]: memory,
       [callback](length: number) {
-        // Short copies share an ArrayBuffer, which costs less; those that other code gets do not.
-        // Node itself calls `push` with what it has read, and stops reading if the result is false.
+        // What other code gets has an ArrayBuffer of its own. Node itself calls `push` with what it has read, and stops
+        // reading if the result is false.
         if (isSeen()) return socket.push(copyOf(memory.subarray(0, length)));
-        take(Buffer.from(memory.subarray(0, length)));
+        take(copyToRead(memory.subarray(0, length)));
         return true;
       },
     }) === socket
