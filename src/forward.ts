@@ -277,7 +277,7 @@ function hookAndSend(state: Exchange): Promise<Response> {
   const { incoming, plan, request } = state;
   const { onRequest } = plan.options;
   if (onRequest === undefined) return sendPrepared(state);
-  // Until it is sent, the hook may refuse or change it.
+  // The hook may refuse or change the request, so `state.request` is set again when the request is sent.
   state.request = undefined;
   const drafted = new DraftedRequest(request as UpstreamRequest);
   try {
@@ -310,7 +310,7 @@ function sendDrafted(
       return Promise.resolve(ownResponse);
     }
     const request = drafted.finish();
-    // The hook may have set a stream as the body.
+    // The hook may have set a stream as the body. Its length is not known before the stream is read.
     const measuring = request.body?.measure?.();
     if (measuring === undefined) return send(request);
     return settleBody(request, measuring, scope).then(send, (thrown: unknown) =>

@@ -25,8 +25,8 @@ let slab: Buffer | undefined;
 let used = 0;
 
 /**
- * Copies bytes for a receiver that only reads them. Short copies lie one after the other in the same ArrayBuffer, a slab: to
- * allocate one for each would cost more than the copy.
+ * Copies bytes for a receiver that only reads them. Short copies lie one after the other in one ArrayBuffer, the slab:
+ * allocating an ArrayBuffer for each copy would cost more than copying the bytes.
  */
 export function copyToRead(bytes: Uint8Array): Uint8Array {
   const { byteLength } = bytes;

@@ -33,7 +33,7 @@ const ATTEMPT_TIMEOUT = 1000;
 /** How a runtime sets up its sockets without TLS. */
 export interface SocketParts {
   /**
-   * Returns the memory into which a socket reads. No chunk keeps this memory, and it may be the same for all sockets.
+   * Returns the memory into which a socket reads. All sockets may share it: each chunk is copied before the next read.
    * Undefined where the runtime allocates memory for each read.
    */
   readonly takeMemory?: (() => Uint8Array | undefined) | undefined;

@@ -41,8 +41,8 @@ export interface ReadMemory {
   /** Returns the bytes of a chunk in memory of their own, which may be the chunk itself. */
   copyOut(chunk: Uint8Array): Uint8Array;
   /**
-   * Frees the memory of a chunk: no code may read the chunk afterwards. Undefined if the transport leaves the memory alone:
-   * its bytes then never change.
+   * Frees the memory of a chunk, which no code may read afterwards. Undefined if the transport neither frees nor changes the
+   * memory of its chunks.
    */
   release?(chunk: Uint8Array): void;
 }

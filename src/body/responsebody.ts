@@ -61,8 +61,8 @@ export class ResponseBody implements BodySource {
    * Makes the body of a response whose headers have arrived.
    * @param inlet the transport's side, which is told when the client is slow, and when the rest is not needed
    * @param length the length in bytes where it is known
-   * @param readMemory knows which chunks lie in shared memory or are freed; undefined if each chunk has an ArrayBuffer of its
-   * own. `sharedMemory` is for clients whose chunks are views of larger buffers
+   * @param readMemory tells which chunks share an ArrayBuffer, or are freed after use; undefined if each chunk has an
+   * ArrayBuffer of its own, which is not freed. `sharedMemory` is for clients whose chunks are views of larger buffers
    */
   constructor(scope: Scope, inlet: Inlet, length?: number, readMemory?: ReadMemory) {
     this.#scope = scope;

@@ -1,6 +1,6 @@
 /**
- * A time limit for a peer. When its time is over, what has arrived meanwhile is read before it passes: timers run before
- * reads, so that after a blocked event loop every peer would look too slow.
+ * A time limit for a peer. After its timer has fired, the deadline waits for one more turn of the event loop before it passes.
+ * The event loop runs timers before reads: after it was blocked, bytes that arrived in time would still be unread.
  */
 export class Deadline {
   #timer: ReturnType<typeof setTimeout>;

@@ -51,7 +51,7 @@ export interface AbortTarget {
 export class Scope implements Listener {
   #target: AbortTarget | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** The time at which the timer fires, on the clock of `performance.now()`; `Infinity` if the limit passes with it. */
+  /** The time at which the timer fires, on the clock of `performance.now()`; `Infinity` if the limit passes when it fires. */
   #firesAt = 0;
   /** The current time limit in milliseconds; 0 for none. */
   #limit = 0;
@@ -328,8 +328,8 @@ export class Scope implements Listener {
     if (left > 1) {
       return this.#start(hasProgressed ? Math.min(left, waitForProgress(this.#limit)) : left, now);
     }
-    // The event loop may have been blocked: read what has arrived meanwhile. Do so once: with more load than the process can
-    // take, its event loop is blocked all the time.
+    // The event loop may have been blocked: let pending reads run before the limit passes. Wait for them once: under overload,
+    // each turn of the event loop is long, so that the limit would never pass.
     if (this.#firesAt < Infinity) return this.#start(1, Infinity);
     const isStreaming = this.#lastRequestChunkAt !== undefined;
     const what = isStreaming ? "the next chunk of the response body" : "the response headers";

@@ -35,7 +35,7 @@ const TIMEOUTS: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
 const END_STREAM = 1;
 
 /**
- * The attempt of a stream, until the stream is closed. The listeners of a stream look the attempt up under this key.
+ * The key under which a stream holds its attempt until the stream is closed. The listeners of the stream find the attempt there.
  * If they referred to it, it would stay in memory with the closed stream, and with it the whole exchange: `node:http2` has the
  * streams of a session in a `Map`, whose earlier tables V8 keeps in memory (see `watched` in nodeincoming.ts).
  */
