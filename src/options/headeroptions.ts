@@ -6,8 +6,8 @@ export interface HeaderOptions {
   /**
    * Sets fields of the upstream request; `null` deletes one.
    *
-   * The client's own copy of each field, and its alias with `_`, never reaches the upstream, not even where the value is
-   * `null`. This option takes precedence over all others except `onRequest`. Hop-by-hop fields and those of the message
+   * The client's own copy of each field, and its aliases, in which other characters than letters and digits stand for `-`,
+   * never reach the upstream, not even where the value is `null`. This option takes precedence over all others except `onRequest`. Hop-by-hop fields and those of the message
    * framing are refused; `host` has an option of its own.
    * @example { authorization: "Bearer …", cookie: null }
    */
@@ -20,8 +20,9 @@ export interface HeaderOptions {
    */
   filterHeaders?: readonly string[];
   /**
-   * Names of fields to forward although they are dropped by default: `forwarded`, `x-forwarded-*`, `x-real-ip`,
-   * `x-client-ip`, `x-cluster-client-ip`, `proxy-authorization`.
+   * Names of fields to forward although they are dropped by default: `proxy-authorization`, `proxy`, and those
+   * by which a client could claim another address: `forwarded`, `x-forwarded-*`, `x-forwarded`, `forwarded-for`, `x-real-ip`,
+   * `x-client-ip`, `x-cluster-client-ip`, `client-ip`, `true-client-ip`, `cf-connecting-ip`, `fastly-client-ip`.
    *
    * The client can then send any value in these fields to the upstream. Hop-by-hop fields and those of the message framing
    * are refused.

@@ -1,6 +1,6 @@
 import { BytesBody } from "../body/bytes.ts";
 import { badRequest } from "../error.ts";
-import { getHeader, NameSet, REQUEST_ASSERTIONS } from "../fields/headers.ts";
+import { getHeader, REQUEST_ASSERTIONS } from "../fields/headers.ts";
 import type { Incoming } from "./incoming.ts";
 import type { HeaderList, UpstreamResponse } from "../transport.ts";
 
@@ -44,11 +44,6 @@ function countDown(headers: HeaderList): void {
  */
 const SECRET = /auth|cookie|credential|key|password|secret|session|token/i;
 /**
- * Fields that earlier proxies write. The response to TRACE leaves them out: they may show addresses of these proxies.
- */
-const ASSERTED = new NameSet(REQUEST_ASSERTIONS);
-
-/**
  * Returns the response of the final recipient to a request that must not be forwarded any further.
  * @returns undefined for a request that may be forwarded
  */
@@ -73,7 +68,9 @@ function reflectHead(incoming: Incoming): Uint8Array {
   let text = `${method} ${path} HTTP/${incoming.version()}\r\n`;
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
-    if (!SECRET.test(name) && !ASSERTED.has(name)) text += `${name}: ${headers[i + 1]}\r\n`;
+    // What earlier proxies have written may show addresses of theirs.
+    if (!SECRET.test(name) && !REQUEST_ASSERTIONS.has(name))
+      text += `${name}: ${headers[i + 1]}\r\n`;
   }
   return Uint8Array.from(`${text}\r\n`, (character) => character.charCodeAt(0));
 }
