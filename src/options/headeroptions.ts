@@ -1,7 +1,7 @@
 import { fields, forwardableNames, names, protocols, text, toggle } from "./kinds.ts";
 import type { Flags, Schema } from "./schema.ts";
 
-/** The options about the header fields of the upstream request. */
+/** The options about the header fields of the upstream request, and about requests that are forwarded only if asked for. */
 export interface HeaderOptions {
   /**
    * Sets fields of the upstream request; `null` deletes one.
@@ -56,15 +56,27 @@ export interface HeaderOptions {
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.8
    */
   upgrades?: readonly string[];
+  /**
+   * Whether TRACE is forwarded. By default, it gets 405.
+   *
+   * The upstream sends the request back in its response, so that the client would read what the proxy has added. A TRACE
+   * therefore gets no field of `headers`, no forwarding field and no query of the target, and fields of the client that may
+   * hold a secret are dropped. Fields that `onRequest` and interceptors add are sent. At `Max-Forwards: 0`, the proxy itself
+   * responds. Clients over `fetch` (Workers) cannot send TRACE: it gets 501 there.
+   * @default false
+   * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.3.8
+   */
+  trace?: boolean;
 }
 
-export const headerSchema: Schema<HeaderOptions, "changeOrigin" | "upgrades"> = {
+export const headerSchema: Schema<HeaderOptions, "changeOrigin" | "upgrades" | "trace"> = {
   headers: { kind: fields },
   filterHeaders: { kind: names },
   forwardHeaders: { kind: forwardableNames },
   changeOrigin: { kind: toggle, default: true },
   host: { kind: text(/^[\w.~:[\]-]+$/, 'use "name" or "name:port"') },
   upgrades: { kind: protocols, default: ["websocket"] },
+  trace: { kind: toggle, default: false },
 };
 
 export const headerFlags: Flags<HeaderOptions> = {
@@ -76,5 +88,6 @@ export const headerFlags: Flags<HeaderOptions> = {
     changeOrigin: "send the target's Host, not the client's",
     host: { name: "host-header", value: "<name>", help: "send this Host" },
     upgrades: "protocols of Upgrade to tunnel",
+    trace: "forward TRACE, without secrets",
   },
 };
