@@ -1,5 +1,6 @@
 /** The patterns of routes: an optional host, then a path prefix. */
 import { decodeLayers } from "../../src/request/target.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
 
 /** A pattern, parsed. */
 export interface Pattern {
@@ -19,21 +20,21 @@ export function checkPattern(text: unknown): string | undefined {
     return 'use a path such as "/api", or a host and a path such as "shop.example/api"';
   }
   if (text.includes("://")) {
-    return `leave out the scheme, and write ${JSON.stringify(text.replace(/^.*?:\/\//, ""))}`;
+    return `leave out the scheme, and write ${quoteInput(text.replace(/^.*?:\/\//, ""))}`;
   }
   const slash = text.indexOf("/");
   const host = slash < 0 ? text : text.slice(0, slash);
   const path = slash < 0 ? "/" : text.slice(slash);
   if (/:\d+$/.test(host) && !host.endsWith("]")) {
-    return `leave out the port, and write ${JSON.stringify(host.replace(/:\d+$/, "") + path)}`;
+    return `leave out the port, and write ${quoteInput(host.replace(/:\d+$/, "") + path)}`;
   }
-  if (host === "*") return `for any host, write ${JSON.stringify(path)}`;
-  if (host !== "" && !HOST.test(host)) return `${JSON.stringify(host)} is not a host`;
+  if (host === "*") return `for any host, write ${quoteInput(path)}`;
+  if (host !== "" && !HOST.test(host)) return `${quoteInput(host)} is not a host`;
   if (path.endsWith("*")) {
-    return `a prefix matches what is below it, write ${JSON.stringify(host + path.replace(/\*+$/, ""))}`;
+    return `a prefix matches what is below it, write ${quoteInput(host + path.replace(/\*+$/, ""))}`;
   }
   if (slash < 0 && ONE_WORD.test(host)) {
-    return `write ${JSON.stringify(`/${host}`)} for the path, or ${JSON.stringify(`${host}/`)} for the host`;
+    return `write ${quoteInput(`/${host}`)} for the path, or ${quoteInput(`${host}/`)} for the host`;
   }
   return checkPath(host, path);
 }
@@ -57,7 +58,7 @@ function checkPath(host: string, path: string): string | undefined {
     encodeURI(each.toWellFormed()),
   );
   const meant = simple !== "/" && /[/\\]$/.test(path) ? `${simple}/` : simple;
-  return meant === path ? undefined : `write ${JSON.stringify(host + meant)}, as in a URL`;
+  return meant === path ? undefined : `write ${quoteInput(host + meant)}, as in a URL`;
 }
 
 /** Parses a pattern that `checkPattern` has accepted. */

@@ -1,7 +1,7 @@
 import { type FetchTarget, isApp, urlOf } from "./app.ts";
 import { isIPAddress } from "./trust.ts";
 import { badRequest, ProxyError } from "../error.ts";
-import { badOption } from "../options/misuse.ts";
+import { badOption, quoteInput } from "../options/misuse.ts";
 import type { Capabilities } from "../transport.ts";
 import type { Upstreams } from "../upstreams/upstreams.ts";
 
@@ -204,9 +204,9 @@ function badTarget(target: unknown, fix: string): TypeError {
 
 /** Returns a target for a message. */
 function describeTarget(target: unknown): string {
-  if (typeof target !== "string" && !(target instanceof URL)) return typeof target;
-  // The text before an @ may be a password.
-  return String(target).includes("@") ? "(not shown: it has an @)" : JSON.stringify(String(target));
+  return typeof target === "string" || target instanceof URL
+    ? quoteInput(String(target))
+    : typeof target;
 }
 
 /** The capabilities of a transport that a target may need. */
