@@ -38,6 +38,12 @@ export interface AbortTarget {
 }
 
 /**
+ * The maximum number of interim responses (1xx) to one request. Each one is parsed, so that without a limit an upstream
+ * could keep the event loop busy until the deadline. Every transport of our own has this limit.
+ */
+export const MAX_INTERIM = 64;
+
+/**
  * The scope of one attempt to get a response. It aborts the exchange when a deadline passes, the client disconnects, or
  * the caller's signal is aborted.
  *

@@ -1,4 +1,5 @@
 import { REQUEST_DERIVED } from "../fields/headers.ts";
+import { TOKEN } from "../fields/token.ts";
 import { checkRange } from "../request/trust.ts";
 import { findWrong, isRecord, type Kind, type KindName, type Table } from "./schema.ts";
 
@@ -78,7 +79,6 @@ export function choice<Text extends string>(...choices: Text[]): Kind<Text> {
   return { ...define((value) => choices.includes(value as Text)), choices };
 }
 
-export const TOKEN: RegExp = /^[!#$%&'*+.^_`|~\w-]+$/;
 /** The name of one field: a token without `*` and without a final `-`, because these stand for several names. */
 const NAME = /^[!#$%&'+.^_`|~\w-]*[!#$%&'+.^_`|~\w]$/;
 /** The characters of a field value (RFC 9110 §5.5); bytes above 0x7f are opaque. */
