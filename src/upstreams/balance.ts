@@ -477,7 +477,8 @@ export class Balancer implements Upstreams, Group {
 }
 
 /**
- * Makes one target of several upstreams. It belongs to the proxies that use it: closing one of them ends its checks.
+ * Makes one target of several upstreams. It belongs to the proxies that use it: closing one of them ends its checks
+ * and lookups, and the next request of another one begins them again.
  * @example
  * ```ts
  * import { createProxy } from "fetchway";

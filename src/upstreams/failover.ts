@@ -4,6 +4,7 @@ import { clientGone, ProxyError, type ProxyErrorCode, toProxyError } from "../er
 import { badOption } from "../options/misuse.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
+import { startUpstreams } from "../request/startupstreams.ts";
 import { parseTarget, type TargetAddress, type Upstream } from "../request/target.ts";
 import { discardBody } from "../response/clean.ts";
 import type { HeaderList, Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
@@ -205,7 +206,7 @@ function chooseUpstream(
   scope: Scope,
   reach: Reach = parseTarget,
 ): Choice | Promise<Choice> {
-  upstreams.start?.(transport);
+  startUpstreams(upstreams, transport);
   return pickFirst({ upstreams, client, reach }, scope);
 }
 

@@ -135,8 +135,8 @@ export interface Upstreams {
   retryAfter?(): number;
   /** Returns the state of each upstream, for `stats()`. */
   states?(): readonly UpstreamState[];
-  /** Called before the first request of a proxy, with the transport that it uses. */
+  /** Called before the first request of a proxy, with the transport that it uses, and before its first request after `close`. */
   start?(transport: Transport): void;
-  /** Ends what runs in the background. A proxy calls it when it is closed. */
+  /** Ends what runs in the background. A proxy calls it when it is closed; other proxies may use the target later. */
   close?(): void;
 }
