@@ -8,7 +8,7 @@ import type { ProxyOptions } from "../options/proxyoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { cleanRequestHeaders } from "../request/outgoing.ts";
 import { assertSendable, isAsterisk } from "../request/target.ts";
-import type { UpstreamRequest } from "../transport.ts";
+import type { HeaderList, UpstreamRequest } from "../transport.ts";
 import { type Client, replaceInform } from "./scope.ts";
 
 /** A request that is about to be sent. `onRequest` may change every member of it. */
@@ -54,10 +54,12 @@ export function observeInterim(
   incoming: Incoming,
   hook: NonNullable<ProxyOptions["onInformational"]>,
 ): Client {
+  // As an async function, it cannot throw while the promise of the hook has no listener.
+  const inform = async (status: number, headers: HeaderList): Promise<unknown> =>
+    incoming.inform?.(status, headers);
   return replaceInform(incoming, (status, headers) => {
     const observed = hook(status, toHeaders(headers), incoming.request());
-    void incoming.inform?.(status, headers);
-    return observed;
+    return Promise.all([observed, inform(status, headers)]);
   });
 }
 

@@ -26,7 +26,7 @@ export interface Client {
    *
    * What it throws, or rejects with, aborts the exchange.
    */
-  inform?(status: number, headers: HeaderList): void | Promise<void>;
+  inform?(status: number, headers: HeaderList): void | Promise<unknown>;
 }
 
 /** The attempt of a transport, which is stopped when the exchange is aborted. */
