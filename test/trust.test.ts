@@ -203,6 +203,11 @@ describe("compileTrust", () => {
     expect(() => compileTrust(late)?.("10.0.0.1")).toThrow(/`trustProxy`: answer at once/);
   });
 
+  test("a promise of another library is refused as well", () => {
+    const thenable = { then: () => {} } as unknown as boolean;
+    expect(() => compileTrust(() => thenable)?.("10.0.0.1")).toThrow(/answer at once/);
+  });
+
   test("later changes of the list have no effect", () => {
     const list = ["10.0.0.1"];
     const compiled = compileTrust(list);

@@ -113,11 +113,6 @@ export class DraftedRequest {
   }
 }
 
-/** Whether a hook has returned a promise. Those of other libraries need not be of the class `Promise`. */
-export function isPromise<T>(returned: T | PromiseLike<T>): returned is PromiseLike<T> {
-  return typeof (returned as { then?: unknown } | undefined)?.then === "function";
-}
-
 function toBodySource(body: NonNullable<RequestDraft["body"]> | null): BodySource | null {
   if (body === null) return null;
   if (body instanceof ReadableStream) return new UnframedBody(body);
