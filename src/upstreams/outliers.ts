@@ -131,12 +131,17 @@ export class OutlierDetector {
       this.#onChange(health, "the ejection is over");
     }
     if (now < this.#nextSweep) return;
-    this.#nextSweep = now + this.#options.interval;
+    const { interval } = this.#options;
+    // Several intervals have ended since the last sweep if there were no requests for that time.
+    const lastEnd = this.#nextSweep - interval;
+    const end = this.#nextSweep + Math.floor((now - this.#nextSweep) / interval) * interval;
+    this.#nextSweep = end + interval;
     this.#ejectByRate(all);
     for (const health of all) {
       health.successes = health.failures = 0;
       const isClosed = health.ejectedUntil === 0 && !health.isHalfOpen;
-      if (isClosed && health.ejections > 0) health.ejections--;
+      const ended = Math.ceil((end - Math.max(lastEnd, health.returnedAt)) / interval);
+      if (isClosed && ended > 0) health.ejections = Math.max(0, health.ejections - ended);
     }
   }
 
