@@ -208,6 +208,18 @@ describe("compileTrust", () => {
     expect(() => compileTrust(() => thenable)?.("10.0.0.1")).toThrow(/answer at once/);
   });
 
+  test("one entry more than are kept at least is not parsed with each call", () => {
+    const entries = Array.from({ length: 101 }, (_, i) => `2001:db8:${i.toString(16)}::/48`);
+    for (const entry of entries) expect(checkRange(entry)).toBeUndefined();
+    const parse = vi.spyOn(URL, "parse");
+    try {
+      for (const entry of entries) expect(checkRange(entry)).toBeUndefined();
+      expect(parse).not.toHaveBeenCalled();
+    } finally {
+      parse.mockRestore();
+    }
+  });
+
   test("later changes of the list have no effect", () => {
     const list = ["10.0.0.1"];
     const compiled = compileTrust(list);

@@ -116,8 +116,7 @@ export function parseTarget(target: TargetAddress): Upstream {
   let upstream = parsed.get(target);
   if (upstream === undefined) {
     upstream = parseUncached(target);
-    // Evict only the oldest entry. If all entries were evicted, a loop over one more target than the limit would parse
-    // every target again and again.
+    // Evict only the entry that was added first. It may be in use: then it is parsed once more, in a thousand new ones.
     if (parsed.size >= PARSED_LIMIT) parsed.delete(parsed.keys().next().value as string);
     parsed.set(target, upstream);
   }
