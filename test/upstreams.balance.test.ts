@@ -328,7 +328,7 @@ describe("active checks", () => {
 
   test("a body that never ends fails the check after `timeout`", async () => {
     const target = balance(["http://a.test"], { check: { ...check, body: "well" } });
-    let stopped = 0;
+    const reasons: ProxyError[] = [];
     const transport = transportOf(async (_, scope) => {
       let drip: ReturnType<typeof setInterval> | undefined;
       const stream = new ReadableStream<Uint8Array>({
@@ -336,18 +336,42 @@ describe("active checks", () => {
           drip = setInterval(() => to.enqueue(new Uint8Array(1)), 5);
           scope.onAbort({
             fail(error) {
-              stopped++;
+              reasons.push(error);
               clearInterval(drip);
               to.error(error);
             },
           });
         },
       });
+      scope.headersReceived(false);
       return respond(200, new StreamBody(stream));
     });
     createProxy({ target, transport });
     await until(() => statesOf(target)[0] === "down", "a failed check");
-    expect(stopped).toBeGreaterThan(0);
+    expect(reasons[0]).toMatchObject({ code: "http_response_timeout", status: 504 });
+    target.close();
+  });
+
+  test.each<[string, () => boolean]>([
+    [
+      "throws",
+      () => {
+        throw new Error("of the app");
+      },
+    ],
+    [
+      "returns a promise",
+      (() => Promise.reject(new Error("of the app"))) as unknown as () => boolean,
+    ],
+  ])("fail if `status` %s, and leave no body unread", async (_, status) => {
+    let cancelled = 0;
+    const target = balance(["http://a.test"], { check: { ...check, status } });
+    const transport = transportOf(async () =>
+      respond(200, new StreamBody(new ReadableStream({ cancel: () => void cancelled++ }))),
+    );
+    createProxy({ target, transport });
+    await until(() => statesOf(target)[0] === "down", "a failed check");
+    await until(() => cancelled > 0, "the body to be cancelled");
     target.close();
   });
 
@@ -355,6 +379,7 @@ describe("active checks", () => {
     const target = balance(["http://a.test"], { check: { ...check, timeout: 60_000 } });
     let running = 0;
     let most = 0;
+    const reasons: ProxyError[] = [];
     const transport = transportOf(
       (_, scope) =>
         new Promise((_resolve, reject) => {
@@ -362,6 +387,7 @@ describe("active checks", () => {
           scope.onAbort({
             fail(error) {
               running--;
+              reasons.push(error);
               reject(error);
             },
           });
@@ -374,6 +400,9 @@ describe("active checks", () => {
       expect(running).toBe(0);
     }
     expect(most).toBe(1);
+    expect(new Set(reasons.map(({ message }) => message))).toEqual(
+      new Set(["the proxy has been closed"]),
+    );
   });
 
   test("are refused by name where nothing runs between requests", () => {
