@@ -2,7 +2,7 @@
  * Several upstreams as one target: `fetchway/upstreams`. It decides which of them gets a request, and which get none because they fail.
  * @module
  */
-import type { ProxyError, ProxyErrorCode } from "../error.ts";
+import type { ProxyErrorCode } from "../error.ts";
 import { badOption } from "../options/misuse.ts";
 import { isApp } from "../request/app.ts";
 import { parseTarget, type TargetAddress } from "../request/target.ts";
@@ -304,7 +304,8 @@ export class Balancer implements Upstreams, Group {
   }
 
   /** Takes the result of an attempt. The proxy calls it. */
-  report({ target, request, status, error, latency, isOver, isSent }: Result): void {
+  report(result: Result): void {
+    const { target, request, status, error, latency, isOver, isSent } = result;
     const member = this.#byTarget.get(target);
     if (member === undefined) return;
     // The first report of an attempt tells how it went; the second, that it is over.
@@ -313,12 +314,12 @@ export class Balancer implements Upstreams, Group {
     const isProbe = member.probe !== undefined && (request ?? member.probe) === member.probe;
     if (isFirst && isProbe) member.probe = undefined;
     if (isFirst && isSent !== false) member.requests++;
-    if (isFirst && tellsOfUpstream(error)) {
+    if (isFirst && tellsOfUpstream(result)) {
       const isFailure = status === undefined || status >= 500;
       if (isFailure) member.failures++;
       else this.#policy.observe?.(member, latency);
       this.#outliers?.record(member.health, isFailure, this.#healths, isProbe);
-    } else if (error !== undefined && tellsOfUpstream(error)) {
+    } else if (error !== undefined && tellsOfUpstream(result)) {
       // A status from 500 has been counted when the headers arrived.
       if (status !== undefined && status < 500) member.failures++;
       this.#outliers?.record(member.health, true, this.#healths);
@@ -510,8 +511,9 @@ function isBalanced(added: TargetAddress | BalancedTarget): added is BalancedTar
  * Whether a result tells about the upstream. The errors of a client, of the app's code and of limits of the proxy do not:
  * clients could otherwise have upstreams ejected.
  */
-function tellsOfUpstream(error: ProxyError | undefined): boolean {
+function tellsOfUpstream({ error, isUploaded }: Result): boolean {
   if (error === undefined) return true;
+  if (error.code === "http_response_timeout" && isUploaded === false) return false;
   return (error.status < 400 || error.status >= 500) && !OWN.has(error.code);
 }
 
