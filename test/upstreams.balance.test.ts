@@ -281,6 +281,11 @@ describe("consistent hashing", () => {
     }
   });
 
+  test("a misspelt option is refused: `sticky` would have no effect", () => {
+    const options: object = { stiky: true };
+    expect(() => consistentHash(byUri, options)).toThrow("did you mean `sticky`?");
+  });
+
   test("by header and cookie", () => {
     expect(byHeader("x-user")({ ...GET, headers: ["X-User", "me"] })).toBe("me");
     const headers = ["Cookie", "a=1; session=x=y; b=2"];
@@ -455,6 +460,9 @@ describe("options", () => {
       "option `balance`: all upstreams need the same base",
     ],
     [[{ target: "http://a.test", wieght: 1 }], {}, "option `balance`: `wieght` is unknown"],
+    [[{ url: "http://a.test", weight: 2 }], {}, "option `balance`: `weight`: write it as { target"],
+    [[{ url: "http://a.test", tsl: {} }], {}, "tsl: there is no such option; did you mean `tls`"],
+    [[{ target: { url: "http://a.test", tsl: {} } }], {}, "did you mean `tls`"],
     [[{ target: "http://a.test", weight: 0 }], {}, "option `weight`: use a number above 0"],
     [[{ target: "http://a.test", weight: "2" }], {}, "option `weight`: use a number above 0"],
     [["a.test"], {}, "bad target"],

@@ -145,8 +145,12 @@ describe("a place is given back", () => {
 
   test("if the transport cannot reach the upstream", async () => {
     const transport = transportOf(ok, { ...FULL, unixSocket: false });
-    const hosts = [{ url: "http://a.test", socketPath: "/a" }];
-    const { target, ask } = setUp(ok, { transport }, {}, hosts);
+    const socket = { url: "http://c.test", socketPath: "/c" };
+    expect(() => setUp(ok, { transport }, {}, [socket])).toThrow("unix sockets");
+    // One that is added later is found by the first request to it.
+    const { target, ask } = setUp(ok, { transport }, { policy: "first" });
+    target.add(socket);
+    await Promise.all(HOSTS.map((each) => target.remove(each)));
     await expect(ask()).rejects.toThrow("unix sockets");
     expectIdle(target);
   });

@@ -5,7 +5,7 @@
 import type { ProxyErrorCode } from "../error.ts";
 import { badOption } from "../options/misuse.ts";
 import { isApp } from "../request/app.ts";
-import { parseTarget, type TargetAddress } from "../request/target.ts";
+import { assertReachable, parseTarget, type TargetAddress } from "../request/target.ts";
 import type { Transport } from "../transport.ts";
 import {
   byAddress,
@@ -260,8 +260,14 @@ export class Balancer implements Upstreams, Group {
   /** Picks the upstream of a request. The proxy calls it. */
   readonly choose: Choose = choose;
 
-  /** Begins the active checks, and the lookups of host names. The proxy calls it. */
+  /**
+   * Begins the active checks, and the lookups of host names. The proxy calls it.
+   * @throws TypeError for an upstream that the transport cannot reach, and for an option that does not work with it
+   */
   start(transport: Transport): void {
+    for (const { target } of [...this.#members, ...(this.#names?.all ?? [])]) {
+      assertReachable(parseTarget(target), transport);
+    }
     if (this.#names !== undefined) {
       if (!hasResolve(transport)) {
         const fix = `the ${transport.name} client looks up names itself; leave it out`;
@@ -500,8 +506,12 @@ export function balance(
 }
 
 function isBalanced(added: TargetAddress | BalancedTarget): added is BalancedTarget {
-  if (typeof added !== "object" || added === null || isApp(added) || !("target" in added))
+  if (typeof added !== "object" || added === null || isApp(added)) return false;
+  if (!("target" in added)) {
+    if ("weight" in added)
+      throw badOption("balance", "`weight`: write it as { target: { url }, weight }");
     return false;
+  }
   const wrong = Object.keys(added).find((name) => name !== "target" && name !== "weight");
   if (wrong === undefined) return true;
   throw badOption("balance", `\`${wrong}\` is unknown; use { target, weight }`);
