@@ -89,6 +89,7 @@ test.each([
 
 test("what a hook returns that is no promise of JavaScript's own has no effect", async () => {
   const seen: number[] = [];
+  // oxlint-disable-next-line unicorn/no-thenable -- a promise of another library
   const thenable = { then: (resolve: (value: undefined) => void) => resolve(undefined) };
   const hooks = [(status: number) => seen.push(status) as unknown, () => thenable];
   for (const hook of hooks) {

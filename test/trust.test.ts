@@ -204,6 +204,7 @@ describe("compileTrust", () => {
   });
 
   test("a promise of another library is refused as well", () => {
+    // oxlint-disable-next-line unicorn/no-thenable
     const thenable = { then: () => {} } as unknown as boolean;
     expect(() => compileTrust(() => thenable)?.("10.0.0.1")).toThrow(/answer at once/);
   });

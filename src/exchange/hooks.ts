@@ -1,4 +1,5 @@
 import { badOption } from "../options/misuse.ts";
+import { suggest } from "../options/nearest.ts";
 import { BytesBody } from "../body/bytes.ts";
 import { encodeText } from "../body/memory.ts";
 import type { BodySource } from "../body/source.ts";
@@ -63,6 +64,25 @@ export function observeInterim(
   });
 }
 
+const MEMBERS: readonly string[] = [
+  "method",
+  "path",
+  "headers",
+  "body",
+] satisfies (keyof RequestDraft)[];
+
+/**
+ * Makes sure that a hook has set no member that a draft does not have: it would have no effect.
+ * @throws MisuseError that names it
+ */
+function assertMembers(draft: RequestDraft): void {
+  // Unlike `Object.keys`, this loop allocates nothing.
+  for (const name in draft) {
+    if (MEMBERS.includes(name) || !Object.hasOwn(draft, name)) continue;
+    throw badOption("onRequest", `a draft has no \`${name}\`; ${suggest(name, MEMBERS)}`);
+  }
+}
+
 /** A request that `onRequest` may change. */
 export class DraftedRequest {
   /** What the hook gets. */
@@ -93,6 +113,7 @@ export class DraftedRequest {
    * follows from the body.
    */
   finish(): UpstreamRequest {
+    assertMembers(this.draft);
     const request = this.#request;
     const { method, path, body } = this.draft;
     if (!isAsterisk(path, method)) assertSendable(path);

@@ -3,7 +3,7 @@
  * interface (type and documentation), the schema (check, default, other names) and the flags of the command. The checks
  * of options, the defaults, the command's flags, the tables of docs/ and a part of the tests are made from these.
  */
-import { nearest } from "./nearest.ts";
+import { suggest } from "./nearest.ts";
 
 /** Returns what is wrong with a value and how to put it right, or undefined for a good value. */
 export type Check = (value: unknown) => string | undefined;
@@ -140,8 +140,5 @@ export function findWrong(
 }
 
 function explainUnknown(name: string, table: Table): string {
-  const names = Object.keys(table);
-  const meant = nearest(name, names);
-  const fix = meant ? `did you mean \`${meant}\`?` : `there are ${names.join(", ")}`;
-  return `there is no such option; ${fix}`;
+  return `there is no such option; ${suggest(name, Object.keys(table))}`;
 }
