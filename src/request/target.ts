@@ -7,7 +7,10 @@ import { findWrong, isRecord, type Schema } from "../options/schema.ts";
 import type { Capabilities, Transport } from "../transport.ts";
 import type { Upstreams } from "../upstreams/upstreams.ts";
 
-/** TLS options for connections to an upstream, where the transport has the capability `tls`. */
+/**
+ * TLS options for connections to an upstream, where the transport has the capability `tls`. Node, Bun and Deno pass on all other
+ * options of `tls.connect` as well; a name that is no option there is refused.
+ */
 export interface TlsOptions {
   /** The certificate authorities to trust instead of the system's, in PEM. */
   ca?: string | string[];
