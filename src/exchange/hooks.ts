@@ -12,7 +12,7 @@ import { assertSendable, isAsterisk } from "../request/target.ts";
 import type { HeaderList, UpstreamRequest } from "../transport.ts";
 import { type Client, replaceInform } from "./scope.ts";
 
-/** A request that is about to be sent. `onRequest` may change every member of it. */
+/** A request that is about to be sent. `onRequest` may change every member of it, and may add none. */
 export interface RequestDraft {
   /** The method, as it goes into the request line. */
   method: string;
