@@ -2,7 +2,6 @@
  * Several upstreams as one target: `fetchway/upstreams`. It decides which of them gets a request, and which get none because they fail.
  * @module
  */
-import type { ProxyErrorCode } from "../error.ts";
 import { badOption } from "../options/misuse.ts";
 import { isApp } from "../request/app.ts";
 import { assertReachable, parseTarget, type TargetAddress } from "../request/target.ts";
@@ -36,7 +35,13 @@ import {
   outageOf,
   stateOf,
 } from "./member.ts";
-import { type Health, OutlierDetector, outlierDefaults, type OutlierOptions } from "./outliers.ts";
+import {
+  type Health,
+  OutlierDetector,
+  outlierDefaults,
+  type OutlierOptions,
+  tellsOfUpstream,
+} from "./outliers.ts";
 import { ANY_BUSY, Busy, PlaceQueue } from "./placequeue.ts";
 import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
@@ -516,24 +521,6 @@ function isBalanced(added: TargetAddress | BalancedTarget): added is BalancedTar
   if (wrong === undefined) return true;
   throw badOption("balance", `\`${wrong}\` is unknown; use { target, weight }`);
 }
-
-/**
- * Whether a result tells about the upstream. The errors of a client, of the app's code and of limits of the proxy do not:
- * clients could otherwise have upstreams ejected.
- */
-function tellsOfUpstream({ error, isUploaded }: Result): boolean {
-  if (error === undefined) return true;
-  if (error.code === "http_response_timeout" && isUploaded === false) return false;
-  return (error.status < 400 || error.status >= 500) && !OWN.has(error.code);
-}
-
-/** The errors of requests that the proxy has not sent. */
-const OWN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
-  "http_request_error",
-  "proxy_internal_error",
-  "connection_limit_reached",
-  "destination_unavailable",
-]);
 
 function checkWeight(weight: number): void {
   if (typeof weight === "number" && weight > 0 && Number.isFinite(weight)) return;

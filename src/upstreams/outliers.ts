@@ -1,4 +1,6 @@
+import type { ProxyErrorCode } from "../error.ts";
 import type { Chance } from "./policy.ts";
+import type { Result } from "./upstreams.ts";
 
 /**
  * When an upstream that fails is ejected: it then gets no requests for a while. The defaults are those of Envoy's outlier
@@ -192,3 +194,21 @@ export class OutlierDetector {
 function rateOf({ successes, failures }: Health): number {
   return successes / (successes + failures);
 }
+
+/**
+ * Whether a result tells about the upstream. The errors of a client, of the app's code and of limits of the proxy do not:
+ * clients could otherwise have upstreams ejected.
+ */
+export function tellsOfUpstream({ error, isUploaded }: Result): boolean {
+  if (error === undefined) return true;
+  if (error.code === "http_response_timeout" && isUploaded === false) return false;
+  return (error.status < 400 || error.status >= 500) && !OWN.has(error.code);
+}
+
+/** The errors of requests that the proxy has not sent. */
+const OWN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
+  "http_request_error",
+  "proxy_internal_error",
+  "connection_limit_reached",
+  "destination_unavailable",
+]);
