@@ -1,4 +1,5 @@
 /** The patterns of routes: an optional host, then a path prefix. */
+import { decodeLayers } from "../../src/request/target.ts";
 
 /** A pattern, parsed. */
 export interface Pattern {
@@ -81,7 +82,9 @@ export function normalizePattern(text: string): string {
  * decoded. A prefix without escapes has none.
  */
 export function decodePattern({ host, prefix }: Pattern): Pattern[] {
-  return readingsOf(prefix).flatMap((each) => (each === prefix ? [] : [{ host, prefix: each }]));
+  return (readingsOf(prefix) ?? []).flatMap((each) =>
+    each === prefix ? [] : [{ host, prefix: each }],
+  );
 }
 
 /** Returns the host of an authority without its port, in the form of a pattern. */
@@ -161,34 +164,26 @@ function hasPrefix(path: string, prefix: string): boolean {
 const PATH_END = /[?#\u0000]/;
 /** Matches a path that an upstream might read as another path: with escapes, dot segments or empty segments. */
 const READABLE_OTHERWISE = /[%\\;]|\/[./]/;
-/** The maximum number of layers of percent-encoding; no legitimate client uses more. */
-const LAYERS = 8;
 
 /**
  * Returns the paths as which an upstream could read a path: decoded any number of times, with dot segments resolved, and
  * without empty segments and path parameters, and ended at a decoded `?`, `#` or NUL. It returns none for an ordinary path.
+ * @returns undefined for a path with too many layers of percent-encoding to tell
  */
-export function readingsOf(path: string): string[] {
+export function readingsOf(path: string): string[] | undefined {
   const mark = path.indexOf("?");
-  let reading = mark < 0 ? path : path.slice(0, mark);
-  if (!READABLE_OTHERWISE.test(reading)) return [];
-  const readings: string[] = [];
-  for (let layer = 0; layer < LAYERS; layer++) {
-    readings.push(resolve(reading));
+  const pathname = mark < 0 ? path : path.slice(0, mark);
+  if (!READABLE_OTHERWISE.test(pathname)) return [];
+  return decodeLayers(pathname)?.flatMap((reading) => {
     const end = reading.search(PATH_END);
-    if (end >= 0) readings.push(resolve(reading.slice(0, end)));
-    const decoded = reading.replace(/%([\da-f]{2})/gi, (_, code: string) =>
-      String.fromCharCode(Number.parseInt(code, 16)),
-    );
-    if (decoded === reading) break;
-    reading = decoded;
-  }
-  return readings;
+    return end < 0 ? resolve(reading) : [resolve(reading), resolve(reading.slice(0, end))];
+  });
 }
 
 function resolve(path: string): string {
   const segments: string[] = [];
-  for (const segment of path.split(/[/\\]/)) {
+  // URL parsers remove tabs and line breaks.
+  for (const segment of path.replaceAll(/[\t\n\r]/g, "").split(/[/\\]/)) {
     const name = segment.split(";", 1)[0] as string;
     if (name === "..") segments.pop();
     else if (name !== "" && name !== ".") segments.push(name);
