@@ -2,7 +2,7 @@
  * CORS for development: pages of other origins may read what the proxy answers.
  * @see https://fetch.spec.whatwg.org/#http-cors-protocol
  */
-import { TOKEN } from "../../src/options/kinds.ts";
+import { TOKEN } from "../../src/fields/token.ts";
 import type { Kind } from "../../src/options/schema.ts";
 import { quoteInput } from "../../src/options/misuse.ts";
 

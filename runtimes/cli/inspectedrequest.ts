@@ -1,7 +1,7 @@
 /** The request of `--inspect`, as it is typed and as it is sent to the server. */
 import { authorityEnd, pathOf } from "../../src/request/target.ts";
 import { isAuthority } from "../../src/request/host.ts";
-import { TOKEN } from "../../src/options/kinds.ts";
+import { TOKEN } from "../../src/fields/token.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { UsageError } from "./read.ts";
 import { quoteInput } from "../../src/options/misuse.ts";

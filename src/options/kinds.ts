@@ -1,6 +1,7 @@
 import { REQUEST_DERIVED } from "../fields/headers.ts";
+import { TOKEN } from "../fields/token.ts";
 import { checkRange } from "../request/trust.ts";
-import { cutCredentials, quoteInput } from "./misuse.ts";
+import { quoteInput } from "./misuse.ts";
 import { findWrong, isRecord, type Kind, type KindName, type Table } from "./schema.ts";
 
 /**
@@ -79,7 +80,6 @@ export function choice<Text extends string>(...choices: Text[]): Kind<Text> {
   return { ...define((value) => choices.includes(value as Text)), choices };
 }
 
-export const TOKEN: RegExp = /^[!#$%&'*+.^_`|~\w-]+$/;
 /** The name of one field: a token without `*` and without a final `-`, because these stand for several names. */
 const NAME = /^[!#$%&'+.^_`|~\w-]*[!#$%&'+.^_`|~\w]$/;
 /** The characters of a field value (RFC 9110 §5.5); bytes above 0x7f are opaque. */
@@ -196,8 +196,8 @@ export function record(members: Table, fix = ""): Kind<object> {
     contains: isRecord,
     check(value) {
       if (!isRecord(value)) return fix;
-      const [name = "", wrong] = findWrong(value, members) ?? [];
-      return wrong && `${cutCredentials(name)}: ${wrong}`;
+      const [name, wrong] = findWrong(value, members) ?? [];
+      return wrong && `${name}: ${wrong}`;
     },
   };
 }

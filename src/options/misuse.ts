@@ -6,7 +6,7 @@ export class MisuseError extends TypeError {}
 
 /** Makes the error of a wrong option. */
 export function badOption(option: string, fix: string): MisuseError {
-  return new MisuseError(`fetchway: bad option \`${cutCredentials(option)}\`: ${fix}`);
+  return new MisuseError(`fetchway: bad option \`${option}\`: ${fix}`);
 }
 
 /**
@@ -28,14 +28,19 @@ export function quoteInput(value: unknown): string {
     : cutCredentials(JSON.stringify(value) ?? String(value));
 }
 
+/** Whether a function of the app has returned a promise. Those of other libraries need not be of the class `Promise`. */
+export function isPromise<T>(returned: T | PromiseLike<T>): returned is PromiseLike<T> {
+  return typeof (returned as { then?: unknown } | null | undefined)?.then === "function";
+}
+
 /**
  * Returns the result of a function that the app has set as an option. A promise is refused, because it would count as
  * true whatever it resolves to.
  * @throws TypeError that names the option
  */
 export function atOnce<T>(answer: T, option: string): T {
-  if (!(answer instanceof Promise)) return answer;
-  answer.catch(() => {});
+  if (!isPromise(answer)) return answer;
+  answer.then(undefined, () => {});
   throw badOption(option, "answer at once, not with a promise");
 }
 

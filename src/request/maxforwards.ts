@@ -47,8 +47,10 @@ const SECRET = /auth|cookie|credential|key|password|secret|session|token/i;
  * earlier proxies have written, which may show their addresses (RFC 9110 §9.3.8).
  */
 export function withoutSecrets(headers: HeaderList): HeaderList {
-  const isShown = (name: string): boolean => !SECRET.test(name) && !REQUEST_ASSERTIONS.has(name);
-  return headers.filter((_, i) => isShown(headers[i - (i % 2)] as string));
+  return headers.filter((_, i) => {
+    const name = headers[i - (i % 2)] as string;
+    return !SECRET.test(name) && !REQUEST_ASSERTIONS.has(name);
+  });
 }
 
 /**

@@ -1,11 +1,16 @@
 import { type FetchTarget, isApp, urlOf } from "./app.ts";
 import { isIPAddress } from "./trust.ts";
 import { badRequest, ProxyError } from "../error.ts";
+import { object, text, toggle } from "../options/kinds.ts";
 import { badOption, quoteInput } from "../options/misuse.ts";
-import type { Capabilities } from "../transport.ts";
+import { findWrong, isRecord, type Schema } from "../options/schema.ts";
+import type { Capabilities, Transport } from "../transport.ts";
 import type { Upstreams } from "../upstreams/upstreams.ts";
 
-/** TLS options for connections to an upstream, where the transport has the capability `tls`. */
+/**
+ * TLS options for connections to an upstream, where the transport has the capability `tls`. Node, Bun and Deno pass on all other
+ * options of `tls.connect` as well; a name that is no option there is refused.
+ */
 export interface TlsOptions {
   /** The certificate authorities to trust instead of the system's, in PEM. */
   ca?: string | string[];
@@ -100,6 +105,15 @@ export interface Upstream {
   readonly app: FetchTarget | undefined;
 }
 
+const targetSchema: Schema<TargetOptions> = {
+  // `parseUrl` checks it, also where the target is nothing else.
+  url: { kind: object(() => true, "") },
+  socketPath: { kind: text(/[^]/, 'use a path such as "/run/app.sock"') },
+  address: { kind: object(isIPAddress, 'use an IP address such as "10.0.0.7"') },
+  tls: { kind: object(isRecord, "use an object such as { ca, servername }") },
+  http2: { kind: toggle },
+};
+
 /** Parsed targets that were given as strings: most requests have the same few targets. */
 const parsed = new Map<string, Upstream>();
 /** The maximum number of entries in `parsed`. */
@@ -116,8 +130,7 @@ export function parseTarget(target: TargetAddress): Upstream {
   let upstream = parsed.get(target);
   if (upstream === undefined) {
     upstream = parseUncached(target);
-    // Evict only the oldest entry. If all entries were evicted, a loop over one more target than the limit would parse
-    // every target again and again.
+    // Evict only the entry that was added first. It may be in use: then it is parsed once more, in a thousand new ones.
     if (parsed.size >= PARSED_LIMIT) parsed.delete(parsed.keys().next().value as string);
     parsed.set(target, upstream);
   }
@@ -149,7 +162,10 @@ function parseUncached(target: TargetAddress): Upstream {
         "a Response is not a target; pass the app, not the result of its `fetch`",
       );
     }
-    return parseUrl(target.url, target);
+    const upstream = parseUrl(target.url, target);
+    const [name, wrong] = findWrong(target, targetSchema) ?? [];
+    if (name !== undefined) throw badTarget(target.url, `${name}: ${wrong}`);
+    return upstream;
   }
   const fix = Array.isArray(target)
     ? "write `balance([…])`, from fetchway/upstreams"
@@ -172,13 +188,7 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
   if (url.protocol !== "http:" && url.protocol !== "https:") {
     throw badTarget(from, "its scheme must be http: or https:, also for WebSockets");
   }
-  if (more.http2 !== undefined && typeof more.http2 !== "boolean") {
-    throw badTarget(from, "its `http2` must be true or false");
-  }
   const { address, socketPath } = more;
-  if (address !== undefined && !isIPAddress(address)) {
-    throw badTarget(from, 'its `address` must be an IP address such as "10.0.0.7"');
-  }
   if (address !== undefined && socketPath !== undefined) {
     throw badTarget(from, "leave out `address` beside `socketPath`");
   }
@@ -219,7 +229,7 @@ type NeededCapabilities = Pick<Capabilities, "unixSocket" | "tls" | "address" | 
  */
 export function assertReachable(
   upstream: Upstream,
-  transport: { name: string; capabilities: NeededCapabilities },
+  transport: Pick<Transport, "name" | "checkTls"> & { capabilities: NeededCapabilities },
   hostOption?: string,
 ): void {
   if (upstream.app !== undefined && hostOption !== undefined) {
@@ -229,6 +239,7 @@ export function assertReachable(
   if (obstacle !== undefined) {
     throw new TypeError(`fetchway: the ${transport.name} client ${obstacle}`);
   }
+  if (upstream.tls !== undefined) transport.checkTls?.(upstream.tls);
 }
 
 function findObstacle(upstream: Upstream, can: NeededCapabilities): string | undefined {
