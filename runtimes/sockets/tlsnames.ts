@@ -1,4 +1,4 @@
-import { badOption } from "../../src/options/misuse.ts";
+import { badOption, cutCredentials } from "../../src/options/misuse.ts";
 import { nearest } from "../../src/options/nearest.ts";
 import type { TlsOptions } from "../../src/request/target.ts";
 
@@ -36,7 +36,7 @@ export function checkTlsNames(tls: TlsOptions, more: readonly string[]): void {
     const meant = nearest(name, names);
     const fix =
       meant === undefined ? "`tls.connect` has none either" : `did you mean \`${meant}\`?`;
-    throw badOption("tls", `${name}: there is no such option; ${fix}`);
+    throw badOption("tls", `${cutCredentials(name)}: there is no such option; ${fix}`);
   }
   checked.add(tls);
 }
