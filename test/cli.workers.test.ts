@@ -16,6 +16,7 @@ import { WebSocket, WebSocketServer } from "ws";
 import { shareLimits } from "../runtimes/cli/clientlimits.ts";
 import { clientLimitSchema } from "../runtimes/cli/commandoptions.ts";
 import { defaultsOf } from "../src/options/schema.ts";
+import { Heartbeat } from "../runtimes/cli/workers/heartbeat.ts";
 import { makeCertificate } from "./_certificate.ts";
 import { Command, command, programs, upstream } from "./_command.ts";
 import { listen } from "./_serve.ts";
@@ -533,6 +534,59 @@ test("a replaced worker that does not answer is killed", async () => {
   expect(before).toContain(Number(killed));
   await until(() => !isRunning(Number(killed)), "the end of the process");
   expect((await stats()).workers).toMatchObject({ running: 2, retired: 0, restarts: 0 });
+});
+
+test("a worker that hangs is replaced, and killed if it goes on hanging", async () => {
+  const file = join(folder, "hangs.mjs");
+  const hook = 'onRequest({ path }) { if (path === "/hang") for (;;); }';
+  writeFileSync(file, `export default { target: "${upstream.url}", ${hook} };`);
+  const { proxy, origin, pids, stats } = await startWorkers(
+    `--config ${file} --log off --stop-timeout 0 --worker-timeout 1000`,
+  );
+  const before = await pids();
+  const answer = ask(`${origin}/hang`).catch(String);
+  await until(() => proxy.stderr.includes("another one takes its place"), "the notice");
+  const [, silent] = /worker (\d+) does not answer/.exec(proxy.stderr) ?? [];
+  expect(before).toContain(Number(silent));
+  while ((await stats()).workers.restarts === 0) await pause(20);
+  expect(await pids()).toHaveLength(2);
+  expect(await pids()).not.toContain(Number(silent));
+  expect(await within(answer, "the end of the connection")).toMatch("socket hang up");
+  await until(() => !isRunning(Number(silent)), "the end of the process");
+  expect(await ask(origin)).toMatch(/^200/);
+});
+
+test("a worker that hangs ends soon after its parent", async () => {
+  const file = join(folder, "hangs.mjs");
+  const hook = 'onRequest() { console.error("hangs"); for (;;); }';
+  writeFileSync(file, `export default { target: "${upstream.url}", ${hook} };`);
+  const { proxy, origin, pids } = await startWorkers(`--config ${file} --log off`);
+  const workers = await pids();
+  ask(origin).catch(() => {});
+  await until(() => proxy.stderr.includes("hangs"), "the request");
+  await proxy.kill();
+  await until(() => workers.filter(isRunning).length === 0, "the end of the workers");
+});
+
+test("a silence counts only while the parent runs in time", () => {
+  const silent: string[] = [];
+  const heartbeat = new Heartbeat<string>(3000, (key) => silent.push(key));
+  heartbeat.beat("hung");
+  heartbeat.beat("busy");
+  let now = performance.now();
+  const look = (after: number): void => heartbeat.look((now += after));
+  look(1000);
+  look(1000);
+  look(1000);
+  // The machine was asleep.
+  look(60_000);
+  for (let i = 0; i < 2; i++) look(1000);
+  heartbeat.beat("busy");
+  expect(silent).toEqual([]);
+  look(1000);
+  look(1000);
+  expect(silent).toEqual(["hung"]);
+  heartbeat.forget("busy");
 });
 
 test("a port that is in use ends the command with one error", async () => {

@@ -42,6 +42,14 @@ export interface ListenOptions {
    * @default 1
    */
   workers?: number | "auto";
+  /**
+   * Milliseconds without a sign of life after which a worker counts as hung: another one takes its place, and it is killed if
+   * it does not go on within `stopTimeout` and 3 seconds. `0` never replaces one, such as under a debugger.
+   *
+   * A hook that computes for longer without a pause blocks all requests of its worker, and gets it replaced.
+   * @default 10000
+   */
+  workerTimeout?: number;
 }
 
 export const listenSchema: Schema<ListenOptions, keyof ListenOptions> = {
@@ -62,6 +70,7 @@ export const listenSchema: Schema<ListenOptions, keyof ListenOptions> = {
     ),
     default: 1,
   },
+  workerTimeout: { kind: milliseconds, default: 10_000 },
 };
 
 export const listenFlags: Flags<ListenOptions> = {
@@ -71,6 +80,7 @@ export const listenFlags: Flags<ListenOptions> = {
     host: { value: "<address>", help: "address to listen on; 0.0.0.0 for all" },
     stopTimeout: "for requests to finish on SIGTERM or Ctrl+C",
     workers: { help: "processes that share the port (Node only)" },
+    workerTimeout: "until a worker that hangs is replaced",
   },
 };
 

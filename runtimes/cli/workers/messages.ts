@@ -13,7 +13,7 @@ import type { MetricsReport } from "../status/metrics.ts";
 /** The environment variable by which a process knows that it is a worker. */
 export const WORKER_MARK = "FETCHWAY_WORKER";
 
-/** The first message to a worker: what it must know before it listens. */
+/** The first message to a worker, after its `hello`: what it must know before it listens. */
 export interface Begin {
   readonly type: "begin";
   readonly port: number;
@@ -54,6 +54,10 @@ export interface WorkerReport {
 
 /** A message of a worker. */
 export type WorkerMessage =
+  /** The worker listens for messages: one that came earlier may be lost on some versions of Node. */
+  | { readonly type: "hello" }
+  /** The event loop of the worker runs. */
+  | { readonly type: "beat" }
   | {
       readonly type: "ready";
       /** The origin on which it listens. */

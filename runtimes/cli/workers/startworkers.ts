@@ -40,7 +40,11 @@ export async function startWorkers(
   }
   const count = countWorkers(server.workers);
   const log = server.log === "auto" ? chooseLogForm(process.stdout) : server.log;
-  const supervisor = new Supervisor({ port, host, count, log, demo }, stopTimeout);
+  const supervisor = new Supervisor(
+    { port, host, count, log, demo },
+    stopTimeout,
+    server.workerTimeout,
+  );
   const { poolStats, clientStats, usage } = supervisor.totals;
   const refresh = (): Promise<void> => supervisor.refresh();
 
@@ -80,8 +84,8 @@ export async function startWorkers(
   try {
     origin = await supervisor.start();
   } catch (error) {
-    // The worker has printed what is wrong.
-    const { exitCode = 1 } = error as Partial<WorkerFailure>;
+    const { exitCode = 1, reason, message } = error as WorkerFailure;
+    if (reason !== "") console.error(`fetchway: ${message}`);
     await supervisor.end();
     process.exit(exitCode);
   }

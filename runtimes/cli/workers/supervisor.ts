@@ -9,6 +9,7 @@ import cluster, { type Worker } from "node:cluster";
 import process from "node:process";
 import type { Running } from "../listen.ts";
 import { describeDropped } from "../log/requestlog.ts";
+import { Heartbeat } from "./heartbeat.ts";
 import { LineWriter } from "../log/linewriter.ts";
 import type { Metrics, WorkersState } from "../status/metrics.ts";
 import { describeRunning } from "../stop.ts";
@@ -44,7 +45,7 @@ const MOST_RETIRED = 2;
 /** A process that serves, will serve, or did serve. */
 interface Member {
   readonly worker: Worker;
-  state: "starting" | "serving" | "retired";
+  state: "starting" | "serving" | "silent" | "retired";
   /** Whether it is retired, and must end within `stopTimeout`. */
   isEnding: boolean;
   readyAt: number;
@@ -74,11 +75,19 @@ type Ready = Extract<WorkerMessage, { type: "ready" }>;
 /** A worker that did not become ready. */
 export class WorkerFailure extends Error {
   readonly exitCode: number;
-  constructor(exitCode: number) {
-    super("a worker did not start");
+  /** What has happened, such as " (exit code 1)"; `""` if the worker itself has printed what is wrong. */
+  readonly reason: string;
+
+  constructor(exitCode: number, how: string) {
+    const reason = exitCode === MISUSE ? "" : ` (${how})`;
+    super(`a worker did not start${reason}`);
     this.exitCode = exitCode;
+    this.reason = reason;
   }
 }
+
+/** The exit code of a command that was given wrong options, which it has printed. */
+const MISUSE = 2;
 
 /** The workers of the command, seen from their parent. */
 export class Supervisor {
@@ -96,6 +105,7 @@ export class Supervisor {
   #cut: Running = { requests: 0, tunnels: 0 };
   #wasKilled = false;
   #onRunning: ((running: Running) => void) | undefined;
+  readonly #heartbeat: Heartbeat<Member>;
   /** What the workers count. */
   readonly totals: WorkerTotals = new WorkerTotals(() =>
     [...this.#members].flatMap(({ report }) => report ?? []),
@@ -103,9 +113,13 @@ export class Supervisor {
   /** Adds what workers count. */
   metrics: Metrics | undefined;
 
-  /** @param stopTimeout milliseconds within which workers finish what is running when the command stops */
-  constructor(begin: Omit<Begin, "type">, stopTimeout: number) {
+  /**
+   * @param stopTimeout milliseconds within which workers finish what is running when the command stops
+   * @param workerTimeout milliseconds without a sign of life after which a worker is replaced; 0 for never
+   */
+  constructor(begin: Omit<Begin, "type">, stopTimeout: number, workerTimeout: number) {
     this.#stopTimeout = stopTimeout;
+    this.#heartbeat = new Heartbeat(workerTimeout, (member) => this.#onSilence(member));
     this.#begin = { type: "begin", ...begin };
     this.#places = Array.from({ length: begin.count }, () => ({
       member: undefined,
@@ -142,9 +156,10 @@ export class Supervisor {
     return origin;
   }
 
-  /** The number of workers that serve. */
+  /** The number of workers that serve and answer. */
   get serving(): number {
-    return this.#isStopping ? 0 : this.#places.filter(({ member }) => member !== undefined).length;
+    const isServing = ({ member }: Place): boolean => member?.state === "serving";
+    return this.#isStopping ? 0 : this.#places.filter(isServing).length;
   }
 
   /** Returns the workers as the status page shows them. */
@@ -172,9 +187,12 @@ export class Supervisor {
         const old = place.member;
         try {
           ({ server } = await this.#fill(place));
-        } catch {
+        } catch (error) {
+          const { reason } = error as WorkerFailure;
           const which = count === 0 ? "the workers" : `${count} are new, the other workers`;
-          this.#errors.write(`fetchway: the new worker did not start: ${which} stay as they are`);
+          this.#errors.write(
+            `fetchway: the new worker did not start${reason}: ${which} stay as they are`,
+          );
           return undefined;
         }
         count++;
@@ -244,7 +262,7 @@ export class Supervisor {
 
   /** Starts a process for a place, which it takes when it is ready. */
   async #fill(place: Place): Promise<Ready> {
-    const worker = cluster.fork(this.#env());
+    const worker = this.#fork();
     const { promise: closed, resolve: close } = Promise.withResolvers<void>();
     const ended = new Promise<void>((resolve) => worker.process.once("close", resolve));
     const member: Member = {
@@ -260,37 +278,52 @@ export class Supervisor {
       running: undefined,
     };
     this.#members.add(member);
-    relayLines(worker.process.stdout as NonNullable<typeof worker.process.stdout>, (lines) =>
-      this.#lines.write(lines),
-    );
-    relayLines(worker.process.stderr as NonNullable<typeof worker.process.stderr>, (lines) =>
-      this.#errors.write(lines),
-    );
+    const { stdout, stderr } = worker.process;
+    if (stdout) relayLines(stdout, (lines) => this.#lines.write(lines));
+    if (stderr) relayLines(stderr, (lines) => this.#errors.write(lines));
     // An order to a process that is ending cannot be sent.
     worker.on("error", () => {});
-    const timer = setTimeout(() => worker.process.kill("SIGKILL"), START_LIMIT);
+    let how: string | undefined;
+    const timer = setTimeout(() => {
+      how = `not ready within ${START_LIMIT / 1000} s`;
+      worker.process.kill("SIGKILL");
+    }, START_LIMIT);
     const ready = new Promise<Ready>((resolve, reject) => {
       worker.on("message", (sent) => {
         const message = fromSent(sent) as WorkerMessage | undefined;
         if (message?.type === "ready") resolve(message);
         else if (message !== undefined) this.#note(member, message);
       });
+      worker.process.once("error", (error: NodeJS.ErrnoException) => {
+        how = `it cannot be forked: ${error.code ?? error.message}`;
+        if (worker.process.pid !== undefined) return;
+        this.#forget(member);
+        reject(new WorkerFailure(1, how));
+      });
       worker.process.on("close", (code: number | null, signal: string | null) => {
         this.#forget(member);
-        reject(new WorkerFailure(code || 1));
+        reject(new WorkerFailure(code || 1, how ?? signal ?? `exit code ${code}`));
         this.#onEnd(member, place, signal ?? `with exit code ${code}`);
       });
     });
-    send(worker, this.#begin);
     try {
       const message = await ready;
       member.state = "serving";
       member.readyAt = performance.now();
       clearTimeout(place.timer);
       place.member = member;
+      this.#heartbeat.beat(member);
       return message;
     } finally {
       clearTimeout(timer);
+    }
+  }
+
+  #fork(): Worker {
+    try {
+      return cluster.fork(this.#env());
+    } catch (error) {
+      throw new WorkerFailure(1, `it cannot be forked: ${(error as Error).message}`);
     }
   }
 
@@ -302,6 +335,12 @@ export class Supervisor {
 
   #note(member: Member, message: WorkerMessage): void {
     switch (message.type) {
+      case "hello":
+        send(member.worker, this.#begin);
+        break;
+      case "beat":
+        if (member.state === "serving") this.#heartbeat.beat(member);
+        break;
       case "report":
         member.report = message.report;
         member.reported?.resolve();
@@ -342,6 +381,7 @@ export class Supervisor {
 
   /** Notes that a process has ended. */
   #forget(member: Member): void {
+    this.#heartbeat.forget(member);
     member.close();
     member.reported?.resolve();
     this.#members.delete(member);
@@ -353,6 +393,7 @@ export class Supervisor {
   #retire(member: Member): void {
     if (!this.#members.has(member)) return;
     member.state = "retired";
+    this.#heartbeat.forget(member);
     send(member.worker, { type: "retire" });
     this.#killUnless(member, member.closed);
     const retired = [...this.#members].filter(({ state }) => state === "retired");
@@ -375,6 +416,25 @@ export class Supervisor {
       worker.process.kill("SIGKILL");
     }, this.#stopTimeout + KILL_AFTER);
     void obeyed.then(() => clearTimeout(timer));
+  }
+
+  /** Replaces a worker whose event loop is blocked. It may still finish what it has, if it goes on within a time. */
+  #onSilence(member: Member): void {
+    const place = this.#places.find((each) => each.member === member);
+    if (place === undefined || this.#isStopping) return;
+    member.state = "silent";
+    const { pid } = member.worker.process;
+    this.#errors.write(`fetchway: worker ${pid} does not answer; another one takes its place`);
+    this.#last = this.#last.then(async () => {
+      if (place.member !== member || this.#isStopping) return;
+      try {
+        await this.#fill(place);
+        this.#restarts++;
+      } catch (error) {
+        this.#errors.write(`fetchway: ${(error as WorkerFailure).message}`);
+      }
+      this.#retire(member);
+    });
   }
 
   /** Starts another process for one that has died while it served. */
@@ -411,7 +471,8 @@ export class Supervisor {
         process.exit((error as WorkerFailure).exitCode);
       place.deaths++;
       const delay = this.#restartLater(place);
-      this.#errors.write(`fetchway: a worker did not start; the next try is in ${delay} ms`);
+      const { message } = error as WorkerFailure;
+      this.#errors.write(`fetchway: ${message}; the next try is in ${delay} ms`);
     }
   }
 }

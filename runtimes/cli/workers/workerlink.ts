@@ -1,10 +1,12 @@
 /** The worker's side: it serves, and obeys its parent. */
 import process from "node:process";
+import { Worker as Thread } from "node:worker_threads";
 import type { Front, Running } from "../listen.ts";
 import type { Observers } from "../observe.ts";
 import type { Router } from "../routes.ts";
 import type { ServerSettings } from "../commandoptions.ts";
 import { Drain } from "../stop.ts";
+import { BEAT_INTERVAL } from "./heartbeat.ts";
 import {
   type Begin,
   fromSent,
@@ -41,7 +43,32 @@ export async function joinParent(): Promise<WorkerLink | undefined> {
   for (const signal of ["SIGINT", "SIGHUP", "SIGUSR1"]) process.on(signal, () => {});
   const link = new WorkerLink();
   await link.begun;
+  endWithParent();
   return link;
+}
+
+/** Kills this process when its parent is gone: `process.ppid` is then another one, or no process has the parent's id. */
+const WATCH_PARENT = `
+  const { ppid } = process;
+  let missed = 0;
+  setInterval(() => {
+    let isGone = process.ppid !== ppid;
+    try { process.kill(ppid, 0); } catch ({ code }) { isGone ||= code === "ESRCH"; }
+    if (isGone && ++missed > 2) process.kill(process.pid, "SIGKILL");
+  }, 1000);
+`;
+
+/**
+ * Ends this process within a few seconds after its parent, whatever runs in it. By itself, Node ends it when the channel to
+ * the parent closes; but an event loop that is blocked does not notice that, and so a thread watches.
+ */
+function endWithParent(): void {
+  const watcher = new Thread(WATCH_PARENT, {
+    eval: true,
+    resourceLimits: { maxOldGenerationSizeMb: 8, maxYoungGenerationSizeMb: 1, stackSizeMb: 1 },
+  });
+  // Without the thread, such a process only outlives its parent.
+  watcher.on("error", () => {}).unref();
 }
 
 /** The connection of a worker to its parent. */
@@ -69,6 +96,7 @@ export class WorkerLink {
         else this.#obey(order, this.#serving);
       });
     });
+    void this.#send({ type: "hello" });
   }
 
   /** The options of the server that the parent decides, whatever the config file says by now. */
@@ -83,6 +111,7 @@ export class WorkerLink {
     process.on("SIGTERM", () => this.#obey({ type: "stop" }, serving));
     const { origin, server } = serving;
     void this.#send({ type: "ready", origin, server: toTexts(serving.asked) });
+    setInterval(() => void this.#send({ type: "beat" }), BEAT_INTERVAL).unref();
     if (server.admin !== undefined) {
       setInterval(() => void this.#report(serving), REPORT_INTERVAL).unref();
     }
