@@ -7,9 +7,9 @@ import type { Plan } from "../../src/options/plan.ts";
 import type { Route } from "../../src/proxy.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
 import { discardBody } from "../../src/response/clean.ts";
-import { turnAfterAll } from "./internals/pipelining.ts";
 import { MessageIncoming } from "./nodeincoming.ts";
 import { type Head, partsOf, respond, sendParts } from "./noderesponse.ts";
+import { turnAfterAll } from "./turns.ts";
 import { UpgradeSocket } from "./upgradesocket.ts";
 import { type Tunnel, WatchedTunnel } from "../../src/tunnel.ts";
 
