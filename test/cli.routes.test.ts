@@ -54,6 +54,10 @@ describe("requests find their route", () => {
     "http://a.example/api%00",
     "http://a.example/api%23x",
     "http://a.example/api/..%5cx",
+    "http://a.example/%25%36%31pi/x",
+    // Nine layers of escapes.
+    `http://a.example/x/%${"25".repeat(8)}2e%${"25".repeat(8)}2e/api`,
+    `http://a.example/x/%${"25".repeat(8)}61`,
   ])("%s gets 400: it may belong to two routes", async (url) => {
     expect(await ask(router, url)).toBe("400 Bad Request: the path is ambiguous");
   });

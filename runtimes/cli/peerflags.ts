@@ -73,7 +73,6 @@ const WITHOUT_VALUE: Readonly<Record<string, string>> = {
   "--credentials --cors-credentials": "--cors",
   "--open -o": "open the address that the command prints",
   "--watch -w --reload": "a file of --config is read again when it changes",
-  "--dry-run --trace": "--inspect",
   "--strict-port --strictPort": "a port in use is an error by default",
   "--public --expose --allow-external": "--host 0.0.0.0",
 };

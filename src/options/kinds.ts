@@ -1,5 +1,6 @@
 import { REQUEST_DERIVED } from "../fields/headers.ts";
 import { checkRange } from "../request/trust.ts";
+import { cutCredentials, quoteInput } from "./misuse.ts";
 import { findWrong, isRecord, type Kind, type KindName, type Table } from "./schema.ts";
 
 /**
@@ -88,7 +89,7 @@ function checkNames(value: unknown): string | undefined {
   if (!Array.isArray(value)) return 'use an array of field names, such as ["cookie"]';
   for (const name of value as unknown[]) {
     if (typeof name !== "string" || !NAME.test(name)) {
-      return `${JSON.stringify(name)} is not a field name`;
+      return `${quoteInput(name)} is not a field name`;
     }
   }
   return undefined;
@@ -133,7 +134,7 @@ export const fields: Kind<Readonly<Record<string, string | null>>> = {
   check(value) {
     if (!isRecord(value)) return 'use an object such as { "x-name": "value" }';
     for (const name of Object.keys(value)) {
-      if (!TOKEN.test(name)) return `${JSON.stringify(name)} is not a field name`;
+      if (!TOKEN.test(name)) return `${quoteInput(name)} is not a field name`;
       if (REQUEST_DERIVED.has(name)) {
         if (name.toLowerCase() === "host") return "set Host by the `host` option";
         return `"${name}" ${OF_CONNECTION}`;
@@ -195,8 +196,8 @@ export function record(members: Table, fix = ""): Kind<object> {
     contains: isRecord,
     check(value) {
       if (!isRecord(value)) return fix;
-      const [name, wrong] = findWrong(value, members) ?? [];
-      return wrong && `${name}: ${wrong}`;
+      const [name = "", wrong] = findWrong(value, members) ?? [];
+      return wrong && `${cutCredentials(name)}: ${wrong}`;
     },
   };
 }

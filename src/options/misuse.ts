@@ -6,7 +6,26 @@ export class MisuseError extends TypeError {}
 
 /** Makes the error of a wrong option. */
 export function badOption(option: string, fix: string): MisuseError {
-  return new MisuseError(`fetchway: bad option \`${option}\`: ${fix}`);
+  return new MisuseError(`fetchway: bad option \`${cutCredentials(option)}\`: ${fix}`);
+}
+
+/**
+ * Returns a text that a user has written without what may be the credentials of a URL: all between its scheme, or its
+ * beginning, and the last `@`. The text need not be a URL, because a mistake in it may be the reason for the message.
+ */
+export function cutCredentials(text: string): string {
+  const at = text.lastIndexOf("@");
+  if (at < 0) return text;
+  const scheme = /:[/\\]+/.exec(text.slice(0, at));
+  const start = scheme === null ? 0 : scheme.index + scheme[0].length;
+  return `${text.slice(0, start)}…${text.slice(at)}`;
+}
+
+/** Returns what a user has written for a message: as JSON, and without credentials. */
+export function quoteInput(value: unknown): string {
+  return typeof value === "string"
+    ? JSON.stringify(cutCredentials(value))
+    : cutCredentials(JSON.stringify(value) ?? String(value));
 }
 
 /**

@@ -1,7 +1,7 @@
 import { type FetchTarget, isApp, urlOf } from "./app.ts";
 import { isIPAddress } from "./trust.ts";
 import { badRequest, ProxyError } from "../error.ts";
-import { badOption } from "../options/misuse.ts";
+import { badOption, quoteInput } from "../options/misuse.ts";
 import type { Capabilities } from "../transport.ts";
 import type { Upstreams } from "../upstreams/upstreams.ts";
 
@@ -204,9 +204,9 @@ function badTarget(target: unknown, fix: string): TypeError {
 
 /** Returns a target for a message. */
 function describeTarget(target: unknown): string {
-  if (typeof target !== "string" && !(target instanceof URL)) return typeof target;
-  // The text before an @ may be a password.
-  return String(target).includes("@") ? "(not shown: it has an @)" : JSON.stringify(String(target));
+  return typeof target === "string" || target instanceof URL
+    ? quoteInput(String(target))
+    : typeof target;
 }
 
 /** The capabilities of a transport that a target may need. */
@@ -317,11 +317,33 @@ export function joinTarget(upstream: Upstream, path: string, method?: string): s
   return `${upstream.basePath}${pathname}?${upstream.query}${query === "" ? "" : `&${query}`}`;
 }
 
-/** Matches a segment that upstreams read as `..`: alone, with a path parameter (`..;x`), or followed by `?` or `#`. */
-const PARENT = /(?:^|[/\\])\.\.(?:[/\\;?#]|$)/;
-const ENCODED = /%(?:2[35ef]|3[bf]|5c)/gi;
+/**
+ * Matches a segment that upstreams read as `..`: alone, with a path parameter (`..;x`), or followed by a character at which
+ * some end the path: `?`, `#` or NUL. URL parsers remove tabs and line breaks.
+ */
+// oxlint-disable-next-line no-control-regex
+const PARENT = /(?:^|[/\\])[\t\n\r]*\.[\t\n\r]*\.[\t\n\r]*(?:[/\\;?#\u0000]|$)/;
 /** The maximum number of layers of percent-encoding; no legitimate client uses more. */
 const LAYERS = 8;
+
+/**
+ * Returns a path as it is, and as upstreams could read it that decode percent-encoding once, twice and so on, until nothing
+ * is left to decode. Every octet is decoded, because `%25%32%65` becomes `%2e`; the results are octets, not UTF-8.
+ * @returns undefined for more than eight layers
+ */
+export function decodeLayers(path: string): string[] | undefined {
+  const layers = [path];
+  for (let reading = path; layers.length <= LAYERS + 1; layers.push(reading)) {
+    const decoded = reading.includes("%")
+      ? reading.replace(/%([\da-f]{2})/gi, (_, code: string) =>
+          String.fromCharCode(Number.parseInt(code, 16)),
+        )
+      : reading;
+    if (decoded === reading) return layers;
+    reading = decoded;
+  }
+  return undefined;
+}
 
 /**
  * Refuses a path that an upstream could read as one outside the base path.
@@ -332,13 +354,7 @@ const LAYERS = 8;
  * @throws ProxyError 400
  */
 export function guardEscape(pathname: string): void {
-  let reading = pathname;
-  for (let layer = 0; layer < LAYERS; layer++) {
-    if (PARENT.test(reading)) break;
-    const decoded = reading.replace(ENCODED, decodeURIComponent);
-    if (decoded === reading) return;
-    reading = decoded;
-  }
+  if (decodeLayers(pathname)?.some((reading) => PARENT.test(reading)) === false) return;
   throw new ProxyError("http_request_error", {
     message: "the request path could leave the target's base path",
   });

@@ -1,4 +1,4 @@
-import { atOnce } from "../options/misuse.ts";
+import { atOnce, quoteInput } from "../options/misuse.ts";
 
 /** Tells whether an address is trusted; the address is undefined if it is not known. */
 export type Trust = (address: string | undefined) => boolean;
@@ -81,7 +81,7 @@ export function checkRange(entry: unknown): string | undefined {
 
 function checkAddresses(entry: unknown, text: string): string | undefined {
   const range = parseRange(text);
-  if (range === undefined) return `${JSON.stringify(entry)} is not an address or a CIDR range`;
+  if (range === undefined) return `${quoteInput(entry)} is not an address or a CIDR range`;
   const first = (range.bits >> range.open) << range.open;
   if (first === range.bits) return undefined;
   // The entry may mean the one address, or the whole network: let the caller choose.
