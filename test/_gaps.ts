@@ -168,7 +168,7 @@ const onWorkerd: Gap[] = (
       "an HTTP/1.0 request without Host is forwarded",
       "an HTTP/1.0 request without Host is answered with 400",
     ],
-    ["CONNECT is answered with 405, or its connection is closed", "CONNECT is answered with 500"],
+    ["CONNECT is answered with 405", "CONNECT is answered with 500"],
     [
       "14 RFC 9112 §3.2.2: a request whose absolute-form target and Host disagree is refused",
       HOST_COUNTS,
