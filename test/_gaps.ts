@@ -300,7 +300,7 @@ const onBun: Gap[] = (
       BUN_PIPELINE,
     ],
     [
-      "RFC 9112 §9.3.2: an unsafe pipelined request is sent after the responses to all requests before it",
+      "RFC 9112 §9.3.2: the pipelined requests of a connection are sent one after the other",
       BUN_PIPELINE,
     ],
     ["an HTTP/1.0 client gets no 100 (Continue)", CONTINUE],

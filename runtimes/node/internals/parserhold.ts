@@ -73,7 +73,7 @@ export class ParserHold {
   /** What Node has set on the parser. */
   readonly #ofNode: { readonly onIncoming: OnIncoming; readonly onExecute: OnExecute };
   /** The request that the server got last. */
-  #last: IncomingMessage["rawHeaders"];
+  #last: IncomingMessage;
   /** The next request, whose body has not been parsed. */
   #held: { readonly req: IncomingMessage; readonly keepAlive: boolean } | undefined;
   /** The bytes that the parser has not got. */
@@ -104,7 +104,7 @@ export class ParserHold {
   private constructor(
     socket: ParsedSocket,
     onExecute: number,
-    { rawHeaders }: IncomingMessage,
+    req: IncomingMessage,
     wait: () => void,
     patience: number,
   ) {
@@ -114,7 +114,7 @@ export class ParserHold {
     this.#onExecute = onExecute;
     this.#wait = wait;
     this.#patience = patience;
-    this.#last = parser.incoming?.rawHeaders ?? rawHeaders;
+    this.#last = parser.incoming ?? req;
     this.#ofNode = { onIncoming: parser.onIncoming, onExecute: parser[onExecute] as OnExecute };
     parser.onIncoming = this.#onHead;
     parser[onExecute] = this.#onParsed;
@@ -140,7 +140,7 @@ export class ParserHold {
     if (held !== undefined) {
       if (responseOn(this.#socket)) return;
       this.#held = undefined;
-      this.#last = held.req.rawHeaders;
+      this.#last = held.req;
       this.#ofNode.onIncoming.call(this.#parser, held.req, held.keepAlive);
     }
     if (this.#timer !== undefined) {
@@ -160,12 +160,13 @@ export class ParserHold {
     }
   }
 
-  /** Whether the parser may go on: the request that the server got last is the one to answer now, or has its response. */
+  /** Whether the parser may go on: every request has its response, or the body of the one to answer now is incomplete. */
   #mayGoOn(): boolean {
     const { destroyed, _paused } = this.#socket;
     if (!this.#isInstalled || destroyed || _paused === true) return false;
     const current = responseOn(this.#socket);
-    return !current || current.req.rawHeaders === this.#last;
+    const { rawHeaders, complete } = this.#last;
+    return !current || (current.req.rawHeaders === rawHeaders && !complete);
   }
 
   /** Takes the place of `parser.onIncoming`. */
@@ -176,7 +177,7 @@ export class ParserHold {
       this.#wait();
       return PAUSED;
     }
-    this.#last = req.rawHeaders;
+    this.#last = req;
     const result = this.#ofNode.onIncoming.call(this.#parser, req, keepAlive);
     if (req.upgrade) this.#remove();
     return result;
