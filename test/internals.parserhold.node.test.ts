@@ -1,7 +1,7 @@
 /** The parser of a connection with pipelined requests stops, and what waits is bounded. */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { createServer, type IncomingMessage, type RequestListener, type Server } from "node:http";
+import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { Socket } from "node:net";
 import { connect as connectSecure } from "node:tls";
@@ -180,17 +180,16 @@ test("thousands of packets of one byte take little memory, and are served", asyn
 
 describe("a connection that is not read", () => {
   /** Starts a server that answers in turn, where the first response ends with `finish`. */
-  async function hang(): Promise<{ port: number; write: (text: string) => void; finish(): void }> {
-    const first = Promise.withResolvers<void>();
-    let write: (text: string) => void = () => {};
-    const { port } = await start(async (req, res) => {
-      await turnOf(req, 150);
-      if (req.url !== "/0") return res.end(req.url);
-      write = (text) => void res.write(text);
-      await first.promise;
-      res.end();
+  async function hang(): Promise<{ port: number; first: Promise<ServerResponse> }> {
+    const first = Promise.withResolvers<ServerResponse>();
+    const { port } = await start((req, res) => {
+      if (req.url === "/0") return first.resolve(res);
+      const end = (): void => void res.end(req.url);
+      const turn = turnOf(req, 150);
+      if (turn === undefined) end();
+      else void turn.then(end);
     });
-    return { port, write: (text) => write(text), finish: () => first.resolve() };
+    return { port, first: first.promise };
   }
 
   test("is closed if nothing is written either", async () => {
@@ -201,27 +200,28 @@ describe("a connection that is not read", () => {
   });
 
   test("stays open while the response makes progress", async () => {
-    const { port, write, finish } = await hang();
+    const { port, first } = await hang();
     const client = await apps.connect(port);
     client.send(...gets(400));
+    const res = await first;
     const end = performance.now() + 600;
     while (performance.now() < end) {
-      write("more");
+      res.write("more");
       await pause(20);
     }
     expect(client.isClosed).toBe(false);
-    finish();
+    res.end();
     expect((await client.read()).status).toBe(200);
     for (let at = 1; at < 400; at++) expect((await client.read()).text).toBe(`/${at}`);
   });
 
   test("stays open if little waits: it is still read", async () => {
-    const { port, finish } = await hang();
+    const { port, first } = await hang();
     const client = await apps.connect(port);
     client.send(...gets(20));
     await pause(600);
     expect(client.isClosed).toBe(false);
-    finish();
+    (await first).end();
     expect((await client.read()).status).toBe(200);
     for (let at = 1; at < 20; at++) expect((await client.read()).text).toBe(`/${at}`);
   });

@@ -4,7 +4,7 @@ import { H3 } from "h3";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { createProxy, type CreateProxyOptions, type NodeProxy } from "../runtimes/node.ts";
 import { useApps } from "./_apps.ts";
-import { pause, settled, until, within } from "./_wait.ts";
+import { pause, settled, within } from "./_wait.ts";
 import { type Header, request } from "./_wire.ts";
 
 const apps = useApps();

@@ -82,10 +82,10 @@ function acceptOf(key: string): string {
 async function answerWith(
   t: Tools,
   version: string,
-  accept: (right: string) => string[],
+  choose: (right: string) => string[],
 ): Promise<number> {
   t.upstream.script = (call) => {
-    const values = accept(acceptOf(call.get("sec-websocket-key") as string));
+    const values = choose(acceptOf(call.get("sec-websocket-key") as string));
     const fields = values.map((value) => `Sec-WebSocket-Accept: ${value}\r\n`).join("");
     call.write(
       `${version} 101 Switching Protocols\r\n`,
@@ -454,7 +454,7 @@ export const upgrades = {
   async "a 101 that does not answer the handshake becomes 502"(t: Tools): Promise<void> {
     rfc("6455-4.1-checked");
     const wrong = acceptOf("another key");
-    for (const accept of [
+    for (const choose of [
       () => [wrong],
       () => [],
       (right: string) => [right, wrong],
@@ -462,8 +462,8 @@ export const upgrades = {
       (right: string) => [right, right],
       (right: string) => [`${right}, ${wrong}`],
     ]) {
-      const status = await answerWith(t, "HTTP/1.1", accept);
-      expect(status, accept("right").join(" and ")).toBe(502);
+      const status = await answerWith(t, "HTTP/1.1", choose);
+      expect(status, choose("right").join(" and ")).toBe(502);
     }
   },
 

@@ -23,19 +23,19 @@ const PAUSED = 21;
 const MAX_KEPT = 65_536;
 /** The number of chunks from which they are joined: many tiny chunks take much more memory than their bytes. */
 const MAX_CHUNKS = 64;
-const NOTHING = Buffer.alloc(1).subarray(1);
 
 /** A request as the parser makes it: Node then decides whether an upgrade is handed over as one. */
 type ParsedRequest = IncomingMessage & { readonly upgrade?: boolean | null };
 type OnIncoming = (req: ParsedRequest, keepAlive: boolean) => number;
 type OnExecute = (result: unknown) => void;
+type Execute = (bytes: Buffer) => unknown;
 
 /** The members of Node's parser that are used here. */
 interface Parser {
   incoming?: IncomingMessage | null;
   onIncoming: OnIncoming;
   [onExecute: number]: OnExecute;
-  execute(bytes: Uint8Array): unknown;
+  execute: Execute;
   resume(): void;
   getCurrentBuffer(): Buffer;
 }
@@ -70,8 +70,8 @@ export class ParserHold {
   /** Is called when something is held that waits for the end of the connection's current response. */
   readonly #wait: () => void;
   readonly #patience: number;
-  /** What Node has set on the parser. */
-  readonly #ofNode: { readonly onIncoming: OnIncoming; readonly onExecute: OnExecute };
+  /** Node's own members of the parser, which others take the place of. */
+  readonly #ofNode: { onIncoming: OnIncoming; onExecute: OnExecute; execute: Execute };
   /** The request that the server got last. */
   #last: IncomingMessage;
   /** The next request, whose body has not been parsed. */
@@ -115,7 +115,8 @@ export class ParserHold {
     this.#wait = wait;
     this.#patience = patience;
     this.#last = parser.incoming ?? req;
-    this.#ofNode = { onIncoming: parser.onIncoming, onExecute: parser[onExecute] as OnExecute };
+    const { onIncoming, execute } = parser;
+    this.#ofNode = { onIncoming, onExecute: parser[onExecute] as OnExecute, execute };
     parser.onIncoming = this.#onHead;
     parser[onExecute] = this.#onParsed;
     parser.execute = this.#take;
@@ -200,8 +201,7 @@ export class ParserHold {
   };
 
   #execute(bytes: Buffer): unknown {
-    const { execute } = Object.getPrototypeOf(this.#parser) as Parser;
-    return execute.call(this.#parser, bytes);
+    return this.#ofNode.execute.call(this.#parser, bytes);
   }
 
   /** Keeps the bytes behind the head at which the parser has stopped, and returns the result as if all had been parsed. */
@@ -215,7 +215,7 @@ export class ParserHold {
     this.#keptBytes += rest.byteLength;
     // A request without a body is complete, and Node's limit for the time of a whole request must not count its wait.
     this.#parser.resume();
-    this.#execute(NOTHING);
+    this.#execute(bytes.subarray(bytes.byteLength));
     return bytes.byteLength;
   }
 

@@ -9,7 +9,7 @@
  * - Test: test/internals.pipelining.node.test.ts, "without the name of the current response". That the order is kept is
  *   tested in test/pipeline.node.test.ts and test/suite/pipelining.ts.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 
 /**
