@@ -227,6 +227,28 @@ describe("a connection that is not read", () => {
   });
 });
 
+test("a connection whose reading Node has stopped in front of the second request is read on", async () => {
+  const paths: (string | undefined)[] = [];
+  const first = Promise.withResolvers<void>();
+  const { port } = await start((req, res) => {
+    paths.push(req.url);
+    const end = (): void => void req.resume().on("end", () => res.end(req.url));
+    const turn = req.url === "/0" ? first.promise : turnOf(req);
+    if (turn === undefined) end();
+    else void turn.then(end);
+  });
+  const client = await apps.connect(port);
+  // The end of the body fills the buffer of the request, and the next head is in the same read.
+  client.send(request("POST", "/0", [], Buffer.alloc(70_000)), request("GET", "/1"));
+  await until(() => paths.length === 2, "the second request");
+  client.send(request("GET", "/2"));
+  await pause(50);
+  first.resolve();
+  for (const text of ["/0", "/1", "/2"]) expect((await client.read()).text).toBe(text);
+  client.send(request("GET", "/3"));
+  expect((await client.read()).text).toBe("/3");
+});
+
 test("Node's limit for the time of a request does not count the wait of a request without a body", async () => {
   const { nodeHandler } = create();
   const limits = { requestTimeout: 100, headersTimeout: 100, connectionsCheckingInterval: 20 };

@@ -60,8 +60,8 @@ class PipelinedConnection {
     if (!this.#socket.writable || next === finished) return this.#waiting.clear();
     if (next) this.#call(next.req.rawHeaders);
     else for (const key of this.#waiting.keys()) this.#call(key);
+    if (this.#waiting.size > 0) this.#watch();
     this.#hold?.advance();
-    if (this.#waiting.size > 0 || this.#hold?.isHolding === true) this.#watch();
   }
 
   #call(key: Key): void {

@@ -6,8 +6,9 @@
  *   whose head it has parsed. If that returns the code 21 (`HPE_PAUSED` of llhttp), the parser stops behind the head, and
  *   the result is an error with that code and `bytesParsed`; after `parser.resume()` it goes on in the same message. The
  *   result is passed to the member with the number `kOnExecute`, where `getCurrentBuffer` returns what was read. From the
- *   first `data` listener on, Node instead emits what it reads, and its own listener passes that to `parser.execute`.
- *   `socket._paused` is set while Node itself does not want the parser to be used.
+ *   first `data` listener on, Node instead emits what it reads, and its own listener passes that to `parser.execute`;
+ *   its listener for `resume`, which would begin to read, is gone, and `socket._read` does this. `socket._paused` is set
+ *   while Node itself does not want the parser to be used.
  * - Check: the parser must have these members. An error counts as the stop only if it has that code.
  * - Otherwise: the requests that have been read wait in the app for their turn, and a connection on which more than
  *   `MAX_WAITING` wait is closed (turns.ts). Any other error is left to Node, which closes the connection.
@@ -120,7 +121,7 @@ export class ParserHold {
     parser.onIncoming = this.#onHead;
     parser[onExecute] = this.#onParsed;
     parser.execute = this.#take;
-    socket.on("data", ignore).on("resume", this.#goOn).on("close", this.#remove);
+    socket.on("data", ignore).on("resume", this.#onResume).on("close", this.#remove);
     this.#readOn();
   }
 
@@ -136,6 +137,11 @@ export class ParserHold {
 
   /** Hands over what is held, as far as the responses on the connection allow it. */
   advance(): void {
+    this.#handOver();
+    if (this.isHolding) this.#wait();
+  }
+
+  #handOver(): void {
     if (!this.#mayGoOn()) return;
     const held = this.#held;
     if (held !== undefined) {
@@ -235,9 +241,9 @@ export class ParserHold {
 
   /** Reads the connection, although the body of a waiting request has filled its buffer. */
   #readOn(): void {
-    if (this.#timer === undefined && !this.#mayGoOn() && this.#socket._paused !== true) {
-      this.#socket.resume();
-    }
+    if (this.#timer !== undefined || this.#mayGoOn() || this.#socket._paused === true) return;
+    this.#socket.resume();
+    this.#socket._read(0);
   }
 
   /**
@@ -255,7 +261,11 @@ export class ParserHold {
     }, this.#patience).unref();
   }
 
-  readonly #goOn = (): void => this.advance();
+  readonly #onResume = (): void => {
+    // Node's parser has stopped the reading, of which the stream knows nothing.
+    if (this.#timer === undefined) this.#socket._read(0);
+    this.advance();
+  };
 
   /** Leaves the parser as it was: it may be given to another connection. */
   readonly #remove = (): void => {
@@ -264,7 +274,7 @@ export class ParserHold {
     clearInterval(this.#timer);
     const socket = this.#socket;
     const parser = this.#parser;
-    socket.off("data", ignore).off("resume", this.#goOn).off("close", this.#remove);
+    socket.off("data", ignore).off("resume", this.#onResume).off("close", this.#remove);
     Reflect.deleteProperty(parser, "execute");
     if (parser.onIncoming === this.#onHead) parser.onIncoming = this.#ofNode.onIncoming;
     if (parser[this.#onExecute] === this.#onParsed) {
