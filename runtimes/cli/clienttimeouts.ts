@@ -124,6 +124,8 @@ export class SlowClients {
     const req = res.req;
     const isOurs =
       hasEnded(req) ||
+      // The request waits behind another one of its connection, from which no body is read for it yet.
+      (!("stream" in res) && res.socket === null) ||
       // What has arrived waits for the upstream.
       req.readableLength > 0 ||
       // The upstream has not asked for the body yet.

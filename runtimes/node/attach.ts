@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Server } from "node:net";
 import type { Duplex } from "node:stream";
-import { ProxyError } from "../../src/error.ts";
+import { methodNotAllowed, ProxyError } from "../../src/error.ts";
 import type { Plan } from "../../src/options/plan.ts";
 import { isRecord } from "../../src/options/schema.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
@@ -41,6 +41,9 @@ class AttachedServer {
     this.#server = server;
     server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onUpgrade(req, socket, head),
+    );
+    server.on("connect", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
+      this.#onConnect(req, socket, head),
     );
     chooseUpgrades(
       server,
@@ -92,6 +95,12 @@ class AttachedServer {
     const isCarried = this.#attachments.some(({ plan }) => protocolOf(req, plan) !== undefined);
     if (!isCarried && handleAsRequest(this.#server, req, socket, head)) return;
     refuseUpgrade(req, socket, head, new ProxyError("http_request_error", { status: 501 }));
+  }
+
+  /** Refuses CONNECT, which a server without a listener would close without an answer. An app may have one of its own. */
+  #onConnect(req: IncomingMessage, socket: Duplex, head: Buffer): void {
+    if (this.#server.listenerCount("connect") > 1) return;
+    refuseUpgrade(req, socket, head, methodNotAllowed("CONNECT"));
   }
 }
 

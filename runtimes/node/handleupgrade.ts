@@ -7,9 +7,10 @@ import type { Plan } from "../../src/options/plan.ts";
 import type { Route } from "../../src/proxy.ts";
 import { chooseProtocol } from "../../src/request/upgrade.ts";
 import { discardBody } from "../../src/response/clean.ts";
-import { turnAfterAll } from "./internals/pipelining.ts";
+import { isHttp2 } from "./incomingbody.ts";
 import { MessageIncoming } from "./nodeincoming.ts";
 import { type Head, partsOf, respond, sendParts } from "./noderesponse.ts";
+import { turnAfterAll } from "./turns.ts";
 import { UpgradeSocket } from "./upgradesocket.ts";
 import { type Tunnel, WatchedTunnel } from "../../src/tunnel.ts";
 
@@ -129,13 +130,20 @@ export function createUpgradeListener({ target, plan }: Route): UpgradeListener 
   };
 }
 
-/** Answers a request that the server has handed over for an upgrade with an error. */
+/**
+ * Answers a request that the server has handed over for an upgrade, or because it is a CONNECT, with an error.
+ * @param socket the connection; over HTTP/2, the response to a CONNECT
+ */
 export function refuseUpgrade(
   req: IncomingMessage,
   socket: Duplex,
   head: Uint8Array,
   error: ProxyError,
 ): void {
+  if (isHttp2(req)) {
+    const response = socket as unknown as ServerResponse;
+    return void sendParts(toErrorResponse(error, req.method), response);
+  }
   const client = new UpgradeSocket(socket, head);
   const res = createResponse(req);
   const refuse = (): void => {

@@ -21,10 +21,11 @@ import { alreadyRead, IncomingBody, isHttp2, resumeAfter } from "./incomingbody.
 import { writeInterim } from "./interim.ts";
 import { understandsChunks } from "./trailerframing.ts";
 import { honoSideOf } from "./internals/hono.ts";
-import { CURRENT, type Served, turnOf } from "./internals/pipelining.ts";
+import { CURRENT, type Served } from "./internals/pipelining.ts";
 import { messageHeaders, visibleHeaders } from "./internals/rawfields.ts";
 import { streamedBodyOf } from "./internals/serverstream.ts";
 import { type NodeSide, srvxSideOf } from "./internals/srvx.ts";
+import { turnOf } from "./turns.ts";
 
 /** The connection of a request, or its HTTP/2 stream: it closes when the client disconnects. */
 type ClientConnection = Socket | ServerHttp2Stream;

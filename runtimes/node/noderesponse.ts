@@ -13,8 +13,9 @@ import { StreamBody } from "../../src/body/stream.ts";
 import { toHeaderList, toHeaders } from "../../src/fields/headers.ts";
 import { namesOf } from "../../src/fields/trailers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
-import type { HeaderList, UpstreamResponse } from "../../src/transport.ts";
+import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
 import type { Tunnel } from "../../src/tunnel.ts";
+import { checkAnswer } from "../../src/websocket/handshake.ts";
 import { waitForRest } from "./internals/arrival.ts";
 import { LARGE } from "./chunkmemory.ts";
 import { breakOff, breakOffRequest } from "./internals/breakoff.ts";
@@ -297,14 +298,14 @@ function streamOf(
 export function respond(
   received: UpstreamResponse,
   incoming: Incoming,
+  request?: UpstreamRequest,
 ): Response | Promise<Response> {
   assertIntact(received);
   const message = messageOf(incoming);
+  if (received.tunnel !== undefined) return respondSwitched(received, message, request);
   const res = responseOf(incoming);
-  const isLazy = res !== undefined && acceptsOwnResponses();
-  // No web `Response` can have the status 101. The proxy writes such a response itself.
-  if (isLazy || received.tunnel !== undefined) {
-    if (isLazy && message !== undefined && message.httpVersionMajor !== 1 && "stream" in message) {
+  if (res !== undefined && acceptsOwnResponses()) {
+    if (message !== undefined && message.httpVersionMajor !== 1 && "stream" in message) {
       return loadHttp2Response(res).then(
         (send) => new StreamedResponse(received, message, send) as unknown as Response,
       );
@@ -313,6 +314,19 @@ export function respond(
   }
   // Waiting for the rest of a small body costs less than making a stream.
   return isNearlyWhole(received.body) ? buildLater(received, message) : build(received, message);
+}
+
+/**
+ * Returns the response that opens a tunnel. No web `Response` can have the status 101: the proxy writes it itself.
+ * @throws ProxyError 502 for a 101 that does not answer a WebSocket's handshake
+ */
+async function respondSwitched(
+  received: UpstreamResponse,
+  message: IncomingMessage | undefined,
+  request: UpstreamRequest | undefined,
+): Promise<Response> {
+  if (request?.upgrade === "websocket") await checkAnswer(received.headers, request.headers);
+  return new LazyResponse(received, message) as unknown as Response;
 }
 
 function assertIntact({ body }: UpstreamResponse): void {

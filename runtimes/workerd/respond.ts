@@ -2,7 +2,7 @@ import { amend } from "../../src/fields/amend.ts";
 import { getHeader, toHeaders } from "../../src/fields/headers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
-import { checkSubprotocol } from "../../src/websocket/handshake.ts";
+import { checkChoices } from "../../src/websocket/handshake.ts";
 
 /** workerd's `ResponseInit`. */
 interface Init extends ResponseInit {
@@ -25,7 +25,7 @@ export function respond(
   };
   if (webSocket !== undefined) {
     // workerd checks the other fields of an upstream's 101. An app's is no answer to a handshake of the proxy's.
-    if (request?.upstream.app === undefined) checkSubprotocol(headers, request?.headers ?? []);
+    if (request?.upstream.app === undefined) checkChoices(headers, request?.headers ?? []);
     // workerd connects the client with this WebSocket.
     return new Response(null, Object.assign(init, { webSocket: webSocket.socket }));
   }

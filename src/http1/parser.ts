@@ -215,7 +215,8 @@ export class ResponseParser {
     const head = parseHead(this.#lines.text, this.#isHeadRequest, this.#lastFields);
     // 101 ends HTTP on this connection; all other interim responses precede the final one (RFC 9110 §15.2).
     if (head.status === 101) {
-      if (!this.#maySwitch) throw malformed("upgrade");
+      // HTTP/1.0 has no upgrade (RFC 9110 §7.8).
+      if (!this.#maySwitch || this.#lines.text.startsWith("HTTP/1.0")) throw malformed("upgrade");
       this.#phase = "switched";
       this.#handler.onHead(head);
       return end;

@@ -60,24 +60,27 @@ export function takeOverHandshake(headers: HeaderList): void {
 }
 
 /**
- * Checks that a 101 answers the proxy's handshake (RFC 6455 §4.1).
- * @param asked the header fields of the handshake
+ * Checks that a 101 answers a handshake (RFC 6455 §4.1).
+ * @param asked the header fields of the handshake that the upstream got
  * @throws ProxyError 502 if the upstream has not seen the key, or has chosen an extension or a subprotocol unasked
  */
 export async function checkAnswer(answer: HeaderList, asked: HeaderList): Promise<void> {
+  checkChoices(answer, asked);
   const key = getHeader(asked, "sec-websocket-key") ?? "";
   const accept = getHeader(answer, "sec-websocket-accept");
   if (!isKey(key) || accept !== (await acceptOf(key))) throw badAnswer("Accept");
-  if (getHeader(answer, "sec-websocket-extensions")) throw badAnswer("Extensions");
-  checkSubprotocol(answer, asked);
 }
 
 /**
- * Checks that a 101 chooses one of the subprotocols that the handshake offers, or none.
- * @throws ProxyError 502 for any other
+ * Checks the parts of `checkAnswer` that need no key: a runtime's own client does not show the key of its handshake.
+ * @throws ProxyError 502 for a field that is there twice, and for an extension or a subprotocol that was not offered
  */
-export function checkSubprotocol(answer: HeaderList, asked: HeaderList): void {
-  const chosen = getHeader(answer, "sec-websocket-protocol");
+export function checkChoices(answer: HeaderList, asked: HeaderList): void {
+  // A list of header fields may have the values of repeated fields joined with commas. A value in Base64 has none.
+  if (getHeaders(answer, "sec-websocket-accept").join().includes(",")) throw badAnswer("Accept");
+  const extensions = getHeader(answer, "sec-websocket-extensions");
+  if (extensions && !getHeader(asked, "sec-websocket-extensions")) throw badAnswer("Extensions");
+  const chosen = getHeaders(answer, "sec-websocket-protocol").join();
   const offers = getHeaders(asked, "sec-websocket-protocol").join().split(",");
   if (chosen && !offers.some((offer) => trimOws(offer) === chosen)) throw badAnswer("Protocol");
 }

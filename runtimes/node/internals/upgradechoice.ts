@@ -17,7 +17,7 @@ import type { IncomingMessage } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { trimOws } from "../../../src/fields/headers.ts";
-import { turnAfterAll } from "./pipelining.ts";
+import { turnAfterAll } from "../turns.ts";
 
 type Choose = (this: Server, req: IncomingMessage) => boolean;
 

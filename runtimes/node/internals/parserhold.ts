@@ -1,0 +1,290 @@
+/**
+ * Stops Node's parser at a pipelined request, so that the server gets one request of a connection after the other. By
+ * itself, Node emits each request that it has read, and one read may contain 2,500.
+ *
+ * - Rests on: a connection has its parser in `socket.parser`. The parser calls its member `onIncoming` with each request
+ *   whose head it has parsed. If that returns the code 21 (`HPE_PAUSED` of llhttp), the parser stops behind the head, and
+ *   the result is an error with that code and `bytesParsed`; after `parser.resume()` it goes on in the same message. The
+ *   result is passed to the member with the number `kOnExecute`, where `getCurrentBuffer` returns what was read. From the
+ *   first `data` listener on, Node instead emits what it reads, and its own listener passes that to `parser.execute`;
+ *   its listener for `resume`, which would begin to read, is gone, and `socket._read` does this. `socket._paused` is set
+ *   while Node itself does not want the parser to be used.
+ * - Check: the parser must have these members. An error counts as the stop only if it has that code.
+ * - Otherwise: the requests that have been read wait in the app for their turn, and a connection on which more than
+ *   `MAX_WAITING` wait is closed (turns.ts). Any other error is left to Node, which closes the connection.
+ * - Test: test/internals.parserhold.node.test.ts, "without the parser's members".
+ */
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import { responseOn } from "./pipelining.ts";
+
+/** llhttp's `HPE_PAUSED`: a callback that returns it stops the parser. */
+const PAUSED = 21;
+/** The number of unparsed bytes from which a connection is not read. */
+const MAX_KEPT = 65_536;
+/** The number of chunks from which they are joined: many tiny chunks take much more memory than their bytes. */
+const MAX_CHUNKS = 64;
+
+/** A request as the parser makes it: Node then decides whether an upgrade is handed over as one. */
+type ParsedRequest = IncomingMessage & { readonly upgrade?: boolean | null };
+type OnIncoming = (req: ParsedRequest, keepAlive: boolean) => number;
+type OnExecute = (result: unknown) => void;
+type Execute = (bytes: Buffer) => unknown;
+
+/** The members of Node's parser that are used here. */
+interface Parser {
+  incoming?: IncomingMessage | null;
+  onIncoming: OnIncoming;
+  [onExecute: number]: OnExecute;
+  execute: Execute;
+  resume(): void;
+  getCurrentBuffer(): Buffer;
+}
+
+/** Node's socket, which emits `data` to Node's own listener. */
+type ParsedSocket = Socket & { readonly parser?: Parser | null; readonly _paused?: boolean };
+
+const METHODS = ["onIncoming", "execute", "resume", "getCurrentBuffer"] as const;
+
+/** Returns the number of the parser's member that gets the result of parsing, if the parser has all that is needed. */
+function findOnExecute(parser: Parser | null | undefined): number | undefined {
+  if (!parser || METHODS.some((name) => typeof parser[name] !== "function")) return undefined;
+  const { kOnExecute } = parser.constructor as { kOnExecute?: number };
+  return kOnExecute !== undefined && typeof parser[kOnExecute] === "function"
+    ? kOnExecute
+    : undefined;
+}
+
+function ignore(): void {}
+
+/**
+ * The parser of a connection on which a client has pipelined requests. The server gets a request once all responses in
+ * front of it have ended.
+ *
+ * The connection is read on until `MAX_KEPT` bytes wait: a socket that is not read does not report that the client has
+ * disconnected.
+ */
+export class ParserHold {
+  readonly #socket: ParsedSocket;
+  readonly #parser: Parser;
+  readonly #onExecute: number;
+  /** Is called when something is held that waits for the end of the connection's current response. */
+  readonly #wait: () => void;
+  readonly #patience: number;
+  /** Node's own members of the parser, which others take the place of. */
+  readonly #ofNode: { onIncoming: OnIncoming; onExecute: OnExecute; execute: Execute };
+  /** The request that the server got last. */
+  #last: IncomingMessage;
+  /** The next request, whose body has not been parsed. */
+  #held: { readonly req: IncomingMessage; readonly keepAlive: boolean } | undefined;
+  /** The bytes that the parser has not got. */
+  #kept: Buffer[] = [];
+  #keptBytes = 0;
+  #isFeeding = false;
+  #isInstalled = true;
+  /** Runs while the connection is not read. */
+  #timer: NodeJS.Timeout | undefined;
+
+  /**
+   * Stops the parser of a connection from now on.
+   * @param req a request on it that waits
+   * @param patience milliseconds without a read or a write until the connection is closed
+   * @returns undefined if this version of Node does not show the parser
+   */
+  static install(
+    req: IncomingMessage,
+    wait: () => void,
+    patience: number,
+  ): ParserHold | undefined {
+    const socket: ParsedSocket = req.socket;
+    const onExecute = findOnExecute(socket.parser);
+    if (onExecute === undefined) return undefined;
+    return new ParserHold(socket, onExecute, req, wait, patience);
+  }
+
+  private constructor(
+    socket: ParsedSocket,
+    onExecute: number,
+    req: IncomingMessage,
+    wait: () => void,
+    patience: number,
+  ) {
+    const parser = socket.parser as Parser;
+    this.#socket = socket;
+    this.#parser = parser;
+    this.#onExecute = onExecute;
+    this.#wait = wait;
+    this.#patience = patience;
+    this.#last = parser.incoming ?? req;
+    const { onIncoming, execute } = parser;
+    this.#ofNode = { onIncoming, onExecute: parser[onExecute] as OnExecute, execute };
+    parser.onIncoming = this.#onHead;
+    parser[onExecute] = this.#onParsed;
+    parser.execute = this.#take;
+    socket.on("data", ignore).on("resume", this.#onResume).on("close", this.#remove);
+    this.#readOn();
+  }
+
+  /** Whether the parser is still the connection's: an upgrade takes it away. */
+  get isInstalled(): boolean {
+    return this.#isInstalled;
+  }
+
+  /** Whether something waits for the end of the connection's current response. */
+  get isHolding(): boolean {
+    return this.#held !== undefined || this.#kept.length > 0;
+  }
+
+  /** Hands over what is held, as far as the responses on the connection allow it. */
+  advance(): void {
+    this.#handOver();
+    if (this.isHolding) this.#wait();
+  }
+
+  #handOver(): void {
+    if (!this.#mayGoOn()) return;
+    const held = this.#held;
+    if (held !== undefined) {
+      if (responseOn(this.#socket)) return;
+      this.#held = undefined;
+      this.#last = held.req;
+      this.#ofNode.onIncoming.call(this.#parser, held.req, held.keepAlive);
+    }
+    if (this.#timer !== undefined) {
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+      this.#socket.resume();
+    }
+    while (this.#kept.length > 0 && this.#held === undefined && this.#mayGoOn()) {
+      const chunk = this.#kept.shift() as Buffer;
+      this.#keptBytes -= chunk.byteLength;
+      this.#isFeeding = true;
+      try {
+        this.#socket.emit("data", chunk);
+      } finally {
+        this.#isFeeding = false;
+      }
+    }
+  }
+
+  /** Whether the parser may go on: every request has its response, or the body of the one to answer now is incomplete. */
+  #mayGoOn(): boolean {
+    const { destroyed, _paused } = this.#socket;
+    if (!this.#isInstalled || destroyed || _paused === true) return false;
+    const current = responseOn(this.#socket);
+    const { rawHeaders, complete } = this.#last;
+    return !current || (current.req.rawHeaders === rawHeaders && !complete);
+  }
+
+  /** Takes the place of `parser.onIncoming`. */
+  readonly #onHead: OnIncoming = (req, keepAlive) => {
+    // The server has to decide about an upgrade before the parser goes on. Its answer waits for the responses before it.
+    if (!req.upgrade && responseOn(this.#socket)) {
+      this.#held = { req, keepAlive };
+      this.#wait();
+      return PAUSED;
+    }
+    this.#last = req;
+    const result = this.#ofNode.onIncoming.call(this.#parser, req, keepAlive);
+    if (req.upgrade) this.#remove();
+    return result;
+  };
+
+  /** Takes the place of the member `kOnExecute`, which gets what the parser returns for the bytes that it has read itself. */
+  readonly #onParsed: OnExecute = (result) => {
+    const left = this.#settle(result, () => this.#parser.getCurrentBuffer());
+    this.#ofNode.onExecute.call(this.#parser, left);
+    this.#readOn();
+  };
+
+  /** Takes the place of `parser.execute`, which gets what the socket emits. */
+  readonly #take = (bytes: Buffer): unknown => {
+    if (!this.#isFeeding && (this.isHolding || !this.#mayGoOn())) {
+      this.#keep(bytes);
+      return bytes.byteLength;
+    }
+    return this.#settle(this.#execute(bytes), () => bytes);
+  };
+
+  #execute(bytes: Buffer): unknown {
+    return this.#ofNode.execute.call(this.#parser, bytes);
+  }
+
+  /** Keeps the bytes behind the head at which the parser has stopped, and returns the result as if all had been parsed. */
+  #settle(result: unknown, read: () => Buffer): unknown {
+    if (this.#held === undefined) return result;
+    const { code, bytesParsed = 0 } = result as { code?: unknown; bytesParsed?: number };
+    if (code !== "HPE_PAUSED") return result;
+    const bytes = read();
+    const rest = bytes.subarray(bytesParsed);
+    if (rest.byteLength > 0) this.#kept.unshift(rest);
+    this.#keptBytes += rest.byteLength;
+    // A request without a body is complete, and Node's limit for the time of a whole request must not count its wait.
+    this.#parser.resume();
+    this.#execute(bytes.subarray(bytes.byteLength));
+    return bytes.byteLength;
+  }
+
+  #keep(bytes: Buffer): void {
+    // Other code has resumed the socket.
+    if (this.#timer !== undefined) {
+      this.#socket.pause();
+      this.#socket.unshift(bytes);
+      return;
+    }
+    this.#kept.push(bytes);
+    this.#keptBytes += bytes.byteLength;
+    if (this.#kept.length > MAX_CHUNKS) this.#kept = [Buffer.concat(this.#kept)];
+    if (this.#keptBytes >= MAX_KEPT) this.#stopReading();
+    this.#wait();
+  }
+
+  /** Reads the connection, although the body of a waiting request has filled its buffer. */
+  #readOn(): void {
+    if (this.#timer !== undefined || this.#mayGoOn() || this.#socket._paused === true) return;
+    this.#socket.resume();
+    this.#socket._read(0);
+  }
+
+  /**
+   * Stops reading. A client that disconnects is then noticed when a write fails, so the connection is closed if nothing is
+   * written for some time.
+   */
+  #stopReading(): void {
+    const socket = this.#socket;
+    socket.pause();
+    let written = socket.bytesWritten;
+    this.#timer = setInterval(() => {
+      const { bytesWritten, writableLength } = socket;
+      if (bytesWritten === written && writableLength === 0) socket.destroy();
+      written = bytesWritten;
+    }, this.#patience).unref();
+  }
+
+  readonly #onResume = (): void => {
+    // Node's parser has stopped the reading, of which the stream knows nothing.
+    if (this.#timer === undefined) this.#socket._read(0);
+    this.advance();
+  };
+
+  /** Leaves the parser as it was: it may be given to another connection. */
+  readonly #remove = (): void => {
+    if (!this.#isInstalled) return;
+    this.#isInstalled = false;
+    clearInterval(this.#timer);
+    const socket = this.#socket;
+    const parser = this.#parser;
+    socket.off("data", ignore).off("resume", this.#onResume).off("close", this.#remove);
+    Reflect.deleteProperty(parser, "execute");
+    if (parser.onIncoming === this.#onHead) parser.onIncoming = this.#ofNode.onIncoming;
+    if (parser[this.#onExecute] === this.#onParsed) {
+      parser[this.#onExecute] = this.#ofNode.onExecute;
+    }
+    this.#held = undefined;
+    if (this.#kept.length > 0 && !socket.destroyed) {
+      socket.pause();
+      socket.unshift(Buffer.concat(this.#kept));
+    }
+    this.#kept = [];
+  };
+}

@@ -1,0 +1,113 @@
+/** The turns of pipelined requests: a connection's requests are sent one after the other (RFC 9112 §9.3.2). */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { ParserHold } from "./internals/parserhold.ts";
+import { responseOn } from "./internals/pipelining.ts";
+
+/**
+ * The number of requests of one connection above which the connection is closed, if they wait in the app. So many wait only
+ * if the app does something asynchronous before it calls the proxy.
+ */
+const MAX_WAITING = 1_000;
+/** Milliseconds for which a connection may be neither read nor written. */
+const PATIENCE = 30_000;
+
+/** The list that identifies a message: a wrapper around the message has the same list. */
+type Key = IncomingMessage["rawHeaders"];
+
+/** A connection on which a client has sent a request before it had the response to the previous one. */
+class PipelinedConnection {
+  readonly #socket: Socket;
+  /** The callback of each request that waits in the app, which is called when its response becomes the first. */
+  readonly #waiting: Map<Key, () => void> = new Map();
+  #hold: ParserHold | undefined;
+  #watched: ServerResponse | undefined;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+  }
+
+  /** Adds a request behind the first one. Returns a promise of its turn. */
+  enter(req: IncomingMessage, first: ServerResponse, patience: number): Promise<void> {
+    if (this.#hold?.isInstalled !== true) {
+      this.#hold = ParserHold.install(req, () => this.#watch(), patience);
+    }
+    this.#watch(first);
+    return new Promise((resolve) => {
+      const { rawHeaders } = req;
+      const other = this.#waiting.get(rawHeaders);
+      // An app may send one request to several upstreams: each of them waits for the same turn.
+      this.#waiting.set(rawHeaders, () => {
+        other?.();
+        resolve();
+      });
+      if (this.#waiting.size > MAX_WAITING) this.#socket.destroy();
+    });
+  }
+
+  /** Adds one listener to the connection's current response, for all that waits behind it. */
+  #watch(response: ServerResponse | null | undefined = responseOn(this.#socket)): void {
+    if (!response || this.#watched === response) return;
+    this.#watched = response;
+    response.once("close", () => this.#advance(response));
+  }
+
+  #advance(finished: ServerResponse): void {
+    // A request that arrived shortly before this event may have begun to watch the next response.
+    if (this.#watched === finished) this.#watched = undefined;
+    const next = responseOn(this.#socket);
+    // On a closed connection, the waiting requests end because their client has disconnected.
+    if (!this.#socket.writable || next === finished) return this.#waiting.clear();
+    if (next) this.#call(next.req.rawHeaders);
+    else for (const key of this.#waiting.keys()) this.#call(key);
+    if (this.#waiting.size > 0) this.#watch();
+    this.#hold?.advance();
+  }
+
+  #call(key: Key): void {
+    this.#waiting.get(key)?.();
+    this.#waiting.delete(key);
+  }
+}
+
+const connections: WeakMap<Socket, PipelinedConnection> = new WeakMap();
+
+/**
+ * Returns a promise that resolves when a request may be sent; undefined (the usual case) if it may be sent now.
+ *
+ * A request is sent when all requests in front of it on its connection have their responses, as in nginx, HAProxy and Envoy.
+ * So one connection has one request at the upstreams, and a `PUT` and the `GET` behind it reach them in this order.
+ */
+export function turnOf(
+  req: IncomingMessage,
+  patience: number = PATIENCE,
+): Promise<void> | undefined {
+  const { socket } = req;
+  const first = responseOn(socket);
+  if (!first || first.req.rawHeaders === req.rawHeaders) return undefined;
+  let connection = connections.get(socket);
+  if (connection === undefined) {
+    connection = new PipelinedConnection(socket);
+    connections.set(socket, connection);
+  }
+  return connection.enter(req, first, patience);
+}
+
+/**
+ * Returns when all responses on a connection are finished; undefined if they are. The answer to an upgrade is not written
+ * by Node, which keeps the order of its own responses only.
+ */
+export function turnAfterAll(socket: Socket): Promise<void> | undefined {
+  const first = responseOn(socket);
+  if (!first) return undefined;
+  return new Promise((resolve) => {
+    const wait = (response: ServerResponse): void => {
+      response.once("close", () => {
+        const next = responseOn(socket);
+        if (!socket.writable || !next || next === response) resolve();
+        else wait(next);
+      });
+    };
+    wait(first);
+  });
+}
