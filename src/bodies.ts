@@ -321,7 +321,11 @@ async function changeResponse(
   const encoding = valuesOf(headers, "content-encoding") ?? "";
   const codings = isDecodedByRuntime(response, encoding) ? [] : readCodings(encoding);
   if (codings.length > MAX_CODINGS) {
-    return settleChange(options.unreadable, response, `has more than ${MAX_CODINGS} codings`);
+    return settleChange(
+      options.unreadable,
+      response,
+      `has more than ${MAX_CODINGS} content codings`,
+    );
   }
   if (!codings.every((coding) => decodable.has(coding))) {
     return settleChange(options.unreadable, response, `has the content coding ${encoding}`);

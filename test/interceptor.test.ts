@@ -76,6 +76,14 @@ describe("checkInterceptor", () => {
     [new Response(), /not to a web Response/],
     [fakeResponse({ headers: [["a", "b"]] as never }), /`headers` as a list of strings/],
     [fakeResponse({ headers: ["a"] }), /`headers` as a list of strings/],
+    [
+      fakeResponse({ headers: ["Content-Length", "3", "content-length", "4"] }),
+      /without a Content-Length of another body/,
+    ],
+    [
+      fakeResponse({ headers: ["Content-Length", "4"], body: bytes("abc") }),
+      /without a Content-Length of another body/,
+    ],
     [{ ...fakeResponse(), body: "text" }, /new BytesBody\(bytes\) or new StreamBody\(stream\)/],
   ])("to resolve to %o is misuse", async (made, message) => {
     const answer = checked(() => async () => made)(send)(fakeRequest(), fakeScope());

@@ -1,7 +1,11 @@
 import type { BodySource } from "../body/source.ts";
+import { getHeaders, NameSet } from "../fields/headers.ts";
 import { badOption } from "../options/misuse.ts";
 import type { Interceptor, Send } from "./send.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport.ts";
+
+/** The fields of a request that are written from its body and target: a second one would begin another request. */
+const FRAMING = new NameSet(["content-length", "host", "transfer-encoding"]);
 
 /**
  * Wraps a `Send` in interceptors; the first interceptor is the outermost.
@@ -33,6 +37,12 @@ function checkRequest(request: UpstreamRequest): UpstreamRequest {
     throw badOption("interceptors", "pass on an `upstream` that parseTarget(url) returned");
   }
   checkMessage(request, "pass on");
+  if (request.headers.some((name, i) => i % 2 === 0 && FRAMING.has(name))) {
+    throw badOption(
+      "interceptors",
+      "pass on `headers` without Content-Length, Transfer-Encoding and Host: set `body` and `host`",
+    );
+  }
   // The interceptor may have replaced the body: take the length of the new body, where it is known.
   const length = body?.length ?? contentLength;
   return length === contentLength ? request : { ...request, contentLength: length };
@@ -46,6 +56,16 @@ function checkResponse(response: UpstreamResponse | undefined): UpstreamResponse
     );
   }
   checkMessage(response, "resolve to");
+  const { headers, body } = response;
+  const lengths = new Set(getHeaders(headers, "content-length"));
+  const [length] = lengths;
+  const isWrong = body?.length !== undefined && length !== undefined && +length !== body.length;
+  if (lengths.size > 1 || isWrong) {
+    throw badOption(
+      "interceptors",
+      "resolve to `headers` without a Content-Length of another body",
+    );
+  }
   return response;
 }
 

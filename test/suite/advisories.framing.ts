@@ -7,6 +7,8 @@ import { chunk, lastChunk, request, type Header } from "../_wire.ts";
 
 const CHUNKED: Header = ["Transfer-Encoding", "chunked"];
 const HIDDEN = "GET /smuggled HTTP/1.1\r\nHost: internal\r\n\r\n";
+const CHUNKED_HEAD = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+const TRAILER_LINES = ["GET /smuggled HTTP/1.1", "X-Sum", " X: y", "X y: z"];
 /** Bytes behind a response that a client could take for the next one. */
 const POISON = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
 
@@ -52,6 +54,25 @@ async function expectNoResponse(t: Tools, bytes: string): Promise<void> {
   await t.upstream.reset();
 }
 
+/** Sends a request that is answered with 200 and `Upgrade`, and bytes behind it. */
+async function expectOrdinary(t: Tools, fields: Header[]): Promise<void> {
+  const offer: Header[] = [
+    ["Connection", "Upgrade"],
+    ["Upgrade", "websocket"],
+  ];
+  t.upstream.script = (call) => call.reply(200, offer, "ordinary");
+  const client = await t.connect();
+  client.send(request("GET", "/", fields));
+  const answer = await client.read();
+  expect(answer).toMatchObject({ status: 200, text: "ordinary" });
+  expect(answer.all("upgrade")).toEqual([]);
+  client.send(HIDDEN);
+  client.finish();
+  await client.rest();
+  // A server that goes on with the connection reads another request, to which the rules of any request apply.
+  for (const call of t.upstream.calls) expect(call.get("host")).toBe(t.upstream.authority);
+}
+
 export const advisedFraming = {
   async "CVE-2026-2835: a request of HTTP/1.0 with Transfer-Encoding and Content-Length hides no other"(
     t: Tools,
@@ -89,27 +110,14 @@ export const advisedFraming = {
     }
   },
 
-  async "CVE-2024-23326: a 200 with Upgrade is an ordinary response, and opens no tunnel"(
+  async "CVE-2024-23326: a 200 with Upgrade opens no tunnel"(t: Tools): Promise<void> {
+    await expectOrdinary(t, handshake);
+  },
+
+  async "CVE-2024-23326: a 200 with Upgrade that was not asked for is an ordinary response"(
     t: Tools,
   ): Promise<void> {
-    const fields: Header[] = [
-      ["Connection", "Upgrade"],
-      ["Upgrade", "websocket"],
-    ];
-    for (const asked of [handshake, []]) {
-      t.upstream.script = (call) => call.reply(200, fields, "ordinary");
-      const client = await t.connect();
-      client.send(request("GET", "/", asked));
-      const answer = await client.read();
-      expect(answer).toMatchObject({ status: 200, text: "ordinary" });
-      expect(answer.all("upgrade")).toEqual([]);
-      client.send(HIDDEN);
-      client.finish();
-      await client.rest();
-      // The server may go on with the connection: then this is a request by the rules of any request.
-      for (const call of t.upstream.calls) expect(call.get("host")).toBe(t.upstream.authority);
-      await t.upstream.reset();
-    }
+    await expectOrdinary(t, []);
   },
 
   async "CVE-2026-42581: a response of HTTP/1.0 with Transfer-Encoding and Content-Length is refused"(
@@ -128,10 +136,7 @@ export const advisedFraming = {
     t: Tools,
   ): Promise<void> {
     for (const extension of [';a="\r\n"', ';a="b\r\nX: y"', ';a="\\\r\n"', ';a="']) {
-      await expectNoRequest(
-        t,
-        `5${extension}\r\nhello\r\n0\r\n\r\n${HIDDEN}`.replace(/^5;a="\r\nh/, '5;a="\r\nxx'),
-      );
+      await expectNoRequest(t, `5${extension}\r\nhello\r\n0\r\n\r\n${HIDDEN}`);
     }
   },
 
@@ -139,10 +144,7 @@ export const advisedFraming = {
     t: Tools,
   ): Promise<void> {
     for (const extension of [';a="\r\n"', ';a="b\r\nX: y"']) {
-      await expectNoResponse(
-        t,
-        `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5${extension}\r\nhello\r\n0\r\n\r\n`,
-      );
+      await expectNoResponse(t, `${CHUNKED_HEAD}5${extension}\r\nhello\r\n0\r\n\r\n`);
     }
   },
 
@@ -152,19 +154,22 @@ export const advisedFraming = {
     for (const lines of ["5\n", "5;\n", "5;a=b\n", "5;a\nb\r\n", "5 \n"]) {
       await expectNoRequest(t, `${lines}hello\r\n0\r\n\r\n${HIDDEN}`);
     }
-    for (const end of ["0\n\r\n", "0\r\n\n", "0;a\n\r\n"]) {
+    for (const end of ["0\n\r\n", "0;a\n\r\n"]) {
       await expectNoRequest(t, `5\r\nhello\r\n${end}${HIDDEN}`);
     }
+  },
+
+  async "CVE-2025-22871, CVE-2025-55315: a bare LF ends no trailer section of a request"(
+    t: Tools,
+  ): Promise<void> {
+    await expectNoRequest(t, `5\r\nhello\r\n0\r\n\n${HIDDEN}`);
   },
 
   async "CVE-2025-22871, CVE-2025-55315: a bare LF ends no chunk line of a response"(
     t: Tools,
   ): Promise<void> {
     for (const lines of ["5\n", "5;\n", "5;a=b\n", "5;a\nb\r\n"]) {
-      await expectNoResponse(
-        t,
-        `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${lines}hello\r\n0\r\n\r\n`,
-      );
+      await expectNoResponse(t, `${CHUNKED_HEAD}${lines}hello\r\n0\r\n\r\n`);
     }
   },
 
@@ -180,27 +185,23 @@ export const advisedFraming = {
     t: Tools,
   ): Promise<void> {
     for (const end of ["XX", "\n\n", "\r", "\n"]) {
-      await expectNoResponse(
-        t,
-        `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello${end}0\r\n\r\n${POISON}`,
-      );
+      await expectNoResponse(t, `${CHUNKED_HEAD}5\r\nhello${end}0\r\n\r\n${POISON}`);
     }
   },
 
-  async "bun#29732: a chunked body without its last chunk is not complete"(
+  async "bun#29732: a chunked request without its last chunk is not complete"(
+    t: Tools,
+  ): Promise<void> {
+    for (const end of ["", "0", "0\r", "00000", "0;a=b"]) {
+      await expectNoRequest(t, `5\r\nhello\r\n${end}`);
+    }
+  },
+
+  async "bun#29732: a chunked response without its last chunk is not complete"(
     t: Tools,
   ): Promise<void> {
     for (const end of ["", "0", "0\r", "0\r\n", "00000"]) {
-      await expectNoRequest(t, `5\r\nhello\r\n${end}`);
-      t.upstream.script = (call) => {
-        call.write(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n${end}`);
-        call.close();
-      };
-      const client = await t.connect();
-      client.send(request("GET", "/"));
-      const answer = await client.read().catch(() => undefined);
-      if (answer?.status !== 502) expect(answer?.cut ?? true, JSON.stringify(end)).toBe(true);
-      await t.upstream.reset();
+      await expectNoResponse(t, `${CHUNKED_HEAD}5\r\nhello\r\n${end}`);
     }
   },
 
@@ -242,20 +243,19 @@ export const advisedFraming = {
       await t.upstream.reset();
       await expectNoRequest(t, `${length}\r\nhello\r\n0\r\n\r\n`);
       await expectNoResponse(t, `HTTP/1.1 200 OK\r\nContent-Length: ${length}\r\n\r\nhello`);
-      await expectNoResponse(
-        t,
-        `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${length}\r\nhello\r\n0\r\n\r\n`,
-      );
+      await expectNoResponse(t, `${CHUNKED_HEAD}${length}\r\nhello\r\n0\r\n\r\n`);
     }
   },
 
-  async "a trailer line without a colon is refused, in both directions"(t: Tools): Promise<void> {
-    for (const line of ["GET /smuggled HTTP/1.1", "X-Sum", " X: y", "X y: z"]) {
+  async "a trailer line of a request without a colon is refused"(t: Tools): Promise<void> {
+    for (const line of TRAILER_LINES) {
       await expectNoRequest(t, `5\r\nhello\r\n0\r\n${line}\r\n\r\n`);
-      await expectNoResponse(
-        t,
-        `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n${line}\r\n\r\n`,
-      );
+    }
+  },
+
+  async "a trailer line of a response without a colon is refused"(t: Tools): Promise<void> {
+    for (const line of TRAILER_LINES) {
+      await expectNoResponse(t, `${CHUNKED_HEAD}5\r\nhello\r\n0\r\n${line}\r\n\r\n`);
     }
   },
 

@@ -74,7 +74,7 @@ export const advisedRouting = {
       ["/PUB/admin", "/PUB/admin"],
       ["/pub%2fadmin", "/pub%2fadmin"],
       ["/pub;x/admin", "/pub;x/admin"],
-      ["/./pub/x", "/./pub/x", "/x"],
+      ["/./pub/x", "/./pub/x", "/pub/x", "/x"],
       ["/pub/./x", "/./x", "/x"],
       ["/pub//x", "//x"],
     ] as const) {
@@ -127,7 +127,7 @@ export const advisedRouting = {
   async "CVE-2026-77281: `pathRewrite` inserts what looks like a replacement literally"(
     t: Tools,
   ): Promise<void> {
-    for (const text of ["$&", "$1", "$$", "$'", "$<a>", "${x}", "%24&", "\\1"]) {
+    for (const text of ["$&", "$1", "$$", "$'", "$<a>", "${x}", "%24&"]) {
       const answer = await t.ask(request("GET", `/api/old/${text}?${text}`), "rewritten");
       const call = t.refusedOrOne(answer);
       // A server that parses URLs escapes some of these characters.
