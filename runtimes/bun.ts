@@ -29,6 +29,17 @@ export * from "../src/index.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
 export { type BunSocket, type WebSocketHandlers, websocket } from "./bun/websocket.ts";
 
+/** @see https://bun.com/reference/bun/TLSOptions */
+const TLS_NAMES = [
+  "caFile",
+  "certFile",
+  "clientRenegotiationLimit",
+  "clientRenegotiationWindow",
+  "dhParamsFile",
+  "keyFile",
+  "lowMemoryMode",
+];
+
 /**
  * Creates a transport that sends requests by HTTP/1.1 over Bun's sockets, with a pool of connections to each upstream.
  *
@@ -43,7 +54,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
   const { Bun } = globalThis as { Bun?: { version: string } };
   assertVersion("Bun", Bun?.version);
   return new HttpTransport("bun", options, {
-    createConnector: (filled) => new NetConnector(filled),
+    createConnector: (filled) => new NetConnector(filled, { tlsNames: TLS_NAMES }),
     codec: bufferCodec,
     loadHttp2,
   });

@@ -4,6 +4,7 @@
  * @module
  */
 import { proxyFetch, type ProxyOptions } from "#proxy";
+import { quoteInput } from "../src/options/misuse.ts";
 
 export type { ProxyOptions } from "#proxy";
 
@@ -82,7 +83,7 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): Send {
   const options = { ...shared, ...own };
   if (!/^https?:/.test(to) || to.slice(0, -3).includes("**")) {
     const fix = 'use a URL such as "http://127.0.0.1:4000/v1/**", with `/**` only at its end';
-    throw new TypeError(`fetchway: bad rule ${JSON.stringify(to)}: ${fix}`);
+    throw new TypeError(`fetchway: bad rule ${quoteInput(to)}: ${fix}`);
   }
   if (!to.endsWith("/**")) return compileFixed(to, options);
   const target = to.slice(0, -3);

@@ -4,6 +4,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import type { Server } from "node:net";
+import { quoteInput } from "../src/options/misuse.ts";
 import { isRecord } from "../src/options/schema.ts";
 import { createProxy, type CreateProxyOptions, type NodeHandler, type NodeProxy } from "./node.ts";
 
@@ -128,7 +129,7 @@ function readPrefix(prefix: string): string {
   if (/^\/[^?#*]*$/.test(prefix)) return prefix.replace(/(?<!\/)\/+$/, "");
   const hint = prefix.startsWith("^") ? ", not a regular expression" : "";
   throw new TypeError(
-    `fetchway: bad prefix ${JSON.stringify(prefix)}: use a path such as "/api"${hint}`,
+    `fetchway: bad prefix ${quoteInput(prefix)}: use a path such as "/api"${hint}`,
   );
 }
 

@@ -2,25 +2,23 @@
 import { ProxyError } from "./error.ts";
 import { milliseconds } from "./options/kinds.ts";
 
+/** The errors that `poolClosed` has made: others may have the same code, and say when to try again. */
+const closedErrors = new WeakSet<object>();
+
 /**
  * Returns the error of a request that arrives after `close()`, or that `destroy()` aborts. It asks the client to try
  * again after one second, because a closed proxy is usually being replaced by a new one.
  */
 export function poolClosed(): ProxyError {
-  return new ProxyError("destination_unavailable", {
-    message: "the proxy has been closed",
-    retryAfter: 1,
-  });
+  const message = "the proxy has been closed";
+  const error = new ProxyError("destination_unavailable", { message, retryAfter: 1 });
+  closedErrors.add(error);
+  return error;
 }
 
-/** Whether this is the error of `poolClosed`. */
+/** Whether `poolClosed` has made this error. */
 export function isPoolClosed(error: unknown): boolean {
-  // No other error of a running exchange or tunnel has this code and tells when to try again.
-  return (
-    error instanceof ProxyError &&
-    error.code === "destination_unavailable" &&
-    error.retryAfter !== undefined
-  );
+  return closedErrors.has(error as object);
 }
 
 /**

@@ -151,7 +151,7 @@ export function methodNotAllowed(method: string): ProxyError {
 }
 
 /** The methods that a 405 has to name (RFC 9110 §15.5.6): which of them the upstream allows is not known. */
-const FORWARDED_METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS, TRACE, PATCH, QUERY";
+const FORWARDED_METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH, QUERY";
 
 /** Returns the error of a request whose method the transport would refuse, or would change into another method. */
 export function unsendable(method: string): ProxyError {

@@ -5,13 +5,13 @@ import { badRequest, ProxyError, toErrorResponse, toProxyError } from "./error.t
 import { isEventStream } from "./fields/headers.ts";
 import {
   DraftedRequest,
-  isPromise,
   type MaybeResponse,
   observeInterim,
   readHookResponse,
 } from "./exchange/hooks.ts";
 import type { Context, Incoming } from "./request/incoming.ts";
 import { countForwards } from "./request/maxforwards.ts";
+import { isPromise } from "./options/misuse.ts";
 import type { ProxyOptions } from "./options/proxyoptions.ts";
 import type { Plan } from "./options/plan.ts";
 import { toUpstreamRequest } from "./request/outgoing.ts";

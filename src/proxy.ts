@@ -6,6 +6,7 @@ import { compile, type Plan, type RuntimeParts } from "./options/plan.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
 import { isRecord } from "./options/schema.ts";
+import { closeUpstreams, startUpstreams } from "./request/startupstreams.ts";
 import {
   assertReachable,
   isFixed,
@@ -172,7 +173,7 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
   const plan = compile(options, transportFor, runtime);
   if (isFixed(target)) {
-    if (isUpstreams(target)) target.start?.(plan.transport);
+    if (isUpstreams(target)) startUpstreams(target, plan.transport);
     else assertReachable(parseTarget(target), plan.transport, plan.hostOption);
   }
   return { target, plan };
@@ -181,6 +182,11 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
 /** Makes the proxy of a route. */
 export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
   const { transport, options } = plan;
+  // Do not close the option `transport`: the app may use it elsewhere, and closes it itself.
+  const ownTransport = options.transport === undefined ? transport : undefined;
+  const endUpstreams = (): void => {
+    if (isFixed(target) && isUpstreams(target)) closeUpstreams(target, ownTransport);
+  };
   return {
     // Not an async function: that would add three promises and a turn of the microtask queue to each request.
     fetch(request, context, execution) {
@@ -194,14 +200,13 @@ export function bindProxy({ target, plan }: Route, runtime: Runtime): Proxy {
       }
     },
     stats: () => addStates(transport.stats?.(), target),
-    // Do not close the option `transport`: the app may use it elsewhere, and closes it itself.
     close: async (timeout) => {
-      closeUpstreams(target);
-      if (options.transport === undefined) await transport.close?.(timeout);
+      endUpstreams();
+      await ownTransport?.close?.(timeout);
     },
     destroy: () => {
-      closeUpstreams(target);
-      if (options.transport === undefined) transport.destroy?.();
+      endUpstreams();
+      ownTransport?.destroy?.();
     },
   };
 }
@@ -217,11 +222,6 @@ function addStates(stats: PoolStats | undefined, target: Target): PoolStats | un
   if (stats === undefined || !isFixed(target) || !isUpstreams(target)) return stats;
   const upstreams = target.states?.();
   return upstreams === undefined ? stats : { ...stats, upstreams };
-}
-
-/** Ends what several upstreams do in the background. */
-function closeUpstreams(target: Target): void {
-  if (isFixed(target) && isUpstreams(target)) target.close?.();
 }
 
 /**

@@ -5,7 +5,7 @@
 import type { BodySource } from "./body/source.ts";
 import type { Choice } from "./upstreams/failover.ts";
 import type { Send } from "./exchange/send.ts";
-import type { Upstream } from "./request/target.ts";
+import type { TlsOptions, Upstream } from "./request/target.ts";
 import type { HandedSocket, Tunnel } from "./tunnel.ts";
 import type { UpstreamState } from "./upstreams/upstreams.ts";
 
@@ -211,6 +211,11 @@ export interface Transport {
    * of each address.
    */
   resolve?(hostname: string): Promise<readonly string[]>;
+  /**
+   * Checks the TLS options of a target before it is used; left out by a transport that takes any.
+   * @throws TypeError that names an option that it does not know
+   */
+  checkTls?(tls: TlsOptions): void;
   /** Returns the connection statistics, where the transport has them. It returns the same object until they change. */
   stats?(): PoolStats;
   /**

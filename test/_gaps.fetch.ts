@@ -45,7 +45,11 @@ export const losses: readonly Loss[] = [
       "RFC 9112 §3.2.4: OPTIONS with a URL without a path reaches the upstream as OPTIONS *",
     ],
   ],
-  ["TRACE is answered with 501", FETCH, ["TRACE reaches the upstream, without content"]],
+  [
+    "TRACE is answered with 501",
+    FETCH,
+    ["with trace: true, TRACE reaches the upstream without content and without secrets"],
+  ],
   [
     "trailer fields of requests are dropped",
     UNDICI,

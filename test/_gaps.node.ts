@@ -41,7 +41,11 @@ const onSlow: Gap[] = (
       "RFC 9112 §3.2.4: OPTIONS with a URL without a path reaches the upstream as OPTIONS *",
       "OPTIONS with a URL without a path is forwarded as `OPTIONS /`",
     ],
-    ["TRACE reaches the upstream, without content", "TRACE is answered with 501"],
+    [
+      "with trace: true, TRACE reaches the upstream without content and without secrets",
+      "TRACE is answered with 501",
+    ],
+    ["TRACE is answered with 405, also at Max-Forwards 0", "TRACE is answered with 501"],
     ...TRAILERS.map((title) => [title, "trailer fields are dropped, in both directions"] as const),
     ["repeated request fields stay separate lines", LISTED],
     ["repeated response fields stay separate lines", LISTED],

@@ -15,6 +15,7 @@ export type SetupName =
   | "timeouts"
   | "limited"
   | "identity"
+  | "tracing"
   | "trusting"
   | "forwarded"
   | "ranged"
@@ -180,6 +181,10 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
       headers: { "X-User": "alice", "Remote-User": null },
       filterHeaders: ["x-filtered"],
     },
+  }),
+  tracing: (upstream) => ({
+    target: `${upstream}/base?key=secret`,
+    options: { trace: true, headers: { "X-User": "secret", "X-Plain": "operator" } },
   }),
   trusting: (target) => ({ target, options: { trustProxy: true } }),
   forwarded: (target) => ({ target, options: { xfwd: "forwarded" } }),

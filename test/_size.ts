@@ -98,7 +98,10 @@ const PARTS: readonly (readonly [name: string, files: RegExp])[] = [
   ["what the options compile to", /^src\/options\/plan/],
   ["the calls, and the order of all steps", /^src\/(?:proxy|forward|index)\.ts/],
   ["targets, paths, and apps in this process", /^src\/request\/(?:target|app)|inprocess/],
-  ["`trustProxy`: ranges, and the chain of proxies", /^src\/request\/(?:trust|chain)/],
+  [
+    "`trustProxy`: ranges, and the chain of proxies",
+    /^src\/(?:request\/(?:trust|chain)|recentmap)/,
+  ],
   ["upgrades and WebSockets", /upgrade|handshake|src\/tunnel/],
   [
     "the request: header fields, framing, forwarding fields, `Via`, `Host`",

@@ -197,6 +197,29 @@ test("other listeners keep the requests that are not the proxy's", async () => {
   expect(await (await send(port)).read()).toMatchObject({ status: 403, interim: [] });
 });
 
+test.each(["100-Continue", "nothing-known"])("HTTP/2: Expect: %s", async (expectation) => {
+  const server = createHttp2({}, createProxy({ target: upstream.url }).nodeHandler);
+  attachContinue(server, () => true);
+  const session = connectHttp2(`http://127.0.0.1:${await apps.listen(server)}`);
+  try {
+    upstream.script = (call) => call.write(CONTINUE);
+    const stream = session.request({ ":method": "POST", ":path": "/", expect: expectation });
+    let final: unknown;
+    stream.on("continue", () => stream.end("hello"));
+    stream.on("response", (headers) => (final = headers[":status"])).resume();
+    if (expectation === "100-Continue") {
+      const call = await upstream.call();
+      await call.done;
+      expect(call.text).toBe("hello");
+      call.reply(200);
+    }
+    await until(() => final !== undefined, "the final response");
+    expect(final).toBe(expectation === "100-Continue" ? 200 : 417);
+  } finally {
+    session.destroy();
+  }
+});
+
 test("HTTP/2: a 403 comes before the body, and 100 when the upstream sends one", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });
   const server = createHttp2({}, nodeHandler);

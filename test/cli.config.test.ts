@@ -90,6 +90,26 @@ describe("a wrong file", () => {
       "export default () => ({});",
       "b.mjs: export the config itself, not a function or a promise",
     ],
+    [
+      "o.json",
+      '{\n "target": { "url": "http://127.0.0.1:4000", "tsl": {} } }',
+      "o.json:2: target: tsl: there is no such option; did you mean `tls`?",
+    ],
+    [
+      "o.json",
+      '{ "routes": [{ "match": "/a",\n "target": [{ "target": { "url": "https://a.test", "tls": { "certs": "" } }, "weight": 2 }] }] }',
+      'o.json:2: route "/a": target: certs: there is no such option; did you mean `cert`?',
+    ],
+    [
+      "o.json",
+      '{ "target": "https://a.test",\n "pool": { "tls": { "rejectUnauthorised": false } } }',
+      "o.json:2: pool.tls: rejectUnauthorised: there is no such option; did you mean `rejectUnauthorized`?",
+    ],
+    [
+      "o.json",
+      '{ "target": "https://a.test",\n "mirror": { "target": { "url": "http://a.test", "tsl": {} } } }',
+      'o.json:2: mirror: target: bad target "http://a.test": tsl: there is no such option; did you mean `tls`?',
+    ],
   ])("%s %j", async (name, source, message) => {
     expect(await problemsOf(name, source)).toEqual([message]);
   });

@@ -60,6 +60,10 @@ describe("requests find their route", () => {
     "http://a.example/api%3bx",
     "http://a.example/api%00/x",
     "http://a.example/%61pi%2f./x",
+    "http://a.example/%25%36%31pi/x",
+    // Nine layers of escapes.
+    `http://a.example/x/%${"25".repeat(8)}2e%${"25".repeat(8)}2e/api`,
+    `http://a.example/x/%${"25".repeat(8)}61`,
   ])("%s gets 400: it may belong to two routes", async (url) => {
     advisory("GHSA-gm3x-23wp-hc2c", "CVE-2026-40912");
     expect(await ask(router, url)).toBe("400 Bad Request: the path is ambiguous");

@@ -1,7 +1,14 @@
+import { once } from "node:events";
 import { createServer } from "node:http";
+import { connect as connectHttp2, createSecureServer, type ServerHttp2Session } from "node:http2";
 import { connect } from "node:net";
 import { describe, expect, test } from "vitest";
-import { ClientConnections, groupOf } from "../runtimes/cli/clientconnections.ts";
+import {
+  type ClientConnection,
+  ClientConnections,
+  groupOf,
+} from "../runtimes/cli/clientconnections.ts";
+import { makeCertificate } from "./_certificate.ts";
 import { listen } from "./_serve.ts";
 import { until } from "./_wait.ts";
 
@@ -18,6 +25,29 @@ describe("the limit for each address counts", () => {
   ])("%s as %s", (address, group) => {
     expect(groupOf(address)).toBe(group);
   });
+});
+
+test("a stop passes over an HTTP/2 session that is destroyed while its socket is open", async () => {
+  const server = createSecureServer(await makeCertificate());
+  const unlimited = { maxConnections: Infinity, maxPerAddress: Infinity };
+  const connections = new ClientConnections(server, unlimited, () => {});
+  const sessions: ServerHttp2Session[] = [];
+  server.on("session", (session) => sessions.push(session)).on("sessionError", () => {});
+  const port = await listen(server);
+  const clients = [0, 1].map(() =>
+    connectHttp2(`https://127.0.0.1:${port}`, { rejectUnauthorized: false }).on("error", () => {}),
+  );
+  await until(() => sessions.length === 2, "the sessions");
+  const [destroyed] = sessions as [ServerHttp2Session];
+  const goingAway = clients.map((client) => once(client, "goaway"));
+  const connection = [...connections.all].find(({ session }) => session === destroyed);
+  destroyed.destroy();
+  await until(() => connections.all.size === 1, "the end of the destroyed session's connection");
+  // A socket that still sends closes later than its session.
+  connections.all.add(connection as ClientConnection);
+  await connections.stopAccepting();
+  await Promise.any(goingAway);
+  for (const client of clients) client.destroy();
 });
 
 test("pipelined requests whose client disconnects are forgotten", async () => {

@@ -61,6 +61,19 @@ describe("rotation", () => {
 });
 
 describe("time", () => {
+  test("a name that is used is not asked for again, however many others are asked for", async () => {
+    const resolver = names();
+    record("used.test", ["127.0.0.1"]);
+    await resolver.resolve("used.test");
+    for (let i = 0; i < 1_100; i++) {
+      record(`once-${i}.test`, ["127.0.0.1"]);
+      await resolver.resolve(`once-${i}.test`);
+      if (i % 500 === 0) await resolver.resolve("used.test");
+    }
+    await resolver.resolve("used.test");
+    expect(server.asked.filter((name) => name === "used.test")).toHaveLength(1);
+  });
+
   test("an answer is cached for its TTL", async () => {
     record("a.test", ["127.0.0.1"]);
     const resolver = names();

@@ -23,7 +23,7 @@ import { growthOf, hopTo, LINEAR, lines, numbered, replyOf, type Sized } from ".
 
 const incoming = new WebIncoming(new Request("http://proxy.test/"), undefined);
 
-const dropped = new NameSet([...REQUEST_DROPPED, ...REQUEST_ASSERTIONS]);
+const dropped = new NameSet(REQUEST_DROPPED, REQUEST_ASSERTIONS);
 
 const cases: [string, Sized][] = [
   [

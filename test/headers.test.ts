@@ -8,10 +8,10 @@ import {
 } from "../src/fields/headers.ts";
 
 describe("NameSet", () => {
-  const names = new NameSet(["cookie", "X-Real-IP", "x-forwarded-"]);
+  const names = new NameSet(["cookie", "X-Real-IP", "x_"], undefined, ["x-forwarded-"]);
 
   test("a set that extends another one contains its names, and does not change it", () => {
-    const more = new NameSet(["Accept", "x-other-"], names);
+    const more = new NameSet(["Accept"], names, ["x-other-"]);
     for (const name of ["Cookie", "x-forwarded-for", "accept", "X-Other-1"]) {
       expect(more.has(name)).toBe(true);
     }
@@ -29,6 +29,9 @@ describe("NameSet", () => {
     "X-Forwarded-For",
     "x_forwarded_for",
     "x-forwarded-x",
+    "X.Real.IP",
+    "x*forwarded|for",
+    "x-",
   ])("has %s", (name) => expect(names.has(name)).toBe(true));
 
   test.each([
@@ -39,6 +42,9 @@ describe("NameSet", () => {
     "x-real-ip2",
     "x-forwarded",
     "y-forwarded-for",
+    "x-foo",
+    "xxrealxip",
+    "x1real2ip",
     "forwarded",
   ])("does not have %j", (name) => expect(names.has(name)).toBe(false));
 });

@@ -43,6 +43,21 @@ test("the changed request is a new object", () => {
   expect(hop).toMatchObject({ method: "GET", path: "/", headers: ["x-a", "1"] });
 });
 
+describe("members that a draft does not have", () => {
+  const set = (name: string) => (draft: RequestDraft) => void Object.assign(draft, { [name]: "x" });
+
+  test.each([
+    ["boby", "did you mean `body`?"],
+    ["Headers", "did you mean `headers`?"],
+    ["pathname", "there are method, path, headers, body"],
+    ["__proto", "there are method, path, headers, body"],
+  ])("%s is refused by name: %s", (name, fix) => {
+    const change = (): unknown => changed(fakeRequest(), set(name));
+    expect(change).toThrow(TypeError);
+    expect(change).toThrow(`bad option \`onRequest\`: a draft has no \`${name}\`; ${fix}`);
+  });
+});
+
 describe("headers", () => {
   const sent = fakeRequest({ headers: ["X-B", "1", "X-A", "2", "x-b", "3"] });
 

@@ -41,6 +41,24 @@ test("no two functions of modules share a name unless they play the same part fo
   expect(Object.fromEntries(wrong)).toEqual({});
 });
 
+test("no file defines a constant again that another one exports", () => {
+  const constants = files.flatMap((file) => {
+    const source = readFileSync(join(root, file), "utf8");
+    const found = source.matchAll(/^(export )?const ([A-Z][A-Z\d_]+)(?:: [^=\n]+)? = (.+);$/gm);
+    return Array.from(found, ([, exported, name, value]) => ({
+      file,
+      isExported: exported !== undefined,
+      text: `${name} = ${value}`,
+    }));
+  });
+  expect(constants.length).toBeGreaterThan(200);
+  const repeated = Object.entries(findRepeated(constants, ({ text }) => text));
+  const wrong = repeated
+    .filter(([, group]) => group.some(({ isExported }) => isExported))
+    .map(([text, group]) => [text, group.map(({ file }) => file)]);
+  expect(Object.fromEntries(wrong)).toEqual({});
+});
+
 test("the folders of CONTRIBUTING.md's map exist, and each folder of sources is in it", () => {
   const text = readFileSync(join(root, "CONTRIBUTING.md"), "utf8");
   const named = Array.from(text.matchAll(/^\| `([\w/]+)\/`/gm), ([, folder = ""]) => folder);

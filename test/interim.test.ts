@@ -11,8 +11,7 @@ const HINT: HeaderList = ["Link", "<a>", "Connection", "x-b", "X-B", "c", "Link"
 const hinting = (): FakeTransport =>
   new FakeTransport(async (_, scope) => {
     scope.interimReceived(103, HINT);
-    await Promise.resolve();
-    await Promise.resolve();
+    await new Promise((resolve) => void setTimeout(resolve));
     if (scope.error !== undefined) throw scope.error;
     return fakeResponse();
   });
@@ -67,6 +66,38 @@ test.each([
   expect(answer.status).toBe(503);
   const error: unknown = expect.objectContaining({ cause: exception });
   expect(onError).toHaveBeenCalledExactlyOnceWith(error, expect.any(Request));
+});
+
+test.each([
+  [
+    "throws",
+    () => {
+      throw exception;
+    },
+  ],
+  ["rejects", () => Promise.reject(exception)],
+])(
+  "a server that %s when it sends one aborts the exchange, also beside a hook",
+  async (_, inform) => {
+    for (const onInformational of [() => {}, () => Promise.reject(new Error("hook"))]) {
+      const options = { onInformational };
+      const thrown = await errorOf(() => run({ inform }, { options, transport: hinting() }));
+      expect([exception.message, "hook"]).toContain((thrown as Error).message);
+    }
+  },
+);
+
+test("what a hook returns that is no promise of JavaScript's own has no effect", async () => {
+  const seen: number[] = [];
+  // oxlint-disable-next-line unicorn/no-thenable -- a promise of another library
+  const thenable = { then: (resolve: (value: undefined) => void) => resolve(undefined) };
+  const hooks = [(status: number) => seen.push(status) as unknown, () => thenable];
+  for (const hook of hooks) {
+    const options = { onInformational: hook as () => void };
+    const { status } = await run({}, { options, transport: hinting() });
+    expect(status).toBe(200);
+  }
+  expect(seen).toEqual([103]);
 });
 
 test("with the hook, a network failure is still a response", async () => {

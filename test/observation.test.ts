@@ -1,8 +1,9 @@
 /** The event of `onRequestEnd`; test/suite/observation.ts checks its facts on each host. */
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { Observation, type RequestEnd } from "../src/exchange/observation.ts";
 import { bytes, fakeIncoming, fakeRequest } from "./_fakes.ts";
 import { FakeSink } from "./_sink.ts";
+import { until } from "./_wait.ts";
 
 test("what happens after the report does not change it", async () => {
   const events: RequestEnd[] = [];
@@ -22,4 +23,25 @@ test("what happens after the report does not change it", async () => {
   expect(JSON.stringify(event)).toBe(reported);
   expect(event?.error).toBeUndefined();
   expect(events).toHaveLength(1);
+});
+
+test.each<[string, () => void]>([
+  [
+    "throws",
+    () => {
+      throw new Error("of the hook");
+    },
+  ],
+  ["rejects", () => Promise.reject(new Error("of the hook"))],
+])("an exception of a hook that %s is printed, and fails nothing", async (_, hook) => {
+  const print = vi.spyOn(console, "error").mockImplementation(() => {});
+  try {
+    const observation = new Observation(fakeIncoming(), undefined, hook);
+    const { status } = await observation.conclude(Promise.resolve(new Response()));
+    expect(status).toBe(200);
+    await until(() => print.mock.calls.length > 0, "the exception to be printed");
+    expect(print.mock.calls).toEqual([[new Error("of the hook")]]);
+  } finally {
+    print.mockRestore();
+  }
 });

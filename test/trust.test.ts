@@ -203,6 +203,24 @@ describe("compileTrust", () => {
     expect(() => compileTrust(late)?.("10.0.0.1")).toThrow(/`trustProxy`: answer at once/);
   });
 
+  test("a promise of another library is refused as well", () => {
+    // oxlint-disable-next-line unicorn/no-thenable
+    const thenable = { then: () => {} } as unknown as boolean;
+    expect(() => compileTrust(() => thenable)?.("10.0.0.1")).toThrow(/answer at once/);
+  });
+
+  test("one entry more than are kept at least is not parsed with each call", () => {
+    const entries = Array.from({ length: 101 }, (_, i) => `2001:db8:${i.toString(16)}::/48`);
+    for (const entry of entries) expect(checkRange(entry)).toBeUndefined();
+    const parse = vi.spyOn(URL, "parse");
+    try {
+      for (const entry of entries) expect(checkRange(entry)).toBeUndefined();
+      expect(parse).not.toHaveBeenCalled();
+    } finally {
+      parse.mockRestore();
+    }
+  });
+
   test("later changes of the list have no effect", () => {
     const list = ["10.0.0.1"];
     const compiled = compileTrust(list);

@@ -3,12 +3,18 @@
  * would send them.
  */
 import { once } from "node:events";
-import { connect as connectHttp2, createServer as createHttp2, type Http2Server } from "node:http2";
+import {
+  connect as connectHttp2,
+  createServer as createHttp2,
+  type Http2Server,
+  type ServerHttp2Stream,
+} from "node:http2";
 import { connect as connectTcp } from "node:net";
-import { text } from "node:stream/consumers";
+import { text as readText } from "node:stream/consumers";
 import { toNodeHandler } from "srvx/node";
 import { describe, expect, test } from "vitest";
 import { createProxy } from "../runtimes/node.ts";
+import type { ProxyOptions } from "../src/options/proxyoptions.ts";
 import { useApps } from "./_apps.ts";
 import { rfc } from "./conformance/rfc.ts";
 import {
@@ -35,8 +41,11 @@ const HALF = "x".repeat(3000);
 
 const KINDS = ["node:http2", "srvx"] as const;
 
-async function serve(kind: (typeof KINDS)[number]): Promise<Http2Server> {
-  const proxy = createProxy({ target: upstream.url });
+async function serve(
+  kind: (typeof KINDS)[number],
+  options: ProxyOptions = {},
+): Promise<Http2Server> {
+  const proxy = createProxy({ ...options, target: upstream.url });
   const handler =
     kind === "srvx" ? toNodeHandler((web) => proxy.fetch(web)) : (proxy.nodeHandler as unknown);
   const server = createHttp2({}, handler as never);
@@ -126,7 +135,7 @@ test.each(KINDS)(
     const session = connectHttp2(`http://127.0.0.1:${port}`);
     for (const path of ["/1", "/2", "/3"]) {
       upstream.script = (call) => call.reply(200, [], call.target);
-      expect(await text(session.request({ ":path": path }))).toBe(path);
+      expect(await readText(session.request({ ":path": path }))).toBe(path);
     }
     expect(upstream.calls.map((call) => call.target)).toEqual(["/1", "/2", "/3"]);
     // A status other than 2xx: `:status` is indexed, or its value is in the block as text (RFC 7541 §6).
@@ -168,6 +177,44 @@ describe.each(KINDS)("HTTP/2, %s: the body of a request", (kind) => {
       ...[0, 0, 0, END_STREAM].map((flags) => frame(DATA, flags, 1, chunk)),
     );
     expect(call.body?.length).toBe(64_000);
+  });
+});
+
+describe.each(KINDS)("HTTP/2, %s: an upload that is answered before its body is taken", (kind) => {
+  const refuse = async (): Promise<Response> => {
+    await pause(1);
+    return new Response("no", { status: 401 });
+  };
+  test.each([
+    ["a response of bodyLimit", { bodyLimit: 10 }, 413],
+    ["a response of onRequest", { onRequest: refuse }, 401],
+    ["an early response of the upstream", {}, 403],
+  ])("%s closes its stream", async (_, options, status) => {
+    rfc("9113-8.1-early-response");
+    upstream.script = (call) => call.reply(403, [["Connection", "close"]], "no");
+    const server = await serve(kind, options);
+    const streams = new Set<ServerHttp2Stream>();
+    server.on("stream", (stream: ServerHttp2Stream) => {
+      streams.add(stream);
+      stream.on("error", () => {}).on("close", () => streams.delete(stream));
+    });
+    const { port } = server.address() as { port: number };
+    const session = connectHttp2(`http://127.0.0.1:${port}`);
+    for (let i = 0; i < 30; i++) {
+      const stream = session.request({
+        ":method": "POST",
+        ":path": "/",
+        "content-length": 300_000,
+      });
+      const responding = once(stream, "response");
+      // The rest of the body never comes.
+      stream.write(Buffer.alloc(120_000));
+      const [fields] = (await responding) as [{ ":status": number }];
+      expect(fields[":status"]).toBe(status);
+      expect(await readText(stream)).toMatch(status === 413 ? /./ : /^no$/);
+    }
+    await until(() => streams.size === 0, "the end of the streams");
+    session.destroy();
   });
 });
 

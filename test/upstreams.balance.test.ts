@@ -1,12 +1,7 @@
-/** The states of balanced upstreams, their checks, and the options. */
+/** The states of balanced upstreams, and the options. */
 import { describe, expect, test } from "vitest";
-import { createProxy } from "../runtimes/fetch.ts";
-import { BytesBody } from "../src/body/bytes.ts";
-import { StreamBody } from "../src/body/stream.ts";
 import { ProxyError } from "../src/error.ts";
-import type { Scope } from "../src/exchange/scope.ts";
 import type { TargetAddress } from "../src/request/target.ts";
-import type { Transport, UpstreamRequest, UpstreamResponse } from "../src/transport.ts";
 import {
   balance,
   type BalanceOptions,
@@ -18,7 +13,6 @@ import {
   consistentHash,
   type PickRequest,
 } from "../src/upstreams/balance.ts";
-import { startProgram } from "./_program.ts";
 import { until } from "./_wait.ts";
 
 const REFUSED = new ProxyError("connection_refused");
@@ -281,137 +275,16 @@ describe("consistent hashing", () => {
     }
   });
 
+  test("a misspelt option is refused: `sticky` would have no effect", () => {
+    const options: object = { stiky: true };
+    expect(() => consistentHash(byUri, options)).toThrow("did you mean `sticky`?");
+  });
+
   test("by header and cookie", () => {
     expect(byHeader("x-user")({ ...GET, headers: ["X-User", "me"] })).toBe("me");
     const headers = ["Cookie", "a=1; session=x=y; b=2"];
     expect(byCookie("session")({ ...GET, headers })).toBe("x=y");
     expect(byCookie("none")({ ...GET, headers })).toBe("");
-  });
-});
-
-describe("active checks", () => {
-  type Answer = (request: UpstreamRequest, scope: Scope) => Promise<UpstreamResponse>;
-  const respond = (status: number, body: UpstreamResponse["body"]): UpstreamResponse => ({
-    status,
-    statusText: "",
-    headers: [],
-    body,
-  });
-  const capabilities = { decodes: [], host: true, unixSocket: true, tls: true };
-  const transportOf = (send: Answer): Transport => ({ name: "fake", capabilities, send });
-  const check = { path: "/health", interval: 5, timeout: 30, unhealthyThreshold: 1 };
-
-  test("ask for the path with the header fields, and look for a text in the body", async () => {
-    const asked: UpstreamRequest[] = [];
-    let text = "all is well";
-    const told: string[] = [];
-    const target = balance(["http://a.test/base"], {
-      onStateChange: ({ state, reason }) => void told.push(`${state}: ${reason}`),
-      check: { ...check, body: "well", headers: { "x-check": "1" }, healthyThreshold: 1 },
-    });
-    const transport = transportOf(async (request) => {
-      asked.push(request);
-      return respond(200, new BytesBody(new TextEncoder().encode(text)));
-    });
-    createProxy({ target, transport });
-    await until(() => asked.length > 1, "two checks");
-    expect(asked[0]).toMatchObject({ path: "/base/health", headers: ["x-check", "1"] });
-    expect(statesOf(target)).toEqual(["up"]);
-    text = "ill";
-    await until(() => statesOf(target)[0] === "down", "a failed check");
-    await until(() => told.length > 0, "the change");
-    expect(told).toEqual(["down: a check failed"]);
-    text = "well";
-    await until(() => statesOf(target)[0] !== "down", "a good check");
-    target.close();
-  });
-
-  test("a body that never ends fails the check after `timeout`", async () => {
-    const target = balance(["http://a.test"], { check: { ...check, body: "well" } });
-    let stopped = 0;
-    const transport = transportOf(async (_, scope) => {
-      let drip: ReturnType<typeof setInterval> | undefined;
-      const stream = new ReadableStream<Uint8Array>({
-        start(to) {
-          drip = setInterval(() => to.enqueue(new Uint8Array(1)), 5);
-          scope.onAbort({
-            fail(error) {
-              stopped++;
-              clearInterval(drip);
-              to.error(error);
-            },
-          });
-        },
-      });
-      return respond(200, new StreamBody(stream));
-    });
-    createProxy({ target, transport });
-    await until(() => statesOf(target)[0] === "down", "a failed check");
-    expect(stopped).toBeGreaterThan(0);
-    target.close();
-  });
-
-  test("end with close, also those that run, and go on once after another start", async () => {
-    const target = balance(["http://a.test"], { check: { ...check, timeout: 60_000 } });
-    let running = 0;
-    let most = 0;
-    const transport = transportOf(
-      (_, scope) =>
-        new Promise((_resolve, reject) => {
-          most = Math.max(most, ++running);
-          scope.onAbort({
-            fail(error) {
-              running--;
-              reject(error);
-            },
-          });
-        }),
-    );
-    for (let i = 0; i < 3; i++) {
-      target.start(transport);
-      await until(() => running === 1, "a check");
-      target.close();
-      expect(running).toBe(0);
-    }
-    expect(most).toBe(1);
-  });
-
-  test("are refused by name where nothing runs between requests", () => {
-    const target = balance(["http://a.test"], { check });
-    const transport: Transport = {
-      name: "workerd",
-      capabilities: { ...capabilities, background: false },
-      send: async () => respond(200, null),
-    };
-    expect(() => createProxy({ target, transport })).toThrow(
-      /option `check`: nothing runs between/,
-    );
-  });
-
-  test("do not keep the process alive", async () => {
-    const code = `
-      import { createServer } from "node:http";
-      import { createProxy } from "./runtimes/node.ts";
-      import { balance } from "./src/upstreams/balance.ts";
-      let asked = 0;
-      const server = createServer((_, res) => { asked++; res.end(); }).listen(0, "127.0.0.1", () => {
-        const target = balance(["http://127.0.0.1:" + server.address().port], {
-          check: { path: "/health", interval: 5 },
-        });
-        createProxy({ target });
-        const waiting = setInterval(() => {
-          if (asked < 2) return;
-          clearInterval(waiting);
-          server.close();
-          server.closeAllConnections();
-          server.unref();
-          console.log("checked");
-        }, 5);
-      });`;
-    await using program = startProgram("node", ["--input-type=module", "-e", code]);
-    await program.ended();
-    expect(program.output()).toContain("checked");
-    expect(program.code()).toBe(0);
   });
 });
 
@@ -426,6 +299,9 @@ describe("options", () => {
       "option `balance`: all upstreams need the same base",
     ],
     [[{ target: "http://a.test", wieght: 1 }], {}, "option `balance`: `wieght` is unknown"],
+    [[{ url: "http://a.test", weight: 2 }], {}, "option `balance`: `weight`: write it as { target"],
+    [[{ url: "http://a.test", tsl: {} }], {}, "tsl: there is no such option; did you mean `tls`"],
+    [[{ target: { url: "http://a.test", tsl: {} } }], {}, "did you mean `tls`"],
     [[{ target: "http://a.test", weight: 0 }], {}, "option `weight`: use a number above 0"],
     [[{ target: "http://a.test", weight: "2" }], {}, "option `weight`: use a number above 0"],
     [["a.test"], {}, "bad target"],

@@ -315,8 +315,8 @@ describe("a target with an address", () => {
   });
 
   test.each([
-    [{ url: "http://a.test", address: "b.test" }, "its `address` must be an IP address"],
-    [{ url: "http://a.test", address: "" }, "its `address` must be an IP address"],
+    [{ url: "http://a.test", address: "b.test" }, "address: use an IP address"],
+    [{ url: "http://a.test", address: "" }, "address: use an IP address"],
     [{ url: "http://a.test", address: "::1", socketPath: "/a" }, "leave out `address`"],
   ])("%j is refused", (target, fix) => {
     expect(() => createNodeProxy({ target })).toThrow(fix);

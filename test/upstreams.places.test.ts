@@ -128,10 +128,29 @@ describe("a place is given back", () => {
     expectIdle(target);
   });
 
+  test("with an error that does not blame the client, who is still there", async () => {
+    const results: Result[] = [];
+    const target: Upstreams = {
+      choose,
+      pick: () => "http://a.test",
+      report: (result) => void results.push(result),
+    };
+    const onRequest = (): Response => new Response("own");
+    const proxy = createProxy({ target, transport: transportOf(ok), onRequest });
+    await proxy.fetch(new Request("http://proxy.test/"));
+    expect(results).toHaveLength(1);
+    const error = { code: "http_request_error", message: "the request was not sent" };
+    expect(results[0]).toMatchObject({ isSent: false, isOver: true, status: undefined, error });
+  });
+
   test("if the transport cannot reach the upstream", async () => {
     const transport = transportOf(ok, { ...FULL, unixSocket: false });
-    const hosts = [{ url: "http://a.test", socketPath: "/a" }];
-    const { target, ask } = setUp(ok, { transport }, {}, hosts);
+    const socket = { url: "http://c.test", socketPath: "/c" };
+    expect(() => setUp(ok, { transport }, {}, [socket])).toThrow("unix sockets");
+    // One that is added later is found by the first request to it.
+    const { target, ask } = setUp(ok, { transport }, { policy: "first" });
+    target.add(socket);
+    await Promise.all(HOSTS.map((each) => target.remove(each)));
     await expect(ask()).rejects.toThrow("unix sockets");
     expectIdle(target);
   });
@@ -356,6 +375,36 @@ describe("what clients cause ejects no upstream", () => {
     expect(target.states().map(({ state }) => state)).toEqual(["up", "up"]);
     expectIdle(target);
   });
+
+  test.each([
+    ["an upload that is never completed", true, false],
+    ["a request without a body", false, true],
+  ])(
+    "a target of the app's gets the error that the client gets: %s",
+    async (_, hasBody, isUploaded) => {
+      const results: Result[] = [];
+      const target: Upstreams = {
+        choose,
+        pick: () => "http://a.test",
+        report: (result) => void results.push(result),
+      };
+      const proxy = createProxy({
+        target,
+        transport: transportOf(hang),
+        timeout: 30,
+        retry: false,
+      });
+      const body = new ReadableStream({ start: (to) => to.enqueue(new Uint8Array(9)) });
+      const init = hasBody ? ({ method: "POST", body, duplex: "half" } as RequestInit) : {};
+      const { status } = await proxy.fetch(new Request("http://proxy.test/", init));
+      expect(status).toBe(504);
+      expect(results).toHaveLength(1);
+      expect(results[0]).toMatchObject({
+        isUploaded,
+        error: { code: "http_response_timeout", status: 504 },
+      });
+    },
+  );
 
   test("but an upstream that hangs after the whole upload is ejected", async () => {
     const { target, ask } = setUp(readAndHang, { timeout: 30 }, balancing);

@@ -1,5 +1,6 @@
 import { poolClosed } from "../src/closing.ts";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { ProxyError } from "../src/error.ts";
 import type { Tunnel, TunnelHandler } from "../src/tunnel.ts";
 import { FrameReader } from "../src/websocket/frames.ts";
 import { type ClientSocket, Relay, relayLimits } from "../src/websocket/relay.ts";
@@ -130,6 +131,11 @@ describe("when the proxy is closed", () => {
     expect(client.calls).toEqual(["close", 1001, ""]);
     relay.onClientClose(1001, "");
     expect(onEnd).toHaveBeenCalledOnce();
+  });
+
+  test("another error with the same code and `retryAfter` is a failure, such as that of a target without an upstream", () => {
+    tunnel.handler?.onClose(new ProxyError("destination_unavailable", { retryAfter: 1 }));
+    expect(client.calls).toEqual(["terminate"]);
   });
 
   test("a client that its upstream has closed already is not told again", () => {

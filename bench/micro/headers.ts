@@ -40,7 +40,7 @@ export const answer: string[] = [
   ["Keep-Alive", "timeout=5"],
 ].flat();
 
-const dropped = new NameSet([...REQUEST_DROPPED, ...REQUEST_ASSERTIONS]);
+const dropped = new NameSet(REQUEST_DROPPED, REQUEST_ASSERTIONS);
 const nominating = [...browser, "Connection", "close, x-a, x-b"];
 const asHeaders = toHeaders(browser);
 const request: UpstreamRequest = {

@@ -7,6 +7,7 @@ import type { Server } from "srvx";
 import type { TlsOptions } from "../../src/request/target.ts";
 import { UsageError } from "./read.ts";
 import { tell } from "./tell.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
 
 /** The texts of a certificate with its chain, and of its key, in PEM. */
 export interface CertificateTexts {
@@ -38,10 +39,10 @@ export function readCertificate({ cert, key }: Paths): CertificateTexts | undefi
     const { code, message } = error as Error & { code?: string };
     if (code === "ERR_OSSL_X509_KEY_VALUES_MISMATCH") {
       throw new UsageError(
-        `--key ${JSON.stringify(key)}: it is not the key of the first certificate in ${cert}`,
+        `--key ${quoteInput(key)}: it is not the key of the first certificate in ${cert}`,
       );
     }
-    throw new UsageError(`--cert ${JSON.stringify(cert)} cannot be used: ${message}`);
+    throw new UsageError(`--cert ${quoteInput(cert)} cannot be used: ${message}`);
   }
   return texts;
 }
@@ -64,7 +65,7 @@ function readAuthorities(path: string): string[] {
       return new X509Certificate(block).toString().trim();
     } catch (error) {
       const { message } = error as Error;
-      throw new UsageError(`--ca ${JSON.stringify(path)} cannot be used: ${message}`);
+      throw new UsageError(`--ca ${quoteInput(path)} cannot be used: ${message}`);
     }
   });
 }
@@ -84,7 +85,7 @@ export function readTrust({ ca, insecure }: TrustOptions): TlsOptions | undefine
 }
 
 function readPem(flag: string, path: string, what: "CERTIFICATE" | "PRIVATE KEY"): string {
-  const label = `${flag} ${JSON.stringify(path)}`;
+  const label = `${flag} ${quoteInput(path)}`;
   let text: string;
   try {
     text = readFileSync(path, "utf8");

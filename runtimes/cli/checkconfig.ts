@@ -10,6 +10,7 @@ import { findRefusal } from "./problems.ts";
 import { toSettings } from "./settings.ts";
 import { isBalanceable, type RouteOptions } from "./severalupstreams.ts";
 import { expandTarget } from "./shorttarget.ts";
+import { cutCredentials, quoteInput } from "../../src/options/misuse.ts";
 
 /** A mistake in a config. */
 export interface ConfigFault {
@@ -62,7 +63,7 @@ function checkServer(server: unknown): ConfigFault[] {
   }
   return Object.entries(server).flatMap(([key, value]) => {
     const [, fix] = findWrong({ [key]: value }, serverSchema) ?? [];
-    return fix === undefined ? [] : [{ text: `server.${key}: ${fix}`, key }];
+    return fix === undefined ? [] : [{ text: `server.${cutCredentials(key)}: ${fix}`, key }];
   });
 }
 
@@ -94,7 +95,7 @@ function checkRoutes(routes: unknown): ConfigFault[] {
 function nameRoute(match: unknown, index: number): string {
   const patterns = (Array.isArray(match) ? match : [match]) as unknown[];
   const isNamed = patterns.length > 0 && patterns.every((each) => typeof each === "string");
-  return isNamed ? `route ${JSON.stringify(patterns.join(", "))}` : `routes[${index}]`;
+  return isNamed ? `route ${quoteInput(patterns.join(", "))}` : `routes[${index}]`;
 }
 
 function checkMatch(match: unknown, label: string, taken: Map<string, string>): string[] {
@@ -109,7 +110,7 @@ function checkMatch(match: unknown, label: string, taken: Map<string, string>): 
     taken.set(name, label);
     if (other === undefined) return [];
     const where = other === label ? "the same pattern is there twice" : `${other}has it already`;
-    return [`${label}match: ${JSON.stringify(pattern)}: ${where.replace(/: has/, " has")}`];
+    return [`${label}match: ${quoteInput(pattern)}: ${where.replace(/: has/, " has")}`];
   });
 }
 
@@ -120,7 +121,7 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
   const [first] = (Array.isArray(target) ? target : [target]) as unknown[];
   const text = typeof first === "string" || typeof first === "number" ? String(first) : "";
   const meant = expandTarget(text);
-  const fix = meant === text ? strip(wrong) : `write ${JSON.stringify(meant)}`;
+  const fix = meant === text ? strip(wrong) : `write ${quoteInput(meant)}`;
   return [{ text: `${label}target: ${fix}`, key: "target", ...place }];
 }
 
@@ -143,7 +144,7 @@ function checkBalance(
   }
   return Object.entries(given).flatMap(([key, value]) => {
     const wrong = findRefusal({ target: [TARGET], balance: { [key]: value } });
-    return wrong === undefined ? [] : [fault(`.${key}: ${strip(wrong)}`)];
+    return wrong === undefined ? [] : [fault(`.${cutCredentials(key)}: ${strip(wrong)}`)];
   });
 }
 
@@ -159,7 +160,9 @@ function checkProxyOptions(
     const known = Object.hasOwn(proxySchema, key);
     const other = known ? undefined : explain(key);
     const wrong = other ?? findRefusal({ target: TARGET, followRedirects: false, [key]: value });
-    return wrong === undefined ? [] : [{ text: `${label}${key}: ${strip(wrong)}`, key, ...place }];
+    return wrong === undefined
+      ? []
+      : [{ text: `${label}${cutCredentials(key)}: ${strip(wrong)}`, key, ...place }];
   });
 }
 
@@ -172,7 +175,7 @@ function checkPool(pool: unknown, label: string, place: Partial<ConfigFault>): C
   return Object.entries(pool).flatMap(([key, value]) => {
     const wrong = findRefusal({ target: TARGET, pool: { [key]: value } });
     if (wrong === undefined) return [];
-    return [{ text: `${label}pool.${key}: ${strip(wrong)}`, key, ...place }];
+    return [{ text: `${label}pool.${cutCredentials(key)}: ${strip(wrong)}`, key, ...place }];
   });
 }
 

@@ -158,7 +158,8 @@ export class ClientConnections {
     for (const connection of this.all) {
       connection.idleSince = now;
       // The first GOAWAY refuses no request; the second one, after a while, refuses those after the last (RFC 9113 §6.8).
-      connection.session?.goaway(0, LAST_STREAM);
+      // A destroyed session throws. Its socket may still be open for a while.
+      if (connection.session?.destroyed === false) connection.session.goaway(0, LAST_STREAM);
     }
   }
 

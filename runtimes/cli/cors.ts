@@ -2,8 +2,9 @@
  * CORS for development: pages of other origins may read what the proxy answers.
  * @see https://fetch.spec.whatwg.org/#http-cors-protocol
  */
-import { TOKEN } from "../../src/options/kinds.ts";
+import { TOKEN } from "../../src/fields/token.ts";
 import type { Kind } from "../../src/options/schema.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
 
 /** Origins as browsers send them in `Origin`: in lower case, without a default port, and without a path. */
 export const origins: Kind<readonly string[]> = {
@@ -16,9 +17,9 @@ export const origins: Kind<readonly string[]> = {
       }
       const origin = typeof each === "string" ? readOrigin(each) : undefined;
       if (origin === undefined) {
-        return `${JSON.stringify(each)} is not an origin: use one such as "http://localhost:5173"`;
+        return `${quoteInput(each)} is not an origin: use one such as "http://localhost:5173"`;
       }
-      if (origin !== each) return `${JSON.stringify(each)} is not an origin: use "${origin}"`;
+      if (origin !== each) return `${quoteInput(each)} is not an origin: use "${origin}"`;
     }
     return list.length > 0 ? undefined : 'use origins such as "http://localhost:5173"';
   },

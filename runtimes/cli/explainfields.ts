@@ -2,7 +2,7 @@
  * Explains what becomes of the header fields of a request, from the rules that the core itself applies: the sets of a plan,
  * and the lists of names that are dropped.
  */
-import { HOP_BY_HOP, NameSet, REQUEST_ASSERTIONS } from "../../src/fields/headers.ts";
+import { foldName, HOP_BY_HOP, NameSet, REQUEST_ASSERTIONS } from "../../src/fields/headers.ts";
 import type { Plan } from "../../src/options/plan.ts";
 import type { HeaderList } from "../../src/transport.ts";
 
@@ -44,11 +44,11 @@ export const DROPPED_REASONS: Readonly<Record<string, string>> = {
   "content-length": "the framing follows the body (RFC 9112 §6.3)",
   expect: "meant for this proxy, which expects by itself (RFC 9110 §10.1.1)",
   host: "replaced (RFC 9110 §7.2)",
+  proxy: "CGI-like upstreams take it for HTTP_PROXY (CVE-2016-5385); forwardHeaders forwards it",
   "proxy-authorization": "meant for this proxy (RFC 9110 §11.7.2); forwardHeaders forwards it",
 };
 
 const OF_CONNECTION = new NameSet(HOP_BY_HOP);
-const ASSERTIONS = new NameSet(REQUEST_ASSERTIONS);
 const NONE = new NameSet([]);
 const FORWARDED = new NameSet(["forwarded"]);
 /** The names that this proxy writes, by style. */
@@ -65,7 +65,7 @@ const WRITTEN_BY_STYLE = {
 /** The names of the other style, by style. */
 const WRITTEN_BY_OTHERS = {
   "x-forwarded": FORWARDED,
-  forwarded: new NameSet(["x-forwarded-"]),
+  forwarded: new NameSet([], undefined, ["x-forwarded-"]),
   none: NONE,
 };
 
@@ -155,14 +155,14 @@ function explainSent(
   }
   if (!isSame) {
     // Of a trusted peer's fields, `trustProxy` keeps a part.
-    if (isTrusted && before !== undefined && ASSERTIONS.has(name)) {
+    if (isTrusted && before !== undefined && REQUEST_ASSERTIONS.has(name)) {
       return { reason: "what trusted proxies have written of it", option: allowing, keeps: true };
     }
     return hooks.length === 0
       ? { reason: "unknown" }
       : { reason: "set", option: hooks.join(" or ") };
   }
-  const isDroppedElse = ASSERTIONS.has(name) || name in DROPPED_REASONS;
+  const isDroppedElse = REQUEST_ASSERTIONS.has(name) || name in DROPPED_REASONS;
   return { reason: "the client's", option: isDroppedElse ? allowing : undefined, keeps: true };
 }
 
@@ -174,14 +174,14 @@ function explainDropped(
   const { headers = {}, filterHeaders = [], forwardHeaders = [] } = plan.options;
   if (OF_CONNECTION.has(name)) return { reason: "belongs to one connection (RFC 9110 §7.6.1)" };
   if (nominated.has(name)) return { reason: "named in Connection (RFC 9110 §7.6.1)" };
-  if (isTrusted && /^x[-_]forwarded[-_]/.test(name) && name.includes("_")) {
-    return { reason: "some upstreams cannot tell it from the name with - (CVE-2026-30851)" };
+  if (isTrusted && REQUEST_ASSERTIONS.has(name) && foldName(name) !== name) {
+    return { reason: "some upstreams read it as the name with - (CVE-2026-30851)" };
   }
   // The rules for all requests come before the options, which would change nothing then.
   if (!findCovering(forwardHeaders, name)) {
     const own = DROPPED_REASONS[name];
     if (own !== undefined) return { reason: own };
-    if (!isTrusted && ASSERTIONS.has(name)) {
+    if (!isTrusted && REQUEST_ASSERTIONS.has(name)) {
       return { reason: "a client could forge it (RFC 7239 §8.1); see trustProxy, forwardHeaders" };
     }
     if (isTrusted && WRITTEN_BY_OTHERS[plan.forwarded].has(name)) {
@@ -192,7 +192,7 @@ function explainDropped(
     return { reason: "has no valid traceparent", option: "startTrace" };
   }
   // Of a trusted peer's field, nothing may be left without these options, too.
-  const isPartly = isTrusted && ASSERTIONS.has(name);
+  const isPartly = isTrusted && REQUEST_ASSERTIONS.has(name);
   const set = findCovering(Object.keys(headers), name);
   const isFiltered = findCovering(filterHeaders, name) !== undefined;
   if (set !== undefined) {

@@ -1,9 +1,10 @@
 /** The request of `--inspect`, as it is typed and as it is sent to the server. */
 import { authorityEnd, pathOf } from "../../src/request/target.ts";
 import { isAuthority } from "../../src/request/host.ts";
-import { TOKEN } from "../../src/options/kinds.ts";
+import { TOKEN } from "../../src/fields/token.ts";
 import type { HeaderList } from "../../src/transport.ts";
 import { UsageError } from "./read.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
 
 /** A request to inspect. */
 export interface InspectedRequest {
@@ -23,14 +24,14 @@ const FORM = 'write it as "GET http://shop.example/path", or as a URL or a path 
 export function readInspected(text: string, fields: readonly string[] = []): InspectedRequest {
   const [, method = "GET", url = ""] = /^(?:(\S+) +)?(\S+)$/.exec(text.trim()) ?? [];
   if (!TOKEN.test(method) || url === "" || /^(?!https?:)[a-z]+:\/\//i.test(url)) {
-    throw new UsageError(`--inspect ${JSON.stringify(text)}: ${FORM}`);
+    throw new UsageError(`--inspect ${quoteInput(text)}: ${FORM}`);
   }
   const whole = /^\/(?!\/)|\/\//.test(url) ? url : `http://${url}`;
   const authority = whole.startsWith("/")
     ? "localhost"
     : whole.slice(whole.indexOf("//") + 2, authorityEnd(whole));
   if (authority === "" || !isAuthority(authority))
-    throw new UsageError(`--inspect ${JSON.stringify(text)}: ${FORM}`);
+    throw new UsageError(`--inspect ${quoteInput(text)}: ${FORM}`);
   const headers = fields.flatMap(readInspectedField);
   const names = headers.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
   if (!names.includes("host")) headers.unshift("Host", authority);
@@ -43,7 +44,7 @@ function readInspectedField(text: string): [string, string] {
   const value = text.slice(colon + 1).trim();
   // oxlint-disable-next-line no-control-regex
   if (!TOKEN.test(name) || /[\u0000\r\n]|[^\u0000-\u00ff]/.test(value)) {
-    const label = name === "" ? "" : ` ${JSON.stringify(name)}`;
+    const label = name === "" ? "" : ` ${quoteInput(name)}`;
     throw new UsageError(`--inspect-header${label}: write it as "name: value"`);
   }
   return [name, value];

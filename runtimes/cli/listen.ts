@@ -16,6 +16,7 @@ import {
 import { SlowClients } from "./clienttimeouts.ts";
 import { clientLimitSchema } from "./commandoptions.ts";
 import { UsageError } from "./read.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
 
 /** How a server listens. */
 export interface ListenSettings {
@@ -216,11 +217,9 @@ function explainRefusal(error: unknown, port: number, host: string): UsageError 
     case "EAI_AGAIN":
     case "ENOTFOUND":
       return new UsageError(
-        `host ${JSON.stringify(host)} is not an address of this machine: use --host 127.0.0.1 or 0.0.0.0`,
+        `host ${quoteInput(host)} is not an address of this machine: use --host 127.0.0.1 or 0.0.0.0`,
       );
     default:
-      return new UsageError(
-        `--host ${JSON.stringify(host)} --port ${port} cannot be used: ${message}`,
-      );
+      return new UsageError(`--host ${quoteInput(host)} --port ${port} cannot be used: ${message}`);
   }
 }

@@ -9,6 +9,7 @@ import { stripVTControlCharacters } from "node:util";
 import type { Config } from "../config.ts";
 import { checkConfig, type ConfigFault } from "./checkconfig.ts";
 import { findJsonFault } from "./jsonfault.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
 
 /** What is wrong with a config file, one line each, with the name of the file and the line if it is known. */
 export class ConfigError extends Error {
@@ -43,14 +44,14 @@ export async function readConfig(path: string): Promise<Config> {
  */
 export function readSource(path: string): string {
   if (!/\.(?:[mc]?[jt]s|json)$/.test(path)) {
-    throw new ConfigError([`--config ${JSON.stringify(path)}: use a .mjs, .js, .ts or .json file`]);
+    throw new ConfigError([`--config ${quoteInput(path)}: use a .mjs, .js, .ts or .json file`]);
   }
   try {
     return readFileSync(path, "utf8");
   } catch (error) {
     const { code, message } = error as Error & { code?: string };
     const reason = code === "ENOENT" ? "there is no such file" : message;
-    throw new ConfigError([`--config ${JSON.stringify(path)}: ${reason}`]);
+    throw new ConfigError([`--config ${quoteInput(path)}: ${reason}`]);
   }
 }
 

@@ -9,6 +9,7 @@ import { isTargetList, type RouteOptions } from "./severalupstreams.ts";
 import { Metrics, type MetricsReport } from "./status/metrics.ts";
 import { type AdminAddress, parseAdminAddress } from "./status/adminaddress.ts";
 import type { StatusSource } from "./status/statusserver.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
 
 type Listener = (end: RequestEnd) => void;
 
@@ -122,7 +123,7 @@ export async function openStatus(admin: AdminAddress, source: StatusSource): Pro
   const server = await listenForStatus(admin, source);
   if (admin.host === "0.0.0.0" || admin.host === "::") {
     console.error(
-      `fetchway: --admin ${JSON.stringify(admin.host)} lets every host on the network read the status page, which asks for no password: name one address instead`,
+      `fetchway: --admin ${quoteInput(admin.host)} lets every host on the network read the status page, which asks for no password: name one address instead`,
     );
   }
   return new URL(server.url ?? "").origin;

@@ -6,6 +6,7 @@ import { adviseOn, type PeerFlag, peerFlags } from "./peerflags.ts";
 import { UsageError } from "./read.ts";
 import type { BalanceFlags } from "./severalupstreams.ts";
 import { expandTarget } from "./shorttarget.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
 
 /** The parts of a command line. */
 export interface CommandLine {
@@ -203,5 +204,5 @@ function takeWord(rest: Part[]): string | undefined {
 /** Renders a flag and its value; the value is left out where it may be a secret. */
 function renderLabel(spelled: string, { flag, negated }: Spelling, text = ""): string {
   const hidden = text === "" || negated || flag.value === undefined || flag.repeats;
-  return hidden ? spelled : `${spelled} ${JSON.stringify(text)}`;
+  return hidden ? spelled : `${spelled} ${quoteInput(text)}`;
 }

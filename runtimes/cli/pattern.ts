@@ -1,4 +1,6 @@
 /** The patterns of routes: an optional host, then a path prefix. */
+import { decodeLayers } from "../../src/request/target.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
 
 /** A pattern, parsed. */
 export interface Pattern {
@@ -18,21 +20,21 @@ export function checkPattern(text: unknown): string | undefined {
     return 'use a path such as "/api", or a host and a path such as "shop.example/api"';
   }
   if (text.includes("://")) {
-    return `leave out the scheme, and write ${JSON.stringify(text.replace(/^.*?:\/\//, ""))}`;
+    return `leave out the scheme, and write ${quoteInput(text.replace(/^.*?:\/\//, ""))}`;
   }
   const slash = text.indexOf("/");
   const host = slash < 0 ? text : text.slice(0, slash);
   const path = slash < 0 ? "/" : text.slice(slash);
   if (/:\d+$/.test(host) && !host.endsWith("]")) {
-    return `leave out the port, and write ${JSON.stringify(host.replace(/:\d+$/, "") + path)}`;
+    return `leave out the port, and write ${quoteInput(host.replace(/:\d+$/, "") + path)}`;
   }
-  if (host === "*") return `for any host, write ${JSON.stringify(path)}`;
-  if (host !== "" && !HOST.test(host)) return `${JSON.stringify(host)} is not a host`;
+  if (host === "*") return `for any host, write ${quoteInput(path)}`;
+  if (host !== "" && !HOST.test(host)) return `${quoteInput(host)} is not a host`;
   if (path.endsWith("*")) {
-    return `a prefix matches what is below it, write ${JSON.stringify(host + path.replace(/\*+$/, ""))}`;
+    return `a prefix matches what is below it, write ${quoteInput(host + path.replace(/\*+$/, ""))}`;
   }
   if (slash < 0 && ONE_WORD.test(host)) {
-    return `write ${JSON.stringify(`/${host}`)} for the path, or ${JSON.stringify(`${host}/`)} for the host`;
+    return `write ${quoteInput(`/${host}`)} for the path, or ${quoteInput(`${host}/`)} for the host`;
   }
   return checkPath(host, path);
 }
@@ -56,7 +58,7 @@ function checkPath(host: string, path: string): string | undefined {
     encodeURI(each.toWellFormed()),
   );
   const meant = simple !== "/" && /[/\\]$/.test(path) ? `${simple}/` : simple;
-  return meant === path ? undefined : `write ${JSON.stringify(host + meant)}, as in a URL`;
+  return meant === path ? undefined : `write ${quoteInput(host + meant)}, as in a URL`;
 }
 
 /** Parses a pattern that `checkPattern` has accepted. */
@@ -81,7 +83,9 @@ export function normalizePattern(text: string): string {
  * decoded. A prefix without escapes has none.
  */
 export function decodePattern({ host, prefix }: Pattern): Pattern[] {
-  return readingsOf(prefix).flatMap((each) => (each === prefix ? [] : [{ host, prefix: each }]));
+  return (readingsOf(prefix) ?? []).flatMap((each) =>
+    each === prefix ? [] : [{ host, prefix: each }],
+  );
 }
 
 /** Returns the host of an authority without its port, in the form of a pattern. */
@@ -161,34 +165,26 @@ function hasPrefix(path: string, prefix: string): boolean {
 const PATH_END = /[?#\u0000]/;
 /** Matches a path that an upstream might read as another path: with escapes, dot segments or empty segments. */
 const READABLE_OTHERWISE = /[%\\;]|\/[./]/;
-/** The maximum number of layers of percent-encoding; no legitimate client uses more. */
-const LAYERS = 8;
 
 /**
  * Returns the paths as which an upstream could read a path: decoded any number of times, with dot segments resolved, and
  * without empty segments and path parameters, and ended at a decoded `?`, `#` or NUL. It returns none for an ordinary path.
+ * @returns undefined for a path with too many layers of percent-encoding to tell
  */
-export function readingsOf(path: string): string[] {
+export function readingsOf(path: string): string[] | undefined {
   const mark = path.indexOf("?");
-  let reading = mark < 0 ? path : path.slice(0, mark);
-  if (!READABLE_OTHERWISE.test(reading)) return [];
-  const readings: string[] = [];
-  for (let layer = 0; layer < LAYERS; layer++) {
-    readings.push(resolve(reading));
+  const pathname = mark < 0 ? path : path.slice(0, mark);
+  if (!READABLE_OTHERWISE.test(pathname)) return [];
+  return decodeLayers(pathname)?.flatMap((reading) => {
     const end = reading.search(PATH_END);
-    if (end >= 0) readings.push(resolve(reading.slice(0, end)));
-    const decoded = reading.replace(/%([\da-f]{2})/gi, (_, code: string) =>
-      String.fromCharCode(Number.parseInt(code, 16)),
-    );
-    if (decoded === reading) break;
-    reading = decoded;
-  }
-  return readings;
+    return end < 0 ? resolve(reading) : [resolve(reading), resolve(reading.slice(0, end))];
+  });
 }
 
 function resolve(path: string): string {
   const segments: string[] = [];
-  for (const segment of path.split(/[/\\]/)) {
+  // URL parsers remove tabs and line breaks.
+  for (const segment of path.replaceAll(/[\t\n\r]/g, "").split(/[/\\]/)) {
     const name = segment.split(";", 1)[0] as string;
     if (name === "..") segments.pop();
     else if (name !== "" && name !== ".") segments.push(name);

@@ -71,9 +71,9 @@ const WITHOUT_VALUE: Readonly<Record<string, string>> = {
   "--silent -s --quiet -q --no-logs": "--log off",
   "--verbose -V --debug --access-logs": "requests are logged by default; see --log",
   "--credentials --cors-credentials": "--cors",
+  "--dry-run": "--inspect",
   "--open -o": "open the address that the command prints",
   "--watch -w --reload": "a file of --config is read again when it changes",
-  "--dry-run --trace": "--inspect",
   "--strict-port --strictPort": "a port in use is an error by default",
   "--public --expose --allow-external": "--host 0.0.0.0",
 };

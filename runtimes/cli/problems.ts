@@ -3,6 +3,7 @@ import { flags } from "./flags.ts";
 import type { CommandLine } from "./parse.ts";
 import { UsageError } from "./read.ts";
 import { type RouteOptions, toProxyOptions } from "./severalupstreams.ts";
+import { quoteInput } from "../../src/options/misuse.ts";
 
 const ANY_TARGET = "http://localhost";
 
@@ -33,8 +34,8 @@ export function findTargetProblem(target: string): string[] {
   if (wrong === undefined) return [];
   if (/^:?\d+$/.test(target)) return [`bad target "${target}": a port is a number from 1 to 65535`];
   const meant = `http://${target}`;
-  const isGuessed = !target.includes("//") && tryCreate({ target: meant }) === undefined;
-  return [isGuessed ? `bad target ${JSON.stringify(target)}: use ${meant}` : wrong];
+  const isGuessed = !/@|\/\//.test(target) && tryCreate({ target: meant }) === undefined;
+  return [isGuessed ? `bad target ${quoteInput(target)}: use ${meant}` : wrong];
 }
 
 function tryCreate(options: RouteOptions): string | undefined {

@@ -4,6 +4,7 @@ import { checkPattern, normalizePattern } from "./pattern.ts";
 import { findProblems, findTargetProblems } from "./problems.ts";
 import { readBalanceFlags, type RouteOptions } from "./severalupstreams.ts";
 import { expandTarget, isTargetText } from "./shorttarget.ts";
+import { cutCredentials, quoteInput } from "../../src/options/misuse.ts";
 
 /** A route of the command line. */
 export interface GivenRoute {
@@ -18,10 +19,9 @@ const FORM = "write it as /path=http://127.0.0.1:4000 or host/path=http://127.0.
 export function readRoute(text: string): GivenRoute | string[] {
   const [first = "", ...rest] = splitWords(text);
   const equals = first.indexOf("=");
-  if (equals < 1 || equals === first.length - 1)
-    return [`--route ${JSON.stringify(first)}: ${FORM}`];
+  if (equals < 1 || equals === first.length - 1) return [`--route ${quoteInput(first)}: ${FORM}`];
   const match = first.slice(0, equals).split(",");
-  const label = `--route ${match.join(",")}`;
+  const label = `--route ${cutCredentials(match.join(","))}`;
   const problems: string[] = [];
   for (const pattern of match) {
     const wrong = checkPattern(pattern);

@@ -194,10 +194,8 @@ export class Router {
   #findPath(host: string | undefined, path: string): LiveRoute {
     const { patterns } = this.#table;
     const found = patterns.find(host, path);
-    for (const reading of readingsOf(path)) {
-      if (patterns.find(host, reading) !== found) return this.#ambiguous;
-    }
-    return found ?? this.#none;
+    const isClear = readingsOf(path)?.every((reading) => patterns.find(host, reading) === found);
+    return isClear === true ? (found ?? this.#none) : this.#ambiguous;
   }
 
   #attach(route: LiveRoute): void {

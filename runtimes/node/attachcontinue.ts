@@ -49,6 +49,12 @@ export function attachContinue(server: Server, match: Match): void {
     });
     server.emit("request", req, res);
   });
+  server.on("checkExpectation", (req: IncomingMessage, res: ServerResponse) => {
+    if (server.listenerCount("checkExpectation") > 1) return;
+    // The value is case-insensitive (RFC 9110 §10.1.1), but Node compares it byte for byte over HTTP/2.
+    if (/^100-continue$/i.test(req.headers.expect ?? "")) server.emit("checkContinue", req, res);
+    else res.writeHead(417).end();
+  });
 }
 
 /** Undoes `attachContinue` for the requests that `match` matches. */

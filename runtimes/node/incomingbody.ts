@@ -41,7 +41,9 @@ export class IncomingBody implements BodySource {
     if (message.readableEncoding !== null) throw new TypeError(`fetchway: ${READ_AS_TEXT}`);
     this.message = message;
     message.pause();
-    if (isHttp2(message) && !this.awaitsContinue) prefetch(message);
+    if (!isHttp2(message)) return;
+    closeAfterResponse(message);
+    if (!this.awaitsContinue) prefetch(message);
   }
 
   /** The trailer fields that may be forwarded, once the body has ended; undefined for none. */
@@ -185,6 +187,31 @@ function assertUnread(message: IncomingMessage): void {
 function prefetch(message: Http2ServerRequest): void {
   message.read(0);
   message.stream.resume();
+}
+
+/** Milliseconds between two looks whether the end of a response has been sent. */
+const SENT_INTERVAL = 100;
+
+/**
+ * Closes the stream of an HTTP/2 message once the response is complete, if the rest of the request is not needed
+ * (RFC 9113 §8.1). Otherwise an upload that is refused keeps its stream, and the client may have only so many of them. Node
+ * does this itself only for a body that no code has begun to read.
+ */
+function closeAfterResponse(message: Http2ServerRequest): void {
+  const { stream } = message;
+  const closeWhenSent = (): void => {
+    if (stream.destroyed || stream.readableEnded) return;
+    // Before the last frame of the response is sent, RST_STREAM would cut it off.
+    if (stream.state.localClose !== 1 && !stream.closed) {
+      setTimeout(closeWhenSent, SENT_INTERVAL).unref();
+      return;
+    }
+    stream.close();
+    // What has arrived and is not read would keep the stream open as well.
+    message.resume();
+  };
+  // Node sends the trailer fields, which end the response, in the second turn of the event loop from now.
+  stream.once("finish", () => setImmediate(setImmediate, closeWhenSent));
 }
 
 /**

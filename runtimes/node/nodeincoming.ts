@@ -15,6 +15,7 @@ import {
 import { findMount } from "../../src/request/mount.ts";
 import { authorityEnd, pathOf } from "../../src/request/target.ts";
 import type { HeaderList } from "../../src/transport.ts";
+import { endWhenLost } from "../sockets/http2/lostsessions.ts";
 import { toHookRequest } from "./hookrequest.ts";
 import { alreadyRead, IncomingBody, isHttp2, resumeAfter } from "./incomingbody.ts";
 import { writeInterim } from "./interim.ts";
@@ -39,6 +40,7 @@ const watched: WeakMap<ClientConnection, Listener[]> = new WeakMap();
 function watchConnection(connection: ClientConnection): Listener[] {
   const listeners: Listener[] = [];
   watched.set(connection, listeners);
+  if ("session" in connection) endWhenLost(connection.session);
   connection.on("close", () => {
     for (const listener of listeners.slice()) listener.handleEvent();
   });

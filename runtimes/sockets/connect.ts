@@ -11,9 +11,11 @@ import type {
   Socket,
 } from "../../src/http1/connector.ts";
 import type { FilledPoolOptions } from "../../src/options/pooloptions.ts";
+import type { TlsOptions } from "../../src/request/target.ts";
 import { sessionOptions } from "../node/internals/tlssessions.ts";
 import { Resolver } from "./dns.ts";
 import { NetSocket, MemoryReader } from "./netsocket.ts";
+import { checkTlsNames } from "./tlsnames.ts";
 
 type AgentModule = { Agent: new (options: AgentOptions) => Agent };
 type LookupCallback = (
@@ -44,6 +46,8 @@ export interface SocketParts {
   readonly watchReads?: ((raw: RawSocket) => () => boolean) | undefined;
   /** Whether a socket stays writable after the upstream has closed its direction: a write then detects a reset. */
   readonly allowHalfOpen?: boolean;
+  /** The TLS options that only this runtime has. */
+  readonly tlsNames?: readonly string[];
 }
 
 const NO_PARTS: SocketParts = {};
@@ -60,12 +64,17 @@ export class NetConnector implements Connector {
   /** The functions that make sockets, by destination. */
   readonly #creators: WeakMap<Destination, CreateSocket> = new WeakMap();
 
-  /** @throws TypeError for a name server that is not an IP address */
+  /** @throws TypeError for a name server that is not an IP address, and for an unknown TLS option */
   constructor(options: FilledPoolOptions, parts: SocketParts = {}) {
-    const { dns } = options;
+    const { dns, tls } = options;
     this.#options = options;
     this.#parts = parts;
+    if (tls !== undefined) this.checkTls(tls);
     this.#resolver = dns === false ? undefined : new Resolver(dns);
+  }
+
+  checkTls(tls: TlsOptions): void {
+    checkTlsNames(tls, this.#parts.tlsNames ?? []);
   }
 
   async resolve(hostname: string): Promise<readonly ResolvedAddress[]> {

@@ -3,6 +3,7 @@ import { badOption } from "../../src/options/misuse.ts";
 import { ProxyError } from "../../src/error.ts";
 import type { ResolvedAddress, FoundAddresses } from "../../src/http1/connector.ts";
 import type { FilledDnsOptions } from "../../src/options/pooloptions.ts";
+import { RecentMap } from "../../src/recentmap.ts";
 
 /** Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them. */
 const { process } = globalThis as unknown as {
@@ -11,8 +12,8 @@ const { process } = globalThis as unknown as {
 
 /** Milliseconds for which an address that has failed is tried last. */
 const DOWN_TIME = 10_000;
-/** The maximum number of cached names: where clients choose the target, they could fill the memory with names. */
-const MAX_NAMES = 1000;
+/** The number of names that are kept at least, and half of the most: clients that choose the target choose names as well. */
+const KEPT_NAMES = 1000;
 
 interface Answer {
   readonly addresses: readonly ResolvedAddress[];
@@ -38,7 +39,7 @@ interface Entry {
 
 /** Looks up host names, and caches the answers while they are valid. */
 export class Resolver {
-  readonly #entries: Map<string, Entry> = new Map();
+  readonly #entries: RecentMap<string, Entry> = new RecentMap(KEPT_NAMES);
   readonly #query: (hostname: string) => Promise<Answer>;
 
   /** @throws TypeError for a name server that is not an IP address */
@@ -87,7 +88,6 @@ export class Resolver {
   #entryFor(hostname: string): Entry {
     let entry = this.#entries.get(hostname);
     if (entry === undefined) {
-      if (this.#entries.size >= MAX_NAMES) this.#entries.clear();
       entry = { answer: undefined, lookup: undefined, results: 0, down: new Map() };
       this.#entries.set(hostname, entry);
     }

@@ -3,7 +3,7 @@ import type { Dispatcher } from "undici";
 import { type ReadMemory, sharedMemory } from "../../src/body/memory.ts";
 import { type Inlet, ResponseBody } from "../../src/body/responsebody.ts";
 import { type BodySource, hasArrived } from "../../src/body/source.ts";
-import type { Scope } from "../../src/exchange/scope.ts";
+import { MAX_INTERIM, type Scope } from "../../src/exchange/scope.ts";
 import { badLength, ProxyError, unsendable } from "../../src/error.ts";
 import { isEventStream } from "../../src/fields/headers.ts";
 import { MAX_TRAILERS } from "../../src/fields/trailers.ts";
@@ -74,9 +74,6 @@ function toDispatchOptions(
 
 /** The memory of undici's chunks, which are views of what was read. Copies are a `Buffer`, which middleware may ask for. */
 const MEMORY: ReadMemory = { ...sharedMemory, copyOut: copyOf };
-
-/** The maximum number of interim responses (1xx): without it, an upstream could keep the event loop busy with them. */
-const MAX_INTERIM = 64;
 
 /** One attempt to send a request through a dispatcher. It is the handler that undici calls with the response. */
 export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {

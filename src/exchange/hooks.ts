@@ -1,4 +1,5 @@
 import { badOption } from "../options/misuse.ts";
+import { suggest } from "../options/nearest.ts";
 import { BytesBody } from "../body/bytes.ts";
 import { encodeText } from "../body/memory.ts";
 import type { BodySource } from "../body/source.ts";
@@ -8,10 +9,10 @@ import type { ProxyOptions } from "../options/proxyoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { cleanRequestHeaders } from "../request/outgoing.ts";
 import { assertSendable, isAsterisk } from "../request/target.ts";
-import type { UpstreamRequest } from "../transport.ts";
+import type { HeaderList, UpstreamRequest } from "../transport.ts";
 import { type Client, replaceInform } from "./scope.ts";
 
-/** A request that is about to be sent. `onRequest` may change every member of it. */
+/** A request that is about to be sent. `onRequest` may change every member of it, and may add none. */
 export interface RequestDraft {
   /** The method, as it goes into the request line. */
   method: string;
@@ -54,11 +55,32 @@ export function observeInterim(
   incoming: Incoming,
   hook: NonNullable<ProxyOptions["onInformational"]>,
 ): Client {
+  // As an async function, it cannot throw while the promise of the hook has no listener.
+  const inform = async (status: number, headers: HeaderList): Promise<unknown> =>
+    incoming.inform?.(status, headers);
   return replaceInform(incoming, (status, headers) => {
     const observed = hook(status, toHeaders(headers), incoming.request());
-    void incoming.inform?.(status, headers);
-    return observed;
+    return Promise.all([observed, inform(status, headers)]);
   });
+}
+
+const MEMBERS: readonly string[] = [
+  "method",
+  "path",
+  "headers",
+  "body",
+] satisfies (keyof RequestDraft)[];
+
+/**
+ * Makes sure that a hook has set no member that a draft does not have: it would have no effect.
+ * @throws MisuseError that names it
+ */
+function assertMembers(draft: RequestDraft): void {
+  // Unlike `Object.keys`, this loop allocates nothing.
+  for (const name in draft) {
+    if (MEMBERS.includes(name) || !Object.hasOwn(draft, name)) continue;
+    throw badOption("onRequest", `a draft has no \`${name}\`; ${suggest(name, MEMBERS)}`);
+  }
 }
 
 /** A request that `onRequest` may change. */
@@ -91,6 +113,7 @@ export class DraftedRequest {
    * follows from the body.
    */
   finish(): UpstreamRequest {
+    assertMembers(this.draft);
     const request = this.#request;
     const { method, path, body } = this.draft;
     if (!isAsterisk(path, method)) assertSendable(path);
@@ -109,11 +132,6 @@ export class DraftedRequest {
     const { headers, host } = cleanRequestHeaders(toHeaderList(this.#headers), REQUEST_DERIVED);
     return { headers, host: host ?? request.host };
   }
-}
-
-/** Whether a hook has returned a promise. Those of other libraries need not be of the class `Promise`. */
-export function isPromise<T>(returned: T | PromiseLike<T>): returned is PromiseLike<T> {
-  return typeof (returned as { then?: unknown } | undefined)?.then === "function";
 }
 
 function toBodySource(body: NonNullable<RequestDraft["body"]> | null): BodySource | null {

@@ -1,5 +1,6 @@
 import { WatchedBody } from "../body/watched.ts";
 import { getHeader } from "../fields/headers.ts";
+import { isPromise } from "../options/misuse.ts";
 import type { Incoming } from "../request/incoming.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport.ts";
 
@@ -79,7 +80,7 @@ export interface ObservedConnection {
 }
 
 /** Takes what is known of a request when its response is over. */
-type Report = (event: RequestEnd) => void;
+type Report = (event: RequestEnd) => unknown;
 
 /**
  * Collects what `onRequestEnd` tells of one exchange. It exists only where that option or `serverTiming` is set, or where a
@@ -242,12 +243,17 @@ export class Observation {
 
 function reportEnd(report: Report | undefined, event: RequestEnd): void {
   try {
-    report?.(event);
+    const reported = report?.(event);
+    if (isPromise(reported)) reported.then(undefined, printException);
   } catch (thrown) {
-    // Nothing else reports it: the response is over, and has no caller any more.
-    // oxlint-disable-next-line no-console
-    console.error(thrown);
+    printException(thrown);
   }
+}
+
+/** Prints an exception of a hook that nothing else reports: the response is over, and has no caller any more. */
+function printException(thrown: unknown): void {
+  // oxlint-disable-next-line no-console
+  console.error(thrown);
 }
 
 /** Returns a metric of `Server-Timing` and the separator behind it; `""` for a time that is not known. */

@@ -26,7 +26,7 @@ export interface Client {
    *
    * What it throws, or rejects with, aborts the exchange.
    */
-  inform?(status: number, headers: HeaderList): void | Promise<void>;
+  inform?(status: number, headers: HeaderList): void | Promise<unknown>;
 }
 
 /** The attempt of a transport, which is stopped when the exchange is aborted. */
@@ -36,6 +36,12 @@ export interface AbortTarget {
   /** @internal Returns whether bytes of the request body were sent since its last call; see `watchProgress`. */
   hasProgressed?: (() => boolean) | undefined;
 }
+
+/**
+ * The maximum number of interim responses (1xx) to one request. Each one is parsed, so that without a limit an upstream
+ * could keep the event loop busy until the deadline. Every transport of our own has this limit.
+ */
+export const MAX_INTERIM = 64;
 
 /**
  * The scope of one attempt to get a response. It aborts the exchange when a deadline passes, the client disconnects, or

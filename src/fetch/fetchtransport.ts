@@ -2,7 +2,7 @@ import { amend } from "../fields/amend.ts";
 import { copyBytes } from "../body/memory.ts";
 import { StreamBody } from "../body/stream.ts";
 import { ProxyError, toProxyError, unsendable } from "../error.ts";
-import { getHeader, isEventStream, toHeaderList, toHeaders } from "../fields/headers.ts";
+import { getHeader, isEventStream, toHeaderList, toHeaders, trimOws } from "../fields/headers.ts";
 import { badOption } from "../options/misuse.ts";
 import type {
   Capabilities,
@@ -19,7 +19,6 @@ import {
   toRequestStream,
 } from "./requeststream.ts";
 import { toResponseStream } from "./responsestream.ts";
-import { trimOws } from "../fields/headers.ts";
 
 /** The runtime's `fetch`, or a function with the same interface. */
 export type FetchLike = (url: string, init: RequestInit) => Response | Promise<Response>;

@@ -15,50 +15,44 @@ export const HOP_BY_HOP: readonly string[] = [
   "upgrade",
 ];
 
-/**
- * Fields of the client's request that are not forwarded: they are meant for this proxy, or this proxy writes its own
- * values. The option `forwardHeaders` can make an exception for `proxy-authorization` only.
- */
+/** Fields that are not forwarded, although an app may set them, and `forwardHeaders` may make an exception. */
+const REQUEST_REFUSED: readonly string[] = [
+  // CGI-like upstreams take it for the variable HTTP_PROXY, the proxy of their own requests (httpoxy, CVE-2016-5385).
+  "proxy",
+  // It is meant for this proxy (RFC 9110 §11.7.2).
+  "proxy-authorization",
+];
+
+/** Fields of the client's request that are not forwarded: they are meant for this proxy, or it writes its own values. */
 export const REQUEST_DROPPED: readonly string[] = [
   ...HOP_BY_HOP,
   "content-length",
   "expect",
   "host",
-  "proxy-authorization",
-];
-
-/**
- * Fields by which an untrusted client could claim another address, host or scheme. `x-forwarded-` stands for all names
- * that begin with it. Many upstreams trust `x-real-ip` and similar names as well. Fields of one vendor, such as
- * `cf-connecting-ip`, are not in the list.
- */
-export const REQUEST_ASSERTIONS: readonly string[] = [
-  "forwarded",
-  "x-forwarded-",
-  "x-real-ip",
-  "x-client-ip",
-  "x-cluster-client-ip",
+  ...REQUEST_REFUSED,
 ];
 
 /**
  * A set of field names with a fast lookup: it compares the lengths first, and allocates nothing.
  *
- * A name that ends in `-` stands for all names that begin with it. `_` equals `-`, because CGI-like upstreams cannot
- * distinguish `X_Forwarded_For` from `X-Forwarded-For` (CVE-2026-30851).
+ * All characters but letters and digits equal `-`, because CGI-like upstreams cannot distinguish `X_Forwarded_For` or
+ * `X.Forwarded.For` from `X-Forwarded-For` (CVE-2026-30851, CVE-2026-88011).
  */
 export class NameSet {
   readonly #byLength: (readonly string[])[];
-  readonly #prefixes: string[];
+  readonly #prefixes: readonly string[];
 
-  /** @param base a set; this set contains all its names as well */
-  constructor(names: Iterable<string>, base?: NameSet) {
+  /**
+   * @param base a set; this set contains all its names as well
+   * @param prefixes what other names in the set begin with, in lower case, such as `x-forwarded-`
+   */
+  constructor(names: Iterable<string>, base?: NameSet, prefixes: readonly string[] = []) {
     this.#byLength = base === undefined ? [] : base.#byLength.slice();
-    this.#prefixes = base === undefined ? [] : base.#prefixes.slice();
+    this.#prefixes = base === undefined ? prefixes : [...base.#prefixes, ...prefixes];
     for (const name of names) {
-      const lower = normalizeName(name);
-      if (lower.endsWith("-")) this.#prefixes.push(lower);
+      const folded = foldName(name);
       // This list may be shared with the base set, so copy it instead of appending to it.
-      else this.#byLength[lower.length] = [...(this.#byLength[lower.length] ?? []), lower];
+      this.#byLength[folded.length] = [...(this.#byLength[folded.length] ?? []), folded];
     }
   }
 
@@ -66,41 +60,63 @@ export class NameSet {
     const candidates = this.#byLength[name.length];
     if (candidates !== undefined) {
       for (let i = 0; i < candidates.length; i++) {
-        if (beginsWith(name, candidates[i] as string, HYPHEN)) return true;
+        if (foldsTo(name, candidates[i] as string)) return true;
       }
     }
     for (let i = 0; i < this.#prefixes.length; i++) {
       const prefix = this.#prefixes[i] as string;
-      if (name.length > prefix.length && beginsWith(name, prefix, HYPHEN)) return true;
+      if (name.length > prefix.length && foldsTo(name, prefix)) return true;
     }
     return false;
   }
 }
 
 /**
- * Fields of a request that follow from its connection, body and target. No option and no hook sets them. An app may set
- * `Proxy-Authorization`, for an upstream that is a proxy.
+ * Fields by which an untrusted client could claim another address, host or scheme: the standard ones, and those of proxies
+ * and vendors that many upstreams trust.
  */
+export const REQUEST_ASSERTIONS: NameSet = new NameSet(
+  [
+    "forwarded",
+    "x-forwarded",
+    "forwarded-for",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+  ],
+  undefined,
+  ["x-forwarded-"],
+);
+
+/** Fields of a request that follow from its connection, body and target. No option and no hook sets them. */
 export const REQUEST_DERIVED: NameSet = new NameSet(
-  REQUEST_DROPPED.filter((name) => name !== "proxy-authorization"),
+  REQUEST_DROPPED.filter((name) => !REQUEST_REFUSED.includes(name)),
 );
 
 const HYPHEN = 0x2d;
-const UNDERSCORE = 0x5f;
 
 /**
- * Whether a name begins with a text, whatever the case of its letters.
- * @param lower the text in lower case, not longer than the name
- * @param underscore the character that `_` in the name stands for
+ * Whether a name begins with a text once it is folded as `foldName` does.
+ * @param folded the text, not longer than the name
  */
-function beginsWith(name: string, lower: string, underscore: number): boolean {
-  for (let i = 0; i < lower.length; i++) {
-    let code = name.charCodeAt(i);
-    if (code >= 0x41 /* A */ && code <= 0x5a /* Z */) code += 0x20;
-    else if (code === UNDERSCORE) code = underscore;
-    if (code !== lower.charCodeAt(i)) return false;
+function foldsTo(name: string, folded: string): boolean {
+  for (let i = 0; i < folded.length; i++) {
+    const code = name.charCodeAt(i);
+    const wanted = folded.charCodeAt(i);
+    if (code === wanted) continue;
+    const isUpper = code >= 0x41 /* A */ && code <= 0x5a; /* Z */
+    if (isUpper ? code + 0x20 !== wanted : wanted !== HYPHEN || isLetterOrDigit(code)) return false;
   }
   return true;
+}
+
+/** Whether a character is a letter in lower case, or a digit. */
+function isLetterOrDigit(code: number): boolean {
+  return (code >= 0x61 && code <= 0x7a) || (code >= 0x30 && code <= 0x39);
 }
 
 /**
@@ -109,12 +125,18 @@ function beginsWith(name: string, lower: string, underscore: number): boolean {
  * @param lower the name in lower case
  */
 export function isName(name: string, lower: string): boolean {
-  return name.length === lower.length && beginsWith(name, lower, UNDERSCORE);
+  if (name.length !== lower.length) return false;
+  for (let i = 0; i < lower.length; i++) {
+    let code = name.charCodeAt(i);
+    if (code >= 0x41 /* A */ && code <= 0x5a /* Z */) code += 0x20;
+    if (code !== lower.charCodeAt(i)) return false;
+  }
+  return true;
 }
 
-function normalizeName(name: string): string {
-  const lower = name.toLowerCase();
-  return lower.includes("_") ? lower.replaceAll("_", "-") : lower;
+/** Returns a name as a CGI-like upstream may read it: in lower case, with `-` for all other characters than letters and digits. */
+export function foldName(name: string): string {
+  return name.toLowerCase().replaceAll(/[^a-z0-9]/g, "-");
 }
 
 /**
@@ -135,14 +157,14 @@ export function withoutNominated(headers: HeaderList, connection: string | undef
   }
   const nominated = new Set<string>();
   for (const option of connection.split(",")) {
-    const name = normalizeName(trimOws(option));
-    if (!CONNECTION_OPTIONS.has(name)) nominated.add(name);
+    const name = trimOws(option).toLowerCase();
+    if (!CONNECTION_OPTIONS.has(name)) nominated.add(foldName(name));
   }
   if (nominated.size === 0) return headers;
   const left: HeaderList = [];
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
-    if (!nominated.has(normalizeName(name))) left.push(name, headers[i + 1] as string);
+    if (!nominated.has(foldName(name))) left.push(name, headers[i + 1] as string);
   }
   return left;
 }

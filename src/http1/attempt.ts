@@ -11,11 +11,12 @@ import {
 } from "../error.ts";
 import type { Scope } from "../exchange/scope.ts";
 import { isEventStream } from "../fields/headers.ts";
+import { TOKEN } from "../fields/token.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../transport.ts";
 import type { Codec } from "./codec.ts";
 import type { Connection, Job } from "./connection.ts";
 import type { OriginPool } from "./originpool.ts";
-import { type ResponseHead, TOKEN } from "./parser.ts";
+import type { ResponseHead } from "./parser.ts";
 import type { Place } from "./queue.ts";
 import { SwitchedTunnel } from "./switchedtunnel.ts";
 import { toSocketError } from "./socketerror.ts";

@@ -8,7 +8,7 @@ import {
 } from "../options/pooloptions.ts";
 import { addOrigin, Counters } from "../counters.ts";
 import { ProxyError } from "../error.ts";
-import type { Upstream } from "../request/target.ts";
+import type { TlsOptions, Upstream } from "../request/target.ts";
 import type {
   Capabilities,
   UpstreamRequest,
@@ -202,6 +202,10 @@ export class HttpTransport implements Transport {
   async resolve(hostname: string): Promise<readonly string[]> {
     const found = (await this.#connector.resolve?.(hostname)) ?? [];
     return found.map(({ address }) => address);
+  }
+
+  checkTls(tls: TlsOptions): void {
+    this.#connector.checkTls?.(tls);
   }
 
   stats(): PoolStats {

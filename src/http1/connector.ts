@@ -114,4 +114,9 @@ export interface Connector {
    * @throws ProxyError `dns_error` or `dns_timeout`
    */
   resolve?(hostname: string): Promise<readonly ResolvedAddress[]>;
+  /**
+   * Checks the names of TLS options; left out by a connector that takes any.
+   * @throws TypeError that names an option that it does not know
+   */
+  checkTls?(tls: TlsOptions): void;
 }

@@ -1,4 +1,6 @@
 import { ProxyError, type ProxyErrorCode } from "../error.ts";
+import { MAX_INTERIM } from "../exchange/scope.ts";
+import { TOKEN } from "../fields/token.ts";
 import { MAX_TRAILERS } from "../fields/trailers.ts";
 import type { HeaderList } from "../transport.ts";
 import { type Codec, portableCodec } from "./codec.ts";
@@ -71,11 +73,7 @@ const CHUNK_SIZE: LinesKind = {
 /** The maximum number of bytes in the chunk extensions of one body: without it, they could be longer than the body. */
 const MAX_EXTENSION_BYTES = 16_384;
 
-/**
- * The maximum number of interim responses (1xx) to one request, and of the bytes in all of them. Each one is parsed, so
- * that without a limit an upstream could keep the event loop busy until the deadline.
- */
-export const MAX_INTERIM = 64;
+/** The maximum number of bytes in all interim responses to one request. */
 const MAX_INTERIM_BYTES = 65_536;
 
 const CHUNK_SIZE_LINE = /^([\da-f]+)[\t ]*(;[\t -~\u0080-\u00ff]*)?\r\n$/i;
@@ -88,8 +86,6 @@ const MAX_PLAIN_DIGITS = 8;
  * CR is refused by `LineReader`.
  */
 const UNCLEAR = /[^\t\r\n -~\u0080-\u00ff]|\r(?!\n)/;
-/** The name of a header field, or a method. */
-export const TOKEN: RegExp = /^[!#$%&'*+.^_`|~\w-]+$/;
 const CONTENT_LENGTH = /^\d{1,15}$/;
 
 const LF = 0x0a;

@@ -1,5 +1,6 @@
 import type { Context } from "../request/incoming.ts";
-import { callback, choice, either, off, ranges, text, toggle, TOKEN } from "./kinds.ts";
+import { TOKEN } from "../fields/token.ts";
+import { callback, choice, either, off, ranges, text, toggle } from "./kinds.ts";
 import type { Flags, Schema } from "./schema.ts";
 
 /**

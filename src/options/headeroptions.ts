@@ -1,13 +1,13 @@
 import { fields, forwardableNames, names, protocols, text, toggle } from "./kinds.ts";
 import type { Flags, Schema } from "./schema.ts";
 
-/** The options about the header fields of the upstream request. */
+/** The options about the header fields of the upstream request, and about requests that are forwarded only if asked for. */
 export interface HeaderOptions {
   /**
    * Sets fields of the upstream request; `null` deletes one.
    *
-   * The client's own copy of each field, and its alias with `_`, never reaches the upstream, not even where the value is
-   * `null`. This option takes precedence over all others except `onRequest`. Hop-by-hop fields and those of the message
+   * The client's own copy of each field, and its aliases, in which other characters than letters and digits stand for `-`,
+   * never reach the upstream, not even where the value is `null`. This option takes precedence over all others except `onRequest`. Hop-by-hop fields and those of the message
    * framing are refused; `host` has an option of its own.
    * @example { authorization: "Bearer …", cookie: null }
    */
@@ -20,8 +20,9 @@ export interface HeaderOptions {
    */
   filterHeaders?: readonly string[];
   /**
-   * Names of fields to forward although they are dropped by default: `forwarded`, `x-forwarded-*`, `x-real-ip`,
-   * `x-client-ip`, `x-cluster-client-ip`, `proxy-authorization`.
+   * Names of fields to forward although they are dropped by default: `proxy-authorization`, `proxy`, and those
+   * by which a client could claim another address: `forwarded`, `x-forwarded-*`, `x-forwarded`, `forwarded-for`, `x-real-ip`,
+   * `x-client-ip`, `x-cluster-client-ip`, `client-ip`, `true-client-ip`, `cf-connecting-ip`, `fastly-client-ip`.
    *
    * The client can then send any value in these fields to the upstream. Hop-by-hop fields and those of the message framing
    * are refused.
@@ -55,15 +56,27 @@ export interface HeaderOptions {
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.8
    */
   upgrades?: readonly string[];
+  /**
+   * Whether TRACE is forwarded. By default, it gets 405.
+   *
+   * The upstream sends the request back in its response, so that the client would read what the proxy has added. A TRACE
+   * therefore gets no field of `headers`, no forwarding field and no query of the target, and fields of the client that may
+   * hold a secret are dropped. Fields that `onRequest` and interceptors add are sent. At `Max-Forwards: 0`, the proxy itself
+   * responds. Clients over `fetch` (Workers) cannot send TRACE: it gets 501 there.
+   * @default false
+   * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.3.8
+   */
+  trace?: boolean;
 }
 
-export const headerSchema: Schema<HeaderOptions, "changeOrigin" | "upgrades"> = {
+export const headerSchema: Schema<HeaderOptions, "changeOrigin" | "upgrades" | "trace"> = {
   headers: { kind: fields },
   filterHeaders: { kind: names },
   forwardHeaders: { kind: forwardableNames },
   changeOrigin: { kind: toggle, default: true },
   host: { kind: text(/^[\w.~:[\]-]+$/, 'use "name" or "name:port"') },
   upgrades: { kind: protocols, default: ["websocket"] },
+  trace: { kind: toggle, default: false },
 };
 
 export const headerFlags: Flags<HeaderOptions> = {
@@ -75,5 +88,6 @@ export const headerFlags: Flags<HeaderOptions> = {
     changeOrigin: "send the target's Host, not the client's",
     host: { name: "host-header", value: "<name>", help: "send this Host" },
     upgrades: "protocols of Upgrade to tunnel",
+    trace: "forward TRACE, without secrets",
   },
 };

@@ -35,7 +35,7 @@ export interface HookOptions {
   onInformational?: (status: number, headers: Headers, request: Request) => void | Promise<void>;
   /**
    * Runs once for each request, when its response or its tunnel is over, and tells what has happened: status, upstream,
-   * attempts, bytes, times, and the error if there was one. It only observes; what it throws is printed.
+   * attempts, bytes, times, and the error if there was one. It only observes; what it throws, or rejects with, is printed.
    * @example ({ method, path, status, timings }) => console.log(method, path, status, timings.total)
    */
   onRequestEnd?: (event: RequestEnd) => void;

@@ -1,5 +1,7 @@
 import { REQUEST_DERIVED } from "../fields/headers.ts";
+import { TOKEN } from "../fields/token.ts";
 import { checkRange } from "../request/trust.ts";
+import { quoteInput } from "./misuse.ts";
 import { findWrong, isRecord, type Kind, type KindName, type Table } from "./schema.ts";
 
 /**
@@ -78,7 +80,6 @@ export function choice<Text extends string>(...choices: Text[]): Kind<Text> {
   return { ...define((value) => choices.includes(value as Text)), choices };
 }
 
-export const TOKEN: RegExp = /^[!#$%&'*+.^_`|~\w-]+$/;
 /** The name of one field: a token without `*` and without a final `-`, because these stand for several names. */
 const NAME = /^[!#$%&'+.^_`|~\w-]*[!#$%&'+.^_`|~\w]$/;
 /** The characters of a field value (RFC 9110 §5.5); bytes above 0x7f are opaque. */
@@ -88,7 +89,7 @@ function checkNames(value: unknown): string | undefined {
   if (!Array.isArray(value)) return 'use an array of field names, such as ["cookie"]';
   for (const name of value as unknown[]) {
     if (typeof name !== "string" || !NAME.test(name)) {
-      return `${JSON.stringify(name)} is not a field name`;
+      return `${quoteInput(name)} is not a field name`;
     }
   }
   return undefined;
@@ -133,7 +134,7 @@ export const fields: Kind<Readonly<Record<string, string | null>>> = {
   check(value) {
     if (!isRecord(value)) return 'use an object such as { "x-name": "value" }';
     for (const name of Object.keys(value)) {
-      if (!TOKEN.test(name)) return `${JSON.stringify(name)} is not a field name`;
+      if (!TOKEN.test(name)) return `${quoteInput(name)} is not a field name`;
       if (REQUEST_DERIVED.has(name)) {
         if (name.toLowerCase() === "host") return "set Host by the `host` option";
         return `"${name}" ${OF_CONNECTION}`;

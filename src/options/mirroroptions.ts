@@ -1,6 +1,6 @@
 import { parseTarget, type TargetAddress } from "../request/target.ts";
 import { bytes, callback, either, object, record, text } from "./kinds.ts";
-import { defaultsOf, type Flags, type Schema } from "./schema.ts";
+import { defaultsOf, type Flags, isRecord, type Schema } from "./schema.ts";
 
 /** Which requests are copied to a mirror. */
 export interface MirrorSettings {
@@ -42,12 +42,13 @@ export interface MirrorOptions {
 
 const ORIGIN = 'use an origin such as "http://127.0.0.1:4001"';
 
-function isOrigin(value: unknown): boolean {
+/** The message about an object is that of a target: one of its options may be wrong. */
+function checkOrigin(value: unknown): string | undefined {
   try {
     const { basePath, query } = parseTarget(value as TargetAddress);
-    return basePath === "" && query === "";
-  } catch {
-    return false;
+    return basePath === "" && query === "" ? undefined : ORIGIN;
+  } catch (wrong) {
+    return isRecord(value) ? (wrong as Error).message.replace(/^fetchway: /, "") : ORIGIN;
   }
 }
 
@@ -56,7 +57,7 @@ function isShare(value: unknown): boolean {
 }
 
 const settingsSchema: Schema<MirrorSettings, "sample" | "maxBody"> = {
-  target: { kind: object(isOrigin, ORIGIN) },
+  target: { kind: { check: checkOrigin } },
   sample: { kind: object(isShare, "use a number above 0, up to 1"), default: 1 },
   maxBody: { kind: bytes, default: 65_536 },
 };

@@ -10,13 +10,37 @@ export function badOption(option: string, fix: string): MisuseError {
 }
 
 /**
+ * Returns a text that a user has written without what may be the credentials of a URL: all between its scheme, or its
+ * beginning, and the last `@`. The text need not be a URL, because a mistake in it may be the reason for the message.
+ */
+export function cutCredentials(text: string): string {
+  const at = text.lastIndexOf("@");
+  if (at < 0) return text;
+  const scheme = /:[/\\]+/.exec(text.slice(0, at));
+  const start = scheme === null ? 0 : scheme.index + scheme[0].length;
+  return `${text.slice(0, start)}…${text.slice(at)}`;
+}
+
+/** Returns what a user has written for a message: as JSON, and without credentials. */
+export function quoteInput(value: unknown): string {
+  return typeof value === "string"
+    ? JSON.stringify(cutCredentials(value))
+    : cutCredentials(JSON.stringify(value) ?? String(value));
+}
+
+/** Whether a function of the app has returned a promise. Those of other libraries need not be of the class `Promise`. */
+export function isPromise<T>(returned: T | PromiseLike<T>): returned is PromiseLike<T> {
+  return typeof (returned as { then?: unknown } | null | undefined)?.then === "function";
+}
+
+/**
  * Returns the result of a function that the app has set as an option. A promise is refused, because it would count as
  * true whatever it resolves to.
  * @throws TypeError that names the option
  */
 export function atOnce<T>(answer: T, option: string): T {
-  if (!(answer instanceof Promise)) return answer;
-  answer.catch(() => {});
+  if (!isPromise(answer)) return answer;
+  answer.then(undefined, () => {});
   throw badOption(option, "answer at once, not with a promise");
 }
 

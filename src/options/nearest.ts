@@ -15,6 +15,12 @@ export function nearest(spelled: string, names: Iterable<string>): string | unde
   return best;
 }
 
+/** Says what to write instead of an unknown name. */
+export function suggest(spelled: string, names: readonly string[]): string {
+  const meant = nearest(spelled, names);
+  return meant ? `did you mean \`${meant}\`?` : `there are ${names.join(", ")}`;
+}
+
 function toLetters(name: string): string {
   return name.replace(/[-_]/g, "").toLowerCase();
 }

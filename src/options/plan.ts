@@ -89,18 +89,18 @@ export interface Plan {
 /** The maximum number of redirects for `followRedirects: true`. */
 const MAX_REDIRECTS = 5;
 
-const ADDED_BY_PROXY = new NameSet(["forwarded", "x-forwarded-", "via"]);
+const ADDED_BY_PROXY = new NameSet(["forwarded", "via"], undefined, ["x-forwarded-"]);
 
 // All plans share these sets. An app that writes its options as a literal in each call compiles a plan for each
 // request.
-const DROPPED = new NameSet([...REQUEST_DROPPED, ...REQUEST_ASSERTIONS]);
+const DROPPED = new NameSet(REQUEST_DROPPED, REQUEST_ASSERTIONS);
 /**
  * The fields that are dropped from the request of a trusted peer, by the style that this proxy writes. They include the
  * forwarding fields of the other style, so that the two styles cannot contradict each other.
  */
 const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
   "x-forwarded": new NameSet([...REQUEST_DROPPED, "forwarded"]),
-  forwarded: new NameSet([...REQUEST_DROPPED, "x-forwarded-"]),
+  forwarded: new NameSet(REQUEST_DROPPED, undefined, ["x-forwarded-"]),
   none: new NameSet(REQUEST_DROPPED),
 };
 

@@ -3,7 +3,8 @@
  * interface (type and documentation), the schema (check, default, other names) and the flags of the command. The checks
  * of options, the defaults, the command's flags, the tables of docs/ and a part of the tests are made from these.
  */
-import { nearest } from "./nearest.ts";
+import { cutCredentials } from "./misuse.ts";
+import { suggest } from "./nearest.ts";
 
 /** Returns what is wrong with a value and how to put it right, or undefined for a good value. */
 export type Check = (value: unknown) => string | undefined;
@@ -121,7 +122,7 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return Object.prototype.toString.call(value) === "[object Object]";
 }
 
-/** Finds the first wrong option: returns its name and how to put it right. */
+/** Finds the first wrong option: returns its name for a message, and how to put it right. */
 export function findWrong(
   options: object,
   table: Table,
@@ -131,7 +132,7 @@ export function findWrong(
     const value = (options as Record<string, unknown>)[name];
     // `hasOwn` leaves out the names that every object inherits, such as `constructor`.
     if (!Object.hasOwn(table, name)) {
-      return [name, explain?.(name, value) ?? explainUnknown(name, table)];
+      return [cutCredentials(name), explain?.(name, value) ?? explainUnknown(name, table)];
     }
     const fix = value === undefined ? undefined : table[name]?.kind.check(value);
     if (fix !== undefined) return [name, fix];
@@ -140,8 +141,5 @@ export function findWrong(
 }
 
 function explainUnknown(name: string, table: Table): string {
-  const names = Object.keys(table);
-  const meant = nearest(name, names);
-  const fix = meant ? `did you mean \`${meant}\`?` : `there are ${names.join(", ")}`;
-  return `there is no such option; ${fix}`;
+  return `there is no such option; ${suggest(name, Object.keys(table))}`;
 }

@@ -1,6 +1,6 @@
 import type { HeaderList } from "../transport.ts";
 import type { Trust } from "./trust.ts";
-import { trimOws } from "../fields/headers.ts";
+import { foldName, REQUEST_ASSERTIONS, trimOws } from "../fields/headers.ts";
 
 /**
  * Removes the values that no trusted proxy has written from the forwarding fields of a request. The caller has checked
@@ -13,13 +13,13 @@ import { trimOws } from "../fields/headers.ts";
  * addresses in `X-Forwarded-For` are trusted. Otherwise, and also without `X-Forwarded-For`, only its last value stays,
  * because the peer has written that one.
  *
- * A malformed `Forwarded` is dropped as a whole. So are fields such as `X_Forwarded_For`, with `_` instead of `-`.
+ * A malformed `Forwarded` is dropped as a whole. So are aliases such as `X_Forwarded_For`: the peer need not know them.
  * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1
  */
 export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
-  // The names of all forwarding fields begin with F or X. If no string of the list does, it has no such field, and needs no
-  // copy. Values are tested as well, which is simpler than skipping them: one that begins so only causes a copy.
-  if (!headers.some((each) => /^[fx]/i.test(each))) return headers;
+  // The names of all fields in question begin with C, F, T or X. If no string of the list does, it has no such field, and
+  // needs no copy. Values are tested as well, which is simpler than skipping them: one that begins so only causes a copy.
+  if (!headers.some((each) => /^[cftx]/i.test(each))) return headers;
   const left: HeaderList = [];
   const forwardedFor: string[] = [];
   const forwarded: string[] = [];
@@ -32,7 +32,7 @@ export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
     if (lower === "x-forwarded-for") forwardedFor.push(value);
     else if (lower === "forwarded") forwarded.push(value);
     else if (/^x-forwarded-(?:proto|host|port)$/.test(lower)) asked.push([name, value]);
-    else if (!isAlias(lower)) left.push(name, value);
+    else if (!isAlias(name, lower)) left.push(name, value);
   }
   const addresses = splitList(forwardedFor.join(","));
   const client = findClient(addresses, trusts);
@@ -47,9 +47,9 @@ export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
   return left;
 }
 
-/** Whether a name is like `X_Forwarded_For`, which CGI-like upstreams cannot distinguish from `X-Forwarded-For` (CVE-2026-30851). */
-function isAlias(lower: string): boolean {
-  return lower.includes("_") && lower.replaceAll("_", "-").startsWith("x-forwarded-");
+/** Whether a name is like `X_Forwarded_For`, which some upstreams cannot distinguish from `X-Forwarded-For` (CVE-2026-30851). */
+function isAlias(name: string, lower: string): boolean {
+  return REQUEST_ASSERTIONS.has(name) && foldName(name) !== lower;
 }
 
 function splitList(value: string): string[] {

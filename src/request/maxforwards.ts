@@ -1,6 +1,6 @@
 import { BytesBody } from "../body/bytes.ts";
 import { badRequest } from "../error.ts";
-import { getHeader, NameSet, REQUEST_ASSERTIONS } from "../fields/headers.ts";
+import { getHeader, REQUEST_ASSERTIONS } from "../fields/headers.ts";
 import type { Incoming } from "./incoming.ts";
 import type { HeaderList, UpstreamResponse } from "../transport.ts";
 
@@ -39,14 +39,19 @@ function countDown(headers: HeaderList): void {
   }
 }
 
-/**
- * Matches names of fields that are likely to hold a secret. The response to TRACE leaves them out (RFC 9110 §9.3.8).
- */
+/** Matches names of fields that are likely to hold a secret. */
 const SECRET = /auth|cookie|credential|key|password|secret|session|token/i;
+
 /**
- * Fields that earlier proxies write. The response to TRACE leaves them out: they may show addresses of these proxies.
+ * Returns the fields of a TRACE request that its response may show: without those that may hold a secret, and without what
+ * earlier proxies have written, which may show their addresses (RFC 9110 §9.3.8).
  */
-const ASSERTED = new NameSet(REQUEST_ASSERTIONS);
+export function withoutSecrets(headers: HeaderList): HeaderList {
+  return headers.filter((_, i) => {
+    const name = headers[i - (i % 2)] as string;
+    return !SECRET.test(name) && !REQUEST_ASSERTIONS.has(name);
+  });
+}
 
 /**
  * Returns the response of the final recipient to a request that must not be forwarded any further.
@@ -69,11 +74,9 @@ function respondOk(headers: HeaderList, body: BytesBody | null): UpstreamRespons
 
 /** Returns the head of a request as it came, in bytes, without secrets (RFC 9110 §9.3.8). */
 function reflectHead(incoming: Incoming): Uint8Array {
-  const { method, path, headers } = incoming;
+  const { method, path } = incoming;
+  const headers = withoutSecrets(incoming.headers);
   let text = `${method} ${path} HTTP/${incoming.version()}\r\n`;
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i] as string;
-    if (!SECRET.test(name) && !ASSERTED.has(name)) text += `${name}: ${headers[i + 1]}\r\n`;
-  }
+  for (let i = 0; i < headers.length; i += 2) text += `${headers[i]}: ${headers[i + 1]}\r\n`;
   return Uint8Array.from(`${text}\r\n`, (character) => character.charCodeAt(0));
 }

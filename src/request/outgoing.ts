@@ -14,6 +14,7 @@ import type { Context, Incoming } from "./incoming.ts";
 import type { Plan } from "../options/plan.ts";
 import { joinTarget, type Upstream } from "./target.ts";
 import type { HeaderList, UpstreamRequest } from "../transport.ts";
+import { withoutSecrets } from "./maxforwards.ts";
 import { startTrace } from "./tracecontext.ts";
 import { readUpgrade } from "./upgrade.ts";
 import type { Choice } from "../upstreams/failover.ts";
@@ -37,8 +38,10 @@ export function toUpstreamRequest(
   choice?: Choice,
 ): UpstreamRequest {
   const { options } = plan;
-  // A gateway opens no tunnels (RFC 9110 §9.3.6).
-  if (incoming.method === "CONNECT") throw methodNotAllowed(incoming.method);
+  const { method } = incoming;
+  const isTrace = method === "TRACE";
+  // A gateway opens no tunnels (RFC 9110 §9.3.6). The response to TRACE shows the client what the proxy has added.
+  if (method === "CONNECT" || (isTrace && options.trace !== true)) throw methodNotAllowed(method);
   const address = plan.clientAddress
     ? plan.clientAddress(incoming.request(), context)
     : incoming.address;
@@ -60,20 +63,25 @@ export function toUpstreamRequest(
       : agreeOnHost(incoming.named, head.host, incoming.secure);
 
   let headers = trusts ? dropUntrusted(head.headers, trusts) : head.headers;
-  addForwarded(headers, plan.forwarded, trusts !== undefined || plan.kept !== undefined, {
-    address,
-    host,
-    secure: incoming.secure,
-    by: plan.by,
-  });
+  if (isTrace) headers = withoutSecrets(headers);
+  else {
+    addForwarded(headers, plan.forwarded, trusts !== undefined || plan.kept !== undefined, {
+      address,
+      host,
+      secure: incoming.secure,
+      by: plan.by,
+    });
+  }
   if (options.via) addVia(headers, options.via, incoming.version());
   if (plan.overridden !== undefined) headers = withoutNames(headers, plan.overridden);
-  for (let i = 0; i < plan.added.length; i++) headers.push(plan.added[i] as string);
-  if (options.startTrace) startTrace(headers);
+  if (!isTrace) {
+    for (let i = 0; i < plan.added.length; i++) headers.push(plan.added[i] as string);
+    if (options.startTrace) startTrace(headers);
+  }
 
   // The message framing follows the actual body, not the client's fields (RFC 9112 §6.3).
   let body = head.contentLength === 0 ? null : incoming.body;
-  if (body !== null && incoming.method === "TRACE") {
+  if (body !== null && isTrace) {
     // TRACE has no content (RFC 9110 §9.3.8).
     body.cancel();
     body = null;
@@ -87,8 +95,8 @@ export function toUpstreamRequest(
   }
   return {
     upstream,
-    method: incoming.method,
-    path: joinTarget(upstream, path, incoming.method),
+    method,
+    path: joinTarget(isTrace ? { ...upstream, query: "" } : upstream, path, method),
     headers,
     original: incoming.original,
     host: options.host ?? (plan.keepHost ? host : undefined),

@@ -1,11 +1,16 @@
 import { type FetchTarget, isApp, urlOf } from "./app.ts";
 import { isIPAddress } from "./trust.ts";
 import { badRequest, ProxyError } from "../error.ts";
-import { badOption } from "../options/misuse.ts";
-import type { Capabilities } from "../transport.ts";
+import { object, text, toggle } from "../options/kinds.ts";
+import { badOption, quoteInput } from "../options/misuse.ts";
+import { findWrong, isRecord, type Schema } from "../options/schema.ts";
+import type { Capabilities, Transport } from "../transport.ts";
 import type { Upstreams } from "../upstreams/upstreams.ts";
 
-/** TLS options for connections to an upstream, where the transport has the capability `tls`. */
+/**
+ * TLS options for connections to an upstream, where the transport has the capability `tls`. Node, Bun and Deno pass on all other
+ * options of `tls.connect` as well; a name that is no option there is refused.
+ */
 export interface TlsOptions {
   /** The certificate authorities to trust instead of the system's, in PEM. */
   ca?: string | string[];
@@ -100,6 +105,15 @@ export interface Upstream {
   readonly app: FetchTarget | undefined;
 }
 
+const targetSchema: Schema<TargetOptions> = {
+  // `parseUrl` checks it, also where the target is nothing else.
+  url: { kind: object(() => true, "") },
+  socketPath: { kind: text(/[^]/, 'use a path such as "/run/app.sock"') },
+  address: { kind: object(isIPAddress, 'use an IP address such as "10.0.0.7"') },
+  tls: { kind: object(isRecord, "use an object such as { ca, servername }") },
+  http2: { kind: toggle },
+};
+
 /** Parsed targets that were given as strings: most requests have the same few targets. */
 const parsed = new Map<string, Upstream>();
 /** The maximum number of entries in `parsed`. */
@@ -116,8 +130,7 @@ export function parseTarget(target: TargetAddress): Upstream {
   let upstream = parsed.get(target);
   if (upstream === undefined) {
     upstream = parseUncached(target);
-    // Evict only the oldest entry. If all entries were evicted, a loop over one more target than the limit would parse
-    // every target again and again.
+    // Evict only the entry that was added first. It may be in use: then it is parsed once more, in a thousand new ones.
     if (parsed.size >= PARSED_LIMIT) parsed.delete(parsed.keys().next().value as string);
     parsed.set(target, upstream);
   }
@@ -149,7 +162,10 @@ function parseUncached(target: TargetAddress): Upstream {
         "a Response is not a target; pass the app, not the result of its `fetch`",
       );
     }
-    return parseUrl(target.url, target);
+    const upstream = parseUrl(target.url, target);
+    const [name, wrong] = findWrong(target, targetSchema) ?? [];
+    if (name !== undefined) throw badTarget(target.url, `${name}: ${wrong}`);
+    return upstream;
   }
   const fix = Array.isArray(target)
     ? "write `balance([…])`, from fetchway/upstreams"
@@ -172,13 +188,7 @@ function parseUrl(from: string | URL, more: Partial<TargetOptions>): Upstream {
   if (url.protocol !== "http:" && url.protocol !== "https:") {
     throw badTarget(from, "its scheme must be http: or https:, also for WebSockets");
   }
-  if (more.http2 !== undefined && typeof more.http2 !== "boolean") {
-    throw badTarget(from, "its `http2` must be true or false");
-  }
   const { address, socketPath } = more;
-  if (address !== undefined && !isIPAddress(address)) {
-    throw badTarget(from, 'its `address` must be an IP address such as "10.0.0.7"');
-  }
   if (address !== undefined && socketPath !== undefined) {
     throw badTarget(from, "leave out `address` beside `socketPath`");
   }
@@ -204,9 +214,9 @@ function badTarget(target: unknown, fix: string): TypeError {
 
 /** Returns a target for a message. */
 function describeTarget(target: unknown): string {
-  if (typeof target !== "string" && !(target instanceof URL)) return typeof target;
-  // The text before an @ may be a password.
-  return String(target).includes("@") ? "(not shown: it has an @)" : JSON.stringify(String(target));
+  return typeof target === "string" || target instanceof URL
+    ? quoteInput(String(target))
+    : typeof target;
 }
 
 /** The capabilities of a transport that a target may need. */
@@ -219,7 +229,7 @@ type NeededCapabilities = Pick<Capabilities, "unixSocket" | "tls" | "address" | 
  */
 export function assertReachable(
   upstream: Upstream,
-  transport: { name: string; capabilities: NeededCapabilities },
+  transport: Pick<Transport, "name" | "checkTls"> & { capabilities: NeededCapabilities },
   hostOption?: string,
 ): void {
   if (upstream.app !== undefined && hostOption !== undefined) {
@@ -229,6 +239,7 @@ export function assertReachable(
   if (obstacle !== undefined) {
     throw new TypeError(`fetchway: the ${transport.name} client ${obstacle}`);
   }
+  if (upstream.tls !== undefined) transport.checkTls?.(upstream.tls);
 }
 
 function findObstacle(upstream: Upstream, can: NeededCapabilities): string | undefined {
@@ -317,11 +328,33 @@ export function joinTarget(upstream: Upstream, path: string, method?: string): s
   return `${upstream.basePath}${pathname}?${upstream.query}${query === "" ? "" : `&${query}`}`;
 }
 
-/** Matches a segment that upstreams read as `..`: alone, with a path parameter (`..;x`), or followed by `?` or `#`. */
-const PARENT = /(?:^|[/\\])\.\.(?:[/\\;?#]|$)/;
-const ENCODED = /%(?:2[35ef]|3[bf]|5c)/gi;
+/**
+ * Matches a segment that upstreams read as `..`: alone, with a path parameter (`..;x`), or followed by a character at which
+ * some end the path: `?`, `#` or NUL. URL parsers remove tabs and line breaks.
+ */
+// oxlint-disable-next-line no-control-regex
+const PARENT = /(?:^|[/\\])[\t\n\r]*\.[\t\n\r]*\.[\t\n\r]*(?:[/\\;?#\u0000]|$)/;
 /** The maximum number of layers of percent-encoding; no legitimate client uses more. */
 const LAYERS = 8;
+
+/**
+ * Returns a path as it is, and as upstreams could read it that decode percent-encoding once, twice and so on, until nothing
+ * is left to decode. Every octet is decoded, because `%25%32%65` becomes `%2e`; the results are octets, not UTF-8.
+ * @returns undefined for more than eight layers
+ */
+export function decodeLayers(path: string): string[] | undefined {
+  const layers = [path];
+  for (let reading = path; layers.length <= LAYERS + 1; layers.push(reading)) {
+    const decoded = reading.includes("%")
+      ? reading.replace(/%([\da-f]{2})/gi, (_, code: string) =>
+          String.fromCharCode(Number.parseInt(code, 16)),
+        )
+      : reading;
+    if (decoded === reading) return layers;
+    reading = decoded;
+  }
+  return undefined;
+}
 
 /**
  * Refuses a path that an upstream could read as one outside the base path.
@@ -332,13 +365,7 @@ const LAYERS = 8;
  * @throws ProxyError 400
  */
 export function guardEscape(pathname: string): void {
-  let reading = pathname;
-  for (let layer = 0; layer < LAYERS; layer++) {
-    if (PARENT.test(reading)) break;
-    const decoded = reading.replace(ENCODED, decodeURIComponent);
-    if (decoded === reading) return;
-    reading = decoded;
-  }
+  if (decodeLayers(pathname)?.some((reading) => PARENT.test(reading)) === false) return;
   throw new ProxyError("http_request_error", {
     message: "the request path could leave the target's base path",
   });

@@ -1,4 +1,5 @@
-import { atOnce } from "../options/misuse.ts";
+import { atOnce, quoteInput } from "../options/misuse.ts";
+import { RecentMap } from "../recentmap.ts";
 
 /** Tells whether an address is trusted; the address is undefined if it is not known. */
 export type Trust = (address: string | undefined) => boolean;
@@ -56,11 +57,9 @@ export function compileTrust(
 
 /**
  * The ranges of entries that have been checked. An app that writes its options as a literal at the call passes the same
- * entries with each request.
+ * entries with each request; one may also make entries from requests, so that their number is limited.
  */
-const checked = new Map<string, readonly Range[]>();
-/** The maximum number of entries in `checked`. It is then cleared, in case the app makes entries from requests. */
-const MOST_CHECKED = 100;
+const checked = new RecentMap<string, readonly Range[]>(100);
 
 /** Returns the ranges that an entry of `trustProxy` stands for; an empty list for a wrong entry. */
 function rangesOf(entry: string): readonly Range[] {
@@ -71,17 +70,16 @@ function rangesOf(entry: string): readonly Range[] {
 /** Checks an entry of `trustProxy`: an address, a CIDR range or a name of ranges. */
 export function checkRange(entry: unknown): string | undefined {
   const text = typeof entry === "string" ? entry : "";
-  if (checked.has(text)) return undefined;
+  if (checked.get(text) !== undefined) return undefined;
   const wrong = NAMED.has(text) ? undefined : checkAddresses(entry, text);
   if (wrong !== undefined) return wrong;
-  if (checked.size >= MOST_CHECKED) checked.clear();
   checked.set(text, rangesOf(text));
   return undefined;
 }
 
 function checkAddresses(entry: unknown, text: string): string | undefined {
   const range = parseRange(text);
-  if (range === undefined) return `${JSON.stringify(entry)} is not an address or a CIDR range`;
+  if (range === undefined) return `${quoteInput(entry)} is not an address or a CIDR range`;
   const first = (range.bits >> range.open) << range.open;
   if (first === range.bits) return undefined;
   // The entry may mean the one address, or the whole network: let the caller choose.

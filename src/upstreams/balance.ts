@@ -2,10 +2,9 @@
  * Several upstreams as one target: `fetchway/upstreams`. It decides which of them gets a request, and which get none because they fail.
  * @module
  */
-import type { ProxyError, ProxyErrorCode } from "../error.ts";
 import { badOption } from "../options/misuse.ts";
 import { isApp } from "../request/app.ts";
-import { parseTarget, type TargetAddress } from "../request/target.ts";
+import { assertReachable, parseTarget, type TargetAddress } from "../request/target.ts";
 import type { Transport } from "../transport.ts";
 import {
   byAddress,
@@ -36,7 +35,13 @@ import {
   outageOf,
   stateOf,
 } from "./member.ts";
-import { type Health, OutlierDetector, outlierDefaults, type OutlierOptions } from "./outliers.ts";
+import {
+  type Health,
+  OutlierDetector,
+  outlierDefaults,
+  type OutlierOptions,
+  tellsOfUpstream,
+} from "./outliers.ts";
 import { ANY_BUSY, Busy, PlaceQueue } from "./placequeue.ts";
 import { type Chance, type Group, type Member, type Policy, realChance } from "./policy.ts";
 import { RetryBudget, type RetryBudgetOptions } from "./retrybudget.ts";
@@ -260,8 +265,14 @@ export class Balancer implements Upstreams, Group {
   /** Picks the upstream of a request. The proxy calls it. */
   readonly choose: Choose = choose;
 
-  /** Begins the active checks, and the lookups of host names. The proxy calls it. */
+  /**
+   * Begins the active checks, and the lookups of host names. The proxy calls it.
+   * @throws TypeError for an upstream that the transport cannot reach, and for an option that does not work with it
+   */
   start(transport: Transport): void {
+    for (const { target } of [...this.#members, ...(this.#names?.all ?? [])]) {
+      assertReachable(parseTarget(target), transport);
+    }
     if (this.#names !== undefined) {
       if (!hasResolve(transport)) {
         const fix = `the ${transport.name} client looks up names itself; leave it out`;
@@ -304,7 +315,8 @@ export class Balancer implements Upstreams, Group {
   }
 
   /** Takes the result of an attempt. The proxy calls it. */
-  report({ target, request, status, error, latency, isOver, isSent }: Result): void {
+  report(result: Result): void {
+    const { target, request, status, error, latency, isOver, isSent } = result;
     const member = this.#byTarget.get(target);
     if (member === undefined) return;
     // The first report of an attempt tells how it went; the second, that it is over.
@@ -313,12 +325,12 @@ export class Balancer implements Upstreams, Group {
     const isProbe = member.probe !== undefined && (request ?? member.probe) === member.probe;
     if (isFirst && isProbe) member.probe = undefined;
     if (isFirst && isSent !== false) member.requests++;
-    if (isFirst && tellsOfUpstream(error)) {
+    if (isFirst && tellsOfUpstream(result)) {
       const isFailure = status === undefined || status >= 500;
       if (isFailure) member.failures++;
       else this.#policy.observe?.(member, latency);
       this.#outliers?.record(member.health, isFailure, this.#healths, isProbe);
-    } else if (error !== undefined && tellsOfUpstream(error)) {
+    } else if (error !== undefined && tellsOfUpstream(result)) {
       // A status from 500 has been counted when the headers arrived.
       if (status !== undefined && status < 500) member.failures++;
       this.#outliers?.record(member.health, true, this.#healths);
@@ -477,7 +489,8 @@ export class Balancer implements Upstreams, Group {
 }
 
 /**
- * Makes one target of several upstreams. It belongs to the proxies that use it: closing one of them ends its checks.
+ * Makes one target of several upstreams. It belongs to the proxies that use it: closing one of them ends its checks
+ * and lookups, and the next request of another one begins them again.
  * @example
  * ```ts
  * import { createProxy } from "fetchway";
@@ -498,29 +511,16 @@ export function balance(
 }
 
 function isBalanced(added: TargetAddress | BalancedTarget): added is BalancedTarget {
-  if (typeof added !== "object" || added === null || isApp(added) || !("target" in added))
+  if (typeof added !== "object" || added === null || isApp(added)) return false;
+  if (!("target" in added)) {
+    if ("weight" in added)
+      throw badOption("balance", "`weight`: write it as { target: { url }, weight }");
     return false;
+  }
   const wrong = Object.keys(added).find((name) => name !== "target" && name !== "weight");
   if (wrong === undefined) return true;
   throw badOption("balance", `\`${wrong}\` is unknown; use { target, weight }`);
 }
-
-/**
- * Whether a result tells about the upstream. The errors of a client, of the app's code and of limits of the proxy do not:
- * clients could otherwise have upstreams ejected.
- */
-function tellsOfUpstream(error: ProxyError | undefined): boolean {
-  if (error === undefined) return true;
-  return (error.status < 400 || error.status >= 500) && !OWN.has(error.code);
-}
-
-/** The errors of requests that the proxy has not sent. */
-const OWN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
-  "http_request_error",
-  "proxy_internal_error",
-  "connection_limit_reached",
-  "destination_unavailable",
-]);
 
 function checkWeight(weight: number): void {
   if (typeof weight === "number" && weight > 0 && Number.isFinite(weight)) return;

@@ -1,4 +1,7 @@
 import { getHeader } from "../fields/headers.ts";
+import { toggle } from "../options/kinds.ts";
+import { badOption } from "../options/misuse.ts";
+import { findWrong, type Schema } from "../options/schema.ts";
 import type { Group, Member, Policy } from "./policy.ts";
 import type { PickRequest } from "./upstreams.ts";
 
@@ -47,6 +50,8 @@ export interface HashOptions {
   sticky?: boolean;
 }
 
+const hashSchema: Schema<HashOptions> = { sticky: { kind: toggle } };
+
 /**
  * Sends requests with the same key to the same upstream. If upstreams are added or removed, few keys change theirs. An
  * upstream with more than 1.25 times the average load is passed over, and a random jump, rather than the next place,
@@ -54,7 +59,10 @@ export interface HashOptions {
  * @see https://research.google/pubs/maglev-a-fast-and-reliable-software-network-load-balancer/
  * @see https://arxiv.org/abs/1908.08762
  */
-export function consistentHash(keyOf: HashKey, { sticky = false }: HashOptions = {}): Policy {
+export function consistentHash(keyOf: HashKey, options: HashOptions = {}): Policy {
+  const wrong = findWrong(options, hashSchema);
+  if (wrong !== undefined) throw badOption(...wrong);
+  const { sticky = false } = options;
   // Several balanced targets may have the same policy.
   const lookups = new WeakMap<Group, Lookup>();
   return {

@@ -1,9 +1,10 @@
 import { replayOf } from "../body/replay.ts";
 import { WatchedBody } from "../body/watched.ts";
-import { clientGone, ProxyError, type ProxyErrorCode, toProxyError } from "../error.ts";
+import { ProxyError, type ProxyErrorCode, toProxyError } from "../error.ts";
 import { badOption } from "../options/misuse.ts";
 import type { RetryOptions } from "../options/repeatoptions.ts";
 import type { Incoming } from "../request/incoming.ts";
+import { startUpstreams } from "../request/startupstreams.ts";
 import { parseTarget, type TargetAddress, type Upstream } from "../request/target.ts";
 import { discardBody } from "../response/clean.ts";
 import type { HeaderList, Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
@@ -125,7 +126,7 @@ export class Choice {
       target: this.#target,
       request: this.#asked,
       status: undefined,
-      error: clientGone(),
+      error: new ProxyError("http_request_error", { message: "the request was not sent" }),
       latency: 0,
       isOver: true,
       isSent: false,
@@ -138,12 +139,14 @@ export class Choice {
     error: Result["error"],
     latency: Result["latency"],
     isOver: Result["isOver"],
+    isUploaded?: Result["isUploaded"],
   ): void {
     if (this.#isOver) return;
     this.#isOver = isOver;
     const request = this.#asked;
     const target = this.#target;
-    this.#origin.upstreams.report?.({ target, request, status, error, latency, isOver });
+    const { upstreams } = this.#origin;
+    upstreams.report?.({ target, request, status, error, latency, isOver, isUploaded });
   }
 
   /** Whether the upstreams' budget allows a further attempt, for which it then counts. */
@@ -205,7 +208,7 @@ function chooseUpstream(
   scope: Scope,
   reach: Reach = parseTarget,
 ): Choice | Promise<Choice> {
-  upstreams.start?.(transport);
+  startUpstreams(upstreams, transport);
   return pickFirst({ upstreams, client, reach }, scope);
 }
 
@@ -374,7 +377,7 @@ class ChosenAttempt {
 
   async #takeError(thrown: unknown, scope: Scope): Promise<UpstreamResponse> {
     const error = toProxyError(thrown);
-    this.#settle(undefined, this.#blame(error), true);
+    this.#settle(undefined, error, true);
     const repeated = this.#repeat(scope, undefined, error);
     if (repeated !== undefined) return this.#sendElsewhere(repeated, scope, undefined, thrown);
     this.#another?.release();
@@ -388,7 +391,7 @@ class ChosenAttempt {
     // The attempt may still wait for another upstream, which it no longer needs.
     if (this.#another === undefined) this.#asked?.leave?.();
     const latency = performance.now() - this.#startedAt;
-    this.#choice.report(status, error, latency, isOver);
+    this.#choice.report(status, error, latency, isOver, this.#isUploaded);
     return latency;
   }
 
@@ -455,13 +458,6 @@ class ChosenAttempt {
     if (handsBodiesThrough) return request;
     const onEnd = (reason?: unknown): void => void (this.#isUploaded = reason === undefined);
     return { ...request, body: new WatchedBody(request.body, onEnd) };
-  }
-
-  /** Returns the error to report: the upstream cannot respond to a client that does not send all of its body. */
-  #blame(error: ProxyError): ProxyError {
-    if (error.code !== "http_response_timeout" || this.#isUploaded) return error;
-    const message = "the client did not send all of its body";
-    return new ProxyError("http_request_error", { status: 408, message, cause: error });
   }
 }
 

@@ -1,9 +1,11 @@
-import { clientGone } from "../error.ts";
+import { poolClosed } from "../closing.ts";
+import { ProxyError } from "../error.ts";
 import { Deadline } from "../exchange/deadline.ts";
 import { Scope } from "../exchange/scope.ts";
+import { atOnce } from "../options/misuse.ts";
 import { discardBody } from "../response/clean.ts";
 import { joinTarget, parseTarget, type TargetAddress } from "../request/target.ts";
-import type { Transport, UpstreamRequest } from "../transport.ts";
+import type { Transport, UpstreamRequest, UpstreamResponse } from "../transport.ts";
 
 /** Requests of the proxy itself that look whether an upstream works. */
 export interface CheckOptions {
@@ -90,7 +92,7 @@ export class HealthChecks {
     for (const timer of this.#timers.values()) clearTimeout(timer);
     this.#timers.clear();
     this.#transport = undefined;
-    for (const scope of this.#running) scope.abort(clientGone());
+    for (const scope of this.#running) scope.abort(poolClosed());
   }
 
   #wait(checked: Checked, part: number): void {
@@ -105,10 +107,10 @@ export class HealthChecks {
     if (transport === undefined) return;
     const timer = this.#timers.get(checked);
     const { timeout = 5_000 } = this.#options;
-    const scope = new Scope({ listen() {}, unlisten() {} }, timeout, 0);
+    // The scope's own deadline would end with the response headers; a body that comes slowly must end in time as well.
+    const scope = new Scope({ listen() {}, unlisten() {} }, 0, 0);
     this.#running.add(scope);
-    // The scope's own deadline ends with the response headers; a body that comes slowly must end in time as well.
-    const deadline = new Deadline(timeout, () => scope.abort(clientGone()));
+    const deadline = new Deadline(timeout, () => scope.abort(checkTimeout(timeout)));
     const isHealthy = await this.#ask(checked.target, transport, scope).catch(() => false);
     deadline.clear();
     this.#running.delete(scope);
@@ -129,7 +131,7 @@ export class HealthChecks {
 
   /** Sends one request. Resolves to whether its response is that of an upstream that works. */
   async #ask(target: TargetAddress, transport: Transport, scope: Scope): Promise<boolean> {
-    const { path, status, body, headers = {} } = this.#options;
+    const { path, headers = {} } = this.#options;
     const upstream = parseTarget(target);
     const request: UpstreamRequest = {
       upstream,
@@ -145,27 +147,41 @@ export class HealthChecks {
       headersBeforeHooks: undefined,
     };
     const response = await transport.send(request, scope);
-    const isExpected =
-      typeof status === "function"
-        ? status
-        : (got: number) => (status === undefined ? got >= 200 && got < 300 : got === status);
-    if (body === undefined || !isExpected(response.status) || response.body === null) {
+    try {
+      return await this.#isExpected(response);
+    } finally {
       discardBody(response);
-      return isExpected(response.status) && body === undefined;
     }
-    const reader = response.body.stream().getReader();
-    const decoder = new TextDecoder();
-    let text = "";
-    while (text.length < MAX_BODY) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      text += decoder.decode(value, { stream: true });
-      if (text.includes(body)) {
-        await reader.cancel();
-        return true;
-      }
-    }
-    await reader.cancel();
-    return text.includes(body);
   }
+
+  async #isExpected({ status, body }: UpstreamResponse): Promise<boolean> {
+    const { status: expected, body: text } = this.#options;
+    const isGood =
+      typeof expected === "function"
+        ? atOnce(expected(status), "status")
+        : status === expected || (expected === undefined && status >= 200 && status < 300);
+    if (!isGood || text === undefined) return isGood;
+    return body !== null && contains(body.stream(), text);
+  }
+}
+
+/** Whether a text is at the beginning of a body. */
+async function contains(stream: ReadableStream<Uint8Array>, searched: string): Promise<boolean> {
+  const reader = stream.getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  let isOver = false;
+  while (!isOver && text.length < MAX_BODY && !text.includes(searched)) {
+    const { done, value } = await reader.read();
+    isOver = done;
+    text += decoder.decode(value, { stream: true });
+  }
+  await reader.cancel();
+  return text.includes(searched);
+}
+
+function checkTimeout(timeout: number): ProxyError {
+  return new ProxyError("http_response_timeout", {
+    message: `no complete response within ${timeout} ms`,
+  });
 }

@@ -1,4 +1,6 @@
+import type { ProxyErrorCode } from "../error.ts";
 import type { Chance } from "./policy.ts";
+import type { Result } from "./upstreams.ts";
 
 /**
  * When an upstream that fails is ejected: it then gets no requests for a while. The defaults are those of Envoy's outlier
@@ -131,12 +133,17 @@ export class OutlierDetector {
       this.#onChange(health, "the ejection is over");
     }
     if (now < this.#nextSweep) return;
-    this.#nextSweep = now + this.#options.interval;
+    const { interval } = this.#options;
+    // Several intervals have ended since the last sweep if there were no requests for that time.
+    const lastEnd = this.#nextSweep - interval;
+    const end = this.#nextSweep + Math.floor((now - this.#nextSweep) / interval) * interval;
+    this.#nextSweep = end + interval;
     this.#ejectByRate(all);
     for (const health of all) {
       health.successes = health.failures = 0;
       const isClosed = health.ejectedUntil === 0 && !health.isHalfOpen;
-      if (isClosed && health.ejections > 0) health.ejections--;
+      const ended = Math.ceil((end - Math.max(lastEnd, health.returnedAt)) / interval);
+      if (isClosed && ended > 0) health.ejections = Math.max(0, health.ejections - ended);
     }
   }
 
@@ -187,3 +194,21 @@ export class OutlierDetector {
 function rateOf({ successes, failures }: Health): number {
   return successes / (successes + failures);
 }
+
+/**
+ * Whether a result tells about the upstream. The errors of a client, of the app's code and of limits of the proxy do not:
+ * clients could otherwise have upstreams ejected.
+ */
+export function tellsOfUpstream({ error, isUploaded }: Result): boolean {
+  if (error === undefined) return true;
+  if (error.code === "http_response_timeout" && isUploaded === false) return false;
+  return (error.status < 400 || error.status >= 500) && !OWN.has(error.code);
+}
+
+/** The errors of requests that the proxy has not sent. */
+const OWN: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
+  "http_request_error",
+  "proxy_internal_error",
+  "connection_limit_reached",
+  "destination_unavailable",
+]);

@@ -1,6 +1,6 @@
 import type { Chance } from "./policy.ts";
 
-/** The milliseconds for which a request gives credit for retries. */
+/** The milliseconds after which 37 % (1/e) of the credit that a request gives for retries is left. */
 const WINDOW = 10_000;
 
 /** How many retries are allowed, so that an outage is not multiplied by them. */
@@ -55,6 +55,7 @@ export class RetryBudget {
     const passed = now - this.#at;
     this.#at = now;
     this.#reserve = Math.min(this.#perSecond, this.#reserve + (passed / 1000) * this.#perSecond);
-    this.#credit *= Math.max(0, 1 - passed / WINDOW);
+    // Not `1 - passed / WINDOW`: the credit would then depend on how often this method is called.
+    this.#credit *= Math.exp(-passed / WINDOW);
   }
 }

@@ -60,6 +60,11 @@ export interface Result {
    * tunnel has ended. An attempt without a response is reported once.
    */
   readonly isOver: boolean;
+  /**
+   * Whether all of the request's body had been sent, if it has one. If not, a time limit tells nothing about the upstream: it
+   * may have waited for the client. Not set in the second report, and where the place was given back.
+   */
+  readonly isUploaded?: boolean | undefined;
   /** False if the place was given back before anything was sent; the proxy does not set it otherwise. */
   readonly isSent?: boolean;
 }
@@ -135,8 +140,8 @@ export interface Upstreams {
   retryAfter?(): number;
   /** Returns the state of each upstream, for `stats()`. */
   states?(): readonly UpstreamState[];
-  /** Called before the first request of a proxy, with the transport that it uses. */
+  /** Called before the first request of a proxy, with the transport that it uses, and before its first request after `close`. */
   start?(transport: Transport): void;
-  /** Ends what runs in the background. A proxy calls it when it is closed. */
+  /** Ends what runs in the background. A proxy calls it when it is closed; other proxies may use the target later. */
   close?(): void;
 }

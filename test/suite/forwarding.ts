@@ -21,6 +21,16 @@ export const forged: Header[] = [
   ["X_Real_IP", "6.6.6.6"],
   ["X-Client-IP", "6.6.6.6"],
   ["X-Cluster-Client-IP", "6.6.6.6"],
+  ["X.Forwarded.For", "6.6.6.6"],
+  ["X.Real.IP", "6.6.6.6"],
+  ["X~Forwarded!Host", "evil.test"],
+  ["X-Forwarded", "for=6.6.6.6"],
+  ["Forwarded-For", "6.6.6.6"],
+  ["Client-IP", "6.6.6.6"],
+  ["True-Client-IP", "6.6.6.6"],
+  ["CF-Connecting-IP", "6.6.6.6"],
+  ["Fastly-Client-IP", "6.6.6.6"],
+  ["Proxy", "http://evil.test"],
 ];
 
 /** The forwarding fields that the upstream must get if the client is not a trusted proxy. */
@@ -34,7 +44,7 @@ export const own: Header[] = [
 /** Returns the forwarding fields and the fields with the client's address, in lower case and sorted by name. */
 export function said(headers: Header[]): Header[] {
   return headers
-    .filter(([name]) => /forwarded|[-_]ip$/i.test(name))
+    .filter(([name]) => /forwarded|[^a-z]ip$|^proxy$/i.test(name))
     .map(([name, value]): Header => [name.toLowerCase(), value])
     .toSorted(([a], [b]) => (a < b ? -1 : 1));
 }
@@ -106,7 +116,10 @@ export const forwarding = {
       "X-User",
       "X_User",
       "x_user",
+      "X.User",
+      "x~user",
       "X-Filtered",
+      "X.Filtered",
     ].map((name): Header => [name, "evil"]);
     await t.ask(request("GET", "/", copies), "identity");
     const found = t.upstream.calls[0]?.headers.filter(([name]) => /user|filtered/i.test(name));

@@ -77,6 +77,7 @@ export const hops = {
         ["Cookie", "a=secret"],
         ["Authorization", "Basic secret"],
       ]),
+      "tracing",
     );
     expect(answer).toMatchObject({ status: 200, cut: false });
     expect(answer.get("content-type")).toBe("message/http");
@@ -87,7 +88,7 @@ export const hops = {
   },
 
   async "TRACE decrements Max-Forwards"(t: Tools): Promise<void> {
-    const answer = await t.ask(request("TRACE", "/", [["Max-Forwards", "7"]]));
+    const answer = await t.ask(request("TRACE", "/", [["Max-Forwards", "7"]]), "tracing");
     expect(answer).toMatchObject({ status: 200 });
     expect(t.upstream.calls.map((call) => call.get("max-forwards"))).toEqual(["6"]);
   },

@@ -2,7 +2,7 @@
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
-import { request } from "../_wire.ts";
+import { type Header, request } from "../_wire.ts";
 
 /** The methods of WebDAV and its extensions (RFC 4918, 3253, 3648, 3744, 4791, 5323, 5842), and QUERY. */
 const WEBDAV = (
@@ -60,12 +60,35 @@ export const methods = {
     expect(seen(t)).toEqual(["OPTIONS /* ", "GET /*?x "]);
   },
 
-  async "TRACE reaches the upstream, without content"(t: Tools): Promise<void> {
-    expect((await t.ask(request("TRACE", "/x?y"))).status).toBe(200);
-    const client = await t.connect();
+  async "TRACE is answered with 405, also at Max-Forwards 0"(t: Tools): Promise<void> {
+    for (const fields of [[], [["Max-Forwards", "0"]]] as Header[][]) {
+      const answer = await t.ask(request("TRACE", "/", fields));
+      expect(answer.status).toBe(405);
+      expect(answer.get("allow")).toMatch(/GET/);
+      expect(answer.get("allow")).not.toMatch(/TRACE/);
+    }
+    expect(t.upstream.calls).toEqual([]);
+  },
+
+  async "with trace: true, TRACE reaches the upstream without content and without secrets"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9110-9.3.8-sensitive");
+    const fields: Header[] = [
+      ["X-Kept", "yes"],
+      ["Cookie", "a=secret"],
+      ["Authorization", "Basic secret"],
+    ];
+    expect((await t.ask(request("TRACE", "/x?y", fields), "tracing")).status).toBe(200);
+    const [call] = t.upstream.calls;
+    expect(call?.target).toBe("/base/x?y");
+    expect(call?.get("x-kept")).toBe("yes");
+    expect(JSON.stringify(call?.headers)).not.toMatch(/secret|operator|forwarded/i);
+    await t.upstream.reset();
+    const client = await t.connect("tracing");
     client.send(request("TRACE", "/z", [], "content"));
     expect([200, 400]).toContain((await client.read()).status);
-    expect(seen(t).slice(0, 2)).toEqual(["TRACE /x?y ", "TRACE /z "].slice(0, seen(t).length));
+    expect(t.upstream.calls.every(({ length }) => length === 0)).toBe(true);
     client.leave("FIN");
   },
 

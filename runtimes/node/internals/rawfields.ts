@@ -17,6 +17,7 @@
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { isName, toHeaderList } from "../../../src/fields/headers.ts";
+import { TOKEN } from "../../../src/fields/token.ts";
 import type { HeaderList } from "../../../src/transport.ts";
 
 const PROBE = "fetchway-probe";
@@ -108,8 +109,6 @@ const FIRST_COUNTS: ReadonlySet<string> = new Set([
   "server",
   "user-agent",
 ]);
-
-const TOKEN = /^[!#$%&'*+.^`|~\w-]+$/;
 
 /** The value of a field. Middleware without type checks also sets numbers and null. */
 type Value = string | readonly string[] | number | null | undefined;

@@ -6,6 +6,7 @@ import { toSocketError } from "../../../src/http1/socketerror.ts";
 import type { FilledPoolOptions } from "../../../src/options/pooloptions.ts";
 import type { NetSocket } from "../netsocket.ts";
 import { MAX_FIELD_BYTES } from "./http2fields.ts";
+import { endWhenLost } from "./lostsessions.ts";
 import type { StreamAttempt } from "./streamattempt.ts";
 
 /** Looked up at run time: a bundle for another runtime contains no module of Node's. */
@@ -156,6 +157,7 @@ export class Http2Connection implements IdleItem {
     this.connectDuration = performance.now() - this.openedAt;
     // Bun 1.4 then no longer returns the windows of streams: a response stops after the first window.
     if (process.versions["bun"] === undefined) session.setLocalWindowSize(CONNECTION_WINDOW);
+    endWhenLost(session);
     this.#owner.onOpen(this);
   }
 

@@ -2,7 +2,7 @@ import type { OutgoingHttpHeaders } from "node:http2";
 import { badRequest, ProxyError, unsendable } from "../../../src/error.ts";
 import { trimOws } from "../../../src/fields/headers.ts";
 import { TARGET, UNSENDABLE } from "../../../src/http1/attempt.ts";
-import { TOKEN } from "../../../src/http1/parser.ts";
+import { TOKEN } from "../../../src/fields/token.ts";
 import type { HeaderList, UpstreamRequest } from "../../../src/transport.ts";
 
 /** Fields that HTTP/2 does not have: it frames messages and connections itself (RFC 9113 §8.2.2), and has `:authority`. */

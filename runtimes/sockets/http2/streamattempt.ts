@@ -7,10 +7,9 @@ import {
   type ProxyErrorCode,
   toRequestBodyError,
 } from "../../../src/error.ts";
-import type { Scope } from "../../../src/exchange/scope.ts";
+import { MAX_INTERIM, type Scope } from "../../../src/exchange/scope.ts";
 import { getHeader, isEventStream } from "../../../src/fields/headers.ts";
 import { takeWhole } from "../../../src/http1/attempt.ts";
-import { MAX_INTERIM } from "../../../src/http1/parser.ts";
 import type { Place, Waiting } from "../../../src/http1/queue.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../../src/transport.ts";
 import { isWhole, watchEnd } from "../../node/internals/streamend.ts";
