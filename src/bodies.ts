@@ -65,7 +65,8 @@ export interface TransformOptions {
    */
   types?: readonly string[];
   /**
-   * Maximum bytes of a body, both encoded and decoded: the proxy keeps that much in memory for each response.
+   * Maximum bytes of a body, both encoded and decoded, and after each of several content codings: the proxy keeps that
+   * much in memory for each response.
    * @default 1048576
    */
   maxBytes?: number;
@@ -75,8 +76,8 @@ export interface TransformOptions {
    */
   tooLarge?: "refuse" | "pass";
   /**
-   * What to do with a body that cannot be read, because the runtime cannot undo its content coding, or because it is not
-   * in its charset (UTF-8 unless `Content-Type` names another one), or not JSON: `"refuse"` responds with 502, and
+   * What to do with a body that cannot be read, because the runtime cannot undo its content coding, because it has more
+   * than 5 of them, or because it is not in its charset (UTF-8 unless `Content-Type` names another one), or not JSON: `"refuse"` responds with 502, and
    * `"pass"` passes it on unchanged.
    * @default "refuse"
    */

@@ -25,28 +25,30 @@ function linkOf(id: string): string {
   return `[${id}](https://github.com/oven-sh/bun/issues/${id.replace("bun#", "")})`;
 }
 
-/** Returns the titles of the hosts on which one of the tests fails. */
+/** Returns what happens instead where one of the tests fails, with the hosts. */
 function gapsOf(tests: readonly Marked<string>[]): string[] {
   const titles = new Set<string>(tests.filter(isInSuite).map(({ title }) => title));
-  const failing = new Set(gaps.filter(({ test }) => titles.has(test)).map(({ host }) => host));
-  return [...HOSTS, ...CLIENTS].filter(([host]) => failing.has(host)).map(([, title]) => title);
+  const failing = gaps.filter(({ test }) => titles.has(test));
+  return [...new Set(failing.map(({ reason }) => reason))].map((reason) => {
+    const on = new Set(failing.filter((gap) => gap.reason === reason).map(({ host }) => host));
+    const hosts = [...HOSTS, ...CLIENTS].filter(([host]) => on.has(host));
+    return `${hosts.map(([, title]) => title).join(", ")}: ${reason}`;
+  });
 }
 
 function rowOf({ ids, says, untested }: Advisory, named: readonly Marked<string>[]): string[] {
   const links = ids.map(linkOf).join(", ");
-  if (untested !== undefined) return [links, says, untested];
+  if (untested !== undefined) return [links, says, untested, ""];
   const tests = named.filter(({ id }) => ids.includes(id));
   const files = [...new Set(tests.map(({ file }) => `[${file}](test/${file})`))];
-  const without = gapsOf(tests);
-  const except = without.length === 0 ? "" : `; not on ${without.join(", ")}`;
-  return [links, says, files.join(", ") + except];
+  return [links, says, files.join(", "), gapsOf(tests).join("; ")];
 }
 
 /** Returns the tables, each below its heading. */
 export function makeTables(named: readonly Marked<string>[] = findAdvisories()): string {
   const tables = Object.entries(advisories).map(([heading, rows]) => {
     const body = rows.map((row) => rowOf(row, named));
-    return `### ${heading}\n\n${toTable([["advisory", "here", "tests"], ...body])}`;
+    return `### ${heading}\n\n${toTable([["advisory", "here", "tests", "differs"], ...body])}`;
   });
   return `\n${tables.join("\n")}\n`;
 }

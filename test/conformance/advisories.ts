@@ -108,8 +108,8 @@ export const advisories: Readonly<Record<string, readonly Advisory[]>> = {
     }),
     {
       ids: ["CVE-2026-88012"],
-      says: "Slow bodies cannot hold every upstream connection.",
-      untested: "not tested, and not so yet: there is no minimum rate for bodies",
+      says: "Slow bodies can hold every upstream connection: there is no minimum rate for bodies yet.",
+      untested: "not tested yet",
     },
     ...group({
       "CVE-2025-24010":
