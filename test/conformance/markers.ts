@@ -99,10 +99,10 @@ function callsOf(marker: "rfc" | "advisory", file: string, source: string): Mark
  * @throws Error as `callsOf` does, and for an unknown id
  */
 export function markersOf(file: string, source: string): Marked[] {
-  return callsOf("rfc", file, source).map(({ id, ...rest }) => {
-    if (!Object.hasOwn(requirements, id)) throw new Error(`${file}: no such requirement: ${id}`);
-    return { id: id as RequirementId, ...rest };
-  });
+  const found = callsOf("rfc", file, source);
+  const unknown = found.find(({ id }) => !Object.hasOwn(requirements, id));
+  if (unknown !== undefined) throw new Error(`${file}: no such requirement: ${unknown.id}`);
+  return found as Marked[];
 }
 
 /** Reads the advisories that the titles of a file's tests name, or calls of `advisory` in them. */

@@ -5,7 +5,7 @@ import { chunk, request, type Header } from "../_wire.ts";
 import { own, said } from "./forwarding.ts";
 
 /** The characters that PHP, CGI and others replace in a name by `_`, besides `_` itself. */
-const FOLDED = [..."!#$%&'*+.^`|~"];
+const FOLDED = "!#$%&'*+.^`|~".split("");
 
 /** The fields that the proxy adds, by the setup that makes it add them. */
 const ADDED = {
