@@ -40,7 +40,7 @@ function rowOf({ ids, says, untested }: Advisory, named: readonly Marked<string>
   const links = ids.map(linkOf).join(", ");
   if (untested !== undefined) return [links, says, untested, ""];
   const tests = named.filter(({ id }) => ids.includes(id));
-  const files = [...new Set(tests.map(({ file }) => `[${file}](test/${file})`))];
+  const files = [...new Set(tests.map(({ file }) => `\`test/${file}\``))];
   return [links, says, files.join(", "), gapsOf(tests).join("; ")];
 }
 

@@ -56,7 +56,7 @@ async function isBounded(format: string): Promise<boolean> {
   const bomb = BOMBS[format];
   if (bomb === undefined) return true;
   try {
-    const reader = decode(Uint8Array.from(bomb), format).getReader();
+    const reader = decodePieces(Uint8Array.from(bomb), format).getReader();
     const { value } = await reader.read();
     await reader.cancel();
     return value !== undefined && value.byteLength <= MIB;
@@ -67,7 +67,7 @@ async function isBounded(format: string): Promise<boolean> {
 }
 
 /** Returns what the decoder of a format makes of bytes, and gives it a piece only when its output has been read. */
-function decode(bytes: Uint8Array, format: string): ReadableStream<Uint8Array> {
+function decodePieces(bytes: Uint8Array, format: string): ReadableStream<Uint8Array> {
   let at = 0;
   const pieces = new ReadableStream<Uint8Array<ArrayBuffer>>(
     {
@@ -132,7 +132,7 @@ export async function decodeBytes(
   let decoded = bytes;
   for (const coding of codings.toReversed()) {
     if (decoded.byteLength === 0) return decoded;
-    const yielded = await readUpTo(most, decode(decoded, FORMATS[coding] ?? ""));
+    const yielded = await readUpTo(most, decodePieces(decoded, FORMATS[coding] ?? ""));
     if (yielded === undefined) return undefined;
     decoded = yielded;
   }

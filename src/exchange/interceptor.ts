@@ -1,11 +1,11 @@
 import type { BodySource } from "../body/source.ts";
-import { getHeaders, NameSet } from "../fields/headers.ts";
+import { getHeaders } from "../fields/headers.ts";
 import { badOption } from "../options/misuse.ts";
 import type { Interceptor, Send } from "./send.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport.ts";
 
 /** The fields of a request that are written from its body and target: a second one would begin another request. */
-const FRAMING = new NameSet(["content-length", "host", "transfer-encoding"]);
+const FRAMING = /^(?:content-length|host|transfer-encoding)$/i;
 
 /**
  * Wraps a `Send` in interceptors; the first interceptor is the outermost.
@@ -37,10 +37,10 @@ function checkRequest(request: UpstreamRequest): UpstreamRequest {
     throw badOption("interceptors", "pass on an `upstream` that parseTarget(url) returned");
   }
   checkMessage(request, "pass on");
-  if (request.headers.some((name, i) => i % 2 === 0 && FRAMING.has(name))) {
+  if (request.headers.some((name, i) => i % 2 === 0 && FRAMING.test(name))) {
     throw badOption(
       "interceptors",
-      "pass on `headers` without Content-Length, Transfer-Encoding and Host: set `body` and `host`",
+      "leave Content-Length, Transfer-Encoding and Host to the proxy",
     );
   }
   // The interceptor may have replaced the body: take the length of the new body, where it is known.
@@ -57,14 +57,12 @@ function checkResponse(response: UpstreamResponse | undefined): UpstreamResponse
   }
   checkMessage(response, "resolve to");
   const { headers, body } = response;
-  const lengths = new Set(getHeaders(headers, "content-length"));
-  const [length] = lengths;
-  const isWrong = body?.length !== undefined && length !== undefined && +length !== body.length;
-  if (lengths.size > 1 || isWrong) {
-    throw badOption(
-      "interceptors",
-      "resolve to `headers` without a Content-Length of another body",
-    );
+  const announced = getHeaders(headers, "content-length");
+  // An upstream may repeat a length (RFC 9110 §8.6).
+  const lengths = new Set(announced.join().split(",").map(Number));
+  if (announced.length > 0 && body?.length !== undefined) lengths.add(body.length);
+  if (lengths.size > 1) {
+    throw badOption("interceptors", "leave out the Content-Length of another body");
   }
   return response;
 }
