@@ -1,5 +1,5 @@
 import { EventEmitter } from "node:events";
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
+import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { WriteStream } from "node:tty";
@@ -23,7 +23,9 @@ import { until } from "./_wait.ts";
 
 /** A stream that completes a write only when the test says so. */
 class SlowOutput extends EventEmitter {
-  readonly fd = -1;
+  fd = -1;
+  /** The error with which each write fails. */
+  failure: Error | undefined;
   // A terminal's own function reads NO_COLOR and TERM.
   readonly getColorDepth = (): number => WriteStream.prototype.getColorDepth();
   readonly isTTY: boolean;
@@ -35,7 +37,15 @@ class SlowOutput extends EventEmitter {
     super();
     this.isTTY = isTTY;
   }
-  write(text: string, done: () => void): boolean {
+  write(text: string, done: (error?: Error) => void): boolean {
+    const { failure } = this;
+    if (failure !== undefined) {
+      process.nextTick(() => {
+        done(failure);
+        this.emit("error", failure);
+      });
+      return false;
+    }
     this.writes.push(text);
     if (this.isSlow) this.#waiting.push(done);
     else process.nextTick(done);
@@ -495,11 +505,45 @@ describe("the writer", () => {
   test("goes on without a reader", async () => {
     const output = new SlowOutput();
     const writer = new LineWriter(output, dropped);
-    output.emit("error", new Error("EPIPE"));
+    output.emit("error", Object.assign(new Error("broken pipe"), { code: "EPIPE" }));
     writer.write("a");
     await writer.close();
     expect(output.writes).toEqual([]);
   });
+
+  test.skipIf(!existsSync("/dev/full"))(
+    "counts what a full disk loses, says so once, and goes on when there is room",
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+      const path = join(folder, "log");
+      const file = openSync(path, "w");
+      // Each write to this device fails as on a full disk.
+      const full = openSync("/dev/full", "w");
+      try {
+        const said: string[] = [];
+        const output = Object.assign(new SlowOutput(), { fd: full });
+        output.failure = Object.assign(new Error("no space"), { code: "ENOSPC" });
+        const writer = new LineWriter(output, dropped, (text) => said.push(text));
+        writer.write("a\nb");
+        await until(() => said.length === 1, "the first report");
+        writer.write("c");
+        await new Promise(setImmediate);
+        await new Promise(setImmediate);
+        output.fd = file;
+        writer.write("d");
+        await writer.close();
+        expect(readFileSync(path, "utf8")).toBe("d\n3 dropped\n");
+        expect(said).toEqual([
+          "the log cannot be written (ENOSPC); its lines are lost",
+          "the log is written again; 3 of its lines are lost",
+        ]);
+      } finally {
+        closeSync(file);
+        closeSync(full);
+        rmSync(folder, { recursive: true });
+      }
+    },
+  );
 });
 
 test("the form depends on the stream", () => {

@@ -1,5 +1,6 @@
 import { copyBytes } from "../../src/body/memory.ts";
 import { getHeader, toHeaders } from "../../src/fields/headers.ts";
+import { bodyOfHead } from "../../src/response/headbody.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
 import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
@@ -8,11 +9,11 @@ import { toClientStream } from "./directstream.ts";
 /** Builds the `Response` that a handler returns to Bun. */
 export function respond(
   { status, statusText, headers, body, tunnel }: UpstreamResponse,
-  _incoming: Incoming,
+  incoming: Incoming,
   request?: UpstreamRequest,
 ): Response | Promise<Response> {
   if (tunnel !== undefined) return respondSwitched(headers, (request as UpstreamRequest).headers);
-  return new Response(chooseBody(body, headers), {
+  return new Response(bodyOfHead(incoming, status, headers) ?? chooseBody(body, headers), {
     status,
     statusText,
     headers: toHeaders(headers),

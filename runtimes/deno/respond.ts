@@ -1,3 +1,4 @@
+import { bodyOfHead } from "../../src/response/headbody.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { HeaderList, UpstreamRequest, UpstreamResponse } from "../../src/transport.ts";
 import { checkAnswer, toAnswerHeaders } from "../../src/websocket/handshake.ts";
@@ -9,7 +10,7 @@ const SMALL = 16_384;
 /** Builds the `Response` that a handler returns to Deno. */
 export function respond(
   { status, statusText, headers, body, tunnel }: UpstreamResponse,
-  _incoming: Incoming,
+  incoming: Incoming,
   request?: UpstreamRequest,
 ): Response | Promise<Response> {
   if (tunnel !== undefined) return respondSwitched(headers, (request as UpstreamRequest).headers);
@@ -18,11 +19,12 @@ export function respond(
   for (let i = 0; i < headers.length; i += 2) {
     fields.push([headers[i] as string, headers[i + 1] as string]);
   }
-  return new Response((bytes as BodyInit | undefined) ?? (body && toFreedStream(body)), {
-    status,
-    statusText,
-    headers: fields,
-  });
+  return new Response(
+    bodyOfHead(incoming, status, headers) ??
+      (bytes as BodyInit | undefined) ??
+      (body && toFreedStream(body)),
+    { status, statusText, headers: fields },
+  );
 }
 
 /**

@@ -48,6 +48,21 @@ export const responses = {
     await expectInStep(t, head, { status: 200, length: 0 }, { method: "HEAD" });
   },
 
+  async "the response to HEAD has no Content-Length that the upstream has not sent"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9110-8.6-head");
+    for (const fields of ["Content-Type: text/plain\r\n", "Transfer-Encoding: chunked\r\n", ""]) {
+      t.upstream.script = (call) => call.write(`HTTP/1.1 200 OK\r\n${fields}\r\n`);
+      const client = await t.connect();
+      client.send(request("HEAD", "/"));
+      const answer = await client.read("HEAD");
+      expect(answer).toMatchObject({ status: 200, length: 0 });
+      expect(answer.get("content-length"), fields).toBeUndefined();
+      client.leave("FIN");
+    }
+  },
+
   async "a HEAD that onRequest changes into GET gets no body, and leaves no upstream connection in use"(
     t: Tools,
   ): Promise<void> {

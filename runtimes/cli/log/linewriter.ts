@@ -3,8 +3,8 @@ import { writeSync } from "node:fs";
 /** The members of `process.stdout` and `process.stderr` that are used here. */
 export interface Output {
   readonly fd: number;
-  write(text: string, done: () => void): unknown;
-  on(event: "error", listener: () => void): unknown;
+  write(text: string, done: (error?: Error | null) => void): unknown;
+  on(event: "error", listener: (error: Error) => void): unknown;
 }
 
 /** The maximum number of characters that wait for a reader that is too slow. */
@@ -16,6 +16,8 @@ const PATIENCE = 1000;
  * Writes lines to a stream, those of one turn of the event loop together, and one write at a time. If the reader of a pipe
  * is too slow, it keeps up to 1 MB of lines, then drops lines, and says how many: a slow reader neither holds up requests
  * nor fills the memory. (Deno's stdout is synchronous, so that a slow reader of a pipe does hold up requests there.)
+ *
+ * Lines that cannot be written, because a disk is full, are dropped and counted as well, until there is room again.
  */
 export class LineWriter {
   readonly #output: Output;
@@ -25,18 +27,39 @@ export class LineWriter {
   #isScheduled = false;
   #isWriting = false;
   #isBroken = false;
+  /** Whether lines are written past the stream, which Node destroys at the first error. */
+  #isDirect = false;
+  /** The number of lines that were lost since a write has failed; undefined while writes succeed. */
+  #lost: number | undefined;
+  /** Whether the last write has ended inside a line. */
+  #isCut = false;
   #whenIdle: (() => void) | undefined;
+  readonly #report: (text: string) => void;
 
-  /** @param renderDropped renders the line that says how many lines were dropped */
-  constructor(output: Output, renderDropped: (count: number) => string) {
+  /**
+   * @param renderDropped renders the line that says how many lines were dropped
+   * @param report is called when lines are lost because they cannot be written, and when they can be written again
+   */
+  constructor(
+    output: Output,
+    renderDropped: (count: number) => string,
+    report: (text: string) => void = () => {},
+  ) {
     this.#output = output;
     this.#renderDropped = renderDropped;
+    this.#report = report;
+    output.on("error", (error) => this.#onError(error));
+  }
+
+  #onError(error: NodeJS.ErrnoException): void {
+    if (error.code !== "EPIPE") {
+      this.#isDirect = true;
+      return;
+    }
     // The reader of a pipe may end first, as `head` does. The server goes on without a log.
-    output.on("error", () => {
-      this.#isBroken = true;
-      this.#pending = "";
-      this.#whenIdle?.();
-    });
+    this.#isBroken = true;
+    this.#pending = "";
+    this.#whenIdle?.();
   }
 
   /** Writes a line, or several with line feeds between them. */
@@ -66,7 +89,7 @@ export class LineWriter {
     const lines = this.#takeLines();
     if (lines === "") return;
     // Of a write that is not complete, the stream may have written half a line.
-    let bytes = Buffer.from(this.#isWriting ? `\n${lines}` : lines);
+    let bytes = Buffer.from(this.#isWriting || this.#isCut ? `\n${lines}` : lines);
     const deadline = performance.now() + PATIENCE;
     while (bytes.length > 0 && performance.now() < deadline) {
       try {
@@ -90,14 +113,53 @@ export class LineWriter {
 
   #flush(): void {
     if (this.#isWriting) return;
+    const dropped = this.#dropped;
     const lines = this.#takeLines();
     if (lines === "" || this.#isBroken) return this.#whenIdle?.();
+    if (this.#isDirect) {
+      this.#writeDirectly(lines, dropped);
+      return this.#whenIdle?.();
+    }
     this.#isWriting = true;
-    this.#output.write(lines, () => {
+    this.#output.write(lines, (error) => {
       this.#isWriting = false;
+      if (error) {
+        this.#onError(error);
+        this.#lose(lines, dropped, error);
+      }
       if (this.#whenIdle !== undefined) this.#flush();
       else if (this.#pending !== "") this.#schedule();
     });
+  }
+
+  /** @param dropped the number of dropped lines that the last of the lines tells, if it is not 0 */
+  #writeDirectly(lines: string, dropped: number): void {
+    let bytes = Buffer.from(this.#isCut ? `\n${lines}` : lines);
+    try {
+      while (bytes.length > 0) bytes = bytes.subarray(writeSync(this.#output.fd, bytes));
+    } catch (error) {
+      const unwritten = bytes.toString();
+      this.#isCut =
+        unwritten.length < lines.length && !lines.slice(0, -unwritten.length).endsWith("\n");
+      return this.#lose(unwritten, dropped, error as Error);
+    }
+    this.#isCut = false;
+    if (this.#lost === undefined) return;
+    const lost = this.#lost;
+    this.#lost = undefined;
+    this.#report(`the log is written again; ${lost} of its lines are lost`);
+  }
+
+  /** Counts lines that could not be written. */
+  #lose(lines: string, dropped: number, error: NodeJS.ErrnoException): void {
+    const count = lines.split("\n").length - 1 - (dropped > 0 ? 1 : 0);
+    this.#dropped += dropped + count;
+    if (this.#lost === undefined) {
+      this.#report(
+        `the log cannot be written (${error.code ?? error.message}); its lines are lost`,
+      );
+    }
+    this.#lost = (this.#lost ?? 0) + count;
   }
 
   #takeLines(): string {

@@ -54,8 +54,10 @@ export class RequestLog {
   constructor(form: LogForm, stdout: Stream = process.stdout, stderr: Stream = process.stderr) {
     this.#form = form;
     const renderDropped = createDroppedForm(form);
-    this.#lines = new LineWriter(stdout, renderDropped);
     this.#errors = new LineWriter(stderr, renderDropped);
+    this.#lines = new LineWriter(stdout, renderDropped, (text) =>
+      this.#errors.write(`fetchway: ${text}`),
+    );
     const forms = createFailureForms(form, stderr);
     this.#failures = new FailureLog(
       (failed) => this.#errors.write(forms.render(failed)),

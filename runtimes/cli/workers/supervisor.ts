@@ -112,8 +112,10 @@ export class Supervisor {
       deaths: 0,
       timer: undefined,
     }));
-    this.#lines = new LineWriter(process.stdout, noteDropped);
     this.#errors = new LineWriter(process.stderr, noteDropped);
+    this.#lines = new LineWriter(process.stdout, noteDropped, (text) =>
+      this.#errors.write(`fetchway: ${text}`),
+    );
     process.on("exit", () => {
       this.#lines.flushNow();
       this.#errors.flushNow();

@@ -1,0 +1,19 @@
+import { getHeader } from "../fields/headers.ts";
+import type { Incoming } from "../request/incoming.ts";
+import type { HeaderList } from "../transport.ts";
+
+/**
+ * Returns a body for a response to HEAD whose length the upstream does not say; undefined for any other response.
+ *
+ * To a response without a body, the servers of Bun and Deno add `Content-Length: 0`, which a response to HEAD must not have
+ * unless GET has no content either (RFC 9110 §8.6). They do not know the length of a stream that ends when it is read.
+ */
+export function bodyOfHead(
+  { method }: Incoming,
+  status: number,
+  headers: HeaderList,
+): ReadableStream<Uint8Array> | undefined {
+  if (method !== "HEAD" || status === 204 || status === 205 || status === 304) return undefined;
+  if (getHeader(headers, "content-length") !== undefined) return undefined;
+  return new ReadableStream({ pull: (controller) => controller.close() }, { highWaterMark: 0 });
+}
