@@ -5,7 +5,13 @@
  * @module
  */
 import { BytesBody } from "./body/bytes.ts";
-import { canDecode, decodeBytes, narrowAcceptEncoding, readCodings } from "./body/codings.ts";
+import {
+  decodeBytes,
+  findDecodable,
+  MAX_CODINGS,
+  narrowAcceptEncoding,
+  readCodings,
+} from "./body/codings.ts";
 import { HeldBody } from "./body/held.ts";
 import { ProxyError } from "./error.ts";
 import type { Interceptor } from "./exchange/send.ts";
@@ -59,7 +65,8 @@ export interface TransformOptions {
    */
   types?: readonly string[];
   /**
-   * Maximum bytes of a body, both encoded and decoded: the proxy keeps that much in memory for each response.
+   * Maximum bytes of a body, both encoded and decoded, and after each of several content codings: the proxy keeps that
+   * much in memory for each response.
    * @default 1048576
    */
   maxBytes?: number;
@@ -69,8 +76,8 @@ export interface TransformOptions {
    */
   tooLarge?: "refuse" | "pass";
   /**
-   * What to do with a body that cannot be read, because the runtime cannot undo its content coding, or because it is not
-   * in its charset (UTF-8 unless `Content-Type` names another one), or not JSON: `"refuse"` responds with 502, and
+   * What to do with a body that cannot be read, because the runtime cannot undo its content coding, because it has more
+   * than 5 of them, or because it is not in its charset (UTF-8 unless `Content-Type` names another one), or not JSON: `"refuse"` responds with 502, and
    * `"pass"` passes it on unchanged.
    * @default "refuse"
    */
@@ -217,7 +224,8 @@ class UnreadableError extends Error {}
 function transform(change: ChangeBody<string>, options: Transform): Interceptor {
   return (next) => async (original, scope) => {
     if (original.upgrade !== undefined) return next(original, scope);
-    const request = narrowRequest(original, options.ranges);
+    const decodable = await findDecodable();
+    const request = narrowRequest(original, options.ranges, decodable);
     const response = await next(request, scope);
     if (response.status === 304) return weakenRevalidated(response, request);
     if (!isChangeable(response, options.typePattern)) return response;
@@ -225,7 +233,7 @@ function transform(change: ChangeBody<string>, options: Transform): Interceptor 
       return { ...response, headers: dropDescriptions(response.headers) };
     }
     if (response.body === null) return response;
-    return changeResponse(change, options, request, response, response.body);
+    return changeResponse(change, options, decodable, request, response, response.body);
   };
 }
 
@@ -233,12 +241,16 @@ const RANGES = new NameSet(["if-range", "range"]);
 const ACCEPT_ENCODING = new NameSet(["accept-encoding"]);
 
 /** Returns the request with an `Accept-Encoding` that the runtime can undo, and without `Range`. */
-function narrowRequest(request: UpstreamRequest, ranges: boolean): UpstreamRequest {
+function narrowRequest(
+  request: UpstreamRequest,
+  ranges: boolean,
+  decodable: ReadonlySet<string>,
+): UpstreamRequest {
   const { headers, headersBeforeHooks } = request;
   const narrow = (list: HeaderList): HeaderList => {
     const accepted = valuesOf(list, "accept-encoding");
     const kept = withoutNames(ranges ? list : withoutNames(list, RANGES), ACCEPT_ENCODING);
-    return [...kept, "Accept-Encoding", narrowAcceptEncoding(accepted)];
+    return [...kept, "Accept-Encoding", narrowAcceptEncoding(accepted, decodable)];
   };
   if (headersBeforeHooks === undefined) return { ...request, headers: narrow(headers) };
   // A field that differs from these would count as set by the app, and be dropped at a redirect to another origin.
@@ -300,6 +312,7 @@ function weakenRevalidated(
 async function changeResponse(
   change: ChangeBody<string>,
   options: Transform,
+  decodable: ReadonlySet<string>,
   request: UpstreamRequest,
   response: UpstreamResponse,
   body: NonNullable<UpstreamResponse["body"]>,
@@ -308,7 +321,14 @@ async function changeResponse(
   const { maxBytes } = options;
   const encoding = valuesOf(headers, "content-encoding") ?? "";
   const codings = isDecodedByRuntime(response, encoding) ? [] : readCodings(encoding);
-  if (!codings.every(canDecode)) {
+  if (codings.length > MAX_CODINGS) {
+    return settleChange(
+      options.unreadable,
+      response,
+      `has more than ${MAX_CODINGS} content codings`,
+    );
+  }
+  if (!codings.every((coding) => decodable.has(coding))) {
     return settleChange(options.unreadable, response, `has the content coding ${encoding}`);
   }
   const tooLarge = `is longer than ${maxBytes} bytes (maxBytes)`;

@@ -198,7 +198,24 @@ export const losses: readonly Loss[] = [
     [
       "path and query pass byte for byte",
       "14 CVE-2026-33131: the path that the router sees is the path that is forwarded",
+      "CVE-2026-29087: a guard in front of the proxy and the upstream read the same path",
+      "CVE-2026-40912: a path that is a prefix only once it is decoded is not taken for it",
     ],
+  ],
+  [
+    "a response of HTTP/1.0 with both Transfer-Encoding and Content-Length is accepted",
+    ON_BUN,
+    ["CVE-2026-42581: a response of HTTP/1.0 with Transfer-Encoding and Content-Length is refused"],
+  ],
+  [
+    "a chunked response that lacks only its last CRLF counts as complete",
+    ON_BUN,
+    ["bun#29732: a chunked response without its last chunk is not complete"],
+  ],
+  [
+    "a malformed trailer line of a response is ignored",
+    ON_BUN,
+    ["a trailer line of a response without a colon is refused"],
   ],
   [
     "a DELETE without a body gets content-length: 0",
@@ -267,7 +284,10 @@ export const losses: readonly Loss[] = [
   [
     "a request whose reused connection turns out to be closed is not sent again",
     FETCH,
-    ["a PUT whose body is kept is sent again byte for byte"],
+    [
+      "a PUT whose body is kept is sent again byte for byte",
+      "a QUERY whose body is kept is sent again byte for byte, and mirrored with its body",
+    ],
   ],
   [
     "a request whose reused connection turns out to be closed is not sent again",

@@ -26,6 +26,7 @@ export interface Gap {
 const VERSION = "`via` states HTTP/1.1 also for HTTP/1.0 requests";
 const CONTINUE = "an HTTP/1.0 client that sends Expect gets a 100, which HTTP/1.0 does not have";
 const BARE_LF = "request heads with a bare LF as a line end are accepted";
+const QUOTED = "a line end in a quoted chunk extension of a request ends the extension";
 const LATER = "a connection is closed after a request whose body arrives later than its head";
 const HOST_COUNTS =
   "a request whose absolute-form target and Host disagree is forwarded with that Host";
@@ -98,6 +99,7 @@ const onDeno: Gap[] = (
       "RFC 9112 §9.3.2: a pipelined request behind a large unsafe one is sent after that one's response",
       LATER,
     ],
+    ["CVE-2026-2332: a line end in a quoted chunk extension ends the request", QUOTED],
     ["a request without Host is refused", "HTTP/1.1 requests without Host are accepted"],
     ["repeated request fields stay separate lines", "repeated header fields are joined into one"],
     ["request field names keep their case", "header field names are forwarded in lower case"],
@@ -150,6 +152,10 @@ const onWorkerd: Gap[] = (
     ],
     [
       "the methods of WebDAV, and QUERY, pass with their bodies",
+      "unknown methods are answered with 501",
+    ],
+    [
+      "a QUERY whose body is kept is sent again byte for byte, and mirrored with its body",
       "unknown methods are answered with 501",
     ],
     ...trailersDown,
@@ -210,6 +216,15 @@ const onWorkerd: Gap[] = (
     [
       "17 CVE-2024-21536: a malformed target is refused or forwarded unchanged",
       "a request target without a leading slash is joined to Host",
+    ],
+    [
+      "CVE-2026-88009: a target that is neither a path nor a URL is refused",
+      "a request target without a leading slash is joined to Host",
+    ],
+    ["CVE-2026-2332: a line end in a quoted chunk extension ends the request", QUOTED],
+    [
+      "CVE-2025-22871, CVE-2025-55315: a bare LF ends no trailer section of a request",
+      "a bare LF behind the last chunk of a request is accepted",
     ],
     [
       "a response that ends before its request arrives completely, and so does the request",

@@ -119,7 +119,8 @@ export async function startHost<Name extends HostName | NodeHttpHost>(
   };
 }
 
-function residentBytes(pid: number): number {
+/** The resident memory of a process in bytes. */
+export function residentBytes(pid: number): number {
   const kibibytes =
     process.platform === "linux"
       ? /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]

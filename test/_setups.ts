@@ -24,7 +24,9 @@ export type SetupName =
   | "traced"
   | "plain"
   | "rewritten"
+  | "stripped"
   | "hooked"
+  | "guarded"
   | "observed"
   | "timed"
   | "mirrored"
@@ -200,6 +202,21 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
   rewritten: (upstream) => ({
     target: `${upstream}/v2`,
     options: { stripPrefix: "/api", pathRewrite: { "^/old": "/new" } },
+  }),
+  stripped: (target) => ({ target, options: { stripPrefix: "/pub" } }),
+  /** Middleware in front of the proxy, as a hook: it knows the user of some paths, answers one, and counts parameters. */
+  guarded: (target) => ({
+    target,
+    options: {
+      filterHeaders: ["x-user"],
+      onRequest({ headers }, { url }) {
+        const { pathname, searchParams } = new URL(url);
+        headers.set("x-path", pathname);
+        headers.set("x-count", String(searchParams.size));
+        if (pathname === "/alice") headers.set("x-user", "alice");
+        return pathname === "/forbidden" ? new Response("forbidden", { status: 403 }) : undefined;
+      },
+    },
   }),
   hooked: (target) => ({
     target,

@@ -9,6 +9,9 @@ import type { Call } from "./_link.ts";
 import { Upstream } from "./_upstream.ts";
 import { until, impatiently } from "./_wait.ts";
 import { aborts } from "./suite/aborts.ts";
+import { advisedFields } from "./suite/advisories.fields.ts";
+import { advisedFraming } from "./suite/advisories.framing.ts";
+import { advisedRouting } from "./suite/advisories.routing.ts";
 import { apps } from "./suite/apps.ts";
 import { bodies } from "./suite/bodies.ts";
 import { changes } from "./suite/changes.ts";
@@ -93,6 +96,9 @@ const themes: Record<string, Record<string, Test>> = {
   apps,
   upgrades,
   frames,
+  advisedFields,
+  advisedRouting,
+  advisedFraming,
   large,
 };
 
@@ -131,6 +137,9 @@ export type TestName =
   | keyof typeof apps
   | keyof typeof upgrades
   | keyof typeof frames
+  | keyof typeof advisedFields
+  | keyof typeof advisedRouting
+  | keyof typeof advisedFraming
   | keyof typeof large;
 
 /** Themes that the hosts with `fetch` skip unless `ALL_THEMES` is set, because they take long there. */

@@ -6,7 +6,7 @@ import {
   transformText,
   type TransformOptions,
 } from "../src/bodies.ts";
-import { narrowAcceptEncoding } from "../src/body/codings.ts";
+import { findDecodable, narrowAcceptEncoding } from "../src/body/codings.ts";
 import type { UpstreamResponse } from "../src/transport.ts";
 import {
   answering,
@@ -45,13 +45,14 @@ describe("narrowAcceptEncoding", () => {
     ["identity;q=0, x-rot13;q=1", "identity"],
     ["deflate , gzip; q=0", "deflate, gzip; q=0"],
     ["constructor, dcb", "identity"],
-  ])("%j becomes %j", (given, narrowed) => {
-    expect(narrowAcceptEncoding(given)).toBe(narrowed);
+  ])("%j becomes %j", async (given, narrowed) => {
+    expect(narrowAcceptEncoding(given, await findDecodable())).toBe(narrowed);
   });
 
-  test("* stands for the codings that the runtime can undo, and that have no weight of their own", () => {
-    expect(narrowAcceptEncoding("*;q=0.3").split(", ")).toContain("gzip;q=0.3");
-    const narrowed = narrowAcceptEncoding("gzip;q=0, *");
+  test("* stands for the codings that the runtime can undo, and that have no weight of their own", async () => {
+    const decodable = await findDecodable();
+    expect(narrowAcceptEncoding("*;q=0.3", decodable).split(", ")).toContain("gzip;q=0.3");
+    const narrowed = narrowAcceptEncoding("gzip;q=0, *", decodable);
     expect(narrowed.split(", ").filter((member) => member.startsWith("gzip"))).toEqual([
       "gzip;q=0",
     ]);
@@ -139,6 +140,42 @@ describe("transformText", () => {
     }
     const exact = transformText(upper, { maxBytes: 100 });
     expect(await textOf(await pass(exact, { body: bytes("x".repeat(100)) }))).toHaveLength(100);
+  });
+
+  test("CVE-2026-22036: more than 5 content codings are refused, or passed on with the body", async () => {
+    let body = new Uint8Array(Buffer.from("text"));
+    for (let coding = 0; coding < 5; coding++) body = new Uint8Array(gzipSync(body));
+    const coded = (count: number): string[] => [
+      "Content-Type",
+      "text/plain",
+      "Content-Encoding",
+      Array(count).fill("gzip").join(", "),
+    ];
+    const five = await pass(transformText(upper), { headers: coded(5), body });
+    expect(await textOf(five)).toBe("TEXT");
+    for (const count of [6, 3000]) {
+      const init = { headers: coded(count), body: bytes("never read") };
+      const refusing = pass(transformText(upper), init);
+      await expect(refusing).rejects.toMatchObject(refused);
+      await expect(refusing).rejects.toThrow("has more than 5 content codings");
+      const passed = await pass(transformText(upper, { unreadable: "pass" }), init);
+      expect(passed.headers).toEqual(coded(count));
+      expect(await textOf(passed)).toBe("never read");
+    }
+  });
+
+  test("CVE-2026-22036: `maxBytes` limits what each content coding yields", async () => {
+    // A file name in the head of gzip makes what the first coding yields longer than what the second one does.
+    const inner = gzipSync("text");
+    inner[3] = 8;
+    const named = [inner.subarray(0, 10), Buffer.alloc(1_000_000, "x"), Buffer.from([0])];
+    const body = new Uint8Array(gzipSync(Buffer.concat([...named, inner.subarray(10)])));
+    expect(body.byteLength).toBeLessThan(5000);
+    const headers = ["Content-Type", "text/plain", "Content-Encoding", "gzip, gzip"];
+    const changed = await pass(transformText(upper), { headers, body: body.slice() });
+    expect(await textOf(changed)).toBe("TEXT");
+    const limited = pass(transformText(upper, { maxBytes: 5000 }), { headers, body });
+    await expect(limited).rejects.toMatchObject(refused);
   });
 
   test("a body that breaks off is refused with 502, and cancelled when a long one is not wanted", async () => {

@@ -1,5 +1,6 @@
 /** The router of the command, without a server. */
 import { describe, expect, test, vi } from "vitest";
+import { advisory } from "./conformance/advisory.ts";
 import { mergeStats, Router } from "../runtimes/cli/routes.ts";
 import type { RouteSettings } from "../runtimes/cli/settings.ts";
 import { Counters } from "../src/counters.ts";
@@ -54,11 +55,17 @@ describe("requests find their route", () => {
     "http://a.example/api%00",
     "http://a.example/api%23x",
     "http://a.example/api/..%5cx",
+    "http://a.example/api%5cx",
+    "http://a.example/api%3fx",
+    "http://a.example/api%3bx",
+    "http://a.example/api%00/x",
+    "http://a.example/%61pi%2f./x",
     "http://a.example/%25%36%31pi/x",
     // Nine layers of escapes.
     `http://a.example/x/%${"25".repeat(8)}2e%${"25".repeat(8)}2e/api`,
     `http://a.example/x/%${"25".repeat(8)}61`,
   ])("%s gets 400: it may belong to two routes", async (url) => {
+    advisory("GHSA-gm3x-23wp-hc2c", "CVE-2026-40912");
     expect(await ask(router, url)).toBe("400 Bad Request: the path is ambiguous");
   });
 
@@ -69,6 +76,43 @@ describe("requests find their route", () => {
       "404 Not Found: no route for this host and path",
     );
   });
+});
+
+test("CVE-2026-27587, CVE-2026-27588: hundreds of routes read hosts and paths as one route does", async () => {
+  const own = [routeTo("admin", "/admin"), routeTo("host", "shop.example/Caf%C3%A9")];
+  const others = Array.from({ length: 200 }, (_, i) => routeTo(`r${i}`, `h${i}.example /r${i}/x`));
+  const few = new Router([...own, routeTo("rest", "/")]);
+  const many = new Router([...own, ...others, routeTo("rest", "/")]);
+  for (const [url, answer] of [
+    ["http://a.example/admin", "200 admin /admin"],
+    ["http://a.example/ADMIN", "200 rest /ADMIN"],
+    ["http://a.example/%61dmin", "400 Bad Request: the path is ambiguous"],
+    ["http://a.example/adm%69n/x", "400 Bad Request: the path is ambiguous"],
+    ["http://a.example//admin", "400 Bad Request: the path is ambiguous"],
+    ["http://SHOP.example/Caf%C3%A9", "200 host /Caf%C3%A9"],
+    ["http://shop.EXAMPLE:81/Caf%c3%a9", "400 Bad Request: the path is ambiguous"],
+    ["http://shop.example./caf%C3%A9", "200 rest /caf%C3%A9"],
+    ["http://shop.example/C%61f%C3%A9", "400 Bad Request: the path is ambiguous"],
+  ]) {
+    expect(await ask(few, url as string), url).toBe(answer);
+    expect(await ask(many, url as string), url).toBe(answer);
+  }
+  expect(await ask(many, "http://H150.example/r9/x")).toBe("200 r150 /r9/x");
+});
+
+test("CVE-2026-55602: a host that only contains the host of a route does not match it", async () => {
+  const router = new Router([routeTo("shop", "shop.example"), routeTo("any", "*.shop.example")]);
+  for (const host of [
+    "shop.example.evil",
+    "evil-shop.example",
+    "shop.example.shop.example.evil",
+    "evil.test?shop.example",
+    "shop.examplex",
+    "xshop.example",
+  ]) {
+    const request = new Request("http://evil.test/", { headers: { host } });
+    expect([400, 404], host).toContain((await router.answer(request)).status);
+  }
 });
 
 test("onRequestEnd tells the pattern of the route, or its option route", async () => {

@@ -1,5 +1,6 @@
 import { Script } from "node:vm";
 import { describe, expect, test } from "vitest";
+import { advisory } from "./conformance/advisory.ts";
 import { parseAdminAddress } from "../runtimes/cli/status/adminaddress.ts";
 import { BOUNDS, Metrics, type MetricsReport, OTHER } from "../runtimes/cli/status/metrics.ts";
 import { renderMetrics } from "../runtimes/cli/status/prometheus.ts";
@@ -352,6 +353,7 @@ describe("the status server", () => {
   });
 
   test("answers no page whose name was made to resolve to it", () => {
+    advisory("CVE-2025-24010");
     for (const path of ["/", "/stats", "/metrics", "/events"]) {
       expect(ask(path, "evil.example").status).toBe(421);
       expect(ask(path, "evil.example").headers.get("content-security-policy")).toBeNull();
@@ -361,6 +363,7 @@ describe("the status server", () => {
   });
 
   test("the page of another site cannot keep the places of pages taken", async () => {
+    advisory("CVE-2025-24010");
     const from = (site: string, path: string): Response => {
       const headers = { host: "127.0.0.1:9100", "sec-fetch-site": site };
       return pages.answer(new Request(`http://x${path}`, { headers }));

@@ -1,6 +1,7 @@
 /** What a hostile HTTP/2 upstream can do is bounded, and does not stop the requests to other upstreams. */
 import { createServer } from "node:http2";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { advisory } from "./conformance/advisory.ts";
 import { rfc } from "./conformance/rfc.ts";
 import {
   ACK,
@@ -290,6 +291,17 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(upstream.connections.map((connection) => connection.setting(2))).toEqual([0]);
   });
 
+  test("CVE-2026-33814: SETTINGS_MAX_FRAME_SIZE of 0 is an error", async () => {
+    rfc("9113-10.5-limits");
+    await start(
+      (connection, id) => connection.send(wholeResponse(id)),
+      // SETTINGS_MAX_FRAME_SIZE 0 (RFC 9113 §6.5.2).
+      frame(SETTINGS, 0, 0, Buffer.from([0, 5, 0, 0, 0, 0])),
+    );
+    for (const body of [undefined, "x".repeat(100_000)]) expectRefusal(await askBoth(SOON, body));
+    expect(upstream.requests).toBe(0);
+  });
+
   test("an upstream that never opens the window of an upload", async () => {
     // SETTINGS_INITIAL_WINDOW_SIZE 0 (RFC 9113 §6.9.2).
     await start(() => {}, frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0, 0, 0, 0])));
@@ -341,6 +353,7 @@ describe.each(runtimes)("%s", (runtime) => {
     ["DATA on a stream that does not exist", frame(DATA, 0, 99, Buffer.from("x"))],
     ["a response on another stream", responseHead(99, true)],
   ])("%s", async (_, bytes) => {
+    advisory("CVE-2026-48931", "GHSA-35p6-xmwp-9g52");
     await start((connection) => connection.send(bytes));
     await warmUp();
     // Bun drops such frames.

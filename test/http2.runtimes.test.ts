@@ -2,7 +2,7 @@
 import { connect as connectTls, createServer as createTlsServer } from "node:tls";
 import { createServer as createHttps } from "node:https";
 import { createSecureServer, createServer, type Http2Server } from "node:http2";
-import type { Server } from "node:net";
+import { connect as connectTcp, createServer as createTcp, type Server } from "node:net";
 import { Readable } from "node:stream";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
@@ -102,6 +102,24 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(client.getProtocol()).toBe("TLSv1.1");
     client.destroy();
     expect(await ask(`https://localhost:${port}`)).toMatch(/^502 Bad Gateway: tls_/);
+  });
+
+  test("CVE-2026-1642: bytes of an upstream in front of the TLS handshake become 502", async () => {
+    const secure = createHttps(certificate, version);
+    const port = await open(secure);
+    const plain = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
+    // An attacker on the network path sends a response, and then passes on what the upstream sends.
+    const attacker = createTcp((socket) => {
+      const behind = connectTcp(port, "127.0.0.1");
+      closing.push(() => (socket.destroy(), behind.destroy()));
+      socket.on("error", () => {}).write(plain);
+      behind.on("error", () => {});
+      socket.pipe(behind).pipe(socket);
+    });
+    const url = `https://127.0.0.1:${await open(attacker)}`;
+    for (const body of [undefined, "body"]) {
+      expect(await ask(url, body)).toMatch(/^502 Bad Gateway: (?:tls_|connection_)/);
+    }
   });
 
   test("RFC 9113 §9.1.1: a connection serves only hosts that its certificate is valid for", async () => {

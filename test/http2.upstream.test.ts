@@ -263,6 +263,31 @@ describe("messages", () => {
     expect(seen[0]?.raw).toContain("content-length");
   });
 
+  test("CVE-2026-42926: a body that a hook or an interceptor replaces arrives with its own length", async () => {
+    const [url, seen] = await echo();
+    const bodies = ["", "short", "x".repeat(100_000)];
+    for (const text of bodies) {
+      for (const make of [() => text, () => new Blob([text]).stream()]) {
+        const proxy = proxyTo(
+          url,
+          {},
+          { onRequest: (draft: object) => Object.assign(draft, { body: make() }) && undefined },
+        );
+        const sent = {
+          method: "POST",
+          body: "x".repeat(5000),
+          headers: { "content-length": "5000" },
+        };
+        const response = await proxy.fetch(new Request("http://a.test/", sent));
+        expect([response.status, await response.text()]).toEqual([200, "ok"]);
+        const { raw: list, body } = seen.pop() as Seen;
+        expect(body === text).toBe(true);
+        const at = list.indexOf("content-length");
+        if (at !== -1) expect(list[at + 1]).toBe(String(text.length));
+      }
+    }
+  });
+
   test("obs-text passes byte for byte", async () => {
     const [url, seen] = await echo((stream) => {
       stream.respond({ ":status": 200, "x-text": "\u00e9" });

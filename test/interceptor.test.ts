@@ -76,6 +76,14 @@ describe("checkInterceptor", () => {
     [new Response(), /not to a web Response/],
     [fakeResponse({ headers: [["a", "b"]] as never }), /`headers` as a list of strings/],
     [fakeResponse({ headers: ["a"] }), /`headers` as a list of strings/],
+    [
+      fakeResponse({ headers: ["Content-Length", "3", "content-length", "4"] }),
+      /leave out the Content-Length of another body/,
+    ],
+    [
+      fakeResponse({ headers: ["Content-Length", "4"], body: bytes("abc") }),
+      /leave out the Content-Length of another body/,
+    ],
     [{ ...fakeResponse(), body: "text" }, /new BytesBody\(bytes\) or new StreamBody\(stream\)/],
   ])("to resolve to %o is misuse", async (made, message) => {
     const answer = checked(() => async () => made)(send)(fakeRequest(), fakeScope());
@@ -118,6 +126,15 @@ describe("checkInterceptor", () => {
     await pass(new BytesBody(bytes("longer")));
     await pass(new StreamBody(streamOf(["abc"])));
     expect(lengths).toEqual([6, 3]);
+  });
+
+  test("a length that the upstream has repeated is no misuse", async () => {
+    for (const value of ["3, 3", "03", "3"]) {
+      const headers = ["Content-Length", value, "content-length", "3"];
+      const response = fakeResponse({ headers, body: bytes("abc") });
+      const answer = checked((next: Send): Send => next)(async () => response);
+      expect(await answer(fakeRequest(), fakeScope()), value).toBe(response);
+    }
   });
 
   test("a response may be returned without a promise", async () => {

@@ -226,6 +226,12 @@ const RIGHT: { [Name in keyof ProxyOptions]: NonNullable<ProxyOptions[Name]>[] }
 const check = (name: string, value: unknown) => (): unknown =>
   compile({ followRedirects: true, [name]: value }, () => new FakeTransport());
 
+test("CVE-2026-1527: a protocol of `upgrades` has no line end", () => {
+  for (const protocol of ["websocket\r\nX: y", "websocket\n", "a\0", "\r\n\r\nGET / HTTP/1.1"]) {
+    expect(check("upgrades", [protocol])).toThrow(/`upgrades`: use an array of protocols/);
+  }
+});
+
 describe.each(Object.keys(WRONG) as (keyof ProxyOptions)[])("%s", (name) => {
   test.each(WRONG[name] ?? [])("refuses %j", (value, fix) => {
     expect(check(name, value)).toThrow(TypeError);

@@ -27,7 +27,7 @@ describe("another attempt", () => {
     expect(transport.hops[0]?.newConnection).toBeFalsy();
   });
 
-  test.each(["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"])("%s", async (method) => {
+  test.each(["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"])("%s", async (method) => {
     const transport = answering(stale);
     expect((await run({ method }, { transport })).status).toBe(200);
     expect(transport.hops).toHaveLength(2);

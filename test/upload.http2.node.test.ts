@@ -92,6 +92,15 @@ describe.each(KINDS)("HTTP/2, %s: a malformed request", (kind) => {
     expect(upstream.calls.filter(({ state }) => state === "complete")).toEqual([]);
   });
 
+  test("CVE-2026-33555: a Content-Length on a request that ends with its head is not forwarded", async () => {
+    rfc("9113-8.1.1-length");
+    const head = postHead(field("content-length", "10"));
+    head[4] = END_HEADERS | END_STREAM;
+    await send(head);
+    expect(upstream.calls.filter(({ state }) => state === "complete")).toEqual([]);
+    expect(upstream.calls.filter(({ framing }) => framing.kind !== "none")).toEqual([]);
+  });
+
   test.each([
     ["a Connection field", field("connection", "close")],
     ["a name in upper case", field("X-Upper", "1")],
@@ -103,6 +112,39 @@ describe.each(KINDS)("HTTP/2, %s: a malformed request", (kind) => {
     expect(upstream.calls).toEqual([]);
   });
 });
+
+test.each(KINDS)(
+  "CVE-2026-71324: HTTP/2, %s: CONNECT is refused, and its data answers no other request",
+  async (kind) => {
+    const { port } = (await serve(kind)).address() as { port: number };
+    const socket = connectTcp(port, "127.0.0.1");
+    const connection = new RawConnection(socket, undefined, "none");
+    await once(socket, "connect");
+    socket.write(PREFACE);
+    const target = [field(":method", "CONNECT"), field(":authority", upstream.authority)];
+    const data = "GET /smuggled HTTP/1.1\r\nHost: internal\r\n\r\n";
+    connection.send(
+      frame(SETTINGS, 0, 0),
+      frame(HEADERS, END_HEADERS, 1, Buffer.concat(target)),
+      frame(DATA, 0, 1, Buffer.from(data)),
+    );
+    const answered = (): boolean =>
+      connection.has(HEADERS) || connection.has(RST_STREAM) || connection.isClosed;
+    await until(answered, "the refusal");
+    connection.send(frame(DATA, END_STREAM, 1, Buffer.from(data)));
+    const session = connectHttp2(`http://127.0.0.1:${port}`);
+    for (const path of ["/1", "/2", "/3"]) {
+      upstream.script = (call) => call.reply(200, [], call.target);
+      expect(await readText(session.request({ ":path": path }))).toBe(path);
+    }
+    expect(upstream.calls.map((call) => call.target)).toEqual(["/1", "/2", "/3"]);
+    // A status other than 2xx: `:status` is indexed, or its value is in the block as text (RFC 7541 §6).
+    const head = connection.frames.find(({ type }) => type === HEADERS)?.payload ?? Buffer.alloc(1);
+    expect([0x88, 0x89, 0x8a]).not.toContain(head[0]);
+    session.destroy();
+    socket.destroy();
+  },
+);
 
 describe.each(KINDS)("HTTP/2, %s: the body of a request", (kind) => {
   /** Sends frames of stream 1 in one write; returns the request that the upstream gets. */

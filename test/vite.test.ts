@@ -17,9 +17,11 @@ import {
 } from "vite";
 import { WebSocket } from "ws";
 import { viteProxy, type ViteRoutes } from "../runtimes/vite.ts";
+import { connect } from "./_client.ts";
 import { Upstream } from "./_upstream.ts";
 import { pause, until, within } from "./_wait.ts";
 import { accept } from "./_websocket.ts";
+import { type Header, request } from "./_wire.ts";
 
 const upstream = new Upstream();
 let root: string;
@@ -159,6 +161,26 @@ describe.each([
       expect(await response.text()).toContain("page of Vite");
     }
     expect(upstream.calls).toEqual([]);
+  });
+
+  test("CVE-2025-24010: a page of another site gets neither Vite's answers nor the upstream's to read", async () => {
+    const { port } = new URL(running.origin);
+    for (const path of ["/api/a", "/api/v2/a", "/"]) {
+      const client = await connect(Number(port));
+      // A name that was made to resolve to this machine.
+      client.send(request("GET", path, [["Host", `evil.test:${port}`]]));
+      expect((await client.read()).status, path).toBe(403);
+      expect(upstream.calls).toEqual([]);
+      const other: Header[] = [
+        ["Host", `127.0.0.1:${port}`],
+        ["Origin", "http://evil.test"],
+      ];
+      client.send(request("GET", path, other));
+      const answer = await client.read();
+      expect(answer.all("access-control-allow-origin"), path).toEqual([]);
+      client.leave("FIN");
+      await upstream.reset();
+    }
   });
 
   test("forwards WebSockets below a prefix", async () => {

@@ -10,9 +10,10 @@ import { BytesBody, getHeader, type Interceptor, type UpstreamResponse } from "f
 const stored = new Map<string, UpstreamResponse & { until: number }>();
 
 export const cache: Interceptor = (next) => async (request, scope) => {
-  const { method, path, headers, upstream, host = "" } = request;
+  const { method, path, headers, upstream, body: content, host = "" } = request;
   const isShared = !["authorization", "cookie", "range"].some((name) => getHeader(headers, name));
-  if (method !== "GET" || !isShared) return next(request, scope);
+  // The key has no body: what a request with a body asks for is not kept (a GET may have one, and a QUERY has one).
+  if (method !== "GET" || content !== null || !isShared) return next(request, scope);
   const url = `${host} ${upstream.origin}${path}`;
   const hit = stored.get(url);
   if (hit !== undefined && hit.until > Date.now()) return { ...hit };

@@ -1,7 +1,11 @@
 import type { BodySource } from "../body/source.ts";
+import { getHeaders } from "../fields/headers.ts";
 import { badOption } from "../options/misuse.ts";
 import type { Interceptor, Send } from "./send.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport.ts";
+
+/** The fields of a request that are written from its body and target: a second one would begin another request. */
+const FRAMING = /^(?:content-length|host|transfer-encoding)$/i;
 
 /**
  * Wraps a `Send` in interceptors; the first interceptor is the outermost.
@@ -33,6 +37,12 @@ function checkRequest(request: UpstreamRequest): UpstreamRequest {
     throw badOption("interceptors", "pass on an `upstream` that parseTarget(url) returned");
   }
   checkMessage(request, "pass on");
+  if (request.headers.some((name, i) => i % 2 === 0 && FRAMING.test(name))) {
+    throw badOption(
+      "interceptors",
+      "leave Content-Length, Transfer-Encoding and Host to the proxy",
+    );
+  }
   // The interceptor may have replaced the body: take the length of the new body, where it is known.
   const length = body?.length ?? contentLength;
   return length === contentLength ? request : { ...request, contentLength: length };
@@ -46,6 +56,14 @@ function checkResponse(response: UpstreamResponse | undefined): UpstreamResponse
     );
   }
   checkMessage(response, "resolve to");
+  const { headers, body } = response;
+  const announced = getHeaders(headers, "content-length");
+  // An upstream may repeat a length (RFC 9110 §8.6).
+  const lengths = new Set(announced.join().split(",").map(Number));
+  if (announced.length > 0 && body?.length !== undefined) lengths.add(body.length);
+  if (lengths.size > 1) {
+    throw badOption("interceptors", "leave out the Content-Length of another body");
+  }
   return response;
 }
 

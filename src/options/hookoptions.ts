@@ -9,7 +9,8 @@ import type { Schema } from "./schema.ts";
 export interface HookOptions {
   /**
    * Runs before the request is sent, with a draft of it to change; if it returns a `Response`, the client gets that, and
-   * nothing is sent.
+   * nothing is sent. Put the name of a field that the hook sets for some requests only into `filterHeaders`: otherwise a
+   * client can send that field with the other requests.
    * @example (draft) => { draft.headers.set("x-request-id", crypto.randomUUID()); }
    */
   onRequest?: (draft: RequestDraft, request: Request) => MaybeResponse;

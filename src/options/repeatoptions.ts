@@ -32,7 +32,7 @@ const retrySchema: Schema<RetryOptions, keyof RetryOptions> = {
     kind: whole(0, "use a whole number, 0 for none"),
     default: 1,
   },
-  methods: { kind: names, default: ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"] },
+  methods: { kind: names, default: ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"] },
   statusCodes: { kind: statusCodes, default: [] },
   delay: { kind: milliseconds, default: 0 },
 };
@@ -77,7 +77,7 @@ export interface RepeatOptions {
    * and whose body is still available are sent again.
    *
    * A response that is discarded for another attempt is lost. A `POST` in `methods` may be carried out twice.
-   * @default { "attempts": 1, "methods": ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"], "statusCodes": [], "delay": 0 }
+   * @default { "attempts": 1, "methods": ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "QUERY"], "statusCodes": [], "delay": 0 }
    * @example { attempts: 2, statusCodes: [503], delay: 100 }
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
    */

@@ -1,14 +1,21 @@
-/** Finds the calls of `rfc` in the sources of the tests, and the tests that contain them. */
+/**
+ * Finds the calls of `rfc` and `advisory` in the sources of the tests, and the tests that contain them. A test whose title
+ * names an advisory needs no call.
+ */
 import { globSync, readFileSync } from "node:fs";
 import { basename } from "node:path";
 import type { TestName } from "../_suite.ts";
+import { ADVISORY_ID } from "./advisories.ts";
 import { type RequirementId, requirements } from "./requirements.ts";
 
 const TESTS = new URL("../", import.meta.url);
 
-/** A test with a marker, which says that it checks a requirement. */
-export interface Marked {
-  readonly id: RequirementId;
+/** The tests of this file and of what is made with it, whose sources have markers in texts. */
+const OWN: ReadonlySet<string> = new Set(["conformance.test.ts", "advisories.test.ts"]);
+
+/** A test with a marker, which says that it checks a requirement, or what an advisory describes. */
+export interface Marked<Id extends string = RequirementId> {
+  readonly id: Id;
   /** The file, from the folder of the tests, such as `suite/hops.ts`. */
   readonly file: string;
   /** The title of the test, after the title of the `describe` around it. */
@@ -16,7 +23,9 @@ export interface Marked {
 }
 
 /** Whether the test belongs to the black-box suite. Gaps name such a test by its title. */
-export function isInSuite(marked: Marked): marked is Marked & { title: TestName } {
+export function isInSuite<Id extends string>(
+  marked: Marked<Id>,
+): marked is Marked<Id> & { title: TestName } {
   return marked.file.startsWith("suite/");
 }
 
@@ -28,7 +37,6 @@ const CALL = new RegExp(
   String.raw`^( *)(?:(describe|test)\b[^\n"']*|\]\)|.*?\)|\))\(\s*${TITLE},`,
   "gm",
 );
-const MARKER = /^( *)rfc\(\s*("[^)]*)\);$/gm;
 
 interface Named {
   readonly at: number;
@@ -68,30 +76,58 @@ function titleAt(titles: readonly Named[], at: number, indent: number): string |
 }
 
 /**
- * Reads the markers of a file.
- * @throws Error for a marker outside of a test, for arguments that are not literals, and for an unknown id
+ * Reads the calls of a marker in a file.
+ * @throws Error for a call outside of a test, and for arguments that are not literals
  */
-export function markersOf(file: string, source: string): Marked[] {
+function callsOf(marker: "rfc" | "advisory", file: string, source: string): Marked<string>[] {
   const titles = titlesOf(file, source);
-  const found = Array.from(source.matchAll(MARKER), ({ index, 1: indent = "", 2: list = "" }) => {
+  const pattern = new RegExp(String.raw`^( *)${marker}\(\s*("[^)]*)\);$`, "gm");
+  const found = Array.from(source.matchAll(pattern), ({ index, 1: indent = "", 2: list = "" }) => {
     const title = titleAt(titles, index, indent.length);
     if (title === undefined) throw new Error(`${file}: a marker stands in no test: ${list}`);
-    return Array.from(list.matchAll(/"([^"]*)"/g), ([, id = ""]): Marked => {
-      if (!Object.hasOwn(requirements, id)) throw new Error(`${file}: no such requirement: ${id}`);
-      return { id: id as RequirementId, file, title };
-    });
+    return Array.from(list.matchAll(/"([^"]*)"/g), ([, id = ""]) => ({ id, file, title }));
   });
-  const calls = source.match(/\brfc\(/g)?.length ?? 0;
+  const calls = source.match(new RegExp(String.raw`\b${marker}\(`, "g"))?.length ?? 0;
   if (calls !== found.length) {
     throw new Error(`${file}: of ${calls} markers, ${found.length} are statements of literals`);
   }
   return found.flat();
 }
 
-/** Reads the markers of all tests. */
-export function findMarkers(): Marked[] {
+/**
+ * Reads the calls of `rfc` in a file.
+ * @throws Error as `callsOf` does, and for an unknown id
+ */
+export function markersOf(file: string, source: string): Marked[] {
+  const found = callsOf("rfc", file, source);
+  const unknown = found.find(({ id }) => !Object.hasOwn(requirements, id));
+  if (unknown !== undefined) throw new Error(`${file}: no such requirement: ${unknown.id}`);
+  return found as Marked[];
+}
+
+/** Reads the advisories that the titles of a file's tests name, or calls of `advisory` in them. */
+export function advisoriesIn(file: string, source: string): Marked<string>[] {
+  const titled = titlesOf(file, source).flatMap(({ at, indent, title: own }) => {
+    const title = titleAt(titlesOf(file, source), at + 1, indent + 1) ?? own;
+    return Array.from(own.matchAll(ADVISORY_ID), ([id]) => ({ id, file, title }));
+  });
+  return [...titled, ...callsOf("advisory", file, source)];
+}
+
+/** Calls a function with each file of tests and its source. */
+function readTests<T>(read: (file: string, source: string) => T[]): T[] {
   const files = globSync(["*.test.ts", "suite/*.ts"], { cwd: TESTS }).toSorted();
   return files
-    .filter((file) => basename(file) !== "conformance.test.ts")
-    .flatMap((file) => markersOf(file, readFileSync(new URL(file, TESTS), "utf8")));
+    .filter((file) => !OWN.has(basename(file)))
+    .flatMap((file) => read(file, readFileSync(new URL(file, TESTS), "utf8")));
+}
+
+/** Reads the calls of `rfc` in all tests. */
+export function findMarkers(): Marked[] {
+  return readTests(markersOf);
+}
+
+/** Reads the advisories that all tests name. */
+export function findAdvisories(): Marked<string>[] {
+  return readTests(advisoriesIn);
 }

@@ -1,5 +1,6 @@
 /** The forwarding fields describe the client and the target. A client must not be able to forge them. */
 import { expect } from "vitest";
+import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
@@ -85,6 +86,7 @@ export const forwarding = {
   async "21 CVE-2026-3635: forged forwarding fields and their _ aliases are removed"(
     t: Tools,
   ): Promise<void> {
+    advisory("CVE-2026-35051", "CVE-2026-39858");
     await t.ask(request("GET", "/", forged));
     expect(said(t.upstream.calls[0]?.headers ?? [])).toEqual(own);
   },

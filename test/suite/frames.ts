@@ -2,13 +2,18 @@
  * The frames of a client's WebSocket (RFC 6455 §5 to §7), at servers that read them. A tunnel passes them unread: there,
  * these tests show that the upstream gets them and that its answer comes back.
  */
+import { createHash } from "node:crypto";
+import type { Socket } from "node:net";
 import { expect } from "vitest";
+import type { Client } from "../_client.ts";
 import { rfc } from "../conformance/rfc.ts";
-import { handshake } from "../_handshake.ts";
+import { handshake, offer } from "../_handshake.ts";
+import { mebibyte } from "../_large.ts";
 import type { Tools } from "../_suite.ts";
 import { until } from "../_wait.ts";
 import { accept } from "../_websocket.ts";
-import { request } from "../_wire.ts";
+import { type Header, request } from "../_wire.ts";
+import { growth } from "./large.ts";
 
 /** Writes a frame as a client does. The masking key is zero, so that the payload stays readable. */
 function frame(first: number, payload: number[] | string = ""): Buffer {
@@ -54,7 +59,114 @@ async function send(t: Tools, frames: readonly Buffer[]): Promise<Outcome> {
   return outcome;
 }
 
+/** The head of a frame whose length is eight bytes. A client's frame is masked. */
+function headOf(length: bigint, isMasked: boolean): Buffer {
+  const head = Buffer.alloc(isMasked ? 14 : 10);
+  head.writeUInt16BE(isMasked ? 0x82_ff : 0x82_7f);
+  head.writeBigUInt64BE(length, 2);
+  return head;
+}
+
+/** Lengths that are negative, or too large for memory, if they are read as a number of 64 or 32 bits. */
+const LENGTHS = [2n ** 63n, 2n ** 64n - 1n, 2n ** 63n - 1n, 2n ** 31n, 2n ** 32n - 1n];
+
+/** The number of fragments of a message: each has its own head, and one byte. */
+const FRAGMENTS = 300_000;
+
+/** A message of many fragments, without its last one. */
+function fragment(isMasked: boolean): Buffer {
+  const make = (first: number): Buffer =>
+    isMasked ? frame(first, "x") : Buffer.of(first, 1, 0x78);
+  return Buffer.concat([make(0x02), Buffer.alloc(make(0).length * (FRAGMENTS - 2), make(0))]);
+}
+
+/** Opens a WebSocket to an upstream that neither reads nor writes frames. @returns the client, and the upstream's end */
+async function openRaw(t: Tools): Promise<{ client: Client; socket: Socket }> {
+  let socket: Socket | undefined;
+  t.upstream.script = (call) => {
+    const accepted = createHash("sha1")
+      .update(`${call.get("sec-websocket-key")}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`)
+      .digest("base64");
+    const fields: Header[] = [...offer("websocket"), ["Sec-WebSocket-Accept", accepted]];
+    call.reply("101 Switching Protocols", fields, null);
+    ({ socket } = call.link.takeOver());
+  };
+  const client = await t.connect();
+  client.send(request("GET", "/", handshake));
+  expect((await client.readHead()).status).toBe(101);
+  return { client, socket: socket as Socket };
+}
+
+/** Counts the bytes that come out of a socket, and notes its end. */
+function count(socket: Socket): { bytes: number; isOver: boolean; first: Buffer } {
+  const seen = { bytes: 0, isOver: false, first: Buffer.alloc(0) };
+  socket.on("data", (data: Buffer) => {
+    if (seen.bytes < 20) seen.first = Buffer.concat([seen.first, data]).subarray(0, 20);
+    seen.bytes += data.length;
+  });
+  socket.on("error", () => {}).on("close", () => (seen.isOver = true));
+  socket.on("end", () => (seen.isOver = true)).resume();
+  return seen;
+}
+
 export const frames = {
+  async "CVE-2026-1526, CVE-2026-1528, CVE-2026-2229: a frame of a client with a length of 64 bits ends its WebSocket"(
+    t: Tools,
+  ): Promise<void> {
+    for (const length of LENGTHS) {
+      const { received, messages } = await send(t, [headOf(length, true), Buffer.from("xxxx")]);
+      expect(messages).toEqual([]);
+      // The proxy, or the upstream of a tunnel, has closed it.
+      const code = received?.[0] === 0x88 ? received.readUInt16BE(2) : 1009;
+      expect([1002, 1009], String(length)).toContain(code);
+    }
+  },
+
+  async "CVE-2026-1526, CVE-2026-1528, CVE-2026-2229: a frame of an upstream with a length of 64 bits takes no memory"(
+    t: Tools,
+  ): Promise<void> {
+    for (const length of LENGTHS) {
+      const { client, socket } = await openRaw(t);
+      const [down, up] = [count(client.socket), count(socket)];
+      const sent = Buffer.concat([headOf(length, false), Buffer.from("xxxx")]);
+      socket.write(sent);
+      await until(() => down.bytes >= 4 || down.isOver, "the frame, or the end");
+      // The client has done nothing wrong: where frames are read, it gets another code, or the end of its connection.
+      const isRead = down.isOver || down.first[0] === 0x88;
+      if (!isRead)
+        expect(down.first.subarray(0, sent.length)).toEqual(sent.subarray(0, down.bytes));
+      expect(isRead, String(length)).toBe(["bun", "deno"].includes(t.host.name));
+      if (isRead) {
+        await until(() => up.bytes >= 8 || up.isOver, "the close frame at the upstream");
+        const [first, , ...rest] = up.first;
+        const [high = 0, low = 0] = [4, 5].map((at) => (rest[at] ?? 0) ^ (rest[at - 4] ?? 0));
+        expect([first, high * 256 + low], String(length)).toEqual([0x88, 1009]);
+      }
+      client.leave("FIN");
+      await t.upstream.reset();
+    }
+  },
+
+  async "CVE-2026-48779, GHSA-vxpw-j846-p89q: hundreds of thousands of fragments take little memory, in both directions"(
+    t: Tools,
+  ): Promise<void> {
+    for (const isUp of [true, false]) {
+      const { client, socket } = await openRaw(t);
+      const [from, to] = isUp ? [client.socket, socket] : [socket, client.socket];
+      const seen = count(to);
+      const back = count(from);
+      const grown = await growth(t, async () => {
+        from.write(fragment(isUp));
+        from.write(isUp ? frame(0x80, "x") : Buffer.of(0x80, 1, 0x78));
+        const isThere = (): boolean => seen.bytes >= FRAGMENTS || seen.isOver || back.isOver;
+        await until(isThere, "the message, or the end");
+      });
+      expect(grown, isUp ? "to the upstream" : "to the client").toBeLessThan(64 * mebibyte);
+      client.leave("FIN");
+      await t.upstream.reset();
+    }
+  },
+
   async "RFC 6455 §10.4: a message of a client that is far too large ends its WebSocket before it has come"(
     t: Tools,
   ): Promise<void> {

@@ -1,6 +1,7 @@
 /** Requests whose length two parsers could read differently (request smuggling), and requests without a body. */
 import { expect } from "vitest";
 import type { Client } from "../_client.ts";
+import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { until } from "../_wait.ts";
@@ -62,6 +63,7 @@ export const framing = {
   async "1 CVE-2026-29057: naming Transfer-Encoding in Connection does not remove the body's framing"(
     t: Tools,
   ): Promise<void> {
+    advisory("CVE-2026-26365");
     await sendUpgradeWithBody(t, "DELETE", [["Connection", "Transfer-Encoding, upgrade"]]);
   },
 

@@ -3,6 +3,7 @@
  */
 import { expect } from "vitest";
 import type { Answer } from "../_client.ts";
+import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
@@ -116,6 +117,7 @@ export const hops = {
   async "7 hono 720b5662: hop-by-hop response fields and those named in Connection are not forwarded"(
     t: Tools,
   ): Promise<void> {
+    advisory("GHSA-79qm-7rj5-m7r9");
     rfc("9110-7.6-hop-by-hop", "9110-7.6.1-connection", "9110-7.6.1-known");
     const more: Header[] = [
       ["Proxy-Authenticate", "Basic realm=777"],

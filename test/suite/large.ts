@@ -15,7 +15,7 @@ const paused: number = 64 * mebibyte;
 const buffered: number = 40 * mebibyte;
 
 /** Returns the highest growth of the host's resident memory while `work` runs. */
-async function growth(t: Tools, work: () => Promise<void>): Promise<number> {
+export async function growth(t: Tools, work: () => Promise<void>): Promise<number> {
   const before = t.host.rss();
   let highest = before;
   const sampling = setInterval(() => (highest = Math.max(highest, t.host.rss())), 25);

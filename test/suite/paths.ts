@@ -1,5 +1,6 @@
 /** The upstream's authority always comes from the proxy's target, and the bytes of path and query are kept. */
 import { expect } from "vitest";
+import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { request, type Header } from "../_wire.ts";
@@ -187,6 +188,7 @@ export const paths = {
   async "13 CVE-2026-44578: no request target with Upgrade: websocket selects another upstream"(
     t: Tools,
   ): Promise<void> {
+    advisory("GHSA-c4j6-fc7j-m34r");
     await expectTargetOrRefusal(t, [
       ["Connection", "Upgrade"],
       ["Upgrade", "websocket"],

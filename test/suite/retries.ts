@@ -3,6 +3,7 @@ import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import type { Call } from "../_link.ts";
+import { until } from "../_wait.ts";
 import { chunk, lastChunk, request } from "../_wire.ts";
 
 /** The ways in which an upstream closes a kept connection when the next request arrives on it. */
@@ -69,6 +70,24 @@ export const retries = {
       // Use a new connection for each request, because Deno.serve closes the connection after such a body.
       expect(await t.ask(bytes, "retrying")).toMatchObject({ status: 200, text: body });
     }
+  },
+
+  async "a QUERY whose body is kept is sent again byte for byte, and mirrored with its body"(
+    t: Tools,
+  ): Promise<void> {
+    closesWhenReused(t, (call) => call.reset());
+    for (let id = 0; id < 8; id++) {
+      const answer = await t.ask(request("QUERY", "/", [], `select ${id}`), "retrying");
+      expect(answer).toMatchObject({ status: 200, text: `select ${id}` });
+    }
+    await t.upstream.reset();
+    await t.ask(request("QUERY", "/mirrored", [], "select 9"), "mirrored");
+    await until(() => t.upstream.calls.length === 2, "the copy");
+    await Promise.all(t.upstream.calls.map(({ done }) => done));
+    expect(t.upstream.calls.map(({ method, text }) => `${method} ${text}`)).toEqual([
+      "QUERY select 9",
+      "QUERY select 9",
+    ]);
   },
 
   async "a request is never sent again once its response has begun"(t: Tools): Promise<void> {

@@ -5,6 +5,7 @@ import { expect } from "vitest";
 import { WebSocket, type RawData } from "ws";
 import type { Call } from "../_link.ts";
 import type { SetupName } from "../_setups.ts";
+import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "../_suite.ts";
 import { pause, settled, until, within } from "../_wait.ts";
@@ -355,6 +356,7 @@ export const upgrades = {
   },
 
   async "nothing that follows a refused upgrade reaches the upstream"(t: Tools): Promise<void> {
+    advisory("CVE-2026-2833");
     for (const [status, body] of [
       [400, "no"],
       [426, ""],
@@ -382,6 +384,7 @@ export const upgrades = {
   },
 
   async "a WebSocket handshake with a body is answered with 400"(t: Tools): Promise<void> {
+    advisory("CVE-2026-58055");
     for (const [framing, body] of [
       [["Content-Length", "5"], "hello"],
       [["Transfer-Encoding", "chunked"], "5\r\nhello\r\n0\r\n\r\n"],
@@ -411,6 +414,7 @@ export const upgrades = {
   async "a POST that offers h2c is forwarded with its body, and its connection goes on"(
     t: Tools,
   ): Promise<void> {
+    advisory("CVE-2026-88008");
     const client = await t.connect();
     const offer: Header[] = [
       ["Connection", "Upgrade, HTTP2-Settings"],
