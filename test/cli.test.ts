@@ -143,6 +143,7 @@ describe("describes itself", () => {
       ["workers", "1"],
       ["host", "127.0.0.1"],
       ["stop-timeout", "10000"],
+      ["worker-timeout", "10000"],
       ["log", "auto"],
       ...[
         "route",

@@ -1,7 +1,13 @@
 /** The parser of a connection with pipelined requests stops, and what waits is bounded. */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from "node:http";
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { Socket } from "node:net";
 import { connect as connectSecure } from "node:tls";
@@ -116,9 +122,7 @@ describe("bodies, whatever the chunks in which they arrive", () => {
     ["in chunks of 7,001 bytes over TLS", true, 7_001],
   ])("%s", async (_title, isSecure, size) => {
     const { nodeHandler } = create();
-    const server = isSecure
-      ? createSecureServer(await makeCertificate(), nodeHandler)
-      : undefined;
+    const server = isSecure ? createSecureServer(await makeCertificate(), nodeHandler) : undefined;
     const { port } = await start(nodeHandler, server);
     upstream.script = async (call) => {
       await call.done;
@@ -283,7 +287,9 @@ test("an upgrade behind pipelined requests is answered after them, with the byte
     await pause(20);
     if (call.get("upgrade") === undefined) return call.reply(200, [], call.target);
     const { socket, rest } = call.link.takeOver();
-    socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
+    socket.write(
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n",
+    );
     socket.write(rest);
     socket.on("data", (bytes: Buffer) => {
       if (bytes.includes("!")) socket.end(bytes);

@@ -51,7 +51,9 @@ describe.each(Object.entries(servers))("%s", (_, serve) => {
     for (const [at, method] of methods.entries()) {
       expect((await client.read(method)).get("x-target")).toBe(`/${at}`);
     }
-    expect(upstream.calls.map(({ target }) => target)).toEqual(methods.map((_each, at) => `/${at}`));
+    expect(upstream.calls.map(({ target }) => target)).toEqual(
+      methods.map((_each, at) => `/${at}`),
+    );
   });
 
   test("the app gets no more than two of hundreds of requests before the first is answered", async () => {

@@ -84,7 +84,7 @@ export async function startWorkers(
   try {
     origin = await supervisor.start();
   } catch (error) {
-    const { exitCode = 1, reason, message } = error as WorkerFailure;
+    const { exitCode, reason, message } = error as WorkerFailure;
     if (reason !== "") console.error(`fetchway: ${message}`);
     await supervisor.end();
     process.exit(exitCode);

@@ -158,8 +158,8 @@ export class Supervisor {
 
   /** The number of workers that serve and answer. */
   get serving(): number {
-    const isServing = ({ member }: Place): boolean => member?.state === "serving";
-    return this.#isStopping ? 0 : this.#places.filter(isServing).length;
+    if (this.#isStopping) return 0;
+    return this.#places.filter(({ member }) => member?.state === "serving").length;
   }
 
   /** Returns the workers as the status page shows them. */
@@ -425,16 +425,18 @@ export class Supervisor {
     member.state = "silent";
     const { pid } = member.worker.process;
     this.#errors.write(`fetchway: worker ${pid} does not answer; another one takes its place`);
-    this.#last = this.#last.then(async () => {
-      if (place.member !== member || this.#isStopping) return;
-      try {
-        await this.#fill(place);
-        this.#restarts++;
-      } catch (error) {
-        this.#errors.write(`fetchway: ${(error as WorkerFailure).message}`);
-      }
-      this.#retire(member);
-    });
+    this.#last = this.#last.then(() => this.#replaceSilent(place, member));
+  }
+
+  async #replaceSilent(place: Place, member: Member): Promise<void> {
+    if (place.member !== member || this.#isStopping) return;
+    try {
+      await this.#fill(place);
+      this.#restarts++;
+    } catch (error) {
+      this.#errors.write(`fetchway: ${(error as WorkerFailure).message}`);
+    }
+    this.#retire(member);
   }
 
   /** Starts another process for one that has died while it served. */

@@ -91,11 +91,7 @@ export class ParserHold {
    * @param patience milliseconds without a read or a write until the connection is closed
    * @returns undefined if this version of Node does not show the parser
    */
-  static install(
-    req: IncomingMessage,
-    wait: () => void,
-    patience: number,
-  ): ParserHold | undefined {
+  static install(req: IncomingMessage, wait: () => void, patience: number): ParserHold | undefined {
     const socket: ParsedSocket = req.socket;
     const onExecute = findOnExecute(socket.parser);
     if (onExecute === undefined) return undefined;
