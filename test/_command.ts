@@ -14,7 +14,9 @@ import { listen } from "./_serve.ts";
 import { until, within } from "./_wait.ts";
 
 export const root: URL = new URL("../", import.meta.url);
-const script = fileURLToPath(new URL("runtimes/cli.ts", root));
+/** The command, which the matrix has compiled for other versions of Node. */
+const script = process.env["HOST_COMMAND"] ?? fileURLToPath(new URL("runtimes/cli.ts", root));
+const node = process.env["HOST_NODE"] ?? process.execPath;
 // The command must ignore the variables that other servers read, so they are set to wrong values.
 const env = { ...process.env, NODE_OPTIONS: "", PORT: "1", HOST: "no.such.host", CI: "1" };
 
@@ -29,7 +31,7 @@ export class Command {
    * @param flags flags for Node itself
    * @param program the runtime with its arguments
    */
-  constructor(line: string, flags: string[] = [], program: readonly string[] = [process.execPath]) {
+  constructor(line: string, flags: string[] = [], program: readonly string[] = [node]) {
     const args = ["-c", `exec "$0" "$@" ${line}`, ...program, ...flags, script];
     this.child = spawn("sh", args, { env });
     this.child.stdout?.setEncoding("utf8").on("data", (data: string) => (this.stdout += data));
@@ -70,7 +72,7 @@ export class Command {
 
 /** How each runtime runs the command. */
 export const programs: Readonly<Record<"node" | "bun" | "deno", readonly string[]>> = {
-  node: [process.execPath],
+  node: [node],
   bun: [bin("bun")],
   deno: [bin("deno"), "run", "-A"],
 };

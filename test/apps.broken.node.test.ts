@@ -29,23 +29,15 @@ const servers: Record<string, (options?: Options) => Promise<number>> = {
 
 describe.each(Object.entries(servers))("%s", (_, serve) => {
   test("a truncated pipelined response does not look complete when it ends within a large chunk", async () => {
-    let open: (() => void) | undefined;
     upstream.script = async (call) => {
-      if (call.target === "/slow") {
-        await new Promise<void>((resolve) => (open = resolve));
-        return call.reply(200, [], "slow");
-      }
+      if (call.target === "/first") return call.reply(200, [], "first");
       const half = chunk("x".repeat(300_000)).subarray(0, 150_000);
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", half);
       call.close();
     };
     const client = await apps.connect(await serve());
-    client.send(request("GET", "/slow"), request("GET", "/broken"));
-    const broken = await upstream.call(1);
-    await until(() => broken.link.socket.writableLength === 0, "the half of a response");
-    await until(() => open !== undefined, "the slow request");
-    open?.();
-    expect(await client.read()).toMatchObject({ status: 200, text: "slow" });
+    client.send(request("GET", "/first"), request("GET", "/broken"));
+    expect(await client.read()).toMatchObject({ status: 200, text: "first" });
     const second = await client.read().catch(() => undefined);
     expect(second?.cut ?? true).toBe(true);
   });

@@ -19,7 +19,8 @@ async function send(
   const transport = new FakeTransport();
   // The Fetch standard does not allow a Request with TRACE, so the method is only in the incoming request.
   const request = (): Request => new Request("http://proxy.test/");
-  const response = await run({ method, headers, request, ...incoming }, { transport, ...options });
+  const setup = { transport, ...options, options: { trace: true, ...options.options } };
+  const response = await run({ method, headers, request, ...incoming }, setup);
   const [sent = []] = transport.hops.map((hop) => hop.headers);
   const forwarded = sent.filter((_, i) => /^max-forwards$/i.test(sent[i - 1] ?? ""));
   return { forwarded, calls: transport.hops.length, response };

@@ -17,7 +17,7 @@ test("the content of TRACE is dropped, and its source is told", async () => {
   const transport = new FakeTransport(() => fakeResponse());
   const cancelled = vi.fn();
   const body = streamOf(["content"], cancelled);
-  await run({ method: "TRACE", body }, { transport });
+  await run({ method: "TRACE", body }, { transport, options: { trace: true } });
   expect(transport.hops.map((hop) => hop.body)).toEqual([null]);
   expect(cancelled).toHaveBeenCalledTimes(1);
 });

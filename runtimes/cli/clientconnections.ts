@@ -4,6 +4,7 @@ import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Session } from
 import { Server as NetServer, type Server, type Socket } from "node:net";
 import { unmapAddress } from "../../src/request/trust.ts";
 import { resetSocket } from "../node/internals/breakoff.ts";
+import { endWhenLost } from "../sockets/http2/lostsessions.ts";
 
 /** A client's connection. */
 export interface ClientConnection {
@@ -100,6 +101,8 @@ export class ClientConnections {
     const isSecure = "setSecureContext" in server;
     server.on("connection", (socket: Socket) => this.#onConnection(socket, isSecure));
     server.on("session", (session: ServerHttp2Session) => {
+      // The proxy watches the sessions of requests. A client may break off before its first one.
+      endWhenLost(session);
       const connection = this.#handshaking.get(keyOf(session.socket));
       if (connection === undefined) return;
       connection.session = session;
@@ -204,6 +207,9 @@ export class ClientConnections {
     const key = isSecure ? keyOf(socket) : "";
     socket.once("close", () => {
       if (this.#handshaking.get(key) === connection) this.#handshaking.delete(key);
+      // Node's part in C++ has a callback of a session whose client has not acknowledged the settings. As long as the socket
+      // could be reached from the session, this would keep all of them in memory.
+      if (connection.session !== undefined) this.#bySocket.delete(connection.session);
       this.#remove(connection);
     });
   }

@@ -103,7 +103,7 @@ export const requests: Record<string, Case> = {
         continue;
       }
       if (request.method !== method) continue;
-      const response = await create({ target: hono }).fetch(request);
+      const response = await create({ target: hono, trace: true }).fetch(request);
       if (response.status === 501) continue;
       assertEqual(((await response.json()) as Seen).method, method);
     }

@@ -22,6 +22,9 @@ const { engines, dependencies, devDependencies } = JSON.parse(
 /** The versions that package.json pins. */
 export const pinned: Readonly<Record<string, string>> = { ...devDependencies, ...dependencies };
 
+/** The command, from the root of the project; compiled, from the folder above the hosts. */
+export const COMMAND = "runtimes/cli.ts";
+
 function npm(...args: string[]): string {
   // Under `npm run`, npm sets variables with its own options, which this call must not inherit.
   const env = Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name));
@@ -94,7 +97,8 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
     absWorkingDir: root,
     entryPoints: ["node", "slow", "srvx", "h3", "hono"]
       .map((host) => `test/hosts/${host}.ts`)
-      .concat("test/work/host.ts", "test/storm/wrap.ts", "examples/transport/index.ts"),
+      .concat("test/work/host.ts", "test/storm/wrap.ts", "examples/transport/index.ts")
+      .concat(COMMAND),
     outbase: ".",
     outdir: folder,
     chunkNames: "test/[name]-[hash]",
@@ -112,7 +116,7 @@ export async function compileHosts(frameworks: Record<string, string>): Promise<
     },
     logLevel: "warning",
   });
-  for (const each of ["test", "examples"]) {
+  for (const each of ["test", "examples", "runtimes"]) {
     writeFileSync(join(folder, each, "package.json"), '{ "type": "module" }');
   }
   return outdir;

@@ -1,6 +1,6 @@
 /**
- * Runs the tests of the hosts on Node, those of the Node entry (`*.node.test.ts`), and a storm, with other versions of
- * Node and of the frameworks.
+ * Runs the tests of the hosts on Node, those of the Node entry (`*.node.test.ts`), those of `--workers`, and a storm, with
+ * other versions of Node and of the frameworks.
  *
  *     npm run test:matrix [-- --nodes 22.12.0,26.1.0] [--hosts node,srvx] [--exchanges 2000]
  *
@@ -12,6 +12,7 @@ import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import {
+  COMMAND,
   compileHosts,
   findFrameworks,
   findNodes,
@@ -67,7 +68,12 @@ function runOn(
 ): { code: number; output: string } {
   const { status, stdout } = spawnSync(binary, args, {
     cwd: root,
-    env: { ...process.env, HOST_NODE: installNode(node), HOST_FILES: files },
+    env: {
+      ...process.env,
+      HOST_NODE: installNode(node),
+      HOST_FILES: files,
+      HOST_COMMAND: join(files, "..", COMMAND.replace(/ts$/, "js")),
+    },
     stdio: ["ignore", "pipe", "inherit"],
     encoding: "utf8",
     maxBuffer: 2 ** 28,
@@ -89,6 +95,18 @@ function runTests(node: string, frameworks: string, files: string): Row {
   const tests = [...hosts.map((host) => `test/hosts.${host}.test.ts`), "test/work.hosts.test.ts"];
   runVitest(row, files, tests, process.execPath);
   runVitest(row, files, inProcess, installNode(node));
+  runVitest(row, files, WORKERS, process.execPath);
+  return row;
+}
+
+/** The tests of the command with workers, which Vitest starts on the other version of Node. */
+const WORKERS = ["test/cli.workers.test.ts"];
+/** Versions on which a message to a worker is lost if it comes before the worker listens. */
+const LOSING_MESSAGES = ["22.12.0", "23.11.0", "24.0.0"];
+
+function runWorkers(node: string, files: string): Row {
+  const row: Row = { node, frameworks: "none", passed: 0, skipped: [], failed: [], code: 0 };
+  runVitest(row, files, WORKERS, process.execPath);
   return row;
 }
 
@@ -146,6 +164,7 @@ function add(row: Row): void {
   console.log([summarize(row), ...named].join("\n"));
 }
 for (const node of nodes) add(runStorms(runTests(node, "pinned", files), files));
+for (const node of values.nodes === undefined ? LOSING_MESSAGES : []) add(runWorkers(node, files));
 
 const newer = FRAMEWORKS.filter((name) => newest[name] !== pinned[name]);
 if (newer.length === 0) console.log("the newest frameworks are the pinned ones");

@@ -25,8 +25,8 @@
  * - Check: when `getReader` is called, the response must have the symbol, so that no other code has its body. The response
  *   on the connection must be the one to this request, and its head must be written.
  * - Otherwise: `getReader` is the stream's own method.
- * - Test: test/internals.hono.node.test.ts, "a body that other code reads after the head was written" and "a pipelined
- *   response". That the server does not read the stream is tested there, too.
+ * - Test: test/internals.hono.node.test.ts, "a body that other code reads after the head was written" and "pipelined
+ *   responses". That the server does not read the stream is tested there, too.
  */
 import type { IncomingMessage } from "node:http";
 import type { HeaderList } from "../../../src/transport.ts";
