@@ -185,10 +185,10 @@ function begin(
   respond: Respond,
   observation: Observation | undefined,
 ): Exchange {
-  const { onInformational, signal } = plan.options;
+  const { onInformational, signal, connectTimeout } = plan.options;
   const client =
     onInformational === undefined ? incoming : observeInterim(incoming, onInformational);
-  const scope = new Scope(client, plan.timeout, plan.idleTimeout, signal);
+  const scope = new Scope(client, plan.timeout, plan.idleTimeout, signal, connectTimeout);
   if (observation !== undefined) scope.observation = observation;
   return {
     incoming,

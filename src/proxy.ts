@@ -4,7 +4,7 @@ import type { Context, Incoming } from "./request/incoming.ts";
 import { badOption } from "./options/misuse.ts";
 import { compile, type Plan, type RuntimeParts } from "./options/plan.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
-import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
+import type { ProxyOptions } from "./options/proxyoptions.ts";
 import { isRecord } from "./options/schema.ts";
 import { closeUpstreams, startUpstreams } from "./request/startupstreams.ts";
 import {
@@ -116,17 +116,8 @@ const PROXY = "a proxy's fetch(request, context?) takes the incoming Request fir
 /** Makes the `proxyFetch` of a runtime. All calls share its connections. */
 export function bindProxyFetch(runtime: Runtime): ProxyFetch {
   const plans = new WeakMap<ProxyOptions, Plan>();
-  const transports = new Map<number, Transport>();
-
-  function transportFor(options: ProxyOptions): Transport {
-    const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
-    let transport = transports.get(connectTimeout);
-    if (transport === undefined) {
-      transport = runtime.createTransport({ connectTimeout });
-      transports.set(connectTimeout, transport);
-    }
-    return transport;
-  }
+  let shared: Transport | undefined;
+  const transportFor = (): Transport => (shared ??= runtime.createTransport());
 
   return function proxyFetch(request, target, options = NO_OPTIONS) {
     try {
@@ -169,8 +160,10 @@ export function createRoute(createOptions: CreateProxyOptions, runtime: Runtime)
   if (pool !== undefined && (options.transport ?? options.fetch) !== undefined) {
     throw badOption("pool", "leave it out: `transport` and `fetch` have connections of their own");
   }
-  const connectTimeout = options.connectTimeout ?? defaults.connectTimeout;
-  const transportFor = (): Transport => runtime.createTransport({ connectTimeout, ...pool });
+  // The option of requests is the limit of health checks as well.
+  const connectTimeout = options.connectTimeout ?? pool?.connectTimeout;
+  const ownPool = connectTimeout === undefined ? pool : { ...pool, connectTimeout };
+  const transportFor = (): Transport => runtime.createTransport(ownPool);
   const plan = compile(options, transportFor, runtime);
   if (isFixed(target)) {
     if (isUpstreams(target)) startUpstreams(target, plan.transport);

@@ -14,8 +14,9 @@ import { listen } from "./_serve.ts";
 import { until, within } from "./_wait.ts";
 
 export const root: URL = new URL("../", import.meta.url);
-/** The command, which the matrix has compiled for other versions of Node. */
-const script = process.env["HOST_COMMAND"] ?? fileURLToPath(new URL("runtimes/cli.ts", root));
+const script = fileURLToPath(new URL("runtimes/cli.ts", root));
+/** The command as the matrix has compiled it for other versions of Node. */
+const compiled = process.env["HOST_COMMAND"] ?? script;
 const node = process.env["HOST_NODE"] ?? process.execPath;
 // The command must ignore the variables that other servers read, so they are set to wrong values.
 const env = { ...process.env, NODE_OPTIONS: "", PORT: "1", HOST: "no.such.host", CI: "1" };
@@ -32,7 +33,8 @@ export class Command {
    * @param program the runtime with its arguments
    */
   constructor(line: string, flags: string[] = [], program: readonly string[] = [node]) {
-    const args = ["-c", `exec "$0" "$@" ${line}`, ...program, ...flags, script];
+    const args = ["-c", `exec "$0" "$@" ${line}`, ...program, ...flags];
+    args.push(program[0] === node ? compiled : script);
     this.child = spawn("sh", args, { env });
     this.child.stdout?.setEncoding("utf8").on("data", (data: string) => (this.stdout += data));
     this.child.stderr?.setEncoding("utf8").on("data", (data: string) => (this.stderr += data));

@@ -56,6 +56,7 @@ export class PoolBench {
 /** A job that records the calls of its connection. */
 export class FakeJob implements Job {
   readonly newConnection = false;
+  readonly connectTimeout = undefined;
   readonly upgrade = undefined;
   readonly isPaused = false;
   place = undefined;

@@ -5,7 +5,7 @@ import { createServer as createHttps } from "node:https";
 import { connect, createSecureServer, createServer, type ServerHttp2Stream } from "node:http2";
 import type { Server } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { createProxy, createTransport } from "../runtimes/node.ts";
+import { createProxy, createTransport, proxyFetch } from "../runtimes/node.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
 import type { CreateProxyOptions } from "../src/proxy.ts";
 import { rfc } from "./conformance/rfc.ts";
@@ -528,6 +528,33 @@ describe("connections", () => {
     ]);
     expect(upstream.requests).toBe(0);
     await until(() => proxy.stats()?.failed === 1, "it to be counted");
+  });
+
+  test.each([60_000, 0, undefined])(
+    "a request with a short `connectTimeout` does not end the connection that one with %s waits for",
+    async (connectTimeout) => {
+      const [upstream, url] = await raw();
+      upstream.settings = undefined;
+      const target = { url, http2: true };
+      const options = connectTimeout === undefined ? {} : { connectTimeout };
+      const patient = proxyFetch(get(), target, options);
+      const { status } = await within(proxyFetch(get(), target, { connectTimeout: 50 }), "the 504");
+      expect(status).toBe(504);
+      expect(upstream.connections.map(({ isClosed }) => isClosed)).toEqual([false]);
+      upstream.close();
+      expect((await within(patient, "the end of the patient one")).status).toBe(502);
+    },
+  );
+
+  test("a long `connectTimeout` does not make a request with a short one wait", async () => {
+    const [upstream, url] = await raw();
+    upstream.settings = undefined;
+    const target = { url, http2: true };
+    const short = proxyFetch(get(), target, { connectTimeout: 50 });
+    const long = proxyFetch(get(), target, { connectTimeout: 60_000 });
+    expect((await within(short, "the 504")).status).toBe(504);
+    upstream.close();
+    expect((await within(long, "the end of the long one")).status).toBe(502);
   });
 
   test("`timeout` of the pool: a silent connection is closed, and its requests fail", async () => {

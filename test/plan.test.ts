@@ -11,12 +11,11 @@ import { CAPABLE, fakeRequest, fakeResponse, fakeScope, FakeTransport } from "./
 const plan = (options: ProxyOptions): Plan => compile(options, () => new FakeTransport());
 
 describe("transport", () => {
-  test("is the runtime's own, created with these options", () => {
+  test("is the runtime's own", () => {
     const transport = new FakeTransport();
     const transportFor = vi.fn(() => transport);
-    const options = { connectTimeout: 5 };
-    expect(compile(options, transportFor).transport).toBe(transport);
-    expect(transportFor).toHaveBeenCalledExactlyOnceWith(options);
+    expect(compile({ connectTimeout: 5 }, transportFor).transport).toBe(transport);
+    expect(transportFor).toHaveBeenCalledOnce();
   });
 
   test("is the given one, or created from the given fetch", () => {

@@ -1,9 +1,10 @@
 import { createServer, type Socket } from "node:net";
 import { describe, expect, test } from "vitest";
+import { proxyFetch } from "../runtimes/node.ts";
 import { mebibyte } from "./_large.ts";
 import { ask, openLinks, originOf, pooled, statsOf, upstream } from "./_pool.ts";
 import { listen } from "./_serve.ts";
-import { pause, until } from "./_wait.ts";
+import { pause, until, within } from "./_wait.ts";
 
 describe("timeout", () => {
   test("a connection in use that stays silent is closed, and its request fails", async () => {
@@ -52,9 +53,9 @@ describe("timeout", () => {
       call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
       return call.pour(size);
     };
-    const proxy = pooled({ timeout: 100 });
+    const proxy = pooled({ timeout: 500 });
     const response = await proxy.fetch(new Request("http://proxy.test/"));
-    await pause(500);
+    await pause(1200);
     expect((await response.arrayBuffer()).byteLength).toBe(size);
     expect(statsOf(proxy)).toMatchObject({ timedOut: 0 });
   });
@@ -145,5 +146,21 @@ describe("connectTimeout", () => {
     expect(sockets).toHaveLength(1);
     for (const socket of sockets) socket.destroy();
     server.close();
+  });
+
+  test("of a call of proxyFetch applies to the connection that the call opens, and connections are shared", async () => {
+    const server = createServer();
+    const sockets: Socket[] = [];
+    server.on("connection", (socket) => sockets.push(socket.on("error", () => {})));
+    const silent = `https://127.0.0.1:${await listen(server)}`;
+    const request = (): Request => new Request("http://proxy.test/");
+    const { status } = await within(proxyFetch(request(), silent, { connectTimeout: 50 }), "a 504");
+    expect(status).toBe(504);
+    for (const socket of sockets) socket.destroy();
+    server.close();
+    for (const connectTimeout of [20_000, 20_001, 20_002]) {
+      expect((await proxyFetch(request(), upstream.url, { connectTimeout })).status).toBe(200);
+    }
+    expect(upstream.links).toHaveLength(1);
   });
 });

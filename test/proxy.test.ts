@@ -51,15 +51,15 @@ describe("proxyFetch", () => {
     ]);
   });
 
-  test("uses separate connections for each connectTimeout", async () => {
+  test("shares connections between calls with different values of connectTimeout", async () => {
     const proxyFetch = bindProxyFetch(runtime);
-    for (const connectTimeout of [5, 6, 5, 10_000])
-      await proxyFetch(request(), TARGET, { connectTimeout });
     await proxyFetch(request(), TARGET);
-    expect(made.map(({ pool }) => pool)).toEqual([
-      { connectTimeout: 5 },
-      { connectTimeout: 6 },
-      { connectTimeout: 10_000 },
+    for (const connectTimeout of [5, 0]) await proxyFetch(request(), TARGET, { connectTimeout });
+    expect(made).toHaveLength(1);
+    expect(made[0]?.transport.scopes.map(({ connectTimeout }) => connectTimeout)).toEqual([
+      undefined,
+      5,
+      0,
     ]);
   });
 
@@ -197,9 +197,11 @@ describe("createProxy", () => {
     createProxy({ target: TARGET });
     createProxy({ target: TARGET, connectTimeout: 5, pool: { maxSockets: 2 } });
     createProxy({ target: TARGET, connectTimeout: 5, pool: { connectTimeout: 7 } });
+    createProxy({ target: TARGET, pool: { connectTimeout: 7 } });
     expect(made.map(({ pool }) => pool)).toEqual([
-      { connectTimeout: 10_000 },
+      undefined,
       { connectTimeout: 5, maxSockets: 2 },
+      { connectTimeout: 5 },
       { connectTimeout: 7 },
     ]);
   });

@@ -95,7 +95,8 @@ export class NetConnector implements Connector {
     resolve: (socket: Socket) => void,
     reject: (error: Error) => void,
   ): void {
-    const { connectTimeout, noDelay } = this.#options;
+    const { noDelay } = this.#options;
+    const { connectTimeout = this.#options.connectTimeout } = scope;
     const { hostname, secure, http2 = false } = destination;
     const resolver = this.#resolver;
     let resolving = false;
@@ -125,6 +126,7 @@ export class NetConnector implements Connector {
       ...(resolver !== undefined && { lookup }),
       ...(onread !== undefined && { onread }),
       ...(!secure && { allowHalfOpen }),
+      autoSelectFamilyAttemptTimeout: attemptTimeoutOf(connectTimeout),
     });
     const watchReads = onread === undefined ? this.#parts.watchReads : undefined;
     const socket = new NetSocket(raw, onread, watchReads);
@@ -170,7 +172,7 @@ function attemptTimeoutOf(connectTimeout: number): number {
 
 function createCreator(
   { origin, hostname, secure, socketPath, address = hostname, tls, http2 }: Destination,
-  { connectTimeout, keepAliveInitialDelay }: FilledPoolOptions,
+  { keepAliveInitialDelay }: FilledPoolOptions,
 ): CreateSocket {
   const { Agent } = process.getBuiltinModule(secure ? "node:https" : "node:http");
   const agent = new Agent({}) as unknown as { createConnection: CreateSocket };
@@ -189,7 +191,6 @@ function createCreator(
     ...(keepAliveInitialDelay > 0 && { keepAlive: true, keepAliveInitialDelay }),
     noDelay: true,
     autoSelectFamily: true,
-    autoSelectFamilyAttemptTimeout: attemptTimeoutOf(connectTimeout),
   };
   return (options) => agent.createConnection({ ...connectOptions, ...options });
 }

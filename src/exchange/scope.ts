@@ -77,17 +77,27 @@ export class Scope implements Listener {
   readonly #timeout: number;
   readonly #idleTimeout: number;
   readonly #signal: AbortSignal | undefined;
+  /** Milliseconds to open a connection for the attempt, where that is not the transport's own limit; 0 for no limit. */
+  readonly connectTimeout: number | undefined;
 
   /**
    * Starts the deadline for the response headers.
    * @param timeout ms until the response headers arrive; 0 for no limit
    * @param idleTimeout ms between two chunks of the response body; 0 for no limit
+   * @param connectTimeout ms to open a connection; undefined for the transport's own limit
    */
-  constructor(client: Client, timeout: number, idleTimeout: number, signal?: AbortSignal) {
+  constructor(
+    client: Client,
+    timeout: number,
+    idleTimeout: number,
+    signal?: AbortSignal,
+    connectTimeout?: number,
+  ) {
     this.#client = client;
     this.#timeout = timeout;
     this.#idleTimeout = idleTimeout;
     this.#signal = signal;
+    this.connectTimeout = connectTimeout;
     if (client.listenAfter === undefined) this.#listen();
     this.#arm(timeout);
     if (signal) {
@@ -235,7 +245,7 @@ export class Scope implements Listener {
     const left =
       (this.#lastRequestChunkAt ?? this.#lastChunkAt) + this.#timeout - performance.now();
     const timeout = this.#timeout > 0 ? Math.max(1, Math.ceil(left)) : 0;
-    const next = (this.#next = new Scope(this.#client, timeout, this.#idleTimeout, this.#signal));
+    const next = (this.#next = this.#like(this.#client, timeout));
     next.observation = this.observation;
     // Listen without the delay of `listenAfter`: if the client has disconnected, the next attempt must not be sent.
     next.listenNow();
@@ -247,12 +257,11 @@ export class Scope implements Listener {
    * gets no interim responses to that request.
    */
   fork(): Scope {
-    return new Scope(
-      replaceInform(this.#client, undefined),
-      this.#timeout,
-      this.#idleTimeout,
-      this.#signal,
-    );
+    return this.#like(replaceInform(this.#client, undefined), this.#timeout);
+  }
+
+  #like(client: Client, timeout: number): Scope {
+    return new Scope(client, timeout, this.#idleTimeout, this.#signal, this.connectTimeout);
   }
 
   /** Stops the present attempt with this reason. The exchange goes on: another attempt may follow. */

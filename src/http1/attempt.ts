@@ -78,6 +78,10 @@ export class Attempt implements Job, Inlet {
     scope.onAbort(this);
   }
 
+  get connectTimeout(): number | undefined {
+    return this.#scope.connectTimeout;
+  }
+
   /** Asks the pool for a connection, after checking that the request can be sent. */
   begin(pool: OriginPool): void {
     // The exchange may have been aborted since the attempt was made.

@@ -30,6 +30,8 @@ export interface Job extends Carried, Waiting {
   readonly newConnection: boolean;
   /** The protocol to which the connection is to be switched; undefined for an ordinary request. */
   readonly upgrade: string | undefined;
+  /** Milliseconds to open a connection for the job, where that is not the pool's own limit. */
+  readonly connectTimeout: number | undefined;
   /** Stops the job, however far it has come. */
   fail(thrown: unknown): void;
   /** Sends the request on a connection, which belongs to the job until the response has ended. */

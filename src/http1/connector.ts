@@ -99,6 +99,8 @@ export interface ConnectScope {
   order(found: FoundAddresses): ResolvedAddress[];
   /** Sets the callback that stops connecting. It is called at most once, when the connection is no longer wanted. */
   onCancel(cancel: () => void): void;
+  /** Milliseconds to open this connection, instead of the pool's own limit; 0 for no limit. */
+  readonly connectTimeout?: number | undefined;
 }
 
 /** A runtime's way to open connections, for the HTTP/1.1 transport. */

@@ -205,7 +205,7 @@ export class OriginPool implements ConnectionOwner {
 
   /** Sends a job on the connection that is reused, or on a new connection if none is given. */
   #send(job: Job, reused?: Connection): void {
-    const connection = reused ?? this.#open(job.upgrade !== undefined);
+    const connection = reused ?? this.#open(job);
     if (reused === undefined) this.#connections.add(connection);
     // A request on a new connection is counted when the connection is established.
     if (reused !== undefined) this.#counters.requests++;
@@ -230,16 +230,18 @@ export class OriginPool implements ConnectionOwner {
     }
   }
 
-  /** @param maySwitch whether the connection is for a job that asks to switch protocols: no other job uses it */
-  #open(maySwitch: boolean): Connection {
-    const options: ConnectionOptions = maySwitch
-      ? { keepAlive: false, timeout: this.#options.timeout, maySwitch }
-      : this.#options;
+  /** Opens a connection for a job. If the job asks to switch protocols, no other job uses the connection. */
+  #open({ upgrade, connectTimeout }: Job): Connection {
+    const options: ConnectionOptions =
+      upgrade === undefined
+        ? this.#options
+        : { keepAlive: false, timeout: this.#options.timeout, maySwitch: true };
     const connection = new Connection(options, this.#codec, this);
     this.#opened++;
     const connecting = this.#connector.connect(this.#destination, {
       order: (found) => this.#balancer.orderAddresses(found),
       onCancel: (cancel) => connection.opening.onCancel(cancel),
+      connectTimeout,
     });
     connecting.then(
       (socket) => connection.open(socket),

@@ -32,8 +32,9 @@ interface Limits {
 export class Queue<T extends Waiting> {
   /** The number of waiting items; read only. A field instead of a getter, because each response reads it. */
   length = 0;
+  /** The item that has waited longest; read only. */
+  first: T | undefined;
   readonly #limits: Limits;
-  #first: T | undefined;
   #last: T | undefined;
   #hasTimer = false;
 
@@ -47,7 +48,7 @@ export class Queue<T extends Waiting> {
     if (this.length >= maxQueued) return item.fail(limitReached("too many requests wait"));
     const last = this.#last;
     item.place = { since: performance.now(), next: undefined, previous: last };
-    if (last === undefined) this.#first = item;
+    if (last === undefined) this.first = item;
     else (last.place as Place).next = item;
     this.#last = item;
     this.length++;
@@ -56,7 +57,7 @@ export class Queue<T extends Waiting> {
 
   /** Removes and returns the first item. */
   shift(): T | undefined {
-    const first = this.#first;
+    const { first } = this;
     if (first !== undefined) this.remove(first);
     return first;
   }
@@ -66,7 +67,7 @@ export class Queue<T extends Waiting> {
     if (item.place === undefined) return;
     const next = item.place.next as T | undefined;
     const previous = item.place.previous as T | undefined;
-    if (previous === undefined) this.#first = next;
+    if (previous === undefined) this.first = next;
     else (previous.place as Place).next = next;
     if (next === undefined) this.#last = previous;
     else (next.place as Place).previous = previous;
@@ -85,8 +86,8 @@ export class Queue<T extends Waiting> {
     const { queueTimeout } = this.#limits;
     const now = performance.now();
     this.#hasTimer = false;
-    while (this.#first !== undefined) {
-      const left = (this.#first.place as Place).since + queueTimeout - now;
+    while (this.first !== undefined) {
+      const left = (this.first.place as Place).since + queueTimeout - now;
       if (left > 0) return this.#expireIn(Math.ceil(left));
       this.shift()?.fail(limitReached(`waited ${queueTimeout} ms in vain`));
     }

@@ -111,7 +111,7 @@ const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {
  */
 export function compile(
   options: ProxyOptions,
-  transportFor: (options: ProxyOptions) => Transport,
+  transportFor: () => Transport,
   { inProcess, tracing, explain, upgradeHint }: RuntimeParts = {},
 ): Plan {
   checkOptions(options, explain);
@@ -122,7 +122,7 @@ export function compile(
     options.transport ??
     (options.fetch
       ? createFetchTransport({ name: "fetch", capabilities: STANDARD, fetch: options.fetch })
-      : transportFor(options));
+      : transportFor());
   const xfwd = options.xfwd ?? defaults.xfwd;
   const forwarded = xfwd === "forwarded" ? "forwarded" : xfwd ? "x-forwarded" : "none";
   const { dropped, droppedIfTrusted, kept, overridden, added } = compileFields(

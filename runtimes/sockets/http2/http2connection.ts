@@ -64,6 +64,8 @@ export class Http2Connection implements IdleItem {
    * for the reason that `watched` in nodeincoming.ts gives.
    */
   readonly attempts: StreamAttempt[] = [];
+  /** Milliseconds to open the connection; 0 for no limit. */
+  readonly connectTimeout: number;
   /** Whether the connection is established, and the upstream has allowed at least one stream. */
   isOpen = false;
   /** Whether the connection takes no further request. */
@@ -86,8 +88,9 @@ export class Http2Connection implements IdleItem {
   #hasSettings = false;
   #error: unknown;
 
-  constructor(options: FilledPoolOptions, owner: Http2Owner) {
+  constructor(options: FilledPoolOptions, owner: Http2Owner, connectTimeout: number) {
     this.#options = options;
+    this.connectTimeout = connectTimeout;
     this.#owner = owner;
     this.#limit = options.keepAlive ? ASSUMED_STREAMS : 1;
   }
@@ -104,7 +107,8 @@ export class Http2Connection implements IdleItem {
   start(socket: NetSocket, origin: string): void {
     this.#cancelConnecting = undefined;
     this.address = socket.remoteAddress;
-    const { connectTimeout, timeout } = this.#options;
+    const { connectTimeout } = this;
+    const { timeout } = this.#options;
     // Deno parses this name as a part of a URL, and throws for the empty one that a connection to an IP address has.
     const named = socket.raw as { servername?: unknown };
     if (named.servername === "") named.servername = false;

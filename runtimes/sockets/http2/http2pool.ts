@@ -87,7 +87,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
     if (this.#isClosed) return attempt.fail(poolClosed());
     if (this.#http1Until > 0 && this.#http1Until > performance.now())
       return attempt.sendOverHttp1(this);
-    const connection = this.#choose(attempt.isFresh);
+    const connection = this.#choose(attempt, attempt.isFresh);
     if (connection !== undefined) return this.#give(connection, attempt);
     this.#counters.version++;
     this.#queue.push(attempt);
@@ -200,7 +200,7 @@ export class Http2Pool implements SharedPool, Http2Owner {
   // ── within the pool ──
 
   #give(connection: Http2Connection, attempt: StreamAttempt): void {
-    attempt.join(connection);
+    attempt.join(connection, this.#options.connectTimeout);
     this.#counters.version++;
     if (!connection.isOpen) return;
     if (connection.idleUntil < Infinity) {
@@ -213,18 +213,20 @@ export class Http2Pool implements SharedPool, Http2Owner {
   }
 
   #serveQueue(): void {
-    while (this.#queue.length > 0) {
-      const connection = this.#choose(false);
+    for (let first; (first = this.#queue.first) !== undefined;) {
+      const connection = this.#choose(first, false);
       if (connection === undefined) return;
-      this.#give(connection, this.#queue.shift() as StreamAttempt);
+      this.#queue.shift();
+      this.#give(connection, first);
     }
   }
 
   /**
    * Returns a connection that has room for a request, or opens one.
+   * @param attempt the request
    * @param isFresh whether the request needs a new connection
    */
-  #choose(isFresh: boolean): Http2Connection | undefined {
+  #choose({ connectTimeout }: StreamAttempt, isFresh: boolean): Http2Connection | undefined {
     const now = performance.now();
     const { socketTTL } = this.#options;
     let old: Http2Connection | undefined;
@@ -236,17 +238,20 @@ export class Http2Pool implements SharedPool, Http2Owner {
       if (!isFresh || !connection.isOpen || now - connection.openedAt < NEW) return connection;
       old ??= connection;
     }
-    return this.#makeRoom() ? this.#open() : old;
+    return this.#makeRoom() ? this.#open(connectTimeout) : old;
   }
 
-  #open(): Http2Connection {
-    const connection = new Http2Connection(this.#options, this);
+  /** @param asked the limit that the request has for the time to connect; undefined for the pool's */
+  #open(asked: number | undefined): Http2Connection {
+    const connectTimeout = longer(asked, this.#options.connectTimeout);
+    const connection = new Http2Connection(this.#options, this, connectTimeout);
     this.#opened++;
     this.#connections.add(connection);
     this.#parts.connector
       .connect(this.#destination, {
         order: (found) => this.#balancer.orderAddresses(found),
         onCancel: (cancel) => connection.onCancel(cancel),
+        connectTimeout,
       })
       .then((socket) => this.#onSocket(connection, socket))
       .catch((error: unknown) => connection.abandon(error));
@@ -320,6 +325,11 @@ export class Http2Pool implements SharedPool, Http2Owner {
     }
     return next;
   }
+}
+
+/** Returns the longer one of two limits, of which 0 stands for none: other requests join a connection that is being opened. */
+function longer(asked: number | undefined, limit: number): number {
+  return asked === 0 || limit === 0 ? 0 : Math.max(asked ?? 0, limit);
 }
 
 /** A connector that hands over a socket that is connected already, and opens the others. */

@@ -7,6 +7,7 @@ import {
   type ProxyErrorCode,
   toRequestBodyError,
 } from "../../../src/error.ts";
+import { Deadline } from "../../../src/exchange/deadline.ts";
 import { MAX_INTERIM, type Scope } from "../../../src/exchange/scope.ts";
 import { getHeader, isEventStream } from "../../../src/fields/headers.ts";
 import { takeWhole } from "../../../src/http1/attempt.ts";
@@ -69,6 +70,8 @@ export class StreamAttempt implements Waiting, Inlet {
   /** The number of interim responses so far. */
   #interim = 0;
   #isAnswered = false;
+  /** Runs while the attempt waits for a connection that may take longer to open than this attempt's own limit. */
+  #connectDeadline: Deadline | undefined;
   #body: ResponseBody | undefined;
   /** The response, as long as its first chunks may still arrive with its headers. */
   #held: UpstreamResponse | undefined;
@@ -115,14 +118,30 @@ export class StreamAttempt implements Waiting, Inlet {
     return this.#body?.isPaused ?? false;
   }
 
-  /** Sets the connection that this attempt waits for or uses. */
-  join(connection: Http2Connection): void {
+  get connectTimeout(): number | undefined {
+    return this.#scope.connectTimeout;
+  }
+
+  /**
+   * Sets the connection that this attempt waits for or uses.
+   * @param limit the pool's limit for the time to connect, in milliseconds
+   */
+  join(connection: Http2Connection, limit: number): void {
     this.#connection = connection;
     connection.attempts.push(this);
+    const { connectTimeout = limit } = this;
+    // Another request that waits for the connection may have a longer limit.
+    if (connection.isOpen || connectTimeout === 0 || connectTimeout === connection.connectTimeout) {
+      return;
+    }
+    this.#connectDeadline = new Deadline(connectTimeout, () =>
+      this.fail(new ProxyError("connection_timeout")),
+    );
   }
 
   /** Leaves a connection on which this attempt was not sent. */
   leaveConnection(): void {
+    this.#connectDeadline?.clear();
     this.#connection?.remove(this);
     this.#connection = undefined;
   }
@@ -140,6 +159,7 @@ export class StreamAttempt implements Waiting, Inlet {
       this.#stream !== undefined,
     );
     this.#isOver = true;
+    this.#connectDeadline?.clear();
     // A connection that refuses a stream is overloaded, or about to be closed; one that is silent may be broken, or busy with
     // frames that answer nothing.
     if (error.unprocessed || TIMEOUTS.has(error.code)) connection?.drain();
