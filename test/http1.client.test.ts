@@ -1,5 +1,5 @@
 /** The HTTP/1.1 client as a transport: its pools, and the parts that come from a runtime. */
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { HttpTransport } from "../src/http1/client.ts";
 import { type Codec, portableCodec } from "../src/http1/codec.ts";
 import type { FilledPoolOptions, PoolOptions } from "../src/options/pooloptions.ts";
@@ -72,6 +72,20 @@ test("a client whose listener is added later is listened to at once while its re
   expect((await reusing).status).toBe(200);
   expect(connector.attempts).toHaveLength(1);
   scope.end();
+});
+
+test("the pools of unused origins are removed within two minutes", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    const bench = new Bench({ keepAlive: false });
+    for (let i = 0; i < 10; i++) await bench.exchange(`http://up${i}.test`);
+    expect(Object.keys(bench.transport.stats().origins)).toHaveLength(10);
+    vi.advanceTimersByTime(120_000);
+    expect(bench.transport.stats().origins).toEqual({});
+    expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 describe("destinations", () => {

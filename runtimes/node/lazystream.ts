@@ -5,6 +5,10 @@ import { sizeOf, StreamSink } from "../../src/body/web.ts";
 class LazySink extends StreamSink {
   #isTaken = false;
 
+  override get isUnread(): boolean {
+    return !this.#isTaken;
+  }
+
   override start(controller: ReadableStreamDefaultController<Uint8Array>): void {
     this.controller = controller;
   }

@@ -12,7 +12,6 @@ import { freedChunks } from "./chunkmemory.ts";
 /** Creates the transport that sends requests by HTTP/1.1 over Node's sockets. */
 export function createNodeTransport(options: PoolOptions): Transport {
   return new HttpTransport("node", options, {
-    eviction: { origins: 1000, interval: 60_000 },
     schedule: beginAfterArrival,
     chunkMemory: freedChunks,
     createConnector: (filled) =>

@@ -30,7 +30,7 @@ const NO_CHUNKS: readonly Uint8Array[] = [];
  *
  * A small body arrives in the same event as its head, and `whole()` returns its bytes; only a body that is still
  * arriving is piped or streamed. Each chunk restarts the idle timeout, which is paused while the client takes no
- * chunks.
+ * chunks, once it has begun to take them.
  */
 export class ResponseBody implements BodySource {
   /** The length in bytes, where it is known. */
@@ -218,7 +218,7 @@ export class ResponseBody implements BodySource {
 
   /** Pauses the transport and the idle timeout until the sink has room: the client is slow, not the upstream. */
   #wait(sink: Sink): void {
-    this.#scope.pauseIdle(true);
+    this.#scope.pauseIdle(true, sink);
     this.#pause();
     // Chunks that were read before the pause still arrive, and call this method again. One callback is enough for all.
     if (this.#isWaiting) return;

@@ -30,6 +30,8 @@ export const HIGH_WATER_MARK = 65_536;
  * the sink, which then cancels the source.
  */
 export interface Sink {
+  /** Whether the receiver has not begun to take what was written. Left out by a sink whose receiver takes all in any case. */
+  readonly isUnread?: boolean;
   /**
    * Writes one chunk.
    * @param release given only where `memory` is `"returned"`

@@ -6,6 +6,7 @@ export class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   readonly #source: BodySource;
   readonly #options: StreamOptions;
   #onDrain: (() => void) | undefined;
+  #written = 0;
   protected controller!: ReadableStreamDefaultController<Uint8Array>;
   protected isCancelled = false;
 
@@ -37,6 +38,11 @@ export class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
     this.#source.cancel(reason);
   }
 
+  /** Whether the stream still holds all bytes that were written. */
+  get isUnread(): boolean {
+    return HIGH_WATER_MARK - (this.controller.desiredSize ?? Infinity) >= this.#written;
+  }
+
   flush(): void {
     if (this.#options.flush === true && !this.isCancelled)
       this.controller.enqueue(new Uint8Array());
@@ -45,6 +51,7 @@ export class StreamSink implements UnderlyingDefaultSource<Uint8Array>, Sink {
   write(chunk: Uint8Array): boolean {
     if (this.isCancelled) return true;
     this.controller.enqueue(chunk);
+    this.#written += chunk.byteLength;
     return (this.controller.desiredSize ?? 0) > 0;
   }
 

@@ -66,6 +66,8 @@ export class Scope implements Listener {
   /** The value of `#lastChunkAt` when the response headers arrived; undefined until then. */
   #lastRequestChunkAt: number | undefined;
   #isIdlePaused = false;
+  /** What the paused time limit waits for. An app may drop a response without reading it, of which no code would learn. */
+  #reader: { readonly isUnread?: boolean } | undefined;
   #isEnded = false;
   #isListening = false;
   #error: ProxyError | undefined;
@@ -202,9 +204,11 @@ export class Scope implements Listener {
   /**
    * Pauses or resumes the time limit. It is paused while the exchange waits for the client: to read the response body, or
    * to receive the responses to its earlier requests.
+   * @param reader the reader of the response body: as long as it has not begun to read, the limit is not paused
    */
-  pauseIdle(isPaused: boolean): void {
+  pauseIdle(isPaused: boolean, reader?: { readonly isUnread?: boolean }): void {
     this.#isIdlePaused = isPaused;
+    this.#reader = reader;
     this.touch();
   }
 
@@ -339,7 +343,8 @@ export class Scope implements Listener {
     const now = performance.now();
     const hasProgressed = this.#target?.hasProgressed;
     if (hasProgressed?.()) this.#lastChunkAt = now;
-    const left = this.#isIdlePaused ? this.#limit : this.#lastChunkAt + this.#limit - now;
+    const isPaused = this.#isIdlePaused && this.#reader?.isUnread !== true;
+    const left = isPaused ? this.#limit : this.#lastChunkAt + this.#limit - now;
     if (left > 1) {
       return this.#start(hasProgressed ? Math.min(left, waitForProgress(this.#limit)) : left, now);
     }

@@ -35,16 +35,10 @@ const CAPABILITIES: Capabilities = {
 
 const NO_HTTP2 = "this transport was made without an HTTP/2 client";
 
-/** When the pools of unused origins are removed: where clients choose the target, the number of origins has no limit. */
-interface EvictionLimits {
-  /** The number of pools above which empty pools are removed. */
-  readonly origins: number;
-  /** Milliseconds between removals of unused pools; undefined on runtimes whose timers keep the process alive. */
-  readonly interval?: number;
-}
-
-/** The limits on runtimes whose timers keep the process alive: the transport sets no timer there, and only counts pools. */
-const UNTIMED: EvictionLimits = { origins: 100 };
+/** The number of pools above which empty ones are removed: where clients choose the target, origins have no limit. */
+const MAX_POOLS = 1000;
+/** Milliseconds between removals of unused pools. */
+const EVICTION_INTERVAL = 60_000;
 
 /** Calls `attempt.begin(pool)` later. */
 export type BeginLater = <Pool>(attempt: { begin(pool: Pool): void }, pool: Pool) => void;
@@ -113,8 +107,6 @@ export interface ClientParts {
   readonly createConnector: (options: FilledPoolOptions) => Connector;
   /** The codec of the runtime; the portable one by default. */
   readonly codec?: Codec;
-  /** When unused pools are removed. */
-  readonly eviction?: EvictionLimits;
   /**
    * Calls `attempt.begin(pool)` later: by then, a small request body has arrived, and the runtime has noticed which idle
    * connections the upstream has closed. A GET or HEAD without a body begins at once. If `schedule` is not set, every
@@ -133,7 +125,6 @@ export class HttpTransport implements Transport {
   readonly capabilities: Capabilities = CAPABILITIES;
   readonly #chunkMemory: ChunkMemory | undefined;
   readonly #options: FilledPoolOptions;
-  readonly #eviction: EvictionLimits;
   readonly #connector: Connector;
   readonly #schedule: ClientParts["schedule"];
   readonly #codec: Codec;
@@ -147,7 +138,7 @@ export class HttpTransport implements Transport {
   /** The HTTP/2 client, once it is loaded. */
   #http2: Http2Client | undefined;
   /** The number of pools above which empty pools are removed. */
-  #limit: number;
+  #limit = MAX_POOLS;
   #evictionTimer: ReturnType<typeof setTimeout> | undefined;
   #isClosed = false;
 
@@ -158,8 +149,6 @@ export class HttpTransport implements Transport {
     this.#codec = parts.codec ?? portableCodec;
     this.#loadHttp2 = parts.loadHttp2;
     this.#options = fillPoolOptions(options);
-    this.#eviction = parts.eviction ?? UNTIMED;
-    this.#limit = this.#eviction.origins;
     this.#idleList = new IdleList(this.#options.maxTotalFreeSockets);
     this.#connector = parts.createConnector(this.#options);
     ownTransports.add(this);
@@ -289,14 +278,12 @@ export class HttpTransport implements Transport {
   }
 
   #armEviction(): void {
-    const { interval } = this.#eviction;
-    if (interval === undefined) return;
     this.#evictionTimer ??= startBackgroundTimer(() => {
       this.#evictionTimer = undefined;
       this.#evict((each) => each.checkUnused());
       // Start no timer while there are no pools, because a timer would keep an unused transport in memory.
       if (this.#pools.size > 0) this.#armEviction();
-    }, interval);
+    }, EVICTION_INTERVAL);
   }
 
   #evict(isUnused: (pool: Pool) => boolean): void {
@@ -307,7 +294,7 @@ export class HttpTransport implements Transport {
     }
     this.#counters.version++;
     // If most pools are in use, evict again when their number has doubled, not with each new pool.
-    this.#limit = Math.max(this.#eviction.origins, 2 * this.#pools.size);
+    this.#limit = Math.max(MAX_POOLS, 2 * this.#pools.size);
   }
 
   #refuseNew(): void {

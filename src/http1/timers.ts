@@ -1,10 +1,14 @@
-/** Starts a timer that does not keep the process alive, except on Deno, where a timer is a number without `unref()`. */
+/** Deno's function for its timers, which are numbers. */
+const { unrefTimer } = (globalThis as { Deno?: { unrefTimer?(timer: number): void } }).Deno ?? {};
+
+/** Starts a timer that does not keep the process alive. */
 export function startBackgroundTimer(
   callback: () => void,
   ms: number,
 ): ReturnType<typeof setTimeout> {
   const timer = setTimeout(callback, ms);
-  (timer as { unref?(): unknown }).unref?.();
+  if (typeof timer === "number") unrefTimer?.(timer);
+  else (timer as { unref?(): unknown }).unref?.();
   return timer;
 }
 

@@ -14,7 +14,8 @@ export interface LimitOptions {
    */
   timeout?: number;
   /**
-   * Milliseconds to connect to the upstream, then 504. `0` leaves the limit to the system.
+   * Milliseconds to connect to the upstream, then 504. `0` leaves the limit to the system. It applies to the connection
+   * that a request opens, or waits for.
    *
    * Where the connections are not the proxy's own (Workers, `fetch`, `fetchway/undici`), this option has no effect, and
    * `timeout` includes the time to connect.
@@ -23,7 +24,8 @@ export interface LimitOptions {
   connectTimeout?: number;
   /**
    * Milliseconds to wait for each chunk of the response body, then the body fails. `0` for no limit. It does not apply
-   * to `text/event-stream`, nor while the client does not read. On Workers, it has no default, because the runtime
+   * to `text/event-stream`, nor while the client does not read. A response that the app never begins to read ends with it,
+   * so that its connection is given back. On Workers, it has no default, because the runtime
    * moves the bodies itself.
    *
    * If this option or `signal` is set on Workers, return the response itself, its `clone()`, or

@@ -45,6 +45,10 @@ class FreeingSink extends StreamSink {
   #isWaiting = false;
   #isEnded = false;
 
+  override get isUnread(): boolean {
+    return !this.#isWaiting && this.#passed === undefined && this.#isNative === undefined;
+  }
+
   override pull(): void {
     const passed = this.#passed;
     if (passed !== undefined) {

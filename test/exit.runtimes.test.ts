@@ -1,0 +1,28 @@
+/** A program ends when its work is done, on Node, Bun and Deno: neither idle connections nor timers keep it running. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startProgram } from "./_program.ts";
+import { Upstream } from "./_upstream.ts";
+
+const upstream = new Upstream();
+beforeAll(() => upstream.listen());
+afterAll(() => upstream.stop());
+
+const program = (entry: string): string => `
+import { proxyFetch } from ${JSON.stringify(new URL(`../runtimes/${entry}.ts`, import.meta.url).href)};
+const { status } = await proxyFetch(new Request("http://proxy.test/"), ${JSON.stringify(upstream.url)});
+console.log(status);
+`;
+
+test.each([
+  ["node", ["--input-type=module", "--eval"]],
+  ["bun", ["--eval"]],
+  ["deno", ["eval"]],
+])("%s: a program ends although the proxy has an idle connection", async (tool, args) => {
+  await using child = startProgram(tool, [...args, program(tool)]);
+  await child.printed(/200/);
+  const since = performance.now();
+  await child.ended();
+  expect(child.output()).toBe("200\n");
+  // The timer that removes unused pools fires after a minute.
+  expect(performance.now() - since).toBeLessThan(30_000);
+});
