@@ -1,5 +1,5 @@
-/** Deno's function for its timers, which are numbers. */
-const { unrefTimer } = (globalThis as { Deno?: { unrefTimer?(timer: number): void } }).Deno ?? {};
+/** Deno, whose timers are numbers. */
+const { Deno } = globalThis as { Deno?: { unrefTimer?(timer: number): void } };
 
 /** Starts a timer that does not keep the process alive. */
 export function startBackgroundTimer(
@@ -7,7 +7,7 @@ export function startBackgroundTimer(
   ms: number,
 ): ReturnType<typeof setTimeout> {
   const timer = setTimeout(callback, ms);
-  if (typeof timer === "number") unrefTimer?.(timer);
+  if (typeof timer === "number") Deno?.unrefTimer?.(timer);
   else (timer as { unref?(): unknown }).unref?.();
   return timer;
 }
