@@ -4,6 +4,7 @@
  */
 import { inProcess } from "../src/fetch/standardapps.ts";
 import type { ChunkMemory } from "../src/http1/attempt.ts";
+import { setUnref } from "../src/http1/timers.ts";
 import { HttpTransport } from "../src/http1/client.ts";
 import { checkPoolOptions, explainWherePooled } from "../src/options/poolcheck.ts";
 import type { PoolOptions } from "../src/options/pooloptions.ts";
@@ -36,6 +37,12 @@ const PARTS: SocketParts = { takeMemory: takeReadBuffer };
 /** Deno's `Buffer.allocUnsafeSlow` sets all bytes to zero before a copy sets them, so it saves nothing. */
 const CODEC: Codec = { ...bufferCodec, copy: copyBytes };
 
+/** The members of the global `Deno` that are used here. */
+interface DenoGlobal {
+  readonly version: { readonly deno: string };
+  unrefTimer(timer: number): void;
+}
+
 /** When the socket to the upstream has written a chunk of a request body, the chunk's buffer takes the next chunk. */
 const REUSED_BUFFERS: ChunkMemory = { mayRelease: () => true };
 
@@ -50,8 +57,10 @@ const REUSED_BUFFERS: ChunkMemory = { mayRelease: () => true };
  */
 export function createTransport(options: PoolOptions = {}): Transport {
   checkPoolOptions(options);
-  const { Deno } = globalThis as { Deno?: { version: { deno: string } } };
+  const { Deno } = globalThis as { Deno?: DenoGlobal };
   assertVersion("Deno", Deno?.version.deno);
+  // Timers are numbers on Deno.
+  setUnref((timer) => Deno?.unrefTimer(timer as unknown as number));
   return new HttpTransport("deno", options, {
     createConnector: (filled) => new NetConnector(filled, PARTS),
     codec: CODEC,

@@ -1,14 +1,18 @@
-/** Deno, whose timers are numbers. */
-const { Deno } = globalThis as { Deno?: { unrefTimer?(timer: number): void } };
+type Timer = ReturnType<typeof setTimeout>;
+
+let unref = (timer: Timer): void => {
+  (timer as { unref?(): unknown }).unref?.();
+};
+
+/** Sets how a timer lets the process end, for a runtime whose timers have no `unref()`. */
+export function setUnref(unrefTimer: (timer: Timer) => void): void {
+  unref = unrefTimer;
+}
 
 /** Starts a timer that does not keep the process alive. */
-export function startBackgroundTimer(
-  callback: () => void,
-  ms: number,
-): ReturnType<typeof setTimeout> {
+export function startBackgroundTimer(callback: () => void, ms: number): Timer {
   const timer = setTimeout(callback, ms);
-  if (typeof timer === "number") Deno?.unrefTimer?.(timer);
-  else (timer as { unref?(): unknown }).unref?.();
+  unref(timer);
   return timer;
 }
 
@@ -17,7 +21,7 @@ export class ExpiryTimer {
   /** The time at which the timer fires, on the clock of `performance.now()`; `Infinity` if it is not set. */
   firesAt: number = Infinity;
   readonly #closeExpired: (now: number) => number;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  #timer: Timer | undefined;
 
   /** @param closeExpired called when the timer fires; returns the next expiry time, or `Infinity` if there is none */
   constructor(closeExpired: (now: number) => number) {
